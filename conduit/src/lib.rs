@@ -1,0 +1,1 @@
+//! The GASNet portals-conduit.

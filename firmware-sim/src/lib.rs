@@ -1,0 +1,1 @@
+//! The program of the SeaStar embedded processor.

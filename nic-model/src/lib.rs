@@ -1,0 +1,1 @@
+//! A cycle-approximate model of the Cray SeaStar NIC and its torus.

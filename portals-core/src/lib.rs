@@ -1,0 +1,1 @@
+//! The Portals 3.3 object model and delivery rules as a pure state machine.

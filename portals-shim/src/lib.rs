@@ -1,0 +1,1 @@
+//! Portals 3.3 over one fabric: verbs, the SeaStar model, or one process.

@@ -1,0 +1,2 @@
+//! gups.
+fn main() {}

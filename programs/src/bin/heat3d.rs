@@ -1,0 +1,2 @@
+//! heat3d.
+fn main() {}

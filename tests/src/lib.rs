@@ -1,0 +1,1 @@
+//! Conformance, device, fault and command-line tests.

@@ -1,0 +1,1 @@
+//! Raw declarations of libibverbs, opened at run time.
