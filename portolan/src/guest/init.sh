@@ -1,0 +1,79 @@
+#!/bin/busybox sh
+# First process of the guest: devices, the machine's files, rxe0, then the job. Reports on the control port:
+# "up", "note TEXT", "fail TEXT", "exit STATUS". The kernel's messages and this script's own go to the console.
+/bin/busybox --install -s /bin
+export PATH=/bin
+mkdir -p /proc /sys /dev /low /rw /host
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+for module in /modules/*; do
+  insmod "$module" || echo "guest: $module not loaded"
+done
+
+# A port's name reaches sysfs a moment after the driver binds.
+port() {
+  while :; do
+    for entry in /sys/class/virtio-ports/*; do
+      if [ "$(cat "$entry/name" 2>/dev/null)" = "$1" ]; then
+        echo "/dev/${entry##*/}"
+        return
+      fi
+    done
+    usleep 10000
+  done
+}
+exec 9>"$(port portolan.control)"
+
+finish() {
+  echo "$*" >&9
+  poweroff -f
+  sleep 60
+}
+
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,ro,cache=loose host /low || finish "fail cannot mount the machine's files over 9p"
+mount -t tmpfs tmpfs /rw
+mkdir -p /rw/upper /rw/work
+if ! mount -t overlay -o lowerdir=/low,upperdir=/rw/upper,workdir=/rw/work overlay /host; then
+  echo "note no overlay over 9p: only /tmp, /var/tmp, /mnt and /run are writable" >&9
+  mount --move /low /host
+  for d in tmp var/tmp mnt; do mount -t tmpfs tmpfs "/host/$d"; done
+fi
+for d in proc sys dev; do mount --bind "/$d" "/host/$d"; done
+mkdir -p /host/dev/shm /host/dev/pts
+mount -t tmpfs tmpfs /host/dev/shm
+mount -t devpts devpts /host/dev/pts
+mount -t tmpfs tmpfs /host/run
+[ -e /host/dev/fd ] || ln -s /proc/self/fd /host/dev/fd
+[ -e /host/dev/stdin ] || ln -s /proc/self/fd/0 /host/dev/stdin
+[ -e /host/dev/stdout ] || ln -s /proc/self/fd/1 /host/dev/stdout
+[ -e /host/dev/stderr ] || ln -s /proc/self/fd/2 /host/dev/stderr
+
+hostname portolan-guest
+echo "10.9.0.1 portolan-guest" >>/host/etc/hosts 2>/dev/null
+ulimit -l unlimited
+ip link set lo up
+ip link add d0 type dummy || finish "fail cannot make the dummy interface d0"
+ip link set d0 mtu 4200
+ip addr add 10.9.0.1/24 dev d0
+ip link set d0 up
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin chroot /host rdma link add rxe0 type rxe netdev d0 || finish "fail cannot add rxe0 on d0"
+
+mkdir -p /host/run/portolan-guest
+cp /job /host/run/portolan-guest/job
+mkfifo /out /err
+cat /out >"$(port portolan.stdout)" &
+out=$!
+cat /err >"$(port portolan.stderr)" &
+err=$!
+echo "up" >&9
+env -i /bin/chroot /host /bin/sh /run/portolan-guest/job </dev/null >/out 2>/err 9>&-
+status=$?
+# Whatever the job left running holds the two pipes open: end it, so that the copies end.
+for process in /proc/[0-9]*; do
+  if [ "$(readlink "$process/root" 2>/dev/null)" = /host ]; then
+    kill -9 "${process#/proc/}" 2>/dev/null
+  fi
+done
+wait $out $err
+finish "exit $status"

@@ -1,0 +1,283 @@
+//! `portolan guest`: a small QEMU machine with SoftRoCE that runs a command on this machine's files.
+//!
+//! The guest boots the distribution's kernel with a first file system made here, mounts this machine's root
+//! read-only over 9p with a writable layer in memory on top (what the command writes is discarded), makes the
+//! RDMA device `rxe0` on a dummy interface (10.9.0.1/24, MTU 4200) and runs the command as root. The command's
+//! standard output and error come out on ours, byte for byte; its standard input is empty.
+//!
+//! ```text
+//!  portolan guest ──▶ image: kernel + modules (cached)      job: folder, environment, command
+//!        │                         └───────────┬──────────────────┘
+//!        │                                   cpio: initramfs with init.sh
+//!        ▼                                     ▼
+//!      qemu ── console (kept, shown when the guest fails) · control · stdout · stderr ports ── init.sh ── job
+//! ```
+
+mod cpio;
+mod image;
+mod job;
+mod qemu;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What `portolan guest` is asked to do.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct GuestOptions {
+    /// Machines to boot; one is supported
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) hosts: u8,
+    /// Memory of the guest in MiB; half of it is the room for files the command writes
+    #[arg(long, default_value_t = 3072, value_name = "MIB")]
+    pub(crate) memory: u32,
+    /// Processors of the guest
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub(crate) cpus: u32,
+    /// Seconds after which the guest is ended, boot included; 0 for no limit
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+    /// Use the processor's virtualisation (KVM) instead of emulation
+    #[arg(long)]
+    pub(crate) kvm: bool,
+    /// Set a variable in the command's environment; may be repeated
+    #[arg(long = "env", value_name = "K=V")]
+    pub(crate) env: Vec<String>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Why the guest did not give the command's exit status.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum GuestError {
+    /// More machines than one.
+    #[error("--hosts {0}: only 1 is supported")]
+    Hosts(u8),
+    /// No command.
+    #[error("no command to run in the guest")]
+    NoCommand,
+    /// Programs or files that this machine lacks, one line each.
+    #[error("{}", .0.join("\n"))]
+    Missing(Vec<String>),
+    /// The kernel could not be had.
+    #[error("guest kernel: {0}")]
+    Kernel(String),
+    /// A file operation on this machine.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// The operation and its object.
+        what: String,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The guest did not reach the command.
+    #[error("the guest did not boot: {why}\n{console}")]
+    NotBooted {
+        /// What is known of the cause.
+        why: String,
+        /// The last lines of QEMU's messages and the guest's console.
+        console: String,
+    },
+    /// The guest ended while the command ran.
+    #[error("the guest died while the command ran\n{console}")]
+    Died {
+        /// The last lines of QEMU's messages and the guest's console.
+        console: String,
+    },
+    /// The time limit passed.
+    #[error("the guest was ended after {} s (--timeout)", .0.as_secs())]
+    TimedOut(Duration),
+    /// A signal asked for the end.
+    #[error("ended by signal {0}")]
+    Interrupted(i32),
+    /// The reader of our standard output or error went away.
+    #[error("nobody reads the command's output any more")]
+    OutputClosed,
+}
+
+impl GuestError {
+    /// The exit status of `portolan` for this error: 2 bad usage, 3 no guest can be had here, 124 time limit,
+    /// 128 + n signal n (13, SIGPIPE, for closed output).
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Hosts(_) | Self::NoCommand => 2,
+            Self::Missing(_)
+            | Self::Kernel(_)
+            | Self::Io { .. }
+            | Self::NotBooted { .. }
+            | Self::Died { .. } => 3,
+            Self::TimedOut(_) => 124,
+            Self::Interrupted(signal) => 128 | u8::try_from(*signal & 0x7f).unwrap_or(0),
+            Self::OutputClosed => 128 + 13,
+        }
+    }
+
+    fn io(what: String) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// Boots the guest, runs the command and gives its exit status (0-255).
+pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
+    if options.hosts != 1 {
+        return Err(GuestError::Hosts(options.hosts));
+    }
+    if options.command.is_empty() {
+        return Err(GuestError::NoCommand);
+    }
+    let tools = Tools::find()?;
+    let kernel = image::Kernel::cached()?;
+    let here = std::env::current_dir().map_err(GuestError::io("find the current folder".into()))?;
+    let own = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_path_buf));
+    let environment = job::environment(std::env::vars_os(), own.as_deref(), &options.env);
+    let script = job::script(&here, &environment, &options.command);
+    let scratch = Scratch::new()?;
+    let initramfs = scratch.path.join("initramfs");
+    kernel.write_initramfs(&initramfs, &tools.busybox, &script)?;
+    qemu::run(&tools, options, &kernel.vmlinuz(), &initramfs, &scratch.path)
+}
+
+/// The programs of this machine that the guest is made with.
+#[derive(Debug)]
+struct Tools {
+    qemu: PathBuf,
+    busybox: PathBuf,
+    /// `setpriv`, which ends QEMU if this process is killed; done without where it is absent.
+    setpriv: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Finds them all, or says for each missing one what to install.
+    fn find() -> Result<Self, GuestError> {
+        let mut missing = Vec::new();
+        if !cfg!(target_arch = "x86_64") {
+            missing.push("portolan guest works on x86_64 machines only".to_owned());
+        }
+        let mut need = |name: &str, package: &str| {
+            let found = find_program(name);
+            if found.is_none() {
+                missing.push(format!("{name} is missing: apt-get install {package}"));
+            }
+            found.unwrap_or_default()
+        };
+        let qemu = need("qemu-system-x86_64", "qemu-system-x86");
+        let busybox = need("busybox", "busybox-static");
+        need("apt-get", "apt (the guest's kernel is taken from a Debian package)");
+        need("dpkg", "dpkg");
+        need("rdma", "iproute2");
+        if !busybox.as_os_str().is_empty() && !is_static(&busybox) {
+            missing.push(format!(
+                "{} is not statically linked: apt-get install busybox-static",
+                busybox.display()
+            ));
+        }
+        if !Path::new("/etc/libibverbs.d/rxe.driver").exists() {
+            missing.push(
+                "libibverbs does not know rxe: apt-get install ibverbs-providers".to_owned(),
+            );
+        }
+        if missing.is_empty() {
+            Ok(Self { qemu, busybox, setpriv: find_program("setpriv") })
+        } else {
+            Err(GuestError::Missing(missing))
+        }
+    }
+}
+
+/// The file `name` in `PATH` or in the folders of system programs, which `PATH` often leaves out.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Is the ELF file without an interpreter (program header type 3), that is to say statically linked?
+/// Header layout: ELF-64, e_phoff at 32, e_phentsize at 54, e_phnum at 56.
+fn is_static(file: &Path) -> bool {
+    let Ok(data) = std::fs::read(file) else { return false };
+    let number = |at: usize, bytes: usize| -> Option<usize> {
+        let field = data.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
+    };
+    let interpreted = || -> Option<bool> {
+        let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        for index in 0..count {
+            if number(table.checked_add(index * size)?, 4)? == 3 {
+                return Some(true);
+            }
+        }
+        Some(false)
+    };
+    data.starts_with(b"\x7fELF") && interpreted() == Some(false)
+}
+
+/// A folder for this run's files, removed at the end.
+#[derive(Debug)]
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Result<Self, GuestError> {
+        let base = std::env::temp_dir();
+        for attempt in 0..1000 {
+            let path = base.join(format!("portolan-guest-{}-{attempt}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(GuestError::io(format!("make {}", path.display()))(error)),
+            }
+        }
+        let full = io::Error::from(io::ErrorKind::AlreadyExists);
+        Err(GuestError::io(format!("make a folder in {}", base.display()))(full))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_test_program_is_not_static() {
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(is_static(&exe), cfg!(target_feature = "crt-static"));
+        assert!(!is_static(Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn two_hosts_are_bad_usage() {
+        let options = GuestOptions {
+            hosts: 2,
+            memory: 1,
+            cpus: 1,
+            timeout: 1,
+            kvm: false,
+            env: Vec::new(),
+            command: vec!["true".into()],
+        };
+        let error = run(&options).unwrap_err();
+        assert_eq!(error.exit_status(), 2);
+        assert_eq!(error.to_string(), "--hosts 2: only 1 is supported");
+    }
+
+    #[test]
+    fn a_scratch_folder_goes_with_its_owner() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path.clone();
+        std::fs::write(path.join("x"), "y").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

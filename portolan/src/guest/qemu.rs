@@ -1,0 +1,276 @@
+//! Starts QEMU, copies the command's output and waits for its exit status.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{GuestError, GuestOptions, Tools};
+
+/// How long the guest may take to reach the command. An emulated guest needs a few seconds; the margin is
+/// for machines that are busy with other work.
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+/// How long QEMU may take to end after the guest has reported the exit status.
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
+/// Lines of console shown with an error.
+const CONSOLE_LINES: usize = 30;
+
+/// What the waiting thread is told.
+#[derive(Debug)]
+enum Event {
+    /// A line of the control port.
+    Control(String),
+    /// The control port is closed: QEMU has ended.
+    Closed,
+    /// All of the command's output on one stream has been written.
+    OutputEnd,
+    /// Our own output has no reader.
+    OutputClosed,
+    Signal(i32),
+}
+
+/// How far the guest has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Booting,
+    Running,
+    Exited(u8),
+}
+
+/// QEMU's process; dropping it ends it.
+#[derive(Debug)]
+struct Machine {
+    child: Child,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Boots `kernel` with `initramfs` and waits for the end of the job in it. `scratch` receives the console.
+pub(super) fn run(
+    tools: &Tools,
+    options: &GuestOptions,
+    kernel: &Path,
+    initramfs: &Path,
+    scratch: &Path,
+) -> Result<u8, GuestError> {
+    let pair = || UnixStream::pair().map_err(GuestError::io("make a socket pair".into()));
+    let (control, guest_control) = pair()?;
+    let (out, guest_out) = pair()?;
+    let (err, guest_err) = pair()?;
+    let console = scratch.join("console");
+    let messages = scratch.join("qemu");
+    let log = std::fs::File::create(&messages)
+        .map_err(GuestError::io(format!("make {}", messages.display())))?;
+
+    // Signals are caught before QEMU exists, so that none can leave it behind.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(GuestError::io("catch signals".into()))?;
+    let handle = signals.handle();
+    let (events, received) = channel();
+    let signal_events = events.clone();
+    let signal_thread = thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal_events.send(Event::Signal(signal)).is_err() {
+                break;
+            }
+        }
+    });
+
+    let ends = [OwnedFd::from(guest_control), OwnedFd::from(guest_out), OwnedFd::from(guest_err)];
+    let mut command = command(tools, options, kernel, initramfs, &console, &ends);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    // Its own group: a Ctrl-C at the terminal reaches this process alone, which then ends QEMU.
+    command.process_group(0);
+    for end in &ends {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())
+            .map_err(|e| GuestError::io("pass a socket to QEMU".into())(e.into()))?;
+    }
+    let spawned = command.spawn();
+    drop(ends);
+    let result = spawned
+        .map_err(GuestError::io(format!("run {}", tools.qemu.display())))
+        .and_then(|child| {
+            let machine = Machine { child };
+            let control_events = events.clone();
+            let threads = [
+                thread::spawn(move || read_control(control, &control_events)),
+                copier(out, io::stdout(), events.clone()),
+                copier(err, io::stderr(), events),
+            ];
+            let result = wait(machine, &received, options.timeout);
+            // QEMU has ended, so that every socket reads its end of file.
+            for thread in threads {
+                let _ = thread.join();
+            }
+            result
+        });
+    handle.close();
+    let _ = signal_thread.join();
+    result.map_err(|error| with_console(error, &console, &messages))
+}
+
+/// QEMU's command line. The three ports' sockets are inherited under their own numbers.
+fn command(
+    tools: &Tools,
+    options: &GuestOptions,
+    kernel: &Path,
+    initramfs: &Path,
+    console: &Path,
+    ends: &[OwnedFd; 3],
+) -> Command {
+    let mut command = match &tools.setpriv {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL"]).arg(&tools.qemu);
+            command
+        }
+        None => Command::new(&tools.qemu),
+    };
+    command.args(["-nodefaults", "-no-user-config", "-machine", "q35"]);
+    command.args(["-accel", if options.kvm { "kvm" } else { "tcg,thread=multi" }, "-cpu", "max"]);
+    command.arg("-m").arg(options.memory.to_string()).arg("-smp").arg(options.cpus.to_string());
+    command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-no-reboot"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
+    command.args(["-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on"]);
+    // A comma inside a value of QEMU's option syntax is written twice.
+    let console = console.to_string_lossy().replace(',', ",,");
+    command.arg("-chardev").arg(format!("file,id=console,path={console}"));
+    command.args(["-serial", "chardev:console"]);
+    command.args(["-device", "virtio-serial-pci"]);
+    for (name, end) in ["control", "stdout", "stderr"].iter().zip(ends) {
+        command.arg("-chardev").arg(format!("socket,id={name},fd={}", end.as_raw_fd()));
+        command.arg("-device").arg(format!("virtserialport,chardev={name},name=portolan.{name}"));
+    }
+    command.args([
+        "-virtfs",
+        "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
+    ]);
+    command
+}
+
+/// Follows the guest to its end; QEMU is gone when this returns.
+fn wait(
+    mut machine: Machine,
+    events: &Receiver<Event>,
+    timeout_seconds: u64,
+) -> Result<u8, GuestError> {
+    let start = Instant::now();
+    let limit = Duration::from_secs(timeout_seconds);
+    let mut deadline = (timeout_seconds != 0).then(|| start + limit);
+    let mut stage = Stage::Booting;
+    let mut failed = None;
+    let mut streams = 2;
+    loop {
+        let boot_deadline = (stage == Stage::Booting).then(|| start + BOOT_LIMIT);
+        let next = [deadline, boot_deadline].into_iter().flatten().min();
+        let event = match next {
+            Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(Event::Control(line)) => match line.split_once(' ').unwrap_or((&line, "")) {
+                ("up", _) => stage = Stage::Running,
+                ("note", text) => eprintln!("portolan guest: {text}"),
+                ("fail", text) => failed = Some(text.to_owned()),
+                ("exit", text) => {
+                    // A shell's status is 0-255; anything else is a garbled line.
+                    stage = Stage::Exited(text.parse().unwrap_or(3));
+                    deadline = Some(Instant::now() + POWER_OFF_LIMIT);
+                }
+                _ => {}
+            },
+            Ok(Event::OutputEnd) => streams -= 1,
+            Ok(Event::OutputClosed) => return Err(GuestError::OutputClosed),
+            Ok(Event::Signal(signal)) => return Err(GuestError::Interrupted(signal)),
+            Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => {
+                let _ = machine.child.wait();
+                return match stage {
+                    Stage::Exited(status) => Ok(status),
+                    Stage::Running => Err(GuestError::Died { console: String::new() }),
+                    Stage::Booting => Err(not_booted(
+                        failed.unwrap_or_else(|| "QEMU ended before the command started".into()),
+                    )),
+                };
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return match stage {
+                    // The status and, by the order of the guest's reports, all output are here.
+                    Stage::Exited(status) => Ok(status),
+                    Stage::Booting if start.elapsed() >= BOOT_LIMIT => {
+                        Err(not_booted(format!("not up after {} s", BOOT_LIMIT.as_secs())))
+                    }
+                    _ => Err(GuestError::TimedOut(limit)),
+                };
+            }
+        }
+        if streams == 0 && matches!(stage, Stage::Exited(_)) {
+            deadline = Some(Instant::now());
+        }
+    }
+}
+
+fn not_booted(why: String) -> GuestError {
+    GuestError::NotBooted { why, console: String::new() }
+}
+
+fn read_control(control: UnixStream, events: &Sender<Event>) {
+    for line in BufReader::new(control).lines().map_while(Result::ok) {
+        if events.send(Event::Control(line)).is_err() {
+            return;
+        }
+    }
+    let _ = events.send(Event::Closed);
+}
+
+/// A thread that copies the guest's stream to ours until QEMU ends.
+fn copier(
+    mut from: UnixStream,
+    mut to: impl Write + Send + 'static,
+    events: Sender<Event>,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => {
+                    if to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_err() {
+                        let _ = events.send(Event::OutputClosed);
+                        return;
+                    }
+                }
+            }
+        }
+        let _ = events.send(Event::OutputEnd);
+    })
+}
+
+/// Adds the last lines of QEMU's messages and of the console to the errors that they explain.
+fn with_console(mut error: GuestError, console: &Path, messages: &Path) -> GuestError {
+    if let GuestError::NotBooted { console: text, .. } | GuestError::Died { console: text } =
+        &mut error
+    {
+        let read = |file: &Path| {
+            String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+        };
+        let all = read(messages) + &read(console);
+        let lines: Vec<&str> = all.lines().map(str::trim_end).collect();
+        *text = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+    }
+    error
+}
