@@ -1,3 +1,33 @@
-//! Portals 3.3 over one fabric: verbs, the SeaStar model, or one process.
+//! Portals 3.3 over one fabric: RDMA verbs, the SeaStar model, or the threads of one process.
+//!
+//! ```text
+//!  Interface            the API (PtlNIInit … PtlGetPut), `interface.rs`
+//!     │ Call            every function as a value, `call.rs`
+//!     ├── in this process ──► Library { Ni, Nal }            `library.rs`
+//!     │                         └── nal/verbs, nal/inproc
+//!     └── trap ── socket ──►  node kernel: Library { Ni, SSNAL }   nal/seastar
+//! ```
+//!
+//! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
+//! processes found each other.
 
+mod call;
+mod delivery;
+pub mod fabric;
+mod interface;
 pub mod job;
+mod library;
+pub mod nal;
+mod region;
+
+pub use call::{EqList, Polled, Target, Wait};
+pub use delivery::Message;
+pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError};
+pub use region::{RawMemory, Region, RegionError};
+
+pub use portals_core as core;
+pub use portals_core::{
+    ANY, AcEntry, AckRequest, EqHandle, Error, Event, EventKind, Handle, InsertPosition, Limits,
+    MAX_MESSAGE, MdHandle, MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiFail, ProcessId,
+    Segment, Status, THRESHOLD_INFINITE, Unlink,
+};

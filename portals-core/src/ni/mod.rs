@@ -1,0 +1,406 @@
+//! One network interface: its objects and their lifetimes.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `mod.rs` | match entries, descriptors, queues: creation, unlinking, status |
+//! | `update.rs` | conditional update, PtlMEMDPost |
+//! | `initiate.rs` | what a put, get or getput sends |
+//! | `target.rs` | which entry takes a message, the ack, the reply |
+//! | `complete.rs` | END events, thresholds, auto-unlink |
+
+mod complete;
+mod initiate;
+mod target;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use crate::ac::AcEntry;
+use crate::eq::EventQueue;
+use crate::error::Error;
+use crate::event::Event;
+use crate::handle::{EqHandle, Handle, MdHandle, MeHandle};
+use crate::matching::{MatchTable, Me};
+use crate::md::{Md, MdDesc};
+use crate::table::Table;
+use crate::types::{InsertPosition, Limits, ProcessId, Unlink};
+use alloc::vec::Vec;
+use complete::Op;
+use serde::{Deserialize, Serialize};
+
+pub use initiate::{AckRequest, Transmit};
+pub use target::{Deposit, DropReason, Incoming, ReplyOut, Swap};
+
+/// Who an interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiConfig {
+    /// Own process id.
+    pub id: ProcessId,
+    /// Own user id.
+    pub uid: u32,
+    /// Own job id.
+    pub jid: u32,
+    /// Interface number within the process, 0 to 6; part of every handle.
+    pub interface: u8,
+    /// Limits granted.
+    pub limits: Limits,
+    /// A get posts SEND events and costs one more threshold count, as Cray's library did (facts
+    /// section 4.1 rows 5 and 6).
+    pub get_send_events: bool,
+}
+
+/// The match criteria of a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeSpec {
+    /// Required initiator.
+    pub match_id: ProcessId,
+    /// Bits to match.
+    pub match_bits: u64,
+    /// 1 = do not compare this bit.
+    pub ignore_bits: u64,
+    /// Whether the entry goes away with its MD.
+    pub unlink: Unlink,
+}
+
+/// Status registers (facts section 2.m), in the order of the API's indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Messages dropped, acks and replies included.
+    pub drop_count: u64,
+    /// Requested bytes of dropped messages.
+    pub drop_length: u64,
+    /// Messages accepted.
+    pub recv_count: u64,
+    /// Bytes accepted.
+    pub recv_length: u64,
+    /// Messages sent.
+    pub send_count: u64,
+    /// Bytes sent.
+    pub send_length: u64,
+}
+
+/// A network interface. See the crate documentation for the flow of calls.
+#[derive(Debug)]
+pub struct Ni {
+    pub(crate) config: NiConfig,
+    pub(crate) matching: MatchTable,
+    pub(crate) mds: Table<Md>,
+    pub(crate) eqs: Table<EventQueue>,
+    pub(crate) ac: Vec<AcEntry>,
+    pub(crate) ops: Table<Op>,
+    pub(crate) status: Status,
+    /// Portal indexes whose [`Ni::adverts`] may have changed.
+    pub(crate) dirty_portals: u64,
+}
+
+impl Ni {
+    /// An interface with empty tables; `config.limits` above [`Limits::LIBRARY`] are cut to it.
+    pub fn new(mut config: NiConfig) -> Self {
+        config.limits = config.limits.min(Limits::LIBRARY);
+        config.interface %= 7;
+        let count = |largest: i32| largest.max(0) as usize + 1;
+        Self {
+            matching: MatchTable::new(config.interface, count(config.limits.max_pt_index)),
+            mds: Table::new(),
+            eqs: Table::new(),
+            ac: alloc::vec![AcEntry::initial(config.uid); count(config.limits.max_ac_index)],
+            ops: Table::new(),
+            status: Status::default(),
+            dirty_portals: 0,
+            config,
+        }
+    }
+
+    /// The configuration as granted.
+    pub const fn config(&self) -> &NiConfig {
+        &self.config
+    }
+
+    /// Counters.
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The interface's own handle.
+    pub const fn handle(&self) -> Handle {
+        Handle::interface_handle(self.config.interface)
+    }
+
+    /// Portal indexes (bit mask) whose match lists changed since the last call.
+    pub fn take_dirty_portals(&mut self) -> u64 {
+        core::mem::take(&mut self.dirty_portals)
+    }
+
+    pub(crate) fn touch(&mut self, pt_index: u32) {
+        self.dirty_portals |= 1u64.checked_shl(pt_index).unwrap_or(0);
+    }
+
+    // ---- match entries ----
+
+    fn new_me(&self, pt_index: u32, spec: MeSpec) -> Result<Me, Error> {
+        let l = self.config.limits;
+        if self.matching.count() >= l.max_mes as usize {
+            return Err(Error::NoSpace);
+        }
+        if self.matching.list_len(pt_index) >= l.max_me_list as usize {
+            return Err(Error::MeListTooLong);
+        }
+        Ok(Me::new(
+            spec.match_id,
+            spec.match_bits,
+            spec.ignore_bits,
+            spec.unlink,
+            pt_index,
+        ))
+    }
+
+    /// `PtlMEAttach`: a new entry at the head or tail of a portal's list.
+    pub fn me_attach(
+        &mut self,
+        pt_index: u32,
+        spec: MeSpec,
+        position: InsertPosition,
+    ) -> Result<MeHandle, Error> {
+        if i64::from(pt_index) > i64::from(self.config.limits.max_pt_index) {
+            return Err(Error::PtIndexInvalid);
+        }
+        let me = self.new_me(pt_index, spec)?;
+        self.touch(pt_index);
+        match position {
+            InsertPosition::Before => self.matching.push_front(me),
+            InsertPosition::After => self.matching.push_back(me),
+        }
+        .ok_or(Error::NoSpace)
+    }
+
+    /// `PtlMEAttachAny`: a new entry on the lowest portal index whose list is empty.
+    pub fn me_attach_any(&mut self, spec: MeSpec) -> Result<(u32, MeHandle), Error> {
+        let pt_index = self.matching.first_empty().ok_or(Error::PtFull)?;
+        let me = self.me_attach(pt_index, spec, InsertPosition::After)?;
+        Ok((pt_index, me))
+    }
+
+    /// `PtlMEInsert`: a new entry next to `base`.
+    pub fn me_insert(
+        &mut self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+    ) -> Result<MeHandle, Error> {
+        let pt_index = self.matching.get(base).ok_or(Error::MeInvalid)?.pt_index;
+        let me = self.new_me(pt_index, spec)?;
+        self.touch(pt_index);
+        match position {
+            InsertPosition::Before => self.matching.insert_before(base, me),
+            InsertPosition::After => self.matching.insert_after(base, me),
+        }
+        .ok_or(Error::NoSpace)
+    }
+
+    /// `PtlMEUnlink`: removes the entry, and its MD if that was made with [`Unlink::Unlink`]; a
+    /// retained MD stays as a free-floating one (facts section 1.5 rule 6).
+    pub fn me_unlink(&mut self, handle: MeHandle) -> Result<(), Error> {
+        let me = self.matching.get(handle).ok_or(Error::MeInvalid)?;
+        let (pt_index, md) = (me.pt_index, me.md);
+        if let Some(md_handle) = md {
+            let md = self.md_mut(md_handle).ok_or(Error::MeInvalid)?;
+            if md.pending > 0 {
+                return Err(Error::MeInUse);
+            }
+            md.me = None;
+            if md.unlink == Unlink::Unlink {
+                self.release_md(md_handle);
+            }
+        }
+        self.matching.remove(handle);
+        self.touch(pt_index);
+        Ok(())
+    }
+
+    /// The MD of an entry.
+    pub fn me_md(&self, me: MeHandle) -> Option<MdHandle> {
+        self.matching.get(me)?.md
+    }
+
+    // ---- memory descriptors ----
+
+    pub(crate) fn md(&self, handle: MdHandle) -> Option<&Md> {
+        self.mds.get(handle.key(self.config.interface)?)
+    }
+
+    pub(crate) fn md_mut(&mut self, handle: MdHandle) -> Option<&mut Md> {
+        self.mds.get_mut(handle.key(self.config.interface)?)
+    }
+
+    pub(crate) fn eq(&self, handle: EqHandle) -> Result<&EventQueue, Error> {
+        handle
+            .key(self.config.interface)
+            .and_then(|k| self.eqs.get(k))
+            .ok_or(Error::EqInvalid)
+    }
+
+    pub(crate) fn eq_mut(&mut self, handle: EqHandle) -> Result<&mut EventQueue, Error> {
+        handle
+            .key(self.config.interface)
+            .and_then(|k| self.eqs.get_mut(k))
+            .ok_or(Error::EqInvalid)
+    }
+
+    /// Checks a description; returns the byte length.
+    pub(crate) fn check_desc(&self, desc: &MdDesc) -> Result<u64, Error> {
+        let length = desc
+            .memory
+            .checked_len(self.config.limits.max_md_iovecs as usize)?;
+        if let Some(eq) = desc.eq {
+            match eq.0.interface() {
+                Some(i) if i != self.config.interface => return Err(Error::MdIllegal),
+                _ => self.eq(eq)?,
+            };
+        }
+        Ok(length)
+    }
+
+    fn new_md(
+        &mut self,
+        desc: MdDesc,
+        unlink: Unlink,
+        me: Option<MeHandle>,
+    ) -> Result<MdHandle, Error> {
+        let length = self.check_desc(&desc)?;
+        if self.mds.len() >= self.config.limits.max_mds as usize {
+            return Err(Error::NoSpace);
+        }
+        let eq = desc.eq;
+        let (slot, generation) = self
+            .mds
+            .insert(Md::new(desc, length, unlink, me))
+            .ok_or(Error::NoSpace)?;
+        if let Some(eq) = eq {
+            self.eq_mut(eq)?.users += 1;
+        }
+        Ok(MdHandle::of(self.config.interface, generation, slot))
+    }
+
+    /// `PtlMDAttach`: gives an entry its memory.
+    pub fn md_attach(
+        &mut self,
+        me: MeHandle,
+        desc: MdDesc,
+        unlink: Unlink,
+    ) -> Result<MdHandle, Error> {
+        let entry = self.matching.get(me).ok_or(Error::MeInvalid)?;
+        if entry.md.is_some() {
+            return Err(Error::MeInUse);
+        }
+        let pt_index = entry.pt_index;
+        let md = self.new_md(desc, unlink, Some(me))?;
+        if let Some(entry) = self.matching.get_mut(me) {
+            entry.md = Some(md);
+        }
+        self.touch(pt_index);
+        Ok(md)
+    }
+
+    /// `PtlMDBind`: memory for initiating only.
+    pub fn md_bind(&mut self, desc: MdDesc, unlink: Unlink) -> Result<MdHandle, Error> {
+        self.new_md(desc, unlink, None)
+    }
+
+    /// `PtlMDUnlink`: no event; the entry goes too if it was made with [`Unlink::Unlink`].
+    pub fn md_unlink(&mut self, handle: MdHandle) -> Result<(), Error> {
+        if self.md(handle).ok_or(Error::MdInvalid)?.pending > 0 {
+            return Err(Error::MdInUse);
+        }
+        self.release_md(handle);
+        Ok(())
+    }
+
+    /// Frees the MD and detaches or removes its entry.
+    pub(crate) fn release_md(&mut self, handle: MdHandle) {
+        let Some(md) = handle
+            .key(self.config.interface)
+            .and_then(|k| self.mds.remove(k))
+        else {
+            return;
+        };
+        if let Some(eq) = md.desc.eq.and_then(|eq| self.eq_mut(eq).ok()) {
+            eq.users = eq.users.saturating_sub(1);
+        }
+        if let Some((me, entry)) = md.me.and_then(|me| Some((me, self.matching.get_mut(me)?))) {
+            let pt_index = entry.pt_index;
+            entry.md = None;
+            if entry.unlink == Unlink::Unlink {
+                self.matching.remove(me);
+            }
+            self.touch(pt_index);
+        }
+    }
+
+    // ---- event queues ----
+
+    /// `PtlEQAlloc`: room for `count` events, at least 1.
+    pub fn eq_alloc(&mut self, count: u64) -> Result<EqHandle, Error> {
+        if count > u64::from(u32::MAX) || self.eqs.len() >= self.config.limits.max_eqs as usize {
+            return Err(Error::NoSpace);
+        }
+        // A queue that could not be held in memory is refused rather than aborting the process.
+        const LARGEST: u64 = 1 << 24;
+        if count > LARGEST {
+            return Err(Error::NoSpace);
+        }
+        let (slot, generation) = self
+            .eqs
+            .insert(EventQueue::new(count.max(1) as usize))
+            .ok_or(Error::NoSpace)?;
+        Ok(EqHandle::of(self.config.interface, generation, slot))
+    }
+
+    /// `PtlEQFree`: refused while an MD names the queue (facts section 4.1 row 13).
+    pub fn eq_free(&mut self, handle: EqHandle) -> Result<(), Error> {
+        let eq = self.eq(handle)?;
+        if eq.users > 0 || eq.promised > 0 {
+            return Err(Error::EqInUse);
+        }
+        if let Some(key) = handle.key(self.config.interface) {
+            self.eqs.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest event; the flag says that events before it were lost.
+    pub fn eq_get(&mut self, handle: EqHandle) -> Result<Option<(Event, bool)>, Error> {
+        Ok(self.eq_mut(handle)?.get())
+    }
+
+    /// Like [`Ni::eq_get`] without taking the event.
+    pub fn eq_peek(&self, handle: EqHandle) -> Result<Option<(Event, bool)>, Error> {
+        Ok(self.eq(handle)?.peek())
+    }
+
+    // ---- access control ----
+
+    /// `PtlACEntry`.
+    pub fn ac_entry(&mut self, index: u32, entry: AcEntry) -> Result<(), Error> {
+        if entry.pt_index != crate::types::ANY
+            && i64::from(entry.pt_index) > i64::from(self.config.limits.max_pt_index)
+        {
+            return Err(Error::PtIndexInvalid);
+        }
+        *self
+            .ac
+            .get_mut(index as usize)
+            .ok_or(Error::AcIndexInvalid)? = entry;
+        self.dirty_portals = u64::MAX;
+        Ok(())
+    }
+
+    /// Ends the interface: every object is gone, no events, later completions are ignored.
+    pub fn close(&mut self) {
+        self.matching.clear();
+        self.mds.clear();
+        self.eqs.clear();
+        self.ops.clear();
+        self.dirty_portals = u64::MAX;
+    }
+}

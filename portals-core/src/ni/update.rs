@@ -1,0 +1,88 @@
+//! Conditional changes: `PtlMDUpdate`, `PtlMEMDPost` (facts section 3.6, rules 46-52).
+
+use super::{MeSpec, Ni};
+use crate::error::Error;
+use crate::event::MdSnapshot;
+use crate::handle::{EqHandle, MdHandle, MeHandle};
+use crate::md::MdDesc;
+use crate::types::{InsertPosition, Unlink};
+
+impl Ni {
+    /// Rule 47: no unread event and none promised.
+    fn quiet(&self, test: Option<EqHandle>) -> Result<bool, Error> {
+        Ok(match test {
+            Some(eq) => {
+                let eq = self.eq(eq)?;
+                eq.is_empty() && eq.promised == 0
+            }
+            None => true,
+        })
+    }
+
+    /// The MD's present values; the threshold is what remains.
+    pub fn md_query(&self, md: MdHandle) -> Result<MdSnapshot, Error> {
+        self.md(md)
+            .map(super::super::md::Md::snapshot)
+            .ok_or(Error::MdInvalid)
+    }
+
+    /// `PtlMDUpdate` with new values: atomic with respect to delivery, and refused with
+    /// [`Error::MdNoUpdate`] unless `test` is `None` or quiet. With a test queue an operation under
+    /// way on the MD refuses too. Returns the old values.
+    pub fn md_update(
+        &mut self,
+        handle: MdHandle,
+        new: MdDesc,
+        test: Option<EqHandle>,
+    ) -> Result<MdSnapshot, Error> {
+        let old = self.md_query(handle)?;
+        let length = self.check_desc(&new)?;
+        let quiet = self.quiet(test)?;
+        let md = self.md_mut(handle).ok_or(Error::MdInvalid)?;
+        if !quiet || (test.is_some() && md.pending > 0) {
+            return Err(Error::MdNoUpdate);
+        }
+        let (old_eq, new_eq, me) = (md.desc.eq, new.eq, md.me);
+        md.desc = new;
+        md.length = length;
+        md.arm();
+        if let Some(eq) = new_eq {
+            self.eq_mut(eq)?.users += 1;
+        }
+        if let Some(eq) = old_eq.and_then(|eq| self.eq_mut(eq).ok()) {
+            eq.users = eq.users.saturating_sub(1);
+        }
+        if let Some(pt_index) = me
+            .and_then(|me| self.matching.get(me))
+            .map(|me| me.pt_index)
+        {
+            self.touch(pt_index);
+        }
+        Ok(old)
+    }
+
+    /// `PtlMEMDPost` in Cray's meaning: insert, attach and activate in one step, or, when the test
+    /// queue is not quiet, nothing and [`Error::MdNoUpdate`].
+    pub fn me_md_post(
+        &mut self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        desc: MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        self.check_desc(&desc)?;
+        if !self.quiet(test)? {
+            return Err(Error::MdNoUpdate);
+        }
+        let me = self.me_insert(base, spec, position)?;
+        match self.md_attach(me, desc, unlink) {
+            Ok(md) => Ok((me, md)),
+            Err(e) => {
+                self.matching.remove(me);
+                Err(e)
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The API's calls as values, so that they can be made in the caller's process or carried by a
+//! trap into a node's kernel. One variant for each function of facts `portals33.md` section 2.
+
+use portals_core::{
+    AcEntry, AckRequest, EqHandle, Event, InsertPosition, MdDesc, MdHandle, MdSnapshot, MeHandle,
+    MeSpec, ProcessId, Status, Unlink,
+};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// Where a message goes: the arguments that put, get and getput share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Process that owns the remote portal table.
+    pub process: ProcessId,
+    /// Index in it.
+    pub pt_index: u32,
+    /// Index in the target's access control table.
+    pub ac_index: u32,
+    /// Bits compared with each match entry.
+    pub match_bits: u64,
+    /// Used only if the chosen descriptor is remotely managed, bytes.
+    pub remote_offset: u64,
+}
+
+/// Event queues of one poll.
+pub type EqList = SmallVec<[EqHandle; 4]>;
+
+/// How long a poll may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// At most this many nanoseconds of the fabric's time.
+    Nanos(u64),
+    /// Until an event comes.
+    Forever,
+}
+
+/// An event taken from one of several queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Polled {
+    /// The event.
+    pub event: Event,
+    /// Events of that queue before this one were lost (`PTL_EQ_DROPPED`).
+    pub dropped: bool,
+    /// Index of the queue in the poll's list.
+    pub which: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Call {
+    MeAttach {
+        pt_index: u32,
+        spec: MeSpec,
+        position: InsertPosition,
+    },
+    MeAttachAny {
+        spec: MeSpec,
+    },
+    MeInsert {
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+    },
+    MeUnlink(MeHandle),
+    MdAttach {
+        me: MeHandle,
+        desc: MdDesc,
+        unlink: Unlink,
+    },
+    MdBind {
+        desc: MdDesc,
+        unlink: Unlink,
+    },
+    MdUnlink(MdHandle),
+    MdQuery(MdHandle),
+    MdUpdate {
+        md: MdHandle,
+        new: MdDesc,
+        test: Option<EqHandle>,
+    },
+    MeMdPost {
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        desc: MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    },
+    EqAlloc(u64),
+    EqFree(EqHandle),
+    EqPeek(EqHandle),
+    EqPoll {
+        eqs: EqList,
+        wait: Wait,
+    },
+    AcEntry {
+        index: u32,
+        entry: AcEntry,
+    },
+    Put {
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: Target,
+        hdr_data: u64,
+    },
+    Get {
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: Target,
+    },
+    GetPut {
+        get: MdHandle,
+        put: MdHandle,
+        regions: Option<(u64, u64, u64)>,
+        to: Target,
+        hdr_data: u64,
+    },
+    Distance(ProcessId),
+    Status,
+    Close,
+}
+
+/// What a call gives back when it succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "answers live on the stack; the large one is the hot one"
+)]
+pub(crate) enum Answer {
+    Done,
+    Me(MeHandle),
+    PortalMe(u32, MeHandle),
+    Md(MdHandle),
+    MeMd(MeHandle, MdHandle),
+    Eq(EqHandle),
+    Snapshot(MdSnapshot),
+    Polled(Option<Polled>),
+    /// The queue at this index of a poll's list is not one.
+    BadQueue(usize),
+    Distance(u64),
+    Status(Status),
+}
