@@ -30,10 +30,10 @@ pub(crate) struct GuestOptions {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) hosts: u8,
     /// Memory of the guest in MiB; half of it is the room for files the command writes
-    #[arg(long, default_value_t = 3072, value_name = "MIB")]
+    #[arg(long, default_value_t = 3072, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) memory: u32,
     /// Processors of the guest
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub(crate) cpus: u32,
     /// Seconds after which the guest is ended, boot included; 0 for no limit
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
