@@ -1,0 +1,134 @@
+//! One chip: SRAM, the registers around it, the two DMA engines' state.
+
+pub(crate) mod rx;
+pub(crate) mod tx;
+
+use crate::defs::map;
+use crate::defs::niccb::Counter;
+use crate::time::SimTime;
+use crate::topology::NodeId;
+
+#[derive(Debug)]
+pub(crate) struct Chip {
+    /// Zeroed pages until written; a large machine does not pay 384 KiB per idle node.
+    sram: Vec<u32>,
+    pub(crate) ht_map: [u32; map::HT_SLOTS as usize],
+    pub(crate) ht_interrupt: u32,
+    pub(crate) nid: u16,
+    pub(crate) tx: tx::TxEngine,
+    pub(crate) rx: rx::RxEngine,
+    /// When the embedded processor has done all announced work.
+    pub(crate) processor_free: SimTime,
+    /// An interrupt has been delivered that the host has not taken.
+    pub(crate) interrupt_waiting: bool,
+}
+
+/// What a host's write did besides storing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteEffect {
+    None,
+    Doorbell { mailbox: u32, index: u32 },
+}
+
+impl Chip {
+    pub(crate) fn new(node: NodeId) -> Self {
+        let mut chip = Self {
+            sram: vec![0; (map::SRAM_LEN / 4) as usize],
+            ht_map: [0; map::HT_SLOTS as usize],
+            ht_interrupt: 0,
+            nid: node.0,
+            tx: tx::TxEngine::default(),
+            rx: rx::RxEngine::default(),
+            processor_free: SimTime::ZERO,
+            interrupt_waiting: false,
+        };
+        chip.sram_write(Counter::LOCAL_NID.address(), u32::from(node.0));
+        chip
+    }
+
+    fn sram_index(address: u32) -> Option<usize> {
+        (address >= map::SRAM && address.is_multiple_of(4))
+            .then(|| ((address - map::SRAM) / 4) as usize)
+    }
+
+    pub(crate) fn sram_read(&self, address: u32) -> Option<u32> {
+        Some(self.sram[Self::sram_index(address)?])
+    }
+
+    pub(crate) fn sram_write(&mut self, address: u32, value: u32) -> bool {
+        match Self::sram_index(address) {
+            Some(index) => {
+                self.sram[index] = value;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn counter(&self, counter: Counter) -> u32 {
+        self.sram_read(counter.address()).unwrap_or(0)
+    }
+
+    pub(crate) fn count(&mut self, counter: Counter, amount: u32) {
+        let value = self.counter(counter).wrapping_add(amount);
+        self.sram_write(counter.address(), value);
+    }
+
+    /// Raises a high-water mark.
+    pub(crate) fn count_max(&mut self, counter: Counter, value: u32) {
+        if value > self.counter(counter) {
+            self.sram_write(counter.address(), value);
+        }
+    }
+
+    fn ht_slot(address: u32) -> Option<usize> {
+        let slots = map::HT_MAP..map::HT_MAP + 4 * map::HT_SLOTS;
+        (slots.contains(&address) && address.is_multiple_of(4))
+            .then(|| ((address - map::HT_MAP) / 4) as usize)
+    }
+
+    /// A read by the host.
+    pub(crate) fn host_register_read(&mut self, address: u32) -> u32 {
+        if let Some(value) = self.sram_read(address) {
+            return value;
+        }
+        match address {
+            map::NID => return u32::from(self.nid),
+            map::HT_INTERRUPT => return self.ht_interrupt,
+            _ => {}
+        }
+        match Self::ht_slot(address) {
+            Some(slot) => self.ht_map[slot],
+            None => {
+                self.count(Counter::BAD_ACCESSES, 1);
+                u32::MAX
+            }
+        }
+    }
+
+    /// A write by the host.
+    pub(crate) fn host_register_write(&mut self, address: u32, value: u32) -> WriteEffect {
+        if self.sram_write(address, value) {
+            let offset = address - map::SRAM;
+            let mailbox = offset / map::MAILBOX_LEN;
+            return if mailbox < map::MAILBOX_COUNT
+                && offset % map::MAILBOX_LEN == crate::defs::mailbox::COMMAND_WRITE
+            {
+                WriteEffect::Doorbell {
+                    mailbox,
+                    index: value,
+                }
+            } else {
+                WriteEffect::None
+            };
+        }
+        if address == map::HT_INTERRUPT {
+            self.ht_interrupt = value;
+        } else if let Some(slot) = Self::ht_slot(address) {
+            self.ht_map[slot] = value;
+        } else {
+            self.count(Counter::BAD_ACCESSES, 1);
+        }
+        WriteEffect::None
+    }
+}

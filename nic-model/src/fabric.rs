@@ -1,0 +1,153 @@
+//! Everything of the world but the firmware, so that a firmware can hold it while it runs.
+
+use std::collections::VecDeque;
+
+use crate::chip::Chip;
+use crate::chip::rx::Delivery;
+use crate::defs::niccb::Counter;
+use crate::firmware::TransferFault;
+use crate::host::{HostFault, HostMemories};
+use crate::network::Network;
+use crate::params::Machine;
+use crate::queue::EventQueue;
+use crate::time::SimTime;
+use crate::topology::{NodeId, Topology};
+
+/// What a chip reports to its firmware.
+#[derive(Debug)]
+pub(crate) enum Upcall {
+    Mailbox {
+        mailbox: u32,
+        index: u32,
+    },
+    Work,
+    Alarm {
+        token: u64,
+    },
+    TxDone {
+        token: u64,
+        result: Result<(), TransferFault>,
+    },
+    Rx(Delivery),
+}
+
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub(crate) now: SimTime,
+    pub(crate) queue: EventQueue,
+    pub(crate) network: Network,
+    pub(crate) chips: Vec<Chip>,
+    pub(crate) machine: Machine,
+    pub(crate) posted: PostedWrites,
+    /// Reports of the present event, to be passed on before the next.
+    pub(crate) upcalls: VecDeque<(NodeId, Upcall)>,
+    /// Interrupts that no host has taken.
+    pub(crate) interrupts: VecDeque<(SimTime, NodeId)>,
+    /// A burst's bytes; kept for its allocation.
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Fabric {
+    pub(crate) fn new(machine: Machine, topology: Topology) -> Self {
+        let nodes = topology.nodes();
+        Self {
+            now: SimTime::ZERO,
+            queue: EventQueue::default(),
+            network: Network::new(&machine, topology),
+            chips: (0..nodes).map(|n| Chip::new(NodeId(n as u16))).collect(),
+            machine,
+            posted: PostedWrites::default(),
+            upcalls: VecDeque::new(),
+            interrupts: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Reads host memory at once; a fault is counted.
+    pub(crate) fn host_read(
+        &mut self,
+        memory: &mut dyn HostMemories,
+        node: NodeId,
+        address: u64,
+        buf: &mut [u8],
+    ) -> Result<(), HostFault> {
+        let result = if address.checked_add(buf.len() as u64).is_some() {
+            memory.read(node, address, buf)
+        } else {
+            Err(HostFault::new(node, address, buf.len()))
+        };
+        self.count_fault(node, result)
+    }
+
+    /// Writes host memory at once; a fault is counted.
+    pub(crate) fn host_write(
+        &mut self,
+        memory: &mut dyn HostMemories,
+        node: NodeId,
+        address: u64,
+        data: &[u8],
+    ) -> Result<(), HostFault> {
+        let result = if address.checked_add(data.len() as u64).is_some() {
+            memory.write(node, address, data)
+        } else {
+            Err(HostFault::new(node, address, data.len()))
+        };
+        self.count_fault(node, result)
+    }
+
+    fn count_fault(
+        &mut self,
+        node: NodeId,
+        result: Result<(), HostFault>,
+    ) -> Result<(), HostFault> {
+        if result.is_err() {
+            self.chips[node.index()].count(Counter::HOST_FAULTS, 1);
+        }
+        result
+    }
+
+    /// An interrupt message has reached the host.
+    pub(crate) fn interrupt_delivered(&mut self, node: NodeId) {
+        let chip = &mut self.chips[node.index()];
+        if chip.ht_interrupt == 0 {
+            chip.count(Counter::INTERRUPTS_MASKED, 1);
+        } else if chip.interrupt_waiting {
+            chip.count(Counter::INTERRUPTS_COALESCED, 1);
+        } else {
+            chip.interrupt_waiting = true;
+            self.interrupts.push_back((self.now, node));
+        }
+    }
+}
+
+/// Writes of firmwares on their way through HyperTransport.
+#[derive(Debug, Default)]
+pub(crate) struct PostedWrites {
+    writes: Vec<(u64, Vec<u8>)>,
+    vacant: Vec<u32>,
+}
+
+impl PostedWrites {
+    pub(crate) fn put(&mut self, address: u64, data: &[u8]) -> u32 {
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.writes.push((0, Vec::new()));
+            (self.writes.len() - 1) as u32
+        });
+        let write = &mut self.writes[index as usize];
+        write.0 = address;
+        write.1.clear();
+        write.1.extend_from_slice(data);
+        index
+    }
+
+    pub(crate) fn take(&mut self, index: u32) -> (u64, Vec<u8>) {
+        let write = &mut self.writes[index as usize];
+        (write.0, std::mem::take(&mut write.1))
+    }
+
+    /// Gives the buffer of [`PostedWrites::take`] back.
+    pub(crate) fn recycle(&mut self, index: u32, buffer: Vec<u8>) {
+        self.writes[index as usize].1 = buffer;
+        self.vacant.push(index);
+    }
+}

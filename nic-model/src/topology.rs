@@ -1,0 +1,253 @@
+//! The shape of the network: nodes on a 3-D grid, with or without the links that close each
+//! dimension into a ring, and the fixed dimension-order route between any two.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// A node of the machine, which is also its network address (NID).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+impl NodeId {
+    /// The node as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Why a grid cannot be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// A dimension has no node.
+    #[error("a dimension of {0:?} is zero")]
+    Empty([u16; 3]),
+    /// More nodes than a 15-bit destination can name.
+    #[error("{0} nodes are more than the 32768 that a packet header can address")]
+    TooLarge(u64),
+}
+
+/// A router output: one of six links or the port of the node itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Port {
+    /// Towards larger x.
+    XPlus,
+    /// Towards smaller x.
+    XMinus,
+    /// Towards larger y.
+    YPlus,
+    /// Towards smaller y.
+    YMinus,
+    /// Towards larger z.
+    ZPlus,
+    /// Towards smaller z.
+    ZMinus,
+    /// To the node.
+    Node,
+}
+
+/// An x * y * z grid of nodes; node `n` sits at `x = n % X, y = n / X % Y, z = n / X / Y`.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    dims: [u16; 3],
+    wrap: bool,
+    coords: Vec<[u16; 3]>,
+}
+
+impl Topology {
+    /// Nodes one packet header can address (15-bit destination).
+    pub const MAX_NODES: u64 = 1 << 15;
+
+    /// A grid whose dimensions are rings.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when a dimension is zero or the nodes are too many.
+    pub fn torus(dims: [u16; 3]) -> Result<Self, TopologyError> {
+        Self::new(dims, true)
+    }
+
+    /// A grid whose dimensions end.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when a dimension is zero or the nodes are too many.
+    pub fn mesh(dims: [u16; 3]) -> Result<Self, TopologyError> {
+        Self::new(dims, false)
+    }
+
+    /// The smallest near-cubic torus that holds `nodes` nodes (some positions may stay idle).
+    ///
+    /// # Errors
+    /// [`TopologyError`] when `nodes` is zero or too large.
+    pub fn for_nodes(nodes: u16) -> Result<Self, TopologyError> {
+        if nodes == 0 {
+            return Err(TopologyError::Empty([0; 3]));
+        }
+        let mut dims = [1u16; 3];
+        let mut axis = 0;
+        while dims.iter().map(|&d| u64::from(d)).product::<u64>() < u64::from(nodes) {
+            dims[axis] += 1;
+            axis = (axis + 1) % 3;
+        }
+        Self::torus(dims)
+    }
+
+    fn new(dims: [u16; 3], wrap: bool) -> Result<Self, TopologyError> {
+        if dims.contains(&0) {
+            return Err(TopologyError::Empty(dims));
+        }
+        let nodes = dims.iter().map(|&d| u64::from(d)).product::<u64>();
+        if nodes > Self::MAX_NODES {
+            return Err(TopologyError::TooLarge(nodes));
+        }
+        let mut coords = Vec::new();
+        for z in 0..dims[2] {
+            for y in 0..dims[1] {
+                for x in 0..dims[0] {
+                    coords.push([x, y, z]);
+                }
+            }
+        }
+        Ok(Self { dims, wrap, coords })
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.coords.len()
+    }
+
+    /// The extent of each dimension.
+    #[must_use]
+    pub fn dims(&self) -> [u16; 3] {
+        self.dims
+    }
+
+    /// Whether `node` is one of the grid.
+    #[must_use]
+    pub fn contains(&self, node: NodeId) -> bool {
+        node.index() < self.coords.len()
+    }
+
+    /// The output that the router of `here` chooses for `destination`: x before y before z, the
+    /// shorter way round a ring, plus when both are equal. Both must be nodes of the grid.
+    #[must_use]
+    pub fn route(&self, here: NodeId, destination: NodeId) -> Port {
+        const PORTS: [[Port; 2]; 3] = [
+            [Port::XPlus, Port::XMinus],
+            [Port::YPlus, Port::YMinus],
+            [Port::ZPlus, Port::ZMinus],
+        ];
+        let (from, to) = (self.coords[here.index()], self.coords[destination.index()]);
+        for axis in 0..3 {
+            if from[axis] == to[axis] {
+                continue;
+            }
+            let forward = to[axis] > from[axis];
+            let distance = from[axis].abs_diff(to[axis]);
+            let plus = if self.wrap && distance * 2 > self.dims[axis] {
+                !forward
+            } else {
+                forward
+            };
+            // Exactly half way round a ring: both ways are equal, plus is the rule.
+            let plus = plus || (self.wrap && distance * 2 == self.dims[axis]);
+            return PORTS[axis][usize::from(!plus)];
+        }
+        Port::Node
+    }
+
+    /// The node at the other end of the link `port` of `here`; `here` itself for [`Port::Node`].
+    #[must_use]
+    pub fn neighbour(&self, here: NodeId, port: Port) -> NodeId {
+        let (axis, plus) = match port {
+            Port::XPlus => (0, true),
+            Port::XMinus => (0, false),
+            Port::YPlus => (1, true),
+            Port::YMinus => (1, false),
+            Port::ZPlus => (2, true),
+            Port::ZMinus => (2, false),
+            Port::Node => return here,
+        };
+        let mut at = self.coords[here.index()];
+        let extent = self.dims[axis];
+        at[axis] = match (plus, at[axis]) {
+            (true, n) if n + 1 == extent => 0,
+            (true, n) => n + 1,
+            (false, 0) => extent - 1,
+            (false, n) => n - 1,
+        };
+        NodeId(at[0] + self.dims[0] * (at[1] + self.dims[1] * at[2]))
+    }
+
+    /// Links between two nodes of the grid.
+    #[must_use]
+    pub fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        let (a, b) = (self.coords[from.index()], self.coords[to.index()]);
+        (0..3)
+            .map(|axis| {
+                let direct = a[axis].abs_diff(b[axis]);
+                u32::from(if self.wrap {
+                    direct.min(self.dims[axis] - direct)
+                } else {
+                    direct
+                })
+            })
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(topology: &Topology, from: NodeId, to: NodeId) -> u32 {
+        let (mut here, mut links) = (from, 0);
+        loop {
+            match topology.route(here, to) {
+                Port::Node => return links,
+                port => here = topology.neighbour(here, port),
+            }
+            links += 1;
+            assert!(links < 1_000, "no route from {from} to {to}");
+        }
+    }
+
+    #[test]
+    fn every_route_is_a_shortest_one() {
+        for topology in [
+            Topology::torus([5, 4, 3]).unwrap(),
+            Topology::mesh([5, 4, 3]).unwrap(),
+            Topology::torus([2, 1, 1]).unwrap(),
+        ] {
+            for a in 0..topology.nodes() {
+                for b in 0..topology.nodes() {
+                    let (a, b) = (NodeId(a as u16), NodeId(b as u16));
+                    assert_eq!(walk(&topology, a, b), topology.distance(a, b));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_grids_are_refused() {
+        assert_eq!(
+            Topology::torus([0, 1, 1]).unwrap_err(),
+            TopologyError::Empty([0, 1, 1])
+        );
+        assert_eq!(
+            Topology::mesh([64, 64, 64]).unwrap_err(),
+            TopologyError::TooLarge(262_144)
+        );
+        assert_eq!(Topology::for_nodes(2).unwrap().nodes(), 2);
+        assert!(Topology::for_nodes(27).unwrap().nodes() >= 27);
+    }
+}
