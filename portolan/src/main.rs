@@ -1,2 +1,71 @@
-//! portolan.
-fn main() {}
+//! The command `portolan`: runs and measures Portals and GASNet programs on the fabrics of this machine.
+
+mod cli;
+mod cmd;
+mod error;
+mod guest;
+mod run;
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use cli::{Cli, Command};
+use error::CmdError;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = log().and_then(|()| match cli.command {
+        Command::Run(options) => cmd::run::run(&options),
+        Command::Info(options) => cmd::info::run(&options),
+        Command::Guest(options) => Ok(guest::run(&options)?),
+        Command::Probe(options) => cmd::probe::run(&options),
+        Command::SeastarSim { args } => cmd::seastar_sim::run(&args),
+    });
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(CmdError::Usage(message)) => Cli::command()
+            .error(ErrorKind::ValueValidation, message)
+            .exit(),
+        Err(error) => {
+            eprintln!("portolan: {}", chain(&error));
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+/// Writes events to stderr as `PORTOLAN_LOG` says: `debug`, or `warn,portals_shim=trace`; nothing by default.
+fn log() -> Result<(), CmdError> {
+    let Ok(wanted) = std::env::var("PORTOLAN_LOG") else {
+        return Ok(());
+    };
+    let targets: Targets = wanted
+        .parse()
+        .map_err(|error| CmdError::Usage(format!("PORTOLAN_LOG is {wanted:?}: {error}")))?;
+    let output = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_target(true);
+    tracing_subscriber::registry()
+        .with(output)
+        .with(targets)
+        .init();
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Why a command failed, and the exit status that goes with it.
+
+use std::io;
+
+use portals_shim::fabric::FabricError;
+
+use crate::guest::GuestError;
+
+/// A failure of this command itself, as opposed to one of the program it runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CmdError {
+    /// What the user typed cannot be meant.
+    #[error("{0}")]
+    Usage(String),
+    /// The fabric cannot be used on this machine; the message says what to do.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The guest could not run the command.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The system refused something.
+    #[error("{what}")]
+    System {
+        /// What was tried, as `cannot …`.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Anything else, in one line.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CmdError {
+    /// The exit status: 2 for bad usage, 3 for a fabric that cannot be used here, 1 otherwise; the guest
+    /// has its own.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Fabric(FabricError::Unknown { .. }) => 2,
+            Self::Fabric(FabricError::Unusable { .. }) => 3,
+            Self::Guest(error) => error.exit_status(),
+            Self::Fabric(_) | Self::System { .. } | Self::Failed(_) => 1,
+        }
+    }
+}

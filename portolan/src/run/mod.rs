@@ -1,0 +1,126 @@
+//! The launcher: starts the ranks of a job on this machine, serves them PMI-1, and ends all of them when
+//! one fails.
+//!
+//! ```text
+//!   spawn ── starts ──▶ rank processes ◀── lines ──▶ socket ──▶ pmi_server   (what ranks say)
+//!                            │ end                                 │ end
+//!                            ▼                                     ▼
+//!                     supervise (poll) ───────────────────────▶ policy       (what it means)
+//!                            │
+//!                            ▼
+//!                          reap                                              (ends what is left)
+//! ```
+//!
+//! Every rank leads a process group of its own and dies with the launcher (`edge`).
+
+mod edge;
+mod pmi_server;
+mod policy;
+mod reap;
+mod socket;
+mod spawn;
+mod supervise;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::error::CmdError;
+use pmi_server::PmiServer;
+use policy::Policy;
+pub(crate) use spawn::find_program;
+use supervise::{Interrupts, Supervisor};
+
+/// A process the ranks need beside them.
+#[derive(Debug, Clone)]
+pub(crate) struct HelperSpec {
+    /// What it is, for messages: `the SeaStar simulation`.
+    pub(crate) name: String,
+    /// The program and its arguments.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// A job to run.
+#[derive(Debug, Clone)]
+pub(crate) struct JobSpec {
+    /// Which command speaks in messages: `portolan run`.
+    pub(crate) title: &'static str,
+    /// Number of ranks, at least 1.
+    pub(crate) ranks: u32,
+    /// The program, as the user gave it.
+    pub(crate) program: OsString,
+    /// Its arguments.
+    pub(crate) args: Vec<OsString>,
+    /// Variables set for every rank, on top of this process's.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Processes to start before the ranks.
+    pub(crate) helpers: Vec<HelperSpec>,
+    /// How long the job may run.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// Runs a job to its end and returns the exit status for it.
+///
+/// Must be called from the main thread: ranks die with the thread that starts them.
+///
+/// # Errors
+/// The program does not exist ([`CmdError::Usage`]) or processes cannot be started.
+pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
+    let program = find_program(&spec.program).ok_or_else(|| {
+        CmdError::Usage(format!(
+            "no program {:?} here, in PATH or beside portolan",
+            spec.program
+        ))
+    })?;
+    let failed = |what: &str| {
+        let what = format!("cannot {what}");
+        move |source| CmdError::System { what, source }
+    };
+    // Processes that leave their rank's group come back to the launcher when their parent ends.
+    let me = rustix::process::getpid();
+    if let Err(errno) = rustix::process::set_child_subreaper(Some(me)) {
+        tracing::warn!(%errno, "processes that detach from their rank may outlive the job");
+    }
+    let interrupts = Interrupts::catch().map_err(failed("catch signals"))?;
+    let server = PmiServer::new(spec.ranks, &job_id());
+    let policy = Policy::new(spec.ranks, program.display().to_string());
+    let mut job = Supervisor::new(server, policy, interrupts);
+    for helper in &spec.helpers {
+        let mut command = Command::new(&helper.program);
+        command
+            .args(&helper.args)
+            .envs(spec.env.iter().map(|(k, v)| (k, v)));
+        command.stdin(std::process::Stdio::null());
+        let (process, _) =
+            spawn::start(&mut command).map_err(failed(&format!("start {}", helper.name)))?;
+        job.add_helper(helper.name.clone(), process);
+    }
+    for rank in 0..spec.ranks {
+        let (process, socket) = spawn::rank(spec, &program, rank).map_err(failed(&format!(
+            "start rank {rank} ({})",
+            program.display()
+        )))?;
+        job.add_rank(process, socket);
+    }
+    let limit = spec.timeout.unwrap_or_default();
+    let deadline = spec
+        .timeout
+        .and_then(|limit| Instant::now().checked_add(limit));
+    let verdict = job.run(deadline, limit).map_err(failed("watch the job"))?;
+    if let Some(line) = &verdict.line {
+        eprintln!("{}: {line}", spec.title);
+    }
+    drop(job);
+    Ok(verdict.status)
+}
+
+/// A name no other job of this machine has at this time.
+fn job_id() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("kvs_{}_{:x}", std::process::id(), since.as_micros())
+}

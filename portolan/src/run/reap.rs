@@ -1,0 +1,139 @@
+//! How processes end and how they are ended.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    waitid, waitpid,
+};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It exited with this status.
+    Status(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The status a shell would give: the process's own, or 128 + the signal.
+    pub(crate) fn code(self) -> u8 {
+        let code = match self {
+            Self::Status(status) => status & 0xff,
+            Self::Signal(signal) => 128 + (signal & 0x7f),
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "exited with status {status}"),
+            Self::Signal(signal) => write!(f, "was killed by {}", signal_words(*signal)),
+        }
+    }
+}
+
+/// `signal 9 (SIGKILL)`.
+pub(crate) fn signal_words(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// How child `pid` ended, where it has; it stays a zombie, so that its number still names it and its group.
+pub(super) fn peek(pid: Pid) -> io::Result<Option<Exit>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let Some(status) = waitid(WaitId::Pid(pid), options)? else {
+        return Ok(None);
+    };
+    Ok(status
+        .exit_status()
+        .map(Exit::Status)
+        .or_else(|| status.terminating_signal().map(Exit::Signal)))
+}
+
+/// Sends `signal` to the group that `leader` leads or, as a zombie, has led. A group that is gone is no
+/// failure.
+pub(super) fn signal_group(leader: Pid, signal: Signal) {
+    if let Err(errno) = kill_process_group(leader, signal)
+        && errno != Errno::SRCH
+    {
+        tracing::warn!(pid = leader.as_raw_nonzero().get(), %errno, "cannot signal a process group");
+    }
+}
+
+/// Collects the zombie `pid`.
+pub(super) fn collect(pid: Pid) {
+    while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+}
+
+/// Kills and collects every child this process still has.
+///
+/// The launcher is a subreaper, so a process that left its rank's group and lost its parent is by now a
+/// child here. Its own children become ours when it dies, hence the rounds.
+pub(super) fn sweep() {
+    const ROUNDS: usize = 100;
+    for _ in 0..ROUNDS {
+        let children = children();
+        if children.is_empty() {
+            return;
+        }
+        for pid in children {
+            // It is this process's child and not yet waited for, so the number is still its own.
+            let _ = kill_process(pid, Signal::KILL);
+            collect(pid);
+        }
+    }
+}
+
+/// The processes whose parent is this one.
+fn children() -> Vec<Pid> {
+    let me = getpid();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(me))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+fn parent_of(pid: i32) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid …`; the name may contain blanks and brackets.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    Pid::from_raw(after_name.split_whitespace().nth(1)?.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_codes() {
+        assert_eq!(
+            Exit::Signal(9).to_string(),
+            "was killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(Exit::Signal(9).code(), 137);
+        assert_eq!(Exit::Signal(63).to_string(), "was killed by signal 63");
+        assert_eq!(Exit::Status(3).to_string(), "exited with status 3");
+        assert_eq!(Exit::Status(3).code(), 3);
+    }
+
+    #[test]
+    fn a_process_finds_its_parent() {
+        let me = getpid().as_raw_nonzero().get();
+        assert_eq!(parent_of(me), rustix::process::getppid());
+        assert_eq!(parent_of(-1), None);
+    }
+}

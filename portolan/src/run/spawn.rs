@@ -1,0 +1,146 @@
+//! Finding the program and starting its ranks.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::fs::{Access, access};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, getpgrp, getpid, pidfd_open};
+use rustix::termios::tcgetpgrp;
+
+use super::socket::LineSocket;
+use super::{JobSpec, edge};
+
+/// A started process that leads its own group.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    /// Readable when the process has ended.
+    pub(super) pidfd: OwnedFd,
+}
+
+/// Looks for `program` as given, then in `PATH`, then beside this command.
+pub(crate) fn find_program(program: &OsStr) -> Option<PathBuf> {
+    let given = Path::new(program);
+    if is_program(given) {
+        // With a folder in front, so that exec does not search PATH for it.
+        let bare = given.components().count() == 1 && !given.is_absolute();
+        return Some(if bare {
+            Path::new(".").join(given)
+        } else {
+            given.to_owned()
+        });
+    }
+    if given.components().count() != 1 {
+        return None;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let beside = env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(Path::to_owned));
+    let mut places = env::split_paths(&path)
+        .filter(|p| !p.as_os_str().is_empty())
+        .chain(beside);
+    places.find_map(|place| Some(place.join(given)).filter(|p| is_program(p)))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Starts rank `rank` of the job and returns the process and the launcher's end of its line.
+pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Process, LineSocket)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // The rank's end survives exec; it closes here when this function returns, so that no other rank
+    // inherits it.
+    fcntl_setfd(&theirs, FdFlags::empty())?;
+    let mut command = Command::new(program);
+    command
+        .args(&spec.args)
+        // A launcher above this one must not be taken for the rank's.
+        .env_remove("PMI_PORT")
+        .env_remove("PMI_ID")
+        .env_remove("PMI_SPAWNED")
+        .envs(spec.env.iter().map(|(k, v)| (k, v)))
+        .env("PMI_FD", theirs.as_raw_fd().to_string())
+        .env("PMI_RANK", rank.to_string())
+        .env("PMI_SIZE", spec.ranks.to_string());
+    let terminal = feed_stdin(&mut command, rank);
+    let mut child = start(&mut command)?;
+    if let (true, Some(mut to_rank)) = (terminal, child.1.take()) {
+        // The thread ends with the input, with the rank, or with this process.
+        thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut to_rank));
+    }
+    Ok((child.0, LineSocket::new(ours)?))
+}
+
+/// Starts `command` in a group of its own, tied to this process's life.
+pub(super) fn start(
+    command: &mut Command,
+) -> io::Result<(Process, Option<std::process::ChildStdin>)> {
+    command.process_group(0);
+    edge::tie_to_launcher(command, getpid());
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let stdin = child.stdin.take();
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    Ok((Process { pid, pidfd }, stdin))
+}
+
+/// Gives rank 0 this command's standard input and the others none; says whether it must be copied.
+///
+/// A rank is in a process group of its own, and the kernel stops such a process when it reads the
+/// terminal. From a terminal the launcher reads, if it is the foreground job, and rank 0 gets a pipe.
+fn feed_stdin(command: &mut Command, rank: u32) -> bool {
+    let stdin = io::stdin();
+    if rank != 0 {
+        command.stdin(Stdio::null());
+        return false;
+    }
+    if !stdin.is_terminal() {
+        command.stdin(Stdio::inherit());
+        return false;
+    }
+    let foreground = tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
+    command.stdin(if foreground {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
+    foreground
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_path_and_by_path() {
+        assert!(find_program(OsStr::new("sh")).is_some_and(|p| p.is_absolute()));
+        assert_eq!(
+            find_program(OsStr::new("/bin/sh")),
+            Some(PathBuf::from("/bin/sh"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_program_is_not_found() {
+        for name in [
+            "",
+            "/",
+            "/etc/passwd",
+            "/bin",
+            "./sh",
+            "no-such-program-anywhere",
+        ] {
+            assert_eq!(find_program(OsStr::new(name)), None, "{name:?}");
+        }
+    }
+}

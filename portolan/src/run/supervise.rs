@@ -1,0 +1,383 @@
+//! The launcher's loop: sockets, ends of processes, signals and the time limit, in one thread.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::pmi_server::{PmiServer, Stage};
+use super::policy::{Policy, Verdict};
+use super::reap::{self, Exit};
+use super::socket::LineSocket;
+use super::spawn::Process;
+
+/// How long processes have between `SIGTERM` and `SIGKILL`.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a rank may live on after it closed its line without finalizing.
+const CLOSED_LINE: Duration = Duration::from_secs(5);
+
+/// The exit status of a job that ran out of time, as of timeout(1).
+const TIMED_OUT: u8 = 124;
+
+/// A rank's process, its line, and how it ended.
+#[derive(Debug)]
+struct Rank {
+    process: Process,
+    socket: Option<LineSocket>,
+    exit: Option<Exit>,
+    /// When the line closed before the rank finalized.
+    closed: Option<Instant>,
+}
+
+/// A process that serves the job (the simulation); it is ended with the job.
+#[derive(Debug)]
+struct Helper {
+    name: String,
+    process: Process,
+    exit: Option<Exit>,
+}
+
+/// Signals that end the job, each as a socket that becomes readable.
+#[derive(Debug)]
+pub(super) struct Interrupts(Vec<(i32, UnixStream)>);
+
+impl Interrupts {
+    /// Takes over the signals a user or a batch system ends a job with.
+    pub(super) fn catch() -> io::Result<Self> {
+        let mut caught = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            let (reader, writer) = UnixStream::pair()?;
+            reader.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(signal, writer)?;
+            caught.push((signal, reader));
+        }
+        Ok(Self(caught))
+    }
+
+    /// The first signal that has arrived since the last call.
+    fn take(&mut self) -> Option<i32> {
+        let arrived = |(signal, reader): &mut (i32, UnixStream)| {
+            matches!(reader.read(&mut [0; 64]), Ok(1..)).then_some(*signal)
+        };
+        self.0
+            .iter_mut()
+            .filter_map(arrived)
+            .reduce(|first, _| first)
+    }
+}
+
+/// The processes of a job. Dropping it ends and collects all of them.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    ranks: Vec<Rank>,
+    helpers: Vec<Helper>,
+    server: PmiServer,
+    policy: Policy,
+    interrupts: Interrupts,
+}
+
+/// What became ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Interrupt,
+    Line(usize),
+    RankEnd(usize),
+    HelperEnd(usize),
+}
+
+impl Supervisor {
+    pub(super) fn new(server: PmiServer, policy: Policy, interrupts: Interrupts) -> Self {
+        Self {
+            ranks: Vec::new(),
+            helpers: Vec::new(),
+            server,
+            policy,
+            interrupts,
+        }
+    }
+
+    pub(super) fn add_rank(&mut self, process: Process, socket: LineSocket) {
+        self.ranks.push(Rank {
+            process,
+            socket: Some(socket),
+            exit: None,
+            closed: None,
+        });
+    }
+
+    pub(super) fn add_helper(&mut self, name: String, process: Process) {
+        self.helpers.push(Helper {
+            name,
+            process,
+            exit: None,
+        });
+    }
+
+    /// Runs until the job is over or must be ended.
+    pub(super) fn run(
+        &mut self,
+        deadline: Option<Instant>,
+        limit: Duration,
+    ) -> io::Result<Verdict> {
+        loop {
+            let lines = self
+                .ranks
+                .iter()
+                .filter_map(|r| r.closed.map(|at| at + CLOSED_LINE));
+            let wake = lines.chain(deadline).min();
+            let ready = self.wait(wake)?;
+            if let Some(signal) = ready
+                .contains(&Ready::Interrupt)
+                .then(|| self.interrupts.take())
+                .flatten()
+            {
+                let words = reap::signal_words(signal);
+                let status = Exit::Signal(signal).code();
+                return Ok(Verdict::new(
+                    status,
+                    format!("stopped by {words}; ending the job"),
+                ));
+            }
+            if let Some(verdict) = self.handle(&ready)? {
+                return Ok(verdict);
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|at| now >= at) {
+                let words = format!(
+                    "the job ran longer than {} s; ending it",
+                    limit.as_secs_f64()
+                );
+                return Ok(Verdict::new(TIMED_OUT, words));
+            }
+            let late = |r: &Rank| r.closed.is_some_and(|at| now >= at + CLOSED_LINE);
+            if let Some(rank) = self.ranks.iter().position(late) {
+                let words =
+                    format!("rank {rank} closed its line without finalizing; ending the job");
+                return Ok(Verdict::new(1, words));
+            }
+        }
+    }
+
+    /// Sleeps until something is ready or `wake` has come.
+    fn wait(&self, wake: Option<Instant>) -> io::Result<Vec<Ready>> {
+        let mut watched: Vec<(Ready, BorrowedFd<'_>)> = Vec::new();
+        for (_, reader) in &self.interrupts.0 {
+            watched.push((Ready::Interrupt, reader.as_fd()));
+        }
+        for (at, rank) in self
+            .ranks
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.exit.is_none())
+        {
+            if let Some(socket) = &rank.socket {
+                watched.push((Ready::Line(at), socket.as_fd()));
+            }
+            watched.push((Ready::RankEnd(at), rank.process.pidfd.as_fd()));
+        }
+        for (at, helper) in self
+            .helpers
+            .iter()
+            .enumerate()
+            .filter(|(_, h)| h.exit.is_none())
+        {
+            watched.push((Ready::HelperEnd(at), helper.process.pidfd.as_fd()));
+        }
+        let mut fds: Vec<PollFd<'_>> = watched
+            .iter()
+            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        let timeout = wake.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            // Longer than i64 seconds never comes.
+            let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+            Timespec {
+                tv_sec,
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = watched
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(ready.map(|((what, _), _)| *what).collect())
+    }
+
+    fn handle(&mut self, ready: &[Ready]) -> io::Result<Option<Verdict>> {
+        let mut ended = Vec::new();
+        for what in ready {
+            match *what {
+                Ready::Interrupt => {}
+                Ready::Line(at) => self.serve(at),
+                Ready::RankEnd(at) => {
+                    if let Some(exit) = reap::peek(self.ranks[at].process.pid)? {
+                        // What it said last (abort, finalize) explains how it ended.
+                        self.serve(at);
+                        self.ranks[at].exit = Some(exit);
+                        self.ranks[at].closed = None;
+                        ended.push((at, exit));
+                    }
+                }
+                Ready::HelperEnd(at) => {
+                    let exit = reap::peek(self.helpers[at].process.pid)?;
+                    self.helpers[at].exit = exit;
+                }
+            }
+            if let Some(end) = self.server.poll_end() {
+                return Ok(Some(Policy::protocol_end(end)));
+            }
+        }
+        // Of ranks that ended in one moment, a killed one is the likelier cause than one that noticed.
+        ended.sort_by_key(|(at, exit)| match exit {
+            Exit::Signal(_) => (0, *at),
+            Exit::Status(0) => (2, *at),
+            Exit::Status(_) => (1, *at),
+        });
+        for (at, exit) in ended {
+            let rank = number(at);
+            if let Some(verdict) = self.policy.handle_exit(rank, exit, self.server.stage(rank)) {
+                return Ok(Some(verdict));
+            }
+        }
+        if let Some(verdict) = self.policy.poll(self.server.stages()) {
+            return Ok(Some(verdict));
+        }
+        let failed = self
+            .helpers
+            .iter()
+            .find_map(|h| Some((h.name.as_str(), h.exit?)));
+        let working = self.server.stages().any(|s| s != Stage::Finalized);
+        Ok(failed.filter(|_| working).map(|(name, exit)| {
+            let status = if exit.code() == 0 { 1 } else { exit.code() };
+            Verdict::new(status, format!("{name} {exit}; ending the job"))
+        }))
+    }
+
+    /// Answers what rank `at` has asked.
+    fn serve(&mut self, at: usize) {
+        let Some(mut socket) = self.ranks[at].socket.take() else {
+            return;
+        };
+        let received = socket.receive();
+        self.ranks[at].socket = (!received.closed).then_some(socket);
+        for line in &received.lines {
+            tracing::trace!(rank = at, line, "from rank");
+            for (to, answer) in self.server.handle_line(number(at), line) {
+                tracing::trace!(rank = to, answer = answer.trim_end(), "to rank");
+                self.send(to, &answer);
+            }
+        }
+        if received.endless {
+            // One line that never ends is the protocol's own failure; the server words it.
+            self.server.handle_line(number(at), "");
+        }
+        if received.closed {
+            self.note_closed(at);
+        }
+    }
+
+    /// Starts the clock for a rank that can no longer be talked to and has not left the job.
+    fn note_closed(&mut self, at: usize) {
+        let joined = self.server.stage(number(at)) == Stage::Joined;
+        let rank = &mut self.ranks[at];
+        rank.socket = None;
+        rank.closed = (joined && rank.exit.is_none()).then(Instant::now);
+    }
+
+    fn send(&mut self, to: u32, answer: &str) {
+        let at = usize::try_from(to).unwrap_or(usize::MAX);
+        let Some(socket) = self.ranks.get_mut(at).and_then(|r| r.socket.as_mut()) else {
+            return;
+        };
+        if let Err(error) = socket.send(answer) {
+            // The rank's end, or its silence, is noticed by the loop.
+            tracing::debug!(rank = to, %error, "cannot answer");
+            self.note_closed(at);
+        }
+    }
+
+    /// Ends what still runs: `SIGTERM` to each group, `SIGKILL` after the grace time or on a second
+    /// interrupt, then collects every process.
+    fn end_all(&mut self) {
+        for pid in self.running() {
+            reap::signal_group(pid, Signal::TERM);
+            // A stopped process takes its SIGTERM only when it goes on.
+            reap::signal_group(pid, Signal::CONT);
+        }
+        let deadline = Instant::now() + GRACE;
+        while !self.running().is_empty() && Instant::now() < deadline {
+            let Ok(ready) = self.wait(Some(deadline)) else {
+                break;
+            };
+            for what in ready {
+                match what {
+                    Ready::RankEnd(at) => {
+                        let rank = &mut self.ranks[at];
+                        rank.exit = reap::peek(rank.process.pid).ok().flatten();
+                    }
+                    Ready::HelperEnd(at) => {
+                        let helper = &mut self.helpers[at];
+                        helper.exit = reap::peek(helper.process.pid).ok().flatten();
+                    }
+                    // Nothing is answered any more, so that no rank goes on.
+                    Ready::Line(at) => self.ranks[at].socket = None,
+                    Ready::Interrupt => {}
+                }
+            }
+            if self.interrupts.take().is_some() {
+                break;
+            }
+        }
+        // The leaders are zombies or alive, so the numbers still name their groups.
+        let ranks = self.ranks.iter().map(|r| r.process.pid);
+        let leaders: Vec<_> = ranks
+            .chain(self.helpers.iter().map(|h| h.process.pid))
+            .collect();
+        for pid in &leaders {
+            reap::signal_group(*pid, Signal::KILL);
+        }
+        for pid in leaders {
+            reap::collect(pid);
+        }
+        reap::sweep();
+        self.ranks.clear();
+        self.helpers.clear();
+    }
+
+    /// The leaders that have not ended, ranks first.
+    fn running(&self) -> Vec<rustix::process::Pid> {
+        let ranks = self
+            .ranks
+            .iter()
+            .filter(|r| r.exit.is_none())
+            .map(|r| r.process.pid);
+        let helpers = self
+            .helpers
+            .iter()
+            .filter(|h| h.exit.is_none())
+            .map(|h| h.process.pid);
+        ranks.chain(helpers).collect()
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+/// The rank at position `at`.
+fn number(at: usize) -> u32 {
+    // Ranks are counted by a u32 when they are started.
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,426 @@
+//! Jobs under `portolan run` and under MPICH's launcher: exit statuses, messages, and that nothing is left.
+//!
+//! Every process of a job holds the job's standard output, so reading it to its end returns only when
+//! none is left.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const PORTOLAN: &str = env!("CARGO_BIN_EXE_portolan");
+
+/// The bound for "within seconds": SIGTERM's grace time is 2 s.
+const SOON: Duration = Duration::from_secs(8);
+
+fn command(line: &str) -> Command {
+    let mut command = Command::new(PORTOLAN);
+    command.args(line.split(' ')).stdin(Stdio::null());
+    for name in [
+        "PORTOLAN_FABRIC",
+        "PORTOLAN_DEVICE",
+        "PORTOLAN_MACHINE",
+        "PORTOLAN_LOG",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(line: &str) -> Output {
+    command(line).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a probe with a fault and checks status and the launcher's line.
+fn fault(faults: &str, status: i32, words: &str) {
+    let start = Instant::now();
+    let output = run(&format!("run -n 4 -- portolan probe {faults}"));
+    let lines = stderr(&output);
+    assert_eq!(output.status.code(), Some(status), "{faults}: {lines}");
+    let said: Vec<&str> = lines
+        .lines()
+        .filter(|l| l.starts_with("portolan run:"))
+        .collect();
+    assert_eq!(said, [format!("portolan run: {words}")], "{faults}");
+    assert!(
+        start.elapsed() < SOON,
+        "{faults} took {:?}",
+        start.elapsed()
+    );
+}
+
+/// A job whose ranks hang after they have exchanged values, and the processes it consists of.
+struct Hanging {
+    launcher: Child,
+    output: BufReader<std::process::ChildStdout>,
+    /// (rank, process) in the order of appearance.
+    processes: Vec<(u32, Pid)>,
+}
+
+impl Hanging {
+    fn start(more: &str, lines: usize) -> Self {
+        let command = command(&format!(
+            "run -n 4 -- portolan probe --pids --fault hang@0{more}"
+        ));
+        Self::from_command(command, lines)
+    }
+
+    /// Starts `command` and reads `lines` lines that name processes.
+    fn from_command(mut command: Command, lines: usize) -> Self {
+        let mut launcher = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
+        let mut processes = Vec::new();
+        while processes.len() < lines {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "{processes:?}");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ["rank", rank, "process", pid] = words[..] else {
+                panic!("{line}")
+            };
+            let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+            processes.push((rank.parse().unwrap(), pid));
+        }
+        Self {
+            launcher,
+            output,
+            processes,
+        }
+    }
+
+    fn rank(&self, rank: u32) -> Pid {
+        self.processes.iter().find(|(r, _)| *r == rank).unwrap().1
+    }
+
+    fn launcher(&self) -> Pid {
+        Pid::from_child(&self.launcher)
+    }
+
+    /// Waits for the end; returns the launcher's status as a shell counts and its stderr.
+    fn end(mut self, since: Instant) -> (i32, String) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+        let output = self.launcher.wait_with_output().unwrap();
+        assert!(since.elapsed() < SOON, "took {:?}", since.elapsed());
+        for (rank, pid) in &self.processes {
+            assert!(!runs(*pid), "process {pid:?} of rank {rank} is left");
+        }
+        let status = output.status;
+        let code = status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap());
+        (code, String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// Whether `pid` still runs. A zombie does not: without a launcher its collection is up to the system.
+fn runs(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let state = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with(['Z', 'X']));
+    stat.is_ok_and(|stat| state(stat) == Some(false))
+}
+
+#[test]
+fn four_ranks_exchange_values() {
+    let output = run("run -n 4 -- portolan probe");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut lines: Vec<_> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(String::from)
+        .collect();
+    lines.sort();
+    let jobs: Vec<_> = lines
+        .iter()
+        .map(|l| l.split_once("job ").unwrap().1)
+        .collect();
+    assert!(jobs.iter().all(|job| *job == jobs[0]), "{jobs:?}");
+    assert_eq!(lines.len(), 4);
+    assert!(lines[3].starts_with("rank 3 of 4: ok, 4 here"), "{lines:?}");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn ranks_that_fail_end_the_job_with_their_status() {
+    fault(
+        "--fault kill@2",
+        137,
+        "rank 2 was killed by signal 9 (SIGKILL); ending the job",
+    );
+    fault(
+        "--fault exit3@1",
+        3,
+        "rank 1 exited with status 3; ending the job",
+    );
+    fault(
+        "--fault exit0@1",
+        1,
+        "rank 1 exited with status 0 without finalizing; ending the job",
+    );
+    fault(
+        "--fault abort7@3",
+        7,
+        "rank 3 aborted the job with status 7: asked to by --fault",
+    );
+    fault("--fault late5@3", 5, "rank 3 exited with status 5");
+    fault(
+        "--fault outside@3 --fault hang@0",
+        1,
+        "rank 3 exited with status 0 and never joined the job that rank 0 joined; ending the job",
+    );
+}
+
+#[test]
+fn programs_that_never_join_are_pointed_out() {
+    let output = run("run -n 3 -- true");
+    assert!(output.status.success());
+    let line = stderr(&output);
+    assert!(
+        line.starts_with("portolan run: no rank called init: "),
+        "{line}"
+    );
+    assert!(
+        line.ends_with("/true ran as 3 separate processes\n"),
+        "{line}"
+    );
+    assert_eq!(stderr(&run("run -n 1 -- true")), "");
+    fault_of_stranger("run -n 1 -- false", 1);
+    fault_of_stranger("run -n 3 -- sh -c exit\t4", 4);
+}
+
+fn fault_of_stranger(line: &str, status: i32) {
+    let mut command = Command::new(PORTOLAN);
+    let output = command
+        .args(line.split(' ').map(|w| w.replace('\t', " ")))
+        .output()
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{line}: {}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_rank_killed_from_outside_ends_the_job_and_nothing_is_left() {
+    let job = Hanging::start("", 4);
+    let since = Instant::now();
+    kill_process(job.rank(2), Signal::KILL).unwrap();
+    let (status, line) = job.end(since);
+    assert_eq!(status, 137);
+    let words = "portolan run: rank 2 was killed by signal 9 (SIGKILL); ending the job\n";
+    assert_eq!(line, words);
+}
+
+#[test]
+fn a_stopped_rank_is_ended_too() {
+    let job = Hanging::start("", 4);
+    let since = Instant::now();
+    kill_process(job.rank(1), Signal::STOP).unwrap();
+    kill_process(job.rank(2), Signal::KILL).unwrap();
+    assert_eq!(job.end(since).0, 137);
+}
+
+#[test]
+fn processes_that_left_their_ranks_group_are_ended() {
+    let job = Hanging::start(" --stray", 8);
+    let since = Instant::now();
+    kill_process(job.launcher(), Signal::TERM).unwrap();
+    let (status, line) = job.end(since);
+    assert_eq!(status, 143);
+    assert_eq!(
+        line,
+        "portolan run: stopped by signal 15 (SIGTERM); ending the job\n"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_the_job() {
+    let job = Hanging::start("", 4);
+    let since = Instant::now();
+    kill_process(job.launcher(), Signal::INT).unwrap();
+    let (status, line) = job.end(since);
+    assert_eq!(status, 130);
+    assert_eq!(
+        line,
+        "portolan run: stopped by signal 2 (SIGINT); ending the job\n"
+    );
+}
+
+#[test]
+fn ranks_die_with_a_killed_launcher() {
+    let script = "echo rank $PMI_RANK process $$; exec sleep 3600";
+    let mut strangers = command("run -n 4 -- sh -c");
+    strangers.arg(script);
+    for job in [Hanging::start("", 4), Hanging::from_command(strangers, 4)] {
+        let since = Instant::now();
+        kill_process(job.launcher(), Signal::KILL).unwrap();
+        assert_eq!(job.end(since).0, 137);
+    }
+}
+
+#[test]
+fn programs_that_ignore_sigterm_are_killed_after_the_grace_time() {
+    let script = "trap '' TERM; echo up; while :; do read x < /dev/zero; done";
+    let mut command = command("run -n 2 --timeout 0.3 -- sh -c");
+    let start = Instant::now();
+    let output = command.arg(script).output().unwrap();
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(output.stdout, b"up\nup\n");
+    assert_eq!(
+        stderr(&output),
+        "portolan run: the job ran longer than 0.3 s; ending it\n"
+    );
+    assert!(start.elapsed() > Duration::from_secs(2) && start.elapsed() < SOON);
+}
+
+#[test]
+fn standard_input_goes_to_rank_0_alone() {
+    let script = "echo $PMI_RANK of $PMI_SIZE: $(cat)";
+    let mut command = command("run -n 3 -- sh -c");
+    let mut job = command
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    job.stdin.take().unwrap().write_all(b"words").unwrap();
+    let output = job.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 of 3: words", "1 of 3:", "2 of 3:"]);
+}
+
+#[test]
+fn ranks_see_the_choice_of_fabric_and_the_users_variables() {
+    let script = "echo $PORTOLAN_FABRIC $PORTOLAN_MACHINE $A $B";
+    let mut command = command("run -n 1 --env A=1 --env B=x=y -- sh -c");
+    let output = command.arg(script).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "seastar xt4 1 x=y\n"
+    );
+}
+
+#[test]
+fn bad_usage_is_2_and_starts_nothing() {
+    for (line, words) in [
+        ("run -n 0 -- true", "0 is not in 1..=4096"),
+        ("run -n 2 --fabric myrinet -- true", "unknown fabric"),
+        (
+            "run -n 2 -- no-such-program",
+            "no program \"no-such-program\"",
+        ),
+        ("run -n 2 -- /etc/passwd", "no program \"/etc/passwd\""),
+        ("run -n 2 --timeout 0 -- true", "more than 0"),
+        ("dance", "unrecognized subcommand"),
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(
+            stderr(&output).contains(words),
+            "{line}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn a_fabric_that_cannot_be_used_is_3_before_any_rank_starts() {
+    if fs::read_dir("/sys/class/infiniband").is_ok_and(|mut d| d.next().is_some()) {
+        println!("skipped: this machine has an RDMA device");
+        return;
+    }
+    let output = run("run -n 2 --fabric verbs -- echo started");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stdout, b"");
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("verbs cannot be used here"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+fn mpiexec(line: &str) -> Option<Output> {
+    let found = Command::new("mpiexec.hydra")
+        .args(line.split(' '))
+        .stdin(Stdio::null())
+        .output();
+    if found.is_err() {
+        println!("skipped: no mpiexec.hydra; it is in Debian's package mpich");
+    }
+    found.ok()
+}
+
+#[test]
+fn mpichs_launcher_runs_the_same_program() {
+    for style in ["-n 4", "-pmi-port -n 4"] {
+        let Some(output) = mpiexec(&format!("{style} {PORTOLAN} probe --bytes 20000")) else {
+            return;
+        };
+        assert!(output.status.success(), "{style}: {}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text.matches(" of 4: ok, 4 here").count(),
+            4,
+            "{style}: {text}"
+        );
+    }
+}
+
+#[test]
+fn an_abort_ends_a_job_of_mpichs_launcher() {
+    let Some(output) = mpiexec(&format!("-n 4 {PORTOLAN} probe --fault abort7@3")) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+}
+
+#[test]
+fn an_mpi_program_runs_under_portolan() {
+    let folder = std::env::temp_dir().join(format!("portolan-mpi-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (source, program) = (folder.join("sum.c"), folder.join("sum"));
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <stdio.h>\nint main(int c, char **v) { int r, n, s; MPI_Init(&c, &v);\n\
+         MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);\n\
+         MPI_Allreduce(&r, &s, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);\n\
+         if (!r) printf(\"%d ranks, sum %d\\n\", n, s); MPI_Finalize(); return 0; }\n",
+    )
+    .unwrap();
+    let built = Command::new("mpicc.mpich")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .output();
+    match built {
+        Ok(built) if built.status.success() => {
+            let output = run(&format!("run -n 3 --timeout 60 -- {}", program.display()));
+            assert!(output.status.success(), "{}", stderr(&output));
+            assert_eq!(
+                String::from_utf8(output.stdout).unwrap(),
+                "3 ranks, sum 3\n"
+            );
+        }
+        Ok(built) if !stderr(&built).contains("mpi.h: No such file") => {
+            panic!("{}", stderr(&built))
+        }
+        _ => println!("skipped: no MPI compiler; it is in Debian's package libmpich-dev"),
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
