@@ -84,6 +84,14 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     /// Nanoseconds since the fabric was opened.
     fn now(&self) -> u64;
     fn clock(&self) -> ClockKind;
+    /// The rank waits for others outside the fabric; see [`Interface::outside`].
+    fn leave(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    /// The end of that.
+    fn rejoin(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The library in the caller's process, under one lock.
@@ -220,6 +228,18 @@ impl Interface {
     /// What [`Interface::now`] counts.
     pub fn clock(&self) -> ClockKind {
         self.inner.bridge.clock()
+    }
+
+    /// Runs `f`, in which this rank waits for other ranks by means the fabric knows nothing of (a
+    /// fence of the job). On a simulated fabric time may pass for the others meanwhile, and all
+    /// ranks that were outside return at the same virtual instant; elsewhere it just calls `f`.
+    ///
+    /// Waiting for others outside the fabric without this stops virtual time for them.
+    pub fn outside<R>(&self, f: impl FnOnce() -> R) -> Result<R, Error> {
+        self.inner.bridge.leave()?;
+        let result = f();
+        self.inner.bridge.rejoin()?;
+        Ok(result)
     }
 
     /// `PtlMEAttach`

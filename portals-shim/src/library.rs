@@ -26,7 +26,7 @@ impl<N: Nal> Library<N> {
     }
 
     fn transmit(&mut self, tx: Transmit) {
-        if tx.header.target != self.ni.config().id {
+        if tx.header.target != self.ni.config().id || self.nal.carries_own() {
             return self.nal.send(&mut self.ni, tx);
         }
         let mut data = Vec::new();

@@ -28,6 +28,12 @@ pub trait Nal: Send + std::fmt::Debug {
     /// anything.
     fn progress(&mut self, ni: &mut Ni) -> bool;
 
+    /// Whether messages to the own process go through [`Nal::send`] too; otherwise the library keeps
+    /// them, which needs the process's memory to be the caller's.
+    fn carries_own(&self) -> bool {
+        false
+    }
+
     /// Match lists changed since the last call; a NAL with remote access publishes or withdraws
     /// descriptors here ([`Ni::take_dirty_portals`]).
     fn lists_changed(&mut self, _ni: &mut Ni) {}
@@ -49,6 +55,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)
+    }
+    fn carries_own(&self) -> bool {
+        (**self).carries_own()
     }
     fn lists_changed(&mut self, ni: &mut Ni) {
         (**self).lists_changed(ni);

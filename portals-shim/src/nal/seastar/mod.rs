@@ -1,25 +1,248 @@
-//! Portals over the simulated SeaStar.
+//! Portals over the simulated Cray SeaStar.
+//!
+//! ```text
+//!  rank (process or thread)              the process that holds the simulation
+//!  rank.rs     every call a question ──► server.rs   sockets
+//!                 over a socket,         sim.rs      virtual time, the order of everything
+//!                 proto.rs               kernel.rs   a node's kernel: traps and interrupts
+//!                                        ssnal.rs    the host driver; header.rs: 48 bytes
+//!                                        memory.rs   what the NIC reaches; usermem.rs: of ranks
+//!                                        firmware-sim, nic-model
+//! ```
+//!
+//! Rank 0 starts the simulation ([`SIMULATION_COMMAND`]) and publishes its socket's name, which is
+//! in Linux's abstract name space: nothing is left in a file system, whatever ends the job. The
+//! simulation ends when the last rank has left.
 
-use crate::fabric::{FabricConfig, FabricError, FabricKind, Opened};
+mod header;
+mod kernel;
+mod memory;
+mod proto;
+mod rank;
+mod server;
+mod sim;
+mod ssnal;
+mod usermem;
+
+use crate::fabric::{FabricConfig, FabricError, FabricKind, Opened, rank_config};
+use crate::interface::Interface;
 use crate::job::Job;
+use nic_model::Machine;
+use portals_core::NiConfig;
+use rank::Client;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    socketpair,
+};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+pub use server::ServeError;
+pub use sim::SimError;
+
+/// The hidden subcommand of `portolan` that runs [`simulate`].
+pub const SIMULATION_COMMAND: &str = "seastar-sim";
+/// Environment variable that names the `portolan` executable when it is found nowhere else.
+pub const EXECUTABLE_VARIABLE: &str = "PORTOLAN_EXE";
 
 /// Whether the machine's parameters are known.
 pub fn check(machine: &str) -> Result<(), String> {
-    if machine == "xt4" {
-        Ok(())
-    } else {
-        Err(format!("no machine \"{machine}\""))
+    Machine::named(machine)
+        .map(|_| ())
+        .map_err(|e| e.to_string())
+}
+
+fn unusable(reason: impl Into<String>) -> FabricError {
+    FabricError::Unusable {
+        kind: FabricKind::Seastar,
+        reason: reason.into(),
     }
 }
 
-/// Joins the simulation of the job.
-pub fn open(_job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
-    check(&config.machine).map_err(|reason| FabricError::Unusable {
-        kind: FabricKind::Seastar,
-        reason,
-    })?;
-    Err(FabricError::Unusable {
-        kind: FabricKind::Seastar,
-        reason: "not running".to_owned(),
+fn stream() -> rustix::io::Result<OwnedFd> {
+    socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+fn abstract_address(name: &str) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+}
+
+/// Where `portolan` is: named by [`EXECUTABLE_VARIABLE`], beside this executable, or in `PATH`.
+fn executable() -> Result<PathBuf, FabricError> {
+    if let Some(named) = std::env::var_os(EXECUTABLE_VARIABLE) {
+        return Ok(named.into());
+    }
+    let own = std::env::current_exe().ok();
+    let beside = own
+        .iter()
+        .flat_map(|e| e.ancestors().skip(1).take(2))
+        .map(|d| d.join("portolan"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&path).map(|d| d.join("portolan"));
+    beside.chain(in_path).find(|p| p.is_file()).ok_or_else(|| {
+        unusable(format!(
+            "the portolan executable, which runs the simulation, is neither beside this program nor in PATH; set {EXECUTABLE_VARIABLE}"
+        ))
     })
 }
+
+/// Starts the simulation of a job, connected to nobody yet.
+///
+/// The child gets the listening socket as its standard input, so that it is ready before any rank
+/// learns the name, and no name has to be agreed on twice.
+fn start_simulation(name: &str, ranks: u32, machine: &str) -> Result<(), FabricError> {
+    let start = || -> std::io::Result<OwnedFd> {
+        let listener = stream()?;
+        bind(&listener, &abstract_address(name)?)?;
+        listen(&listener, 128)?;
+        Ok(listener)
+    };
+    let listener =
+        start().map_err(|e| unusable(format!("cannot make the simulation's socket: {e}")))?;
+    let exe = executable()?;
+    Command::new(&exe)
+        .args([
+            SIMULATION_COMMAND,
+            "--ranks",
+            &ranks.to_string(),
+            "--machine",
+            machine,
+        ])
+        .stdin(Stdio::from(listener))
+        .stdout(Stdio::null())
+        .spawn()
+        .map(drop)
+        .map_err(|e| unusable(format!("cannot start {}: {e}", exe.display())))
+}
+
+/// The body of [`SIMULATION_COMMAND`]: serves `ranks` ranks on the listening socket that is
+/// standard input, and returns when all have left.
+pub fn simulate(ranks: u32, machine: &str) -> Result<(), ServeError> {
+    use std::os::fd::AsFd;
+    let machine = Machine::named(machine).map_err(SimError::from)?;
+    let listener = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| ServeError::Hello(format!("standard input is not a socket: {e}")))?;
+    server::serve(&listener, ranks as usize, machine)
+}
+
+/// A job id of 16 bits, which is what the header has room for.
+fn job_number(id: &str) -> u32 {
+    let hash = id.bytes().fold(0x811c_9dc5u32, |h, b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    (hash ^ hash >> 16) & 0xffff
+}
+
+fn opened(interface: Interface, ranks: u32, jid: u32) -> Opened {
+    Opened {
+        interface,
+        peers: (0..ranks).map(|r| rank_config(r, jid).id).collect(),
+    }
+}
+
+fn join(socket: OwnedFd, rank: u32, jid: u32) -> Result<Interface, FabricError> {
+    let config: NiConfig = rank_config(rank, jid);
+    let client = Client::join(socket, rank, &config)
+        .map_err(|_| unusable("the simulation refused this rank or has ended; see its message"))?;
+    Ok(Interface::bridged(Box::new(client), config))
+}
+
+/// Joins the simulation of the job; collective. Rank 0 starts it.
+pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
+    const KEY: &str = "portolan.seastar";
+    check(&config.machine).map_err(unusable)?;
+    // The simulation reads and writes this rank's memory. Where the system restricts that to
+    // descendants, this permits it; elsewhere it does nothing.
+    crate::region::permit_memory_access();
+    if job.rank() == 0 {
+        let name = format!("portolan-{}-{}", job.id(), std::process::id());
+        let started = start_simulation(&name, job.size(), &config.machine);
+        // The others must not wait for a name that will never come.
+        let value = if started.is_ok() { name } else { String::new() };
+        job.put(KEY, &value)?;
+        job.fence()?;
+        started?;
+    } else {
+        job.fence()?;
+    }
+    let name = job.get(KEY)?;
+    if name.is_empty() {
+        return Err(unusable(
+            "rank 0 could not start the simulation; see its message",
+        ));
+    }
+    let connected = || -> std::io::Result<OwnedFd> {
+        let socket = stream()?;
+        connect(&socket, &abstract_address(&name)?)?;
+        Ok(socket)
+    };
+    let socket = connected().map_err(|e| unusable(format!("cannot reach the simulation: {e}")))?;
+    let jid = job_number(job.id());
+    Ok(opened(join(socket, job.rank(), jid)?, job.size(), jid))
+}
+
+/// A simulation in a thread of this process, and `ranks` sockets to it; for ranks that are threads.
+///
+/// Each element is to be turned into an interface by [`InThread::join`] on the rank's own thread,
+/// because joining waits for all others.
+pub fn in_threads(ranks: u32, machine: &str) -> Result<Vec<InThread>, FabricError> {
+    let machine = Machine::named(machine).map_err(|e| unusable(e.to_string()))?;
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    for rank in 0..ranks {
+        let (a, b) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|e| unusable(format!("cannot make a socket pair: {e}")))?;
+        ours.push(InThread {
+            socket: a,
+            rank,
+            ranks,
+        });
+        theirs.push(b);
+    }
+    std::thread::Builder::new()
+        .name("seastar-sim".to_owned())
+        .spawn(move || {
+            if let Err(e) = server::serve_connected(theirs, machine) {
+                tracing::error!("simulation: {e}");
+            }
+        })
+        .map_err(|e| unusable(format!("cannot start a thread: {e}")))?;
+    Ok(ours)
+}
+
+/// A rank-to-be of [`in_threads`].
+#[derive(Debug)]
+pub struct InThread {
+    socket: OwnedFd,
+    rank: u32,
+    ranks: u32,
+}
+
+impl InThread {
+    /// Which rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Joins and waits for the others.
+    pub fn join(self) -> Result<Opened, FabricError> {
+        const JID: u32 = 1;
+        Ok(opened(join(self.socket, self.rank, JID)?, self.ranks, JID))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! What a rank and the simulation say to each other: one datagram of a sequenced-packet socket for
+//! each question and each answer.
+//!
+//! ```text
+//!   rank                         simulation
+//!    │ Hello { rank, version } ──► │   (all ranks, then time starts)
+//!    │ ◄──────────── Reply Done    │
+//!    │ Call ─────────────────────► │
+//!    │ ◄──────────── Reply answer  │   … one question at a time
+//! ```
+
+use crate::call::{Answer, Call};
+use portals_core::Error;
+use serde::{Deserialize, Serialize};
+
+/// Both sides must be built alike; the number changes with every change of these types.
+pub(super) const VERSION: u32 = 1;
+/// Longest datagram, bytes: a call with 64 iovec entries fits many times.
+pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
+
+/// What a rank says.
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "values live on the stack between encoding and use"
+)]
+pub(super) enum Question {
+    /// First of all.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// Rank in the job.
+        rank: u32,
+        /// User id for access control.
+        uid: u32,
+        /// Job id.
+        jid: u32,
+    },
+    /// An API call.
+    Call(Call),
+    /// The rank waits for others outside.
+    Leave,
+    /// It is back.
+    Rejoin,
+}
+
+/// What it is answered. `Leave` has no answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reply {
+    /// The rank's clock, picoseconds.
+    pub(super) clock: u64,
+    /// The call's result.
+    pub(super) result: Result<Answer, Error>,
+}

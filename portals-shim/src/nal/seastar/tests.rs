@@ -1,0 +1,217 @@
+use super::*;
+use crate::call::{Target, Wait};
+use crate::interface::{MdMemory, MdSpec};
+use crate::region::Region;
+use portals_core::{
+    AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
+};
+
+/// Runs one body per rank, each on its own thread, and returns what they return.
+fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {
+    let waiting = in_threads(n, "xt4").unwrap();
+    let body = &body;
+    std::thread::scope(|s| {
+        let threads: Vec<_> = waiting
+            .into_iter()
+            .map(|w| {
+                s.spawn(move || {
+                    let rank = w.rank();
+                    let opened = w.join().unwrap();
+                    let result = body(rank, &opened);
+                    opened.interface.close().unwrap();
+                    result
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    })
+}
+
+fn spec(memory: MdMemory, eq: Option<portals_core::EqHandle>) -> MdSpec {
+    MdSpec {
+        memory,
+        threshold: -1,
+        max_size: 0,
+        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        user_ptr: 0,
+        eq,
+    }
+}
+
+const EVERYBODY: MeSpec = MeSpec {
+    match_id: ProcessId::ANY,
+    match_bits: 7,
+    ignore_bits: 0,
+    unlink: Unlink::Retain,
+};
+
+fn to(process: ProcessId, remote_offset: u64) -> Target {
+    Target {
+        process,
+        pt_index: 4,
+        ac_index: 0,
+        match_bits: 7,
+        remote_offset,
+    }
+}
+
+/// Rank 0 puts `len` bytes with an ack and gets them back elsewhere; both ranks' events are
+/// returned with their times.
+fn round(len: usize, offset: usize) -> Vec<Vec<(EventKind, u64)>> {
+    ranks(2, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(64).unwrap();
+        let region = Region::new(2 * len + 8192).unwrap();
+        let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+        let md = ni
+            .md_attach(me, spec(MdMemory::whole(&region), Some(eq)), Unlink::Retain)
+            .unwrap();
+        let mut seen = Vec::new();
+        let mut wait = |kind: EventKind| {
+            loop {
+                let e = ni.eq_wait(eq).unwrap().event;
+                assert_eq!(e.ni_fail, NiFail::OK);
+                seen.push((e.kind, ni.now()));
+                if e.kind == kind {
+                    return e;
+                }
+            }
+        };
+        let pattern: Vec<u8> = (0..len).map(|i| (i * 7 + 3) as u8).collect();
+        // A word of greeting, so that the target's entry exists before the put.
+        let peer = opened.peers[1 - rank as usize];
+        if rank == 1 {
+            ni.put_region(md, (0, 0), AckRequest::NoAck, to(peer, 0), 1)
+                .unwrap();
+            let got = wait(EventKind::GetEnd);
+            assert_eq!(got.mlength, len as u64);
+            let mut data = vec![0; len];
+            region.read(64 + offset, &mut data).unwrap();
+            assert_eq!(data, pattern);
+        } else {
+            wait(EventKind::PutEnd);
+            region.write(offset, &pattern).unwrap();
+            let there = to(peer, 64 + offset as u64);
+            ni.put_region(md, (offset as u64, len as u64), AckRequest::Ack, there, 99)
+                .unwrap();
+            let ack = wait(EventKind::Ack);
+            assert_eq!((ack.mlength, ack.rlength), (len as u64, len as u64));
+            let back = (len + 4096 + offset) as u64;
+            ni.get_region(md, (back, len as u64), there).unwrap();
+            let reply = wait(EventKind::ReplyEnd);
+            assert_eq!((reply.offset, reply.mlength), (back, len as u64));
+            let mut data = vec![0; len];
+            region.read(back as usize, &mut data).unwrap();
+            assert_eq!(data, pattern);
+        }
+        seen
+    })
+}
+
+#[test]
+fn data_of_every_size_and_alignment_goes_there_and_back() {
+    for len in [0, 1, 15, 16, 17, 63, 64, 65, 4096, 100_003] {
+        for offset in [0, 1, 6] {
+            round(len, offset);
+        }
+    }
+}
+
+#[test]
+fn the_same_program_takes_the_same_time_twice() {
+    let first = round(5000, 0);
+    assert_eq!(first, round(5000, 0));
+    assert!(first[0].last().unwrap().1 > 10_000, "{first:?}");
+}
+
+#[test]
+fn a_deadlocked_program_is_told_so() {
+    let results = ranks(2, |_, opened| {
+        let eq = opened.interface.eq_alloc(4).unwrap();
+        opened.interface.eq_wait(eq)
+    });
+    assert!(results.iter().all(|r| *r == Err(portals_core::Error::Fail)));
+}
+
+#[test]
+fn a_limited_wait_ends_at_its_limit() {
+    let ends = ranks(2, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(4).unwrap();
+        let from = ni.now();
+        let limit = 1_000 * u64::from(rank + 1);
+        assert!(ni.eq_poll(&[eq], Wait::Nanos(limit)).unwrap().is_none());
+        (ni.now() - from, limit)
+    });
+    for (took, limit) in ends {
+        assert!((limit..limit + 1_000).contains(&took), "{took} for {limit}");
+    }
+}
+
+#[test]
+fn ranks_that_waited_outside_return_together() {
+    let barrier = std::sync::Barrier::new(3);
+    let clocks = ranks(3, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(4).unwrap();
+        ni.eq_poll(&[eq], Wait::Nanos(u64::from(rank) * 10_000))
+            .unwrap();
+        let before = ni.now();
+        ni.outside(|| barrier.wait()).unwrap();
+        (before, ni.now())
+    });
+    let latest = clocks.iter().map(|c| c.0).max().unwrap();
+    assert!(clocks.iter().all(|c| c.1 == latest), "{clocks:?}");
+}
+
+#[test]
+fn a_bad_address_fails_the_operation_and_nothing_else() {
+    let results = ranks(2, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(16).unwrap();
+        let region = Region::new(4096).unwrap();
+        let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+        ni.md_attach(me, spec(MdMemory::whole(&region), Some(eq)), Unlink::Retain)
+            .unwrap();
+        if rank == 1 {
+            // The greeting says that the entry is there; the good put ends the test.
+            let hello = ni
+                .md_bind(spec(MdMemory::Empty, None), Unlink::Retain)
+                .unwrap();
+            ni.put(hello, AckRequest::NoAck, to(opened.peers[0], 0), 0)
+                .unwrap();
+            loop {
+                let e = ni.eq_wait(eq).unwrap().event;
+                if e.kind == EventKind::PutEnd && e.hdr_data == 2 {
+                    return NiFail::OK;
+                }
+            }
+        }
+        ni.eq_wait(eq).unwrap();
+        ni.eq_wait(eq).unwrap();
+        let nowhere = bad_memory();
+        let bad = ni.md_bind(spec(nowhere, Some(eq)), Unlink::Retain).unwrap();
+        ni.put(bad, AckRequest::NoAck, to(opened.peers[1], 0), 1)
+            .unwrap();
+        let fail = loop {
+            let e = ni.eq_wait(eq).unwrap().event;
+            if e.kind == EventKind::SendEnd {
+                break e.ni_fail;
+            }
+        };
+        let good = ni
+            .md_bind(spec(MdMemory::Empty, None), Unlink::Retain)
+            .unwrap();
+        ni.put(good, AckRequest::NoAck, to(opened.peers[1], 0), 2)
+            .unwrap();
+        fail
+    });
+    assert_eq!(results, [NiFail::FAIL, NiFail::OK]);
+}
+
+/// A page that is not mapped any more.
+fn bad_memory() -> MdMemory {
+    MdMemory::Raw(crate::region::RawMemory {
+        memory: portals_core::Memory::contiguous(0x1000, 64),
+    })
+}
