@@ -183,11 +183,10 @@ impl FirmwareContext<'_> {
     /// Keeps the processor busy for `cost` after all work announced before; then
     /// [`Firmware::work`] is called. Work finishes in the order it was announced.
     pub fn spend(&mut self, cost: SimDuration) {
-        let chip = &mut self.fabric.chips[self.node.index()];
-        chip.processor_free = chip.processor_free.max(self.at) + cost;
-        self.fabric
-            .queue
-            .push(chip.processor_free, Event::Work { node: self.node });
+        let processor = &mut self.fabric.chips[self.node.index()].processor;
+        if let Some(end) = processor.announce(self.at, cost) {
+            self.fabric.queue.push(end, Event::Work { node: self.node });
+        }
     }
 
     /// Calls [`Firmware::alarm`] with `token` after `delay`.
@@ -243,8 +242,9 @@ impl FirmwareContext<'_> {
     pub fn host_read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), HostFault> {
         let stall = self.fabric.machine.chip.ht_read_latency;
         self.at += stall;
-        let chip = &mut self.fabric.chips[self.node.index()];
-        chip.processor_free = chip.processor_free.max(self.at);
+        self.fabric.chips[self.node.index()]
+            .processor
+            .stall(self.at);
         self.fabric.host_read(self.memory, self.node, address, buf)
     }
 

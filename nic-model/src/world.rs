@@ -183,6 +183,7 @@ impl<F: Firmware> World<F> {
             }
         };
         while let Some((node, upcall)) = self.fabric.upcalls.pop_front() {
+            let worked = matches!(upcall, Upcall::Work);
             let mut ctx = FirmwareContext {
                 fabric: &mut self.fabric,
                 memory,
@@ -190,6 +191,13 @@ impl<F: Firmware> World<F> {
                 at: time,
             };
             deliver(&mut self.firmware[node.index()], &mut ctx, upcall);
+            if worked {
+                let at = ctx.at;
+                let next = self.fabric.chips[node.index()].processor.finish(at);
+                if let Some(end) = next {
+                    self.fabric.queue.push(end, Event::Work { node });
+                }
+            }
         }
         Some(Step { time, node, kind })
     }

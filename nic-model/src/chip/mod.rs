@@ -3,9 +3,11 @@
 pub(crate) mod rx;
 pub(crate) mod tx;
 
+use std::collections::VecDeque;
+
 use crate::defs::map;
 use crate::defs::niccb::Counter;
-use crate::time::SimTime;
+use crate::time::{SimDuration, SimTime};
 use crate::topology::NodeId;
 
 #[derive(Debug)]
@@ -17,10 +19,43 @@ pub(crate) struct Chip {
     pub(crate) nid: u16,
     pub(crate) tx: tx::TxEngine,
     pub(crate) rx: rx::RxEngine,
-    /// When the embedded processor has done all announced work.
-    pub(crate) processor_free: SimTime,
+    pub(crate) processor: Processor,
     /// An interrupt has been delivered that the host has not taken.
     pub(crate) interrupt_waiting: bool,
+}
+
+/// The embedded processor: one piece of work at a time, the others behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Processor {
+    /// Costs of the work behind the present piece.
+    backlog: VecDeque<SimDuration>,
+    working: bool,
+    /// Until when blocking reads have held it.
+    stalled: SimTime,
+}
+
+impl Processor {
+    /// Takes on work announced at `at`; when it ends, if it can begin now.
+    pub(crate) fn announce(&mut self, at: SimTime, cost: SimDuration) -> Option<SimTime> {
+        if self.working {
+            self.backlog.push_back(cost);
+            return None;
+        }
+        self.working = true;
+        Some(self.stalled.max(at) + cost)
+    }
+
+    /// The present piece is done at `at`; when the next one ends, if there is one.
+    pub(crate) fn finish(&mut self, at: SimTime) -> Option<SimTime> {
+        let next = self.backlog.pop_front();
+        self.working = next.is_some();
+        next.map(|cost| self.stalled.max(at) + cost)
+    }
+
+    /// A blocking read holds the processor until `at`.
+    pub(crate) fn stall(&mut self, at: SimTime) {
+        self.stalled = self.stalled.max(at);
+    }
 }
 
 /// What a host's write did besides storing.
@@ -39,7 +74,7 @@ impl Chip {
             nid: node.0,
             tx: tx::TxEngine::default(),
             rx: rx::RxEngine::default(),
-            processor_free: SimTime::ZERO,
+            processor: Processor::default(),
             interrupt_waiting: false,
         };
         chip.sram_write(Counter::LOCAL_NID.address(), u32::from(node.0));

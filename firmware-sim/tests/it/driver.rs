@@ -1,0 +1,390 @@
+//! A host that is just enough of a driver to exercise chip and firmware.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use firmware_sim::SeaStarFirmware;
+use nic_model::defs::command::{
+    Command, InitEq, InitProcess, MarkAlive, OpCode, Receive, Release, Segment, Transmit, flags,
+};
+use nic_model::defs::event::{EventType, EventWord};
+use nic_model::defs::map;
+use nic_model::defs::niccb::Counter;
+use nic_model::defs::pending::{MessageWord, UpperPending};
+use nic_model::{
+    HostFault, HostMemory, Machine, NodeId, RegisterIo, SimTime, Step, Topology, World,
+    defs::mailbox,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+pub(crate) const TX_PENDINGS: u16 = 64;
+pub(crate) const RX_PENDINGS: u16 = 64;
+pub(crate) const EQ_ENTRIES: u32 = 1024;
+pub(crate) const EQ: u64 = 0x1000;
+pub(crate) const UPPER: u64 = 0x4000;
+/// Segment arrays, and from there on the buffers of tests.
+pub(crate) const LISTS: u64 = 0x8_0000;
+pub(crate) const DATA: u64 = 0x10_0000;
+
+/// Host memory from address zero.
+#[derive(Debug)]
+pub(crate) struct Flat {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Flat {
+    fn range(&self, address: u64, length: usize) -> Result<std::ops::Range<usize>, HostFault> {
+        let end = address + length as u64;
+        if end > self.bytes.len() as u64 {
+            return Err(HostFault::new(NodeId(0), address, length));
+        }
+        Ok(address as usize..end as usize)
+    }
+}
+
+impl HostMemory for Flat {
+    fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), HostFault> {
+        let range = self.range(address, buf.len())?;
+        buf.copy_from_slice(&self.bytes[range]);
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), HostFault> {
+        let range = self.range(address, data.len())?;
+        self.bytes[range].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+/// A message that has arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) time: SimTime,
+    pub(crate) source: u16,
+    pub(crate) id: u32,
+    pub(crate) inline: Vec<u8>,
+    pub(crate) deposited: u32,
+    pub(crate) discarded: u32,
+    pub(crate) kind: EventType,
+}
+
+/// A message to be sent; the first 20 bytes of its header tell the receiver what to do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Message {
+    pub(crate) to: u16,
+    pub(crate) id: u32,
+    pub(crate) inline: Vec<u8>,
+    /// Payload pieces, host byte address and length.
+    pub(crate) payload: Vec<(u64, u32)>,
+    /// Where the receiver puts it, byte address.
+    pub(crate) deposit: u64,
+    /// Bytes the receiver keeps.
+    pub(crate) keep: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    command_write: u32,
+    command_read: u32,
+    eq_next: u32,
+    tx_free: VecDeque<u16>,
+    scheduled: bool,
+    /// Events as read, with the time of the handler.
+    pub(crate) log: Vec<(SimTime, EventWord)>,
+    pub(crate) arrived: Vec<Arrived>,
+    /// Do not answer headers.
+    pub(crate) deaf: bool,
+    pub(crate) unanswered: Vec<u16>,
+}
+
+pub(crate) struct Sim {
+    pub(crate) world: World<SeaStarFirmware>,
+    pub(crate) memory: Vec<Flat>,
+    pub(crate) hosts: Vec<Host>,
+    handlers: BTreeSet<(SimTime, u16)>,
+    pub(crate) trace: Option<Vec<Step>>,
+}
+
+impl Sim {
+    pub(crate) fn new(dims: [u16; 3], memory: usize) -> Self {
+        Self::with_machine(Machine::named("xt4").unwrap(), dims, memory)
+    }
+
+    pub(crate) fn with_machine(machine: Machine, dims: [u16; 3], memory: usize) -> Self {
+        let topology = Topology::torus(dims).unwrap();
+        let nodes = topology.nodes();
+        Self {
+            world: World::new(machine, topology, |_, machine| {
+                SeaStarFirmware::new(machine)
+            }),
+            memory: (0..nodes)
+                .map(|_| Flat {
+                    bytes: vec![0; memory],
+                })
+                .collect(),
+            hosts: (0..nodes).map(|_| Host::default()).collect(),
+            handlers: BTreeSet::new(),
+            trace: None,
+        }
+    }
+
+    /// Two booted neighbours.
+    pub(crate) fn pair(memory: usize) -> Self {
+        let mut sim = Self::new([2, 1, 1], memory);
+        sim.boot_all();
+        sim
+    }
+
+    pub(crate) fn boot_all(&mut self) {
+        for node in 0..self.hosts.len() as u16 {
+            self.boot(node, true);
+        }
+    }
+
+    pub(crate) fn init_process() -> InitProcess {
+        let mut init = InitProcess::new_zeroed();
+        init.op = OpCode::INIT_PROCESS;
+        init.process_index = 1;
+        init.num_pendings = (TX_PENDINGS + RX_PENDINGS).into();
+        init.pending_tx_limit = TX_PENDINGS.into();
+        init.num_eqcbs = 1.into();
+        init.pending_table = map::HOST_SRAM.into();
+        init.eqcb_table =
+            (map::HOST_SRAM + u32::from(TX_PENDINGS + RX_PENDINGS) * map::LOWER_PENDING_LEN).into();
+        init.up_pending_table_ht = map::firmware_address(8, UPPER).into();
+        init
+    }
+
+    pub(crate) fn init_eq() -> InitEq {
+        let mut eq = InitEq::new_zeroed();
+        eq.op = OpCode::INIT_EQ;
+        eq.base = map::firmware_address(8, EQ).into();
+        eq.count = EQ_ENTRIES.into();
+        eq
+    }
+
+    pub(crate) fn mark_alive() -> MarkAlive {
+        let mut alive = MarkAlive::new_zeroed();
+        alive.op = OpCode::MARK_ALIVE;
+        alive.process_index = 1;
+        alive
+    }
+
+    pub(crate) fn boot(&mut self, node: u16, alive: bool) {
+        let now = self.world.now();
+        let mut io = self.world.registers(NodeId(node), now);
+        assert_eq!(io.read32(map::NID), u32::from(node));
+        io.write32(map::ht_slot(8), map::HtMapEntry::mapping(0).unwrap().0);
+        io.write32(map::HT_INTERRUPT, 0xFD00_0000);
+        assert_eq!(self.control(node, &Self::init_process()), 0);
+        assert_eq!(self.control(node, &Self::init_eq()), 1);
+        if alive {
+            assert_eq!(self.control(node, &Self::mark_alive()), 0);
+        }
+        self.hosts[usize::from(node)].tx_free = (0..TX_PENDINGS).collect();
+    }
+
+    /// Writes a command and waits for its result.
+    pub(crate) fn control(&mut self, node: u16, command: &impl Command) -> u32 {
+        let now = self.world.now();
+        self.write(node, now, command);
+        while self.world.step(&mut self.memory).is_some() {}
+        let mut io = self.world.registers(NodeId(node), now);
+        let read = io.read32(mailbox::address(0, mailbox::RESULT_READ));
+        assert_ne!(
+            read,
+            io.read32(mailbox::address(0, mailbox::RESULT_WRITE)),
+            "no result"
+        );
+        let result = io.read32(mailbox::address(0, mailbox::RESULT_RING + 4 * read));
+        io.write32(
+            mailbox::address(0, mailbox::RESULT_READ),
+            mailbox::next_result(read),
+        );
+        result
+    }
+
+    /// Writes a command at `at` and rings the doorbell; waits while the ring is full.
+    pub(crate) fn write(&mut self, node: u16, at: SimTime, command: &impl Command) {
+        loop {
+            let host = &mut self.hosts[usize::from(node)];
+            let next = mailbox::next_command(host.command_write);
+            let mut io = self.world.registers(NodeId(node), at);
+            if next == host.command_read {
+                host.command_read = io.read32(mailbox::address(0, mailbox::COMMAND_READ));
+            }
+            if next != host.command_read {
+                mailbox::write_command(&mut io, 0, host.command_write, &command.to_entry());
+                io.write32(mailbox::address(0, mailbox::COMMAND_WRITE), next);
+                host.command_write = next;
+                return;
+            }
+            self.step();
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> bool {
+        let step = self.world.step(&mut self.memory);
+        if let (Some(trace), Some(step)) = (&mut self.trace, step) {
+            trace.push(step);
+        }
+        let entry = self.world.machine().host.interrupt_entry;
+        while let Some((when, node)) = self.world.poll_interrupt() {
+            let host = &mut self.hosts[node.index()];
+            if !host.scheduled {
+                host.scheduled = true;
+                self.handlers.insert((when + entry, node.0));
+            }
+        }
+        step.is_some()
+    }
+
+    /// Until nothing more happens.
+    pub(crate) fn run(&mut self) {
+        loop {
+            match (self.handlers.first().copied(), self.world.next_event_time()) {
+                (Some((at, node)), next) if next.is_none_or(|next| at < next) => {
+                    self.handlers.pop_first();
+                    self.handler(node, at);
+                }
+                (_, Some(_)) => {
+                    self.step();
+                }
+                (_, None) => return,
+            }
+        }
+    }
+
+    fn handler(&mut self, node: u16, mut at: SimTime) {
+        let index = usize::from(node);
+        self.hosts[index].scheduled = false;
+        let costs = self.world.machine().host;
+        loop {
+            let slot = EQ as usize + 4 * self.hosts[index].eq_next as usize;
+            let bytes = &mut self.memory[index].bytes[slot..slot + 4];
+            let event = EventWord(u32::from_le_bytes(bytes.try_into().unwrap()));
+            if event.is_empty() {
+                return;
+            }
+            bytes.fill(0);
+            at += costs.eq_read;
+            let host = &mut self.hosts[index];
+            host.eq_next = (host.eq_next + 1) % EQ_ENTRIES;
+            host.log.push((at, event));
+            match event.kind() {
+                EventType::TX_END | EventType::TX_FAILED => host.tx_free.push_back(event.index()),
+                EventType::HEADER if host.deaf => host.unanswered.push(event.index()),
+                EventType::HEADER => {
+                    at += costs.match_fixed + costs.command_write;
+                    self.answer(node, at, event.index());
+                }
+                EventType::RX_DONE | EventType::DROPPED | EventType::RX_FAILED => {
+                    let upper = self.upper(node, event.index());
+                    self.record(node, at, &upper, event.kind());
+                    self.release(node, at, event.index());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers the headers a deaf host has left.
+    pub(crate) fn answer_all(&mut self, node: u16) {
+        let at = self.world.now();
+        self.hosts[usize::from(node)].deaf = false;
+        for pending in std::mem::take(&mut self.hosts[usize::from(node)].unanswered) {
+            self.answer(node, at, pending);
+        }
+    }
+
+    fn answer(&mut self, node: u16, at: SimTime, pending: u16) {
+        let upper = self.upper(node, pending);
+        if !MessageWord(upper.message.get()).has_payload() {
+            self.record(node, at, &upper, EventType::HEADER);
+            self.release(node, at, pending);
+            return;
+        }
+        let keep = u32::from_le_bytes(upper.header[4..8].try_into().unwrap());
+        let deposit = u64::from_le_bytes(upper.header[8..16].try_into().unwrap());
+        let mut receive = Receive::new_zeroed();
+        receive.op = OpCode::RECEIVE;
+        receive.length = keep.into();
+        receive.address = (deposit >> 2).into();
+        receive.byte = ((deposit & 3) as u16).into();
+        receive.pending_index = pending.into();
+        self.write(node, at, &receive);
+    }
+
+    pub(crate) fn release(&mut self, node: u16, at: SimTime, pending: u16) {
+        let mut release = Release::new_zeroed();
+        release.op = OpCode::RELEASE;
+        release.pending_index = pending.into();
+        self.write(node, at, &release);
+    }
+
+    pub(crate) fn upper(&self, node: u16, pending: u16) -> UpperPending {
+        let at = UPPER as usize + 128 * usize::from(pending);
+        UpperPending::read_from_bytes(&self.memory[usize::from(node)].bytes[at..at + 128]).unwrap()
+    }
+
+    fn record(&mut self, node: u16, time: SimTime, upper: &UpperPending, kind: EventType) {
+        let word = MessageWord(upper.message.get());
+        self.hosts[usize::from(node)].arrived.push(Arrived {
+            time,
+            source: word.source(),
+            id: u32::from_le_bytes(upper.header[0..4].try_into().unwrap()),
+            inline: upper.header[48..usize::from(word.header_length())].to_vec(),
+            deposited: upper.deposited.get(),
+            discarded: upper.discarded.get(),
+            kind,
+        });
+    }
+
+    /// Sends at `at`; runs the world while all transmit pendings are taken.
+    pub(crate) fn send(&mut self, from: u16, at: SimTime, message: &Message) {
+        let index = usize::from(from);
+        let pending = loop {
+            if let Some(pending) = self.hosts[index].tx_free.pop_front() {
+                break pending;
+            }
+            match self.handlers.first().copied() {
+                Some((due, node)) if self.world.next_event_time().is_none_or(|t| due < t) => {
+                    self.handlers.pop_first();
+                    self.handler(node, due);
+                }
+                _ => assert!(self.step(), "no transmit pending comes back"),
+            }
+        };
+        let upper = UPPER as usize + 128 * usize::from(pending);
+        let bytes = &mut self.memory[index].bytes;
+        let header = &mut bytes[upper + 64..upper + 128];
+        header[0..4].copy_from_slice(&message.id.to_le_bytes());
+        header[4..8].copy_from_slice(&message.keep.to_le_bytes());
+        header[8..16].copy_from_slice(&message.deposit.to_le_bytes());
+        header[48..48 + message.inline.len()].copy_from_slice(&message.inline);
+        let mut transmit = Transmit::new_zeroed();
+        transmit.op = OpCode::TRANSMIT;
+        transmit.flags = flags::INTERRUPT;
+        transmit.nid = message.to.into();
+        transmit.pending_index = pending.into();
+        transmit.header_length = (48 + message.inline.len() as u16).into();
+        transmit.length = message.payload.iter().map(|p| p.1).sum::<u32>().into();
+        if let [(address, _)] = message.payload[..] {
+            transmit.address = (address >> 2).into();
+        } else if !message.payload.is_empty() {
+            let list = LISTS as usize + 1024 * usize::from(pending);
+            for (n, &(address, length)) in message.payload.iter().enumerate() {
+                let mut segment = Segment::new_zeroed();
+                segment.address = (address >> 2).into();
+                segment.length = length.into();
+                bytes[list + 16 * n..list + 16 * (n + 1)].copy_from_slice(segment.as_bytes());
+            }
+            transmit.segments = (message.payload.len() as u16).into();
+            transmit.address = (list as u64 >> 2).into();
+        }
+        self.write(from, at, &transmit);
+    }
+
+    pub(crate) fn counter(&self, node: u16, counter: Counter) -> u32 {
+        self.world.counter(NodeId(node), counter)
+    }
+}

@@ -1,0 +1,6 @@
+//! A small driver on the model: messages end to end, hostile hosts, determinism, latency.
+
+mod driver;
+mod hostile;
+mod latency;
+mod messages;
