@@ -1,0 +1,616 @@
+// UNSAFETY: work requests name memory by address.
+//! Queue pairs for reliable connections.
+//!
+//! ```text
+//!   new        init             ready_to_receive         ready_to_send
+//!  ─────▶ RESET ────▶ INIT ────────────────────▶ RTR ────────────────▶ RTS
+//!           ▲          │ receives may be posted   │ receives arrive     │ sends may be posted
+//!           │ reset    └───────────────┬──────────┴─────────────────────┘
+//!           └───────────────────── ERR ◀ to_error, or any failed request: the rest is flushed
+//! ```
+//!
+//! The two sides exchange their [`Endpoint`]s by some other way between `new` and `ready_to_receive`.
+
+#![expect(unsafe_code, reason = "calls into libibverbs with addresses")]
+
+mod endpoint;
+mod options;
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use verbs_sys as sys;
+
+pub use endpoint::{Endpoint, EndpointError, Mtu, QpState};
+pub use options::{Capabilities, QpOptions};
+
+use crate::batch::{
+    PushError, Rejected, Segment, SendBatch, SendFlags, SendOp, address, check_id, request,
+};
+use crate::buffer::Buffer;
+use crate::completion::Completion;
+use crate::device::{DeviceError, PortInfo};
+use crate::gid::GidEntry;
+use crate::inflight::Inflight;
+use crate::pd::{self, Pd};
+use crate::srq::{RecvError, lock, post_buffers, post_segments};
+use crate::{cq, srq};
+
+/// A queue pair cannot be made or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QpError {
+    /// The port or its address is not usable.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The device refused to make it.
+    #[error(
+        "cannot make a queue pair with {max_send} sends of {send_segments} segments and {max_recv} receives: {source}"
+    )]
+    Create {
+        /// Sends asked for.
+        max_send: u32,
+        /// Segments of a send asked for.
+        send_segments: u32,
+        /// Receives asked for.
+        max_recv: u32,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A size is beyond the device's.
+    #[error("{asked} {what} of a queue pair: the device takes at most {limit}")]
+    Size {
+        /// What is limited.
+        what: &'static str,
+        /// How many were asked for.
+        asked: u32,
+        /// The device's limit.
+        limit: u32,
+    },
+    /// A change of state was refused.
+    #[error("queue pair {qpn:#x} cannot go from {from} to {to}: {source}; {cause}")]
+    Modify {
+        /// Number of the queue pair.
+        qpn: u32,
+        /// Its state before.
+        from: QpState,
+        /// The state asked for.
+        to: QpState,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+        /// The likely cause.
+        cause: &'static str,
+    },
+    /// The state cannot be read.
+    #[error("cannot query queue pair {qpn:#x}: {source}")]
+    Query {
+        /// Number of the queue pair.
+        qpn: u32,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Requests were not all accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// A request is malformed and was not given to the adapter.
+    #[error(transparent)]
+    Request(#[from] PushError),
+    /// The send queue has no room: completions must be polled first.
+    #[error("queue pair {qpn:#x}: send queue full after {accepted} requests")]
+    Full {
+        /// Number of the queue pair.
+        qpn: u32,
+        /// How many of the requests were accepted.
+        accepted: usize,
+    },
+    /// The adapter refused a request.
+    #[error(
+        "queue pair {qpn:#x} refused request {accepted} of the post: {source} (not connected, more segments or inline \
+         bytes than its capabilities, or a read without a signal)"
+    )]
+    Refused {
+        /// Number of the queue pair.
+        qpn: u32,
+        /// How many of the requests were accepted.
+        accepted: usize,
+        /// The provider's answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A queue pair of a reliable connection; clones are handles of the same one.
+#[derive(Clone, Debug)]
+pub struct Qp(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: NonNull<sys::ibv_qp>,
+    pd: Arc<pd::Inner>,
+    /// Held so that they outlive the queue pair.
+    _queues: (Arc<cq::Inner>, Arc<cq::Inner>, Option<Arc<srq::Inner>>),
+    capabilities: Capabilities,
+    options: options::Connection,
+    port: PortInfo,
+    gid: Option<GidEntry>,
+    qpn: u32,
+    psn: u32,
+    /// Freed after `drop` has destroyed the queue pair.
+    sends: Mutex<Inflight>,
+    receives: Mutex<Inflight>,
+}
+
+// SAFETY: libibverbs serialises the calls on a queue pair; the rest is constant or behind a mutex.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: made by `Qp::new`, and destroyed only here.
+        if unsafe { (self.pd.device.verbs.ibv_destroy_qp)(self.raw.as_ptr()) } != 0 {
+            tracing::error!(
+                qpn = self.qpn,
+                "libibverbs did not destroy a queue pair; its buffers are leaked"
+            );
+            std::mem::forget(std::mem::take(&mut *lock(&self.sends)));
+            std::mem::forget(std::mem::take(&mut *lock(&self.receives)));
+        }
+    }
+}
+
+impl Qp {
+    /// Makes a queue pair in the state RESET.
+    ///
+    /// # Errors
+    ///
+    /// The device's limits, or a port without address.
+    pub fn new(pd: &Pd, options: &QpOptions<'_>) -> Result<Self, QpError> {
+        let device = pd.device();
+        options.check(device.limits())?;
+        let port = device.port(options.port)?;
+        // On InfiniBand the local identifier is the address, and a GID only goes with it.
+        let gid = match device.gid(options.port, options.gid_index) {
+            Ok(gid) => Some(gid),
+            Err(_) if !port.ethernet && options.gid_index.is_none() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let pd = Arc::clone(&pd.0);
+        let mut inline = options.max_inline;
+        let (raw, capabilities) = loop {
+            let mut init = options.init_attr(inline);
+            // SAFETY: the protection domain and the queues in `init` are live: `pd` and `options` hold them.
+            let raw = unsafe { (pd.device.verbs.ibv_create_qp)(pd.raw.as_ptr(), &mut init) };
+            if let Some(raw) = NonNull::new(raw) {
+                break (raw, Capabilities::new(&init.cap));
+            }
+            let source = io::Error::last_os_error();
+            // Adapters do not say how much inline data they take; less is tried until one agrees.
+            if inline == 0 || source.raw_os_error() != Some(libc::EINVAL) {
+                return Err(QpError::Create {
+                    max_send: options.max_send,
+                    send_segments: options.send_segments,
+                    max_recv: options.max_recv,
+                    source,
+                });
+            }
+            inline /= 2;
+        };
+        // SAFETY: the library returned a valid queue pair, whose number it never changes.
+        let qpn = unsafe { (*raw.as_ptr()).qp_num };
+        Ok(Self(Arc::new(Inner {
+            raw,
+            options: options.connection(pd.device.limits()),
+            pd,
+            _queues: options.queues(),
+            capabilities,
+            port,
+            gid,
+            qpn,
+            psn: endpoint::random_psn(),
+            sends: Mutex::default(),
+            receives: Mutex::default(),
+        })))
+    }
+
+    /// The queue pair's number, as completions have it.
+    pub fn qpn(&self) -> u32 {
+        self.0.qpn
+    }
+
+    /// What the device gave, which may be more than was asked for.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
+    }
+
+    /// What the peer needs to connect to this queue pair.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            qpn: self.0.qpn,
+            psn: self.0.psn,
+            lid: self.0.port.lid,
+            gid: self.0.gid.map(|entry| entry.gid).unwrap_or_default(),
+            mtu: self.0.options.mtu(self.0.port.mtu),
+        }
+    }
+
+    /// RESET to INIT: receives may be posted from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`].
+    pub fn init(&self) -> Result<(), QpError> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_INIT,
+            pkey_index: 0,
+            port_num: self.0.port.number,
+            qp_access_flags: self.0.options.access.bits(),
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE
+            | sys::IBV_QP_PKEY_INDEX
+            | sys::IBV_QP_PORT
+            | sys::IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask, QpState::INIT)
+    }
+
+    /// INIT to RTR: connects to `remote` and accepts what it sends.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`].
+    pub fn ready_to_receive(&self, remote: &Endpoint) -> Result<(), QpError> {
+        let own = self.endpoint();
+        let mut route = sys::ibv_ah_attr {
+            dlid: remote.lid,
+            port_num: self.0.port.number,
+            ..Default::default()
+        };
+        // RoCE has no other address than the GID.
+        if let (true, Some(gid)) = (self.0.port.ethernet, self.0.gid) {
+            route.is_global = 1;
+            route.grh.dgid = sys::ibv_gid { raw: remote.gid.0 };
+            route.grh.sgid_index = gid.index;
+            route.grh.hop_limit = 64;
+        }
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RTR,
+            ah_attr: route,
+            path_mtu: own.mtu.min(remote.mtu).code(),
+            dest_qp_num: remote.qpn,
+            rq_psn: remote.psn,
+            max_dest_rd_atomic: self.0.options.rd_atomic_target,
+            min_rnr_timer: self.0.options.min_rnr_timer,
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE
+            | sys::IBV_QP_AV
+            | sys::IBV_QP_PATH_MTU
+            | sys::IBV_QP_DEST_QPN
+            | sys::IBV_QP_RQ_PSN
+            | sys::IBV_QP_MAX_DEST_RD_ATOMIC
+            | sys::IBV_QP_MIN_RNR_TIMER;
+        self.modify(&mut attr, mask, QpState::RTR)
+    }
+
+    /// RTR to RTS: sends may be posted from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`].
+    pub fn ready_to_send(&self) -> Result<(), QpError> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RTS,
+            timeout: self.0.options.timeout,
+            retry_cnt: self.0.options.retry_count,
+            rnr_retry: self.0.options.rnr_retry,
+            sq_psn: self.0.psn,
+            max_rd_atomic: self.0.options.rd_atomic_initiator,
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE
+            | sys::IBV_QP_TIMEOUT
+            | sys::IBV_QP_RETRY_CNT
+            | sys::IBV_QP_RNR_RETRY
+            | sys::IBV_QP_SQ_PSN
+            | sys::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify(&mut attr, mask, QpState::RTS)
+    }
+
+    /// From RESET or INIT to RTS: the three steps in one.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`] of the step that failed.
+    pub fn connect(&self, remote: &Endpoint) -> Result<(), QpError> {
+        if self.state()? == QpState::RESET {
+            self.init()?;
+        }
+        self.ready_to_receive(remote)?;
+        self.ready_to_send()
+    }
+
+    /// To ERR, from any state: all outstanding requests complete as flushed.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`].
+    pub fn to_error(&self) -> Result<(), QpError> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_ERR,
+            ..Default::default()
+        };
+        self.modify(&mut attr, sys::IBV_QP_STATE, QpState::ERROR)
+    }
+
+    /// The state that the device reports.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Query`].
+    pub fn state(&self) -> Result<QpState, QpError> {
+        let mut attr = sys::ibv_qp_attr::default();
+        let mut init = options::empty_init_attr();
+        let query = self.0.pd.device.verbs.ibv_query_qp;
+        let mask = sys::IBV_QP_STATE.cast_signed();
+        // SAFETY: the queue pair is live, and both structures have room for the answer.
+        match unsafe { query(self.0.raw.as_ptr(), &mut attr, mask, &mut init) } {
+            0 => Ok(QpState(attr.qp_state)),
+            error => Err(QpError::Query {
+                qpn: self.0.qpn,
+                source: io::Error::from_raw_os_error(error.abs()),
+            }),
+        }
+    }
+
+    fn modify(&self, attr: &mut sys::ibv_qp_attr, mask: u32, to: QpState) -> Result<(), QpError> {
+        let modify = self.0.pd.device.verbs.ibv_modify_qp;
+        // SAFETY: the queue pair is live, and `attr` has the fields that the mask names.
+        match unsafe { modify(self.0.raw.as_ptr(), attr, mask.cast_signed()) } {
+            0 => Ok(()),
+            error => {
+                let source = io::Error::from_raw_os_error(error.abs());
+                let from = self.state().unwrap_or(QpState(u32::MAX));
+                let cause = endpoint::modify_cause(from, to, &source);
+                Err(QpError::Modify {
+                    qpn: self.0.qpn,
+                    from,
+                    to,
+                    source,
+                    cause,
+                })
+            }
+        }
+    }
+
+    /// Posts the requests of `batch` in one call. On success the batch is empty; on failure it holds those that
+    /// were not accepted, from the refused one on.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, or a request is not valid for the queue pair.
+    pub fn post(&self, batch: &mut SendBatch) -> Result<(), PostError> {
+        let total = batch.len();
+        if total == 0 {
+            return Ok(());
+        }
+        // Before the post: completions may be polled by another thread as soon as it is posted.
+        let count = batch.hand_over(|buffer, tag| lock(&self.0.sends).insert(buffer, tag));
+        if count == 0 {
+            return Err(PostError::Full {
+                qpn: self.0.qpn,
+                accepted: 0,
+            });
+        }
+        let head = batch.link(count);
+        // SAFETY: `link` made a valid chain; the memory it names is the batch's own (copied by the post), owned by
+        // `sends`, or answered for by the caller of `push_raw`.
+        let result = unsafe { self.post_chain(head, count) };
+        match result {
+            Ok(()) => {
+                batch.posted(count);
+                if count < total {
+                    return Err(PostError::Full {
+                        qpn: self.0.qpn,
+                        accepted: count,
+                    });
+                }
+                Ok(())
+            }
+            Err((accepted, error)) => {
+                batch.take_back(accepted, |ticket| lock(&self.0.sends).take(ticket));
+                batch.posted(accepted);
+                Err(error)
+            }
+        }
+    }
+
+    /// Posts one send or write of `data`, copied by the call: it needs no registered memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post`]; the data may be too long for the capabilities.
+    pub fn post_inline(
+        &self,
+        id: u64,
+        op: SendOp,
+        data: &[u8],
+        flags: SendFlags,
+    ) -> Result<(), PostError> {
+        check_id(id)?;
+        let length = u32::try_from(data.len()).map_err(|_| PushError::Range {
+            start: 0,
+            end: data.len(),
+        })?;
+        let mut segment = sys::ibv_sge {
+            addr: address(data.as_ptr()),
+            length,
+            lkey: 0,
+        };
+        let mut request = request(id, op, flags | SendFlags::INLINE);
+        request.sg_list = &mut segment;
+        request.num_sge = 1;
+        // SAFETY: a chain of one, whose data the provider copies before the call returns.
+        unsafe { self.post_chain(&mut request, 1) }.map_err(|(_, error)| error)
+    }
+
+    /// Posts one request on the bytes `range` of `buffer`, which the queue owns until the completion (always asked
+    /// for) has been given to [`Qp::take`]; `tag` comes back with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post`]; the buffer comes back.
+    pub fn post_owned(
+        &self,
+        tag: u64,
+        op: SendOp,
+        buffer: Buffer,
+        range: Range<usize>,
+        flags: SendFlags,
+    ) -> Result<(), Rejected<PostError>> {
+        let Some(segment) = buffer.segment(range.clone()) else {
+            let error = PushError::Range {
+                start: range.start,
+                end: range.end,
+            }
+            .into();
+            return Err(Rejected { error, buffer });
+        };
+        let ticket = match lock(&self.0.sends).insert(buffer, tag) {
+            Ok(ticket) => ticket,
+            Err(buffer) => {
+                let error = PostError::Full {
+                    qpn: self.0.qpn,
+                    accepted: 0,
+                };
+                return Err(Rejected { error, buffer });
+            }
+        };
+        let flags = (flags | SendFlags::SIGNALLED) & !SendFlags::INLINE;
+        let mut request = request(ticket, op, flags);
+        let mut segment = segment.0;
+        request.sg_list = &mut segment;
+        request.num_sge = 1;
+        // SAFETY: a chain of one, on memory that `sends` owns from the line above on.
+        let result = unsafe { self.post_chain(&mut request, 1) };
+        result.or_else(|(_, error)| match lock(&self.0.sends).take(ticket) {
+            Some((buffer, _)) => Err(Rejected { error, buffer }),
+            // A refused request cannot have completed, so that nobody else can have taken it.
+            None => Ok(()),
+        })
+    }
+
+    /// Posts one request on any registered memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post`].
+    ///
+    /// # Safety
+    ///
+    /// As [`SendBatch::push_raw`].
+    pub unsafe fn post_raw(
+        &self,
+        id: u64,
+        op: SendOp,
+        segments: &[Segment],
+        flags: SendFlags,
+    ) -> Result<(), PostError> {
+        check_id(id)?;
+        let mut request = request(id, op, flags);
+        // `Segment` is a transparent `ibv_sge`; the library only reads the list.
+        request.sg_list = segments.as_ptr().cast::<sys::ibv_sge>().cast_mut();
+        request.num_sge = i32::try_from(segments.len()).unwrap_or(i32::MAX);
+        // SAFETY: a chain of one; the caller answers for the memory it names.
+        unsafe { self.post_chain(&mut request, 1) }.map_err(|(_, error)| error)
+    }
+
+    /// Posts the chain of `count` requests at `head`; on failure says how many were accepted.
+    ///
+    /// # Safety
+    ///
+    /// The chain is valid and contiguous, and so is the memory it names until the requests complete.
+    unsafe fn post_chain(
+        &self,
+        head: *mut sys::ibv_send_wr,
+        count: usize,
+    ) -> Result<(), (usize, PostError)> {
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the queue pair is live; the caller answers for the chain.
+        let status = unsafe { sys::inline::post_send(self.0.raw.as_ptr(), head, &mut bad) };
+        if status == 0 {
+            return Ok(());
+        }
+        // A provider that fails without naming the request accepted none.
+        let accepted = (0..count)
+            .find(|&index| head.wrapping_add(index) == bad)
+            .unwrap_or(0);
+        let qpn = self.0.qpn;
+        Err((
+            accepted,
+            match status.abs() {
+                libc::ENOMEM | libc::ENOSPC => PostError::Full { qpn, accepted },
+                error => {
+                    let source = io::Error::from_raw_os_error(error);
+                    PostError::Refused {
+                        qpn,
+                        accepted,
+                        source,
+                    }
+                }
+            },
+        ))
+    }
+
+    /// Posts receives to the queue pair's own receive queue, as [`Srq::post_recv`](crate::srq::Srq::post_recv)
+    /// does to a shared one.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, the state is RESET, or the queue pair has a shared queue instead.
+    pub fn post_recv(&self, buffers: impl IntoIterator<Item = Buffer>) -> Result<usize, RecvError> {
+        let raw = self.0.raw.as_ptr();
+        post_buffers(&self.0.receives, buffers, |head, bad| {
+            // SAFETY: the queue pair is live; `post_buffers` gives a valid chain on memory that `receives` owns.
+            unsafe { sys::inline::post_recv(raw, head, bad) }
+        })
+    }
+
+    /// Posts one receive into any registered memory. `id` must not have bit 63 set.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, or the id is reserved.
+    ///
+    /// # Safety
+    ///
+    /// As [`Srq::post_recv_raw`](crate::srq::Srq::post_recv_raw).
+    pub unsafe fn post_recv_raw(&self, id: u64, segments: &[Segment]) -> io::Result<()> {
+        let raw = self.0.raw.as_ptr();
+        post_segments(id, segments, |head, bad| {
+            // SAFETY: the queue pair is live; the chain is valid, and the caller answers for the memory it names.
+            unsafe { sys::inline::post_recv(raw, head, bad) }
+        })
+    }
+
+    /// The buffer and tag of the request that `completion` completes; `None` if it is not one of this queue pair's
+    /// that own their buffer, or was taken already. The tag of a receive is 0.
+    pub fn take(&self, completion: &Completion) -> Option<(Buffer, u64)> {
+        let id = completion.id();
+        let sent = lock(&self.0.sends).take(id);
+        sent.or_else(|| lock(&self.0.receives).take(id))
+    }
+
+    /// The raw object, for calls that this crate does not cover. It stays owned by this handle.
+    pub fn as_raw(&self) -> *mut sys::ibv_qp {
+        self.0.raw.as_ptr()
+    }
+}
