@@ -125,10 +125,6 @@ pub(crate) enum Call {
 
 /// What a call gives back when it succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "answers live on the stack; the large one is the hot one"
-)]
 pub(crate) enum Answer {
     Done,
     Me(MeHandle),

@@ -24,6 +24,8 @@ pub enum AckRequest {
 pub struct Transmit {
     /// What to tell the target.
     pub header: Header,
+    /// The descriptor of `payload`, or of `landing` for a get.
+    pub md: MdHandle,
     /// The bytes that follow the header, in order.
     pub payload: Segments,
     /// To give to [`Ni::send_end`] once the payload memory may be reused; `None` when nothing
@@ -95,6 +97,7 @@ impl Ni {
         let op = self.start_send(md_handle, &header, offset, length, hdr_data)?;
         Ok(Transmit {
             header,
+            md: md_handle,
             payload,
             op: Some(op),
             landing: Segments::new(),
@@ -139,6 +142,7 @@ impl Ni {
         };
         Ok(Transmit {
             header,
+            md: md_handle,
             payload: Segments::new(),
             op,
             landing,
@@ -196,6 +200,7 @@ impl Ni {
         let op = self.start_send(put_md, &header, offset, length, hdr_data)?;
         Ok(Transmit {
             header,
+            md: put_md,
             payload,
             op: Some(op),
             landing: Segments::new(),

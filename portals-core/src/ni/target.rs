@@ -31,6 +31,8 @@ pub enum Incoming {
 pub struct Deposit {
     /// The operation.
     pub op: OpId,
+    /// The descriptor.
+    pub md: MdHandle,
     /// Destination.
     pub segments: Segments,
     /// Bytes to keep (`mlength`).
@@ -46,6 +48,8 @@ pub struct ReplyOut {
     pub op: OpId,
     /// The reply's header.
     pub header: Header,
+    /// The descriptor.
+    pub md: MdHandle,
     /// Source.
     pub segments: Segments,
     /// Entries looked at.
@@ -289,6 +293,7 @@ impl Ni {
         let (op, segments) = self.accept(h, r, &m, OpKind::Deposit, events, ack)?;
         Ok(Incoming::Deposit(Deposit {
             op,
+            md: m.md,
             segments,
             length: m.mlength,
             searched: m.searched,
@@ -329,6 +334,7 @@ impl Ni {
         } else {
             Incoming::Reply(ReplyOut {
                 op,
+                md: m.md,
                 header,
                 segments,
                 searched,
@@ -414,6 +420,7 @@ impl Ni {
         let op = self.begin(md_handle, what).ok_or(DropReason::NoSpace)?;
         Ok(Incoming::Deposit(Deposit {
             op,
+            md: md_handle,
             segments,
             length,
             searched: 0,

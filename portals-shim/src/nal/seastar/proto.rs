@@ -20,10 +20,6 @@ pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 
 /// What a rank says.
 #[derive(Debug, Serialize, Deserialize)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "values live on the stack between encoding and use"
-)]
 pub(super) enum Question {
     /// First of all.
     Hello {

@@ -58,6 +58,9 @@ pub(super) struct DriverCounters {
     pub(super) faults: u64,
 }
 
+/// Address and length.
+type KernelBuffer = (u64, usize);
+
 /// What waits for the end of a transmit.
 #[derive(Clone, Copy, Debug)]
 enum AfterTx {
@@ -75,8 +78,8 @@ struct Outgoing {
     payload: Vec<command::Segment>,
     length: u32,
     after: AfterTx,
-    /// Kernel buffers to free at the end: address, length.
-    buffers: Vec<(u64, usize)>,
+    /// Kernel buffers to free at the end.
+    buffers: Vec<KernelBuffer>,
 }
 
 /// What waits for the end of a deposit.
@@ -101,10 +104,10 @@ pub(super) struct Ssnal {
     pub(super) memory: NodeMemory,
     tx_free: VecDeque<u16>,
     /// By transmit pending: what its end means, and the buffers to free.
-    tx: Vec<Option<(AfterTx, Vec<(u64, usize)>)>>,
+    tx: Vec<Option<(AfterTx, Vec<KernelBuffer>)>>,
     backlog: VecDeque<Outgoing>,
     /// By receive pending, from its HEADER event on.
-    rx: Vec<Option<(AfterRx, Option<(u64, usize)>)>>,
+    rx: Vec<Option<(AfterRx, Option<KernelBuffer>)>>,
     commands: VecDeque<[u8; command::COMMAND_LEN]>,
     cost: SimDuration,
     pub(super) counters: DriverCounters,
@@ -439,6 +442,7 @@ impl Ssnal {
                 header,
                 segments,
                 searched,
+                ..
             }) => {
                 self.searched(searched);
                 self.release(pending);
