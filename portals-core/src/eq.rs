@@ -20,15 +20,18 @@ pub(crate) struct EventQueue {
 impl EventQueue {
     /// `count` events fit. The first sequence number is `-capacity`, so that wrap-around happens
     /// early in every program's life.
-    pub(crate) fn new(count: usize) -> Self {
-        Self {
-            events: VecDeque::with_capacity(count),
+    /// `None` when there is no memory for them.
+    pub(crate) fn new(count: usize) -> Option<Self> {
+        let mut events = VecDeque::new();
+        events.try_reserve_exact(count).ok()?;
+        Some(Self {
+            events,
             capacity: count,
             next_sequence: (count as u32).wrapping_neg(),
             gap: false,
             promised: 0,
             users: 0,
-        }
+        })
     }
 
     pub(crate) fn next_sequence(&self) -> u32 {

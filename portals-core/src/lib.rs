@@ -31,7 +31,7 @@
 //! 5. A handle never names another object than the one it was made for, until its slot has been
 //!    reused 2048 times.
 //! 6. A header from a peer, however malformed, changes nothing but a drop counter unless it passes
-//!    every rule of address translation (rules 1-9).
+//!    every rule of address translation (rules 1-9), or answers a request that awaits an answer.
 //!
 //! Sources: the Portals 3.3 document as recorded in the project's facts sheet `portals33.md`;
 //! "rule N" below is the numbering of its section 3.

@@ -48,6 +48,10 @@ pub(crate) struct Md {
     pub(crate) me: Option<MeHandle>,
     /// Operations under way.
     pub(crate) pending: u32,
+    /// Acks that may still come; an ack nobody asked for is not one.
+    pub(crate) acks_due: u32,
+    /// Replies that may still come.
+    pub(crate) replies_due: u32,
 }
 
 impl Md {
@@ -62,6 +66,8 @@ impl Md {
             unlink,
             me,
             pending: 0,
+            acks_due: 0,
+            replies_due: 0,
         };
         md.arm();
         md

@@ -43,6 +43,8 @@ pub(crate) struct Op {
     what: OpStart,
     /// Sequence number of the START event, if one was posted.
     link: Option<u32>,
+    /// Whether END is posted; as for the queue, the options at the start decide (rule 35).
+    ends: bool,
 }
 
 impl Ni {
@@ -104,6 +106,7 @@ impl Ni {
             eq,
             what,
             link: None,
+            ends: !options.contains(MdOptions::EVENT_END_DISABLE),
         })?;
         self.md_mut(md_handle)?.pending += 1;
         if let Some(queue) = eq.and_then(|eq| self.eq_mut(eq).ok()) {
@@ -131,12 +134,12 @@ impl Ni {
             eq,
             what,
             link,
+            ends,
         } = self.ops.remove(key)?;
         let md = self.md_mut(md_handle)?;
         md.pending = md.pending.saturating_sub(1);
-        let options = md.desc.options;
         let mut last = link;
-        if !options.contains(MdOptions::EVENT_END_DISABLE) {
+        if ends {
             let event = self.event(md_handle, &what, what.end, fail);
             last = self.post(eq, event, link).or(link);
         }
@@ -178,6 +181,9 @@ impl Ni {
     }
 
     /// The payload of a [`super::Transmit`] may be reused by its owner (or could not be sent).
+    ///
+    /// Comes before the answer to the same message goes to [`Ni::handle_header`]: an ack cannot be
+    /// told to which of several puts it belongs, and SEND_END precedes ACK (rules 27 and 60).
     pub fn send_end(&mut self, op: OpId, fail: NiFail) {
         self.finish(op, OpKind::Send, fail);
     }

@@ -95,6 +95,11 @@ impl Ni {
             },
         );
         let op = self.start_send(md_handle, &header, offset, length, hdr_data)?;
+        if ack_md.is_some()
+            && let Some(md) = self.md_mut(md_handle)
+        {
+            md.acks_due = md.acks_due.saturating_add(1);
+        }
         Ok(Transmit {
             header,
             md: md_handle,
@@ -140,6 +145,7 @@ impl Ni {
             self.status.send_count += 1;
             None
         };
+        self.expect_reply(md_handle);
         Ok(Transmit {
             header,
             md: md_handle,
@@ -167,7 +173,11 @@ impl Ni {
         remote_offset: u64,
         hdr_data: u64,
     ) -> Result<Transmit, Error> {
-        if get_md.0.interface() != put_md.0.interface() {
+        let own = Some(self.config.interface);
+        if [get_md, put_md]
+            .iter()
+            .any(|md| md.0.interface().is_some() && md.0.interface() != own)
+        {
             return Err(Error::MdIllegal);
         }
         let (offset, length) = self.source(put_md, regions.map(|(_, p, l)| (p, l)))?;
@@ -198,6 +208,7 @@ impl Ni {
             },
         );
         let op = self.start_send(put_md, &header, offset, length, hdr_data)?;
+        self.expect_reply(get_md);
         Ok(Transmit {
             header,
             md: put_md,
@@ -205,6 +216,12 @@ impl Ni {
             op: Some(op),
             landing: Segments::new(),
         })
+    }
+
+    fn expect_reply(&mut self, md: MdHandle) {
+        if let Some(md) = self.md_mut(md) {
+            md.replies_due = md.replies_due.saturating_add(1);
+        }
     }
 
     /// SEND_START, one threshold count, and the record that SEND_END needs.

@@ -349,9 +349,8 @@ impl Ni {
         if count > LARGEST {
             return Err(Error::NoSpace);
         }
-        let (slot, generation) = self
-            .eqs
-            .insert(EventQueue::new(count.max(1) as usize))
+        let (slot, generation) = EventQueue::new(count.max(1) as usize)
+            .and_then(|queue| self.eqs.insert(queue))
             .ok_or(Error::NoSpace)?;
         Ok(EqHandle::of(self.config.interface, generation, slot))
     }

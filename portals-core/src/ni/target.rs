@@ -6,7 +6,7 @@ use super::complete::{OpKind, OpStart};
 use crate::event::EventKind;
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
-use crate::md::Access;
+use crate::md::{Access, Md};
 use crate::memory::Segments;
 use crate::types::MdOptions;
 
@@ -82,7 +82,7 @@ pub enum DropReason {
     AccessControl,
     /// No entry takes it (rule 9).
     NoMatch,
-    /// The MD of an ack or reply is gone, inactive, or has no queue (rules 17, 18).
+    /// The MD of an ack or reply is gone, inactive, has no queue, or awaits none (rules 17, 18).
     Stale,
     /// Too many operations under way.
     NoSpace,
@@ -171,10 +171,11 @@ impl Ni {
         };
         taken.unwrap_or_else(|reason| {
             self.status.drop_count += 1;
-            self.status.drop_length += match h.body {
+            let length = match h.body {
                 Body::Get { length, .. } => length,
                 _ => h.payload_len(),
             };
+            self.status.drop_length = self.status.drop_length.wrapping_add(length);
             Incoming::Dropped(reason)
         })
     }
@@ -236,7 +237,7 @@ impl Ni {
             self.touch(pt);
         }
         self.status.recv_count += 1;
-        self.status.recv_length += m.mlength;
+        self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
         let what = OpStart {
             kind,
             initiator: h.source,
@@ -342,9 +343,22 @@ impl Ni {
         })
     }
 
-    /// The MD an answer belongs to, if it may still have it (rules 17, 18).
-    fn waiting(&self, md: MdHandle) -> Result<&crate::md::Md, DropReason> {
-        self.md(md).filter(|md| md.active).ok_or(DropReason::Stale)
+    /// The MD an answer belongs to, if it may still have it (rules 17, 18). An answer that nothing
+    /// asked for would let any peer write into any MD whose handle it guesses, so each MD counts
+    /// the answers it awaits; `due` names the counter.
+    fn waiting(
+        &mut self,
+        md: MdHandle,
+        due: fn(&mut Md) -> &mut u32,
+    ) -> Result<&mut Md, DropReason> {
+        let md = self.md_mut(md).ok_or(DropReason::Stale)?;
+        let count = due(md);
+        *count = count.checked_sub(1).ok_or(DropReason::Stale)?;
+        if md.active {
+            Ok(md)
+        } else {
+            Err(DropReason::Stale)
+        }
     }
 
     fn answered(
@@ -380,7 +394,10 @@ impl Ni {
         rlength: u64,
         mlength: u64,
     ) -> Result<Incoming, DropReason> {
-        self.waiting(md)?.desc.eq.ok_or(DropReason::Stale)?;
+        self.waiting(md, |md| &mut md.acks_due)?
+            .desc
+            .eq
+            .ok_or(DropReason::Stale)?;
         let what = Self::answered(h, rlength, mlength, offset, EventKind::Ack, EventKind::Ack);
         self.post_ack(md, &what);
         Ok(Incoming::Acked)
@@ -399,7 +416,7 @@ impl Ni {
             return Err(DropReason::NoSpace);
         }
         let room = self
-            .waiting(md_handle)?
+            .waiting(md_handle, |md| &mut md.replies_due)?
             .length
             .checked_sub(local_offset)
             .ok_or(DropReason::Stale)?;
@@ -416,7 +433,7 @@ impl Ni {
         md.consume();
         let segments = md.desc.memory.slice(local_offset, length);
         self.status.recv_count += 1;
-        self.status.recv_length += length;
+        self.status.recv_length = self.status.recv_length.wrapping_add(length);
         let op = self.begin(md_handle, what).ok_or(DropReason::NoSpace)?;
         Ok(Incoming::Deposit(Deposit {
             op,

@@ -37,7 +37,10 @@ fn every_field_of_an_entry_can_refuse_alone() {
     let refusing = [
         AcEntry { uid: 1001, ..open },
         AcEntry { jid: 6, ..open },
-        AcEntry { pt_index: 5, ..open },
+        AcEntry {
+            pt_index: 5,
+            ..open
+        },
         AcEntry {
             match_id: ProcessId::new(2, 7),
             ..open

@@ -75,7 +75,13 @@ fn ignored_bits_are_not_compared_and_all_others_are() {
     };
     let n = &mut w[1];
     listener(n, eq, Err((4, After)), rule(0xf0f0, 0), 1);
-    listener(n, eq, Err((4, After)), rule(0x8000_0000_0000_00f0, 1 << 63), 2);
+    listener(
+        n,
+        eq,
+        Err((4, After)),
+        rule(0x8000_0000_0000_00f0, 1 << 63),
+        2,
+    );
     listener(n, eq, Err((5, After)), rule(0x1234, u64::MAX), 3);
     let mut probe = |pt, bits| {
         w.knock(To { pt, bits, ..to(1) });

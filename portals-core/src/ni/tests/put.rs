@@ -53,8 +53,6 @@ fn a_put_with_ack_into_remotely_managed_memory() {
     }
 }
 
-const ACKED: crate::EventKind = crate::EventKind::Ack;
-
 /// Scenarios 31 and 32; rules 7-9.
 #[test]
 fn a_locally_managed_descriptor_fills_from_its_own_offset() {
@@ -138,7 +136,12 @@ fn a_put_of_nothing_is_a_put() {
     let nothing = Segment { addr: 0, len: 0 };
     let src = w.source_with(
         0,
-        |d| *d = MdDesc { eq: d.eq, ..desc(nothing, NONE) },
+        |d| {
+            *d = MdDesc {
+                eq: d.eq,
+                ..desc(nothing, NONE)
+            }
+        },
         Unlink::Retain,
     );
     let t = w.target_with(
@@ -254,10 +257,7 @@ fn a_put_nobody_takes_is_counted_there_and_silent_here() {
     w.put(0, src.md, None, Ack, To { pt: 64, ..to(1) }, 0)
         .unwrap();
     w.run();
-    assert_eq!(
-        w[0].kinds(src.eq),
-        [SendStart, SendEnd, SendStart, SendEnd]
-    );
+    assert_eq!(w[0].kinds(src.eq), [SendStart, SendEnd, SendStart, SendEnd]);
     let s = w[1].ni.status();
     assert_eq!((s.drop_count, s.drop_length), (2, 10));
     assert_eq!((s.recv_count, s.recv_length), (0, 0));
@@ -351,10 +351,7 @@ fn a_message_has_a_longest_length() {
         len: crate::MAX_MESSAGE + 1,
     };
     let md = w[0].bind(desc(huge, NONE));
-    assert_eq!(
-        w.put(0, md, None, NoAck, to(1), 0),
-        Err(Error::MdIllegal)
-    );
+    assert_eq!(w.put(0, md, None, NoAck, to(1), 0), Err(Error::MdIllegal));
     assert_eq!(w.get(0, md, None, to(1)), Err(Error::MdIllegal));
     assert_eq!(w[0].ni.status().send_count, 0);
 }

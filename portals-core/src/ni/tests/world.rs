@@ -22,6 +22,11 @@ pub(super) const NO_START: MdOptions = MdOptions::EVENT_START_DISABLE;
 pub(super) const NO_END: MdOptions = MdOptions::EVENT_END_DISABLE;
 pub(super) const NONE: MdOptions = MdOptions::empty();
 
+/// The event; `Ack` is the request.
+pub(super) const ACKED: EventKind = EventKind::Ack;
+/// The event; `Unlink` is the rule.
+pub(super) const UNLINKED: EventKind = EventKind::Unlink;
+
 /// What fills memory that nobody wrote.
 pub(super) const FILL: u8 = 0xee;
 const RAM: u64 = 0x1000;
