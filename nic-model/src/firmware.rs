@@ -53,7 +53,8 @@ pub struct DmaSegment {
 /// One message for the transmit engine.
 #[derive(Debug, Clone)]
 pub struct TxJob {
-    /// Target node; the own one goes through the router's node port.
+    /// Target node, which must exist ([`FirmwareContext::node_exists`]); the own one goes through
+    /// the router's node port.
     pub destination: NodeId,
     /// Sequence number for the packets' headers.
     pub sequence: u16,

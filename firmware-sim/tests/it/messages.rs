@@ -536,3 +536,116 @@ fn a_full_event_queue_loses_nothing() {
     assert_eq!(sim.hosts[1].log.len(), 1500);
     assert_eq!(sim.counter(1, Counter::EVENTS_LOST), 0);
 }
+
+/// A message of 300 bytes from node 0 to a deaf node 1; the receive pending that holds it.
+fn held(sim: &mut Sim, id: u32) -> u16 {
+    sim.hosts[1].deaf = true;
+    let data = pattern(300, u64::from(id));
+    put(sim, 0, DATA, &data);
+    let now = sim.world.now();
+    sim.send(
+        0,
+        now,
+        &Message {
+            to: 1,
+            id,
+            payload: vec![(DATA, 300)],
+            ..Message::default()
+        },
+    );
+    sim.run();
+    sim.hosts[1].unanswered.pop().expect("a header event")
+}
+
+fn receive(pending: u16, flags: u8) -> Receive {
+    let mut receive = Receive::new_zeroed();
+    receive.op = OpCode::RECEIVE;
+    receive.flags = flags;
+    receive.length = 300.into();
+    receive.address = (DATA >> 2).into();
+    receive.pending_index = pending.into();
+    receive
+}
+
+#[test]
+fn a_release_drains_the_payload_nobody_wanted() {
+    let mut sim = Sim::pair(1 << 21);
+    let pending = held(&mut sim, 1);
+    assert_eq!(sim.world.packets_in_flight(), 5);
+    let (now, events) = (sim.world.now(), sim.hosts[1].log.len());
+    sim.release(1, now, pending);
+    sim.run();
+    assert_eq!(sim.counter(1, Counter::PACKETS_DRAINED), 5);
+    assert_eq!(sim.hosts[1].log.len(), events, "a release has no event");
+    assert_quiet(&sim);
+    // It is free now, so a second release is refused.
+    let now = sim.world.now();
+    sim.release(1, now, pending);
+    sim.run();
+    assert_eq!(sim.counter(1, Counter::COMMANDS_REJECTED), 1);
+}
+
+#[test]
+fn a_receive_can_release_its_pending_and_be_silent() {
+    let mut sim = Sim::pair(1 << 21);
+    for id in 1..200 {
+        let pending = held(&mut sim, id);
+        let (now, events) = (sim.world.now(), sim.hosts[1].log.len());
+        sim.write(1, now, &receive(pending, flags::RELEASE | flags::SILENT));
+        sim.run();
+        assert!(at(&sim, 1, DATA, 300) == pattern(300, u64::from(id)));
+        assert_eq!(sim.hosts[1].log.len(), events);
+    }
+    // With neither flag the pendings run out: nobody releases them in the deaf host.
+    let pending = held(&mut sim, 200);
+    let now = sim.world.now();
+    let receive = receive(pending, 0);
+    sim.write(1, now, &receive);
+    sim.run();
+    assert_eq!(
+        sim.hosts[1].arrived.last().map(|a| a.kind),
+        Some(EventType::RX_DONE)
+    );
+    assert_quiet(&sim);
+}
+
+#[test]
+fn interrupts_coalesce_until_taken_and_can_be_masked() {
+    let mut sim = Sim::pair(1 << 21);
+    let now = sim.world.now();
+    for id in 0..5 {
+        sim.send(
+            0,
+            now,
+            &Message {
+                to: 1,
+                id,
+                ..Message::default()
+            },
+        );
+    }
+    // Nobody takes interrupts while the world runs by itself.
+    sim.world
+        .run_until(SimTime(now.0 + 1_000_000_000), &mut sim.memory);
+    assert_eq!(sim.counter(1, Counter::INTERRUPTS), 5);
+    assert_eq!(sim.counter(1, Counter::INTERRUPTS_COALESCED), 4);
+    let of_target = std::iter::from_fn(|| sim.world.poll_interrupt()).filter(|i| i.1.0 == 1);
+    assert_eq!(of_target.count(), 1);
+    let now = sim.world.now();
+    sim.world
+        .registers(nic_model::NodeId(1), now)
+        .write32(map::HT_INTERRUPT, 0);
+    sim.send(
+        0,
+        now,
+        &Message {
+            to: 1,
+            id: 9,
+            ..Message::default()
+        },
+    );
+    sim.world
+        .run_until(SimTime(now.0 + 1_000_000_000), &mut sim.memory);
+    assert_eq!(sim.counter(1, Counter::INTERRUPTS_MASKED), 1);
+    assert!(!std::iter::from_fn(|| sim.world.poll_interrupt()).any(|i| i.1.0 == 1));
+}

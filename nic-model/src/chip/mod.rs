@@ -167,3 +167,43 @@ impl Chip {
         WriteEffect::None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_waits_for_work_and_for_blocking_reads() {
+        let mut processor = Processor::default();
+        let cost = SimDuration(10);
+        assert_eq!(processor.announce(SimTime(100), cost), Some(SimTime(110)));
+        assert_eq!(processor.announce(SimTime(101), cost), None);
+        processor.stall(SimTime(150));
+        assert_eq!(processor.finish(SimTime(110)), Some(SimTime(160)));
+        assert_eq!(processor.finish(SimTime(160)), None);
+        assert_eq!(processor.announce(SimTime(120), cost), Some(SimTime(160)));
+    }
+
+    #[test]
+    fn only_the_registers_that_exist_answer() {
+        let mut chip = Chip::new(NodeId(3));
+        assert_eq!(chip.host_register_read(map::NID), 3);
+        assert_eq!(
+            chip.host_register_write(map::L0 + 0xFFC, 7),
+            WriteEffect::None
+        );
+        assert_eq!(chip.host_register_read(0xFFFF_FFFC), 7);
+        assert_eq!(chip.host_register_read(map::SRAM + 1), u32::MAX);
+        assert_eq!(chip.host_register_read(0), u32::MAX);
+        chip.host_register_write(map::WINDOW, 1);
+        assert_eq!(chip.counter(Counter::BAD_ACCESSES), 3);
+        let doorbell = crate::defs::mailbox::address(2, crate::defs::mailbox::COMMAND_WRITE);
+        assert_eq!(
+            chip.host_register_write(doorbell, 5),
+            WriteEffect::Doorbell {
+                mailbox: 2,
+                index: 5
+            }
+        );
+    }
+}

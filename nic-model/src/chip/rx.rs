@@ -41,7 +41,7 @@ pub(crate) struct RxEngine {
     /// An [`Event::RxStep`] is on its way.
     busy: bool,
     /// Payload bytes at the port.
-    port_bytes: u32,
+    port_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -130,8 +130,8 @@ impl Fabric {
             return;
         };
         let rx = &mut chip.rx;
-        rx.port_bytes += u32::from(packet.length);
-        let port_bytes = rx.port_bytes;
+        rx.port_bytes += u64::from(packet.length);
+        let port_bytes = u32::try_from(rx.port_bytes).unwrap_or(u32::MAX);
         let message = &mut rx.messages[at as usize];
         message.packets += 1;
         if packet.corrupt {
@@ -245,7 +245,7 @@ impl Fabric {
         let packet = *self.network.packet(index);
         self.network.remove(index);
         let rx = &mut self.chips[node.index()].rx;
-        rx.port_bytes -= u32::from(packet.length);
+        rx.port_bytes -= u64::from(packet.length);
         let message = &mut rx.messages[at as usize];
         message.packets -= 1;
         if let Some(mut destination) = message.destination.take() {

@@ -63,6 +63,10 @@ commands!(InitProcess, MarkAlive, InitEq, Transmit, Receive, Release);
 /// The generic process has index 1 and mailbox 0. Pendings `0..pending_tx_limit` are for
 /// transmits and belong to the host until a [`Transmit`] names them; the rest are for receives
 /// and belong to the firmware until an event names them.
+///
+/// The SRAM tables must lie between `HOST_SRAM` and `NICCB`. Firmware addresses must be 4-byte
+/// aligned and mapped at both ends of their table; a table across two HT slots needs slots that
+/// map consecutive memory.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct InitProcess {
@@ -110,8 +114,8 @@ pub struct InitProcess {
     pub reserved2: U32,
 }
 
-/// Lets messages in for a process; before, they are drained and counted. Result 0, or a
-/// [refusal](super::event::refusal).
+/// Lets messages in for a process that has an event queue; before, they are drained and counted.
+/// Result 0, or a [refusal](super::event::refusal).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MarkAlive {
