@@ -11,7 +11,7 @@ use nic_model::defs::map;
 use nic_model::defs::niccb::Counter;
 use nic_model::defs::pending::{MessageWord, UpperPending};
 use nic_model::{
-    HostFault, HostMemory, Machine, NodeId, RegisterIo, SimTime, Step, Topology, World,
+    Firmware, HostFault, HostMemory, Machine, NodeId, RegisterIo, SimTime, Topology, World,
     defs::mailbox,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -96,12 +96,40 @@ pub(crate) struct Host {
     pub(crate) unanswered: Vec<u16>,
 }
 
-pub(crate) struct Sim {
-    pub(crate) world: World<SeaStarFirmware>,
+pub(crate) fn init_process() -> InitProcess {
+    let mut init = InitProcess::new_zeroed();
+    init.op = OpCode::INIT_PROCESS;
+    init.process_index = 1;
+    init.num_pendings = (TX_PENDINGS + RX_PENDINGS).into();
+    init.pending_tx_limit = TX_PENDINGS.into();
+    init.num_eqcbs = 1.into();
+    init.pending_table = map::HOST_SRAM.into();
+    init.eqcb_table =
+        (map::HOST_SRAM + u32::from(TX_PENDINGS + RX_PENDINGS) * map::LOWER_PENDING_LEN).into();
+    init.up_pending_table_ht = map::firmware_address(8, UPPER).into();
+    init
+}
+
+pub(crate) fn init_eq() -> InitEq {
+    let mut eq = InitEq::new_zeroed();
+    eq.op = OpCode::INIT_EQ;
+    eq.base = map::firmware_address(8, EQ).into();
+    eq.count = EQ_ENTRIES.into();
+    eq
+}
+
+pub(crate) fn mark_alive() -> MarkAlive {
+    let mut alive = MarkAlive::new_zeroed();
+    alive.op = OpCode::MARK_ALIVE;
+    alive.process_index = 1;
+    alive
+}
+
+pub(crate) struct Sim<F = SeaStarFirmware> {
+    pub(crate) world: World<F>,
     pub(crate) memory: Vec<Flat>,
     pub(crate) hosts: Vec<Host>,
     handlers: BTreeSet<(SimTime, u16)>,
-    pub(crate) trace: Option<Vec<Step>>,
 }
 
 impl Sim {
@@ -110,21 +138,9 @@ impl Sim {
     }
 
     pub(crate) fn with_machine(machine: Machine, dims: [u16; 3], memory: usize) -> Self {
-        let topology = Topology::torus(dims).unwrap();
-        let nodes = topology.nodes();
-        Self {
-            world: World::new(machine, topology, |_, machine| {
-                SeaStarFirmware::new(machine)
-            }),
-            memory: (0..nodes)
-                .map(|_| Flat {
-                    bytes: vec![0; memory],
-                })
-                .collect(),
-            hosts: (0..nodes).map(|_| Host::default()).collect(),
-            handlers: BTreeSet::new(),
-            trace: None,
-        }
+        Self::with_firmware(machine, dims, memory, |_, machine| {
+            SeaStarFirmware::new(machine)
+        })
     }
 
     /// Two booted neighbours.
@@ -133,40 +149,33 @@ impl Sim {
         sim.boot_all();
         sim
     }
+}
+
+impl<F: Firmware> Sim<F> {
+    pub(crate) fn with_firmware(
+        machine: Machine,
+        dims: [u16; 3],
+        memory: usize,
+        firmware: impl FnMut(NodeId, &Machine) -> F,
+    ) -> Self {
+        let topology = Topology::torus(dims).unwrap();
+        let nodes = topology.nodes();
+        Self {
+            world: World::new(machine, topology, firmware),
+            memory: (0..nodes)
+                .map(|_| Flat {
+                    bytes: vec![0; memory],
+                })
+                .collect(),
+            hosts: (0..nodes).map(|_| Host::default()).collect(),
+            handlers: BTreeSet::new(),
+        }
+    }
 
     pub(crate) fn boot_all(&mut self) {
         for node in 0..self.hosts.len() as u16 {
             self.boot(node, true);
         }
-    }
-
-    pub(crate) fn init_process() -> InitProcess {
-        let mut init = InitProcess::new_zeroed();
-        init.op = OpCode::INIT_PROCESS;
-        init.process_index = 1;
-        init.num_pendings = (TX_PENDINGS + RX_PENDINGS).into();
-        init.pending_tx_limit = TX_PENDINGS.into();
-        init.num_eqcbs = 1.into();
-        init.pending_table = map::HOST_SRAM.into();
-        init.eqcb_table =
-            (map::HOST_SRAM + u32::from(TX_PENDINGS + RX_PENDINGS) * map::LOWER_PENDING_LEN).into();
-        init.up_pending_table_ht = map::firmware_address(8, UPPER).into();
-        init
-    }
-
-    pub(crate) fn init_eq() -> InitEq {
-        let mut eq = InitEq::new_zeroed();
-        eq.op = OpCode::INIT_EQ;
-        eq.base = map::firmware_address(8, EQ).into();
-        eq.count = EQ_ENTRIES.into();
-        eq
-    }
-
-    pub(crate) fn mark_alive() -> MarkAlive {
-        let mut alive = MarkAlive::new_zeroed();
-        alive.op = OpCode::MARK_ALIVE;
-        alive.process_index = 1;
-        alive
     }
 
     pub(crate) fn boot(&mut self, node: u16, alive: bool) {
@@ -175,10 +184,10 @@ impl Sim {
         assert_eq!(io.read32(map::NID), u32::from(node));
         io.write32(map::ht_slot(8), map::HtMapEntry::mapping(0).unwrap().0);
         io.write32(map::HT_INTERRUPT, 0xFD00_0000);
-        assert_eq!(self.control(node, &Self::init_process()), 0);
-        assert_eq!(self.control(node, &Self::init_eq()), 1);
+        assert_eq!(self.control(node, &init_process()), 0);
+        assert_eq!(self.control(node, &init_eq()), 1);
         if alive {
-            assert_eq!(self.control(node, &Self::mark_alive()), 0);
+            assert_eq!(self.control(node, &mark_alive()), 0);
         }
         self.hosts[usize::from(node)].tx_free = (0..TX_PENDINGS).collect();
     }
@@ -224,9 +233,6 @@ impl Sim {
 
     pub(crate) fn step(&mut self) -> bool {
         let step = self.world.step(&mut self.memory);
-        if let (Some(trace), Some(step)) = (&mut self.trace, step) {
-            trace.push(step);
-        }
         let entry = self.world.machine().host.interrupt_entry;
         while let Some((when, node)) = self.world.poll_interrupt() {
             let host = &mut self.hosts[node.index()];

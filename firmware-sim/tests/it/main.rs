@@ -4,3 +4,4 @@ mod driver;
 mod hostile;
 mod latency;
 mod messages;
+mod peer;

@@ -7,7 +7,7 @@ use nic_model::defs::niccb::Counter;
 use nic_model::{Machine, RegisterIo, SimTime};
 use zerocopy::FromZeros;
 
-use super::driver::{DATA, Message, RX_PENDINGS, Sim};
+use super::driver::{DATA, Message, RX_PENDINGS, Sim, init_process, mark_alive};
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -334,7 +334,7 @@ fn a_process_that_is_not_alive_gets_nothing() {
     assert_eq!(sim.counter(1, Counter::LAST_NID_DROPPED), 0);
     assert!(sim.counter(1, Counter::PACKETS_DRAINED) >= 79);
     assert_eq!(sim.world.packets_in_flight(), 0);
-    assert_eq!(sim.control(1, &Sim::mark_alive()), 0);
+    assert_eq!(sim.control(1, &mark_alive()), 0);
     let now = sim.world.now();
     sim.send(
         0,
@@ -468,7 +468,7 @@ fn refused(sim: &mut Sim, command: &impl nic_model::defs::command::Command) -> u
 fn absurd_commands_are_refused_with_a_reason() {
     let mut sim = Sim::pair(1 << 21);
     assert_eq!(
-        sim.control(0, &Sim::init_process()),
+        sim.control(0, &init_process()),
         RESULT_REFUSED | u32::from(refusal::STATE)
     );
     let mut good = Transmit::new_zeroed();
@@ -596,7 +596,7 @@ fn a_receive_can_release_its_pending_and_be_silent() {
         assert!(at(&sim, 1, DATA, 300) == pattern(300, u64::from(id)));
         assert_eq!(sim.hosts[1].log.len(), events);
     }
-    // With neither flag the pendings run out: nobody releases them in the deaf host.
+    // Without the flags the end is an event.
     let pending = held(&mut sim, 200);
     let now = sim.world.now();
     let receive = receive(pending, 0);

@@ -186,7 +186,8 @@ pub struct Transmit {
 /// The first `length` payload bytes go to host memory, the rest is discarded; length 0 drops it
 /// all. Ends with event [`RX_DONE`](super::event::EventType::RX_DONE),
 /// [`DROPPED`](super::event::EventType::DROPPED) (length 0) or
-/// [`RX_FAILED`](super::event::EventType::RX_FAILED).
+/// [`RX_FAILED`](super::event::EventType::RX_FAILED). A refused one leaves the pending as it was:
+/// the host must answer again or release it.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Receive {
