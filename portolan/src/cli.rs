@@ -5,24 +5,28 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand};
 use portals_shim::fabric::{FabricConfig, FabricKind};
 
-use crate::cmd::{info, probe, run};
+use crate::cmd::{bench, demo, info, probe, run, seastar_sim};
 use crate::guest::GuestOptions;
 
 /// Portals 3.3 and the GASNet conduit on the networks of today
 ///
 /// Runs programs written for the Portals message interface on a real RDMA network, on SoftRoCE, or on a
-/// cycle-approximate model of the Cray SeaStar.
+/// cycle-approximate model of the Cray SeaStar. Without a command it runs the demo.
 #[derive(Debug, Parser)]
 #[command(name = "portolan", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Two ranks on the SeaStar model: tables next to the published curves, and plots
+    Demo(demo::Options),
     /// Run a program on N ranks over a fabric
     Run(run::Options),
+    /// Measure a fabric
+    Bench(bench::Options),
     /// What can be used on this machine, and why the rest cannot
     Info(info::Options),
     /// Boot a small QEMU machine with SoftRoCE and run a command in it, on this machine's files
@@ -30,13 +34,12 @@ pub(crate) enum Command {
     /// Join the launcher's job and exchange values: tests a launcher without a fabric
     #[command(hide = true)]
     Probe(probe::Options),
+    /// One rank of a measurement
+    #[command(hide = true)]
+    BenchRank(bench::RankOptions),
     /// The process that holds the simulated machine
     #[command(hide = true)]
-    SeastarSim {
-        /// Passed on as they are
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<OsString>,
-    },
+    SeastarSim(seastar_sim::Options),
 }
 
 /// The choice of a fabric, the same for every command that needs one.
@@ -94,8 +97,12 @@ mod tests {
     #[test]
     fn the_contract_is_understood() {
         for line in [
+            "portolan",
+            "portolan demo",
             "portolan run -n 4 -- prog a -b --c",
             "portolan run -n 4 --fabric verbs --device rxe0 --env A=1 --env B=2 -- prog",
+            "portolan bench pingpong put-latency -n 2 --fabric seastar --sizes 8,64,1K --iters 10 --json -",
+            "portolan bench match-depth --plot dir",
             "portolan info --json",
             "portolan guest --hosts 1 -- true",
         ] {
@@ -114,6 +121,8 @@ mod tests {
             "portolan run -n 2 --fabric myrinet -- prog",
             "portolan run -n 2 --env A -- prog",
             "portolan bench",
+            "portolan bench teleport",
+            "portolan bench pingpong --sizes 8,x",
         ] {
             let error = Cli::try_parse_from(line.split(' '))
                 .map(|_| ())

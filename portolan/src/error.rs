@@ -19,6 +19,9 @@ pub(crate) enum CmdError {
     /// The guest could not run the command.
     #[error(transparent)]
     Guest(#[from] GuestError),
+    /// The simulated machine could not be built or served.
+    #[error(transparent)]
+    Simulation(#[from] portals_shim::nal::seastar::ServeError),
     /// The system refused something.
     #[error("{what}")]
     System {
@@ -41,7 +44,7 @@ impl CmdError {
             Self::Usage(_) | Self::Fabric(FabricError::Unknown { .. }) => 2,
             Self::Fabric(FabricError::Unusable { .. }) => 3,
             Self::Guest(error) => error.exit_status(),
-            Self::Fabric(_) | Self::System { .. } | Self::Failed(_) => 1,
+            Self::Fabric(_) | Self::Simulation(_) | Self::System { .. } | Self::Failed(_) => 1,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The command `portolan`: runs and measures Portals and GASNet programs on the fabrics of this machine.
 
+mod bench;
 mod cli;
 mod cmd;
 mod error;
@@ -21,12 +22,20 @@ use error::CmdError;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = log().and_then(|()| match cli.command {
-        Command::Run(options) => cmd::run::run(&options),
-        Command::Info(options) => cmd::info::run(&options),
-        Command::Guest(options) => Ok(guest::run(&options)?),
-        Command::Probe(options) => cmd::probe::run(&options),
-        Command::SeastarSim { args } => cmd::seastar_sim::run(&args),
+    let done = log().and_then(|()| {
+        match cli
+            .command
+            .unwrap_or(Command::Demo(cmd::demo::Options::default()))
+        {
+            Command::Demo(options) => cmd::demo::run(&options),
+            Command::Run(options) => cmd::run::run(&options),
+            Command::Bench(options) => cmd::bench::run(&options),
+            Command::Info(options) => cmd::info::run(&options),
+            Command::Guest(options) => Ok(guest::run(&options)?),
+            Command::Probe(options) => cmd::probe::run(&options),
+            Command::BenchRank(options) => cmd::bench::rank(&options),
+            Command::SeastarSim(options) => cmd::seastar_sim::run(&options),
+        }
     });
     match done {
         Ok(status) => ExitCode::from(status),

@@ -1,10 +1,16 @@
 //! `portolan info`: what can be used on this machine, why the rest cannot, and what to do about it.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use clap::Args;
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
+use rustix::fs::Access;
 use serde::Serialize;
+use verbs_backend::{Device, DeviceError, GidType};
 
 use crate::error::CmdError;
+use crate::run::find_program;
 
 /// Options of `portolan info`.
 #[derive(Debug, Args)]
@@ -14,7 +20,18 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// One fabric, as `--json` prints it.
+/// One line of `--json`, told apart by `kind`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Fabric(FabricInfo),
+    Device(DeviceInfo),
+    Port(PortLine),
+    Gid(GidLine),
+    Guest(GuestInfo),
+}
+
+/// A fabric, and why it cannot be used.
 #[derive(Debug, Serialize)]
 struct FabricInfo {
     fabric: &'static str,
@@ -23,24 +40,94 @@ struct FabricInfo {
     reason: Option<String>,
 }
 
+/// An RDMA device; limits are absent where it does not open.
+#[derive(Debug, Serialize)]
+struct DeviceInfo {
+    device: String,
+    /// Whether the verbs fabric takes it when none is named.
+    default: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<LimitsInfo>,
+}
+
+/// What a device can hold.
+#[derive(Debug, Serialize)]
+struct LimitsInfo {
+    queue_pairs: u32,
+    requests_per_queue: u32,
+    segments: u32,
+    completion_queues: u32,
+    completions_per_queue: u32,
+    memory_regions: u32,
+    memory_region_bytes: u64,
+    shared_receive_queues: u32,
+    receives_per_shared_queue: u32,
+}
+
+/// A port of a device.
+#[derive(Debug, Serialize)]
+struct PortLine {
+    device: String,
+    port: u8,
+    state: &'static str,
+    link: &'static str,
+    /// Payload of one packet, bytes.
+    mtu: usize,
+    lid: u16,
+}
+
+/// An address of a port.
+#[derive(Debug, Serialize)]
+struct GidLine {
+    device: String,
+    port: u8,
+    index: u8,
+    gid: String,
+    packets: String,
+    /// Whether the verbs fabric takes it.
+    chosen: bool,
+}
+
+/// Whether `portolan guest` has the programs it starts.
+#[derive(Debug, Serialize)]
+struct GuestInfo {
+    usable: bool,
+    /// Debian packages to install.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<&'static str>,
+    /// Whether /dev/kvm can be opened; whether a guest runs with it (`--kvm`) shows when it is tried.
+    kvm: bool,
+}
+
+/// The programs that the guest is made with, and the Debian packages they are in.
+const GUEST_PROGRAMS: [(&str, &str); 5] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("apt-get", "apt"),
+    ("dpkg", "dpkg"),
+    ("rdma", "iproute2"),
+];
+
 /// Prints what there is.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
-    for kind in FabricKind::ALL {
-        let info = fabric_info(kind);
+    let mut lines: Vec<Line> = FabricKind::ALL.into_iter().map(fabric_line).collect();
+    lines.extend(device_lines());
+    lines.push(guest_line());
+    for line in &lines {
         if options.json {
-            let line = serde_json::to_string(&info)
+            let text = serde_json::to_string(line)
                 .map_err(|error| CmdError::Failed(format!("cannot write JSON: {error}")))?;
-            println!("{line}");
+            println!("{text}");
         } else {
-            let state = if info.usable { "usable" } else { "not usable" };
-            let reason = info.reason.map(|r| format!(": {r}")).unwrap_or_default();
-            println!("{:<10} {state}{reason}", info.fabric);
+            println!("{}", words(line));
         }
     }
     Ok(0)
 }
 
-fn fabric_info(kind: FabricKind) -> FabricInfo {
+fn fabric_line(kind: FabricKind) -> Line {
     let config = FabricConfig {
         kind,
         ..FabricConfig::default()
@@ -50,9 +137,230 @@ fn fabric_info(kind: FabricKind) -> FabricInfo {
         Err(FabricError::Unusable { reason, .. }) => Some(reason),
         Err(error) => Some(error.to_string()),
     };
-    FabricInfo {
+    Line::Fabric(FabricInfo {
         fabric: kind.name(),
         usable: reason.is_none(),
         reason,
+    })
+}
+
+/// The RDMA devices with their ports and addresses; a machine without RDMA has none, which the line of
+/// the verbs fabric explains.
+fn device_lines() -> Vec<Line> {
+    let default = Device::open(None)
+        .map(|device| device.name().to_owned())
+        .ok();
+    let mut lines = Vec::new();
+    for name in Device::list().unwrap_or_default() {
+        let is_default = default.as_deref() == Some(name.as_str());
+        match Device::open(Some(&name)) {
+            Ok(device) => {
+                lines.push(Line::Device(DeviceInfo {
+                    limits: Some(limits(&device)),
+                    device: name,
+                    default: is_default,
+                    problem: None,
+                }));
+                for port in 1..=device.limits().ports {
+                    if let Err(error) = port_lines(&device, port, &mut lines) {
+                        lines.push(problem(device.name(), is_default, &error));
+                    }
+                }
+            }
+            Err(error) => lines.push(problem(&name, is_default, &error)),
+        }
+    }
+    lines
+}
+
+fn guest_line() -> Line {
+    let present = |name: &&(&str, &str)| {
+        let found = |folder: &str| Path::new(folder).join(name.0).is_file();
+        find_program(OsStr::new(name.0)).is_some() || ["/usr/sbin", "/sbin"].into_iter().any(found)
+    };
+    let missing: Vec<_> = GUEST_PROGRAMS
+        .iter()
+        .filter(|p| !present(p))
+        .map(|p| p.1)
+        .collect();
+    let kvm = rustix::fs::access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_ok();
+    Line::Guest(GuestInfo {
+        usable: missing.is_empty(),
+        missing,
+        kvm,
+    })
+}
+
+fn problem(device: &str, default: bool, error: &DeviceError) -> Line {
+    let problem = Some(crate::chain(error));
+    Line::Device(DeviceInfo {
+        device: device.to_owned(),
+        default,
+        problem,
+        limits: None,
+    })
+}
+
+fn limits(device: &Device) -> LimitsInfo {
+    let limits = device.limits();
+    LimitsInfo {
+        queue_pairs: limits.qps,
+        requests_per_queue: limits.qp_requests,
+        segments: limits.segments,
+        completion_queues: limits.cqs,
+        completions_per_queue: limits.cq_entries,
+        memory_regions: limits.mrs,
+        memory_region_bytes: limits.mr_bytes,
+        shared_receive_queues: limits.srqs,
+        receives_per_shared_queue: limits.srq_requests,
+    }
+}
+
+fn port_lines(device: &Device, port: u8, lines: &mut Vec<Line>) -> Result<(), DeviceError> {
+    let info = device.port(port)?;
+    let name = device.name().to_owned();
+    lines.push(Line::Port(PortLine {
+        device: name.clone(),
+        port,
+        state: state(info.state),
+        link: if info.ethernet {
+            "ethernet"
+        } else {
+            "infiniband"
+        },
+        mtu: info.mtu.bytes(),
+        lid: info.lid,
+    }));
+    let chosen = device.gid(port, None).ok();
+    for entry in device.gids(port)? {
+        lines.push(Line::Gid(GidLine {
+            device: name.clone(),
+            port,
+            index: entry.index,
+            gid: entry.gid.to_string(),
+            packets: packets(entry.kind),
+            chosen: chosen == Some(entry),
+        }));
+    }
+    Ok(())
+}
+
+/// The names of `ibv_port_state`.
+fn state(code: u32) -> &'static str {
+    match code {
+        1 => "down",
+        2 => "initialising",
+        3 => "armed",
+        4 => "active",
+        5 => "active, link deferred",
+        _ => "unknown",
+    }
+}
+
+fn packets(kind: GidType) -> String {
+    match kind {
+        GidType::InfiniBand => "infiniband".to_owned(),
+        GidType::RoceV1 => "RoCE v1".to_owned(),
+        GidType::RoceV2 => "RoCE v2".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn words(line: &Line) -> String {
+    match line {
+        Line::Fabric(f) => {
+            let state = if f.usable { "usable" } else { "not usable" };
+            let reason = f
+                .reason
+                .as_ref()
+                .map(|r| format!(": {r}"))
+                .unwrap_or_default();
+            format!("{:<8} {state}{reason}", f.fabric)
+        }
+        Line::Device(d) => {
+            let default = if d.default {
+                " (taken when none is named)"
+            } else {
+                ""
+            };
+            let limits = d.limits.as_ref().map(|l| {
+                format!(
+                    ": {} queue pairs of {} requests, {} memory regions of {} bytes, {} shared receive queues of {}",
+                    l.queue_pairs,
+                    l.requests_per_queue,
+                    l.memory_regions,
+                    l.memory_region_bytes,
+                    l.shared_receive_queues,
+                    l.receives_per_shared_queue
+                )
+            });
+            let problem = d.problem.as_ref().map(|p| format!(": {p}"));
+            format!(
+                "  device {}{default}{}",
+                d.device,
+                limits.or(problem).unwrap_or_default()
+            )
+        }
+        Line::Port(p) => {
+            format!(
+                "    port {}: {}, {}, MTU {}, LID {}",
+                p.port, p.state, p.link, p.mtu, p.lid
+            )
+        }
+        Line::Guest(g) if g.usable => {
+            let how = if g.kvm {
+                "with or without KVM"
+            } else {
+                "without KVM"
+            };
+            format!("{:<8} usable, {how}", "guest")
+        }
+        Line::Guest(g) => {
+            format!(
+                "{:<8} not usable: apt-get install {}",
+                "guest",
+                g.missing.join(" ")
+            )
+        }
+        Line::Gid(g) => {
+            let mark = if g.chosen { " <- used" } else { "" };
+            format!("      GID {:>3} {} {}{mark}", g.index, g.gid, g.packets)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_say_what_they_are() {
+        let line = Line::Gid(GidLine {
+            device: "rxe0".into(),
+            port: 1,
+            index: 1,
+            gid: "::ffff:10.9.0.1".into(),
+            packets: packets(GidType::RoceV2),
+            chosen: true,
+        });
+        assert_eq!(
+            words(&line),
+            "      GID   1 ::ffff:10.9.0.1 RoCE v2 <- used"
+        );
+        let json = serde_json::to_string(&line).unwrap();
+        assert!(
+            json.starts_with("{\"kind\":\"gid\",\"device\":\"rxe0\",\"port\":1,\"index\":1"),
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn an_unusable_fabric_has_a_reason() {
+        for kind in FabricKind::ALL {
+            let Line::Fabric(info) = fabric_line(kind) else {
+                panic!("{kind}")
+            };
+            assert_eq!(info.usable, info.reason.is_none(), "{kind}");
+        }
     }
 }

@@ -54,7 +54,6 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         program: program.clone(),
         args: args.to_vec(),
         env,
-        helpers: Vec::new(),
         timeout: options.timeout,
     })
 }

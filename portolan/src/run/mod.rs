@@ -22,8 +22,6 @@ mod spawn;
 mod supervise;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
@@ -31,17 +29,6 @@ use pmi_server::PmiServer;
 use policy::Policy;
 pub(crate) use spawn::find_program;
 use supervise::{Interrupts, Supervisor};
-
-/// A process the ranks need beside them.
-#[derive(Debug, Clone)]
-pub(crate) struct HelperSpec {
-    /// What it is, for messages: `the SeaStar simulation`.
-    pub(crate) name: String,
-    /// The program and its arguments.
-    pub(crate) program: PathBuf,
-    /// Its arguments.
-    pub(crate) args: Vec<OsString>,
-}
 
 /// A job to run.
 #[derive(Debug, Clone)]
@@ -56,8 +43,6 @@ pub(crate) struct JobSpec {
     pub(crate) args: Vec<OsString>,
     /// Variables set for every rank, on top of this process's.
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Processes to start before the ranks.
-    pub(crate) helpers: Vec<HelperSpec>,
     /// How long the job may run.
     pub(crate) timeout: Option<Duration>,
 }
@@ -88,16 +73,6 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
     let server = PmiServer::new(spec.ranks, &job_id());
     let policy = Policy::new(spec.ranks, program.display().to_string());
     let mut job = Supervisor::new(server, policy, interrupts);
-    for helper in &spec.helpers {
-        let mut command = Command::new(&helper.program);
-        command
-            .args(&helper.args)
-            .envs(spec.env.iter().map(|(k, v)| (k, v)));
-        command.stdin(std::process::Stdio::null());
-        let (process, _) =
-            spawn::start(&mut command).map_err(failed(&format!("start {}", helper.name)))?;
-        job.add_helper(helper.name.clone(), process);
-    }
     for rank in 0..spec.ranks {
         let (process, socket) = spawn::rank(spec, &program, rank).map_err(failed(&format!(
             "start rank {rank} ({})",

@@ -179,6 +179,11 @@ impl PmiServer {
         vec![(rank, answer)]
     }
 
+    /// Rank `rank` sends a line that has no end.
+    pub(crate) fn handle_endless(&mut self, rank: u32) {
+        self.broken(rank, "sent a line without an end".to_owned());
+    }
+
     fn init(&mut self, rank: u32, line: &Line) -> String {
         if line.number::<u32>("pmi_version") != Some(1) {
             return format(

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
 use rustix::fs::{Access, access};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, getpgrp, getpid, pidfd_open};
@@ -72,6 +73,12 @@ pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Pro
         .env("PMI_FD", theirs.as_raw_fd().to_string())
         .env("PMI_RANK", rank.to_string())
         .env("PMI_SIZE", spec.ranks.to_string());
+    // A rank on the SeaStar fabric starts the simulation, which is a command of this executable.
+    if env::var_os(EXECUTABLE_VARIABLE).is_none()
+        && let Ok(own) = env::current_exe()
+    {
+        command.env(EXECUTABLE_VARIABLE, own);
+    }
     let terminal = feed_stdin(&mut command, rank);
     let mut child = start(&mut command)?;
     if let (true, Some(mut to_rank)) = (terminal, child.1.take()) {

@@ -35,14 +35,6 @@ struct Rank {
     closed: Option<Instant>,
 }
 
-/// A process that serves the job (the simulation); it is ended with the job.
-#[derive(Debug)]
-struct Helper {
-    name: String,
-    process: Process,
-    exit: Option<Exit>,
-}
-
 /// Signals that end the job, each as a socket that becomes readable.
 #[derive(Debug)]
 pub(super) struct Interrupts(Vec<(i32, UnixStream)>);
@@ -76,7 +68,6 @@ impl Interrupts {
 #[derive(Debug)]
 pub(super) struct Supervisor {
     ranks: Vec<Rank>,
-    helpers: Vec<Helper>,
     server: PmiServer,
     policy: Policy,
     interrupts: Interrupts,
@@ -88,14 +79,12 @@ enum Ready {
     Interrupt,
     Line(usize),
     RankEnd(usize),
-    HelperEnd(usize),
 }
 
 impl Supervisor {
     pub(super) fn new(server: PmiServer, policy: Policy, interrupts: Interrupts) -> Self {
         Self {
             ranks: Vec::new(),
-            helpers: Vec::new(),
             server,
             policy,
             interrupts,
@@ -108,14 +97,6 @@ impl Supervisor {
             socket: Some(socket),
             exit: None,
             closed: None,
-        });
-    }
-
-    pub(super) fn add_helper(&mut self, name: String, process: Process) {
-        self.helpers.push(Helper {
-            name,
-            process,
-            exit: None,
         });
     }
 
@@ -181,14 +162,6 @@ impl Supervisor {
             }
             watched.push((Ready::RankEnd(at), rank.process.pidfd.as_fd()));
         }
-        for (at, helper) in self
-            .helpers
-            .iter()
-            .enumerate()
-            .filter(|(_, h)| h.exit.is_none())
-        {
-            watched.push((Ready::HelperEnd(at), helper.process.pidfd.as_fd()));
-        }
         let mut fds: Vec<PollFd<'_>> = watched
             .iter()
             .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
@@ -228,10 +201,6 @@ impl Supervisor {
                         ended.push((at, exit));
                     }
                 }
-                Ready::HelperEnd(at) => {
-                    let exit = reap::peek(self.helpers[at].process.pid)?;
-                    self.helpers[at].exit = exit;
-                }
             }
             if let Some(end) = self.server.poll_end() {
                 return Ok(Some(Policy::protocol_end(end)));
@@ -249,18 +218,7 @@ impl Supervisor {
                 return Ok(Some(verdict));
             }
         }
-        if let Some(verdict) = self.policy.poll(self.server.stages()) {
-            return Ok(Some(verdict));
-        }
-        let failed = self
-            .helpers
-            .iter()
-            .find_map(|h| Some((h.name.as_str(), h.exit?)));
-        let working = self.server.stages().any(|s| s != Stage::Finalized);
-        Ok(failed.filter(|_| working).map(|(name, exit)| {
-            let status = if exit.code() == 0 { 1 } else { exit.code() };
-            Verdict::new(status, format!("{name} {exit}; ending the job"))
-        }))
+        Ok(self.policy.poll(self.server.stages()))
     }
 
     /// Answers what rank `at` has asked.
@@ -278,8 +236,7 @@ impl Supervisor {
             }
         }
         if received.endless {
-            // One line that never ends is the protocol's own failure; the server words it.
-            self.server.handle_line(number(at), "");
+            self.server.handle_endless(number(at));
         }
         if received.closed {
             self.note_closed(at);
@@ -325,10 +282,6 @@ impl Supervisor {
                         let rank = &mut self.ranks[at];
                         rank.exit = reap::peek(rank.process.pid).ok().flatten();
                     }
-                    Ready::HelperEnd(at) => {
-                        let helper = &mut self.helpers[at];
-                        helper.exit = reap::peek(helper.process.pid).ok().flatten();
-                    }
                     // Nothing is answered any more, so that no rank goes on.
                     Ready::Line(at) => self.ranks[at].socket = None,
                     Ready::Interrupt => {}
@@ -339,10 +292,7 @@ impl Supervisor {
             }
         }
         // The leaders are zombies or alive, so the numbers still name their groups.
-        let ranks = self.ranks.iter().map(|r| r.process.pid);
-        let leaders: Vec<_> = ranks
-            .chain(self.helpers.iter().map(|h| h.process.pid))
-            .collect();
+        let leaders: Vec<_> = self.ranks.iter().map(|r| r.process.pid).collect();
         for pid in &leaders {
             reap::signal_group(*pid, Signal::KILL);
         }
@@ -351,22 +301,12 @@ impl Supervisor {
         }
         reap::sweep();
         self.ranks.clear();
-        self.helpers.clear();
     }
 
-    /// The leaders that have not ended, ranks first.
+    /// The leaders that have not ended.
     fn running(&self) -> Vec<rustix::process::Pid> {
-        let ranks = self
-            .ranks
-            .iter()
-            .filter(|r| r.exit.is_none())
-            .map(|r| r.process.pid);
-        let helpers = self
-            .helpers
-            .iter()
-            .filter(|h| h.exit.is_none())
-            .map(|h| h.process.pid);
-        ranks.chain(helpers).collect()
+        let running = self.ranks.iter().filter(|r| r.exit.is_none());
+        running.map(|r| r.process.pid).collect()
     }
 }
 

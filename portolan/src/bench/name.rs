@@ -1,0 +1,142 @@
+//! The measurements by name: what each measures, in which unit, at which sizes.
+
+use std::fmt;
+
+/// What a measurement reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Time of one blocking operation.
+    Microseconds,
+    /// Payload, 10⁶ bytes per second.
+    MegabytesPerSecond,
+    /// Operations per second.
+    OperationsPerSecond,
+}
+
+impl Unit {
+    /// The word of result lines.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Microseconds => "us",
+            Self::MegabytesPerSecond => "MB/s",
+            Self::OperationsPerSecond => "op/s",
+        }
+    }
+
+    /// A duration that covers `bytes` and `operations`, in this unit.
+    pub(super) fn convert(self, nanos: u64, bytes: u64, operations: u64) -> f64 {
+        let seconds = nanos.max(1) as f64 * 1e-9;
+        match self {
+            Self::Microseconds => nanos as f64 * 1e-3,
+            Self::MegabytesPerSecond => bytes as f64 * 1e-6 / seconds,
+            Self::OperationsPerSecond => operations as f64 / seconds,
+        }
+    }
+}
+
+/// A measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub(crate) enum Name {
+    /// Puts to and fro between ranks 0 and 1; half of a round trip
+    Pingpong,
+    /// A put until its ack
+    PutLatency,
+    /// A get until its reply
+    GetLatency,
+    /// Windows of puts until all acks
+    PutBandwidth,
+    /// Windows of gets until all replies
+    GetBandwidth,
+    /// Windows of small puts until all acks
+    PutRate,
+    /// A put behind a number of entries that do not match
+    MatchDepth,
+}
+
+impl Name {
+    /// All, in the order of reports.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Pingpong,
+        Self::PutLatency,
+        Self::GetLatency,
+        Self::PutBandwidth,
+        Self::GetBandwidth,
+        Self::PutRate,
+        Self::MatchDepth,
+    ];
+
+    /// The word of the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pingpong => "pingpong",
+            Self::PutLatency => "put-latency",
+            Self::GetLatency => "get-latency",
+            Self::PutBandwidth => "put-bandwidth",
+            Self::GetBandwidth => "get-bandwidth",
+            Self::PutRate => "put-rate",
+            Self::MatchDepth => "match-depth",
+        }
+    }
+
+    /// What it reports.
+    pub(crate) fn unit(self) -> Unit {
+        match self {
+            Self::Pingpong | Self::PutLatency | Self::GetLatency | Self::MatchDepth => {
+                Unit::Microseconds
+            }
+            Self::PutBandwidth | Self::GetBandwidth => Unit::MegabytesPerSecond,
+            Self::PutRate => Unit::OperationsPerSecond,
+        }
+    }
+
+    /// What the numbers of `--sizes` are: bytes, or entries to walk.
+    pub(crate) fn axis(self) -> Axis {
+        match self {
+            Self::MatchDepth => Axis::Entries,
+            _ => Axis::Bytes,
+        }
+    }
+
+    /// The points measured where the user names none.
+    pub(crate) fn default_points(self) -> Vec<u64> {
+        let powers = |from: u32, to: u32| (from..=to).map(|p| 1 << p);
+        match self {
+            Self::Pingpong | Self::PutLatency | Self::GetLatency => {
+                [0].into_iter().chain(powers(3, 20)).collect()
+            }
+            Self::PutBandwidth | Self::GetBandwidth => powers(6, 22).collect(),
+            Self::PutRate => vec![8, 64],
+            Self::MatchDepth => [0].into_iter().chain(powers(0, 10)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What varies within a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// The size of a message.
+    Bytes,
+    /// The entries of the match list before the one that matches; the most are a match list's.
+    Entries,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn words_are_those_of_the_command_line() {
+        assert_eq!(Name::value_variants(), Name::ALL);
+        for name in Name::ALL {
+            assert_eq!(name.to_possible_value().unwrap().get_name(), name.word());
+            assert!(!name.default_points().is_empty());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Results as SVG plots: one file for each measurement, sizes on a logarithmic axis.
+
+use std::path::{Path, PathBuf};
+
+use plotters::coord::combinators::IntoLogRange as _;
+use plotters::prelude::{
+    ChartBuilder, Circle, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, SVGBackend,
+    SeriesLabelPosition, WHITE,
+};
+use plotters::style::{Color as _, ShapeStyle};
+
+use super::name::{Axis, Name, Unit};
+use super::published::Curve;
+use super::record::Record;
+use super::sizes;
+
+/// Width and height, pixels.
+const SIZE: (u32, u32) = (900, 560);
+
+/// The measurement first, then published curves.
+const COLOURS: [RGBColor; 3] = [
+    RGBColor(0, 90, 181),
+    RGBColor(200, 80, 30),
+    RGBColor(100, 100, 100),
+];
+
+/// A named line.
+struct Series {
+    label: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// Writes `NAME.svg` into `folder` for each measurement among `records` and returns the files.
+///
+/// # Errors
+/// The message says which file could not be drawn or written.
+pub(crate) fn write(
+    records: &[Record],
+    curves: &[Curve],
+    folder: &Path,
+) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for name in Name::ALL {
+        let own: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
+        let Some(first) = own.first() else { continue };
+        let label = format!("{} ({}), {} time", first.fabric, first.mode, first.clock);
+        let mut series = vec![Series {
+            label,
+            points: points(own.iter().map(|r| (r.point(), r.median))),
+        }];
+        for curve in curves {
+            let points = points(curve.series(name));
+            if !points.is_empty() {
+                series.push(Series {
+                    label: curve.label_for(name),
+                    points,
+                });
+            }
+        }
+        let file = folder.join(format!("{name}.svg"));
+        draw(name, &series, &file)
+            .map_err(|error| format!("cannot draw {}: {error}", file.display()))?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// A logarithmic axis has no 0; the smallest size of 0 stands at 1.
+fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<(f64, f64)> {
+    of.into_iter()
+        .map(|(x, y)| (x.max(1) as f64, y))
+        .filter(|(_, y)| *y > 0.0)
+        .collect()
+}
+
+fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let all = || series.iter().flat_map(|s| &s.points);
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::MAX, 0.0), |(l, h): (f64, f64), v| {
+            (l.min(v), h.max(v))
+        });
+        // At least a factor of 2, so that a single point has an axis.
+        if low > high {
+            (1.0, 2.0)
+        } else {
+            (low, high.max(low * 2.0))
+        }
+    };
+    let (left, right) = range(&mut all().map(|p| p.0));
+    let (bottom, top) = range(&mut all().map(|p| p.1));
+    let x_words = match name.axis() {
+        Axis::Bytes => "bytes (0 stands at 1)",
+        Axis::Entries => "entries before the match (0 stands at 1)",
+    };
+    let y_words = match name.unit() {
+        Unit::Microseconds => "µs",
+        Unit::MegabytesPerSecond => "MB/s",
+        Unit::OperationsPerSecond => "operations per second",
+    };
+    let area = SVGBackend::new(file, SIZE).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(16)
+        .caption(name.word(), ("sans-serif", 22))
+        .x_label_area_size(44)
+        .y_label_area_size(72)
+        .build_cartesian_2d(
+            (left..right).log_scale().base(2.0),
+            (bottom * 0.8..top * 1.25).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc(x_words)
+        .y_desc(y_words)
+        .x_label_formatter(&|x| sizes::show(x.round() as u64))
+        .y_label_formatter(&|y| format!("{y}"))
+        .light_line_style(WHITE)
+        .draw()?;
+    for (line, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+        let style = ShapeStyle::from(colour).stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(line.points.iter().copied(), style))?
+            .label(&line.label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        chart.draw_series(
+            line.points
+                .iter()
+                .map(|p| Circle::new(*p, 2, colour.filled())),
+        )?;
+    }
+    chart
+        .configure_series_labels()
+        .position(match name.unit() {
+            Unit::Microseconds => SeriesLabelPosition::UpperLeft,
+            Unit::MegabytesPerSecond | Unit::OperationsPerSecond => SeriesLabelPosition::LowerRight,
+        })
+        .background_style(WHITE.mix(0.8))
+        .border_style(RGBColor(160, 160, 160))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Windows of operations that are under way together.
+
+use portals_shim::{AckRequest, EventKind, MdOptions};
+
+use super::WARM_UP;
+use super::endpoint::Endpoint;
+use crate::bench::error::BenchError;
+use crate::bench::record::Measured;
+use crate::bench::samples::Samples;
+
+/// Operations of one window: about 1 MiB of payload, at least 4 and at most 64 operations.
+fn window(bytes: u64) -> u64 {
+    const PAYLOAD: u64 = 1 << 20;
+    PAYLOAD.checked_div(bytes).unwrap_or(64).clamp(4, 64)
+}
+
+/// Puts, each window until the acks of all of them.
+pub(super) fn put(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+    let len = end.buffers(bytes)?;
+    let operations = window(bytes);
+    let exposed = end.expose(MdOptions::OP_PUT, len, 0, None)?;
+    let source = end.source(len, Some(end.own()))?;
+    end.barrier()?;
+    let mut samples = Samples::new();
+    if end.rank() == 0 {
+        for i in 0..WARM_UP + iters {
+            let start = end.now();
+            for _ in 0..operations {
+                end.put(source, AckRequest::Ack, 1)?;
+            }
+            for _ in 0..operations {
+                end.wait(end.own(), EventKind::Ack)?;
+            }
+            if i >= WARM_UP {
+                samples.add(end.now() - start);
+            }
+        }
+    }
+    end.barrier()?;
+    if end.rank() == 1 {
+        end.check_received(0, len)?;
+    }
+    end.unbind(source)?;
+    end.withdraw(exposed)?;
+    Ok(Measured {
+        samples,
+        operations,
+        bytes,
+    })
+}
+
+/// Gets, each window until the replies of all of them.
+pub(super) fn get(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+    let len = end.buffers(bytes)?;
+    let operations = window(bytes);
+    let exposed = end.expose(MdOptions::OP_GET, len, 0, None)?;
+    let destination = end.destination(len)?;
+    end.barrier()?;
+    let mut samples = Samples::new();
+    if end.rank() == 0 {
+        for i in 0..WARM_UP + iters {
+            let start = end.now();
+            for _ in 0..operations {
+                end.get(destination, 1)?;
+            }
+            for _ in 0..operations {
+                end.wait(end.own(), EventKind::ReplyEnd)?;
+            }
+            if i >= WARM_UP {
+                samples.add(end.now() - start);
+            }
+        }
+        end.check_received(1, len)?;
+    }
+    end.barrier()?;
+    end.unbind(destination)?;
+    end.withdraw(exposed)?;
+    Ok(Measured {
+        samples,
+        operations,
+        bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_hold_about_a_megabyte() {
+        assert_eq!(
+            [0, 8, 65_536, 1 << 20, 1 << 30].map(window),
+            [64, 64, 16, 4, 4]
+        );
+    }
+}

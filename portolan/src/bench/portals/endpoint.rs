@@ -1,0 +1,357 @@
+//! What every measurement is made of: descriptors over two buffers, events, and a barrier.
+//!
+//! The barrier uses the fabric itself: the fabric's clock goes on in it, and no other process takes part.
+
+use std::collections::BTreeSet;
+
+use portals_shim::fabric::Opened;
+use portals_shim::{
+    AckRequest, ClockKind, EqHandle, Error, Event, EventKind, InsertPosition, Interface, MdHandle,
+    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Region, THRESHOLD_INFINITE,
+    Target, Unlink, Wait,
+};
+
+use crate::bench::error::BenchError;
+
+/// Portal index of measured messages.
+const DATA: u32 = 4;
+/// Portal index of barriers.
+const SYNC: u32 = 5;
+/// Match bits of measured messages.
+pub(super) const MATCH: u64 = 0x706f_7274;
+/// Slots of each event queue; more than any window of operations causes.
+const EVENTS: u64 = 4096;
+
+/// How often and how long a descriptor in use is waited for: 10 s in all.
+const UNBIND_TRIES: u32 = 10_000;
+const UNBIND_PAUSE: Wait = Wait::Nanos(1_000_000);
+
+/// One rank's interface with its buffers.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    ni: Interface,
+    rank: usize,
+    peers: Vec<ProcessId>,
+    sync_eq: EqHandle,
+    sync_md: MdHandle,
+    /// Barriers passed.
+    epoch: u64,
+    /// Barrier messages that came early.
+    early: BTreeSet<u64>,
+    /// Events of this rank's own operations.
+    own_eq: EqHandle,
+    /// Events of messages that arrive, where a measurement asks for them.
+    arrival_eq: EqHandle,
+    send: Region,
+    receive: Region,
+}
+
+/// What this rank lets its peer reach; taken back by [`Endpoint::withdraw`].
+#[derive(Debug)]
+pub(super) struct Exposed(Vec<MeHandle>);
+
+fn call<T>(call: &'static str, result: Result<T, Error>) -> Result<T, BenchError> {
+    result.map_err(|source| BenchError::Call { call, source })
+}
+
+impl Endpoint {
+    pub(super) fn new(opened: &Opened, rank: usize) -> Result<Self, BenchError> {
+        let ni = opened.interface.clone();
+        let sync_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
+        let own_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
+        let arrival_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
+        let me = call(
+            "PtlMEAttach",
+            ni.me_attach(
+                SYNC,
+                entry(ProcessId::ANY, 0, u64::MAX),
+                InsertPosition::After,
+            ),
+        )?;
+        let options = MdOptions::OP_PUT | MdOptions::EVENT_START_DISABLE;
+        let arrives = descriptor(MdMemory::Empty, options, Some(sync_eq));
+        call("PtlMDAttach", ni.md_attach(me, arrives, Unlink::Retain))?;
+        let sync_md = call(
+            "PtlMDBind",
+            ni.md_bind(
+                descriptor(MdMemory::Empty, MdOptions::empty(), None),
+                Unlink::Retain,
+            ),
+        )?;
+        Ok(Self {
+            ni,
+            rank,
+            peers: opened.peers.clone(),
+            sync_eq,
+            sync_md,
+            epoch: 0,
+            early: BTreeSet::new(),
+            own_eq,
+            arrival_eq,
+            send: Region::new(1)?,
+            receive: Region::new(1)?,
+        })
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub(super) fn clock(&self) -> ClockKind {
+        self.ni.clock()
+    }
+
+    /// Nanoseconds of the fabric's clock.
+    pub(super) fn now(&self) -> u64 {
+        self.ni.now()
+    }
+
+    /// The events of arrivals.
+    pub(super) fn arrivals(&self) -> EqHandle {
+        self.arrival_eq
+    }
+
+    /// The events of this rank's operations.
+    pub(super) fn own(&self) -> EqHandle {
+        self.own_eq
+    }
+
+    /// Makes both buffers hold `bytes`, the sent one filled with this rank's pattern.
+    pub(super) fn buffers(&mut self, bytes: u64) -> Result<usize, BenchError> {
+        let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+        if self.send.len() < len {
+            self.send = Region::new(len)?;
+            self.receive = Region::new(len)?;
+        }
+        let pattern: Vec<u8> = (0..len).map(|at| pattern(self.rank, at)).collect();
+        self.send.write(0, &pattern)?;
+        self.receive.fill(0, len, 0)?;
+        Ok(len)
+    }
+
+    /// Checks that the first `len` received bytes are those that `from` sends.
+    pub(super) fn check_received(&self, from: usize, len: usize) -> Result<(), BenchError> {
+        let mut bytes = vec![0; len];
+        self.receive.read(0, &mut bytes)?;
+        match bytes
+            .iter()
+            .enumerate()
+            .find(|(at, got)| **got != pattern(from, *at))
+        {
+            None => Ok(()),
+            Some((at, &got)) => Err(BenchError::Changed {
+                at,
+                len,
+                got,
+                sent: pattern(from, at),
+            }),
+        }
+    }
+
+    /// Opens the received buffer to the peer's puts and the sent one to its gets, behind `decoys`
+    /// entries that match nothing. Without a queue the descriptors are of the kind that a fabric with
+    /// remote access serves without this rank's processor.
+    pub(super) fn expose(
+        &self,
+        access: MdOptions,
+        len: usize,
+        decoys: u64,
+        eq: Option<EqHandle>,
+    ) -> Result<Exposed, BenchError> {
+        let mut entries = Vec::new();
+        for decoy in 0..decoys {
+            // One descriptor each, because an entry without one is not walked by every library.
+            entries.push(self.attach(!MATCH ^ decoy, MdMemory::Empty, MdOptions::OP_PUT, None)?);
+        }
+        let region = if access.contains(MdOptions::OP_GET) {
+            &self.send
+        } else {
+            &self.receive
+        };
+        let memory = MdMemory::Region {
+            region: region.clone(),
+            offset: 0,
+            len,
+        };
+        let options = access | MdOptions::MANAGE_REMOTE | MdOptions::EVENT_START_DISABLE;
+        entries.push(self.attach(MATCH, memory, options, eq)?);
+        Ok(Exposed(entries))
+    }
+
+    fn attach(
+        &self,
+        bits: u64,
+        memory: MdMemory,
+        options: MdOptions,
+        eq: Option<EqHandle>,
+    ) -> Result<MeHandle, BenchError> {
+        let spec = entry(ProcessId::ANY, bits, 0);
+        let me = call(
+            "PtlMEAttach",
+            self.ni.me_attach(DATA, spec, InsertPosition::After),
+        )?;
+        call(
+            "PtlMDAttach",
+            self.ni
+                .md_attach(me, descriptor(memory, options, eq), Unlink::Retain),
+        )?;
+        Ok(me)
+    }
+
+    /// Takes back what was exposed, with its descriptors.
+    pub(super) fn withdraw(&self, exposed: Exposed) -> Result<(), BenchError> {
+        exposed
+            .0
+            .into_iter()
+            .try_for_each(|me| call("PtlMEUnlink", self.ni.me_unlink(me)))
+    }
+
+    /// A descriptor over the first `len` bytes of the sent buffer, for puts.
+    pub(super) fn source(&self, len: usize, eq: Option<EqHandle>) -> Result<MdHandle, BenchError> {
+        // END events are off: a put is over when its ack has come.
+        let options = MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_END_DISABLE;
+        self.bind(&self.send, len, options, eq)
+    }
+
+    /// A descriptor over the first `len` bytes of the received buffer, for gets.
+    pub(super) fn destination(&self, len: usize) -> Result<MdHandle, BenchError> {
+        self.bind(
+            &self.receive,
+            len,
+            MdOptions::EVENT_START_DISABLE,
+            Some(self.own_eq),
+        )
+    }
+
+    fn bind(
+        &self,
+        region: &Region,
+        len: usize,
+        options: MdOptions,
+        eq: Option<EqHandle>,
+    ) -> Result<MdHandle, BenchError> {
+        let memory = MdMemory::Region {
+            region: region.clone(),
+            offset: 0,
+            len,
+        };
+        call(
+            "PtlMDBind",
+            self.ni
+                .md_bind(descriptor(memory, options, eq), Unlink::Retain),
+        )
+    }
+
+    /// Takes a bound descriptor back, once its last operation has left this rank: a put without an ack
+    /// may arrive before its sender knows that it was sent.
+    pub(super) fn unbind(&self, md: MdHandle) -> Result<(), BenchError> {
+        for _ in 0..UNBIND_TRIES {
+            match self.ni.md_unlink(md) {
+                Err(Error::MdInUse) => self.ni.eq_poll(&[self.own_eq], UNBIND_PAUSE)?,
+                other => return call("PtlMDUnlink", other),
+            };
+        }
+        call("PtlMDUnlink", Err(Error::MdInUse))
+    }
+
+    /// Puts the whole of `md` to rank `to`.
+    pub(super) fn put(&self, md: MdHandle, ack: AckRequest, to: usize) -> Result<(), BenchError> {
+        call(
+            "PtlPut",
+            self.ni.put(md, ack, self.target(to, DATA, MATCH), 0),
+        )
+    }
+
+    /// Gets the whole of `md` from rank `from`.
+    pub(super) fn get(&self, md: MdHandle, from: usize) -> Result<(), BenchError> {
+        call("PtlGet", self.ni.get(md, self.target(from, DATA, MATCH)))
+    }
+
+    fn target(&self, rank: usize, pt_index: u32, match_bits: u64) -> Target {
+        Target {
+            process: self.peers[rank],
+            pt_index,
+            ac_index: 0,
+            match_bits,
+            remote_offset: 0,
+        }
+    }
+
+    /// Waits for the next event of `eq`, which must be `expected` and a success.
+    pub(super) fn wait(&self, eq: EqHandle, expected: EventKind) -> Result<Event, BenchError> {
+        let polled = call("PtlEQWait", self.ni.eq_wait(eq))?;
+        if polled.dropped {
+            return Err(BenchError::Dropped);
+        }
+        let event = polled.event;
+        if event.ni_fail != NiFail::OK {
+            return Err(BenchError::Failed {
+                kind: event.kind,
+                code: event.ni_fail.0,
+            });
+        }
+        if event.kind != expected {
+            return Err(BenchError::Event {
+                got: event.kind,
+                expected,
+            });
+        }
+        Ok(event)
+    }
+
+    /// Waits until all ranks are here: in round k each tells the rank 2^k above it.
+    pub(super) fn barrier(&mut self) -> Result<(), BenchError> {
+        self.epoch += 1;
+        let size = self.peers.len();
+        let rounds = (0_u64..)
+            .map(|k| (k, 1_usize << k))
+            .take_while(|(_, distance)| *distance < size);
+        for (round, distance) in rounds {
+            let token = self.epoch << 8 | round;
+            let to = self.target((self.rank + distance) % size, SYNC, 0);
+            call(
+                "PtlPut",
+                self.ni.put(self.sync_md, AckRequest::NoAck, to, token),
+            )?;
+            while !self.early.remove(&token) {
+                let event = self.wait(self.sync_eq, EventKind::PutEnd)?;
+                self.early.insert(event.hdr_data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the interface.
+    pub(super) fn close(self) -> Result<(), BenchError> {
+        call("PtlNIFini", self.ni.close())
+    }
+}
+
+/// Byte `at` of what rank `rank` sends; never 0, which is what a buffer holds before.
+fn pattern(rank: usize, at: usize) -> u8 {
+    let mixed = at
+        .wrapping_mul(31)
+        .wrapping_add(at >> 8)
+        .wrapping_add(rank * 7);
+    mixed.to_le_bytes()[0] | 1
+}
+
+fn entry(from: ProcessId, match_bits: u64, ignore_bits: u64) -> MeSpec {
+    MeSpec {
+        match_id: from,
+        match_bits,
+        ignore_bits,
+        unlink: Unlink::Retain,
+    }
+}
+
+fn descriptor(memory: MdMemory, options: MdOptions, eq: Option<EqHandle>) -> MdSpec {
+    MdSpec {
+        memory,
+        threshold: THRESHOLD_INFINITE,
+        max_size: 0,
+        options,
+        user_ptr: 0,
+        eq,
+    }
+}

@@ -1,0 +1,148 @@
+//! Published measurements of the machines the SeaStar model stands for.
+//!
+//! They are MPI figures: they contain the cost of an MPI library on both sides, which a Portals
+//! measurement does not. The table of each curve, its source and its standing are in `published.json`.
+
+use serde::Deserialize;
+
+use super::name::Name;
+
+/// A published curve.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Curve {
+    /// A few words for a legend.
+    pub(crate) label: String,
+    /// Where it is published.
+    pub(crate) source: String,
+    /// What is certain about it and what is not.
+    pub(crate) status: String,
+    /// Measured points: bytes and one-way nanoseconds, by size.
+    #[serde(default)]
+    points_ns: Vec<(u64, f64)>,
+    /// A fit: the last piece that starts at or below a size holds.
+    #[serde(default)]
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Piece {
+    from: u64,
+    intercept_us: f64,
+    rate_gb_s: Option<f64>,
+}
+
+/// The sizes a fit is drawn at, as powers of 2. It is not carried on beyond the last.
+const FIT_SIZES: std::ops::RangeInclusive<u32> = 3..=20;
+
+impl Curve {
+    /// All published curves.
+    pub(crate) fn all() -> Vec<Self> {
+        serde_json::from_str(include_str!("published.json"))
+            .expect("the file is part of this program and read by its tests")
+    }
+
+    /// A few words for measurement `name`: a bandwidth is derived, not published.
+    pub(crate) fn label_for(&self, name: Name) -> String {
+        match name {
+            Name::PutBandwidth => format!("{}, bytes / time", self.label),
+            _ => self.label.clone(),
+        }
+    }
+
+    /// One-way time of a message of `bytes`, µs, where the curve has that very size.
+    pub(crate) fn one_way(&self, bytes: u64) -> Option<f64> {
+        let point = self
+            .points_ns
+            .iter()
+            .find(|(size, _)| *size == bytes)
+            .map(|(_, ns)| ns / 1e3);
+        let fitted = bytes <= 1 << FIT_SIZES.end();
+        let piece = || self.pieces.iter().rev().find(|p| fitted && p.from <= bytes);
+        point.or_else(|| {
+            piece().map(|p| {
+                p.intercept_us + p.rate_gb_s.map_or(0.0, |rate| bytes as f64 / (rate * 1e3))
+            })
+        })
+    }
+
+    /// What the curve says of measurement `name` at `bytes`, in the unit of `name`; the bandwidth is
+    /// derived from the one-way time, as bytes / time.
+    pub(crate) fn value(&self, name: Name, bytes: u64) -> Option<f64> {
+        match name {
+            Name::Pingpong => self.one_way(bytes),
+            Name::PutBandwidth if bytes > 0 => Some(bytes as f64 / self.one_way(bytes)?),
+            _ => None,
+        }
+    }
+
+    /// The curve for a plot of `name`, by size.
+    pub(crate) fn series(&self, name: Name) -> Vec<(u64, f64)> {
+        let mut sizes: Vec<u64> = self.points_ns.iter().map(|(size, _)| *size).collect();
+        if sizes.is_empty() {
+            sizes = [0].into_iter().chain(FIT_SIZES.map(|p| 1 << p)).collect();
+            // Both sides of each step.
+            sizes.extend(
+                self.pieces
+                    .iter()
+                    .flat_map(|p| [p.from.saturating_sub(1), p.from]),
+            );
+            sizes.sort_unstable();
+            sizes.dedup();
+        }
+        sizes
+            .into_iter()
+            .filter_map(|size| Some((size, self.value(name, size)?)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_holds_both_curves_with_their_standing() {
+        let curves = Curve::all();
+        assert_eq!(curves.len(), 2);
+        assert!(
+            curves
+                .iter()
+                .all(|c| !c.source.is_empty() && !c.status.is_empty())
+        );
+        assert!(curves[0].points_ns.is_sorted_by_key(|(size, _)| *size));
+        assert!(curves[1].pieces.is_sorted_by_key(|p| p.from));
+    }
+
+    #[test]
+    fn points_are_exact_or_absent() {
+        let curve = &Curve::all()[0];
+        assert_eq!(curve.one_way(8), Some(6.17));
+        assert_eq!(curve.one_way(16), None);
+        let megabytes_per_second = curve.value(Name::PutBandwidth, 1 << 20).unwrap();
+        assert!(
+            (megabytes_per_second - 1773.6).abs() < 0.1,
+            "{megabytes_per_second}"
+        );
+        assert_eq!(curve.value(Name::GetLatency, 8), None);
+    }
+
+    /// Values the fit's publisher gives for it.
+    #[test]
+    fn the_fit_gives_known_values() {
+        let curve = &Curve::all()[1];
+        for (bytes, us) in [
+            (8, 5.74),
+            (64, 9.12),
+            (1024, 9.65),
+            (4096, 10.9),
+            (16384, 15.8),
+            (65536, 37.7),
+            (1 << 20, 511.5),
+        ] {
+            let got = curve.one_way(bytes).unwrap();
+            assert!((got / us - 1.0).abs() < 0.01, "{bytes}: {got}");
+        }
+        assert_eq!(curve.one_way(2 << 20), None);
+        assert!(curve.series(Name::Pingpong).len() > 20);
+    }
+}

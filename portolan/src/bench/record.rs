@@ -1,0 +1,166 @@
+//! One result, and the lines of `--json`.
+
+use std::io::{self, BufRead, Write};
+
+use portals_shim::ClockKind;
+use serde::{Deserialize, Serialize};
+
+use super::name::{Axis, Name};
+use super::samples::Samples;
+
+/// What `--json` prints, one object per line; scripts rely on these names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The measurement.
+    pub(crate) bench: String,
+    /// The fabric.
+    pub(crate) fabric: String,
+    /// How the fabric worked: `generic`, `rc`.
+    pub(crate) mode: String,
+    /// Ranks of the job.
+    pub(crate) ranks: u32,
+    /// Payload of one operation, bytes.
+    pub(crate) bytes: u64,
+    /// Durations measured.
+    pub(crate) iters: u64,
+    /// `virtual` or `wall`.
+    pub(crate) clock: String,
+    /// `us`, `MB/s` or `op/s`.
+    pub(crate) unit: String,
+    /// The least.
+    pub(crate) min: f64,
+    /// The middle one.
+    pub(crate) median: f64,
+    /// 99 % do not exceed it.
+    pub(crate) p99: f64,
+    /// The greatest.
+    pub(crate) max: f64,
+    /// Entries before the one that matches, where they are what varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) depth: Option<u64>,
+}
+
+/// What all results of one run share.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    pub(crate) fabric: String,
+    pub(crate) mode: String,
+    pub(crate) ranks: u32,
+    pub(crate) clock: ClockKind,
+}
+
+/// Durations of one point and what each of them covers.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) samples: Samples,
+    /// Operations in one duration.
+    pub(crate) operations: u64,
+    /// Payload of one operation, bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Record {
+    /// The result of `name` at `point`; `None` where nothing was measured.
+    pub(crate) fn new(
+        setting: &Setting,
+        name: Name,
+        point: u64,
+        measured: &Measured,
+    ) -> Option<Self> {
+        let covered = measured.bytes.saturating_mul(measured.operations);
+        let summary = measured
+            .samples
+            .summary(name.unit(), covered, measured.operations)?;
+        Some(Self {
+            bench: name.word().to_owned(),
+            fabric: setting.fabric.clone(),
+            mode: setting.mode.clone(),
+            ranks: setting.ranks,
+            bytes: measured.bytes,
+            iters: measured.samples.len(),
+            clock: match setting.clock {
+                ClockKind::Virtual => "virtual".to_owned(),
+                ClockKind::Wall => "wall".to_owned(),
+            },
+            unit: name.unit().word().to_owned(),
+            min: summary.min,
+            median: summary.median,
+            p99: summary.p99,
+            max: summary.max,
+            depth: (name.axis() == Axis::Entries).then_some(point),
+        })
+    }
+
+    /// The place on the axis of its measurement.
+    pub(crate) fn point(&self) -> u64 {
+        self.depth.unwrap_or(self.bytes)
+    }
+}
+
+/// Writes results as lines of JSON.
+pub(crate) fn write(records: &[Record], mut to: impl Write) -> io::Result<()> {
+    for record in records {
+        serde_json::to_writer(&mut to, record)?;
+        to.write_all(b"\n")?;
+    }
+    to.flush()
+}
+
+/// Reads what [`write`] wrote.
+pub(crate) fn read(from: impl BufRead) -> io::Result<Vec<Record>> {
+    from.lines()
+        .map(|line| Ok(serde_json::from_str(&line?)?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: Name, point: u64, bytes: u64) -> Record {
+        let mut samples = Samples::new();
+        samples.add(5910);
+        let setting = Setting {
+            fabric: "seastar".into(),
+            mode: "generic".into(),
+            ranks: 2,
+            clock: ClockKind::Virtual,
+        };
+        Record::new(
+            &setting,
+            name,
+            point,
+            &Measured {
+                samples,
+                operations: 1,
+                bytes,
+            },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_line_has_the_words_scripts_rely_on() {
+        let mut text = Vec::new();
+        write(&[record(Name::Pingpong, 8, 8)], &mut text).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "{\"bench\":\"pingpong\",\"fabric\":\"seastar\",\"mode\":\"generic\",\"ranks\":2,\"bytes\":8,\
+             \"iters\":1,\"clock\":\"virtual\",\"unit\":\"us\",\"min\":5.91,\"median\":5.91,\"p99\":5.91,\
+             \"max\":5.91}\n"
+        );
+    }
+
+    #[test]
+    fn lines_are_read_back_and_depth_is_kept() {
+        let records = [
+            record(Name::Pingpong, 8, 8),
+            record(Name::MatchDepth, 64, 8),
+        ];
+        assert_eq!((records[0].point(), records[1].point()), (8, 64));
+        let mut text = Vec::new();
+        write(&records, &mut text).unwrap();
+        assert_eq!(read(text.as_slice()).unwrap(), records);
+        assert!(read(&b"nonsense\n"[..]).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Results as tables for people.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+
+use super::name::{Axis, Name};
+use super::published::Curve;
+use super::record::Record;
+use super::sizes;
+
+/// The results of one measurement, with published values beside them where there are any.
+pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String {
+    let axis = match name.axis() {
+        Axis::Bytes => "bytes",
+        Axis::Entries => "entries",
+    };
+    let rows: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
+    let beside: Vec<&Curve> = curves
+        .iter()
+        .filter(|c| rows.iter().any(|r| c.value(name, r.bytes).is_some()))
+        .collect();
+    let mut header: Vec<String> = [axis, "min", "median", "p99", "max", "iters"]
+        .map(String::from)
+        .into();
+    header.extend(beside.iter().map(|c| c.label_for(name)));
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
+    for record in &rows {
+        let mut row = vec![sizes::show(record.point())];
+        row.extend([record.min, record.median, record.p99, record.max].map(number));
+        row.push(record.iters.to_string());
+        row.extend(
+            beside
+                .iter()
+                .map(|c| c.value(name, record.bytes).map_or(String::new(), number)),
+        );
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let first = rows.first();
+    let head = first.map_or_else(String::new, |r| {
+        format!(
+            " on {} ({}), {} ranks, {} time, {}",
+            r.fabric, r.mode, r.ranks, r.clock, r.unit
+        )
+    });
+    format!("{name}{head}\n{table}\n")
+}
+
+/// Four significant digits or so, never an exponent.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_values_stand_beside_the_same_size() {
+        let record = |bytes| Record {
+            bench: "pingpong".into(),
+            fabric: "seastar".into(),
+            mode: "generic".into(),
+            ranks: 2,
+            bytes,
+            iters: 10,
+            clock: "virtual".into(),
+            unit: "us".into(),
+            min: 5.0,
+            median: 5.25,
+            p99: 5.5,
+            max: 1234.5,
+            depth: None,
+        };
+        let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
+        let row = |start: &str| {
+            text.lines()
+                .find(|l| l.trim_start_matches(['│', ' ']).starts_with(start))
+                .unwrap()
+        };
+        assert!(
+            row("8 ").contains("6.170") && row("8 ").contains("5.740"),
+            "{text}"
+        );
+        assert!(
+            !row("16 ").contains("6.170") && row("16 ").contains("1234"),
+            "{text}"
+        );
+        assert!(
+            text.starts_with("pingpong on seastar (generic), 2 ranks, virtual time, us\n"),
+            "{text}"
+        );
+        let bare = table(Name::Pingpong, &[record(8)], &[]);
+        assert!(!bare.contains("6.170"));
+    }
+}

@@ -1,0 +1,353 @@
+//! `portolan bench`: measures a fabric between ranks of this very program.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use portals_shim::fabric::{self, FabricConfig, FabricKind};
+use portals_shim::job::Job;
+
+use crate::bench::{
+    Axis, BenchError, Curve, Name, Rank, Record, Setting, parse_size, read_records, show_size,
+    table, write_plots, write_records,
+};
+use crate::cli::FabricArgs;
+use crate::error::CmdError;
+use crate::run::{JobSpec, launch};
+
+/// The longest match list that `match-depth` builds.
+const DEPTH_MAX: u64 = 32_768;
+
+/// What to measure; the same words for the command and for its ranks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Plan {
+    /// Measurements
+    #[arg(required = true, value_enum, value_name = "NAME")]
+    pub(crate) names: Vec<Name>,
+    /// Message sizes, such as 8,64,1K,1M; for match-depth the entries before the one that matches
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
+    pub(crate) sizes: Vec<u64>,
+    /// Durations to take at each size
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) iters: Option<u64>,
+}
+
+/// Options of `portolan bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    plan: Plan,
+    /// Number of ranks; ranks 0 and 1 measure
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(2..=4096))]
+    ranks: u32,
+    #[command(flatten)]
+    fabric: FabricArgs,
+    /// Write results as lines of JSON into FILE, or to standard output in place of the tables for -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw one SVG for each measurement into DIR
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    timeout: Option<Duration>,
+}
+
+/// Options of one rank of a measurement.
+#[derive(Debug, Args)]
+pub(crate) struct RankOptions {
+    #[command(flatten)]
+    plan: Plan,
+    /// File that rank 0 writes its results into
+    #[arg(long)]
+    out: PathBuf,
+}
+
+impl Plan {
+    /// All points, in the order they are measured.
+    fn points(&self) -> Vec<(Name, u64)> {
+        let of = |name: &Name| match self.sizes.as_slice() {
+            [] => name.default_points(),
+            sizes => sizes.to_vec(),
+        };
+        self.names
+            .iter()
+            .flat_map(|name| of(name).into_iter().map(|point| (*name, point)))
+            .collect()
+    }
+
+    /// Refuses points that a measurement does not have.
+    fn check(&self) -> Result<(), CmdError> {
+        let deep = |(name, point): &(Name, u64)| name.axis() == Axis::Entries && *point > DEPTH_MAX;
+        match self.points().iter().find(|p| deep(p)) {
+            Some((name, point)) => {
+                let most = show_size(DEPTH_MAX);
+                let message = format!(
+                    "{name} has at most {most} entries, not {}",
+                    show_size(*point)
+                );
+                Err(CmdError::Usage(message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The words that make a rank measure this plan.
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = self.names.iter().map(|n| n.word().into()).collect();
+        for size in &self.sizes {
+            words.extend(["--sizes".into(), size.to_string().into()]);
+        }
+        if let Some(iters) = self.iters {
+            words.extend(["--iters".into(), iters.to_string().into()]);
+        }
+        words
+    }
+}
+
+/// Measures and reports.
+pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    let to_stdout = options.json.as_deref() == Some(Path::new("-"));
+    let (status, records) = measure(
+        "portolan bench",
+        &options.plan,
+        options.ranks,
+        &options.fabric.config(),
+        options.fabric.variables(),
+        options.timeout,
+    )?;
+    if status != 0 {
+        return Ok(status);
+    }
+    let curves = published(options.fabric.fabric);
+    if to_stdout {
+        write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;
+    } else {
+        print_tables(&options.plan.names, &records, &curves)?;
+        if let Some(file) = &options.json {
+            let to = File::create(file).map_err(failed(&format!("create {}", file.display())))?;
+            write_records(&records, to).map_err(failed(&format!("write {}", file.display())))?;
+        }
+    }
+    if let Some(folder) = &options.plot {
+        fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
+        for file in write_plots(&records, &curves, folder).map_err(CmdError::Failed)? {
+            eprintln!("{}", file.display());
+        }
+    }
+    Ok(0)
+}
+
+/// Runs a plan on `ranks` ranks; gives the job's status and, where that is 0, the results.
+pub(crate) fn measure(
+    title: &'static str,
+    plan: &Plan,
+    ranks: u32,
+    fabric: &FabricConfig,
+    env: Vec<(OsString, OsString)>,
+    timeout: Option<Duration>,
+) -> Result<(u8, Vec<Record>), CmdError> {
+    plan.check()?;
+    fabric::check(fabric)?;
+    let own = std::env::current_exe().map_err(failed("find this executable"))?;
+    let out = ResultFile::new()?;
+    let mut args: Vec<OsString> = vec!["bench-rank".into()];
+    args.extend(plan.words());
+    args.extend(["--out".into(), out.0.clone().into()]);
+    let status = launch(&JobSpec {
+        title,
+        ranks,
+        program: own.into(),
+        args,
+        env,
+        timeout,
+    })?;
+    if status != 0 {
+        return Ok((status, Vec::new()));
+    }
+    let text = File::open(&out.0).map_err(failed("open the results"))?;
+    let records = read_records(BufReader::new(text)).map_err(failed("read the results"))?;
+    Ok((0, records))
+}
+
+/// Prints a table for each of `names`.
+pub(crate) fn print_tables(
+    names: &[Name],
+    records: &[Record],
+    curves: &[Curve],
+) -> Result<(), CmdError> {
+    let mut stdout = io::stdout().lock();
+    for name in names {
+        writeln!(stdout, "{}", table(*name, records, curves))
+            .map_err(failed("write standard output"))?;
+    }
+    Ok(())
+}
+
+/// The published curves that belong beside the results of a fabric.
+pub(crate) fn published(fabric: FabricKind) -> Vec<Curve> {
+    match fabric {
+        FabricKind::Seastar => Curve::all(),
+        FabricKind::Verbs => Vec::new(),
+    }
+}
+
+/// One rank of a measurement, started by [`measure`].
+pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
+    measure_as_rank(options).map_err(|error| match error {
+        BenchError::Fabric(error) => CmdError::Fabric(error),
+        error => CmdError::Failed(format!("bench: {}", crate::chain(&error))),
+    })?;
+    Ok(0)
+}
+
+fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
+    let job = Job::from_env()?;
+    let config = FabricConfig::from_env()?;
+    let opened = fabric::open(&job, &config)?;
+    let at = usize::try_from(job.rank()).map_err(|_| BenchError::TooLarge(job.rank().into()))?;
+    let mut rank = Rank::new(&opened, at)?;
+    let setting = Setting {
+        fabric: config.kind.name().to_owned(),
+        mode: mode(config.kind).to_owned(),
+        ranks: job.size(),
+        clock: rank.clock(),
+    };
+    let points = options.plan.points();
+    let progress = progress(&job, points.len());
+    let mut records = Vec::new();
+    for (name, point) in points {
+        progress.set_message(format!("{name} {}", show_size(point)));
+        let measured = rank.measure(name, point, options.plan.iters)?;
+        records.extend(Record::new(&setting, name, point, &measured));
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    rank.close()?;
+    if job.rank() == 0 {
+        let written = File::create(&options.out).and_then(|file| write_records(&records, file));
+        if let Err(error) = written {
+            job.abort(
+                1,
+                &format!("cannot write {}: {error}", options.out.display()),
+            );
+        }
+    }
+    job.finalize()?;
+    Ok(())
+}
+
+/// How the fabric works, for the reader of a result.
+fn mode(fabric: FabricKind) -> &'static str {
+    match fabric {
+        FabricKind::Seastar => "generic",
+        FabricKind::Verbs => "rc",
+    }
+}
+
+/// A bar on standard error, drawn by rank 0 where that is a terminal.
+fn progress(job: &Job, points: usize) -> ProgressBar {
+    let drawn = job.rank() == 0 && io::stderr().is_terminal();
+    let target = if drawn {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(points as u64), target);
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Makes an I/O error of trying to do `what`.
+pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> CmdError + use<> {
+    let what = format!("cannot {what}");
+    move |source| CmdError::System { what, source }
+}
+
+/// The file through which rank 0 hands its results over; removed at the end.
+#[derive(Debug)]
+struct ResultFile(PathBuf);
+
+impl ResultFile {
+    fn new() -> Result<Self, CmdError> {
+        let folder = std::env::temp_dir();
+        for attempt in 0..1000 {
+            let path = folder.join(format!("portolan-bench-{}-{attempt}", std::process::id()));
+            match File::create_new(&path) {
+                Ok(_) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&format!("create {}", path.display()))(error)),
+            }
+        }
+        Err(CmdError::Failed(format!(
+            "no free file name in {}",
+            folder.display()
+        )))
+    }
+}
+
+impl Drop for ResultFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    fn plan(line: &str) -> Plan {
+        Words::parse_from(["x"].into_iter().chain(line.split(' '))).plan
+    }
+
+    #[test]
+    fn a_rank_is_told_the_same_plan() {
+        let first = plan("pingpong match-depth --sizes 0,1K,1M --iters 7");
+        let words = ["x".into()].into_iter().chain(first.words());
+        let second = Words::parse_from(words).plan;
+        assert_eq!(second.points(), first.points());
+        assert_eq!(second.iters, Some(7));
+        assert_eq!(first.points().len(), 6);
+        assert_eq!(first.points()[2], (Name::Pingpong, 1 << 20));
+    }
+
+    #[test]
+    fn without_sizes_each_measurement_has_its_own() {
+        let expected =
+            Name::PutRate.default_points().len() + Name::MatchDepth.default_points().len();
+        assert_eq!(plan("put-rate match-depth").points().len(), expected);
+    }
+
+    #[test]
+    fn a_match_list_is_not_endless() {
+        assert!(plan("match-depth --sizes 32K").check().is_ok());
+        assert!(matches!(
+            plan("match-depth --sizes 1M").check(),
+            Err(CmdError::Usage(_))
+        ));
+        assert!(plan("pingpong --sizes 1M").check().is_ok());
+    }
+
+    #[test]
+    fn the_result_file_is_removed() {
+        let file = ResultFile::new().unwrap();
+        let path = file.0.clone();
+        assert!(path.exists());
+        drop(file);
+        assert!(!path.exists());
+    }
+}

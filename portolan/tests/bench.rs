@@ -1,0 +1,152 @@
+//! Measurements on the SeaStar model: result lines, tables, plots, and that virtual time repeats itself.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn portolan(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+    for name in [
+        "PORTOLAN_FABRIC",
+        "PORTOLAN_DEVICE",
+        "PORTOLAN_MACHINE",
+        "PORTOLAN_LOG",
+    ] {
+        command.env_remove(name);
+    }
+    command
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn success(line: &str) -> String {
+    let output = portolan(line);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// An empty folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("portolan-test-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate match-depth \
+                     --sizes 8,1K --iters 3 --json -";
+
+#[test]
+fn every_measurement_gives_a_line_of_the_contract() {
+    let results = lines(&success(SHORT));
+    assert_eq!(results.len(), 14);
+    for result in &results {
+        let keys: Vec<_> = "bench fabric mode ranks bytes iters clock unit min median p99 max"
+            .split(' ')
+            .collect();
+        assert!(keys.iter().all(|k| result.get(*k).is_some()), "{result}");
+        let number = |key: &str| result[key].as_f64().unwrap();
+        assert_eq!(
+            (&result["fabric"], &result["clock"]),
+            (&"seastar".into(), &"virtual".into())
+        );
+        assert_eq!((number("ranks"), number("iters")), (2.0, 3.0), "{result}");
+        assert!(
+            0.0 < number("min") && number("min") <= number("median"),
+            "{result}"
+        );
+        assert!(
+            number("median") <= number("p99") && number("p99") <= number("max"),
+            "{result}"
+        );
+    }
+    let of = |bench: &str, bytes: u64| {
+        let found = results
+            .iter()
+            .find(|r| r["bench"] == bench && r["bytes"] == bytes);
+        found.unwrap()["median"].as_f64().unwrap()
+    };
+    // Longer messages take longer and use the wire better; an ack comes after what it acknowledges.
+    assert!(of("pingpong", 1024) > of("pingpong", 8));
+    assert!(of("put-bandwidth", 1024) > of("put-bandwidth", 8));
+    assert!(of("put-latency", 8) > of("pingpong", 8));
+}
+
+#[test]
+fn the_model_gives_the_same_figures_every_time() {
+    assert_eq!(success(SHORT), success(SHORT));
+}
+
+#[test]
+fn tables_files_and_plots_come_from_one_run() {
+    let folder = folder("plots");
+    let (json, plots) = (folder.join("r.jsonl"), folder.join("plots"));
+    let text = success(&format!(
+        "bench pingpong put-bandwidth --sizes 8,1K --iters 2 -n 3 --json {} --plot {}",
+        json.display(),
+        plots.display()
+    ));
+    assert!(
+        text.contains("pingpong on seastar (generic), 3 ranks, virtual time, us"),
+        "{text}"
+    );
+    assert!(
+        text.contains("6.170"),
+        "the published value at 8 bytes is missing: {text}"
+    );
+    assert_eq!(lines(&fs::read_to_string(json).unwrap()).len(), 4);
+    for name in ["pingpong", "put-bandwidth"] {
+        let svg = fs::read_to_string(plots.join(format!("{name}.svg"))).unwrap();
+        assert!(
+            svg.contains("<svg") && svg.contains("seastar (generic), virtual time"),
+            "{name}"
+        );
+        assert!(svg.contains("Red Storm"), "{name}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn bad_usage_is_2() {
+    for line in [
+        "bench",
+        "bench teleport",
+        "bench pingpong -n 1",
+        "bench pingpong --sizes 2G",
+        "bench match-depth --sizes 1M",
+        "bench pingpong --iters 0",
+    ] {
+        assert_eq!(portolan(line).status.code(), Some(2), "{line}");
+    }
+}
+
+#[test]
+fn an_unknown_machine_is_named_before_ranks_start() {
+    let output = portolan("bench pingpong --machine nosuch --sizes 8");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("nosuch"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn results_that_cannot_be_written_are_a_failure() {
+    let output = portolan("bench pingpong --sizes 8 --iters 1 --json /nonexistent/r.jsonl");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("cannot create /nonexistent/r.jsonl"),
+        "{errors}"
+    );
+}
