@@ -1,0 +1,662 @@
+//! Random programs on two interfaces, compared call by call with the naive [`model`].
+
+mod model;
+
+use model::{Model, Verdict};
+use portals_core::{
+    ANY, AcEntry, AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc,
+    MdHandle, MdOptions, MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, OpId, ProcessId, Segment,
+    Segments, Unlink,
+};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+const LIMITS: Limits = Limits {
+    max_mes: 9,
+    max_mds: 14,
+    max_eqs: 3,
+    max_ac_index: 1,
+    max_pt_index: 1,
+    max_md_iovecs: 2,
+    max_me_list: 6,
+    max_getput_md: 16,
+};
+
+/// One step. Objects are named by position among all that were ever made, dead ones too.
+#[derive(Clone, Debug)]
+enum Step {
+    Attach(u32, MeSpec, bool),
+    Insert(usize, MeSpec, bool),
+    MeUnlink(usize),
+    MdAttach(usize, Desc, bool),
+    MdBind(Desc, bool),
+    MdUnlink(usize),
+    /// An older descriptor and an older entry make room for a new target that most messages find.
+    Target(usize, Desc),
+    /// The same for a new source.
+    Source(usize, Desc),
+    MdUpdate(usize, Desc, Option<usize>),
+    Post(usize, MeSpec, bool, Desc, bool, Option<usize>),
+    EqAlloc(u64),
+    EqFree(usize),
+    EqGet(usize),
+    AcEntry(u32, AcEntry),
+    Put(usize, Option<(u64, u64)>, bool, To, u64),
+    Get(usize, Option<(u64, u64)>, To),
+    GetPut(usize, usize, Option<(u64, u64, u64)>, To, u64),
+    /// The oldest message arrives.
+    Arrive,
+    /// The oldest message is lost.
+    Lose,
+    /// The oldest message arrives and comes again later.
+    Duplicate,
+    /// An operation under way ends.
+    Finish(usize, bool),
+}
+
+#[derive(Clone, Debug)]
+struct Desc {
+    lens: Vec<u64>,
+    threshold: i32,
+    max_size: u64,
+    options: u32,
+    eq: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct To {
+    own: bool,
+    pt: u32,
+    ac: u32,
+    bits: u64,
+    offset: u64,
+}
+
+fn spec() -> impl Strategy<Value = MeSpec> {
+    let half = || prop_oneof![8 => Just(ANY), 1 => 0..2u32];
+    let ignore = prop_oneof![6 => Just(u64::MAX), 2 => Just(0), 1 => Just(1u64)];
+    (half(), half(), 0..3u64, ignore, any::<bool>()).prop_map(|(nid, pid, bits, ignore, stays)| {
+        MeSpec {
+            match_id: ProcessId::new(nid, if pid == ANY { ANY } else { 6 + pid }),
+            match_bits: bits,
+            ignore_bits: ignore,
+            unlink: unlink(stays),
+        }
+    })
+}
+
+fn unlink(stays: bool) -> Unlink {
+    if stays {
+        Unlink::Retain
+    } else {
+        Unlink::Unlink
+    }
+}
+
+fn desc() -> impl Strategy<Value = Desc> {
+    let lens = prop_oneof![
+        3 => prop::collection::vec(0..60u64, 1),
+        3 => prop::collection::vec(0..8u64, 1),
+        3 => prop::collection::vec(0..14u64, 2),
+        1 => prop::collection::vec(0..9u64, 3),
+    ];
+    let threshold = prop_oneof![3 => Just(-1), 6 => 1..4i32, 1 => -3..1i32];
+    // Most accept puts and gets, so that messages find takers.
+    let options = prop_oneof![5 => (0..0x200u32).prop_map(|o| o | 3), 1 => 0..0x200u32];
+    (
+        lens,
+        threshold,
+        0..30u64,
+        options,
+        prop::option::weighted(0.8, 0..3usize),
+    )
+        .prop_map(|(lens, threshold, max_size, options, eq)| Desc {
+            lens,
+            threshold,
+            max_size,
+            options,
+            eq,
+        })
+}
+
+fn to() -> impl Strategy<Value = To> {
+    let low = || prop_oneof![24 => Just(0), 6 => Just(1), 1 => Just(2), 1 => Just(u32::MAX)];
+    let offset = prop_oneof![3 => 0..20u64, 6 => Just(0), 1 => u64::MAX - 40..u64::MAX];
+    (prop::bool::weighted(0.3), low(), low(), 0..3u64, offset).prop_map(
+        |(own, pt, ac, bits, offset)| To {
+            own,
+            pt,
+            ac,
+            bits,
+            offset,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = || prop_oneof![4 => 0..4usize, 1 => 0..24usize];
+    let region = || {
+        prop::option::of(prop_oneof![
+            5 => (0..6u64, 0..8u64),
+            1 => (any::<u64>(), any::<u64>()),
+        ])
+    };
+    let regions = prop::option::of((0..14u64, 0..14u64, 0..18u64));
+    let id = || prop_oneof![Just(ANY), 0..2u32];
+    let entry = (id(), id(), id(), prop_oneof![Just(ANY), 0..3u32]).prop_map(
+        |(nid, uid, jid, pt_index)| AcEntry {
+            match_id: ProcessId::new(nid, ANY),
+            uid: if uid == ANY { ANY } else { 1000 + uid },
+            jid,
+            pt_index,
+        },
+    );
+    prop_oneof![
+        5 => (prop_oneof![5 => Just(0u32), 2 => 1..3u32], spec(), any::<bool>())
+            .prop_map(|(p, s, b)| Step::Attach(p, s, b)),
+        4 => (n(), spec(), any::<bool>()).prop_map(|(m, s, b)| Step::Insert(m, s, b)),
+        3 => n().prop_map(Step::MeUnlink),
+        14 => (n(), desc(), any::<bool>()).prop_map(|(m, d, u)| Step::MdAttach(m, d, u)),
+        6 => (desc(), any::<bool>()).prop_map(|(d, u)| Step::MdBind(d, u)),
+        4 => n().prop_map(Step::MdUnlink),
+        8 => (4..9usize, desc()).prop_map(|(n, d)| Step::Target(n, d)),
+        6 => (4..12usize, desc()).prop_map(|(n, d)| Step::Source(n, d)),
+        4 => (n(), desc(), prop::option::of(n())).prop_map(|(m, d, t)| Step::MdUpdate(m, d, t)),
+        2 => (n(), spec(), any::<bool>(), desc(), any::<bool>(), prop::option::of(n()))
+            .prop_map(|(m, s, b, d, u, t)| Step::Post(m, s, b, d, u, t)),
+        3 => (0..6u64).prop_map(Step::EqAlloc),
+        1 => n().prop_map(Step::EqFree),
+        8 => n().prop_map(Step::EqGet),
+        // Entry 0 stays open, or nothing would get through for the rest of a program.
+        2 => (1..3u32, entry).prop_map(|(i, e)| Step::AcEntry(i, e)),
+        16 => (n(), region(), any::<bool>(), to(), any::<u64>())
+            .prop_map(|(m, r, a, t, h)| Step::Put(m, r, a, t, h)),
+        8 => (n(), region(), to()).prop_map(|(m, r, t)| Step::Get(m, r, t)),
+        6 => (n(), n(), regions, to(), any::<u64>())
+            .prop_map(|(g, p, r, t, h)| Step::GetPut(g, p, r, t, h)),
+        24 => Just(Step::Arrive),
+        2 => Just(Step::Lose),
+        2 => Just(Step::Duplicate),
+        24 => (n(), prop::bool::weighted(0.9)).prop_map(|(i, ok)| Step::Finish(i, ok)),
+    ]
+}
+
+/// How an operation under way ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Send,
+    Deposit,
+    Reply(Header),
+    Swap(Header),
+}
+
+struct Node {
+    ni: Ni,
+    model: Model,
+    mes: Vec<MeHandle>,
+    mds: Vec<MdHandle>,
+    eqs: Vec<EqHandle>,
+    under_way: Vec<(OpId, u64, End)>,
+    next_addr: u64,
+}
+
+fn flat(segments: &Segments) -> Vec<u64> {
+    segments
+        .iter()
+        .flat_map(|s| s.addr..s.addr + s.len)
+        .collect()
+}
+
+fn position(after: bool) -> InsertPosition {
+    if after {
+        InsertPosition::After
+    } else {
+        InsertPosition::Before
+    }
+}
+
+impl Node {
+    fn new(nid: u32) -> Self {
+        let (id, uid, jid) = (ProcessId::new(nid, 7), 1000, nid);
+        let config = NiConfig {
+            id,
+            uid,
+            jid,
+            interface: 2,
+            limits: LIMITS,
+            get_send_events: false,
+        };
+        Self {
+            ni: Ni::new(config),
+            model: Model::new(id, uid, jid, LIMITS),
+            mes: vec![MeHandle::from_raw(u32::MAX)],
+            mds: vec![MdHandle::from_raw(u32::MAX)],
+            eqs: vec![EqHandle::from_raw(u32::MAX)],
+            under_way: Vec::new(),
+            next_addr: 0,
+        }
+    }
+
+    /// Recent objects are likelier to live.
+    fn me(&self, n: usize) -> MeHandle {
+        self.mes[self.mes.len() - 1 - n % self.mes.len()]
+    }
+
+    fn md(&self, n: usize) -> MdHandle {
+        self.mds[self.mds.len() - 1 - n % self.mds.len()]
+    }
+
+    /// A descriptor to start from: mostly one that can, or else any.
+    fn source(&self, n: usize) -> MdHandle {
+        let able: Vec<_> = self.model.active_mds().collect();
+        match able[..] {
+            [] => self.md(n),
+            _ if n % 8 == 7 => self.md(n),
+            _ => able[n % able.len()],
+        }
+    }
+
+    fn eq(&self, n: usize) -> EqHandle {
+        self.eqs[self.eqs.len() - 1 - n % self.eqs.len()]
+    }
+
+    fn desc(&mut self, d: &Desc) -> MdDesc {
+        let segments: Vec<_> = d
+            .lens
+            .iter()
+            .map(|len| {
+                // Now and then at address 0, which is legal only without bytes.
+                let addr = if self.next_addr % 17 == 16 {
+                    0
+                } else {
+                    self.next_addr * 64 + 64
+                };
+                self.next_addr += 1;
+                Segment { addr, len: *len }
+            })
+            .collect();
+        let memory = match segments[..] {
+            [one] => Memory::Contiguous(one),
+            _ => Memory::Iovec {
+                start: self.next_addr,
+                segments,
+            },
+        };
+        MdDesc {
+            memory,
+            threshold: d.threshold,
+            max_size: d.max_size,
+            options: MdOptions::from_bits_retain(d.options),
+            user_ptr: self.next_addr,
+            eq: d.eq.map(|n| self.eq(n)),
+        }
+    }
+}
+
+struct World {
+    nodes: [Node; 2],
+    wire: VecDeque<Header>,
+    accepted: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            nodes: [Node::new(0), Node::new(1)],
+            wire: VecDeque::new(),
+            accepted: 0,
+        }
+    }
+
+    fn request(&self, i: usize, to: &To, body: Body) -> Header {
+        let target = if to.own { i } else { 1 - i };
+        Header {
+            target: ProcessId::new(target as u32, 7),
+            source: ProcessId::new(i as u32, 7),
+            uid: 1000,
+            jid: i as u32,
+            pt_index: to.pt,
+            match_bits: to.bits,
+            body,
+        }
+    }
+
+    /// Executes a step on node `i` and compares.
+    fn run(&mut self, i: usize, step: &Step) {
+        let n = &mut self.nodes[i];
+        match step {
+            Step::Attach(pt, spec, after) => {
+                let got = n.ni.me_attach(*pt, *spec, position(*after));
+                n.mes.extend(got);
+                let expected = n.model.attach(*pt, *spec, position(*after), got.ok());
+                assert_eq!(got.map(|_| ()), expected);
+            }
+            Step::Insert(base, spec, after) => {
+                let base = n.me(*base);
+                let got = n.ni.me_insert(base, *spec, position(*after));
+                n.mes.extend(got);
+                let expected = n.model.insert(base, *spec, position(*after), got.ok());
+                assert_eq!(got.map(|_| ()), expected);
+            }
+            Step::MeUnlink(me) => {
+                let me = n.me(*me);
+                assert_eq!(n.ni.me_unlink(me), n.model.me_unlink(me));
+            }
+            Step::MdAttach(me, d, stays) => {
+                let (me, d) = (n.me(*me), n.desc(d));
+                let got = n.ni.md_attach(me, d.clone(), unlink(*stays));
+                n.mds.extend(got);
+                let expected = n.model.md_attach(me, d, unlink(*stays), got.ok());
+                assert_eq!(got.map(|_| ()), expected);
+            }
+            Step::MdBind(d, stays) => {
+                let d = n.desc(d);
+                let got = n.ni.md_bind(d.clone(), unlink(*stays));
+                n.mds.extend(got);
+                let expected = n.model.md_bind(d, unlink(*stays), got.ok());
+                assert_eq!(got.map(|_| ()), expected);
+            }
+            Step::MdUnlink(md) => {
+                let md = n.md(*md);
+                assert_eq!(n.ni.md_unlink(md), n.model.md_unlink(md));
+            }
+            Step::Target(old, d) => {
+                let any = MeSpec {
+                    match_id: ProcessId::ANY,
+                    match_bits: 0,
+                    ignore_bits: u64::MAX,
+                    unlink: Unlink::Unlink,
+                };
+                let d = Desc {
+                    lens: d.lens.iter().map(|len| len + 60).collect(),
+                    options: d.options | 3,
+                    ..d.clone()
+                };
+                self.run(i, &Step::MdUnlink(*old));
+                self.run(i, &Step::MeUnlink(*old));
+                self.run(i, &Step::Attach(0, any, *old % 2 == 0));
+                self.run(i, &Step::MdAttach(0, d, false));
+            }
+            Step::Source(old, d) => {
+                self.run(i, &Step::MdUnlink(*old));
+                self.run(i, &Step::MdBind(d.clone(), false));
+            }
+            Step::MdUpdate(md, d, test) => {
+                let (md, d) = (n.md(*md), n.desc(d));
+                let test = test.map(|t| n.eq(t));
+                assert_eq!(
+                    n.ni.md_update(md, d.clone(), test),
+                    n.model.md_update(md, d, test)
+                );
+            }
+            Step::Post(base, spec, after, d, stays, test) => {
+                let (base, d) = (n.me(*base), n.desc(d));
+                let (test, at) = (test.map(|t| n.eq(t)), position(*after));
+                let u = unlink(*stays);
+                let got = n.ni.me_md_post(base, *spec, at, d.clone(), u, test);
+                if let Ok((me, md)) = got {
+                    n.mes.push(me);
+                    n.mds.push(md);
+                }
+                let expected = n.model.post(base, (*spec, at), d, u, test, got.ok());
+                assert_eq!(got.map(|_| ()), expected);
+            }
+            Step::EqAlloc(count) => {
+                let got = n.ni.eq_alloc(*count);
+                n.eqs.extend(got);
+                assert_eq!(got.map(|_| ()), n.model.eq_alloc(*count, got.ok()));
+            }
+            Step::EqFree(eq) => {
+                let eq = n.eq(*eq);
+                assert_eq!(n.ni.eq_free(eq), n.model.eq_free(eq));
+            }
+            Step::EqGet(eq) => {
+                let eq = n.eq(*eq);
+                assert_eq!(n.ni.eq_get(eq), n.model.eq_get(eq));
+            }
+            Step::AcEntry(index, entry) => {
+                assert_eq!(
+                    n.ni.ac_entry(*index, *entry),
+                    n.model.ac_entry(*index, *entry)
+                );
+            }
+            Step::Put(..) | Step::Get(..) | Step::GetPut(..) => self.send(i, step),
+            Step::Arrive => self.arrive(),
+            Step::Lose => drop(self.wire.pop_front()),
+            Step::Duplicate => {
+                if let Some(h) = self.wire.front().copied() {
+                    self.wire.push_back(h);
+                    self.arrive();
+                }
+            }
+            Step::Finish(which, ok) => self.finish(i, *which, *ok),
+        }
+    }
+
+    fn send(&mut self, i: usize, step: &Step) {
+        let n = &mut self.nodes[i];
+        let process = |to: &To| ProcessId::new(if to.own { i } else { 1 - i } as u32, 7);
+        // The call, and what the rules make of it: header, descriptor, offset and bytes read.
+        let (got, expected, bytes) = match step {
+            Step::Put(md, region, ack, to, hdr) => {
+                let md = n.source(*md);
+                let ack = if *ack {
+                    AckRequest::Ack
+                } else {
+                    AckRequest::NoAck
+                };
+                let p = process(to);
+                let got =
+                    n.ni.put(md, *region, ack, p, to.pt, to.ac, to.bits, to.offset, *hdr);
+                let part = n.model.part(md, *region);
+                let wants = ack == AckRequest::Ack && n.model.wants_ack(md);
+                let expected = part.map(|(offset, bytes)| {
+                    let body = Body::Put {
+                        length: bytes.len() as u64,
+                        remote_offset: to.offset,
+                        hdr_data: *hdr,
+                        ac_index: to.ac,
+                        ack_md: wants.then_some(md),
+                    };
+                    (self.request(i, to, body), md, offset, bytes)
+                });
+                (got, expected, true)
+            }
+            Step::Get(md, region, to) => {
+                let md = n.source(*md);
+                let p = process(to);
+                let got = n.ni.get(md, *region, p, to.pt, to.ac, to.bits, to.offset);
+                let expected = n.model.part(md, *region).map(|(offset, bytes)| {
+                    let body = Body::Get {
+                        length: bytes.len() as u64,
+                        remote_offset: to.offset,
+                        ac_index: to.ac,
+                        reply_md: md,
+                        reply_offset: offset,
+                    };
+                    (self.request(i, to, body), md, offset, bytes)
+                });
+                (got, expected, false)
+            }
+            Step::GetPut(get, put, regions, to, hdr) => {
+                let (get, put) = (n.source(*get), n.source(*put));
+                let p = process(to);
+                let got = n.ni.get_put(
+                    get, put, *regions, p, to.pt, to.ac, to.bits, to.offset, *hdr,
+                );
+                let source = n.model.part(put, regions.map(|(_, p, l)| (p, l)));
+                let landing = n
+                    .model
+                    .part(get, Some(regions.map_or((0, 0), |(g, _, l)| (g, l))));
+                let expected = source.and_then(|(offset, bytes)| {
+                    let (reply_offset, _) = landing?;
+                    if bytes.len() > LIMITS.max_getput_md as usize {
+                        return Err(portals_core::Error::MdIllegal);
+                    }
+                    let body = Body::GetPut {
+                        length: bytes.len() as u64,
+                        remote_offset: to.offset,
+                        hdr_data: *hdr,
+                        ac_index: to.ac,
+                        reply_md: get,
+                        reply_offset,
+                    };
+                    Ok((self.request(i, to, body), put, offset, bytes))
+                });
+                (got, expected, true)
+            }
+            _ => unreachable!("only the three requests come here"),
+        };
+        let n = &mut self.nodes[i];
+        match (got, expected) {
+            (Ok(tx), Ok((header, md, offset, moved))) => {
+                assert_eq!(tx.header, header);
+                if bytes {
+                    assert_eq!(flat(&tx.payload), moved);
+                    let number = n.model.sent(md, &header, offset).unwrap();
+                    n.under_way.push((tx.op.unwrap(), number, End::Send));
+                } else {
+                    assert_eq!(flat(&tx.landing), moved);
+                    assert!(tx.payload.is_empty() && tx.op.is_none());
+                    n.model.asked(md);
+                }
+                self.wire.push_back(header);
+            }
+            (got, expected) => assert_eq!(got.map(|_| ()), expected.map(|_| ())),
+        }
+    }
+
+    fn arrive(&mut self) {
+        let Some(h) = self.wire.pop_front() else {
+            return;
+        };
+        let h = Header::decode(&h.encode()).unwrap();
+        let n = &mut self.nodes[h.target.nid as usize];
+        let (expected, number) = n.model.arrive(&h);
+        let (got, op, end) = match n.ni.handle_header(&h) {
+            Incoming::Dropped(_) => (Verdict::Dropped, None, End::Send),
+            Incoming::Acked => (Verdict::Acked, None, End::Send),
+            Incoming::Deposit(d) => {
+                let at = flat(&d.segments);
+                assert_eq!(at.len() as u64, d.length);
+                (Verdict::Deposit(at, d.searched), Some(d.op), End::Deposit)
+            }
+            Incoming::Reply(r) => (
+                Verdict::Reply(r.header, flat(&r.segments), r.searched),
+                Some(r.op),
+                End::Reply(r.header),
+            ),
+            Incoming::Swap(s) => (
+                Verdict::Swap(s.header, flat(&s.segments), s.searched),
+                Some(s.op),
+                End::Swap(s.header),
+            ),
+        };
+        assert_eq!(got, expected, "{h:?}");
+        self.accepted += u32::from(op.is_some());
+        if let (Some(op), Some(number)) = (op, number) {
+            n.under_way.push((op, number, end));
+        }
+    }
+
+    fn finish(&mut self, i: usize, which: usize, ok: bool) {
+        let n = &mut self.nodes[i];
+        if n.under_way.is_empty() {
+            return;
+        }
+        let (op, number, end) = n.under_way.remove(which % n.under_way.len());
+        let fail = if ok { NiFail::OK } else { NiFail::FAIL };
+        let expected = n.model.end(number, fail);
+        let answer = match end {
+            End::Send => {
+                n.ni.send_end(op, fail);
+                None
+            }
+            End::Deposit => {
+                let ack = n.ni.deposit_end(op, fail);
+                assert_eq!(ack, expected);
+                ack
+            }
+            End::Reply(header) => {
+                n.ni.reply_end(op, fail);
+                Some(header)
+            }
+            End::Swap(header) => {
+                n.ni.swap_end(op, fail);
+                Some(header)
+            }
+        };
+        self.wire.extend(answer);
+    }
+
+    fn compare(&mut self) {
+        for n in &mut self.nodes {
+            assert_eq!(n.ni.status(), n.model.status);
+        }
+    }
+
+    /// Everything under way ends, every message arrives, every event is read.
+    fn settle(&mut self) {
+        while !self.wire.is_empty() || self.nodes.iter().any(|n| !n.under_way.is_empty()) {
+            self.arrive();
+            self.finish(0, 0, true);
+            self.finish(1, 0, true);
+            self.compare();
+        }
+        for n in &mut self.nodes {
+            for eq in n.eqs.clone() {
+                loop {
+                    let got = n.ni.eq_get(eq);
+                    assert_eq!(got, n.model.eq_get(eq));
+                    if !matches!(got, Ok(Some(_))) {
+                        break;
+                    }
+                }
+            }
+            for md in n.mds.clone() {
+                assert_eq!(n.ni.md_unlink(md), n.model.md_unlink(md));
+            }
+            for me in n.mes.clone() {
+                assert_eq!(n.ni.me_unlink(me), n.model.me_unlink(me));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_interface_does_what_the_rules_say(
+        steps in prop::collection::vec((0..2usize, step()), 20..300),
+    ) {
+        let mut world = World::new();
+        for (i, step) in &steps {
+            world.run(*i, step);
+            world.compare();
+        }
+        world.settle();
+    }
+}
+
+/// The programs above are worth something only if messages find takers in them.
+#[test]
+fn random_programs_exercise_delivery() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let programs = prop::collection::vec((0..2usize, step()), 300);
+    let mut accepted = 0;
+    for _ in 0..20 {
+        let mut world = World::new();
+        for (i, step) in &programs.new_tree(&mut runner).unwrap().current() {
+            world.run(*i, step);
+        }
+        accepted += world.accepted;
+    }
+    assert!(accepted > 120, "only {accepted} messages were accepted");
+}
