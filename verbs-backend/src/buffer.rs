@@ -151,6 +151,16 @@ impl BufferPool {
 
 /// A slot of a [`BufferPool`]: plain bytes while it is held, the adapter's while it is posted. Dropping it
 /// returns the slot to the pool.
+///
+/// Posting moves the buffer, so that its bytes cannot be touched before the completion:
+///
+/// ```compile_fail,E0382
+/// # use verbs_backend::{Buffer, Qp, SendFlags, SendOp};
+/// fn send(qp: &Qp, mut buffer: Buffer) {
+///     qp.post_owned(0, SendOp::Send, buffer, 0..8, SendFlags::empty());
+///     buffer[0] = 1; // the adapter may be reading it
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Buffer {
     pool: Arc<Pool>,
@@ -206,6 +216,18 @@ impl Drop for Buffer {
 /// Registered memory that peers may read and write at any time. Its bytes are copied in and out, never lent.
 ///
 /// It is `Send` and not `Sync`: two threads of this side would race.
+///
+/// ```
+/// # use verbs_backend::Window;
+/// fn send<T: Send>() {}
+/// send::<Window>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use verbs_backend::Window;
+/// fn share<T: Sync>() {}
+/// share::<Window>();
+/// ```
 #[derive(Debug)]
 pub struct Window {
     // Before the pages: the adapter loses its access before the memory is freed.

@@ -1,4 +1,7 @@
 //! The adapter's counters, from the kernel's files: the way to see that traffic really crossed the device.
+//!
+//! The kernel answers from its last reading of the adapter if that is younger than the port's `lifespan`, 10 ms
+//! unless changed: a count read right after the traffic may lack some of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +19,10 @@ pub fn all(device: &str, port: u8) -> io::Result<BTreeMap<String, u64>> {
     for entry in fs::read_dir(folder(device, port)?)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // The folder also holds settings that are not numbers.
+        // A setting, not a counter.
+        if name == "lifespan" {
+            continue;
+        }
         if let Ok(Ok(value)) = fs::read_to_string(entry.path()).map(|text| text.trim().parse()) {
             counters.insert(name, value);
         }

@@ -16,11 +16,11 @@
 //! # Memory
 //!
 //! Memory that the adapter may touch is owned by the work request from the post until its completion has been
-//! polled. A [`Buffer`](buffer::Buffer) is moved into the queue by the post and comes back by
-//! [`Qp::take`](qp::Qp::take) or [`Srq::take`](srq::Srq::take) with the [`Completion`](completion::Completion);
+//! polled. A [`Buffer`] is moved into the queue by the post and comes back by
+//! [`Qp::take`] or [`Srq::take`] with the [`Completion`];
 //! between the two nobody can name its bytes. Inline data is copied at the post. Ranges that are neither are added
-//! by the one unsafe call [`SendBatch::push_raw`](batch::SendBatch::push_raw), whose contract is the same rule.
-//! Memory open to peers ([`Window`](buffer::Window)) is never lent as a slice.
+//! by the one unsafe call [`SendBatch::push_raw`], whose contract is the same rule.
+//! Memory open to peers ([`Window`]) is never lent as a slice.
 //!
 //! # Thread safety
 //!
@@ -39,7 +39,7 @@
 //!
 //! Nothing is linked. `libibverbs.so.1` and the device's provider (on Debian `libibverbs1` and
 //! `ibverbs-providers`) are opened by the first call; where they are absent it answers
-//! [`DeviceError::NotInstalled`](device::DeviceError::NotInstalled).
+//! [`DeviceError::NotInstalled`].
 
 pub mod batch;
 pub mod buffer;

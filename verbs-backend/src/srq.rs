@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "calls into libibverbs with addresses")]
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -244,7 +245,8 @@ pub(crate) fn post_buffers(
     let mut posted = 0;
     loop {
         let mut ids = [0; CHAIN];
-        let mut segments = [sys::ibv_sge::default(); CHAIN];
+        // Left uninitialised beyond `count`: clearing them costs more than posting one receive.
+        let mut segments = [const { MaybeUninit::uninit() }; CHAIN];
         let mut count = 0;
         let mut refused = None;
         for buffer in buffers.by_ref().take(CHAIN) {
@@ -256,7 +258,7 @@ pub(crate) fn post_buffers(
             match lock(inflight).insert(buffer, 0) {
                 Ok(ticket) => {
                     ids[count] = ticket;
-                    segments[count] = segment.0;
+                    segments[count].write(segment.0);
                     count += 1;
                 }
                 Err(buffer) => {
@@ -293,30 +295,25 @@ pub(crate) fn post_buffers(
     }
 }
 
-/// Posts a chain of receives of one segment each; how many were accepted, and the error if not all were.
+/// Posts a chain of receives of one segment each, all of which are initialised; how many were accepted, and the
+/// error if not all were.
 fn post_chain(
     ids: &[u64],
-    segments: &mut [sys::ibv_sge],
+    segments: &mut [MaybeUninit<sys::ibv_sge>],
     post: PostRecv<'_>,
 ) -> (usize, Option<io::Error>) {
-    let empty = sys::ibv_recv_wr {
-        wr_id: 0,
-        next: std::ptr::null_mut(),
-        sg_list: std::ptr::null_mut(),
-        num_sge: 1,
-    };
     let count = ids.len().min(segments.len()).min(CHAIN);
-    let first_segment = segments.as_mut_ptr();
-    let mut requests = [empty; CHAIN];
-    let head = requests.as_mut_ptr();
+    let first_segment = segments.as_mut_ptr().cast::<sys::ibv_sge>();
+    let mut requests = [const { MaybeUninit::<sys::ibv_recv_wr>::uninit() }; CHAIN];
+    let head = requests.as_mut_ptr().cast::<sys::ibv_recv_wr>();
     let mut next = std::ptr::null_mut();
-    for index in (0..count).rev() {
+    for (index, &wr_id) in ids.iter().enumerate().take(count).rev() {
         let place = head.wrapping_add(index);
         let sg_list = first_segment.wrapping_add(index);
         // SAFETY: `place` points into `requests`, since the index is below its length.
         unsafe {
             place.write(sys::ibv_recv_wr {
-                wr_id: ids[index],
+                wr_id,
                 next,
                 sg_list,
                 num_sge: 1,
