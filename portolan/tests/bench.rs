@@ -150,3 +150,55 @@ fn results_that_cannot_be_written_are_a_failure() {
         "{errors}"
     );
 }
+
+#[test]
+fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
+    let folder = folder("demo");
+    let out = folder.join("out");
+    let text = success(&format!("demo --sizes 8,1K --out {}", out.display()));
+    for words in [
+        "pingpong on seastar",
+        "match-depth on seastar",
+        "6.170",
+        "5.740",
+        "inferred",
+    ] {
+        assert!(text.contains(words), "{words} is missing: {text}");
+    }
+    assert!(
+        text.ends_with(&format!(
+            "5 plots and results.jsonl are in {}\n",
+            out.display()
+        )),
+        "{text}"
+    );
+    assert_eq!(
+        lines(&fs::read_to_string(out.join("results.jsonl")).unwrap()).len(),
+        10
+    );
+    assert_eq!(fs::read_to_string(out.join(".gitignore")).unwrap(), "*\n");
+    assert!(
+        fs::read_to_string(out.join("pingpong.svg"))
+            .unwrap()
+            .contains("XT4-class")
+    );
+    // A folder that was there keeps what is in it.
+    success(&format!("demo --sizes 8 --out {}", folder.display()));
+    assert!(!folder.join(".gitignore").exists());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn info_says_of_each_fabric_whether_and_why() {
+    let found = lines(&success("info --json"));
+    let fabric = |name: &str| found.iter().find(|l| l["fabric"] == name).unwrap();
+    assert_eq!(fabric("seastar")["usable"], true);
+    let verbs = fabric("verbs");
+    assert!(verbs["usable"] == true || verbs["reason"].as_str().is_some_and(|r| !r.is_empty()));
+    assert!(found.iter().any(|l| l["kind"] == "guest"));
+    assert!(
+        success("info")
+            .lines()
+            .any(|l| l.starts_with("seastar") && l.ends_with(" usable"))
+    );
+}

@@ -5,11 +5,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 const PORTOLAN: &str = env!("CARGO_BIN_EXE_portolan");
 
@@ -60,8 +62,8 @@ fn fault(faults: &str, status: i32, words: &str) {
 struct Hanging {
     launcher: Child,
     output: BufReader<std::process::ChildStdout>,
-    /// (rank, process) in the order of appearance.
-    processes: Vec<(u32, Pid)>,
+    /// (rank, process, its descriptor) in the order of appearance.
+    processes: Vec<(u32, Pid, OwnedFd)>,
 }
 
 impl Hanging {
@@ -89,7 +91,8 @@ impl Hanging {
                 panic!("{line}")
             };
             let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-            processes.push((rank.parse().unwrap(), pid));
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+            processes.push((rank.parse().unwrap(), pid, pidfd));
         }
         Self {
             launcher,
@@ -99,7 +102,7 @@ impl Hanging {
     }
 
     fn rank(&self, rank: u32) -> Pid {
-        self.processes.iter().find(|(r, _)| *r == rank).unwrap().1
+        self.processes.iter().find(|(r, ..)| *r == rank).unwrap().1
     }
 
     fn launcher(&self) -> Pid {
@@ -113,10 +116,16 @@ impl Hanging {
         assert_eq!(rest, "");
         let output = self.launcher.wait_with_output().unwrap();
         assert!(since.elapsed() < SOON, "took {:?}", since.elapsed());
-        for (rank, pid) in &self.processes {
-            assert!(!runs(*pid), "process {pid:?} of rank {rank} is left");
-        }
         let status = output.status;
+        // A launcher that was killed cannot wait for its ranks.
+        let limit = if status.signal().is_some() {
+            SOON
+        } else {
+            Duration::ZERO
+        };
+        for (rank, pid, pidfd) in &self.processes {
+            assert!(ends(pidfd, limit), "process {pid:?} of rank {rank} is left");
+        }
         let code = status
             .code()
             .unwrap_or_else(|| 128 + status.signal().unwrap());
@@ -124,11 +133,11 @@ impl Hanging {
     }
 }
 
-/// Whether `pid` still runs. A zombie does not: without a launcher its collection is up to the system.
-fn runs(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let state = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with(['Z', 'X']));
-    stat.is_ok_and(|stat| state(stat) == Some(false))
+/// Whether the process of `pidfd` ends within `limit`. It may remain as a zombie: without a launcher its
+/// collection is up to the system.
+fn ends(pidfd: &OwnedFd, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit).unwrap();
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&limit)).unwrap() == 1
 }
 
 #[test]

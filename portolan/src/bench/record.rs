@@ -106,7 +106,7 @@ pub(crate) fn write(records: &[Record], mut to: impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub(crate) fn read(from: impl BufRead) -> io::Result<Vec<Record>> {
     from.lines()
         .map(|line| Ok(serde_json::from_str(&line?)?))

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::io::{self, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::bench::{
     table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
+use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
@@ -181,12 +182,9 @@ pub(crate) fn print_tables(
     records: &[Record],
     curves: &[Curve],
 ) -> Result<(), CmdError> {
-    let mut stdout = io::stdout().lock();
-    for name in names {
-        writeln!(stdout, "{}", table(*name, records, curves))
-            .map_err(failed("write standard output"))?;
-    }
-    Ok(())
+    names
+        .iter()
+        .try_for_each(|name| say(&table(*name, records, curves)))
 }
 
 /// The published curves that belong beside the results of a fabric.
@@ -263,12 +261,6 @@ fn progress(job: &Job, points: usize) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
-}
-
-/// Makes an I/O error of trying to do `what`.
-pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> CmdError + use<> {
-    let what = format!("cannot {what}");
-    move |source| CmdError::System { what, source }
 }
 
 /// The file through which rank 0 hands its results over; removed at the end.

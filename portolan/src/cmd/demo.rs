@@ -1,14 +1,15 @@
 //! `portolan demo`: the SeaStar model beside what was published about the machine.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use portals_shim::fabric::FabricKind;
 
-use crate::bench::{Name, write_plots, write_records};
+use crate::bench::{Name, parse_size, write_plots, write_records};
 use crate::cli::FabricArgs;
-use crate::cmd::bench::{Plan, failed, measure, print_tables, published};
+use crate::cmd::bench::{Plan, measure, print_tables, published};
+use crate::cmd::{failed, say};
 use crate::error::CmdError;
 
 /// What the demo measures.
@@ -26,6 +27,9 @@ pub(crate) struct Options {
     /// Folder for plots and results
     #[arg(long, value_name = "DIR", default_value = "portolan-demo")]
     out: PathBuf,
+    /// Message sizes and list lengths to measure in place of the usual ones
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
+    sizes: Vec<u64>,
     /// Machine that the SeaStar model is set up as
     #[arg(
         long,
@@ -40,6 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             out: PathBuf::from("portolan-demo"),
+            sizes: Vec::new(),
             machine: "xt4".to_owned(),
         }
     }
@@ -52,13 +57,15 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         device: None,
         machine: options.machine.clone(),
     };
-    println!(
-        "Two ranks on a model of the Cray SeaStar ({}): puts and gets of the Portals interface, in virtual time.\n",
+    let folder = &options.out;
+    make_folder(folder)?;
+    say(&format!(
+        "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, in virtual time.\n",
         options.machine
-    );
+    ))?;
     let plan = Plan {
         names: NAMES.to_vec(),
-        sizes: Vec::new(),
+        sizes: options.sizes.clone(),
         iters: None,
     };
     let (status, records) = measure(
@@ -74,26 +81,36 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     let curves = published(FabricKind::Seastar);
     print_tables(&NAMES, &records, &curves)?;
-    println!(
-        "Published values are of MPI, which costs time on top of Portals; bandwidths are bytes / one-way time."
-    );
+    say(
+        "Published values are of MPI, which costs time on top of Portals. Bandwidths derived from them are \
+         bytes / one-way time of single messages; put-bandwidth has many under way.",
+    )?;
     for curve in &curves {
-        println!("  {}: {}\n    {}", curve.label, curve.source, curve.status);
+        say(&format!(
+            "  {}: {}\n    {}",
+            curve.label, curve.source, curve.status
+        ))?;
     }
-    let folder = &options.out;
-    fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
-    // What a demo leaves behind is not meant to be committed.
-    fs::write(folder.join(".gitignore"), "*\n")
-        .map_err(failed(&format!("write into {}", folder.display())))?;
     let results = folder.join("results.jsonl");
     let file =
         fs::File::create(&results).map_err(failed(&format!("create {}", results.display())))?;
     write_records(&records, file).map_err(failed(&format!("write {}", results.display())))?;
     let plots = write_plots(&records, &curves, folder).map_err(CmdError::Failed)?;
-    println!(
+    say(&format!(
         "\n{} plots and results.jsonl are in {}",
         plots.len(),
         folder.display()
-    );
+    ))?;
     Ok(0)
+}
+
+/// Makes the folder. One that is new is kept out of version control: what a demo leaves behind is not
+/// meant to be committed.
+fn make_folder(folder: &Path) -> Result<(), CmdError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
+    let marker = folder.join(".gitignore");
+    fs::write(&marker, "*\n").map_err(failed(&format!("write {}", marker.display())))
 }

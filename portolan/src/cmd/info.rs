@@ -9,6 +9,7 @@ use rustix::fs::Access;
 use serde::Serialize;
 use verbs_backend::{Device, DeviceError, GidType};
 
+use crate::cmd::say;
 use crate::error::CmdError;
 use crate::run::find_program;
 
@@ -119,9 +120,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         if options.json {
             let text = serde_json::to_string(line)
                 .map_err(|error| CmdError::Failed(format!("cannot write JSON: {error}")))?;
-            println!("{text}");
+            say(&text)?;
         } else {
-            println!("{}", words(line));
+            say(&words(line))?;
         }
     }
     Ok(0)

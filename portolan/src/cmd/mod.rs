@@ -6,3 +6,18 @@ pub(crate) mod info;
 pub(crate) mod probe;
 pub(crate) mod run;
 pub(crate) mod seastar_sim;
+
+use std::io::{self, Write as _};
+
+use crate::error::CmdError;
+
+/// Writes `text` and a line end to standard output. A reader that has gone away is an error, not a panic.
+pub(crate) fn say(text: &str) -> Result<(), CmdError> {
+    writeln!(io::stdout(), "{text}").map_err(failed("write standard output"))
+}
+
+/// Makes an I/O error of trying to do `what`.
+pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> CmdError + use<> {
+    let what = format!("cannot {what}");
+    move |source| CmdError::System { what, source }
+}

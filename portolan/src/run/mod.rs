@@ -22,6 +22,7 @@ mod spawn;
 mod supervise;
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
@@ -86,7 +87,8 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
         .and_then(|limit| Instant::now().checked_add(limit));
     let verdict = job.run(deadline, limit).map_err(failed("watch the job"))?;
     if let Some(line) = &verdict.line {
-        eprintln!("{}: {line}", spec.title);
+        // Nobody may be left to read it; the job's end comes first.
+        let _ = writeln!(io::stderr(), "{}: {line}", spec.title);
     }
     drop(job);
     Ok(verdict.status)
