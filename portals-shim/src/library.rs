@@ -77,8 +77,8 @@ impl<N: Nal> Library<N> {
         Ok(None)
     }
 
-    fn retire(&mut self, md: MdHandle) {
-        self.nal.retire(&mut self.ni, md);
+    fn retire(&mut self, md: MdHandle) -> Result<(), Error> {
+        self.nal.retire(&mut self.ni, md)
     }
 
     /// Executes one call; a poll does not block here.
@@ -101,7 +101,7 @@ impl<N: Nal> Library<N> {
             } => Answer::Me(ni.me_insert(base, spec, position)?),
             Call::MeUnlink(me) => {
                 if let Some(md) = ni.me_md(me) {
-                    self.retire(md);
+                    self.retire(md)?;
                 }
                 self.ni.me_unlink(me)?;
                 Answer::Done
@@ -109,13 +109,13 @@ impl<N: Nal> Library<N> {
             Call::MdAttach { me, desc, unlink } => Answer::Md(ni.md_attach(me, desc, unlink)?),
             Call::MdBind { desc, unlink } => Answer::Md(ni.md_bind(desc, unlink)?),
             Call::MdUnlink(md) => {
-                self.retire(md);
+                self.retire(md)?;
                 self.ni.md_unlink(md)?;
                 Answer::Done
             }
             Call::MdQuery(md) => Answer::Snapshot(ni.md_query(md)?),
             Call::MdUpdate { md, new, test } => {
-                self.retire(md);
+                self.retire(md)?;
                 Answer::Snapshot(self.ni.md_update(md, new, test)?)
             }
             Call::MeMdPost {

@@ -245,6 +245,20 @@ impl LocalCopy {
         }
     }
 
+    /// Copies the bytes of `segments` to the start of `out`; stops at the end of the shorter one.
+    pub(crate) fn gather_into(segments: &[portals_core::Segment], out: &mut [u8]) {
+        let mut out = out;
+        for s in segments {
+            let len = out.len().min(s.len as usize);
+            let (to, rest) = out.split_at_mut(len);
+            let from = std::ptr::with_exposed_provenance::<u8>(s.addr as usize);
+            // SAFETY: `from` is valid for `len <= s.len` bytes by the promise of the MD's maker,
+            // which `Ni` keeps until the operation's `*_end`; `to` has `len` bytes.
+            unsafe { std::ptr::copy(from, to.as_mut_ptr(), len) };
+            out = rest;
+        }
+    }
+
     /// Places `data` into `segments`; stops at the end of the shorter one.
     pub(crate) fn scatter(segments: &[portals_core::Segment], mut data: &[u8]) {
         for s in segments {

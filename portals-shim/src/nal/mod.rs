@@ -13,7 +13,7 @@ pub mod inproc;
 pub mod seastar;
 pub mod verbs;
 
-use portals_core::{MdHandle, Ni, ProcessId, Transmit};
+use portals_core::{Error, MdHandle, Ni, ProcessId, Transmit};
 
 /// The fabric below one interface.
 ///
@@ -40,7 +40,12 @@ pub trait Nal: Send + std::fmt::Debug {
 
     /// `md` is about to be unlinked or changed: after the return no peer's NIC reaches its memory
     /// without the target's library.
-    fn retire(&mut self, _ni: &mut Ni, _md: MdHandle) {}
+    ///
+    /// # Errors
+    /// [`Error::MdInUse`] when a peer does not confirm that in time.
+    fn retire(&mut self, _ni: &mut Ni, _md: MdHandle) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Static distance to a process; `None` if it cannot exist.
     fn distance(&self, to: ProcessId) -> Option<u64>;
@@ -62,8 +67,8 @@ impl Nal for Box<dyn Nal> {
     fn lists_changed(&mut self, ni: &mut Ni) {
         (**self).lists_changed(ni);
     }
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) {
-        (**self).retire(ni, md);
+    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        (**self).retire(ni, md)
     }
     fn distance(&self, to: ProcessId) -> Option<u64> {
         (**self).distance(to)

@@ -97,9 +97,16 @@ mod tests {
         while at < bytes.len() {
             assert_eq!(&bytes[at..at + 6], b"070701");
             let (size, name_size) = (field(at, 6) as usize, field(at, 11) as usize);
-            let name = String::from_utf8(bytes[at + 110..at + 110 + name_size - 1].to_vec()).unwrap();
+            let name =
+                String::from_utf8(bytes[at + 110..at + 110 + name_size - 1].to_vec()).unwrap();
             let data = (at + 110 + name_size).next_multiple_of(4);
-            seen.push((name, field(at, 1), field(at, 9), field(at, 10), bytes[data..data + size].to_vec()));
+            seen.push((
+                name,
+                field(at, 1),
+                field(at, 9),
+                field(at, 10),
+                bytes[data..data + size].to_vec(),
+            ));
             at = (data + size).next_multiple_of(4);
         }
         assert_eq!(

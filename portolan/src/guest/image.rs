@@ -144,7 +144,9 @@ fn fetch(work: &Path, folder: &Path) -> Result<(), GuestError> {
         )
     })?;
     output(
-        Command::new("apt-get").args(["-q", "download", &package]).current_dir(work),
+        Command::new("apt-get")
+            .args(["-q", "download", &package])
+            .current_dir(work),
         "check the network, then apt-get update",
     )?;
     let read = |what: &Path| GuestError::io(format!("read {}", what.display()));
@@ -159,7 +161,10 @@ fn fetch(work: &Path, folder: &Path) -> Result<(), GuestError> {
     )?;
     let vmlinuz = entries(&tree.join("boot"))?
         .into_iter()
-        .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz-")))
+        .find(|p| {
+            p.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz-"))
+        })
         .ok_or_else(|| GuestError::Kernel(format!("{package} holds no boot/vmlinuz-*")))?;
     let libraries = ["lib/modules", "usr/lib/modules"]
         .iter()
@@ -177,8 +182,10 @@ fn fetch(work: &Path, folder: &Path) -> Result<(), GuestError> {
         Ok(())
     })
     .map_err(read(&libraries))?;
-    let built_in: Vec<String> =
-        built_in.lines().filter_map(|line| module_name(Path::new(line))).collect();
+    let built_in: Vec<String> = built_in
+        .lines()
+        .filter_map(|line| module_name(Path::new(line)))
+        .collect();
 
     let ready = work.join("ready");
     let modules = ready.join("modules");
@@ -270,7 +277,10 @@ fn module_data(path: &Path) -> Result<Vec<u8>, GuestError> {
         .output()
         .map_err(|e| GuestError::Kernel(format!("{tool}: {e}: apt-get install {tool}")))?;
     if !result.status.success() {
-        return Err(GuestError::Kernel(format!("{tool} cannot unpack {}", path.display())));
+        return Err(GuestError::Kernel(format!(
+            "{tool} cannot unpack {}",
+            path.display()
+        )));
     }
     Ok(result.stdout)
 }
@@ -305,8 +315,14 @@ fn output(command: &mut Command, advice: &str) -> Result<String, GuestError> {
         return Ok(String::from_utf8_lossy(&result.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&result.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-    Err(GuestError::Kernel(format!("{name} failed ({last}): {advice}")))
+    let last = said
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("no message");
+    Err(GuestError::Kernel(format!(
+        "{name} failed ({last}): {advice}"
+    )))
 }
 
 #[cfg(test)]
@@ -316,7 +332,10 @@ mod tests {
     #[test]
     fn the_package_is_read_from_apt() {
         let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-9-amd64\n";
-        assert_eq!(kernel_package(text).as_deref(), Some("linux-image-6.1.0-9-amd64"));
+        assert_eq!(
+            kernel_package(text).as_deref(),
+            Some("linux-image-6.1.0-9-amd64")
+        );
         assert_eq!(kernel_package("linux-image-amd64\n"), None);
     }
 

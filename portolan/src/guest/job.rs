@@ -35,7 +35,11 @@ pub(super) fn environment(
         }
     }
     let mut search = OsString::new();
-    for part in first.map(Path::as_os_str).into_iter().chain([path.as_os_str()]) {
+    for part in first
+        .map(Path::as_os_str)
+        .into_iter()
+        .chain([path.as_os_str()])
+    {
         if !part.is_empty() {
             search.push(part);
             search.push(":");
@@ -110,11 +114,24 @@ mod tests {
     #[test]
     fn the_script_reproduces_folder_environment_and_words() {
         let environment = environment(
-            [pair("HOME", "/it's"), pair("GASNET_X", "a b\n$c"), pair("SECRET", "no")].into_iter(),
+            [
+                pair("HOME", "/it's"),
+                pair("GASNET_X", "a b\n$c"),
+                pair("SECRET", "no"),
+            ]
+            .into_iter(),
             Some(Path::new("/opt/portolan")),
             &["EXTRA=1=2".to_owned()],
         );
-        let command = ["/bin/sh", "-c", "pwd; env; printf '<%s>' \"$@\"", "x", "a'b", "", "$HOME"];
+        let command = [
+            "/bin/sh",
+            "-c",
+            "pwd; env; printf '<%s>' \"$@\"",
+            "x",
+            "a'b",
+            "",
+            "$HOME",
+        ];
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let script = script(Path::new("/usr"), &environment, &command);
         let output = Command::new("/bin/sh")
@@ -130,7 +147,10 @@ mod tests {
         assert!(text.contains("GASNET_X=a b\n$c\n"), "{text}");
         assert!(text.contains("EXTRA=1=2\n"), "{text}");
         assert!(text.contains("PORTOLAN_TEST_DEVICE=rxe0\n"), "{text}");
-        assert!(text.contains("PATH=/opt/portolan:/usr/local/sbin:"), "{text}");
+        assert!(
+            text.contains("PATH=/opt/portolan:/usr/local/sbin:"),
+            "{text}"
+        );
         assert!(!text.contains("SECRET"), "{text}");
     }
 }

@@ -132,13 +132,21 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
     let tools = Tools::find()?;
     let kernel = image::Kernel::cached()?;
     let here = std::env::current_dir().map_err(GuestError::io("find the current folder".into()))?;
-    let own = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_path_buf));
+    let own = std::env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(Path::to_path_buf));
     let environment = job::environment(std::env::vars_os(), own.as_deref(), &options.env);
     let script = job::script(&here, &environment, &options.command);
     let scratch = Scratch::new()?;
     let initramfs = scratch.path.join("initramfs");
     kernel.write_initramfs(&initramfs, &tools.busybox, &script)?;
-    qemu::run(&tools, options, &kernel.vmlinuz(), &initramfs, &scratch.path)
+    qemu::run(
+        &tools,
+        options,
+        &kernel.vmlinuz(),
+        &initramfs,
+        &scratch.path,
+    )
 }
 
 /// The programs of this machine that the guest is made with.
@@ -166,7 +174,10 @@ impl Tools {
         };
         let qemu = need("qemu-system-x86_64", "qemu-system-x86");
         let busybox = need("busybox", "busybox-static");
-        need("apt-get", "apt (the guest's kernel is taken from a Debian package)");
+        need(
+            "apt-get",
+            "apt (the guest's kernel is taken from a Debian package)",
+        );
         need("dpkg", "dpkg");
         need("rdma", "iproute2");
         if !busybox.as_os_str().is_empty() && !is_static(&busybox) {
@@ -176,12 +187,15 @@ impl Tools {
             ));
         }
         if !Path::new("/etc/libibverbs.d/rxe.driver").exists() {
-            missing.push(
-                "libibverbs does not know rxe: apt-get install ibverbs-providers".to_owned(),
-            );
+            missing
+                .push("libibverbs does not know rxe: apt-get install ibverbs-providers".to_owned());
         }
         if missing.is_empty() {
-            Ok(Self { qemu, busybox, setpriv: find_program("setpriv") })
+            Ok(Self {
+                qemu,
+                busybox,
+                setpriv: find_program("setpriv"),
+            })
         } else {
             Err(GuestError::Missing(missing))
         }
@@ -200,10 +214,17 @@ fn find_program(name: &str) -> Option<PathBuf> {
 /// Is the ELF file without an interpreter (program header type 3), that is to say statically linked?
 /// Header layout: ELF-64, e_phoff at 32, e_phentsize at 54, e_phnum at 56.
 fn is_static(file: &Path) -> bool {
-    let Ok(data) = std::fs::read(file) else { return false };
+    let Ok(data) = std::fs::read(file) else {
+        return false;
+    };
     let number = |at: usize, bytes: usize| -> Option<usize> {
         let field = data.get(at..at.checked_add(bytes)?)?;
-        Some(field.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
+        Some(
+            field
+                .iter()
+                .rev()
+                .fold(0, |value, &byte| value << 8 | usize::from(byte)),
+        )
     };
     let interpreted = || -> Option<bool> {
         let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
@@ -231,11 +252,16 @@ impl Scratch {
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Self { path }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(GuestError::io(format!("make {}", path.display()))(error)),
+                Err(error) => {
+                    return Err(GuestError::io(format!("make {}", path.display()))(error));
+                }
             }
         }
         let full = io::Error::from(io::ErrorKind::AlreadyExists);
-        Err(GuestError::io(format!("make a folder in {}", base.display()))(full))
+        Err(GuestError::io(format!(
+            "make a folder in {}",
+            base.display()
+        ))(full))
     }
 }
 

@@ -78,8 +78,8 @@ pub(super) fn run(
         .map_err(GuestError::io(format!("make {}", messages.display())))?;
 
     // Signals are caught before QEMU exists, so that none can leave it behind.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(GuestError::io("catch signals".into()))?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(GuestError::io("catch signals".into()))?;
     let handle = signals.handle();
     let (events, received) = channel();
     let signal_events = events.clone();
@@ -91,9 +91,16 @@ pub(super) fn run(
         }
     });
 
-    let ends = [OwnedFd::from(guest_control), OwnedFd::from(guest_out), OwnedFd::from(guest_err)];
+    let ends = [
+        OwnedFd::from(guest_control),
+        OwnedFd::from(guest_out),
+        OwnedFd::from(guest_err),
+    ];
     let mut command = command(tools, options, kernel, initramfs, &console, &ends);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
     // Its own group: a Ctrl-C at the terminal reaches this process alone, which then ends QEMU.
     command.process_group(0);
     for end in &ends {
@@ -142,19 +149,53 @@ fn command(
         None => Command::new(&tools.qemu),
     };
     command.args(["-nodefaults", "-no-user-config", "-machine", "q35"]);
-    command.args(["-accel", if options.kvm { "kvm" } else { "tcg,thread=multi" }, "-cpu", "max"]);
-    command.arg("-m").arg(options.memory.to_string()).arg("-smp").arg(options.cpus.to_string());
-    command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-no-reboot"]);
-    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
-    command.args(["-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on"]);
+    command.args([
+        "-accel",
+        if options.kvm {
+            "kvm"
+        } else {
+            "tcg,thread=multi"
+        },
+        "-cpu",
+        "max",
+    ]);
+    command
+        .arg("-m")
+        .arg(options.memory.to_string())
+        .arg("-smp")
+        .arg(options.cpus.to_string());
+    command.args([
+        "-display",
+        "none",
+        "-vga",
+        "none",
+        "-monitor",
+        "none",
+        "-no-reboot",
+    ]);
+    command
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(initramfs);
+    command.args([
+        "-append",
+        "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
+    ]);
     // A comma inside a value of QEMU's option syntax is written twice.
     let console = console.to_string_lossy().replace(',', ",,");
-    command.arg("-chardev").arg(format!("file,id=console,path={console}"));
+    command
+        .arg("-chardev")
+        .arg(format!("file,id=console,path={console}"));
     command.args(["-serial", "chardev:console"]);
     command.args(["-device", "virtio-serial-pci"]);
     for (name, end) in ["control", "stdout", "stderr"].iter().zip(ends) {
-        command.arg("-chardev").arg(format!("socket,id={name},fd={}", end.as_raw_fd()));
-        command.arg("-device").arg(format!("virtserialport,chardev={name},name=portolan.{name}"));
+        command
+            .arg("-chardev")
+            .arg(format!("socket,id={name},fd={}", end.as_raw_fd()));
+        command.arg("-device").arg(format!(
+            "virtserialport,chardev={name},name=portolan.{name}"
+        ));
     }
     command.args([
         "-virtfs",
@@ -201,19 +242,24 @@ fn wait(
                 let _ = machine.child.wait();
                 return match stage {
                     Stage::Exited(status) => Ok(status),
-                    Stage::Running => Err(GuestError::Died { console: String::new() }),
-                    Stage::Booting => Err(not_booted(
-                        failed.unwrap_or_else(|| "QEMU ended before the command started".into()),
-                    )),
+                    Stage::Running => Err(GuestError::Died {
+                        console: String::new(),
+                    }),
+                    Stage::Booting => {
+                        Err(not_booted(failed.unwrap_or_else(|| {
+                            "QEMU ended before the command started".into()
+                        })))
+                    }
                 };
             }
             Err(RecvTimeoutError::Timeout) => {
                 return match stage {
                     // The status and, by the order of the guest's reports, all output are here.
                     Stage::Exited(status) => Ok(status),
-                    Stage::Booting if start.elapsed() >= BOOT_LIMIT => {
-                        Err(not_booted(format!("not up after {} s", BOOT_LIMIT.as_secs())))
-                    }
+                    Stage::Booting if start.elapsed() >= BOOT_LIMIT => Err(not_booted(format!(
+                        "not up after {} s",
+                        BOOT_LIMIT.as_secs()
+                    ))),
                     _ => Err(GuestError::TimedOut(limit)),
                 };
             }
@@ -225,7 +271,10 @@ fn wait(
 }
 
 fn not_booted(why: String) -> GuestError {
-    GuestError::NotBooted { why, console: String::new() }
+    GuestError::NotBooted {
+        why,
+        console: String::new(),
+    }
 }
 
 fn read_control(control: UnixStream, events: &Sender<Event>) {
@@ -249,7 +298,11 @@ fn copier(
             match from.read(&mut buffer) {
                 Ok(0) | Err(_) => break,
                 Ok(length) => {
-                    if to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_err() {
+                    if to
+                        .write_all(&buffer[..length])
+                        .and_then(|()| to.flush())
+                        .is_err()
+                    {
                         let _ = events.send(Event::OutputClosed);
                         return;
                     }

@@ -1,0 +1,176 @@
+//! Which descriptors peers may reach with their NIC alone.
+//!
+//! The owner tells every peer the list of a portal whenever it changes; a peer answers once it uses
+//! the new list only. Its NIC may still have operations under way that it posted before: they are
+//! ordered before its answer on the same connection, so that after the answer none is left.
+//!
+//! # Invariants
+//!
+//! * What a peer believes of a portal is a list that was true at some moment between the last
+//!   confirmed publication and now.
+//! * A descriptor that leaves the list is gone from every peer's before the call that removed it
+//!   returns ([`Verbs::withdraw`], [`Verbs::publish`]).
+//! * The registration of an advertised descriptor covers exactly its memory and allows exactly its
+//!   operations.
+
+use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
+use super::memory::Use;
+use super::{PATIENCE, Verbs, Work};
+use portals_core::{Advert, Error, MdHandle, Ni, ProcessId};
+use std::collections::{BTreeMap, BTreeSet};
+use verbs_backend::Remote;
+
+/// What peers have been told.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    lists: BTreeMap<u32, Vec<Advert>>,
+    next_token: u32,
+    /// Publications that some peers have not confirmed.
+    waiting: BTreeMap<u32, BTreeSet<usize>>,
+}
+
+impl Published {
+    pub(super) fn confirmed(&mut self, rank: usize, token: u32) {
+        if let Some(ranks) = self.waiting.get_mut(&token) {
+            ranks.remove(&rank);
+            if ranks.is_empty() {
+                self.waiting.remove(&token);
+            }
+        }
+    }
+
+    /// A peer that is gone confirms nothing, and reaches nothing.
+    pub(super) fn forget_peer(&mut self, rank: usize) {
+        self.waiting.retain(|_, ranks| {
+            ranks.remove(&rank);
+            !ranks.is_empty()
+        });
+    }
+
+    fn holds(&self, md: MdHandle) -> Option<u32> {
+        self.lists
+            .iter()
+            .find(|(_, list)| list.iter().any(|a| a.md == md))
+            .map(|(portal, _)| *portal)
+    }
+}
+
+impl Verbs {
+    /// Tells peers of changed portals. When something was taken back, waits until they have
+    /// confirmed it.
+    pub(super) fn publish(&mut self, ni: &mut Ni) {
+        let dirty = ni.take_dirty_portals();
+        if dirty == 0 || self.closed {
+            return;
+        }
+        self.prune_due = true;
+        let last = ni.config().limits.max_pt_index.clamp(0, 63) as u32;
+        for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
+            let mut list = ni.adverts(portal);
+            list.retain(|a| a.region.len > 0);
+            self.tell(ni, portal, list);
+        }
+    }
+
+    /// Takes a descriptor back from every peer, and waits for this process's own operations on it.
+    /// [`Error::MdInUse`] when a peer does not answer in time.
+    pub(super) fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        let reading = |v: &mut Self| {
+            !v.records
+                .iter()
+                .any(|(_, r)| matches!(r.work, Work::Read { md: m, .. } if m == md))
+        };
+        if !self.progress_until(ni, PATIENCE, reading) {
+            return Err(Error::MdInUse);
+        }
+        if let Some(portal) = self.published.holds(md) {
+            let mut list = self
+                .published
+                .lists
+                .get(&portal)
+                .cloned()
+                .unwrap_or_default();
+            list.retain(|a| a.md != md);
+            if !self.tell(ni, portal, list) {
+                return Err(Error::MdInUse);
+            }
+        }
+        self.prune_due = true;
+        Ok(())
+    }
+
+    /// Publishes a list; `false` when something was taken back and a peer has not confirmed it.
+    fn tell(&mut self, ni: &mut Ni, portal: u32, mut list: Vec<Advert>) -> bool {
+        list.truncate(ADVERTS_PER_FRAME);
+        let old = self
+            .published
+            .lists
+            .get(&portal)
+            .cloned()
+            .unwrap_or_default();
+        if old == list {
+            return true;
+        }
+        let told: Vec<(ProcessId, RemoteMd)> = list
+            .iter()
+            .filter_map(|a| Some((a.match_id, self.describe(ni, a)?)))
+            .collect();
+        let token = self.published.next_token;
+        self.published.next_token = token.wrapping_add(1);
+        let mut asked = BTreeSet::new();
+        for (rank, peer) in self.peers.iter_mut().enumerate() {
+            let Some(peer) = peer.as_mut().filter(|p| !p.failed) else {
+                continue;
+            };
+            // A peer learns only of what it may reach.
+            let its: Vec<RemoteMd> = told
+                .iter()
+                .filter(|(who, _)| who.admits(peer.id))
+                .map(|(_, md)| *md)
+                .collect();
+            peer.send(&self.send_pool, Kind::Advertise, token, false, SLOT, |w| {
+                w.adverts(portal, &its);
+            });
+            asked.insert(rank);
+        }
+        let taken_back = old.iter().any(|a| !list.contains(a));
+        self.published.lists.insert(portal, list);
+        if !taken_back || asked.is_empty() {
+            return true;
+        }
+        self.published.waiting.insert(token, asked);
+        let confirmed =
+            self.progress_until(ni, PATIENCE, |v| !v.published.waiting.contains_key(&token));
+        if !confirmed {
+            tracing::error!(
+                portal,
+                "a peer did not confirm the withdrawal of a descriptor"
+            );
+        }
+        confirmed
+    }
+
+    /// Registers an advertised descriptor and says how to reach it.
+    fn describe(&mut self, ni: &Ni, a: &Advert) -> Option<RemoteMd> {
+        let purpose = match (a.put, a.get) {
+            (true, true) => Use::Open,
+            (true, false) => Use::OpenPut,
+            _ => Use::OpenGet,
+        };
+        let (rkey, _) = self.registered(ni, a.md, a.region, purpose)?;
+        Some(RemoteMd {
+            match_id: a.match_id,
+            match_bits: a.match_bits,
+            ignore_bits: a.ignore_bits,
+            start: Remote {
+                address: a.region.addr,
+                rkey,
+            },
+            length: a.region.len,
+            ac_mask: a.ac_mask,
+            put: a.put,
+            get: a.get,
+            ack: a.ack,
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! What a frame from a peer does.
+
+use super::frame::{self, Body as FrameBody, EAGER, Kind, PREFIX};
+use super::memory::{Transfer, Use};
+use super::{After, Verbs, Work};
+use crate::region::LocalCopy;
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment};
+use verbs_backend::Remote;
+
+fn is_request(header: &Header) -> bool {
+    matches!(
+        header.body,
+        Body::Put { .. } | Body::Get { .. } | Body::GetPut { .. }
+    )
+}
+
+impl Verbs {
+    /// Takes one frame of peer `rank`. What cannot be read, or claims another sender, is counted
+    /// and dropped.
+    pub(super) fn handle_frame(&mut self, ni: &mut Ni, rank: usize, bytes: &[u8]) {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        let (prefix, body) = match frame::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = rank, %error, "frame dropped");
+                return;
+            }
+        };
+        peer.handle_prefix(&prefix, body != FrameBody::Credit);
+        let sender = peer.id;
+        match body {
+            FrameBody::Message { header, .. } | FrameBody::Announce { header, .. }
+                if header.source != sender =>
+            {
+                self.counters.bad_frames += 1;
+            }
+            FrameBody::Message { header, data } => self.message(ni, rank, &header, data),
+            FrameBody::Announce {
+                header,
+                token,
+                from,
+            } => {
+                self.announcement(ni, rank, &header, token, from);
+            }
+            FrameBody::Fetched { token, failed } => {
+                let own = self
+                    .announced
+                    .get_mut(token as usize)
+                    .is_some_and(|a| a.peer == rank);
+                if own {
+                    let fail = if failed { NiFail::FAIL } else { NiFail::OK };
+                    self.source_free(ni, token as usize, fail);
+                }
+            }
+            FrameBody::Advertise {
+                portal,
+                token,
+                adverts,
+            } => {
+                peer.adverts.insert(portal, adverts);
+                self.confirm(rank, token);
+            }
+            FrameBody::Withdrawn { token } => self.published.confirmed(rank, token),
+            FrameBody::Credit => {}
+        }
+    }
+
+    /// The effect of one more request of the peer is complete.
+    fn request_done(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) {
+            peer.requests_done_here = peer.requests_done_here.wrapping_add(1);
+        }
+    }
+
+    /// A header whose data came with it.
+    fn message(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
+        let whole = data.len() as u64 >= header.payload_len();
+        let fail = if whole { NiFail::OK } else { NiFail::FAIL };
+        match ni.handle_header(header) {
+            Incoming::Deposit(d) => {
+                let keep = data
+                    .len()
+                    .min(usize::try_from(d.length).unwrap_or(usize::MAX));
+                LocalCopy::scatter(&d.segments, &data[..keep]);
+                if is_request(header) {
+                    self.request_done(rank);
+                }
+                if let Some(ack) = ni.deposit_end(d.op, fail) {
+                    self.eager(rank, &ack, |_| {});
+                }
+            }
+            Incoming::Reply(r) => {
+                if r.header.payload_len() as usize <= EAGER {
+                    self.request_done(rank);
+                    self.eager(rank, &r.header, |room| {
+                        LocalCopy::gather_into(&r.segments, room)
+                    });
+                    ni.reply_end(r.op, NiFail::OK);
+                } else {
+                    self.announce(ni, rank, &r.header, r.md, &r.segments, After::Reply(r.op));
+                    self.request_done(rank);
+                }
+            }
+            Incoming::Swap(s) => {
+                let mut old = Vec::new();
+                LocalCopy::gather(&s.segments, &mut old);
+                if whole {
+                    LocalCopy::scatter(&s.segments, &data[..s.length as usize]);
+                }
+                self.request_done(rank);
+                ni.swap_end(s.op, fail);
+                self.eager(rank, &s.header, |room| {
+                    let n = room.len().min(old.len());
+                    room[..n].copy_from_slice(&old[..n]);
+                });
+            }
+            Incoming::Acked | Incoming::Dropped(_) => {
+                if is_request(header) {
+                    self.request_done(rank);
+                }
+            }
+        }
+    }
+
+    /// A header whose data is to be read from the peer.
+    fn announcement(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        header: &Header,
+        token: u32,
+        from: Remote,
+    ) {
+        let request = is_request(header);
+        let d = match ni.handle_header(header) {
+            Incoming::Deposit(d) if d.length > 0 => d,
+            Incoming::Deposit(d) => {
+                return self.fetched(ni, rank, token, request, Some(d.op), NiFail::OK);
+            }
+            // Gets and exchanges are never announced; a peer that does so gets nothing.
+            Incoming::Reply(r) => {
+                ni.reply_end(r.op, NiFail::FAIL);
+                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
+            }
+            Incoming::Swap(s) => {
+                ni.swap_end(s.op, NiFail::FAIL);
+                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
+            }
+            Incoming::Acked | Incoming::Dropped(_) => {
+                return self.fetched(ni, rank, token, request, None, NiFail::OK);
+            }
+        };
+        let target = match d.segments.as_slice() {
+            [one] => self
+                .registered(ni, d.md, *one, Use::Landing)
+                .map(|(_, lkey)| (*one, lkey, None)),
+            pieces => self.stage(pieces, d.length, Use::Landing, false).map(|s| {
+                let local = Segment {
+                    addr: s.region.addr(),
+                    len: d.length,
+                };
+                (local, s.mr.lkey(), Some((s, d.segments.clone(), d.length)))
+            }),
+        };
+        let Some((local, lkey, staged)) = target else {
+            return self.fetched(ni, rank, token, request, Some(d.op), NiFail::FAIL);
+        };
+        let transfer = Transfer {
+            local,
+            lkey,
+            remote: from,
+            read: true,
+        };
+        self.start(
+            rank,
+            transfer,
+            Work::Fetch {
+                op: d.op,
+                token,
+                request,
+                staged,
+            },
+        );
+    }
+
+    /// Announced data has been read, or will not be: frees it at its owner, ends the deposit, acks.
+    pub(super) fn fetched(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        token: u32,
+        request: bool,
+        op: Option<OpId>,
+        fail: NiFail,
+    ) {
+        let ack = op.and_then(|op| ni.deposit_end(op, fail));
+        if request {
+            self.request_done(rank);
+        }
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        peer.send(
+            &self.send_pool,
+            Kind::Fetched,
+            token,
+            fail != NiFail::OK,
+            PREFIX,
+            |_| {},
+        );
+        if let Some(ack) = ack {
+            self.eager(rank, &ack, |_| {});
+        }
+    }
+
+    /// Tells a peer that its new advertisement is in force.
+    fn confirm(&mut self, rank: usize, token: u32) {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        peer.send(
+            &self.send_pool,
+            Kind::Withdrawn,
+            token,
+            false,
+            PREFIX,
+            |_| {},
+        );
+    }
+}

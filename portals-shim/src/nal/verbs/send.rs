@@ -1,0 +1,363 @@
+//! The path of an outgoing message.
+
+use super::frame::{EAGER, Kind, MESSAGE_HEAD, PREFIX, Writer};
+use super::memory::{Transfer, Use};
+use super::{After, Announced, Record, Verbs, Work};
+use crate::region::LocalCopy;
+use portals_core::header::WIRE_LEN;
+use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
+use verbs_backend::Remote;
+
+/// Bytes of an announcement.
+const ANNOUNCEMENT: usize = PREFIX + WIRE_LEN + 12;
+
+impl Verbs {
+    /// Sends a message of this process; see the module's picture.
+    pub(super) fn send_message(&mut self, ni: &mut Ni, tx: Transmit) {
+        let rank = self.peer_of(tx.header.target);
+        let Some(rank) = rank.filter(|&r| self.peers[r].as_ref().is_some_and(|p| !p.failed)) else {
+            if let Some(op) = tx.op {
+                ni.send_end(op, NiFail::FAIL);
+            }
+            return;
+        };
+        if self.one_sided(ni, rank, &tx) {
+            self.counters.one_sided += 1;
+            return;
+        }
+        self.counters.two_sided += 1;
+        if let Some(peer) = self.peers[rank].as_mut() {
+            peer.requests_sent = peer.requests_sent.wrapping_add(1);
+        }
+        let Transmit {
+            header,
+            md,
+            payload,
+            op,
+            ..
+        } = tx;
+        if header.payload_len() as usize <= EAGER {
+            self.eager(rank, &header, |room| LocalCopy::gather_into(&payload, room));
+            // The data has been copied.
+            if let Some(op) = op {
+                ni.send_end(op, NiFail::OK);
+            }
+        } else {
+            self.announce(ni, rank, &header, md, &payload, After::Send(op));
+        }
+    }
+
+    /// A header and the data that `fill` writes after it.
+    pub(super) fn eager(&mut self, rank: usize, header: &Header, fill: impl FnOnce(&mut [u8])) {
+        let len = header.payload_len() as usize;
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        peer.send(
+            &self.send_pool,
+            Kind::Message,
+            0,
+            false,
+            MESSAGE_HEAD + len,
+            |w: &mut Writer<'_>| {
+                w.header(header);
+                fill(w.room(len));
+            },
+        );
+    }
+
+    /// Tells the peer where long data is; `after` happens when it has read it.
+    pub(super) fn announce(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        header: &Header,
+        md: MdHandle,
+        data: &[Segment],
+        after: After,
+    ) {
+        let len = header.payload_len();
+        let place = match data {
+            [one] => self.registered(ni, md, *one, Use::Source).map(|(rkey, _)| {
+                (
+                    Remote {
+                        address: one.addr,
+                        rkey,
+                    },
+                    None,
+                )
+            }),
+            pieces => self
+                .stage(pieces, len, Use::Source, true)
+                .and_then(|s| Some((s.mr.remote(0)?, Some(s)))),
+        };
+        let Some((remote, staged)) = place else {
+            match after {
+                After::Send(Some(op)) => ni.send_end(op, NiFail::FAIL),
+                After::Reply(op) => ni.reply_end(op, NiFail::FAIL),
+                After::Send(None) => {}
+            }
+            return;
+        };
+        let token = self.announced.insert(Announced {
+            peer: rank,
+            after,
+            _staged: staged,
+        });
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        peer.send(
+            &self.send_pool,
+            Kind::Announce,
+            token as u32,
+            false,
+            ANNOUNCEMENT,
+            |w| {
+                w.header(header);
+                w.place(remote);
+            },
+        );
+    }
+
+    /// Registers the contiguous descriptor that holds `piece`; gives (rkey, lkey). `None`, with a
+    /// message, when the system refuses.
+    pub(super) fn registered(
+        &mut self,
+        ni: &Ni,
+        md: MdHandle,
+        piece: Segment,
+        purpose: Use,
+    ) -> Option<(u32, u32)> {
+        if self.registry.len() > 64 {
+            self.registry.prune(|md| ni.md_query(md).is_ok());
+        }
+        // The whole descriptor, so that its next operation finds it registered.
+        let whole = ni
+            .md_query(md)
+            .ok()
+            .filter(|s| {
+                s.start <= piece.addr && piece.addr + piece.len <= s.start.saturating_add(s.length)
+            })
+            .map_or(piece, |s| Segment {
+                addr: s.start,
+                len: s.length,
+            });
+        match self.registry.of_md(md, whole, purpose) {
+            Ok(mr) => Some((mr.rkey(), mr.lkey())),
+            Err(error) => {
+                tracing::error!(%error, "the operation fails");
+                None
+            }
+        }
+    }
+
+    /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
+    /// take it and nothing of ours is under way there. `false`: go the two-sided way.
+    fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
+        let Some(peer) = self.peers[rank].as_mut() else {
+            return false;
+        };
+        if !peer.is_settled() {
+            return false;
+        }
+        let h = &tx.header;
+        let (length, offset, ac_index, is_put) = match h.body {
+            Body::Put {
+                length,
+                remote_offset,
+                ac_index,
+                ..
+            } => (length, remote_offset, ac_index, true),
+            Body::Get {
+                length,
+                remote_offset,
+                ac_index,
+                ..
+            } => (length, remote_offset, ac_index, false),
+            _ => return false,
+        };
+        let fits = |md: &super::frame::RemoteMd| {
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= md.length)
+        };
+        let found = peer.adverts.get(&h.pt_index).and_then(|list| {
+            list.iter().find(|md| {
+                md.admits(h.source, ac_index, h.match_bits)
+                    && (if is_put { md.put } else { md.get })
+                    && fits(md)
+            })
+        });
+        let Some(found) = found.copied().filter(|_| length > 0) else {
+            return false;
+        };
+        let remote = Remote {
+            address: found.start.address + offset,
+            rkey: found.start.rkey,
+        };
+        if is_put {
+            self.one_sided_put(ni, rank, tx, remote, found.ack)
+        } else {
+            self.one_sided_get(ni, rank, tx, remote)
+        }
+    }
+
+    fn one_sided_put(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        tx: &Transmit,
+        remote: Remote,
+        acks: bool,
+    ) -> bool {
+        let h = &tx.header;
+        let Body::Put {
+            length,
+            remote_offset,
+            ack_md,
+            ..
+        } = h.body
+        else {
+            return false;
+        };
+        let ack = ack_md.filter(|_| acks).map(|md| Header {
+            target: h.source,
+            source: h.target,
+            body: Body::Ack {
+                md,
+                offset: remote_offset,
+                rlength: length,
+                mlength: length,
+            },
+            ..*h
+        });
+        let max_inline = self.peers[rank].as_ref().map_or(0, super::Peer::max_inline);
+        if length as usize <= max_inline {
+            let mut data = [0; 256];
+            let data = &mut data[..(length as usize).min(256)];
+            LocalCopy::gather_into(&tx.payload, data);
+            let work = Work::Write {
+                op: None,
+                ack,
+                _staged: None,
+            };
+            let id = self.records.insert(Record {
+                peer: rank,
+                left: 1,
+                failed: false,
+                work,
+            });
+            if let Some(peer) = self.peers[rank].as_mut() {
+                peer.write_inline(data, remote, id as u64);
+            }
+            // The data has been copied.
+            if let Some(op) = tx.op {
+                ni.send_end(op, NiFail::OK);
+            }
+            return true;
+        }
+        let (local, lkey, staged) = match tx.payload.as_slice() {
+            [one] => match self.registered(ni, tx.md, *one, Use::Local) {
+                Some((_, lkey)) => (*one, lkey, None),
+                None => return false,
+            },
+            pieces => match self.stage(pieces, length, Use::Local, true) {
+                Some(s) => (
+                    Segment {
+                        addr: s.region.addr(),
+                        len: length,
+                    },
+                    s.mr.lkey(),
+                    Some(s),
+                ),
+                None => return false,
+            },
+        };
+        let transfer = Transfer {
+            local,
+            lkey,
+            remote,
+            read: false,
+        };
+        self.start(
+            rank,
+            transfer,
+            Work::Write {
+                op: tx.op,
+                ack,
+                _staged: staged,
+            },
+        );
+        true
+    }
+
+    fn one_sided_get(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit, remote: Remote) -> bool {
+        let h = &tx.header;
+        let Body::Get {
+            length,
+            reply_md,
+            reply_offset,
+            ..
+        } = h.body
+        else {
+            return false;
+        };
+        // A landing in pieces goes the two-sided way.
+        let [landing] = *tx.landing.as_slice() else {
+            return false;
+        };
+        let Some((_, lkey)) = self.registered(ni, tx.md, landing, Use::Landing) else {
+            return false;
+        };
+        let reply = Header {
+            target: h.source,
+            source: h.target,
+            body: Body::Reply {
+                md: reply_md,
+                local_offset: reply_offset,
+                rlength: length,
+                mlength: length,
+            },
+            ..*h
+        };
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::OK);
+        }
+        let transfer = Transfer {
+            local: landing,
+            lkey,
+            remote,
+            read: true,
+        };
+        self.start(
+            rank,
+            transfer,
+            Work::Read {
+                md: reply_md,
+                reply,
+            },
+        );
+        true
+    }
+
+    /// Posts a transfer in as many pieces as the port wants; `work` happens after the last.
+    pub(super) fn start(&mut self, rank: usize, transfer: Transfer, work: Work) {
+        let left = transfer.local.len.div_ceil(self.max_message).max(1) as usize;
+        let id = self.records.insert(Record {
+            peer: rank,
+            left,
+            failed: false,
+            work,
+        });
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+            return;
+        };
+        let mut next = Some(transfer);
+        while let Some(t) = next {
+            let (piece, rest) = t.split(self.max_message);
+            peer.transfer(piece, id as u64);
+            next = rest;
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Tests on a device, named by `PORTOLAN_TEST_DEVICE`; without it they say that they skipped.
+
+use crate::call::{Target, Wait};
+use crate::fabric::Opened;
+use crate::interface::{MdMemory, MdSpec};
+use crate::region::Region;
+use portals_core::{
+    AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
+};
+
+/// Runs one body per rank on its own thread; `None` without a device.
+fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Option<Vec<R>> {
+    let Some(device) = std::env::var("PORTOLAN_TEST_DEVICE")
+        .ok()
+        .filter(|d| !d.is_empty())
+    else {
+        println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
+        return None;
+    };
+    let opened = super::in_threads(n, Some(&device)).unwrap();
+    let body = &body;
+    Some(std::thread::scope(|s| {
+        let threads: Vec<_> = (0..)
+            .zip(opened)
+            .map(|(rank, o)| s.spawn(move || (body(rank, &o), o)))
+            .collect();
+        // All bodies end before any interface closes: a rank may still need its peer's progress.
+        let done: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        done.into_iter()
+            .map(|(r, o)| {
+                o.interface.close().unwrap();
+                r
+            })
+            .collect()
+    }))
+}
+
+fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
+    MdSpec {
+        memory,
+        threshold: -1,
+        max_size: 0,
+        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        user_ptr: 0,
+        eq,
+    }
+}
+
+fn entry(match_bits: u64) -> MeSpec {
+    MeSpec {
+        match_id: ProcessId::ANY,
+        match_bits,
+        ignore_bits: 0,
+        unlink: Unlink::Retain,
+    }
+}
+
+fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
+    Target {
+        process,
+        pt_index: 4,
+        ac_index: 0,
+        match_bits,
+        remote_offset,
+    }
+}
+
+const LOUD: u64 = 1;
+const QUIET: u64 = 2;
+const BELL: u64 = 3;
+
+/// What each rank has: memory with an event queue, memory without one (which peers may reach with
+/// their NIC), a bell, and memory to work from.
+struct Side {
+    eq: EqHandle,
+    work: Region,
+    loud: Region,
+    quiet: Region,
+    source: portals_core::MdHandle,
+}
+
+fn side(o: &Opened, len: usize) -> Side {
+    let ni = &o.interface;
+    let eq = ni.eq_alloc(1024).unwrap();
+    let [work, loud, quiet] = [0; 3].map(|_| Region::new(len).unwrap());
+    for (bits, memory, eq) in [
+        (LOUD, MdMemory::whole(&loud), Some(eq)),
+        (QUIET, MdMemory::whole(&quiet), None),
+        (BELL, MdMemory::Empty, Some(eq)),
+    ] {
+        let me = ni.me_attach(4, entry(bits), InsertPosition::After).unwrap();
+        ni.md_attach(me, spec(memory, eq), Unlink::Retain).unwrap();
+    }
+    let source = ni
+        .md_bind(spec(MdMemory::whole(&work), Some(eq)), Unlink::Retain)
+        .unwrap();
+    Side {
+        eq,
+        work,
+        loud,
+        quiet,
+        source,
+    }
+}
+
+fn wait(o: &Opened, eq: EqHandle, kind: EventKind, bits: u64) -> portals_core::Event {
+    loop {
+        let e = o.interface.eq_wait(eq).unwrap().event;
+        assert_eq!(e.ni_fail, NiFail::OK);
+        if e.kind == kind && e.match_bits == bits {
+            return e;
+        }
+    }
+}
+
+fn ring(o: &Opened, s: &Side, peer: ProcessId) {
+    o.interface
+        .put_region(s.source, (0, 0), AckRequest::NoAck, to(peer, BELL, 0), 0)
+        .unwrap();
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed * 7 + 3) as u8).collect()
+}
+
+const SIZES: [usize; 12] = [
+    1, 8, 63, 256, 257, 4096, 8191, 8192, 8193, 65_536, 100_003, 3_000_000,
+];
+
+/// Rank 0 puts to and gets from rank 1's memory `bits`, every size.
+fn put_and_get(bits: u64) {
+    ranks(2, |rank, o| {
+        let len = 3 << 20;
+        let s = side(o, 2 * len);
+        let peer = o.peers[1 - rank as usize];
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        if rank == 1 {
+            for (i, size) in SIZES.into_iter().enumerate() {
+                wait(o, s.eq, EventKind::PutEnd, BELL);
+                let mut seen = vec![0; size];
+                let memory = if bits == LOUD { &s.loud } else { &s.quiet };
+                memory.read(i + 1, &mut seen).unwrap();
+                assert!(seen == pattern(size, i), "put of {size} bytes");
+                ring(o, &s, peer);
+            }
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            return;
+        }
+        for (i, size) in SIZES.into_iter().enumerate() {
+            s.work.write(i, &pattern(size, i)).unwrap();
+            let there = to(peer, bits, i as u64 + 1);
+            let region = (i as u64, size as u64);
+            o.interface
+                .put_region(s.source, region, AckRequest::Ack, there, 5)
+                .unwrap();
+            let ack = wait(o, s.eq, EventKind::Ack, bits);
+            assert_eq!(
+                (ack.mlength, ack.rlength, ack.offset),
+                (size as u64, size as u64, i as u64 + 1)
+            );
+            ring(o, &s, peer);
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            let back = (len + i) as u64;
+            o.interface
+                .get_region(s.source, (back, size as u64), there)
+                .unwrap();
+            let reply = wait(o, s.eq, EventKind::ReplyEnd, bits);
+            assert_eq!((reply.offset, reply.mlength), (back, size as u64));
+            let mut seen = vec![0; size];
+            s.work.read(back as usize, &mut seen).unwrap();
+            assert!(seen == pattern(size, i), "get of {size} bytes");
+        }
+        ring(o, &s, peer);
+    });
+}
+
+#[test]
+fn device_two_sided_data_of_every_size() {
+    put_and_get(LOUD);
+}
+
+#[test]
+fn device_one_sided_data_of_every_size() {
+    put_and_get(QUIET);
+}
+
+/// Many more messages than receive slots, both ways at once, in order.
+#[test]
+fn device_a_flood_is_delivered_in_order() {
+    const MANY: u64 = 5_000;
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        let (mut sent, mut seen, mut left) = (0, 0, 0);
+        while seen < MANY || left < MANY {
+            if sent < MANY && sent - left < 200 {
+                let put = (0, sent % 600);
+                o.interface
+                    .put_region(s.source, put, AckRequest::NoAck, to(peer, LOUD, 0), sent)
+                    .unwrap();
+                sent += 1;
+            }
+            while let Some(p) = o.interface.eq_poll(&[s.eq], Wait::No).unwrap() {
+                assert!(!p.dropped);
+                match p.event.kind {
+                    EventKind::PutEnd if p.event.match_bits == LOUD => {
+                        assert_eq!(p.event.hdr_data, seen);
+                        seen += 1;
+                    }
+                    EventKind::SendEnd if p.event.match_bits == LOUD => left += 1,
+                    _ => {}
+                }
+            }
+        }
+        // The last messages of the peer may still be on their way out of it.
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+    });
+}
+
+/// An advertised descriptor is unlinked while the peer writes to it as fast as it can: afterwards
+/// its memory does not change, later puts are dropped, and the connection lives.
+#[test]
+fn device_a_withdrawn_descriptor_is_out_of_reach() {
+    ranks(2, |rank, o| {
+        let s = side(o, 65_536);
+        let peer = o.peers[1 - rank as usize];
+        let ni = &o.interface;
+        if rank == 1 {
+            let me = ni.me_attach(4, entry(9), InsertPosition::After).unwrap();
+            let target = Region::new(65_536).unwrap();
+            let md = ni
+                .md_attach(me, spec(MdMemory::whole(&target), None), Unlink::Retain)
+                .unwrap();
+            ring(o, &s, peer);
+            // The peer rings after some puts.
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            ni.md_unlink(md).unwrap();
+            target.fill(0, 65_536, 0xEE).unwrap();
+            ring(o, &s, peer);
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            let mut seen = vec![0; 65_536];
+            target.read(0, &mut seen).unwrap();
+            assert!(
+                seen.iter().all(|b| *b == 0xEE),
+                "memory changed after the unlink"
+            );
+            assert!(ni.status().unwrap().drop_count > 0);
+            return;
+        }
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        let (mut acks, mut sent, mut stop) = (0, 0, false);
+        while !stop {
+            if sent < 50 || sent - acks < 8 {
+                let put =
+                    ni.put_region(s.source, (0, 32_768), AckRequest::Ack, to(peer, 9, 0), sent);
+                put.unwrap();
+                sent += 1;
+            }
+            if sent == 20 {
+                ring(o, &s, peer);
+            }
+            while let Some(p) = ni.eq_poll(&[s.eq], Wait::No).unwrap() {
+                assert_eq!(p.event.ni_fail, NiFail::OK);
+                match p.event.kind {
+                    EventKind::Ack => acks += 1,
+                    // The target has unlinked.
+                    EventKind::PutEnd if p.event.match_bits == BELL => stop = true,
+                    _ => {}
+                }
+            }
+        }
+        ni.put_region(s.source, (0, 32_768), AckRequest::NoAck, to(peer, 9, 0), 0)
+            .unwrap();
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::SendEnd, BELL);
+    });
+}
+
+/// An entry inserted ahead of an advertised one takes the next message.
+#[test]
+fn device_a_new_entry_ahead_takes_over() {
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        let ni = &o.interface;
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        if rank == 1 {
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            let me = ni
+                .me_attach(4, entry(QUIET), InsertPosition::Before)
+                .unwrap();
+            ni.md_attach(
+                me,
+                spec(MdMemory::whole(&s.loud), Some(s.eq)),
+                Unlink::Retain,
+            )
+            .unwrap();
+            ring(o, &s, peer);
+            let e = wait(o, s.eq, EventKind::PutEnd, QUIET);
+            assert_eq!(e.hdr_data, 77);
+            return;
+        }
+        let put = |data| {
+            let there = to(peer, QUIET, 0);
+            ni.put_region(s.source, (0, 8), AckRequest::Ack, there, data)
+                .unwrap();
+            wait(o, s.eq, EventKind::Ack, QUIET);
+        };
+        put(1);
+        put(2);
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        put(77);
+    });
+}
