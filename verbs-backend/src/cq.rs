@@ -28,7 +28,7 @@ pub enum CqError {
         limit: u32,
     },
     /// The device refused to make it.
-    #[error("cannot make a completion queue of {entries} entries: {source}")]
+    #[error("cannot make a completion queue of {entries} entries")]
     Create {
         /// Entries asked for.
         entries: u32,
@@ -48,7 +48,7 @@ pub enum CqError {
     #[error("the completion queue was made without events")]
     NoEvents,
     /// Arming, or reading an event, failed.
-    #[error("completion event: {0}")]
+    #[error("completion event failed")]
     Event(#[source] io::Error),
 }
 

@@ -27,7 +27,7 @@ pub enum DeviceError {
     #[error("no RDMA device on this machine")]
     NoDevice,
     /// The kernel lists devices, and libibverbs refused to.
-    #[error("cannot list RDMA devices: {0}")]
+    #[error("cannot list RDMA devices")]
     List(#[source] io::Error),
     /// The named device is not among those present.
     #[error("no RDMA device {name}; present: {}", present.join(", "))]
@@ -38,7 +38,7 @@ pub enum DeviceError {
         present: Vec<String>,
     },
     /// The device is there and cannot be opened.
-    #[error("cannot open RDMA device {name}: {source}")]
+    #[error("cannot open RDMA device {name}")]
     Open {
         /// The device.
         name: String,
@@ -47,7 +47,7 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// A question to the device failed.
-    #[error("cannot query {what} of RDMA device {name}: {source}")]
+    #[error("cannot query {what} of RDMA device {name}")]
     Query {
         /// The device.
         name: String,

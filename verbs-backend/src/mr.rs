@@ -41,7 +41,7 @@ pub enum MrError {
         limit: u64,
     },
     /// The system refused.
-    #[error("cannot register {length} bytes at {address:#x}: {source}{hint}")]
+    #[error("cannot register {length} bytes at {address:#x}{hint}")]
     Refused {
         /// Start of the range.
         address: usize,

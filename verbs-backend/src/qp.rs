@@ -47,7 +47,7 @@ pub enum QpError {
     Device(#[from] DeviceError),
     /// The device refused to make it.
     #[error(
-        "cannot make a queue pair with {max_send} sends of {send_segments} segments and {max_recv} receives: {source}"
+        "cannot make a queue pair with {max_send} sends of {send_segments} segments and {max_recv} receives"
     )]
     Create {
         /// Sends asked for.
@@ -71,7 +71,7 @@ pub enum QpError {
         limit: u32,
     },
     /// A change of state was refused.
-    #[error("queue pair {qpn:#x} cannot go from {from} to {to}: {source}; {cause}")]
+    #[error("queue pair {qpn:#x} cannot go from {from} to {to} ({cause})")]
     Modify {
         /// Number of the queue pair.
         qpn: u32,
@@ -86,7 +86,7 @@ pub enum QpError {
         cause: &'static str,
     },
     /// The state cannot be read.
-    #[error("cannot query queue pair {qpn:#x}: {source}")]
+    #[error("cannot query queue pair {qpn:#x}")]
     Query {
         /// Number of the queue pair.
         qpn: u32,
@@ -113,7 +113,7 @@ pub enum PostError {
     },
     /// The adapter refused a request.
     #[error(
-        "queue pair {qpn:#x} refused request {accepted} of the post: {source} (not connected, more segments or inline \
+        "queue pair {qpn:#x} refused request {accepted} of the post (not connected, more segments or inline \
          bytes than its capabilities, or a read without a signal)"
     )]
     Refused {

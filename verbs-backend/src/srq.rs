@@ -39,7 +39,7 @@ pub enum SrqError {
         segment_limit: u32,
     },
     /// The device refused.
-    #[error("cannot make a shared receive queue of {requests} receives: {source}")]
+    #[error("cannot make a shared receive queue of {requests} receives")]
     Create {
         /// Receives asked for.
         requests: u32,
@@ -48,7 +48,7 @@ pub enum SrqError {
         source: io::Error,
     },
     /// The device refused to watch the fill.
-    #[error("cannot set the shared receive queue's limit to {limit}: {source}")]
+    #[error("cannot set the shared receive queue's limit to {limit}")]
     Limit {
         /// The limit asked for.
         limit: u32,
@@ -60,7 +60,7 @@ pub enum SrqError {
 
 /// Receives were not all accepted.
 #[derive(Debug, thiserror::Error)]
-#[error("{posted} receives posted, {} not: {source}", returned.len())]
+#[error("{posted} receives posted, {} not", returned.len())]
 pub struct RecvError {
     /// How many were accepted.
     pub posted: usize,

@@ -5,8 +5,9 @@
 //! in which they must be loaded:
 //!
 //! ```text
-//! <cache>/<layout>/vmlinuz
-//! <cache>/<layout>/modules/00-name.ko …
+//! <cache>/<layout>/kernel                 uncompressed if it can be: an emulated processor unpacks slowly
+//! <cache>/<layout>/modules/a-00-name.ko … for the console and the files
+//! <cache>/<layout>/modules/b-00-name.ko … for the network, loaded while the files are mounted
 //! <cache>/lock                            held while the folder above is made
 //! ```
 
@@ -20,26 +21,27 @@ use super::GuestError;
 use super::cpio::Archive;
 
 /// Name of the cached folder; changes with [`MODULES`] so that an older cache is not taken for a current one.
-const LAYOUT: &str = "debian-amd64-1";
+const LAYOUT: &str = "debian-amd64-2";
 
-/// Modules the guest loads, besides those they depend on, and whether the guest is useless without them.
+/// Modules the guest loads, besides those they depend on: in which group, and whether the guest is useless
+/// without them.
 /// The checksum modules are found by name at run time by rxe, overlayfs and 9p and therefore are no
 /// dependency that a module declares.
-const MODULES: &[(&str, bool)] = &[
-    ("virtio_pci", true),
-    ("virtio_console", true),
-    ("9pnet_virtio", true),
-    ("9p", true),
-    ("overlay", false),
-    ("crc32c_generic", false),
-    ("crc32_generic", true),
-    ("dummy", true),
-    ("ib_uverbs", true),
-    ("rdma_ucm", false),
-    ("rdma_rxe", true),
-    ("sch_netem", false),
-    ("veth", false),
-    ("virtio_net", false),
+const MODULES: &[(char, &str, bool)] = &[
+    ('a', "virtio_pci", true),
+    ('a', "virtio_console", true),
+    ('a', "9pnet_virtio", true),
+    ('a', "9p", true),
+    ('a', "overlay", false),
+    ('a', "crc32c_generic", false),
+    ('b', "crc32_generic", true),
+    ('b', "dummy", true),
+    ('b', "ib_uverbs", true),
+    ('b', "rdma_ucm", false),
+    ('b', "rdma_rxe", true),
+    ('b', "sch_netem", false),
+    ('b', "veth", false),
+    ('b', "virtio_net", false),
 ];
 
 const INIT: &[u8] = include_bytes!("init.sh");
@@ -57,7 +59,7 @@ impl Kernel {
         let cache = cache_folder()?;
         let folder = cache.join(LAYOUT);
         fs::create_dir_all(&cache).map_err(GuestError::io(format!("make {}", cache.display())))?;
-        if folder.join("vmlinuz").is_file() {
+        if folder.join("kernel").is_file() {
             return Ok(Self { folder });
         }
         let lock_path = cache.join("lock");
@@ -65,7 +67,7 @@ impl Kernel {
             .map_err(GuestError::io(format!("make {}", lock_path.display())))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
             .map_err(|e| GuestError::io(format!("lock {}", lock_path.display()))(e.into()))?;
-        if !folder.join("vmlinuz").is_file() {
+        if !folder.join("kernel").is_file() {
             let work = cache.join("unpacking");
             // What an interrupted fetch left; the lock says that nobody uses it.
             let _ = fs::remove_dir_all(&work);
@@ -76,8 +78,9 @@ impl Kernel {
         Ok(Self { folder })
     }
 
-    pub(super) fn vmlinuz(&self) -> PathBuf {
-        self.folder.join("vmlinuz")
+    /// The kernel's file, for QEMU to load.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.join("kernel")
     }
 
     /// Writes the guest's first file system to `to`: busybox, the modules, the init script and the job.
@@ -190,23 +193,73 @@ fn fetch(work: &Path, folder: &Path) -> Result<(), GuestError> {
     let ready = work.join("ready");
     let modules = ready.join("modules");
     fs::create_dir_all(&modules).map_err(GuestError::io(format!("make {}", modules.display())))?;
-    let mut order = Vec::new();
-    for &(name, needed) in MODULES {
+    let mut order: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut groups = Vec::new();
+    for &(group, name, needed) in MODULES {
         let mut chain = Vec::new();
         match resolve(name, &files, &built_in, &order, &mut chain) {
             Ok(()) => order.append(&mut chain),
             Err(error) if needed => return Err(error),
             Err(_) => {}
         }
+        groups.resize(order.len(), group);
     }
-    for (index, (name, data)) in order.iter().enumerate() {
-        let path = modules.join(format!("{index:02}-{name}.ko"));
+    for (index, ((name, data), group)) in order.iter().zip(groups).enumerate() {
+        let path = modules.join(format!("{group}-{index:02}-{name}.ko"));
         fs::write(&path, data).map_err(GuestError::io(format!("write {}", path.display())))?;
     }
     // The kernel last: its presence says that the folder is complete, and the rename makes it appear whole.
-    fs::copy(&vmlinuz, ready.join("vmlinuz")).map_err(read(&vmlinuz))?;
+    let image = fs::read(&vmlinuz).map_err(read(&vmlinuz))?;
+    let image = uncompressed(&image, work).unwrap_or(image);
+    let path = ready.join("kernel");
+    fs::write(&path, image).map_err(GuestError::io(format!("write {}", path.display())))?;
     let _ = fs::remove_dir_all(folder);
     fs::rename(&ready, folder).map_err(GuestError::io(format!("make {}", folder.display())))
+}
+
+/// The kernel inside the self-unpacking `image`, if it is packed in a way that is known here and QEMU can boot it
+/// unpacked.
+///
+/// Layout: `Documentation/arch/x86/boot.rst` of the kernel: sectors of the real-mode part at 0x1f1, the payload's
+/// offset and length at 0x248 and 0x24c, its unpacked length in its last four bytes.
+fn uncompressed(image: &[u8], work: &Path) -> Option<Vec<u8>> {
+    let number = |at: usize| -> Option<usize> {
+        let bytes: [u8; 4] = image.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    };
+    let sectors = match *image.get(0x1f1)? {
+        0 => 4,
+        sectors => usize::from(sectors),
+    };
+    let start = number(0x248)?.checked_add((sectors + 1) * 512)?;
+    let payload = image.get(start..start.checked_add(number(0x24c)?)?)?;
+    let (packed, _length) = payload.split_last_chunk::<4>()?;
+    let tool = match packed {
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+        [0x1f, 0x8b, ..] => "gzip",
+        _ => return None,
+    };
+    let file = work.join("payload");
+    fs::write(&file, packed).ok()?;
+    let result = Command::new(tool)
+        .arg("-dc")
+        .stdin(File::open(&file).ok()?)
+        .output()
+        .ok()?;
+    let kernel = result.stdout;
+    (result.status.success() && kernel.starts_with(b"\x7fELF") && has_pvh_entry(&kernel))
+        .then_some(kernel)
+}
+
+/// Has the kernel an entry point for QEMU's direct boot: the ELF note 18 (`XEN_ELFNOTE_PHYS32_ENTRY`)?
+fn has_pvh_entry(kernel: &[u8]) -> bool {
+    [4, 8].iter().any(|&length| {
+        let note = [
+            4, 0, 0, 0, length, 0, 0, 0, 18, 0, 0, 0, b'X', b'e', b'n', 0,
+        ];
+        kernel.windows(note.len()).any(|window| window == note)
+    })
 }
 
 /// The package that `linux-image-amd64` stands for, from the output of `apt-cache depends`.
@@ -360,6 +413,40 @@ mod tests {
         let names: Vec<_> = chain.iter().map(|(n, _)| n.as_str()).collect();
         assert_eq!(names, ["base", "left_half", "right", "top"]);
         assert!(resolve("absent", &files, &[], &[], &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_packed_kernel_is_unpacked_if_it_can_be_booted() {
+        let work = std::env::temp_dir().join(format!("portolan-kernel-{}", std::process::id()));
+        fs::create_dir_all(&work).unwrap();
+        let pack = |kernel: &[u8]| {
+            let file = work.join("kernel");
+            fs::write(&file, kernel).unwrap();
+            let packed = Command::new("gzip")
+                .arg("-c")
+                .arg(&file)
+                .output()
+                .unwrap()
+                .stdout;
+            let mut image = vec![0; 0x1000];
+            image[0x1f1] = 1;
+            image[0x248..0x24c].copy_from_slice(&0xc00u32.to_le_bytes());
+            let length = u32::try_from(packed.len() + 4).unwrap();
+            image[0x24c..0x250].copy_from_slice(&length.to_le_bytes());
+            image.extend_from_slice(&packed);
+            image.extend_from_slice(&u32::try_from(kernel.len()).unwrap().to_le_bytes());
+            image
+        };
+        let note = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
+        let bootable = [&b"\x7fELF"[..], &[7; 999], note, &[0; 8]].concat();
+        let image = pack(&bootable);
+        let unpacked = uncompressed(&image, &work);
+        let cut = uncompressed(&image[..image.len() - 1], &work);
+        let without_entry = uncompressed(&pack(&bootable[..500]), &work);
+        fs::remove_dir_all(&work).unwrap();
+        assert_eq!(unpacked.as_deref(), Some(&bootable[..]));
+        assert_eq!((cut, without_entry), (None, None));
+        assert_eq!(uncompressed(b"MZ", &work), None);
     }
 
     #[test]

@@ -7,9 +7,14 @@ mkdir -p /proc /sys /dev /low /rw /host
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-for module in /modules/*; do
-  insmod "$module" || echo "guest: $module not loaded"
-done
+load() {
+  for module in "$@"; do
+    insmod "$module" || echo "guest: $module not loaded"
+  done
+}
+load /modules/a-*
+load /modules/b-* &
+network=$!
 
 # A port's name reaches sysfs a moment after the driver binds.
 port() {
@@ -52,6 +57,7 @@ mount -t tmpfs tmpfs /host/run
 hostname portolan-guest
 echo "10.9.0.1 portolan-guest" >>/host/etc/hosts 2>/dev/null
 ulimit -l unlimited
+wait $network
 ip link set lo up
 ip link add d0 type dummy || finish "fail cannot make the dummy interface d0"
 ip link set d0 mtu 4200

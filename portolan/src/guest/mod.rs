@@ -66,7 +66,7 @@ pub(crate) enum GuestError {
     #[error("guest kernel: {0}")]
     Kernel(String),
     /// A file operation on this machine.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}")]
     Io {
         /// The operation and its object.
         what: String,
@@ -140,13 +140,7 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
     let scratch = Scratch::new()?;
     let initramfs = scratch.path.join("initramfs");
     kernel.write_initramfs(&initramfs, &tools.busybox, &script)?;
-    qemu::run(
-        &tools,
-        options,
-        &kernel.vmlinuz(),
-        &initramfs,
-        &scratch.path,
-    )
+    qemu::run(&tools, options, &kernel.file(), &initramfs, &scratch.path)
 }
 
 /// The programs of this machine that the guest is made with.
