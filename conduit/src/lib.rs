@@ -1,1 +1,86 @@
-//! The GASNet portals-conduit.
+//! The GASNet portals-conduit: active messages, puts and gets, barriers, on the Portals 3.3
+//! interface and nothing below it.
+//!
+//! ```text
+//!  client ─► am/        requests, replies, handlers          ┐
+//!         ─► putget     puts and gets, ops their handles     │   conduit.rs  polling and waiting
+//!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
+//!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
+//!         ─► bootstrap  init, attach                         ┘          │
+//!  resources: chunks, tickets, credits, tmpmd                     portals-shim Interface
+//! ```
+//!
+//! The descriptor table, message formats and resource rules are the portals-conduit's, written from
+//! the project's facts sheet `gasnet.md` part 2; `matchbits.rs` and `descriptors.rs` draw them.
+//!
+//! # Invariants
+//!
+//! 1. Requests are taken from their queue only with everything in hand that a reply needs, so a
+//!    reply never waits and two ranks that flood each other both progress.
+//! 2. Every message's events have room: sends hold tickets until they are complete, requests hold
+//!    credits lent by the target, replies land in chunks their requests hold.
+//! 3. No client code runs while the state is borrowed; a handler may call whatever takes a token or
+//!    only looks.
+//! 4. A wait is one blocking poll of all queues that may be handled; there is no clock but the
+//!    fabric's.
+//!
+//! # Example
+//!
+//! ```
+//! use conduit::{BarrierName, HandlerEntry, threads};
+//! use std::{cell::Cell, rc::Rc};
+//!
+//! let ends = threads::run(2, |conduit| {
+//!     let seen = Rc::new(Cell::new(0));
+//!     let counter = seen.clone();
+//!     let handlers = vec![HandlerEntry::new(0, move |_, _, args| counter.set(args[0]))];
+//!     let add = conduit.attach(handlers, 4096).unwrap()[0];
+//!     let peer = 1 - conduit.mynode();
+//!     conduit.am_request_short(peer, add, &[42]).unwrap();
+//!     conduit.block_until(|| seen.get() == 42);
+//!     conduit.put(peer, conduit.segment(peer).addr, b"hello").unwrap();
+//!     conduit.barrier(BarrierName::Anonymous).unwrap();
+//!     let mut word = [0; 5];
+//!     conduit.local_segment().unwrap().read(0, &mut word).unwrap();
+//!     word
+//! });
+//! assert!(ends.iter().all(|e| *e == threads::RankEnd::Returned(*b"hello")));
+//! ```
+
+mod am;
+mod barrier;
+mod bootstrap;
+mod chunks;
+mod conduit;
+mod core;
+mod credits;
+mod descriptors;
+mod dissemination;
+mod env;
+mod error;
+mod exchange;
+mod exit;
+mod fault;
+mod lend;
+mod matchbits;
+mod ops;
+mod putget;
+mod segment;
+pub mod threads;
+mod tickets;
+mod tmpmd;
+
+#[cfg(test)]
+mod tests;
+
+pub use am::{
+    FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload, Token,
+};
+pub use barrier::BarrierName;
+pub use conduit::Conduit;
+pub use env::EnvError;
+pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
+pub use exchange::{Exchange, ExchangeError};
+pub use ops::Handle;
+pub use portals_shim::{ClockKind, Region};
+pub use segment::SegInfo;

@@ -1,0 +1,354 @@
+//! From events to handlers: parsing headers, pairing the halves of Longs, running handlers.
+
+use super::lid::Landed;
+use super::{MAX_ARGS, NOOP_REPLY, Payload, Token, round8};
+use crate::chunks::CHUNK;
+use crate::conduit::Conduit;
+use crate::core::{Core, SbUse};
+use crate::credits::CreditByte;
+use crate::fault::Fault;
+use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
+use portals_shim::{Event, Region};
+use std::ops::Deref;
+use zerocopy::IntoBytes;
+
+/// The arguments of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Args {
+    count: usize,
+    values: [i32; MAX_ARGS],
+}
+
+impl Args {
+    /// `None` for more than [`MAX_ARGS`].
+    pub(crate) fn new(args: &[i32]) -> Option<Self> {
+        let mut values = [0; MAX_ARGS];
+        values.get_mut(..args.len())?.copy_from_slice(args);
+        Some(Self {
+            count: args.len(),
+            values,
+        })
+    }
+
+    /// As they travel.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.values[..self.count].as_bytes()
+    }
+}
+
+impl Deref for Args {
+    type Target = [i32];
+
+    fn deref(&self) -> &[i32] {
+        &self.values[..self.count]
+    }
+}
+
+/// How a request is replied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyPath {
+    /// It is a reply.
+    None,
+    /// Into the sender's chunk, with the credits it is owed.
+    Remote { chunk: u32, credits: u8 },
+    /// The sender is this rank.
+    Loopback,
+}
+
+/// What the handler will see.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Empty,
+    Medium { buffer: Box<[u64]>, len: usize },
+    Long(Landed),
+}
+
+/// A message whose every part is here.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) source: u32,
+    pub(crate) handler: u8,
+    pub(crate) args: Args,
+    pub(crate) content: Content,
+    pub(crate) reply: ReplyPath,
+    /// Chunk of ReqSB to release when the handler of a reply is done.
+    pub(crate) chunk: Option<u32>,
+}
+
+/// The header of a Long that waits for its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldHeader {
+    handler: u8,
+    args: Args,
+    reply: ReplyPath,
+    chunk: Option<u32>,
+}
+
+impl HeldHeader {
+    fn with(self, source: u32, content: Content) -> Delivery {
+        Delivery {
+            source,
+            handler: self.handler,
+            args: self.args,
+            content,
+            reply: self.reply,
+            chunk: self.chunk,
+        }
+    }
+}
+
+impl Core {
+    /// A request's header in request buffer `buffer`.
+    pub(crate) fn handle_request_header(
+        &mut self,
+        buffer: usize,
+        event: &Event,
+    ) -> Result<Option<Delivery>, Fault> {
+        let hdr = AmHdr::decode(event.hdr_data);
+        let source = self.sender(hdr.source, event)?;
+        let malformed = |what| Fault::Malformed { node: source, what };
+        let bits = AmBits::decode(event.match_bits)
+            .filter(|b| b.request)
+            .ok_or(malformed("not the header of a request"))?;
+        let region = self
+            .descriptors
+            .reqrb
+            .get(buffer)
+            .ok_or(malformed("no such request buffer"))?
+            .clone();
+        let credits = self
+            .credits
+            .handle_request(source, CreditByte::decode(hdr.credits))
+            .map_err(|_| malformed("credits used that were not lent"))?;
+        let reply = ReplyPath::Remote {
+            chunk: bits.chunk,
+            credits: credits.encode(),
+        };
+        // The long id of a request is the offset of its chunk.
+        self.open(
+            source, &region, event, bits, hdr.other, bits.chunk, reply, None,
+        )
+    }
+
+    /// A reply's header in the chunk of its request.
+    pub(crate) fn handle_reply_header(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+        let hdr = AmHdr::decode(event.hdr_data);
+        let source = self.sender(hdr.source, event)?;
+        let malformed = |what| Fault::Malformed { node: source, what };
+        let bits = AmBits::decode(event.match_bits)
+            .filter(|b| !b.request)
+            .ok_or(malformed("not the header of a reply"))?;
+        match self.reqsb.lent(event.offset) {
+            Some(SbUse::Request { to }) if *to == source => {}
+            _ => return Err(malformed("a reply to no request")),
+        }
+        self.credits
+            .handle_reply(source, CreditByte::decode(hdr.credits))
+            .map_err(|_| malformed("credits returned that were not out"))?;
+        if bits.handler == NOOP_REPLY && bits.category == Category::Short {
+            self.reqsb.release(event.offset);
+            return Ok(None);
+        }
+        let region = self.reqsb.region().clone();
+        let chunk = u32::try_from(event.offset).ok();
+        self.open(
+            source,
+            &region,
+            event,
+            bits,
+            hdr.other,
+            hdr.other,
+            ReplyPath::None,
+            chunk,
+        )
+    }
+
+    /// Takes the header and what came with it apart.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what the two kinds of header differ in"
+    )]
+    fn open(
+        &mut self,
+        source: u32,
+        region: &Region,
+        event: &Event,
+        bits: AmBits,
+        len: u32,
+        lid: u32,
+        reply: ReplyPath,
+        chunk: Option<u32>,
+    ) -> Result<Option<Delivery>, Fault> {
+        let malformed = |what| Fault::Malformed { node: source, what };
+        let base = usize::try_from(event.offset).unwrap_or(usize::MAX);
+        let room = usize::try_from(event.mlength).unwrap_or(0);
+        let count = usize::from(bits.args);
+        let mut args = Args {
+            count,
+            ..Args::default()
+        };
+        let args_len = 4 * count;
+        if count > MAX_ARGS || args_len > room || room > CHUNK {
+            return Err(malformed("its arguments do not fit"));
+        }
+        region.read(base, args.values[..count].as_mut_bytes())?;
+        let header = HeldHeader {
+            handler: bits.handler,
+            args,
+            reply,
+            chunk,
+        };
+        let len = len as usize;
+        let content = match bits.category {
+            Category::Short => Content::Empty,
+            Category::Medium => {
+                let at = round8(args_len);
+                if at + len > room {
+                    return Err(malformed("its payload does not fit"));
+                }
+                let mut buffer = self.take_scratch();
+                region.read(base + at, &mut buffer.as_mut_bytes()[..len])?;
+                Content::Medium { buffer, len }
+            }
+            Category::Long if bits.packed => {
+                let at = args_len + 8;
+                if at + len > room {
+                    return Err(malformed("its payload does not fit"));
+                }
+                let mut dest = [0u8; 8];
+                region.read(base + args_len, &mut dest)?;
+                Content::Long(self.place(
+                    source,
+                    u64::from_le_bytes(dest),
+                    region,
+                    base + at,
+                    len,
+                )?)
+            }
+            Category::Long => {
+                let both = self
+                    .lids
+                    .header(source, lid, header)
+                    .map_err(|_| malformed("the header of a Long twice"))?;
+                return Ok(both.map(|(header, landed)| header.with(source, Content::Long(landed))));
+            }
+        };
+        Ok(Some(header.with(source, content)))
+    }
+
+    /// Copies the payload of a packed Long to its destination.
+    fn place(
+        &self,
+        source: u32,
+        dest: u64,
+        from: &Region,
+        at: usize,
+        len: usize,
+    ) -> Result<Landed, Fault> {
+        let outside = Fault::Malformed {
+            node: source,
+            what: "its destination is not in the segment",
+        };
+        let Some(attached) = &self.attached else {
+            return Err(outside);
+        };
+        let own = attached.segments[self.me as usize];
+        let Some(offset) = own.offset_of(dest, len as u64) else {
+            return Err(outside);
+        };
+        attached.region.copy_from(offset as usize, from, at, len)?;
+        Ok(Landed {
+            offset,
+            len: len as u64,
+        })
+    }
+
+    /// The payload of a Long is in the segment.
+    pub(crate) fn handle_payload(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+        let (source, lid) = decode_data_hdr(event.hdr_data);
+        let source = self.sender(source, event)?;
+        let bits = AmDataBits::decode(event.match_bits);
+        let landed = Landed {
+            offset: event.offset,
+            len: event.mlength,
+        };
+        let both = self
+            .lids
+            .payload(source, lid, landed)
+            .map_err(|_| Fault::Malformed {
+                node: source,
+                what: "the payload of a Long twice",
+            })?;
+        let Some((header, landed)) = both else {
+            return Ok(None);
+        };
+        if bits.handler != header.handler || usize::from(bits.args) != header.args.len() {
+            return Err(Fault::Malformed {
+                node: source,
+                what: "header and payload of a Long differ",
+            });
+        }
+        Ok(Some(header.with(source, Content::Long(landed))))
+    }
+
+    /// After the handler: resources go back.
+    fn finish(&mut self, chunk: Option<u32>, buffer: Option<Box<[u64]>>) {
+        if let Some(chunk) = chunk {
+            self.reqsb.release(u64::from(chunk));
+        }
+        if let Some(buffer) = buffer {
+            self.give_scratch(buffer);
+        }
+    }
+}
+
+impl Conduit {
+    /// Runs the handler of a message, and replies if the handler of a request did not.
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        let Delivery {
+            source,
+            handler,
+            args,
+            content,
+            reply,
+            chunk,
+        } = delivery;
+        let Some(run) = self.handlers.borrow().get(handler) else {
+            self.fatal(
+                "polling",
+                &Fault::Unregistered {
+                    node: source,
+                    handler,
+                },
+            );
+        };
+        let mut token = Token::new(self, source, reply);
+        self.handler_depth.set(self.handler_depth.get() + 1);
+        let buffer = match content {
+            Content::Empty => {
+                run(&mut token, Payload::None, &args);
+                None
+            }
+            Content::Medium { mut buffer, len } => {
+                run(
+                    &mut token,
+                    Payload::Medium(&mut buffer.as_mut_bytes()[..len]),
+                    &args,
+                );
+                Some(buffer)
+            }
+            Content::Long(Landed { offset, len }) => {
+                let payload = Payload::Long {
+                    addr: self.segment(self.mynode()).addr + offset,
+                    offset: offset as usize,
+                    len: len as usize,
+                };
+                run(&mut token, payload, &args);
+                None
+            }
+        };
+        token.finish();
+        self.handler_depth.set(self.handler_depth.get() - 1);
+        self.core.borrow_mut().finish(chunk, buffer);
+    }
+}

@@ -1,0 +1,106 @@
+//! The two halves of a Long: header and payload travel as two messages and arrive in any order.
+//!
+//! Both carry the same long id. Whichever comes first waits here, in its sender's list; the second
+//! takes it out and the handler runs. Lists are short: a sender has few Longs under way.
+
+/// Where a payload landed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Landed {
+    /// Offset in the segment, bytes.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+}
+
+#[derive(Debug)]
+enum Half<H> {
+    Header(H),
+    Payload(Landed),
+}
+
+/// Halves that wait, by sender.
+#[derive(Debug)]
+pub(crate) struct Lids<H> {
+    waiting: Vec<Vec<(u32, Half<H>)>>,
+}
+
+/// The same half arrived twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Twice;
+
+impl<H> Lids<H> {
+    pub(crate) fn new(nodes: u32) -> Self {
+        Self {
+            waiting: (0..nodes).map(|_| Vec::new()).collect(),
+        }
+    }
+
+    /// A header arrived; both halves if the payload was here.
+    pub(crate) fn header(
+        &mut self,
+        source: u32,
+        lid: u32,
+        header: H,
+    ) -> Result<Option<(H, Landed)>, Twice> {
+        let list = self.waiting.get_mut(source as usize).ok_or(Twice)?;
+        match list.iter().position(|(l, _)| *l == lid) {
+            None => {
+                list.push((lid, Half::Header(header)));
+                Ok(None)
+            }
+            Some(i) => match list.swap_remove(i).1 {
+                Half::Payload(landed) => Ok(Some((header, landed))),
+                Half::Header(_) => Err(Twice),
+            },
+        }
+    }
+
+    /// A payload arrived; both halves if the header was here.
+    pub(crate) fn payload(
+        &mut self,
+        source: u32,
+        lid: u32,
+        landed: Landed,
+    ) -> Result<Option<(H, Landed)>, Twice> {
+        let list = self.waiting.get_mut(source as usize).ok_or(Twice)?;
+        match list.iter().position(|(l, _)| *l == lid) {
+            None => {
+                list.push((lid, Half::Payload(landed)));
+                Ok(None)
+            }
+            Some(i) => match list.swap_remove(i).1 {
+                Half::Header(header) => Ok(Some((header, landed))),
+                Half::Payload(_) => Err(Twice),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_meet_in_either_order_and_by_sender() {
+        let mut lids = Lids::new(3);
+        let at = |offset| Landed { offset, len: 1 };
+        assert_eq!(lids.header(1, 5, "a"), Ok(None));
+        assert_eq!(lids.payload(2, 5, at(20)), Ok(None));
+        assert_eq!(lids.payload(1, 6, at(10)), Ok(None));
+        assert_eq!(lids.payload(1, 5, at(11)), Ok(Some(("a", at(11)))));
+        assert_eq!(lids.header(1, 6, "b"), Ok(Some(("b", at(10)))));
+        assert_eq!(lids.header(2, 5, "c"), Ok(Some(("c", at(20)))));
+        assert_eq!(lids.header(2, 5, "d"), Ok(None), "an id may be used again");
+    }
+
+    #[test]
+    fn a_half_twice_is_seen() {
+        let mut lids = Lids::new(1);
+        let at = Landed { offset: 0, len: 0 };
+        assert_eq!(lids.payload(0, 1, at), Ok(None));
+        assert_eq!(lids.payload(0, 1, at), Err(Twice));
+        assert_eq!(lids.header(0, 2, ()), Ok(None));
+        assert_eq!(lids.header(0, 2, ()), Err(Twice));
+        assert_eq!(lids.header(1, 2, ()), Err(Twice));
+    }
+}

@@ -1,0 +1,178 @@
+//! Replies.
+
+use super::deliver::ReplyPath;
+use super::request::{Message, Source, check_len};
+use super::{MAX_MEDIUM, NOOP_REPLY, Token};
+use crate::chunks::CHUNK;
+use crate::conduit::Scope;
+use crate::core::Core;
+use crate::error::AmError;
+use crate::fault::{Fault, refused};
+use crate::matchbits::{AmBits, AmHdr, Category};
+use portals_shim::AckRequest;
+
+/// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
+const REPLY_LID: u32 = 1 << 23;
+
+impl Core {
+    /// Sends a reply with the resources of the reserve.
+    fn send_reply(&mut self, node: u32, chunk: u32, credits: u8, m: &Message) -> Result<(), Fault> {
+        let packed = m.category == Category::Long
+            && self.env.packed_long
+            && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
+        let two = m.category == Category::Long && !packed;
+        let own = self.reserve.chunk.take();
+        let tickets = 1 + u32::from(two);
+        let (Some(own), Some(rest)) = (own, self.reserve.tickets.checked_sub(tickets)) else {
+            return Err(Fault::Malformed {
+                node,
+                what: "handled without a reply's resources",
+            });
+        };
+        self.reserve.tickets = rest;
+        let mut other = m.source.len() as u32;
+        if two {
+            if matches!(m.source, Source::User(_)) {
+                self.reserve.tmpmd = false;
+            }
+            let count = &mut self.reply_lids[node as usize];
+            other = REPLY_LID | *count & (REPLY_LID - 1);
+            *count = count.wrapping_add(1);
+            self.send_payload(node, m, false, true, other)?;
+        }
+        let len = self.write_header(self.rplsb.region(), own as usize, m, packed)?;
+        let bits = AmBits {
+            category: m.category,
+            request: false,
+            packed,
+            handler: m.handler,
+            args: m.args.len() as u8,
+            chunk: own,
+        };
+        let hdr = AmHdr {
+            source: self.me,
+            other,
+            credits,
+        };
+        let to = self.am_target(node, bits.encode(), u64::from(chunk));
+        self.ni
+            .put_region(
+                self.descriptors.rplsb,
+                (u64::from(own), len as u64),
+                AckRequest::NoAck,
+                to,
+                hdr.encode(),
+            )
+            .map_err(refused("PtlPutRegion of a reply"))
+    }
+}
+
+impl Token<'_> {
+    /// Replies with a Short.
+    pub fn reply_short(&mut self, handler: u8, args: &[i32]) -> Result<(), AmError> {
+        self.may_reply()?;
+        let m = self
+            .conduit
+            .message(Category::Short, handler, args, Source::Empty, (0, 0))?;
+        self.reply(&m);
+        Ok(())
+    }
+
+    /// Replies with a Medium; `payload` is free again on return.
+    pub fn reply_medium(
+        &mut self,
+        handler: u8,
+        payload: &[u8],
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.may_reply()?;
+        check_len(payload.len(), MAX_MEDIUM)?;
+        let conduit = self.conduit;
+        conduit.lend(payload, Scope::Safe, |mem| {
+            let m = conduit.message(Category::Medium, handler, args, Source::User(mem), (0, 0))?;
+            self.reply(&m);
+            Ok(())
+        })
+    }
+
+    /// Replies with a Long to address `dest` of the requester's segment; `payload` is free again on
+    /// return. Handlers of replies may run meanwhile.
+    pub fn reply_long(
+        &mut self,
+        handler: u8,
+        payload: &[u8],
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.may_reply()?;
+        let to = self.conduit.check_dest(self.source, dest, payload.len())?;
+        let conduit = self.conduit;
+        conduit.lend(payload, Scope::Safe, |mem| {
+            let m =
+                conduit.message(Category::Long, handler, args, Source::User(mem), (dest, to))?;
+            self.reply(&m);
+            Ok(())
+        })
+    }
+
+    /// As [`Token::reply_long`] with the payload at `offset` of the own segment, without a copy.
+    pub fn reply_long_from_segment(
+        &mut self,
+        handler: u8,
+        offset: usize,
+        len: usize,
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.may_reply()?;
+        let to = self.conduit.check_dest(self.source, dest, len)?;
+        let own = self.conduit.segment(self.conduit.mynode());
+        if !own.contains(offset, len) {
+            return Err(AmError::Source { offset, len });
+        }
+        let source = Source::Segment { offset, len };
+        let m = self
+            .conduit
+            .message(Category::Long, handler, args, source, (dest, to))?;
+        self.reply(&m);
+        Ok(())
+    }
+
+    fn may_reply(&self) -> Result<(), AmError> {
+        match self.reply {
+            ReplyPath::None => Err(AmError::NotARequest),
+            _ if self.replied => Err(AmError::Replied),
+            _ => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, m: &Message) {
+        self.replied = true;
+        let conduit = self.conduit;
+        match self.reply {
+            ReplyPath::None => {}
+            ReplyPath::Loopback => conduit.run_here(m, ReplyPath::None),
+            ReplyPath::Remote { chunk, credits } => {
+                let sent = conduit
+                    .core
+                    .borrow_mut()
+                    .send_reply(self.source, chunk, credits, m);
+                conduit.check("sending a reply", sent);
+                // Handlers of requests must not run inside this one; those of replies may.
+                conduit.wait_for(Scope::Safe, |c| (c.syncing[1] == 0).then_some(()));
+            }
+        }
+    }
+
+    /// After the handler: a request that was not replied to is, so that its chunk and credits
+    /// return.
+    pub(crate) fn finish(&mut self) {
+        if let (false, ReplyPath::Remote { .. }) = (self.replied, self.reply)
+            && let Ok(m) =
+                self.conduit
+                    .message(Category::Short, NOOP_REPLY, &[], Source::Empty, (0, 0))
+        {
+            self.reply(&m);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Requests.
+
+use super::deliver::{Args, Content, Delivery, ReplyPath};
+use super::lid::Landed;
+use super::{MAX_LONG, MAX_MEDIUM, round8};
+use crate::chunks::CHUNK;
+use crate::conduit::{Conduit, Scope};
+use crate::core::{Core, SbUse};
+use crate::credits::cost;
+use crate::error::AmError;
+use crate::fault::{Fault, refused};
+use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
+use crate::tmpmd::{TmpUse, UserMem};
+use portals_shim::{AckRequest, Region};
+
+/// Where a payload comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// There is none.
+    Empty,
+    /// Memory the client lends.
+    User(UserMem),
+    /// The own segment.
+    Segment { offset: usize, len: usize },
+}
+
+impl Source {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::User(m) => m.len(),
+            Self::Segment { len, .. } => *len,
+        }
+    }
+}
+
+/// One active message, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) category: Category,
+    pub(crate) handler: u8,
+    pub(crate) args: Args,
+    pub(crate) source: Source,
+    /// Of a Long: address, and offset in the destination's segment.
+    pub(crate) dest: (u64, u64),
+}
+
+impl Core {
+    /// Copies a payload to `to`.
+    pub(crate) fn copy_source(&self, source: &Source, to: &Region, at: usize) -> Result<(), Fault> {
+        match source {
+            Source::Empty => {}
+            Source::User(m) => m.copy_to(to, at)?,
+            Source::Segment { offset, len } => {
+                if let Some(a) = &self.attached {
+                    to.copy_from(at, &a.region, *offset, *len)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a header message into a chunk at `at`; returns its length without the final pad.
+    pub(crate) fn write_header(
+        &self,
+        to: &Region,
+        at: usize,
+        m: &Message,
+        packed: bool,
+    ) -> Result<usize, Fault> {
+        let args = m.args.bytes();
+        to.write(at, args)?;
+        let data = match m.category {
+            Category::Short => return Ok(args.len()),
+            Category::Medium => round8(args.len()),
+            Category::Long if packed => {
+                to.write(at + args.len(), &m.dest.0.to_le_bytes())?;
+                args.len() + 8
+            }
+            Category::Long => return Ok(args.len()),
+        };
+        self.copy_source(&m.source, to, at + data)?;
+        Ok(data + m.source.len())
+    }
+
+    /// Sends the payload of a Long that is not packed; the caller holds a ticket, and one for a
+    /// temporary descriptor if the payload is not in the segment.
+    pub(crate) fn send_payload(
+        &mut self,
+        node: u32,
+        m: &Message,
+        request: bool,
+        sync: bool,
+        lid: u32,
+    ) -> Result<(), Fault> {
+        let bits = AmDataBits {
+            request,
+            sync,
+            handler: m.handler,
+            args: m.args.len() as u8,
+        }
+        .encode();
+        let to = self.rar_target(node, bits, m.dest.1);
+        let hdr = data_hdr(self.me, lid);
+        if sync {
+            self.syncing[usize::from(!request)] += 1;
+        }
+        let (md, region) = match (&m.source, &self.attached) {
+            (Source::User(mem), _) => {
+                let safe = self.descriptors.queues.safe;
+                let md = self
+                    .tmpmds
+                    .bind(&self.ni, safe, mem, TmpUse::PutNoAck)
+                    .map_err(refused("PtlMDBind of a payload"))?;
+                (md, (0, mem.len() as u64))
+            }
+            (Source::Segment { offset, len }, Some(a)) => (a.rarsrc, (*offset as u64, *len as u64)),
+            (_, Some(a)) => (a.rarsrc, (0, 0)),
+            (_, None) => (self.descriptors.rplsb, (0, 0)),
+        };
+        self.ni
+            .put_region(md, region, AckRequest::NoAck, to, hdr)
+            .map_err(refused("PtlPutRegion of a payload"))
+    }
+
+    /// Sends a request whose resources are all in hand.
+    fn send_request(
+        &mut self,
+        node: u32,
+        m: &Message,
+        packed: bool,
+        credits: u16,
+        chunk: u32,
+        sync: bool,
+    ) -> Result<(), Fault> {
+        if m.category == Category::Long && !packed {
+            self.send_payload(node, m, true, sync, chunk)?;
+        }
+        let len = round8(self.write_header(self.reqsb.region(), chunk as usize, m, packed)?);
+        let bits = AmBits {
+            category: m.category,
+            request: true,
+            packed,
+            handler: m.handler,
+            args: m.args.len() as u8,
+            chunk,
+        };
+        let inline = m.category == Category::Medium || packed;
+        let hdr = AmHdr {
+            source: self.me,
+            other: if inline { m.source.len() as u32 } else { 0 },
+            credits: self.credits.of_request(credits).encode(),
+        };
+        let to = self.am_target(node, bits.encode(), 0);
+        self.ni
+            .put_region(
+                self.descriptors.reqsb,
+                (u64::from(chunk), len as u64),
+                AckRequest::NoAck,
+                to,
+                hdr.encode(),
+            )
+            .map_err(refused("PtlPutRegion of a request"))
+    }
+}
+
+impl Conduit {
+    /// Sends a Short request: arguments only. May poll.
+    pub fn am_request_short(&self, node: u32, handler: u8, args: &[i32]) -> Result<(), AmError> {
+        self.check_request(node)?;
+        let m = self.message(Category::Short, handler, args, Source::Empty, (0, 0))?;
+        self.request(node, &m, true);
+        Ok(())
+    }
+
+    /// Sends a Medium request: `payload` arrives in a buffer of the handler. May poll; `payload` is
+    /// free again on return.
+    pub fn am_request_medium(
+        &self,
+        node: u32,
+        handler: u8,
+        payload: &[u8],
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.check_request(node)?;
+        check_len(payload.len(), MAX_MEDIUM)?;
+        self.lend(payload, Scope::Full, |mem| {
+            let source = Source::User(mem);
+            let m = self.message(Category::Medium, handler, args, source, (0, 0))?;
+            self.request(node, &m, true);
+            Ok(())
+        })
+    }
+
+    /// Sends a Long request: `payload` arrives at address `dest` of the segment of `node`. May poll;
+    /// `payload` is free again on return.
+    pub fn am_request_long(
+        &self,
+        node: u32,
+        handler: u8,
+        payload: &[u8],
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.check_request(node)?;
+        let to = self.check_dest(node, dest, payload.len())?;
+        self.lend(payload, Scope::Full, |mem| {
+            let source = Source::User(mem);
+            let m = self.message(Category::Long, handler, args, source, (dest, to))?;
+            self.request(node, &m, true);
+            Ok(())
+        })
+    }
+
+    /// As [`Conduit::am_request_long`] with the payload at `offset` of the own segment, without a
+    /// copy; that memory is free again on return.
+    pub fn am_request_long_from_segment(
+        &self,
+        node: u32,
+        handler: u8,
+        offset: usize,
+        len: usize,
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.long_from_segment(node, handler, (offset, len), dest, args, true)
+    }
+
+    /// As [`Conduit::am_request_long_from_segment`], but the memory must stay untouched until the
+    /// handler of the reply runs (`LongAsync`).
+    pub fn am_request_long_async_from_segment(
+        &self,
+        node: u32,
+        handler: u8,
+        offset: usize,
+        len: usize,
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        self.long_from_segment(node, handler, (offset, len), dest, args, false)
+    }
+
+    fn long_from_segment(
+        &self,
+        node: u32,
+        handler: u8,
+        (offset, len): (usize, usize),
+        dest: u64,
+        args: &[i32],
+        sync: bool,
+    ) -> Result<(), AmError> {
+        self.check_request(node)?;
+        let to = self.check_dest(node, dest, len)?;
+        if !self.segment(self.mynode()).contains(offset, len) {
+            return Err(AmError::Source { offset, len });
+        }
+        let source = Source::Segment { offset, len };
+        let m = self.message(Category::Long, handler, args, source, (dest, to))?;
+        self.request(node, &m, sync);
+        Ok(())
+    }
+
+    fn check_request(&self, node: u32) -> Result<(), AmError> {
+        if self.handler_depth.get() > 0 {
+            return Err(AmError::InHandler);
+        }
+        if !self.is_attached() {
+            return Err(AmError::NotAttached);
+        }
+        if node >= self.nodes() {
+            return Err(AmError::Node {
+                node,
+                nodes: self.nodes(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Offset of a Long's destination in the segment of `node`.
+    pub(crate) fn check_dest(&self, node: u32, addr: u64, len: usize) -> Result<u64, AmError> {
+        check_len(len, MAX_LONG)?;
+        self.segment(node)
+            .offset_of(addr, len as u64)
+            .ok_or(AmError::Destination { node, addr, len })
+    }
+
+    pub(crate) fn message(
+        &self,
+        category: Category,
+        handler: u8,
+        args: &[i32],
+        source: Source,
+        dest: (u64, u64),
+    ) -> Result<Message, AmError> {
+        let args = Args::new(args).ok_or(AmError::Args { count: args.len() })?;
+        Ok(Message {
+            category,
+            handler,
+            args,
+            source,
+            dest,
+        })
+    }
+
+    fn request(&self, node: u32, m: &Message, sync: bool) {
+        if node == self.mynode() {
+            self.run_here(m, ReplyPath::Loopback);
+            return;
+        }
+        let (packed, credits) = self.take_credits(node, m);
+        let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
+        let two = m.category == Category::Long && !packed;
+        // Only SAFE events are handled here: a request handler could spend the tickets gathered.
+        self.wait_for(Scope::Safe, |c| {
+            c.tickets.take(1 + u32::from(two)).then_some(())
+        });
+        if two && matches!(m.source, Source::User(_)) {
+            self.wait_for(Scope::Full, |c| c.tmp_tickets.take(1).then_some(()));
+        }
+        let sent = self
+            .core
+            .borrow_mut()
+            .send_request(node, m, packed, credits, chunk, sync);
+        self.check("sending a request", sent);
+        self.poll_within_limits(Scope::Full);
+        if two && sync {
+            self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));
+        }
+    }
+
+    /// Waits for the credits of a request; says whether a Long is packed, and how many it took.
+    fn take_credits(&self, node: u32, m: &Message) -> (bool, u16) {
+        let args = 4 * m.args.len();
+        let (whole, header) = match m.category {
+            Category::Short => (round8(args), None),
+            Category::Medium => (round8(round8(args) + m.source.len()), None),
+            Category::Long => (round8(args + 8 + m.source.len()), Some(round8(args))),
+        };
+        let mut stalled = false;
+        self.wait_for(Scope::Full, |c| {
+            let whole_cost = cost(whole);
+            let choice = match header {
+                None => (false, whole_cost),
+                Some(header) => {
+                    let split_cost = cost(header) + 1;
+                    // Packing must not cause a wait that two messages would not.
+                    let waits = whole_cost > split_cost && whole_cost > c.credits.available(node);
+                    if c.env.packed_long && whole <= CHUNK && !waits {
+                        (true, whole_cost)
+                    } else {
+                        (false, split_cost)
+                    }
+                }
+            };
+            if c.credits.take(node, choice.1) {
+                return Some(choice);
+            }
+            if !stalled {
+                c.credits.stalled(node);
+                stalled = true;
+            }
+            None
+        })
+    }
+
+    /// Runs a message to this rank in place.
+    pub(crate) fn run_here(&self, m: &Message, reply: ReplyPath) {
+        let content = self.loopback_content(m);
+        self.deliver(Delivery {
+            source: self.mynode(),
+            handler: m.handler,
+            args: m.args,
+            content,
+            reply,
+            chunk: None,
+        });
+    }
+
+    fn loopback_content(&self, m: &Message) -> Content {
+        let mut core = self.core.borrow_mut();
+        match m.category {
+            Category::Short => Content::Empty,
+            Category::Medium => {
+                let buffer = core.take_scratch();
+                drop(core);
+                self.fill_scratch(buffer, &m.source)
+            }
+            Category::Long => {
+                let placed = match &core.attached {
+                    Some(a) => core.copy_source(&m.source, &a.region, m.dest.1 as usize),
+                    None => Ok(()),
+                };
+                drop(core);
+                self.check("a Long to this rank", placed);
+                Content::Long(Landed {
+                    offset: m.dest.1,
+                    len: m.source.len() as u64,
+                })
+            }
+        }
+    }
+}
+
+pub(crate) fn check_len(len: usize, max: usize) -> Result<(), AmError> {
+    if len > max {
+        return Err(AmError::Payload { len, max });
+    }
+    Ok(())
+}

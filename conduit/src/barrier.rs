@@ -1,0 +1,96 @@
+//! The client's barrier, split in notify and wait.
+//!
+//! It travels on system messages, one zero-byte message a round, so it needs neither credits nor
+//! tickets and progresses in any poll. The queue holds it: a peer is at most one barrier ahead, which
+//! makes at most 2 log2 n messages of it at one time.
+
+use crate::conduit::{Conduit, Scope};
+pub use crate::dissemination::BarrierName;
+use crate::error::BarrierError;
+
+/// What the client said and heard; the algorithm is in `dissemination.rs`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientBarrier {
+    /// Name given to the notify that waits for its wait.
+    own: Option<BarrierName>,
+    /// What the last complete barrier was called.
+    last: Option<BarrierName>,
+}
+
+impl Conduit {
+    /// Enters the barrier without waiting.
+    pub fn barrier_notify(&self, name: BarrierName) -> Result<(), BarrierError> {
+        self.check_barrier()?;
+        if self.barrier.get().own.is_some() {
+            return Err(BarrierError::Notified);
+        }
+        let advanced = {
+            let mut core = self.core.borrow_mut();
+            core.barrier.enter(name);
+            core.advance_barrier()
+        };
+        self.check("barrier notify", advanced);
+        self.barrier.set(ClientBarrier {
+            own: Some(name),
+            ..self.barrier.get()
+        });
+        Ok(())
+    }
+
+    /// Waits for every rank to have entered. [`BarrierError::Mismatch`] ends the barrier too.
+    pub fn barrier_wait(&self, name: BarrierName) -> Result<(), BarrierError> {
+        let own = self.notified()?;
+        let all = self.wait_for(Scope::Full, |c| c.barrier.try_leave());
+        self.left(own, name, all)
+    }
+
+    /// Polls once; `Ok(false)` when some rank has not entered.
+    pub fn barrier_try(&self, name: BarrierName) -> Result<bool, BarrierError> {
+        let own = self.notified()?;
+        self.poll();
+        let all = self.core.borrow_mut().barrier.try_leave();
+        all.map_or(Ok(false), |all| self.left(own, name, all).map(|()| true))
+    }
+
+    /// Notify and wait in one.
+    pub fn barrier(&self, name: BarrierName) -> Result<(), BarrierError> {
+        self.barrier_notify(name)?;
+        self.barrier_wait(name)
+    }
+
+    /// What the last complete barrier was called by all ranks together.
+    pub fn barrier_result(&self) -> Option<BarrierName> {
+        self.barrier.get().last
+    }
+
+    fn check_barrier(&self) -> Result<(), BarrierError> {
+        if self.handler_depth.get() > 0 {
+            return Err(BarrierError::InHandler);
+        }
+        if !self.is_attached() {
+            return Err(BarrierError::NotAttached);
+        }
+        Ok(())
+    }
+
+    fn notified(&self) -> Result<BarrierName, BarrierError> {
+        self.check_barrier()?;
+        self.barrier.get().own.ok_or(BarrierError::NotNotified)
+    }
+
+    fn left(
+        &self,
+        own: BarrierName,
+        name: BarrierName,
+        all: BarrierName,
+    ) -> Result<(), BarrierError> {
+        self.barrier.set(ClientBarrier {
+            own: None,
+            last: Some(all),
+        });
+        if own != name || all == BarrierName::Mismatch {
+            return Err(BarrierError::Mismatch);
+        }
+        Ok(())
+    }
+}

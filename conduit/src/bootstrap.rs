@@ -1,0 +1,183 @@
+//! Start-up: the one place that knows of the job and of fabrics.
+//!
+//! ```text
+//!  init    join the job, open the fabric, make all descriptors but the segment's
+//!          meet through the launcher: from here on every rank can take messages
+//!  attach  map the segment, make its descriptors, exchange addresses over Portals, meet
+//! ```
+//!
+//! After `init` nothing asks the launcher: a rank that exits reaches the others wherever they are.
+
+use crate::am::HandlerEntry;
+use crate::chunks::Chunks;
+use crate::conduit::{Conduit, Scope};
+use crate::core::{Attached, Core};
+use crate::credits::{BUFFER_BYTES, Plan, Wishes};
+use crate::descriptors::Descriptors;
+use crate::dissemination::distances;
+use crate::env::{Env, EnvError};
+use crate::error::{AttachError, InitError};
+use crate::exchange::{Exchange, ExchangeError};
+use crate::fault::{Fault, refused};
+use crate::matchbits::select;
+use crate::segment::SegInfo;
+use portals_shim::fabric::{self, FabricConfig, Opened};
+use portals_shim::job::Job;
+use portals_shim::{AckRequest, Region};
+
+/// Message formats have 16 bits for a rank.
+const MAX_NODES: u32 = 65_535;
+/// Bytes that one rank contributes to the start-up exchange.
+const BLOCK: usize = 16;
+
+impl Conduit {
+    /// Joins the job this process was started in, over the fabric that the environment names.
+    /// Collective.
+    pub fn init() -> Result<Self, InitError> {
+        let job = Job::from_env()?;
+        let config = FabricConfig::from_env()?;
+        let opened = fabric::open(&job, &config)?;
+        Self::with(Box::new(job), opened)
+    }
+
+    /// As [`Conduit::init`] for a job and an interface that exist. Collective.
+    pub fn with(job: Box<dyn Exchange>, opened: Opened) -> Result<Self, InitError> {
+        Self::with_env(job, opened, Env::from_env()?)
+    }
+
+    pub(crate) fn with_env(
+        job: Box<dyn Exchange>,
+        opened: Opened,
+        env: Env,
+    ) -> Result<Self, InitError> {
+        let Opened {
+            interface: ni,
+            peers,
+        } = opened;
+        let (me, nodes) = (job.rank(), job.size());
+        if nodes > MAX_NODES {
+            return Err(InitError::TooManyNodes {
+                nodes,
+                max: MAX_NODES,
+            });
+        }
+        if peers.len() != nodes as usize || me >= nodes {
+            let reason = format!("rank {me} of {nodes} was given {} addresses", peers.len());
+            return Err(ExchangeError { reason }.into());
+        }
+        let wishes = Wishes {
+            flow_control: env.flow_control,
+            per_node: env.cred_per_node,
+            space: env.amrecv_space,
+        };
+        let plan = Plan::new(nodes, wishes).map_err(|e| {
+            InitError::Env(EnvError {
+                name: "GASNET_PORTAL_CRED_PER_NODE",
+                value: e.per_node.to_string(),
+                expected: "at least 8, the credits of a full message",
+            })
+        })?;
+        let reqsb = Chunks::new(env.sb_chunks)?;
+        let rplsb = Chunks::new(env.rpl_chunks)?;
+        let reqrb = (0..plan.buffers)
+            .map(|_| Region::new(BUFFER_BYTES))
+            .collect::<Result<_, _>>()?;
+        let boot_len = nodes as usize * BLOCK;
+        let boot = (Region::new(boot_len)?, boot_len);
+        let descriptors = Descriptors::new(&ni, &env, &plan, nodes, (&reqsb, &rplsb), reqrb, boot)
+            .map_err(|r| InitError::Setup {
+                what: r.what,
+                error: r.error,
+            })?;
+        // Nobody sends before everybody can receive.
+        job.fence()?;
+        let core = Core::new(ni, peers, me, env, &plan, descriptors, reqsb, rplsb);
+        Ok(Self::assemble(core, job))
+    }
+
+    /// Registers handlers and maps a segment of at least `segment_size` bytes (whole pages; 0 for
+    /// none). Collective; returns the handlers' indexes in the order given. Ranks register equal
+    /// lists.
+    pub fn attach(
+        &self,
+        handlers: Vec<HandlerEntry>,
+        segment_size: usize,
+    ) -> Result<Vec<u8>, AttachError> {
+        if self.is_attached() {
+            return Err(AttachError::Attached);
+        }
+        let region = Region::new(segment_size).map_err(|source| AttachError::Segment {
+            size: segment_size,
+            source,
+        })?;
+        let size = if segment_size == 0 { 0 } else { region.len() };
+        let indexes = self.handlers.borrow_mut().register(handlers)?;
+        let rarsrc = {
+            let core = self.core.borrow();
+            core.descriptors
+                .attach_segment(&core.ni, &region, size)
+                .map_err(|r| AttachError::Setup {
+                    what: r.what,
+                    error: r.error,
+                })?
+        };
+        let own = SegInfo {
+            addr: region.addr(),
+            size: size as u64,
+        };
+        let segments = self.exchange(own);
+        self.core.borrow_mut().attached = Some(Attached {
+            region,
+            rarsrc,
+            segments,
+        });
+        self.meet();
+        Ok(indexes)
+    }
+
+    /// Every rank's block, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`
+    /// a rank sends all it has to the one `2^k` below it, which doubles what that one has.
+    fn exchange(&self, own: SegInfo) -> Vec<SegInfo> {
+        let written = {
+            let core = self.core.borrow();
+            core.descriptors
+                .boot
+                .write(0, &own.encode())
+                .map_err(Fault::from)
+        };
+        self.check("start-up exchange", written);
+        for (round, distance) in (0u32..).zip(distances(self.nodes())) {
+            let sent = self.core.borrow().send_blocks(round, distance);
+            self.check("start-up exchange", sent);
+            let bit = 1 << round;
+            self.wait_for(Scope::Safe, |c| (c.boot_rounds & bit != 0).then_some(()));
+        }
+        let core = self.core.borrow();
+        let mut all = vec![SegInfo::default(); core.nodes as usize];
+        for i in 0..core.nodes as usize {
+            let mut block = [0; BLOCK];
+            let read = core.descriptors.boot.read(i * BLOCK, &mut block);
+            self.check("start-up exchange", read.map_err(Fault::from));
+            all[(core.me as usize + i) % core.nodes as usize] = SegInfo::decode(&block);
+        }
+        all
+    }
+}
+
+impl Core {
+    fn send_blocks(&self, round: u32, distance: u32) -> Result<(), Fault> {
+        let blocks = distance.min(self.nodes - distance) as usize;
+        let to = (self.me + self.nodes - distance) % self.nodes;
+        let offset = u64::from(distance) * BLOCK as u64;
+        let target = self.am_target(to, select::BOOT, offset);
+        self.ni
+            .put_region(
+                self.descriptors.boot_source,
+                (0, (blocks * BLOCK) as u64),
+                AckRequest::NoAck,
+                target,
+                u64::from(round),
+            )
+            .map_err(refused("PtlPutRegion of addresses"))
+    }
+}

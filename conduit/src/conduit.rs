@@ -1,0 +1,281 @@
+//! The conduit of one rank, and how it polls.
+//!
+//! ```text
+//!            one eq_poll ──► SYS_EQ   shutdown, barriers         always first
+//!                            SAFE_EQ  completions, replies       anywhere
+//!                            AM_EQ    requests                   only with a reply's resources
+//! ```
+//!
+//! A step asks for one event of all queues that may be handled now, in this order, and handles it.
+//! Whoever waits, waits in that call: on a fabric whose time is virtual a blocking poll lets time
+//! jump, and on any other it leaves the core to others.
+
+use crate::am::HandlerTable;
+use crate::am::deliver::{Content, Delivery};
+use crate::am::request::Source;
+use crate::barrier::ClientBarrier;
+use crate::core::Core;
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+use crate::segment::SegInfo;
+use portals_shim::{ClockKind, EqHandle, Interface, Region, Wait};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use zerocopy::IntoBytes;
+
+/// A rank's GASNet endpoint, for one client thread (`GASNET_SEQ`).
+///
+/// It is neither [`Send`] nor [`Sync`]: handlers run on the thread that polls, inside any call that
+/// waits, and share state with the program through `Rc` and `Cell`.
+///
+/// ```compile_fail,E0277
+/// fn assert_sync<T: Sync>() {}
+/// assert_sync::<conduit::Conduit>();
+/// ```
+///
+/// Network failures, lost events and messages to handlers that do not exist end the whole job with
+/// a line that names the rank and the call; what a caller can get wrong is an `Err`.
+///
+/// Dropping it leaves the job: every other rank that still runs ends with status 0 at its next call
+/// that polls, as after [`Conduit::exit`] with 0. Programs meet in a barrier first.
+#[derive(Debug)]
+pub struct Conduit {
+    pub(crate) core: RefCell<Core>,
+    pub(crate) handlers: RefCell<HandlerTable>,
+    pub(crate) job: Box<dyn Exchange>,
+    /// Handlers that are running, one inside the other.
+    pub(crate) handler_depth: Cell<u32>,
+    /// The rank has left, or is leaving, the job.
+    pub(crate) ended: Cell<bool>,
+    pub(crate) lendings: Cell<u64>,
+    pub(crate) barrier: Cell<ClientBarrier>,
+    me: u32,
+    nodes: u32,
+    single_thread: PhantomData<Rc<()>>,
+}
+
+/// Which events may be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All.
+    Full,
+    /// Those that never need resources: no requests.
+    Safe,
+}
+
+/// Events still allowed of each queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    sys: u32,
+    safe: u32,
+    am: u32,
+}
+
+impl Budget {
+    /// `u32::MAX` is never counted down.
+    const fn unlimited() -> Self {
+        Self {
+            sys: u32::MAX,
+            safe: u32::MAX,
+            am: u32::MAX,
+        }
+    }
+}
+
+impl Core {
+    /// Takes and handles one event. `None`: there was none, or the budget is spent.
+    pub(crate) fn step(
+        &mut self,
+        scope: Scope,
+        wait: Wait,
+        budget: &mut Budget,
+    ) -> Result<Option<Option<Delivery>>, Fault> {
+        let q = self.descriptors.queues;
+        let am = scope == Scope::Full && budget.am > 0 && self.stock_reserve();
+        let mut list = [q.sys; 3];
+        let mut kinds = [0usize; 3];
+        let mut n = 0;
+        let mut add = |eq: EqHandle, kind: usize| {
+            list[n] = eq;
+            kinds[n] = kind;
+            n += 1;
+        };
+        if budget.sys > 0 {
+            add(q.sys, 0);
+        }
+        if budget.safe > 0 {
+            add(q.safe, 1);
+        }
+        if am {
+            add(q.am, 2);
+        }
+        if n == 0 {
+            return Ok(None);
+        }
+        let polled = self
+            .ni
+            .eq_poll(&list[..n], wait)
+            .map_err(|e| Fault::Portals {
+                call: "PtlEQPoll",
+                error: e.error,
+            })?;
+        let Some(polled) = polled else {
+            return Ok(None);
+        };
+        let (left, queue) = match kinds.get(polled.which) {
+            Some(0) => (&mut budget.sys, "SYS"),
+            Some(1) => (&mut budget.safe, "SAFE"),
+            _ => (&mut budget.am, "AM"),
+        };
+        // Queues are sized so that none can overflow; a lost event could be anybody's completion.
+        if polled.dropped {
+            return Err(Fault::Lost { queue });
+        }
+        if *left != u32::MAX {
+            *left -= 1;
+        }
+        self.handle(&polled.event).map(Some)
+    }
+}
+
+impl Conduit {
+    pub(crate) fn assemble(core: Core, job: Box<dyn Exchange>) -> Self {
+        let (me, nodes) = (core.me, core.nodes);
+        Self {
+            core: RefCell::new(core),
+            handlers: RefCell::new(HandlerTable::new()),
+            job,
+            handler_depth: Cell::new(0),
+            ended: Cell::new(false),
+            lendings: Cell::new(0),
+            barrier: Cell::default(),
+            me,
+            nodes,
+            single_thread: PhantomData,
+        }
+    }
+
+    /// This rank.
+    pub fn mynode(&self) -> u32 {
+        self.me
+    }
+
+    /// Ranks of the job.
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// The segment of a rank; empty for a rank that does not exist, and before `attach`.
+    pub fn segment(&self, node: u32) -> SegInfo {
+        let core = self.core.borrow();
+        core.attached
+            .as_ref()
+            .and_then(|a| a.segments.get(node as usize))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The memory of the own segment; `None` before `attach`.
+    pub fn local_segment(&self) -> Option<Region> {
+        self.core
+            .borrow()
+            .attached
+            .as_ref()
+            .map(|a| a.region.clone())
+    }
+
+    /// The interface below, for what it tells about itself.
+    pub fn interface(&self) -> Interface {
+        self.core.borrow().ni.clone()
+    }
+
+    /// Nanoseconds of the fabric's clock, from an arbitrary start.
+    pub fn now(&self) -> u64 {
+        self.core.borrow().ni.now()
+    }
+
+    /// What [`Conduit::now`] counts.
+    pub fn clock(&self) -> ClockKind {
+        self.core.borrow().ni.clock()
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.core.borrow().attached.is_some()
+    }
+
+    /// Handles what has arrived, up to the limits of `GASNET_PORTAL_*_LIMIT`; does not wait.
+    /// Nothing within a handler.
+    pub fn poll(&self) {
+        if self.handler_depth.get() == 0 {
+            self.poll_within_limits(Scope::Full);
+        }
+    }
+
+    /// Services the network until `ready`, which must depend only on what handlers and
+    /// synchronisation change: the wait ends only when an event was handled.
+    pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
+        while !ready() {
+            self.step(Scope::Full, Wait::Forever, &mut Budget::unlimited());
+        }
+    }
+
+    /// One event; whether there was one.
+    fn step(&self, scope: Scope, wait: Wait, budget: &mut Budget) -> bool {
+        let stepped = self.core.borrow_mut().step(scope, wait, budget);
+        let delivery = match stepped {
+            Ok(None) => return false,
+            Ok(Some(delivery)) => delivery,
+            Err(fault) => self.fatal("polling", &fault),
+        };
+        if let Some(delivery) = delivery {
+            self.deliver(delivery);
+        }
+        self.obey_shutdown();
+        true
+    }
+
+    pub(crate) fn poll_within_limits(&self, scope: Scope) {
+        let mut budget = {
+            let core = self.core.borrow();
+            let env = &core.env;
+            Budget {
+                sys: env.sys_limit,
+                safe: env.safe_limit,
+                am: env.am_limit,
+            }
+        };
+        while self.step(scope, Wait::No, &mut budget) {}
+    }
+
+    /// Services the network until `ready` gives something.
+    pub(crate) fn wait_for<T>(
+        &self,
+        scope: Scope,
+        mut ready: impl FnMut(&mut Core) -> Option<T>,
+    ) -> T {
+        loop {
+            if let Some(found) = ready(&mut self.core.borrow_mut()) {
+                return found;
+            }
+            self.step(scope, Wait::Forever, &mut Budget::unlimited());
+        }
+    }
+
+    /// Ends the job when a call could not be made.
+    pub(crate) fn check<T>(&self, call: &str, result: Result<T, Fault>) -> T {
+        match result {
+            Ok(value) => value,
+            Err(fault) => self.fatal(call, &fault),
+        }
+    }
+
+    /// A Medium's buffer with the payload of `source`.
+    pub(crate) fn fill_scratch(&self, mut buffer: Box<[u64]>, source: &Source) -> Content {
+        let len = source.len();
+        if let Source::User(mem) = source {
+            mem.copy_to_slice(&mut buffer.as_mut_bytes()[..len]);
+        }
+        Content::Medium { buffer, len }
+    }
+}

@@ -1,0 +1,416 @@
+//! The state of a rank and what it does with events. Never calls the client: what a message asks of
+//! a handler comes out as a [`Delivery`], and the conduit runs it with no state borrowed.
+
+use crate::am::deliver::{Delivery, HeldHeader};
+use crate::am::lid::Lids;
+use crate::chunks::{CHUNK, Chunks};
+use crate::credits::{Credits, Plan};
+use crate::descriptors::{Descriptors, Md};
+use crate::dissemination::{BarrierName, Dissemination};
+use crate::env::Env;
+use crate::exit::Leaving;
+use crate::fault::{Fault, refused};
+use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
+use crate::ops::Ops;
+use crate::segment::SegInfo;
+use crate::tickets::Tickets;
+use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
+use portals_shim::{
+    AckRequest, Event, EventKind, Interface, MdHandle, NiFail, ProcessId, Region, Target,
+};
+
+/// What a chunk of the request send buffer is lent to.
+#[derive(Debug)]
+pub(crate) enum SbUse {
+    /// A request to this node, until its reply was handled.
+    Request { to: u32 },
+    /// Data of a put, until it is sent.
+    Put,
+    /// Room for a get, until it was copied to the client.
+    Get { to: UserMem },
+}
+
+/// What is needed to answer one request, taken before requests are polled.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    /// Send tickets, of [`REPLY_TICKETS`].
+    pub(crate) tickets: u32,
+    pub(crate) tmpmd: bool,
+    pub(crate) chunk: Option<u32>,
+}
+
+/// A Long reply that is not packed sends two messages.
+pub(crate) const REPLY_TICKETS: u32 = 2;
+
+/// The segment, once attached.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) region: Region,
+    /// RARSRC.
+    pub(crate) rarsrc: MdHandle,
+    pub(crate) segments: Vec<SegInfo>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) ni: Interface,
+    pub(crate) peers: Vec<ProcessId>,
+    pub(crate) me: u32,
+    pub(crate) nodes: u32,
+    pub(crate) env: Env,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) attached: Option<Attached>,
+    pub(crate) tickets: Tickets,
+    pub(crate) tmp_tickets: Tickets,
+    pub(crate) tmpmds: TmpMds,
+    pub(crate) reqsb: Chunks<SbUse>,
+    pub(crate) rplsb: Chunks<()>,
+    pub(crate) reserve: Reserve,
+    pub(crate) credits: Credits,
+    pub(crate) ops: Ops,
+    pub(crate) lids: Lids<HeldHeader>,
+    /// Counts the Long replies to each node.
+    pub(crate) reply_lids: Vec<u32>,
+    /// Payload messages of Longs whose sender waits: of requests, of replies.
+    pub(crate) syncing: [u32; 2],
+    /// Puts whose caller waits for local completion.
+    pub(crate) local_pending: u32,
+    pub(crate) meeting: Dissemination,
+    pub(crate) barrier: Dissemination,
+    pub(crate) leaving: Leaving,
+    /// Start-up exchange rounds that arrived, a bit each.
+    pub(crate) boot_rounds: u32,
+    /// Buffers for payloads of Mediums, 8-byte aligned.
+    pub(crate) scratch: Vec<Box<[u64]>>,
+}
+
+impl Core {
+    #[expect(clippy::too_many_arguments, reason = "assembled once, in bootstrap")]
+    pub(crate) fn new(
+        ni: Interface,
+        peers: Vec<ProcessId>,
+        me: u32,
+        env: Env,
+        plan: &Plan,
+        descriptors: Descriptors,
+        reqsb: Chunks<SbUse>,
+        rplsb: Chunks<()>,
+    ) -> Self {
+        let nodes = peers.len() as u32;
+        Self {
+            ni,
+            me,
+            nodes,
+            attached: None,
+            tickets: Tickets::new(env.msg_limit),
+            tmp_tickets: Tickets::new(env.num_tmpmd),
+            tmpmds: TmpMds::default(),
+            reqsb,
+            rplsb,
+            reserve: Reserve::default(),
+            credits: Credits::new(plan, me, nodes),
+            ops: Ops::new(),
+            lids: Lids::new(nodes),
+            reply_lids: vec![0; peers.len()],
+            syncing: [0; 2],
+            local_pending: 0,
+            meeting: Dissemination::new(me, nodes),
+            barrier: Dissemination::new(me, nodes),
+            leaving: Leaving::default(),
+            boot_rounds: 0,
+            scratch: Vec::new(),
+            peers,
+            env,
+            descriptors,
+        }
+    }
+
+    /// The interface's name of a rank.
+    pub(crate) fn peer(&self, node: u32) -> ProcessId {
+        self.peers
+            .get(node as usize)
+            .copied()
+            .unwrap_or(ProcessId::ANY)
+    }
+
+    fn node_of(&self, id: ProcessId) -> u32 {
+        self.peers
+            .iter()
+            .position(|p| *p == id)
+            .map_or(u32::MAX, |n| n as u32)
+    }
+
+    /// Checks that a message says truly who sent it.
+    pub(crate) fn sender(&self, said: u32, event: &Event) -> Result<u32, Fault> {
+        if self.peers.get(said as usize) == Some(&event.initiator) {
+            Ok(said)
+        } else {
+            Err(Fault::Malformed {
+                node: self.node_of(event.initiator),
+                what: "it names another sender",
+            })
+        }
+    }
+
+    pub(crate) fn am_target(&self, node: u32, match_bits: u64, remote_offset: u64) -> Target {
+        Target {
+            process: self.peer(node),
+            pt_index: AM_PORTAL,
+            ac_index: 0,
+            match_bits,
+            remote_offset,
+        }
+    }
+
+    pub(crate) fn rar_target(&self, node: u32, match_bits: u64, remote_offset: u64) -> Target {
+        Target {
+            pt_index: RAR_PORTAL,
+            ..self.am_target(node, match_bits, remote_offset)
+        }
+    }
+
+    /// Sends a system message; needs no resources and is never waited for.
+    pub(crate) fn send_sys(&self, to: u32, message: SysMsg) -> Result<(), Fault> {
+        let (bits, data) = message.encode();
+        self.ni
+            .put(
+                self.descriptors.sys_send,
+                AckRequest::NoAck,
+                self.am_target(to, bits, 0),
+                data,
+            )
+            .map_err(refused("PtlPut of a system message"))
+    }
+
+    /// Takes what a reply needs, as far as it is there; whether all of it is.
+    pub(crate) fn stock_reserve(&mut self) -> bool {
+        let r = &mut self.reserve;
+        while r.tickets < REPLY_TICKETS && self.tickets.take(1) {
+            r.tickets += 1;
+        }
+        if !r.tmpmd {
+            r.tmpmd = self.tmp_tickets.take(1);
+        }
+        if r.chunk.is_none() {
+            r.chunk = self.rplsb.take(());
+        }
+        r.tickets == REPLY_TICKETS && r.tmpmd && r.chunk.is_some()
+    }
+
+    /// Handles one event.
+    pub(crate) fn handle(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+        if event.ni_fail != NiFail::OK {
+            let node = self.node_of(event.initiator);
+            return Err(Fault::Network {
+                event: event.kind,
+                node,
+            });
+        }
+        let md = Md::decode(event.md.user_ptr).ok_or(Fault::Malformed {
+            node: self.me,
+            what: "an event of an unknown descriptor",
+        })?;
+        match (md, event.kind) {
+            (Md::Sys, EventKind::PutEnd) => self.handle_sys(event).map(|()| None),
+            (Md::Boot, EventKind::PutEnd) => {
+                self.boot_rounds |= 1u32.checked_shl(event.hdr_data as u32).unwrap_or(0);
+                Ok(None)
+            }
+            (Md::CatchBasin, EventKind::PutEnd) => Err(Fault::CatchBasin {
+                node: self.node_of(event.initiator),
+            }),
+            (Md::ReqRb(buffer), EventKind::PutEnd) => self.handle_request_header(buffer, event),
+            (Md::ReqRb(buffer), EventKind::Unlink) => {
+                // Every message of the buffer was handled before this event was taken.
+                self.descriptors
+                    .relink(&self.ni, buffer)
+                    .map_err(refused("PtlMEMDPost of a request buffer"))?;
+                Ok(None)
+            }
+            (Md::RarAm | Md::RarSrc, EventKind::PutEnd) => self.handle_payload(event),
+            (Md::ReqSb, EventKind::PutEnd) => self.handle_reply_header(event),
+            (
+                Md::RarSrc | Md::ReqSb | Md::RplSb | Md::Tmp(_),
+                EventKind::SendEnd | EventKind::Ack | EventKind::ReplyEnd,
+            ) => self.handle_own(md, event).map(|()| None),
+            // Cray's library posts SEND events of gets; START events are disabled.
+            _ => Ok(None),
+        }
+    }
+
+    fn handle_sys(&mut self, event: &Event) -> Result<(), Fault> {
+        let Some(message) = SysMsg::decode(event.match_bits, event.hdr_data) else {
+            return Err(self.not_sys(event));
+        };
+        match message {
+            SysMsg::Shutdown {
+                distance,
+                code,
+                sender,
+            } => {
+                self.sender(sender, event)?;
+                self.leaving.handle(distance, code);
+            }
+            SysMsg::Barrier {
+                phase,
+                distance,
+                sender,
+            } => {
+                self.sender(sender, event)?;
+                let taken = distance.checked_ilog2().is_some_and(|round| {
+                    self.meeting
+                        .handle(phase as u8, round as u8, BarrierName::Anonymous)
+                        .is_ok()
+                });
+                if !taken {
+                    return Err(self.not_sys(event));
+                }
+                self.advance_meeting()?;
+            }
+            SysMsg::ClientBarrier {
+                phase,
+                round,
+                flags,
+                id,
+                sender,
+            } => {
+                self.sender(sender, event)?;
+                let taken = BarrierName::decode(flags, id)
+                    .is_some_and(|name| self.barrier.handle(phase, round, name).is_ok());
+                if !taken {
+                    return Err(self.not_sys(event));
+                }
+                self.advance_barrier()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn not_sys(&self, event: &Event) -> Fault {
+        Fault::Malformed {
+            node: self.node_of(event.initiator),
+            what: "not a system message",
+        }
+    }
+
+    /// Sends what the conduit's own barrier has due.
+    pub(crate) fn advance_meeting(&mut self) -> Result<(), Fault> {
+        while let Some(r) = self.meeting.poll_send() {
+            let message = SysMsg::Barrier {
+                phase: u32::from(r.phase),
+                distance: 1 << r.round,
+                sender: self.me,
+            };
+            self.send_sys(r.to, message)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the client's barrier has due.
+    pub(crate) fn advance_barrier(&mut self) -> Result<(), Fault> {
+        while let Some(r) = self.barrier.poll_send() {
+            let (flags, id) = r.name.encode();
+            let message = SysMsg::ClientBarrier {
+                phase: r.phase,
+                round: r.round,
+                flags,
+                id,
+                sender: self.me,
+            };
+            self.send_sys(r.to, message)?;
+        }
+        Ok(())
+    }
+
+    /// Events of messages that this rank initiated.
+    fn handle_own(&mut self, md: Md, event: &Event) -> Result<(), Fault> {
+        let bad = Fault::Malformed {
+            node: self.me,
+            what: "an event of no message of ours",
+        };
+        if let Md::Tmp(index) = md {
+            let what = match event.kind {
+                EventKind::SendEnd if is_get(event.match_bits) => return Ok(()),
+                EventKind::SendEnd => TmpEvent::Sent,
+                _ => TmpEvent::Answered,
+            };
+            match self.tmpmds.handle(&self.ni, index, what) {
+                Some(Ok(true)) => self.tmp_tickets.give(1),
+                Some(Ok(false)) => {}
+                Some(Err(e)) => return Err(refused("PtlMDUnlink")(e)),
+                None => return Err(bad),
+            }
+        }
+        match (kind(event.match_bits), event.kind) {
+            (Some(Kind::Put), EventKind::SendEnd) => {
+                let bits = RmaBits::decode(event.match_bits);
+                if md == Md::ReqSb {
+                    self.reqsb.release(u64::from(bits.chunk)).ok_or(bad)?;
+                }
+                if bits.local_completion {
+                    self.local_pending = self.local_pending.saturating_sub(1);
+                }
+            }
+            // The ticket is held until the acknowledgement, which keeps SAFE_EQ within its size.
+            (Some(Kind::Put), EventKind::Ack) => {
+                let bits = RmaBits::decode(event.match_bits);
+                self.tickets.give(1);
+                self.ops.complete(bits.op, false).ok_or(bad)?;
+            }
+            (Some(Kind::Get), EventKind::ReplyEnd) => {
+                let bits = RmaBits::decode(event.match_bits);
+                if event.mlength != event.rlength {
+                    let node = self.node_of(event.initiator);
+                    return Err(Fault::Malformed {
+                        node,
+                        what: "a get was answered in part",
+                    });
+                }
+                if md == Md::ReqSb {
+                    let at = u64::from(bits.chunk);
+                    let Some(SbUse::Get { to }) = self.reqsb.release(at) else {
+                        return Err(bad);
+                    };
+                    to.copy_from(self.reqsb.region(), bits.chunk as usize + GET_CHUNK_DATA)?;
+                }
+                self.tickets.give(1);
+                self.ops.complete(bits.op, true).ok_or(bad)?;
+            }
+            (Some(Kind::AmHeader), EventKind::SendEnd) => {
+                self.tickets.give(1);
+                if md == Md::RplSb {
+                    self.rplsb.release(event.offset).ok_or(bad)?;
+                }
+            }
+            (Some(Kind::AmData), EventKind::SendEnd) => {
+                self.tickets.give(1);
+                let bits = AmDataBits::decode(event.match_bits);
+                if bits.sync {
+                    let n = &mut self.syncing[usize::from(!bits.request)];
+                    *n = n.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An 8-byte aligned buffer that holds a chunk.
+    pub(crate) fn take_scratch(&mut self) -> Box<[u64]> {
+        self.scratch
+            .pop()
+            .unwrap_or_else(|| vec![0; CHUNK / 8].into_boxed_slice())
+    }
+
+    /// Back for the next message.
+    pub(crate) fn give_scratch(&mut self, buffer: Box<[u64]>) {
+        self.scratch.push(buffer);
+    }
+}
+
+/// Where in its chunk a get's data lands; the first 8 bytes stay free, as in the conduit's format.
+pub(crate) const GET_CHUNK_DATA: usize = 8;
+
+fn is_get(bits: u64) -> bool {
+    kind(bits) == Some(Kind::Get)
+}

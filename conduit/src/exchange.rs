@@ -1,0 +1,61 @@
+//! What the conduit needs of the job it runs in: who it is, one meeting before the fabric carries
+//! messages, and the ways to end.
+
+use portals_shim::job::Job;
+use std::fmt;
+
+/// The exchange with the other ranks failed.
+#[derive(Debug, thiserror::Error)]
+#[error("start-up of the job failed: {reason}")]
+pub struct ExchangeError {
+    /// What the launcher said.
+    pub reason: String,
+}
+
+/// A rank's side of its job. [`Job`] is the real one; [`crate::threads`] has one for ranks that
+/// are threads.
+pub trait Exchange: fmt::Debug {
+    /// This rank.
+    fn rank(&self) -> u32;
+    /// Ranks of the job.
+    fn size(&self) -> u32;
+    /// Returns when every rank is here.
+    fn fence(&self) -> Result<(), ExchangeError>;
+    /// Leaves the job in good order; the process goes on.
+    fn leave(&self);
+    /// Leaves the job in good order and ends this rank with `code`.
+    fn end(&self, code: i32) -> !;
+    /// Says `message` and ends all ranks at once.
+    fn abort(&self, code: i32, message: &str) -> !;
+}
+
+impl Exchange for Job {
+    fn rank(&self) -> u32 {
+        Job::rank(self)
+    }
+
+    fn size(&self) -> u32 {
+        Job::size(self)
+    }
+
+    fn fence(&self) -> Result<(), ExchangeError> {
+        Job::fence(self).map_err(|e| ExchangeError {
+            reason: e.to_string(),
+        })
+    }
+
+    fn leave(&self) {
+        if let Err(e) = self.finalize() {
+            tracing::warn!("leaving the job: {e}");
+        }
+    }
+
+    fn end(&self, code: i32) -> ! {
+        self.leave();
+        std::process::exit(code)
+    }
+
+    fn abort(&self, code: i32, message: &str) -> ! {
+        Job::abort(self, code, message)
+    }
+}

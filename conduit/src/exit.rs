@@ -1,0 +1,162 @@
+//! Leaving the job (facts `gasnet.md` 2.17).
+//!
+//! Any rank may exit at any time after start-up. It tells the ranks 1, 2, 4 … above it, each time
+//! with the largest code it knows, and hears the same from below; a rank that hears of an exit joins
+//! in. When all rounds are heard, every rank knows of the exit, and the code of all is the largest.
+//! Only system messages are handled meanwhile: no handler runs any more.
+
+use crate::conduit::Conduit;
+use crate::dissemination::distances;
+use crate::fault::Fault;
+use crate::matchbits::SysMsg;
+use portals_shim::Wait;
+
+/// What was heard of an exit.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    /// Some rank exits.
+    heard: bool,
+    /// Largest code known.
+    code: u32,
+    /// Distances heard from; each is a power of two.
+    from: u32,
+}
+
+impl Leaving {
+    pub(crate) fn handle(&mut self, distance: u32, code: u32) {
+        self.heard = true;
+        self.code = self.code.max(code & 0xff);
+        self.from |= distance;
+    }
+}
+
+/// How the ranks parted.
+enum Parted {
+    /// All know; the common code.
+    Together(u32),
+    /// Not in time.
+    Late { milliseconds: u64 },
+}
+
+impl Conduit {
+    /// Ends the whole job with `code` (its low 8 bits); of several codes the largest counts. Any
+    /// time after start-up, also in a handler. Messages not yet handled are lost: programs meet in a
+    /// barrier first.
+    pub fn exit(&self, code: i32) -> ! {
+        let code = self.part(code);
+        self.job.end(code)
+    }
+
+    /// Waits for all ranks to call this, then leaves the job with status 0; the process goes on.
+    pub fn finish(self) {
+        self.meet();
+        drop(self);
+    }
+
+    /// Meets all ranks; every message is serviced meanwhile.
+    pub(crate) fn meet(&self) {
+        let advanced = {
+            let mut core = self.core.borrow_mut();
+            core.meeting
+                .enter(crate::dissemination::BarrierName::Anonymous);
+            core.advance_meeting()
+        };
+        self.check("meeting the other ranks", advanced);
+        self.wait_for(crate::conduit::Scope::Full, |c| c.meeting.try_leave());
+    }
+
+    /// Joins an exit that was heard of.
+    pub(crate) fn obey_shutdown(&self) {
+        if self.ended.get() {
+            return;
+        }
+        let code = {
+            let core = self.core.borrow();
+            core.leaving.heard.then_some(core.leaving.code)
+        };
+        if let Some(code) = code {
+            self.exit(i32::try_from(code).unwrap_or(1));
+        }
+    }
+
+    /// Ends the job at once, saying which rank failed and in what.
+    pub(crate) fn fatal(&self, call: &str, fault: &Fault) -> ! {
+        self.ended.set(true);
+        self.job.abort(1, &format!("{call}: {fault}"))
+    }
+
+    /// Tells all ranks, learns the common code, closes the interface.
+    fn part(&self, code: i32) -> i32 {
+        if self.ended.replace(true) {
+            return code;
+        }
+        match self.tell_all(code.cast_unsigned() & 0xff) {
+            Ok(Parted::Together(code)) => {
+                let _ = self.core.borrow().ni.close();
+                i32::try_from(code).unwrap_or(1)
+            }
+            Ok(Parted::Late { milliseconds }) => self.job.abort(
+                if code == 0 { 1 } else { code },
+                &format!("failed to coordinate shutdown after {milliseconds} milliseconds"),
+            ),
+            Err(fault) => self.fatal("exit", &fault),
+        }
+    }
+
+    fn tell_all(&self, code: u32) -> Result<Parted, Fault> {
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        let timeout = core
+            .env
+            .exit_timeout_ns(core.nodes, core.attached.is_some());
+        let deadline = core.ni.now().saturating_add(timeout);
+        core.leaving.code = core.leaving.code.max(code);
+        let mut told = 0;
+        for distance in distances(core.nodes) {
+            let to = (u64::from(core.me) + u64::from(distance)) % u64::from(core.nodes);
+            let message = SysMsg::Shutdown {
+                distance,
+                code: core.leaving.code,
+                sender: core.me,
+            };
+            core.send_sys(to as u32, message)?;
+            told |= distance;
+            while core.leaving.from & told != told {
+                let left = deadline.saturating_sub(core.ni.now());
+                if left == 0 {
+                    return Ok(Parted::Late {
+                        milliseconds: timeout / 1_000_000,
+                    });
+                }
+                let polled = core
+                    .ni
+                    .eq_poll(&[core.descriptors.queues.sys], Wait::Nanos(left))
+                    .map_err(|e| Fault::Portals {
+                        call: "PtlEQPoll",
+                        error: e.error,
+                    })?;
+                if let Some(polled) = polled {
+                    core.handle(&polled.event)?;
+                }
+            }
+        }
+        Ok(Parted::Together(core.leaving.code))
+    }
+}
+
+impl Drop for Conduit {
+    /// An orderly exit with 0, or with 1 when the thread is panicking. If the job's code is another
+    /// one the process ends with it.
+    fn drop(&mut self) {
+        let panicking = std::thread::panicking();
+        if self.ended.get() || self.core.try_borrow_mut().is_err() {
+            return;
+        }
+        let code = self.part(i32::from(panicking));
+        if code == 0 || panicking {
+            self.job.leave();
+        } else {
+            self.job.end(code);
+        }
+    }
+}

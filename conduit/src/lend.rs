@@ -1,0 +1,137 @@
+//! Lending the client's memory to an operation, and the calls that take raw addresses.
+// UNSAFETY: turns slices, and the raw addresses of C callers, into memory that the interface may
+// touch after the call that named it returned.
+#![expect(
+    unsafe_code,
+    reason = "lending memory that the conduit does not own; see the line above"
+)]
+
+use crate::conduit::{Conduit, Scope};
+use crate::error::RmaError;
+use crate::ops::Handle;
+use crate::tmpmd::UserMem;
+
+/// Closes the interface if a handler unwinds while memory is lent, so that nothing touches the
+/// memory once its frame is gone.
+struct CloseOnUnwind<'c>(&'c Conduit);
+
+impl Drop for CloseOnUnwind<'_> {
+    fn drop(&mut self) {
+        if let Ok(core) = self.0.core.try_borrow() {
+            let _ = core.ni.close();
+        }
+        self.0.ended.set(true);
+    }
+}
+
+impl Conduit {
+    fn lending(&self) -> u64 {
+        let id = self.lendings.get() + 1;
+        self.lendings.set(id);
+        id
+    }
+
+    /// Lends `data` as a source to the operations that `start` starts; returns when none reads it
+    /// any more.
+    pub(crate) fn lend<R>(&self, data: &[u8], scope: Scope, start: impl FnOnce(UserMem) -> R) -> R {
+        let guard = CloseOnUnwind(self);
+        let lending = self.lending();
+        // SAFETY: `data` is borrowed until this function returns, which is after the wait below for
+        // every descriptor of this lending to be sent; an unwinding handler closes the interface
+        // first (guard). As a source the memory is only read.
+        let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), lending) };
+        let result = start(memory);
+        self.wait_for(scope, |c| (!c.tmpmds.touches(lending)).then_some(()));
+        std::mem::forget(guard);
+        result
+    }
+
+    /// Gets into `out`; returns when all of it is there.
+    pub fn get(&self, out: &mut [u8], node: u32, src: u64) -> Result<(), RmaError> {
+        let guard = CloseOnUnwind(self);
+        // SAFETY: `out` is borrowed mutably until this function returns, which is after the wait
+        // below for the operation to be complete; an unwinding handler closes the interface first.
+        let memory = unsafe { UserMem::new(out.as_mut_ptr(), out.len(), self.lending()) };
+        let result = self.start_get(memory, node, src);
+        if let Ok(handle) = result {
+            self.wait(handle);
+            std::mem::forget(guard);
+            return Ok(());
+        }
+        std::mem::forget(guard);
+        result.map(|_| ())
+    }
+
+    /// Starts a put from raw memory. With `bulk` the memory is in use until the handle is
+    /// synchronised, without it is free on return.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `src` are readable, with `bulk` and until the handle is synchronised they stay
+    /// so and are not changed.
+    pub unsafe fn put_nb_raw(
+        &self,
+        node: u32,
+        dest: u64,
+        src: *const u8,
+        len: usize,
+        bulk: bool,
+    ) -> Result<Handle, RmaError> {
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
+        self.start_put_raw(node, dest, memory, bulk, false)
+    }
+
+    /// As [`Conduit::put_nb_raw`], counted with the implicit operations.
+    ///
+    /// # Safety
+    ///
+    /// As [`Conduit::put_nb_raw`], up to the call that synchronises implicit puts.
+    pub unsafe fn put_nbi_raw(
+        &self,
+        node: u32,
+        dest: u64,
+        src: *const u8,
+        len: usize,
+        bulk: bool,
+    ) -> Result<(), RmaError> {
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
+        self.start_put_raw(node, dest, memory, bulk, true)
+            .map(|_| ())
+    }
+
+    /// Starts a get into raw memory, whose contents are undefined until the handle is synchronised.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `dest` are writable and not borrowed until the handle is synchronised.
+    pub unsafe fn get_nb_raw(
+        &self,
+        dest: *mut u8,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(dest, len, self.lending()) };
+        self.start_get(memory, node, src)
+    }
+
+    /// As [`Conduit::get_nb_raw`], counted with the implicit operations.
+    ///
+    /// # Safety
+    ///
+    /// As [`Conduit::get_nb_raw`], up to the call that synchronises implicit gets.
+    pub unsafe fn get_nbi_raw(
+        &self,
+        dest: *mut u8,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(dest, len, self.lending()) };
+        self.start_get_nbi(memory, node, src)
+    }
+}

@@ -1,0 +1,260 @@
+//! Operations that the client will synchronise with: explicit handles, and the implicit ones.
+//!
+//! A message names its operation by slot index, 16 bits of its match bits. Counters grow when a
+//! message is about to be injected, never after, so that a completion cannot overtake its start.
+
+/// An operation to synchronise with; take it to `wait` or `try_sync` exactly once.
+///
+/// A handle that is dropped keeps its slot, one of 65535, until the job ends.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an operation must be synchronised"]
+pub struct Handle(pub(crate) Option<Key>);
+
+impl Handle {
+    /// The handle of an operation that was complete when it started.
+    pub const DONE: Self = Self(None);
+
+    /// A number that is never 0 for an operation under way, and 0 for [`Handle::DONE`].
+    pub fn into_raw(self) -> u64 {
+        self.0.map_or(0, |k| {
+            1 << 63 | u64::from(k.generation) << 16 | u64::from(k.index)
+        })
+    }
+
+    /// The handle of a number of [`Handle::into_raw`]. A number used twice, or made up, names an
+    /// operation that counts as complete.
+    pub fn from_raw(raw: u64) -> Self {
+        Self((raw != 0).then_some(Key {
+            index: raw as u16,
+            generation: (raw >> 16) as u32,
+        }))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) index: u16,
+    pub(crate) generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Messages started and not complete.
+    puts: u64,
+    gets: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    used: bool,
+    implicit: bool,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ops {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// Slot that implicit operations count on.
+    current: u16,
+    region: bool,
+}
+
+/// Slot of the implicit operations outside of access regions.
+const IMPLICIT: u16 = 0;
+
+impl Ops {
+    pub(crate) fn new() -> Self {
+        let first = Slot {
+            generation: 0,
+            used: true,
+            implicit: true,
+            counts: Counts::default(),
+        };
+        Self {
+            slots: vec![first],
+            free: Vec::new(),
+            current: IMPLICIT,
+            region: false,
+        }
+    }
+
+    fn allocate(&mut self, implicit: bool) -> Option<Key> {
+        let index = match self.free.pop() {
+            Some(i) => i,
+            // The index 0xffff names no operation.
+            None if self.slots.len() < usize::from(u16::MAX) => {
+                let i = self.slots.len() as u16;
+                self.slots.push(Slot {
+                    generation: 0,
+                    used: false,
+                    implicit,
+                    counts: Counts::default(),
+                });
+                i
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[usize::from(index)];
+        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        slot.used = true;
+        slot.implicit = implicit;
+        slot.counts = Counts::default();
+        Some(Key {
+            index,
+            generation: slot.generation,
+        })
+    }
+
+    /// A new explicit operation.
+    pub(crate) fn explicit(&mut self) -> Option<Key> {
+        self.allocate(false)
+    }
+
+    /// The operation that implicit puts and gets count on now.
+    pub(crate) fn implicit(&self) -> Key {
+        Key {
+            index: self.current,
+            generation: self.slots[usize::from(self.current)].generation,
+        }
+    }
+
+    /// Later implicit operations count on a new slot; `None` when one is open or slots are out.
+    pub(crate) fn begin_region(&mut self) -> Option<()> {
+        if self.region {
+            return None;
+        }
+        self.current = self.allocate(true)?.index;
+        self.region = true;
+        Some(())
+    }
+
+    /// Whether an access region is open.
+    pub(crate) fn in_region(&self) -> bool {
+        self.region
+    }
+
+    /// The slot of the region that ends.
+    pub(crate) fn end_region(&mut self) -> Option<Key> {
+        if !self.region {
+            return None;
+        }
+        let key = self.implicit();
+        self.current = IMPLICIT;
+        self.region = false;
+        Some(key)
+    }
+
+    pub(crate) fn is_implicit(&self, key: Key) -> bool {
+        self.slots
+            .get(usize::from(key.index))
+            .is_some_and(|s| s.implicit)
+    }
+
+    /// A message of the operation is about to start.
+    pub(crate) fn begin(&mut self, key: Key, get: bool) {
+        if let Some(s) = self.slots.get_mut(usize::from(key.index)) {
+            *(if get {
+                &mut s.counts.gets
+            } else {
+                &mut s.counts.puts
+            }) += 1;
+        }
+    }
+
+    /// A message is complete; `None` if no such message was started.
+    pub(crate) fn complete(&mut self, index: u16, get: bool) -> Option<()> {
+        let s = self.slots.get_mut(usize::from(index)).filter(|s| s.used)?;
+        let count = if get {
+            &mut s.counts.gets
+        } else {
+            &mut s.counts.puts
+        };
+        *count = count.checked_sub(1)?;
+        Some(())
+    }
+
+    /// Whether every message is complete; then the slot is free again. Stale keys are complete.
+    pub(crate) fn finish(&mut self, key: Key) -> bool {
+        match self.slots.get_mut(usize::from(key.index)) {
+            Some(s) if s.used && s.generation == key.generation && key.index != IMPLICIT => {
+                if s.counts.puts + s.counts.gets > 0 {
+                    return false;
+                }
+                s.used = false;
+                self.free.push(key.index);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether no implicit put (or get) outside access regions is under way.
+    pub(crate) fn implicit_done(&self, puts: bool, gets: bool) -> bool {
+        let c = self.slots[usize::from(IMPLICIT)].counts;
+        !(puts && c.puts > 0 || gets && c.gets > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_done_when_all_its_messages_are() {
+        let mut ops = Ops::new();
+        let k = ops.explicit().unwrap();
+        ops.begin(k, false);
+        ops.begin(k, true);
+        assert!(!ops.finish(k));
+        ops.complete(k.index, false).unwrap();
+        assert!(!ops.finish(k));
+        ops.complete(k.index, true).unwrap();
+        assert_eq!(ops.complete(k.index, true), None);
+        assert!(ops.finish(k));
+        let again = ops.explicit().unwrap();
+        assert_eq!(again.index, k.index);
+        ops.begin(again, false);
+        assert!(ops.finish(k), "a stale key names nothing");
+        assert!(!ops.finish(again));
+    }
+
+    #[test]
+    fn regions_count_apart_and_do_not_nest() {
+        let mut ops = Ops::new();
+        let outer = ops.implicit();
+        ops.begin(outer, false);
+        ops.begin_region().unwrap();
+        assert_eq!(ops.begin_region(), None);
+        let inner = ops.implicit();
+        ops.begin(inner, false);
+        let key = ops.end_region().unwrap();
+        assert_eq!(ops.end_region(), None);
+        ops.complete(outer.index, false).unwrap();
+        assert!(ops.implicit_done(true, true));
+        assert!(!ops.finish(key));
+        ops.complete(key.index, false).unwrap();
+        assert!(ops.finish(key));
+    }
+
+    #[test]
+    fn there_are_65534_explicit_operations() {
+        let mut ops = Ops::new();
+        for _ in 0..65_534 {
+            assert!(ops.explicit().is_some());
+        }
+        assert_eq!(ops.explicit(), None);
+    }
+
+    #[test]
+    fn raw_handles_come_back() {
+        let mut ops = Ops::new();
+        let k = ops.explicit().unwrap();
+        let raw = Handle(Some(k)).into_raw();
+        assert_ne!(raw, 0);
+        assert_eq!(Handle::from_raw(raw), Handle(Some(k)));
+        assert_eq!(Handle::DONE.into_raw(), 0);
+        assert_eq!(Handle::from_raw(0), Handle::DONE);
+    }
+}

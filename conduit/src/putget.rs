@@ -1,0 +1,472 @@
+//! Puts and gets.
+//!
+//! The remote side is always RAR, reached by an offset in the peer's segment. The local side is, in
+//! this order: RARSRC when the memory is in the own segment, a chunk of ReqSB when it is small and
+//! one is free, a temporary descriptor otherwise.
+
+use crate::am::request::Source;
+use crate::conduit::{Conduit, Scope};
+use crate::core::{Core, GET_CHUNK_DATA, SbUse};
+use crate::error::RmaError;
+use crate::fault::{Fault, refused};
+use crate::matchbits::RmaBits;
+use crate::ops::{Handle, Key};
+use crate::tmpmd::{TmpUse, UserMem};
+use portals_shim::AckRequest;
+
+/// Largest single message, bytes.
+const MAX_TRANSFER: usize = 1 << 31;
+
+/// One message of a put or get.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    node: u32,
+    /// Offset in the segment of `node`.
+    remote: u64,
+    local: Source,
+    get: bool,
+    op: Key,
+    /// The caller waits until the memory is free.
+    wait_local: bool,
+}
+
+/// How a piece reaches its local memory.
+#[derive(Clone, Copy, Debug)]
+enum Path {
+    Segment,
+    Chunk(u32),
+    Tmp,
+}
+
+impl Source {
+    fn part(&self, from: usize, len: usize) -> Self {
+        match self {
+            Self::Empty => Self::Empty,
+            Self::User(m) => Self::User(m.part(from, len)),
+            Self::Segment { offset, .. } => Self::Segment {
+                offset: offset + from,
+                len,
+            },
+        }
+    }
+}
+
+impl Core {
+    /// Memory of the client that is in the own segment needs no descriptor of its own.
+    fn locate(&self, memory: UserMem) -> Source {
+        let own = self
+            .attached
+            .as_ref()
+            .and_then(|a| a.segments.get(self.me as usize));
+        match own.and_then(|s| s.offset_of(memory.addr(), memory.len() as u64)) {
+            Some(offset) => Source::Segment {
+                offset: offset as usize,
+                len: memory.len(),
+            },
+            None => Source::User(memory),
+        }
+    }
+
+    /// A chunk for a small piece, if there is one.
+    fn bounce(&mut self, piece: &Piece) -> Option<u32> {
+        let Source::User(memory) = piece.local else {
+            return None;
+        };
+        let limit = if piece.get {
+            self.env.get_bounce
+        } else {
+            self.env.put_bounce
+        };
+        if memory.len() > limit {
+            return None;
+        }
+        self.reqsb.take(if piece.get {
+            SbUse::Get { to: memory }
+        } else {
+            SbUse::Put
+        })
+    }
+
+    /// Starts a piece whose resources are in hand.
+    fn start(&mut self, piece: &Piece, path: Path) -> Result<(), Fault> {
+        let len = piece.local.len() as u64;
+        let local_completion = piece.wait_local && matches!(path, Path::Segment) && !piece.get;
+        let bits = RmaBits {
+            get: piece.get,
+            local_completion,
+            op: piece.op.index,
+            implicit: self.ops.is_implicit(piece.op),
+            chunk: if let Path::Chunk(at) = path { at } else { 0 },
+        };
+        let to = self.rar_target(piece.node, bits.encode(), piece.remote);
+        let (md, offset) = match (path, &piece.local) {
+            (Path::Chunk(at), local) => {
+                if piece.get {
+                    (self.descriptors.reqsb, at as usize + GET_CHUNK_DATA)
+                } else {
+                    self.copy_source(local, self.reqsb.region(), at as usize)?;
+                    (self.descriptors.reqsb, at as usize)
+                }
+            }
+            (Path::Tmp, Source::User(memory)) => {
+                let what = if piece.get { TmpUse::Get } else { TmpUse::Put };
+                let safe = self.descriptors.queues.safe;
+                let md = self
+                    .tmpmds
+                    .bind(&self.ni, safe, memory, what)
+                    .map_err(refused("PtlMDBind of client memory"))?;
+                (md, 0)
+            }
+            (_, Source::Segment { offset, .. }) => {
+                let rarsrc = self.attached.as_ref().map(|a| a.rarsrc);
+                (rarsrc.unwrap_or(self.descriptors.reqsb), *offset)
+            }
+            _ => (self.descriptors.reqsb, 0),
+        };
+        // Counted before the message exists: its completion cannot come first.
+        self.ops.begin(piece.op, piece.get);
+        if local_completion {
+            self.local_pending += 1;
+        }
+        let region = (offset as u64, len);
+        if piece.get {
+            self.ni
+                .get_region(md, region, to)
+                .map_err(refused("PtlGetRegion"))
+        } else {
+            self.ni
+                .put_region(md, region, AckRequest::Ack, to, 0)
+                .map_err(refused("PtlPutRegion"))
+        }
+    }
+
+    /// A put or get whose remote side is this rank.
+    fn copy_here(&self, local: &Source, remote: u64, get: bool) -> Result<(), Fault> {
+        let Some(a) = &self.attached else {
+            return Ok(());
+        };
+        match (local, get) {
+            (Source::User(m), true) => m.copy_from(&a.region, remote as usize)?,
+            (Source::Segment { offset, len }, true) => {
+                a.region
+                    .copy_from(*offset, &a.region, remote as usize, *len)?;
+            }
+            (local, _) => self.copy_source(local, &a.region, remote as usize)?,
+        }
+        Ok(())
+    }
+}
+
+impl Conduit {
+    /// Puts `data` at address `dest` of the segment of `node`; returns when it is there.
+    pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        let handle = self.put_nb(node, dest, data)?;
+        self.wait(handle);
+        Ok(())
+    }
+
+    /// Starts a put; `data` is free again on return.
+    pub fn put_nb(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
+        let remote = self.check_remote(node, dest, data.len())?;
+        self.lend(data, Scope::Full, |m| {
+            self.explicit(node, remote, Source::User(m), false, false)
+        })
+    }
+
+    /// As [`Conduit::put_nb`], counted with the implicit operations.
+    pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        let remote = self.check_remote(node, dest, data.len())?;
+        self.lend(data, Scope::Full, |m| {
+            self.transfer(node, remote, Source::User(m), false, None, false);
+        });
+        Ok(())
+    }
+
+    /// Puts `len` bytes at `offset` of the own segment to address `dest` of `node`'s, without a
+    /// copy; returns when they are there.
+    pub fn put_from_segment(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        let handle = self.put_from_segment_nb(node, dest, offset, len)?;
+        self.wait(handle);
+        Ok(())
+    }
+
+    /// Starts a put from the own segment, whose bytes must not change until the handle is
+    /// synchronised.
+    pub fn put_from_segment_nb(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        let (remote, local) = self.check_both(node, dest, offset, len)?;
+        self.explicit(node, remote, local, false, false)
+    }
+
+    /// As [`Conduit::put_from_segment_nb`], counted with the implicit operations.
+    pub fn put_from_segment_nbi(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        let (remote, local) = self.check_both(node, dest, offset, len)?;
+        self.transfer(node, remote, local, false, None, false);
+        Ok(())
+    }
+
+    /// Gets `len` bytes at address `src` of `node`'s segment to `offset` of the own; returns when
+    /// they are there.
+    pub fn get_to_segment(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        let handle = self.get_to_segment_nb(offset, node, src, len)?;
+        self.wait(handle);
+        Ok(())
+    }
+
+    /// Starts a get to the own segment.
+    pub fn get_to_segment_nb(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        let (remote, local) = self.check_both(node, src, offset, len)?;
+        self.explicit(node, remote, local, true, false)
+    }
+
+    /// As [`Conduit::get_to_segment_nb`], counted with the implicit operations.
+    pub fn get_to_segment_nbi(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        let (remote, local) = self.check_both(node, src, offset, len)?;
+        self.transfer(node, remote, local, true, None, false);
+        Ok(())
+    }
+
+    /// Waits until an operation is complete.
+    pub fn wait(&self, handle: Handle) {
+        if let Handle(Some(key)) = handle {
+            self.wait_for(Scope::Full, |c| c.ops.finish(key).then_some(()));
+        }
+    }
+
+    /// Polls once; `Err` gives the handle back if its operation is not complete.
+    pub fn try_sync(&self, handle: Handle) -> Result<(), Handle> {
+        let Handle(Some(key)) = handle else {
+            return Ok(());
+        };
+        self.poll();
+        if self.core.borrow_mut().ops.finish(key) {
+            Ok(())
+        } else {
+            Err(Handle(Some(key)))
+        }
+    }
+
+    /// Waits until all implicit puts are complete.
+    pub fn wait_nbi_puts(&self) {
+        self.wait_for(Scope::Full, |c| {
+            c.ops.implicit_done(true, false).then_some(())
+        });
+    }
+
+    /// Waits until all implicit gets are complete.
+    pub fn wait_nbi_gets(&self) {
+        self.wait_for(Scope::Full, |c| {
+            c.ops.implicit_done(false, true).then_some(())
+        });
+    }
+
+    /// Waits until all implicit puts and gets are complete.
+    pub fn wait_nbi_all(&self) {
+        self.wait_for(Scope::Full, |c| {
+            c.ops.implicit_done(true, true).then_some(())
+        });
+    }
+
+    /// Polls once; whether the implicit puts, gets, or both that are asked about are complete.
+    pub fn try_nbi(&self, puts: bool, gets: bool) -> bool {
+        self.poll();
+        self.core.borrow().ops.implicit_done(puts, gets)
+    }
+
+    /// Later implicit operations belong to an access region.
+    pub fn begin_nbi_region(&self) -> Result<(), RmaError> {
+        let mut core = self.core.borrow_mut();
+        if core.ops.in_region() {
+            return Err(RmaError::AccessRegion);
+        }
+        core.ops.begin_region().ok_or(RmaError::TooManyOperations)
+    }
+
+    /// Ends the access region; the handle stands for all its operations.
+    pub fn end_nbi_region(&self) -> Result<Handle, RmaError> {
+        let key = self.core.borrow_mut().ops.end_region();
+        key.map(|k| Handle(Some(k))).ok_or(RmaError::AccessRegion)
+    }
+
+    pub(crate) fn start_put_raw(
+        &self,
+        node: u32,
+        dest: u64,
+        memory: UserMem,
+        bulk: bool,
+        implicit: bool,
+    ) -> Result<Handle, RmaError> {
+        let remote = self.check_remote(node, dest, memory.len())?;
+        let local = self.core.borrow().locate(memory);
+        let handle = if implicit {
+            self.transfer(node, remote, local, false, None, !bulk);
+            Handle::DONE
+        } else {
+            self.explicit(node, remote, local, false, !bulk)?
+        };
+        if !bulk {
+            let lending = memory.lending;
+            self.wait_for(Scope::Full, |c| (!c.tmpmds.touches(lending)).then_some(()));
+        }
+        Ok(handle)
+    }
+
+    pub(crate) fn start_get(
+        &self,
+        memory: UserMem,
+        node: u32,
+        src: u64,
+    ) -> Result<Handle, RmaError> {
+        let remote = self.check_remote(node, src, memory.len())?;
+        let local = self.core.borrow().locate(memory);
+        self.explicit(node, remote, local, true, false)
+    }
+
+    pub(crate) fn start_get_nbi(
+        &self,
+        memory: UserMem,
+        node: u32,
+        src: u64,
+    ) -> Result<(), RmaError> {
+        let remote = self.check_remote(node, src, memory.len())?;
+        let local = self.core.borrow().locate(memory);
+        self.transfer(node, remote, local, true, None, false);
+        Ok(())
+    }
+
+    fn check_remote(&self, node: u32, addr: u64, len: usize) -> Result<u64, RmaError> {
+        if self.handler_depth.get() > 0 {
+            return Err(RmaError::InHandler);
+        }
+        if !self.is_attached() {
+            return Err(RmaError::NotAttached);
+        }
+        if node >= self.nodes() {
+            return Err(RmaError::Node {
+                node,
+                nodes: self.nodes(),
+            });
+        }
+        self.segment(node)
+            .offset_of(addr, len as u64)
+            .ok_or(RmaError::Remote { node, addr, len })
+    }
+
+    fn check_both(
+        &self,
+        node: u32,
+        addr: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(u64, Source), RmaError> {
+        let remote = self.check_remote(node, addr, len)?;
+        if !self.segment(self.mynode()).contains(offset, len) {
+            return Err(RmaError::Local { offset, len });
+        }
+        Ok((remote, Source::Segment { offset, len }))
+    }
+
+    fn explicit(
+        &self,
+        node: u32,
+        remote: u64,
+        local: Source,
+        get: bool,
+        wait_local: bool,
+    ) -> Result<Handle, RmaError> {
+        if local.len() == 0 || node == self.mynode() {
+            self.transfer(node, remote, local, get, None, wait_local);
+            return Ok(Handle::DONE);
+        }
+        let key = self
+            .core
+            .borrow_mut()
+            .ops
+            .explicit()
+            .ok_or(RmaError::TooManyOperations)?;
+        self.transfer(node, remote, local, get, Some(key), wait_local);
+        Ok(Handle(Some(key)))
+    }
+
+    /// Starts the messages of a checked put or get; those without a key are implicit.
+    fn transfer(
+        &self,
+        node: u32,
+        remote: u64,
+        local: Source,
+        get: bool,
+        key: Option<Key>,
+        wait_local: bool,
+    ) {
+        let len = local.len();
+        if node == self.mynode() {
+            let copied = self.core.borrow().copy_here(&local, remote, get);
+            return self.check("a put or get to this rank", copied);
+        }
+        let op = key.unwrap_or_else(|| self.core.borrow().ops.implicit());
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(MAX_TRANSFER);
+            let piece = Piece {
+                node,
+                remote: remote + done as u64,
+                local: local.part(done, n),
+                get,
+                op,
+                wait_local,
+            };
+            self.wait_for(Scope::Full, |c| c.tickets.take(1).then_some(()));
+            let chunk = self.core.borrow_mut().bounce(&piece);
+            let path = match (chunk, piece.local) {
+                (Some(at), _) => Path::Chunk(at),
+                (None, Source::User(_)) => {
+                    // Only SAFE events: a request handler could spend the ticket just taken.
+                    self.wait_for(Scope::Safe, |c| c.tmp_tickets.take(1).then_some(()));
+                    Path::Tmp
+                }
+                (None, _) => Path::Segment,
+            };
+            let started = self.core.borrow_mut().start(&piece, path);
+            self.check(if get { "get" } else { "put" }, started);
+            done += n;
+        }
+        if wait_local {
+            self.wait_for(Scope::Full, |c| (c.local_pending == 0).then_some(()));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Ranks as threads over the in-process fabric.

@@ -1,0 +1,199 @@
+//! Ranks that are threads of one process, over the in-process fabric: for tests.
+
+use crate::conduit::Conduit;
+use crate::env::{Env, EnvError};
+use crate::exchange::{Exchange, ExchangeError};
+use portals_shim::Interface;
+use portals_shim::fabric;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How a rank ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RankEnd<R> {
+    /// Its function returned.
+    Returned(R),
+    /// It exited, or another rank did, with this code.
+    Exited(i32),
+    /// It, or another rank, ended the job with this message.
+    Aborted(String),
+}
+
+/// Carried by the unwinding of a rank that ends.
+enum Unwound {
+    Exited(i32),
+    Aborted(String),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: u32,
+    generation: u64,
+    /// The first abort's message.
+    aborted: Option<String>,
+}
+
+#[derive(Debug)]
+struct Hub {
+    size: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Closed by an abort, which wakes whoever waits in one.
+    interfaces: Vec<Interface>,
+}
+
+impl Hub {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abort(&self, message: String) -> String {
+        let mut state = self.lock();
+        let first = state.aborted.get_or_insert(message).clone();
+        drop(state);
+        self.changed.notify_all();
+        for interface in &self.interfaces {
+            let _ = interface.close();
+        }
+        first
+    }
+}
+
+/// One thread's side.
+#[derive(Debug)]
+struct ThreadJob {
+    rank: u32,
+    hub: Arc<Hub>,
+}
+
+impl Exchange for ThreadJob {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.hub.size
+    }
+
+    fn fence(&self) -> Result<(), ExchangeError> {
+        let mut state = self.hub.lock();
+        state.waiting += 1;
+        if state.waiting == self.hub.size {
+            state.waiting = 0;
+            state.generation += 1;
+            self.hub.changed.notify_all();
+            return Ok(());
+        }
+        let generation = state.generation;
+        while state.generation == generation {
+            if let Some(reason) = state.aborted.clone() {
+                return Err(ExchangeError { reason });
+            }
+            state = self
+                .hub
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn leave(&self) {}
+
+    fn end(&self, code: i32) -> ! {
+        resume_unwind(Box::new(Unwound::Exited(code)))
+    }
+
+    fn abort(&self, _code: i32, message: &str) -> ! {
+        let message = format!("rank {} of {}: {message}", self.rank, self.hub.size);
+        let first = self.hub.abort(message);
+        resume_unwind(Box::new(Unwound::Aborted(first)))
+    }
+}
+
+/// Runs `rank` on `n` ranks that are threads, and says how each ended, by rank. Ranks that return
+/// wait for the others to, as with [`Conduit::finish`].
+///
+/// # Panics
+///
+/// With the panic of a rank, if one panicked.
+pub fn run<R: Send>(n: u32, rank: impl Fn(&Conduit) -> R + Sync) -> Vec<RankEnd<R>> {
+    run_in(n, &[], rank)
+}
+
+/// As [`run`] with these variables and no others in the environment of the conduit.
+///
+/// # Panics
+///
+/// With the panic of a rank, if one panicked; with a message for bad variables.
+pub fn run_in<R: Send>(
+    n: u32,
+    variables: &[(&str, &str)],
+    rank: impl Fn(&Conduit) -> R + Sync,
+) -> Vec<RankEnd<R>> {
+    let env = |name: &str| {
+        variables
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| (*v).to_owned())
+    };
+    let env: Result<Env, EnvError> = Env::read(env);
+    let env = env.unwrap_or_else(|e| panic!("{e}"));
+    let opened = fabric::in_process(n);
+    let hub = Arc::new(Hub {
+        size: n,
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        interfaces: opened.iter().map(|o| o.interface.clone()).collect(),
+    });
+    let rank = &rank;
+    let ends: Vec<Result<RankEnd<R>, Box<dyn Any + Send>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(opened)
+            .map(|(r, opened)| {
+                let (hub, env) = (hub.clone(), env.clone());
+                scope.spawn(move || {
+                    let job = ThreadJob {
+                        rank: r,
+                        hub: hub.clone(),
+                    };
+                    let body = AssertUnwindSafe(|| {
+                        let conduit = Conduit::with_env(Box::new(job), opened, env)
+                            .unwrap_or_else(|e| panic!("rank {r}: {e}"));
+                        let result = rank(&conduit);
+                        conduit.finish();
+                        result
+                    });
+                    let end = catch_unwind(body);
+                    match end {
+                        Ok(result) => Ok(RankEnd::Returned(result)),
+                        Err(payload) => match payload.downcast::<Unwound>() {
+                            Ok(u) => Ok(match *u {
+                                Unwound::Exited(code) => RankEnd::Exited(code),
+                                Unwound::Aborted(message) => RankEnd::Aborted(message),
+                            }),
+                            Err(panic) => {
+                                // Ranks that wait for this one would wait for ever.
+                                hub.abort(format!("rank {r} panicked"));
+                                Err(panic)
+                            }
+                        },
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(Err))
+            .collect()
+    });
+    let mut all = Vec::with_capacity(ends.len());
+    for end in ends {
+        match end {
+            Ok(end) => all.push(end),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+    all
+}
