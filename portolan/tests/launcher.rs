@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 const PORTOLAN: &str = env!("CARGO_BIN_EXE_portolan");
 
@@ -109,11 +109,28 @@ impl Hanging {
         Pid::from_child(&self.launcher)
     }
 
-    /// Waits for the end; returns the launcher's status as a shell counts and its stderr.
-    fn end(mut self, since: Instant) -> (i32, String) {
+    /// Reads what is left of the output, which is nothing, until no process holds it any more.
+    fn read_to_end(&mut self, deadline: Instant) {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec::try_from(limit).unwrap();
+        let ready = poll(
+            &mut [PollFd::new(self.output.get_ref(), PollFlags::IN)],
+            Some(&limit),
+        );
+        if ready != Ok(1) {
+            for (_, _, pidfd) in &self.processes {
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            }
+            panic!("a process still holds the output");
+        }
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");
+    }
+
+    /// Waits for the end; returns the launcher's status as a shell counts and its stderr.
+    fn end(mut self, since: Instant) -> (i32, String) {
+        self.read_to_end(since + SOON);
         let output = self.launcher.wait_with_output().unwrap();
         assert!(since.elapsed() < SOON, "took {:?}", since.elapsed());
         let status = output.status;
