@@ -9,6 +9,7 @@ use portals_core::{
     MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiConfig, ProcessId, Segment, Status, Unlink,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
 struct Direct<N> {
     library: Mutex<Library<N>>,
     opened: Instant,
+    /// Polls in a row that found nothing.
+    fruitless: AtomicU32,
 }
 
 impl<N: Nal> Direct<N> {
@@ -107,8 +110,20 @@ impl<N: Nal> Direct<N> {
     }
 }
 
-/// Fruitless polls before a waiting thread offers its core to others.
+/// Fruitless polls before each further one offers the core to others first: to a peer, or to the
+/// kernel threads that move the data of a software device. Programs that spin on a non-blocking
+/// poll need this as much as blocking ones.
 const SPINS: u32 = 64;
+
+impl<N: Nal> Direct<N> {
+    fn rest(&self) {
+        if self.fruitless.fetch_add(1, Ordering::Relaxed) < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
 
 impl<N: Nal> Bridge for Direct<N> {
     fn call(&self, call: Call) -> Result<Answer, Error> {
@@ -119,22 +134,21 @@ impl<N: Nal> Bridge for Direct<N> {
             Wait::Nanos(ns) => Some(Instant::now() + Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
         };
-        for spin in 0u32.. {
-            match self.lock().poll(&eqs) {
+        loop {
+            let polled = self.lock().poll(&eqs);
+            match polled {
                 Ok(None) => {}
-                Ok(polled) => return Ok(Answer::Polled(polled)),
+                Ok(polled) => {
+                    self.fruitless.store(0, Ordering::Relaxed);
+                    return Ok(Answer::Polled(polled));
+                }
                 Err(which) => return Ok(Answer::BadQueue(which)),
             }
+            self.rest();
             if wait == Wait::No || deadline.is_some_and(|d| Instant::now() >= d) {
-                break;
-            }
-            if spin < SPINS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+                return Ok(Answer::Polled(None));
             }
         }
-        Ok(Answer::Polled(None))
     }
 
     fn now(&self) -> u64 {
@@ -172,6 +186,7 @@ impl Interface {
             Box::new(Direct {
                 library,
                 opened: Instant::now(),
+                fruitless: AtomicU32::new(0),
             }),
             config,
         )
