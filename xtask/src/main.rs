@@ -1,2 +1,41 @@
-//! xtask.
-fn main() {}
+//! What developers run: `cargo xtask test`, `cargo xtask perf`.
+
+mod cargo;
+mod device;
+mod endtoend;
+mod packages;
+mod perf;
+mod test;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Developer tasks of Portolan
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything: formatting, lints, documentation, tests here, tests on SoftRoCE in a guest
+    Test(test::Options),
+    /// Portals and conduit operations beside perftest, in one guest, as ratios
+    Perf(perf::Options),
+    /// Runs inside the guest: the device tests
+    #[command(hide = true)]
+    InGuest(device::InGuest),
+    /// Runs inside the guest: the measurements
+    #[command(hide = true)]
+    PerfInGuest(perf::InGuest),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Perf(options) => perf::run(&options),
+        Task::InGuest(options) => device::in_guest(&options),
+        Task::PerfInGuest(options) => perf::in_guest(&options),
+    }
+}

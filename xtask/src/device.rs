@@ -1,0 +1,125 @@
+//! The tests that need an RDMA device: here if there is one, else on SoftRoCE in a guest.
+
+use crate::cargo::{self, release_dir};
+use crate::endtoend;
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Packages with tests that take a device from `PORTOLAN_TEST_DEVICE`, and the filter that picks
+/// those tests (empty for all).
+const PACKAGES: &[(&str, &str)] = &[
+    ("verbs-backend", ""),
+    ("portals-shim", "device_"),
+    ("portolan-tests", "device_"),
+];
+const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
+
+#[derive(clap::Args)]
+pub(crate) struct InGuest {
+    /// The RDMA device
+    #[arg(long)]
+    device: String,
+    /// Test executable and the filter for it, as `path=filter`
+    #[arg(long = "tests")]
+    tests: Vec<String>,
+}
+
+/// Builds the tests, boots a guest, runs them there.
+pub(crate) fn run() -> Result<()> {
+    let mut arguments = Vec::new();
+    for (package, filter) in PACKAGES {
+        for (name, exe) in cargo::release_tests(&[package])? {
+            // Only executables that have tests for a device: the library's own and `device`.
+            if name == "device" || !filter.is_empty() {
+                arguments.push(format!("--tests={}={filter}", exe.display()));
+            }
+        }
+    }
+    let portolan = release_dir().join("portolan");
+    let own = std::env::current_exe().context("where this executable is")?;
+    let native = std::env::var(DEVICE_VARIABLE)
+        .ok()
+        .filter(|d| !d.is_empty());
+    let mut command = match &native {
+        Some(device) => {
+            let mut c = Command::new(own);
+            c.args(["in-guest", "--device", device]);
+            c
+        }
+        None => {
+            let mut c = Command::new(portolan);
+            c.args(["guest", "--timeout", "1200", "--"])
+                .arg(own)
+                .args(["in-guest", "--device", "rxe0"]);
+            c
+        }
+    };
+    command.args(arguments);
+    cargo::run(&mut command).context("tests on an RDMA device")
+}
+
+/// The names of the tests that passed in libtest's output; an error names one that did not.
+fn passed(output: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut skipped = false;
+    for line in output.lines() {
+        skipped |= line.contains("skipped: no RDMA device");
+        // With output shown, a test's own lines may stand between its name and its result.
+        if let Some(rest) = line.strip_prefix("test ")
+            && let Some((name, result)) = rest.split_once(" ... ")
+        {
+            if result.trim_end().ends_with("FAILED") {
+                bail!("test {name} failed");
+            }
+            names.push(name.to_owned());
+        }
+    }
+    if skipped {
+        bail!("a test was skipped although there is a device");
+    }
+    Ok(names)
+}
+
+/// In the guest: runs each executable's tests one by one, then the programs.
+pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
+    let mut done = Vec::new();
+    for pair in &options.tests {
+        let (exe, filter) = pair.split_once('=').context("--tests wants path=filter")?;
+        let exe = PathBuf::from(exe);
+        let name = exe
+            .file_stem()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let name = name
+            .rsplit_once('-')
+            .map_or(name.clone(), |(n, _)| n.to_owned());
+        let mut command = Command::new(&exe);
+        if !filter.is_empty() {
+            command.arg(filter);
+        }
+        command
+            .args(["--test-threads", "1", "--nocapture"])
+            .env(DEVICE_VARIABLE, &options.device);
+        let output = command
+            .output()
+            .with_context(|| format!("cannot start {}", exe.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            print!("{text}");
+            bail!("{name}: {}", output.status);
+        }
+        done.extend(passed(&text)?.into_iter().map(|t| format!("{name}::{t}")));
+    }
+    done.extend(endtoend::on_verbs(&options.device)?);
+    if done.is_empty() {
+        bail!("no test ran on {}", options.device);
+    }
+    println!("\ntests that ran on {}:", options.device);
+    for name in &done {
+        println!("  {name} ... ok");
+    }
+    println!("{} passed, 0 failed", done.len());
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Programs on the verbs fabric, started as a user would start them, compared with their serial
+//! runs; in the guest.
+
+use crate::cargo::release_dir;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+fn output(command: &mut Command) -> Result<Output> {
+    let what = crate::cargo::line(command);
+    command
+        .output()
+        .with_context(|| format!("cannot start {what}"))
+}
+
+fn succeed(command: &mut Command) -> Result<String> {
+    let out = output(command)?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    if !out.status.success() {
+        bail!(
+            "{}: {}\n{text}{}",
+            crate::cargo::line(command),
+            out.status,
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+    Ok(text)
+}
+
+/// The word after `checksum` in a program's output.
+fn checksum(text: &str) -> Result<String> {
+    let mut words = text.split_whitespace();
+    words
+        .find(|w| *w == "checksum")
+        .and_then(|_| words.next())
+        .map(str::to_owned)
+        .with_context(|| format!("no checksum in {text:?}"))
+}
+
+/// Runs the programs and gives the names of what passed.
+pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
+    let bin = release_dir();
+    let portolan = bin.join("portolan");
+    let program = |name: &str| bin.join(name);
+    let input = std::env::temp_dir().join(format!("portolan-heat3d-{}", std::process::id()));
+    succeed(
+        Command::new(program("heat3d"))
+            .args(["--generate", "24", "20", "16", "7"])
+            .arg(&input),
+    )?;
+    let verbs = |ranks: &str, name: &str| {
+        let mut c = Command::new(&portolan);
+        c.args([
+            "run", "-n", ranks, "--fabric", "verbs", "--device", device, "--",
+        ])
+        .arg(program(name));
+        c
+    };
+    let mut done = Vec::new();
+    let serial = checksum(&succeed(
+        Command::new(program("heat3d")).arg("--serial").arg(&input),
+    )?)?;
+    for exchange in ["am", "put"] {
+        let parallel = succeed(
+            verbs("4", "heat3d")
+                .arg(&input)
+                .args(["--exchange", exchange]),
+        )?;
+        if checksum(&parallel)? != serial {
+            bail!("heat3d --exchange {exchange} on verbs: {parallel}, serial {serial}");
+        }
+        done.push(format!(
+            "heat3d on 4 ranks, --exchange {exchange}, equals serial ({serial})"
+        ));
+    }
+    let size = ["--log2-table", "12", "--updates", "8192"];
+    let serial = checksum(&succeed(
+        Command::new(program("gups")).arg("--serial").args(size),
+    )?)?;
+    let parallel = checksum(&succeed(verbs("4", "gups").args(size))?)?;
+    if parallel != serial {
+        bail!("gups on verbs: {parallel}, serial {serial}");
+    }
+    done.push(format!("gups on 4 ranks equals serial ({serial})"));
+    done.push(killed_rank(&portolan, &program("gups"), device)?);
+    let _ = std::fs::remove_file(&input);
+    Ok(done)
+}
+
+/// A rank that is killed ends the job within 10 s, and the message names it.
+fn killed_rank(portolan: &Path, gups: &Path, device: &str) -> Result<String> {
+    let mut child = Command::new(portolan)
+        .args([
+            "run", "-n", "4", "--fabric", "verbs", "--device", device, "--",
+        ])
+        .arg(gups)
+        .args(["--log2-table", "16", "--updates", "100000000"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .context("cannot start portolan run")?;
+    let victim = rank_process(child.id(), 2)?;
+    let killed = Instant::now();
+    succeed(Command::new("kill").args(["-KILL", &victim.to_string()]))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if killed.elapsed() > Duration::from_secs(10) {
+            let _ = child.kill();
+            bail!("the job goes on 10 s after rank 2 was killed");
+        }
+        std::thread::yield_now();
+    };
+    let mut message = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        std::io::Read::read_to_string(&mut stderr, &mut message)?;
+    }
+    if status.code() != Some(137) || !message.contains("rank 2") {
+        bail!("after the kill of rank 2: {status}, {message:?}");
+    }
+    Ok(format!(
+        "gups with rank 2 killed ends in {:.1} s and says so",
+        killed.elapsed().as_secs_f64()
+    ))
+}
+
+/// The process that is rank `rank` under launcher `launcher`, once it has opened the device.
+fn rank_process(launcher: u32, rank: u32) -> Result<u32> {
+    let wanted = format!("PMI_RANK={rank}");
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        for entry in std::fs::read_dir("/proc")? {
+            let entry = entry?;
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let dir = entry.path();
+            let stat = std::fs::read_to_string(dir.join("stat")).unwrap_or_default();
+            let parent = stat
+                .rsplit_once(')')
+                .and_then(|(_, r)| r.split_whitespace().nth(1)?.parse().ok());
+            if parent != Some(launcher) {
+                continue;
+            }
+            let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
+            let is_rank = environment
+                .split(|b| *b == 0)
+                .any(|v| v == wanted.as_bytes());
+            let open = std::fs::read_dir(dir.join("fd"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|fd| {
+                    std::fs::read_link(fd.path())
+                        .is_ok_and(|t| t.to_string_lossy().contains("uverbs"))
+                });
+            if is_rank && open {
+                return Ok(pid);
+            }
+        }
+        std::thread::yield_now();
+    }
+    bail!("rank {rank} did not start within 60 s")
+}

@@ -1,0 +1,70 @@
+//! What the tests need besides cargo, from the system's packages.
+
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// (executable or file that shows it is there, Debian package).
+const NEEDED: &[(&str, &str)] = &[
+    ("cc", "gcc"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("ip", "iproute2"),
+    ("rdma", "iproute2"),
+    ("ibv_devinfo", "ibverbs-utils"),
+    ("ib_write_lat", "perftest"),
+    ("mpiexec.hydra", "hydra"),
+    ("/usr/share/doc/rdma-core", "rdma-core"),
+    ("/usr/share/doc/ibverbs-providers", "ibverbs-providers"),
+];
+
+fn is_there(name: &str) -> bool {
+    if name.starts_with('/') {
+        return Path::new(name).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(Path::new);
+    std::env::split_paths(&path).any(|d| d.join(name).is_file())
+        || system.iter().any(|d| d.join(name).is_file())
+}
+
+/// Installs what is missing (as root, on Debian and its kin), or says what to install.
+pub(crate) fn ensure() -> Result<()> {
+    let mut missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(name, _)| !is_there(name))
+        .map(|(_, package)| *package)
+        .collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    let root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|o| o.stdout == b"0\n");
+    if !root || !is_there("apt-get") {
+        bail!(
+            "the tests need these Debian packages: {list} (for example: sudo apt-get install {list})"
+        );
+    }
+    println!("installing {list}");
+    let apt = |args: &[&str]| {
+        Command::new("apt-get")
+            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
+            .args(args)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status()
+            .is_ok_and(|s| s.success())
+    };
+    let install: Vec<&str> = ["install", "--yes", "--no-install-recommends"]
+        .into_iter()
+        .chain(missing)
+        .collect();
+    if !apt(&["update"]) || !apt(&install) {
+        bail!("apt-get could not install {list}");
+    }
+    Ok(())
+}

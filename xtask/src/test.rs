@@ -1,0 +1,56 @@
+//! `cargo xtask test`: the one command that tells whether the tree is good.
+
+use crate::cargo::{self, cargo};
+use crate::{device, packages};
+use anyhow::Result;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Leave out formatting, lints and documentation
+    #[arg(long)]
+    no_lint: bool,
+    /// Leave out the guest; the tests on a device are then missing
+    #[arg(long)]
+    no_guest: bool,
+}
+
+fn lint() -> Result<()> {
+    cargo::run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    cargo::run(&mut cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    cargo::run(
+        cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}
+
+/// Runs everything; the last lines say what was tested on which device.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    packages::ensure()?;
+    if !options.no_lint {
+        lint()?;
+    }
+    // The executables that the end-to-end tests start, and the tests themselves.
+    cargo::run(&mut cargo(&[
+        "build",
+        "--release",
+        "--workspace",
+        "--quiet",
+    ]))?;
+    cargo::run(&mut cargo(&[
+        "test",
+        "--workspace",
+        "--quiet",
+        "--no-fail-fast",
+    ]))?;
+    if !options.no_guest {
+        device::run()?;
+    }
+    Ok(())
+}
