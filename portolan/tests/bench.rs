@@ -44,13 +44,14 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate match-depth \
+const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate \
+                     am-short am-medium am-long am-rate barrier match-depth \
                      --sizes 8,1K --iters 3 --json -";
 
 #[test]
 fn every_measurement_gives_a_line_of_the_contract() {
     let results = lines(&success(SHORT));
-    assert_eq!(results.len(), 14);
+    assert_eq!(results.len(), 9 * 2 + 3);
     for result in &results {
         let keys: Vec<_> = "bench fabric mode ranks bytes iters clock unit min median p99 max"
             .split(' ')
@@ -81,6 +82,9 @@ fn every_measurement_gives_a_line_of_the_contract() {
     assert!(of("pingpong", 1024) > of("pingpong", 8));
     assert!(of("put-bandwidth", 1024) > of("put-bandwidth", 8));
     assert!(of("put-latency", 8) > of("pingpong", 8));
+    // A request and its reply are two messages.
+    assert!(of("am-short", 0) > 2.0 * of("pingpong", 8) && of("am-long", 1024) > of("am-short", 0));
+    assert!(of("am-rate", 0) > 1e6 / of("am-short", 0));
 }
 
 #[test]

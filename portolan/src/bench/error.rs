@@ -60,6 +60,33 @@ pub(crate) enum BenchError {
         /// What was sent.
         sent: u8,
     },
+    /// The conduit did not start.
+    #[error(transparent)]
+    Init(#[from] conduit::InitError),
+    /// The conduit's segment could not be made.
+    #[error(transparent)]
+    Attach(#[from] conduit::AttachError),
+    /// An active message was refused.
+    #[error("active message")]
+    Am(#[from] conduit::AmError),
+    /// The conduit's barrier failed.
+    #[error("barrier")]
+    Barrier(#[from] conduit::BarrierError),
+    /// A handler found another payload than was sent.
+    #[error("a handler got another payload than was sent")]
+    Payload,
+    /// An active message is to be measured without a conduit.
+    #[error("this rank has no conduit")]
+    NoConduit,
+    /// The results could not be handed over.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// The job is too small.
     #[error("{0} ranks; at least 2 are needed")]
     TooFewRanks(usize),

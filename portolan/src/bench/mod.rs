@@ -1,16 +1,18 @@
 //! Measurements: what they are, how they are reported, and the bodies that run in ranks.
 //!
 //! ```text
-//!   name ── which ──▶ portals (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
+//!   name ── which ──▶ portals, am (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
 //!                                                                  ▲
 //!                                                     published ───┘ (beside the model's results)
 //! ```
 
+mod am;
 mod error;
 mod name;
 mod plot;
 mod portals;
 mod published;
+mod rank;
 mod record;
 mod samples;
 mod sizes;
@@ -19,8 +21,8 @@ mod table;
 pub(crate) use error::BenchError;
 pub(crate) use name::{Axis, Name};
 pub(crate) use plot::write as write_plots;
-pub(crate) use portals::Rank;
 pub(crate) use published::Curve;
+pub(crate) use rank::Rank;
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};
 pub(crate) use table::table;

@@ -27,7 +27,7 @@ impl Unit {
     pub(super) fn convert(self, nanos: u64, bytes: u64, operations: u64) -> f64 {
         let seconds = nanos.max(1) as f64 * 1e-9;
         match self {
-            Self::Microseconds => nanos as f64 * 1e-3,
+            Self::Microseconds => nanos as f64 * 1e-3 / operations.max(1) as f64,
             Self::MegabytesPerSecond => bytes as f64 * 1e-6 / seconds,
             Self::OperationsPerSecond => operations as f64 / seconds,
         }
@@ -49,19 +49,34 @@ pub(crate) enum Name {
     GetBandwidth,
     /// Windows of small puts until all acks
     PutRate,
+    /// An active message without payload until its reply has run
+    AmShort,
+    /// An active message with payload for its handler until its reply has run
+    AmMedium,
+    /// An active message with payload for the segment until its reply has run
+    AmLong,
+    /// Windows of active messages without payload until all replies have run
+    AmRate,
+    /// The barrier of the conduit, on all ranks
+    Barrier,
     /// A put behind a number of entries that do not match
     MatchDepth,
 }
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
         Self::PutBandwidth,
         Self::GetBandwidth,
         Self::PutRate,
+        Self::AmShort,
+        Self::AmMedium,
+        Self::AmLong,
+        Self::AmRate,
+        Self::Barrier,
         Self::MatchDepth,
     ];
 
@@ -74,6 +89,11 @@ impl Name {
             Self::PutBandwidth => "put-bandwidth",
             Self::GetBandwidth => "get-bandwidth",
             Self::PutRate => "put-rate",
+            Self::AmShort => "am-short",
+            Self::AmMedium => "am-medium",
+            Self::AmLong => "am-long",
+            Self::AmRate => "am-rate",
+            Self::Barrier => "barrier",
             Self::MatchDepth => "match-depth",
         }
     }
@@ -81,20 +101,36 @@ impl Name {
     /// What it reports.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::Pingpong | Self::PutLatency | Self::GetLatency | Self::MatchDepth => {
-                Unit::Microseconds
-            }
             Self::PutBandwidth | Self::GetBandwidth => Unit::MegabytesPerSecond,
-            Self::PutRate => Unit::OperationsPerSecond,
+            Self::PutRate | Self::AmRate => Unit::OperationsPerSecond,
+            _ => Unit::Microseconds,
         }
     }
 
-    /// What the numbers of `--sizes` are: bytes, or entries to walk.
+    /// What the numbers of `--sizes` are.
     pub(crate) fn axis(self) -> Axis {
         match self {
             Self::MatchDepth => Axis::Entries,
+            Self::AmShort | Self::AmRate | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
         }
+    }
+
+    /// The largest number of `--sizes`, where it is less than that of any size.
+    pub(crate) fn largest(self) -> Option<u64> {
+        match self {
+            Self::AmMedium => Some(conduit::MAX_MEDIUM as u64),
+            Self::MatchDepth => Some(32_768),
+            _ => None,
+        }
+    }
+
+    /// Whether it measures the conduit and not the Portals interface.
+    pub(crate) fn is_of_conduit(self) -> bool {
+        matches!(
+            self,
+            Self::AmShort | Self::AmMedium | Self::AmLong | Self::AmRate | Self::Barrier
+        )
     }
 
     /// The points measured where the user names none.
@@ -106,6 +142,11 @@ impl Name {
             }
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 22).collect(),
             Self::PutRate => vec![8, 64],
+            Self::AmMedium => powers(0, 20)
+                .filter(|p| Some(*p) <= self.largest())
+                .collect(),
+            Self::AmLong => powers(0, 20).collect(),
+            Self::AmShort | Self::AmRate | Self::Barrier => vec![0],
             Self::MatchDepth => [0].into_iter().chain(powers(0, 10)).collect(),
         }
     }
@@ -122,8 +163,10 @@ impl fmt::Display for Name {
 pub(crate) enum Axis {
     /// The size of a message.
     Bytes,
-    /// The entries of the match list before the one that matches; the most are a match list's.
+    /// The entries of the match list before the one that matches.
     Entries,
+    /// Nothing: there is one point.
+    Nothing,
 }
 
 #[cfg(test)]

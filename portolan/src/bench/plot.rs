@@ -89,7 +89,7 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
     let (left, right) = range(&mut all().map(|p| p.0));
     let (bottom, top) = range(&mut all().map(|p| p.1));
     let x_words = match name.axis() {
-        Axis::Bytes => "bytes (0 stands at 1)",
+        Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
         Axis::Entries => "entries before the match (0 stands at 1)",
     };
     let y_words = match name.unit() {

@@ -114,6 +114,12 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_operations_counts_as_its_mean() {
+        let s = samples([8000]).summary(Unit::Microseconds, 0, 16).unwrap();
+        assert_eq!(s.median, 0.5);
+    }
+
+    #[test]
     fn bandwidths_are_payload_over_time() {
         // 1 MB in 500 µs is 2000 MB/s.
         let s = samples([500_000, 1_000_000])

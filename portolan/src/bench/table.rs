@@ -11,7 +11,7 @@ use super::sizes;
 /// The results of one measurement, with published values beside them where there are any.
 pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String {
     let axis = match name.axis() {
-        Axis::Bytes => "bytes",
+        Axis::Bytes | Axis::Nothing => "bytes",
         Axis::Entries => "entries",
     };
     let rows: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();

@@ -20,9 +20,6 @@ use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
-/// The longest match list that `match-depth` builds.
-const DEPTH_MAX: u64 = 32_768;
-
 /// What to measure; the same words for the command and for its ranks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
@@ -73,29 +70,42 @@ impl Plan {
     /// All points, in the order they are measured.
     fn points(&self) -> Vec<(Name, u64)> {
         let of = |name: &Name| match self.sizes.as_slice() {
-            [] => name.default_points(),
-            sizes => sizes.to_vec(),
+            [_, ..] if name.axis() != Axis::Nothing => self.sizes.clone(),
+            _ => name.default_points(),
         };
-        self.names
-            .iter()
-            .flat_map(|name| of(name).into_iter().map(|point| (*name, point)))
-            .collect()
+        let points = |name: &Name| {
+            of(name)
+                .into_iter()
+                .map(|point| (*name, point))
+                .collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(points).collect()
     }
 
     /// Refuses points that a measurement does not have.
     fn check(&self) -> Result<(), CmdError> {
-        let deep = |(name, point): &(Name, u64)| name.axis() == Axis::Entries && *point > DEPTH_MAX;
-        match self.points().iter().find(|p| deep(p)) {
-            Some((name, point)) => {
-                let most = show_size(DEPTH_MAX);
-                let message = format!(
-                    "{name} has at most {most} entries, not {}",
-                    show_size(*point)
-                );
-                Err(CmdError::Usage(message))
+        for (name, point) in self.points() {
+            if let Some(most) = name.largest().filter(|most| point > *most) {
+                let (most, point) = (show_size(most), show_size(point));
+                return Err(CmdError::Usage(format!(
+                    "{name} goes up to {most}, not {point}"
+                )));
             }
-            None => Ok(()),
         }
+        Ok(())
+    }
+
+    /// Bytes of the conduit's segment, where the plan measures the conduit: room for the longest Long.
+    fn segment(&self) -> Result<Option<usize>, BenchError> {
+        let longest = |largest: u64, (name, point): &(Name, u64)| match name {
+            Name::AmLong => largest.max(*point),
+            _ => largest,
+        };
+        let bytes = self.points().iter().fold(4096, longest);
+        let conduit = self.names.iter().any(|name| name.is_of_conduit());
+        conduit
+            .then(|| usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes)))
+            .transpose()
     }
 
     /// The words that make a rank measure this plan.
@@ -208,16 +218,16 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let job = Job::from_env()?;
     let config = FabricConfig::from_env()?;
     let opened = fabric::open(&job, &config)?;
-    let at = usize::try_from(job.rank()).map_err(|_| BenchError::TooLarge(job.rank().into()))?;
-    let mut rank = Rank::new(&opened, at)?;
+    let points = options.plan.points();
+    let (first, ranks) = (job.rank() == 0, job.size());
+    let progress = progress(first, points.len());
+    let mut rank = Rank::new(job, &opened, options.plan.segment()?)?;
     let setting = Setting {
         fabric: config.kind.name().to_owned(),
         mode: mode(config.kind).to_owned(),
-        ranks: job.size(),
+        ranks,
         clock: rank.clock(),
     };
-    let points = options.plan.points();
-    let progress = progress(&job, points.len());
     let mut records = Vec::new();
     for (name, point) in points {
         progress.set_message(format!("{name} {}", show_size(point)));
@@ -226,18 +236,13 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    rank.close()?;
-    if job.rank() == 0 {
-        let written = File::create(&options.out).and_then(|file| write_records(&records, file));
-        if let Err(error) = written {
-            job.abort(
-                1,
-                &format!("cannot write {}: {error}", options.out.display()),
-            );
-        }
+    if first {
+        let path = options.out.display().to_string();
+        File::create(&options.out)
+            .and_then(|file| write_records(&records, file))
+            .map_err(|source| BenchError::Write { path, source })?;
     }
-    job.finalize()?;
-    Ok(())
+    rank.close()
 }
 
 /// How the fabric works, for the reader of a result.
@@ -249,8 +254,8 @@ fn mode(fabric: FabricKind) -> &'static str {
 }
 
 /// A bar on standard error, drawn by rank 0 where that is a terminal.
-fn progress(job: &Job, points: usize) -> ProgressBar {
-    let drawn = job.rank() == 0 && io::stderr().is_terminal();
+fn progress(first: bool, points: usize) -> ProgressBar {
+    let drawn = first && io::stderr().is_terminal();
     let target = if drawn {
         ProgressDrawTarget::stderr()
     } else {
@@ -325,8 +330,28 @@ mod tests {
     }
 
     #[test]
+    fn the_segment_holds_the_longest_message_of_the_conduit() {
+        assert_eq!(plan("pingpong --sizes 1M").segment().unwrap(), None);
+        assert_eq!(plan("am-short --sizes 1M").segment().unwrap(), Some(4096));
+        assert_eq!(
+            plan("am-long pingpong --sizes 8,1M").segment().unwrap(),
+            Some(1 << 20)
+        );
+    }
+
+    #[test]
+    fn what_has_no_size_is_measured_once() {
+        assert_eq!(plan("barrier --sizes 8,64").points(), [(Name::Barrier, 0)]);
+    }
+
+    #[test]
     fn a_match_list_is_not_endless() {
         assert!(plan("match-depth --sizes 32K").check().is_ok());
+        assert!(matches!(
+            plan("am-medium --sizes 1M").check(),
+            Err(CmdError::Usage(_))
+        ));
+        assert!(plan("am-medium").check().is_ok());
         assert!(matches!(
             plan("match-depth --sizes 1M").check(),
             Err(CmdError::Usage(_))

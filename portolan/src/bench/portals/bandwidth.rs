@@ -2,9 +2,9 @@
 
 use portals_shim::{AckRequest, EventKind, MdOptions};
 
-use super::WARM_UP;
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
+use crate::bench::rank::WARM_UP;
 use crate::bench::record::Measured;
 use crate::bench::samples::Samples;
 
@@ -15,7 +15,11 @@ fn window(bytes: u64) -> u64 {
 }
 
 /// Puts, each window until the acks of all of them.
-pub(super) fn put(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+pub(in crate::bench) fn put(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
     let len = end.buffers(bytes)?;
     let operations = window(bytes);
     let exposed = end.expose(MdOptions::OP_PUT, len, 0, None)?;
@@ -50,7 +54,11 @@ pub(super) fn put(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured
 }
 
 /// Gets, each window until the replies of all of them.
-pub(super) fn get(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+pub(in crate::bench) fn get(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
     let len = end.buffers(bytes)?;
     let operations = window(bytes);
     let exposed = end.expose(MdOptions::OP_GET, len, 0, None)?;

@@ -2,9 +2,9 @@
 
 use portals_shim::{AckRequest, EventKind, MdOptions};
 
-use super::WARM_UP;
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
+use crate::bench::rank::WARM_UP;
 use crate::bench::record::Measured;
 use crate::bench::samples::Samples;
 
@@ -13,7 +13,7 @@ const BYTES: u64 = 8;
 
 /// A put of 8 bytes until its ack, when `decoys` entries before the right one do not match. The target
 /// has an event queue, so that the message is matched at the target on every fabric.
-pub(super) fn put_behind(
+pub(in crate::bench) fn put_behind(
     end: &mut Endpoint,
     decoys: u64,
     iters: u64,

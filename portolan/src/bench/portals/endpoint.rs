@@ -18,7 +18,7 @@ const DATA: u32 = 4;
 /// Portal index of barriers.
 const SYNC: u32 = 5;
 /// Match bits of measured messages.
-pub(super) const MATCH: u64 = 0x706f_7274;
+pub(in crate::bench) const MATCH: u64 = 0x706f_7274;
 /// Slots of each event queue; more than any window of operations causes.
 const EVENTS: u64 = 4096;
 
@@ -28,7 +28,7 @@ const UNBIND_PAUSE: Wait = Wait::Nanos(1_000_000);
 
 /// One rank's interface with its buffers.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(in crate::bench) struct Endpoint {
     ni: Interface,
     rank: usize,
     peers: Vec<ProcessId>,
@@ -48,14 +48,18 @@ pub(super) struct Endpoint {
 
 /// What this rank lets its peer reach; taken back by [`Endpoint::withdraw`].
 #[derive(Debug)]
-pub(super) struct Exposed(Vec<MeHandle>);
+pub(in crate::bench) struct Exposed(Vec<MeHandle>);
 
 fn call<T>(call: &'static str, result: Result<T, Error>) -> Result<T, BenchError> {
     result.map_err(|source| BenchError::Call { call, source })
 }
 
 impl Endpoint {
-    pub(super) fn new(opened: &Opened, rank: usize) -> Result<Self, BenchError> {
+    /// Makes the queues of an open interface; `rank` is this process's place in `opened.peers`.
+    pub(in crate::bench) fn new(opened: &Opened, rank: usize) -> Result<Self, BenchError> {
+        if opened.peers.len() < 2 {
+            return Err(BenchError::TooFewRanks(opened.peers.len()));
+        }
         let ni = opened.interface.clone();
         let sync_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
         let own_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
@@ -93,31 +97,31 @@ impl Endpoint {
         })
     }
 
-    pub(super) fn rank(&self) -> usize {
+    pub(in crate::bench) fn rank(&self) -> usize {
         self.rank
     }
 
-    pub(super) fn clock(&self) -> ClockKind {
+    pub(in crate::bench) fn clock(&self) -> ClockKind {
         self.ni.clock()
     }
 
     /// Nanoseconds of the fabric's clock.
-    pub(super) fn now(&self) -> u64 {
+    pub(in crate::bench) fn now(&self) -> u64 {
         self.ni.now()
     }
 
     /// The events of arrivals.
-    pub(super) fn arrivals(&self) -> EqHandle {
+    pub(in crate::bench) fn arrivals(&self) -> EqHandle {
         self.arrival_eq
     }
 
     /// The events of this rank's operations.
-    pub(super) fn own(&self) -> EqHandle {
+    pub(in crate::bench) fn own(&self) -> EqHandle {
         self.own_eq
     }
 
     /// Makes both buffers hold `bytes`, the sent one filled with this rank's pattern.
-    pub(super) fn buffers(&mut self, bytes: u64) -> Result<usize, BenchError> {
+    pub(in crate::bench) fn buffers(&mut self, bytes: u64) -> Result<usize, BenchError> {
         let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
         if self.send.len() < len {
             self.send = Region::new(len)?;
@@ -130,7 +134,11 @@ impl Endpoint {
     }
 
     /// Checks that the first `len` received bytes are those that `from` sends.
-    pub(super) fn check_received(&self, from: usize, len: usize) -> Result<(), BenchError> {
+    pub(in crate::bench) fn check_received(
+        &self,
+        from: usize,
+        len: usize,
+    ) -> Result<(), BenchError> {
         let mut bytes = vec![0; len];
         self.receive.read(0, &mut bytes)?;
         match bytes
@@ -151,7 +159,7 @@ impl Endpoint {
     /// Opens the received buffer to the peer's puts and the sent one to its gets, behind `decoys`
     /// entries that match nothing. Without a queue the descriptors are of the kind that a fabric with
     /// remote access serves without this rank's processor.
-    pub(super) fn expose(
+    pub(in crate::bench) fn expose(
         &self,
         access: MdOptions,
         len: usize,
@@ -199,7 +207,7 @@ impl Endpoint {
     }
 
     /// Takes back what was exposed, with its descriptors.
-    pub(super) fn withdraw(&self, exposed: Exposed) -> Result<(), BenchError> {
+    pub(in crate::bench) fn withdraw(&self, exposed: Exposed) -> Result<(), BenchError> {
         exposed
             .0
             .into_iter()
@@ -207,14 +215,18 @@ impl Endpoint {
     }
 
     /// A descriptor over the first `len` bytes of the sent buffer, for puts.
-    pub(super) fn source(&self, len: usize, eq: Option<EqHandle>) -> Result<MdHandle, BenchError> {
+    pub(in crate::bench) fn source(
+        &self,
+        len: usize,
+        eq: Option<EqHandle>,
+    ) -> Result<MdHandle, BenchError> {
         // END events are off: a put is over when its ack has come.
         let options = MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_END_DISABLE;
         self.bind(&self.send, len, options, eq)
     }
 
     /// A descriptor over the first `len` bytes of the received buffer, for gets.
-    pub(super) fn destination(&self, len: usize) -> Result<MdHandle, BenchError> {
+    pub(in crate::bench) fn destination(&self, len: usize) -> Result<MdHandle, BenchError> {
         self.bind(
             &self.receive,
             len,
@@ -244,7 +256,7 @@ impl Endpoint {
 
     /// Takes a bound descriptor back, once its last operation has left this rank: a put without an ack
     /// may arrive before its sender knows that it was sent.
-    pub(super) fn unbind(&self, md: MdHandle) -> Result<(), BenchError> {
+    pub(in crate::bench) fn unbind(&self, md: MdHandle) -> Result<(), BenchError> {
         for _ in 0..UNBIND_TRIES {
             match self.ni.md_unlink(md) {
                 Err(Error::MdInUse) => self.ni.eq_poll(&[self.own_eq], UNBIND_PAUSE)?,
@@ -255,7 +267,12 @@ impl Endpoint {
     }
 
     /// Puts the whole of `md` to rank `to`.
-    pub(super) fn put(&self, md: MdHandle, ack: AckRequest, to: usize) -> Result<(), BenchError> {
+    pub(in crate::bench) fn put(
+        &self,
+        md: MdHandle,
+        ack: AckRequest,
+        to: usize,
+    ) -> Result<(), BenchError> {
         call(
             "PtlPut",
             self.ni.put(md, ack, self.target(to, DATA, MATCH), 0),
@@ -263,7 +280,7 @@ impl Endpoint {
     }
 
     /// Gets the whole of `md` from rank `from`.
-    pub(super) fn get(&self, md: MdHandle, from: usize) -> Result<(), BenchError> {
+    pub(in crate::bench) fn get(&self, md: MdHandle, from: usize) -> Result<(), BenchError> {
         call("PtlGet", self.ni.get(md, self.target(from, DATA, MATCH)))
     }
 
@@ -278,7 +295,11 @@ impl Endpoint {
     }
 
     /// Waits for the next event of `eq`, which must be `expected` and a success.
-    pub(super) fn wait(&self, eq: EqHandle, expected: EventKind) -> Result<Event, BenchError> {
+    pub(in crate::bench) fn wait(
+        &self,
+        eq: EqHandle,
+        expected: EventKind,
+    ) -> Result<Event, BenchError> {
         let polled = call("PtlEQWait", self.ni.eq_wait(eq))?;
         if polled.dropped {
             return Err(BenchError::Dropped);
@@ -300,7 +321,7 @@ impl Endpoint {
     }
 
     /// Waits until all ranks are here: in round k each tells the rank 2^k above it.
-    pub(super) fn barrier(&mut self) -> Result<(), BenchError> {
+    pub(in crate::bench) fn barrier(&mut self) -> Result<(), BenchError> {
         self.epoch += 1;
         let size = self.peers.len();
         let rounds = (0_u64..)
@@ -322,7 +343,7 @@ impl Endpoint {
     }
 
     /// Closes the interface.
-    pub(super) fn close(self) -> Result<(), BenchError> {
+    pub(in crate::bench) fn close(self) -> Result<(), BenchError> {
         call("PtlNIFini", self.ni.close())
     }
 }

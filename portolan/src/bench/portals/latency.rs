@@ -2,14 +2,18 @@
 
 use portals_shim::{AckRequest, EventKind, MdOptions};
 
-use super::WARM_UP;
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
+use crate::bench::rank::WARM_UP;
 use crate::bench::record::Measured;
 use crate::bench::samples::Samples;
 
 /// Half of the time that a put there and a put back take; each side learns of an arrival by its event.
-pub(super) fn pingpong(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+pub(in crate::bench) fn pingpong(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
     let len = end.buffers(bytes)?;
     let exposed = end.expose(MdOptions::OP_PUT, len, 0, Some(end.arrivals()))?;
     let source = end.source(len, None)?;
@@ -46,7 +50,11 @@ pub(super) fn pingpong(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Mea
 }
 
 /// A put from the call to the event of its ack.
-pub(super) fn put(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+pub(in crate::bench) fn put(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
     let len = end.buffers(bytes)?;
     let exposed = end.expose(MdOptions::OP_PUT, len, 0, None)?;
     let source = end.source(len, Some(end.own()))?;
@@ -76,7 +84,11 @@ pub(super) fn put(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured
 }
 
 /// A get from the call to the event that its reply is in memory.
-pub(super) fn get(end: &mut Endpoint, bytes: u64, iters: u64) -> Result<Measured, BenchError> {
+pub(in crate::bench) fn get(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
     let len = end.buffers(bytes)?;
     let exposed = end.expose(MdOptions::OP_GET, len, 0, None)?;
     let destination = end.destination(len)?;

@@ -1,0 +1,213 @@
+//! Measurements of the conduit: active messages between ranks 0 and 1, and the barrier of all ranks.
+//!
+//! A rank that does not measure waits in the barrier at the end; messages are handled there.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use conduit::{BarrierName, Conduit, HandlerEntry, Payload};
+
+use super::error::BenchError;
+use super::name::Name;
+use super::rank::WARM_UP;
+use super::record::Measured;
+use super::samples::Samples;
+
+/// Handler of requests: counts one and replies.
+const REQUEST: u8 = 200;
+/// Handler of replies: counts one.
+const REPLY: u8 = 201;
+/// Messages of one window of `am-rate`.
+const WINDOW: u64 = 64;
+
+/// Barriers of one duration.
+const ROW: u64 = 16;
+/// Every byte of every payload.
+const FILL: u8 = 0xa5;
+
+/// What handlers and measurements share.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Replies that have run here.
+    replies: Cell<u64>,
+    /// Payload that the next request must have, bytes.
+    expected: Cell<usize>,
+    /// Some request had another payload, or a reply was refused.
+    wrong: Cell<bool>,
+}
+
+/// The conduit's attached end of one rank.
+#[derive(Debug)]
+pub(crate) struct Handlers {
+    seen: Rc<Seen>,
+}
+
+impl Handlers {
+    /// Attaches `conduit` with a segment of `segment` bytes. Collective.
+    pub(crate) fn attach(conduit: &Conduit, segment: usize) -> Result<Self, BenchError> {
+        let seen = Rc::new(Seen::default());
+        let (for_requests, for_replies) = (seen.clone(), seen.clone());
+        let request = HandlerEntry::new(REQUEST, move |token, payload, _| {
+            let seen = &for_requests;
+            let good = match &payload {
+                Payload::None => true,
+                Payload::Medium(bytes) => {
+                    // The ends are looked at, not every byte: the handler's time is measured too.
+                    let ends = bytes.first().into_iter().chain(bytes.last());
+                    bytes.len() == seen.expected.get() && ends.into_iter().all(|b| *b == FILL)
+                }
+                Payload::Long { len, .. } => *len == seen.expected.get(),
+            };
+            if !good || token.reply_short(REPLY, &[]).is_err() {
+                seen.wrong.set(true);
+            }
+        });
+        let reply = HandlerEntry::new(REPLY, move |_, _, _| {
+            for_replies.replies.set(for_replies.replies.get() + 1)
+        });
+        conduit.attach(vec![request, reply], segment)?;
+        Ok(Self { seen })
+    }
+
+    /// Measures `name`, which is one of the conduit's, with payloads of `bytes`; all ranks must call it
+    /// alike. Rank 0 gets the durations.
+    pub(super) fn measure(
+        &self,
+        conduit: &Conduit,
+        name: Name,
+        bytes: u64,
+        iters: u64,
+    ) -> Result<Measured, BenchError> {
+        let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+        self.seen.expected.set(len);
+        if let Some(segment) = conduit.local_segment() {
+            segment.fill(0, len, 0)?;
+        }
+        conduit.barrier(BarrierName::Anonymous)?;
+        let (samples, operations) = match name {
+            Name::Barrier => (barriers(conduit, iters)?, ROW),
+            Name::AmRate => (self.windows(conduit, iters)?, WINDOW),
+            _ => (self.round_trips(conduit, name, &vec![FILL; len], iters)?, 1),
+        };
+        conduit.barrier(BarrierName::Anonymous)?;
+        if self.seen.wrong.get() || (name == Name::AmLong && !self.arrived(conduit, len)?) {
+            return Err(BenchError::Payload);
+        }
+        Ok(Measured {
+            samples,
+            operations,
+            bytes,
+        })
+    }
+
+    /// Requests of `name`, each until its reply has run.
+    fn round_trips(
+        &self,
+        conduit: &Conduit,
+        name: Name,
+        payload: &[u8],
+        iters: u64,
+    ) -> Result<Samples, BenchError> {
+        let mut samples = Samples::new();
+        if conduit.mynode() != 0 {
+            return Ok(samples);
+        }
+        let dest = conduit.segment(1).addr;
+        for i in 0..WARM_UP + iters {
+            let start = conduit.now();
+            let replies = self.seen.replies.get();
+            match name {
+                Name::AmMedium => conduit.am_request_medium(1, REQUEST, payload, &[])?,
+                Name::AmLong => conduit.am_request_long(1, REQUEST, payload, dest, &[])?,
+                _ => conduit.am_request_short(1, REQUEST, &[])?,
+            }
+            conduit.block_until(|| self.seen.replies.get() > replies);
+            if i >= WARM_UP {
+                samples.add(conduit.now() - start);
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Windows of Shorts, each until all replies have run.
+    fn windows(&self, conduit: &Conduit, iters: u64) -> Result<Samples, BenchError> {
+        let mut samples = Samples::new();
+        if conduit.mynode() != 0 {
+            return Ok(samples);
+        }
+        for i in 0..WARM_UP + iters {
+            let start = conduit.now();
+            let all = self.seen.replies.get() + WINDOW;
+            for _ in 0..WINDOW {
+                conduit.am_request_short(1, REQUEST, &[])?;
+            }
+            conduit.block_until(|| self.seen.replies.get() >= all);
+            if i >= WARM_UP {
+                samples.add(conduit.now() - start);
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Whether rank 1 holds the payload of the Longs.
+    fn arrived(&self, conduit: &Conduit, len: usize) -> Result<bool, BenchError> {
+        let (1, Some(segment)) = (conduit.mynode(), conduit.local_segment()) else {
+            return Ok(true);
+        };
+        let mut bytes = vec![0; len];
+        segment.read(0, &mut bytes)?;
+        Ok(bytes.iter().all(|b| *b == FILL))
+    }
+}
+
+/// Rows of barriers of all ranks, timed by rank 0. A single one may be short where rank 0 is the last to
+/// come and long where it is the first; in a row the others' times are in it.
+fn barriers(conduit: &Conduit, iters: u64) -> Result<Samples, BenchError> {
+    let mut samples = Samples::new();
+    for i in 0..WARM_UP + iters {
+        let start = conduit.now();
+        for _ in 0..ROW {
+            conduit.barrier(BarrierName::Anonymous)?;
+        }
+        if i >= WARM_UP && conduit.mynode() == 0 {
+            samples.add(conduit.now() - start);
+        }
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conduit::threads::{self, RankEnd};
+    use std::sync::Mutex;
+
+    #[test]
+    fn every_measurement_of_the_conduit_measures() {
+        for ranks in [2, 3] {
+            // Kept outside, because a rank may hear that another leaves before it has returned.
+            let results = Mutex::new(Vec::new());
+            let ends = threads::run(ranks, |conduit| {
+                let handlers = Handlers::attach(conduit, 8192).unwrap();
+                let names = Name::ALL.into_iter().filter(|n| n.is_of_conduit());
+                let points = names.flat_map(|n| [0, 8, 900].map(|bytes| (n, bytes)));
+                let measure = |(name, bytes)| handlers.measure(conduit, name, bytes, 3).unwrap();
+                let counts: Vec<_> = points.map(measure).map(|m| m.samples.len()).collect();
+                results.lock().unwrap().push((conduit.mynode(), counts));
+            });
+            let good =
+                |end: &RankEnd<()>| matches!(end, RankEnd::Returned(()) | RankEnd::Exited(0));
+            assert!(ends.iter().all(good), "{ends:?}");
+            let mut results = results.into_inner().unwrap();
+            results.sort();
+            for (rank, (node, counts)) in (0..ranks).zip(&results) {
+                assert_eq!((*node, counts.len()), (rank, 15));
+                let samples = if rank == 0 { 3 } else { 0 };
+                assert!(
+                    counts.iter().all(|c| *c == samples),
+                    "rank {rank}: {counts:?}"
+                );
+            }
+        }
+    }
+}

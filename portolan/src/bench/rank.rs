@@ -1,0 +1,192 @@
+//! One rank of a measurement: the Portals interface, and the conduit where the plan has a use for it.
+
+use conduit::Conduit;
+use portals_shim::ClockKind;
+use portals_shim::fabric::Opened;
+use portals_shim::job::Job;
+
+use super::am::Handlers;
+use super::error::BenchError;
+use super::name::Name;
+use super::portals::{Endpoint, bandwidth, depth, latency};
+use super::record::Measured;
+
+/// How often an operation is repeated before its durations count.
+pub(super) const WARM_UP: u64 = 2;
+
+/// An open interface, ready to measure.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    endpoint: Endpoint,
+    /// What owns the job where the conduit is measured, and the job itself where it is not.
+    holder: Holder,
+}
+
+#[derive(Debug)]
+enum Holder {
+    Conduit(Box<Conduit>, Handlers),
+    Job(Job),
+}
+
+impl Rank {
+    /// Prepares an open interface. Collective.
+    ///
+    /// `segment` is the size of the conduit's segment, bytes, where the conduit is measured.
+    pub(crate) fn new(
+        job: Job,
+        opened: &Opened,
+        segment: Option<usize>,
+    ) -> Result<Self, BenchError> {
+        let place =
+            usize::try_from(job.rank()).map_err(|_| BenchError::TooLarge(job.rank().into()))?;
+        let endpoint = Endpoint::new(opened, place)?;
+        let holder = match segment {
+            Some(segment) => {
+                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                let handlers = Handlers::attach(&conduit, segment)?;
+                Holder::Conduit(Box::new(conduit), handlers)
+            }
+            None => Holder::Job(job),
+        };
+        Ok(Self { endpoint, holder })
+    }
+
+    /// What the durations count.
+    pub(crate) fn clock(&self) -> ClockKind {
+        self.endpoint.clock()
+    }
+
+    /// Measures `name` at `point`; all ranks must call it alike. Rank 0 gets the durations, the others
+    /// an empty result.
+    pub(crate) fn measure(
+        &mut self,
+        name: Name,
+        point: u64,
+        iters: Option<u64>,
+    ) -> Result<Measured, BenchError> {
+        let iters = iters.unwrap_or_else(|| default_iters(self.clock(), name, point));
+        match (name, &self.holder) {
+            (
+                Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier,
+                Holder::Conduit(conduit, handlers),
+            ) => handlers.measure(conduit, name, point, iters),
+            _ => measure_portals(&mut self.endpoint, name, point, iters),
+        }
+    }
+
+    /// Closes the interface and leaves the job, once all ranks are done.
+    pub(crate) fn close(mut self) -> Result<(), BenchError> {
+        self.endpoint.barrier()?;
+        match self.holder {
+            Holder::Conduit(conduit, _) => conduit.finish(),
+            Holder::Job(job) => {
+                self.endpoint.close()?;
+                job.finalize()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Measures what needs the interface alone.
+fn measure_portals(
+    endpoint: &mut Endpoint,
+    name: Name,
+    point: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
+    match name {
+        Name::Pingpong => latency::pingpong(endpoint, point, iters),
+        Name::PutLatency => latency::put(endpoint, point, iters),
+        Name::GetLatency => latency::get(endpoint, point, iters),
+        Name::PutBandwidth | Name::PutRate => bandwidth::put(endpoint, point, iters),
+        Name::GetBandwidth => bandwidth::get(endpoint, point, iters),
+        Name::MatchDepth => depth::put_behind(endpoint, point, iters),
+        Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier => {
+            Err(BenchError::NoConduit)
+        }
+    }
+}
+
+/// Durations taken where the user gives no number: virtual time repeats itself, wall time does not.
+fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
+    let bytes = if name == Name::MatchDepth { 0 } else { point };
+    match (clock, bytes) {
+        (ClockKind::Virtual, 0..=4096) => 20,
+        (ClockKind::Virtual, _) => 4,
+        (ClockKind::Wall, 0..=65_536) => 1000,
+        (ClockKind::Wall, _) => 100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_shim::fabric::in_process;
+    use std::thread;
+
+    /// Runs every Portals measurement on `ranks` threads and returns what rank 0 has.
+    fn on_ranks(ranks: u32) -> Vec<(Name, u64, u64, u64)> {
+        let body = |at: usize, opened: &Opened| {
+            let mut endpoint = Endpoint::new(opened, at)?;
+            let mut counts = Vec::new();
+            for name in Name::ALL.into_iter().filter(|n| !n.is_of_conduit()) {
+                for point in [0, 1, 8, 5000] {
+                    let measured = measure_portals(&mut endpoint, name, point, 3)?;
+                    counts.push((name, point, measured.samples.len(), measured.bytes));
+                }
+            }
+            endpoint.barrier()?;
+            endpoint.close()?;
+            Ok::<_, BenchError>(counts)
+        };
+        let threads: Vec<_> = (0..)
+            .zip(in_process(ranks))
+            .map(|(at, opened)| thread::spawn(move || body(at, &opened)))
+            .collect();
+        let results: Vec<_> = threads
+            .into_iter()
+            .map(|t| t.join().unwrap().unwrap())
+            .collect();
+        results.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn every_measurement_of_portals_measures_on_two_and_three_ranks() {
+        for ranks in [2, 3] {
+            let counts = on_ranks(ranks);
+            assert_eq!(counts.len(), 7 * 4);
+            for (name, point, samples, bytes) in counts {
+                assert_eq!(samples, 3, "{name} at {point}");
+                assert_eq!(
+                    bytes,
+                    if name == Name::MatchDepth { 8 } else { point },
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_rank_is_too_few_and_no_conduit_measures_no_messages() {
+        let opened = in_process(1).remove(0);
+        assert!(matches!(
+            Endpoint::new(&opened, 0),
+            Err(BenchError::TooFewRanks(1))
+        ));
+        let opened = in_process(2).remove(0);
+        let mut endpoint = Endpoint::new(&opened, 0).unwrap();
+        let refused = measure_portals(&mut endpoint, Name::AmShort, 0, 1);
+        assert!(matches!(refused, Err(BenchError::NoConduit)));
+    }
+
+    #[test]
+    fn virtual_time_needs_few_repetitions() {
+        let wall = default_iters(ClockKind::Wall, Name::PutLatency, 8);
+        assert!(default_iters(ClockKind::Virtual, Name::PutLatency, 8) < wall);
+        assert_eq!(
+            default_iters(ClockKind::Wall, Name::MatchDepth, 1 << 20),
+            wall
+        );
+    }
+}
