@@ -7,8 +7,11 @@ use portals_core::{Limits, Ni, NiConfig, ProcessId};
 use std::fmt;
 use std::str::FromStr;
 
-/// The process id that every rank has on its node.
+/// The process id that a rank has on its node unless it wishes for another.
 pub const RANK_PID: u32 = 128;
+
+/// The largest process id; headers on the SeaStar have 16 bits for it, and all ones is no process.
+pub const LARGEST_PID: u32 = 0xfffe;
 
 /// A fabric by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +130,103 @@ pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
     })
 }
 
+/// What a process asks of its interface; ranks need not ask for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// Process id, up to [`LARGEST_PID`].
+    pub pid: u32,
+    /// Limits, cut to [`Limits::LIBRARY`].
+    pub limits: Limits,
+    /// Number of the interface within the process, 0 to 6.
+    pub interface: u8,
+    /// See [`NiConfig::get_send_events`].
+    pub get_send_events: bool,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self {
+            pid: RANK_PID,
+            limits: Limits::LIBRARY,
+            interface: 0,
+            get_send_events: false,
+        }
+    }
+}
+
+impl Wishes {
+    /// Who `rank` is if it gets what it wishes.
+    pub(crate) fn config(&self, rank: u32, jid: u32) -> NiConfig {
+        NiConfig {
+            id: ProcessId::new(rank, self.pid),
+            limits: self.limits.min(Limits::LIBRARY),
+            interface: self.interface,
+            get_send_events: self.get_send_events,
+            ..rank_config(rank, jid)
+        }
+    }
+}
+
+/// The exchange of process ids where ranks may have different ones.
+pub(crate) struct Ids<'a> {
+    wishes: Option<&'a Wishes>,
+    opening: String,
+}
+
+impl<'a> Ids<'a> {
+    /// Before the fence: tells the own process id unless it is the common one.
+    pub(crate) fn announce(
+        job: &Job,
+        wishes: Option<&'a Wishes>,
+        opening: &str,
+    ) -> Result<Self, JobError> {
+        if let Some(w) = wishes.filter(|w| w.pid != RANK_PID) {
+            job.put(&Self::key(job.rank(), opening), w.pid.to_string())?;
+        }
+        let opening = opening.to_owned();
+        Ok(Self { wishes, opening })
+    }
+
+    fn key(rank: u32, opening: &str) -> String {
+        format!("portolan.pid.{rank}{opening}")
+    }
+
+    /// After it: everybody's id. Without wishes nobody is asked, and all have the common one.
+    pub(crate) fn collect(&self, job: &Job, jid: u32) -> Result<Vec<ProcessId>, JobError> {
+        (0..job.size())
+            .map(|rank| {
+                let common = rank_config(rank, jid).id;
+                if self.wishes.is_none() {
+                    return Ok(common);
+                }
+                match job.get(&Self::key(rank, &self.opening)) {
+                    Ok(pid) => Ok(ProcessId::new(rank, pid.parse().unwrap_or(common.pid))),
+                    Err(JobError::NoSuchKey { .. }) => Ok(common),
+                    Err(e) => Err(e),
+                }
+            })
+            .collect()
+    }
+}
+
 /// Opens the fabric; collective over the job.
 pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
+    open_wishing(job, config, None)
+}
+
+/// As [`open`] with wishes; ranks must all call this one or all the other.
+pub fn open_with(job: &Job, config: &FabricConfig, wishes: &Wishes) -> Result<Opened, FabricError> {
+    open_wishing(job, config, Some(wishes))
+}
+
+fn open_wishing(
+    job: &Job,
+    config: &FabricConfig,
+    wishes: Option<&Wishes>,
+) -> Result<Opened, FabricError> {
     match config.kind {
-        FabricKind::Seastar => crate::nal::seastar::open(job, config),
-        FabricKind::Verbs => crate::nal::verbs::open(job, config),
+        FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
+        FabricKind::Verbs => crate::nal::verbs::open(job, config, wishes),
     }
 }
 

@@ -33,7 +33,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use channel::Channel;
@@ -54,6 +54,8 @@ pub struct Job {
     space: Space,
     /// Set by `finalize`; later exchanges are errors.
     finalized: AtomicBool,
+    /// Fabrics opened so far; a key is put once, so each opening has keys of its own.
+    openings: AtomicU32,
 }
 
 /// Where the values live.
@@ -109,6 +111,7 @@ impl Job {
             host: host::id(),
             space: Space::Own(Mutex::default()),
             finalized: AtomicBool::new(false),
+            openings: AtomicU32::new(0),
         }
     }
 
@@ -206,6 +209,7 @@ impl Job {
             host: host::id(),
             space: Space::Launcher { channel, limits },
             finalized: AtomicBool::new(false),
+            openings: AtomicU32::new(0),
         })
     }
 
@@ -370,6 +374,15 @@ impl Job {
             }
         }
         Ok(local)
+    }
+
+    /// What to append to the keys of the next opening of a fabric: nothing the first time. Ranks open
+    /// fabrics in the same order, so they agree.
+    pub(crate) fn next_opening(&self) -> String {
+        match self.openings.fetch_add(1, Ordering::Relaxed) {
+            0 => String::new(),
+            n => format!(".{n}"),
+        }
     }
 
     /// Leaves the job in good order. A rank that exits without it counts as failed.

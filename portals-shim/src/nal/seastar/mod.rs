@@ -24,7 +24,7 @@ mod sim;
 mod ssnal;
 mod usermem;
 
-use crate::fabric::{FabricConfig, FabricError, FabricKind, Opened, rank_config};
+use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
 use crate::interface::Interface;
 use crate::job::Job;
 use nic_model::Machine;
@@ -141,39 +141,37 @@ fn job_number(id: &str) -> u32 {
     (hash ^ hash >> 16) & 0xffff
 }
 
-fn opened(interface: Interface, ranks: u32, jid: u32) -> Opened {
-    Opened {
-        interface,
-        peers: (0..ranks).map(|r| rank_config(r, jid).id).collect(),
-    }
-}
-
-fn join(socket: OwnedFd, rank: u32, jid: u32) -> Result<Interface, FabricError> {
-    let config: NiConfig = rank_config(rank, jid);
-    let client = Client::join(socket, rank, &config)
+fn join(socket: OwnedFd, config: NiConfig) -> Result<Interface, FabricError> {
+    let client = Client::join(socket, &config)
         .map_err(|_| unusable("the simulation refused this rank or has ended; see its message"))?;
     Ok(Interface::bridged(Box::new(client), config))
 }
 
 /// Joins the simulation of the job; collective. Rank 0 starts it.
-pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
-    const KEY: &str = "portolan.seastar";
+pub(crate) fn open(
+    job: &Job,
+    config: &FabricConfig,
+    wishes: Option<&Wishes>,
+) -> Result<Opened, FabricError> {
+    let opening = job.next_opening();
+    let key = format!("portolan.seastar{opening}");
+    let ids = Ids::announce(job, wishes, &opening)?;
     check(&config.machine).map_err(unusable)?;
     // The simulation reads and writes this rank's memory. Where the system restricts that to
     // descendants, this permits it; elsewhere it does nothing.
     crate::region::permit_memory_access();
     if job.rank() == 0 {
-        let name = format!("portolan-{}-{}", job.id(), std::process::id());
+        let name = format!("portolan-{}-{}{opening}", job.id(), std::process::id());
         let started = start_simulation(&name, job.size(), &config.machine);
         // The others must not wait for a name that will never come.
         let value = if started.is_ok() { name } else { String::new() };
-        job.put(KEY, &value)?;
+        job.put(&key, &value)?;
         job.fence()?;
         started?;
     } else {
         job.fence()?;
     }
-    let name = job.get(KEY)?;
+    let name = job.get(&key)?;
     if name.is_empty() {
         return Err(unusable(
             "rank 0 could not start the simulation; see its message",
@@ -186,7 +184,15 @@ pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
     };
     let socket = connected().map_err(|e| unusable(format!("cannot reach the simulation: {e}")))?;
     let jid = job_number(job.id());
-    Ok(opened(join(socket, job.rank(), jid)?, job.size(), jid))
+    let peers = ids.collect(job, jid)?;
+    let config = wishes.map_or_else(
+        || rank_config(job.rank(), jid),
+        |w| w.config(job.rank(), jid),
+    );
+    Ok(Opened {
+        interface: join(socket, config)?,
+        peers,
+    })
 }
 
 /// A simulation in a thread of this process, and `ranks` sockets to it; for ranks that are threads.
@@ -240,7 +246,10 @@ impl InThread {
     /// Joins and waits for the others.
     pub fn join(self) -> Result<Opened, FabricError> {
         const JID: u32 = 1;
-        Ok(opened(join(self.socket, self.rank, JID)?, self.ranks, JID))
+        Ok(Opened {
+            interface: join(self.socket, rank_config(self.rank, JID))?,
+            peers: (0..self.ranks).map(|r| rank_config(r, JID).id).collect(),
+        })
     }
 }
 

@@ -3,18 +3,18 @@
 //!
 //! ```text
 //!   rank                         simulation
-//!    │ Hello { rank, version } ──► │   (all ranks, then time starts)
+//!    │ Hello { config, version } ──► │   (all ranks, then time starts)
 //!    │ ◄──────────── Reply Done    │
 //!    │ Call ─────────────────────► │
 //!    │ ◄──────────── Reply answer  │   … one question at a time
 //! ```
 
 use crate::call::{Answer, Call};
-use portals_core::Error;
+use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 
@@ -25,12 +25,8 @@ pub(super) enum Question {
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// Rank in the job.
-        rank: u32,
-        /// User id for access control.
-        uid: u32,
-        /// Job id.
-        jid: u32,
+        /// Who the rank is; its node id is its rank in the job.
+        config: NiConfig,
     },
     /// An API call.
     Call(Call),

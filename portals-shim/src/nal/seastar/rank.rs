@@ -22,7 +22,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Joins as a rank and waits until all ranks have.
-    pub(super) fn join(socket: OwnedFd, rank: u32, config: &NiConfig) -> Result<Self, Error> {
+    pub(super) fn join(socket: OwnedFd, config: &NiConfig) -> Result<Self, Error> {
         let client = Self {
             socket: Mutex::new(socket),
             clock: AtomicU64::new(0),
@@ -30,9 +30,7 @@ impl Client {
         };
         client.ask(&Question::Hello {
             version: VERSION,
-            rank,
-            uid: config.uid,
-            jid: config.jid,
+            config: *config,
         })?;
         Ok(client)
     }

@@ -4,7 +4,6 @@ use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
 use super::sim::{Request, Return, Sim, SimError};
 use super::usermem::{ProcessMemory, UserMemory};
 use crate::call::Answer;
-use crate::fabric::rank_config;
 use nic_model::Machine;
 use portals_core::NiConfig;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -70,19 +69,13 @@ fn hello(socket: OwnedFd, want: usize) -> Result<Option<(usize, Joined)>, ServeE
     match postcard::from_bytes(&buffer[..n]) {
         Ok(Question::Hello {
             version: VERSION,
-            rank,
-            uid,
-            jid,
-        }) if (rank as usize) < want => {
+            config,
+        }) if (config.id.nid as usize) < want => {
             let credentials = rustix::net::sockopt::socket_peercred(&socket)
                 .map_err(system("asking for a rank's process id"))?;
-            let config = NiConfig {
-                uid,
-                ..rank_config(rank, jid)
-            };
             let pid = credentials.pid.as_raw_nonzero().get();
             Ok(Some((
-                rank as usize,
+                config.id.nid as usize,
                 Joined {
                     socket,
                     config,

@@ -36,7 +36,6 @@ mod receive;
 mod send;
 
 use super::Nal;
-use crate::fabric::RANK_PID;
 use crate::region::Region;
 use memory::{Registry, Staged};
 use onesided::Published;
@@ -45,7 +44,8 @@ use portals_core::{Error, Header, MdHandle, Ni, NiFail, OpId, ProcessId, Segment
 use std::collections::BTreeMap;
 use verbs_backend::{Buffer, BufferPool, Completion, Cq, Srq};
 
-pub use connect::{check, in_threads, open};
+pub(crate) use connect::open;
+pub use connect::{check, in_threads};
 
 /// What the end of an RDMA operation, or a peer's answer, completes.
 #[derive(Debug)]
@@ -150,6 +150,7 @@ impl<T> Slab<T> {
 #[derive(Debug)]
 struct Verbs {
     own: usize,
+    id: ProcessId,
     cq: Cq,
     srq: Srq,
     send_pool: BufferPool,
@@ -177,7 +178,8 @@ impl Verbs {
     /// The connection to a process, if it can exist.
     fn peer_of(&self, to: ProcessId) -> Option<usize> {
         let rank = to.nid as usize;
-        (to.pid == RANK_PID && self.peers.get(rank).is_some_and(Option::is_some)).then_some(rank)
+        let peer = self.peers.get(rank)?.as_ref()?;
+        (to == peer.id).then_some(rank)
     }
 
     /// A contiguous copy of `segments`, registered for `purpose`.
@@ -416,7 +418,7 @@ impl Nal for Verbs {
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
-        if to.nid as usize == self.own && to.pid == RANK_PID {
+        if to == self.id {
             return Some(0);
         }
         self.peer_of(to).map(|_| 1)
