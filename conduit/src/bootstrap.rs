@@ -91,10 +91,11 @@ impl Conduit {
             })?;
         // Nobody sends before everybody can receive. The fence is outside the fabric, where
         // simulated time must be allowed to pass for ranks that are not there yet.
-        ni.outside(|| job.fence()).map_err(|error| InitError::Setup {
-            what: "the meeting of all ranks",
-            error,
-        })??;
+        ni.outside(|| job.fence())
+            .map_err(|error| InitError::Setup {
+                what: "the meeting of all ranks",
+                error,
+            })??;
         let core = Core::new(ni, peers, me, env, &plan, descriptors, reqsb, rplsb);
         Ok(Self::assemble(core, job))
     }

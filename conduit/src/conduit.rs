@@ -48,6 +48,8 @@ pub struct Conduit {
     pub(crate) handler_depth: Cell<u32>,
     /// The rank has left, or is leaving, the job.
     pub(crate) ended: Cell<bool>,
+    /// The rank has nothing more to do and waits for the others.
+    pub(crate) finishing: Cell<bool>,
     pub(crate) lendings: Cell<u64>,
     pub(crate) barrier: Cell<ClientBarrier>,
     me: u32,
@@ -148,6 +150,7 @@ impl Conduit {
             job,
             handler_depth: Cell::new(0),
             ended: Cell::new(false),
+            finishing: Cell::new(false),
             lendings: Cell::new(0),
             barrier: Cell::default(),
             me,
@@ -198,6 +201,12 @@ impl Conduit {
     /// What [`Conduit::now`] counts.
     pub fn clock(&self) -> ClockKind {
         self.core.borrow().ni.clock()
+    }
+
+    /// The queue of completions.
+    #[cfg(test)]
+    pub(crate) fn safe_queue(&self) -> EqHandle {
+        self.core.borrow().descriptors.queues.safe
     }
 
     pub(crate) fn is_attached(&self) -> bool {

@@ -5,8 +5,8 @@
 //! in. When all rounds are heard, every rank knows of the exit, and the code of all is the largest.
 //! Only system messages are handled meanwhile: no handler runs any more.
 
-use crate::conduit::Conduit;
-use crate::dissemination::distances;
+use crate::conduit::{Conduit, Scope};
+use crate::dissemination::{BarrierName, distances};
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use portals_shim::Wait;
@@ -48,26 +48,36 @@ impl Conduit {
     }
 
     /// Waits for all ranks to call this, then leaves the job with status 0; the process goes on.
+    /// If a rank exits instead, so does this one.
     pub fn finish(self) {
-        self.meet();
+        // A rank that met all others leaves at once, and may be heard of before the meeting ends
+        // here; that is no reason to end the process.
+        self.finishing.set(true);
+        self.enter_meeting();
+        self.wait_for(Scope::Full, |c| {
+            (c.meeting.try_leave().is_some() || c.leaving.heard).then_some(())
+        });
         drop(self);
+    }
+
+    fn enter_meeting(&self) {
+        let advanced = {
+            let mut core = self.core.borrow_mut();
+            core.meeting.enter(BarrierName::Anonymous);
+            core.advance_meeting()
+        };
+        self.check("meeting the other ranks", advanced);
     }
 
     /// Meets all ranks; every message is serviced meanwhile.
     pub(crate) fn meet(&self) {
-        let advanced = {
-            let mut core = self.core.borrow_mut();
-            core.meeting
-                .enter(crate::dissemination::BarrierName::Anonymous);
-            core.advance_meeting()
-        };
-        self.check("meeting the other ranks", advanced);
-        self.wait_for(crate::conduit::Scope::Full, |c| c.meeting.try_leave());
+        self.enter_meeting();
+        self.wait_for(Scope::Full, |c| c.meeting.try_leave());
     }
 
     /// Joins an exit that was heard of.
     pub(crate) fn obey_shutdown(&self) {
-        if self.ended.get() {
+        if self.ended.get() || self.finishing.get() {
             return;
         }
         let code = {

@@ -1,0 +1,97 @@
+//! Ways to end.
+
+use crate::HandlerEntry;
+use crate::threads::{self, RankEnd};
+
+fn codes(ends: &[RankEnd<()>]) -> Vec<i32> {
+    ends.iter()
+        .map(|e| match e {
+            RankEnd::Exited(code) => *code,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn one_ranks_exit_ends_all_with_its_code() {
+    for ranks in 1..=4 {
+        for who in 0..ranks {
+            let ends = threads::run(ranks, |conduit| {
+                conduit.attach(vec![], 0).unwrap();
+                if conduit.mynode() == who {
+                    conduit.exit(42);
+                }
+                conduit.block_until(|| false);
+            });
+            assert_eq!(codes(&ends), vec![42; ranks as usize]);
+        }
+    }
+}
+
+#[test]
+fn the_largest_code_counts() {
+    // Nobody hears of another's exit before its own.
+    let all_here = std::sync::Barrier::new(4);
+    let ends = threads::run(4, |conduit| {
+        conduit.attach(vec![], 0).unwrap();
+        all_here.wait();
+        conduit.exit(10 + conduit.mynode() as i32);
+    });
+    assert_eq!(codes(&ends), [13; 4]);
+}
+
+#[test]
+fn before_attach_and_in_a_handler() {
+    let ends = threads::run(3, |conduit| {
+        if conduit.mynode() == 1 {
+            conduit.exit(5);
+        }
+        // The others are stuck in here without rank 1.
+        conduit.attach(vec![], 0).unwrap();
+    });
+    assert_eq!(codes(&ends), [5; 3]);
+
+    let ends = threads::run(3, |conduit| {
+        let leave = HandlerEntry::new(200, |token, _, args| token.conduit().exit(args[0]));
+        conduit.attach(vec![leave], 0).unwrap();
+        if conduit.mynode() == 0 {
+            conduit.am_request_short(2, 200, &[9]).unwrap();
+        }
+        conduit.block_until(|| false);
+    });
+    assert_eq!(codes(&ends), [9; 3]);
+}
+
+#[test]
+fn a_rank_that_never_polls_is_not_waited_for() {
+    let variables = [("GASNET_EXITTIMEOUT", "0.05")];
+    let (tell, told) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let ends = threads::run_in(2, &variables, |conduit| {
+        conduit.attach(vec![], 0).unwrap();
+        if conduit.mynode() == 0 {
+            let _on_drop = Tell(tell.clone());
+            conduit.exit(0);
+        }
+        // Deaf until the other rank has given up.
+        let _ = told.lock().unwrap().recv();
+        conduit.block_until(|| false);
+    });
+    for end in ends {
+        let RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(
+            message,
+            "rank 0 of 2: failed to coordinate shutdown after 50 milliseconds"
+        );
+    }
+}
+
+struct Tell(std::sync::mpsc::Sender<()>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}

@@ -1,0 +1,114 @@
+//! Flow control under load: request buffers wrap, credits run out, all ranks send at once.
+
+use super::{pattern, returned};
+use crate::{BarrierName, HandlerEntry, MAX_MEDIUM, Payload, threads};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const TAKE: u8 = 128;
+const DONE: u8 = 129;
+
+/// Every rank sends `count` Mediums of changing size to every other; all arrive, unharmed.
+fn flood(ranks: u32, count: usize, variables: &[(&str, &str)]) {
+    let ends = threads::run_in(ranks, variables, |conduit| {
+        let (taken, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let (t, d) = (taken.clone(), done.clone());
+        let handlers = vec![
+            HandlerEntry::new(TAKE, move |token, payload, args| {
+                let Payload::Medium(bytes) = payload else {
+                    panic!("not a Medium")
+                };
+                assert_eq!(bytes.len(), args[0] as usize);
+                assert_eq!(
+                    bytes,
+                    pattern(args[1] as usize, bytes.len()),
+                    "payload differs"
+                );
+                t.set(t.get() + 1);
+                if args[1] % 3 == 0 {
+                    token.reply_short(DONE, &[]).unwrap();
+                }
+            }),
+            HandlerEntry::new(DONE, move |_, _, _| d.set(d.get() + 1)),
+        ];
+        conduit.attach(handlers, 0).unwrap();
+        let me = conduit.mynode();
+        for i in 0..count {
+            let len = if i % 4 == 0 {
+                MAX_MEDIUM
+            } else {
+                i * 37 % MAX_MEDIUM
+            };
+            let payload = pattern(i, len);
+            for node in (0..ranks).filter(|n| *n != me) {
+                conduit
+                    .am_request_medium(node, TAKE, &payload, &[len as i32, i as i32])
+                    .unwrap();
+            }
+        }
+        let peers = ranks as usize - 1;
+        conduit.block_until(|| {
+            taken.get() == count * peers && done.get() == count.div_ceil(3) * peers
+        });
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        (taken.get(), done.get())
+    });
+    for (taken, done) in returned(ends) {
+        assert_eq!(taken, count * (ranks as usize - 1));
+        assert_eq!(done, count.div_ceil(3) * (ranks as usize - 1));
+    }
+}
+
+/// Each rank takes about 20 MB, ten times round its request buffers.
+#[test]
+fn request_buffers_wrap_many_times() {
+    flood(2, 20_000, &[]);
+}
+
+#[test]
+fn four_ranks_flood_each_other_with_few_credits() {
+    flood(
+        4,
+        2_000,
+        &[
+            ("GASNET_PORTAL_CRED_PER_NODE", "8"),
+            ("GASNET_PORTAL_MSG_LIMIT", "12"),
+        ],
+    );
+}
+
+/// Without flow control the catch basin ends the job, and says so.
+#[test]
+fn an_overflow_is_fatal() {
+    let variables = [("GASNET_PORTAL_FLOW_CONTROL", "0")];
+    let ends = threads::run_in(2, &variables, |conduit| {
+        conduit
+            .attach(vec![HandlerEntry::new(TAKE, |_, _, _| {})], 0)
+            .unwrap();
+        if conduit.mynode() == 0 {
+            // One buffer of 1024 chunks at the target; it does not poll, so nothing is relinked and
+            // no reply frees a chunk: all 2048 chunks are sent.
+            for _ in 0..2048 {
+                conduit
+                    .am_request_medium(1, TAKE, &[0; MAX_MEDIUM], &[0; 16])
+                    .unwrap();
+            }
+            conduit.block_until(|| false);
+        } else {
+            // Messages are taken from the wire, but no event is handled.
+            let interface = conduit.interface();
+            let (queue, boundary) = (conduit.safe_queue(), 1024);
+            while interface.status().unwrap().recv_count <= boundary {
+                interface.eq_peek(queue).unwrap();
+            }
+            conduit.block_until(|| false);
+        }
+    });
+    for end in ends {
+        let threads::RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        assert!(message.contains("flow control failed"), "{message}");
+        assert!(message.contains("node 0"), "{message}");
+    }
+}
