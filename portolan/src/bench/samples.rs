@@ -38,8 +38,10 @@ impl Samples {
 
     /// Adds one duration, nanoseconds.
     pub(crate) fn add(&mut self, nanos: u64) {
-        // The histogram resizes itself, so it takes every value.
-        self.times.saturating_record(nanos);
+        // The histogram grows with its values; one it cannot grow for (2^63 ns) counts as its longest.
+        if self.times.record(nanos).is_err() {
+            self.times.saturating_record(nanos);
+        }
         self.shortest = self.shortest.min(nanos);
         self.longest = self.longest.max(nanos);
     }
@@ -151,6 +153,15 @@ mod tests {
             .summary(Unit::MegabytesPerSecond, 8, 1)
             .unwrap();
         assert!(s.max.is_finite());
+    }
+
+    #[test]
+    fn long_times_have_a_median_too() {
+        let s = samples([1, 2, 3].map(|n| n * 1_000_000_000))
+            .summary(Unit::Microseconds, 8, 1)
+            .unwrap();
+        assert!((s.median / 2e6 - 1.0).abs() < 1e-4, "{s:?}");
+        assert_eq!((s.min, s.max), (1e6, 3e6));
     }
 
     #[test]
