@@ -131,7 +131,6 @@ impl Unconnected {
             peers.push(Some(Peer::new(*id, qp)));
         }
         let nal = Verbs {
-            own: self.rank as usize,
             id: config.id,
             cq: self.cq,
             srq: self.srq,

@@ -149,7 +149,6 @@ impl<T> Slab<T> {
 /// The fabric below one interface.
 #[derive(Debug)]
 struct Verbs {
-    own: usize,
     id: ProcessId,
     cq: Cq,
     srq: Srq,
