@@ -9,6 +9,7 @@ mod test;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Developer tasks of Portolan
 #[derive(Parser)]
@@ -31,11 +32,21 @@ enum Task {
     PerfInGuest(perf::InGuest),
 }
 
-fn main() -> Result<()> {
+fn run() -> Result<()> {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

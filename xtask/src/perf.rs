@@ -28,12 +28,7 @@ pub(crate) struct InGuest {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--workspace",
-        "--quiet",
-    ]))?;
+    cargo::run(&mut cargo(&["build", "--release", "--quiet"]))?;
     let own = std::env::current_exe().context("where this executable is")?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));
