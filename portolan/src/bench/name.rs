@@ -140,7 +140,7 @@ impl Name {
             Self::Pingpong | Self::PutLatency | Self::GetLatency => {
                 [0].into_iter().chain(powers(3, 20)).collect()
             }
-            Self::PutBandwidth | Self::GetBandwidth => powers(6, 22).collect(),
+            Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
             Self::PutRate => vec![8, 64],
             Self::AmMedium => powers(0, 20)
                 .filter(|p| Some(*p) <= self.largest())

@@ -112,8 +112,8 @@ fn measure_portals(
 fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
     let bytes = if name == Name::MatchDepth { 0 } else { point };
     match (clock, bytes) {
-        (ClockKind::Virtual, 0..=4096) => 20,
-        (ClockKind::Virtual, _) => 4,
+        (ClockKind::Virtual, 0..=4096) => 10,
+        (ClockKind::Virtual, _) => 2,
         (ClockKind::Wall, 0..=65_536) => 1000,
         (ClockKind::Wall, _) => 100,
     }

@@ -53,9 +53,11 @@ impl Samples {
 
     /// The duration that a part `q` of all durations does not exceed.
     fn at(&self, q: f64) -> u64 {
-        self.times
-            .value_at_quantile(q)
-            .clamp(self.shortest, self.longest)
+        // The lower end of its bucket, which round numbers are.
+        let duration = self
+            .times
+            .lowest_equivalent(self.times.value_at_quantile(q));
+        duration.clamp(self.shortest, self.longest)
     }
 
     /// What is reported; `None` without samples.
