@@ -82,5 +82,5 @@ pub use env::EnvError;
 pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
 pub use exchange::{Exchange, ExchangeError};
 pub use ops::Handle;
-pub use portals_shim::{ClockKind, Region};
+pub use portals_shim::{ClockKind, Region, RegionError};
 pub use segment::SegInfo;

@@ -1,0 +1,267 @@
+//! Random updates of a table that is spread over the ranks.
+//!
+//! Update `i` of the stream is a 64-bit value that depends on `i` alone; it is exclusive-ored into
+//! the word that its low bits name. Rank `r` makes its share of the stream, so the result depends on
+//! the length of the stream and not on the ranks. Making all updates twice restores the table.
+
+use crate::job::Failed;
+use crate::sum::{Reduction, mix, word64, words};
+use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The table has `2^log2_table` words, at most 2^40.
+    pub log2_table: u32,
+    /// Updates of all ranks together.
+    pub updates: u64,
+}
+
+/// What does not depend on the ranks; its text is the line that the program prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What was done.
+    pub params: Params,
+    /// Over the table after one pass.
+    pub checksum: u64,
+    /// Words that the second pass did not restore.
+    pub errors: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Params {
+            log2_table,
+            updates,
+        } = self.params;
+        let Self {
+            checksum, errors, ..
+        } = self;
+        write!(
+            f,
+            "gups: table 2^{log2_table} updates {updates} checksum {checksum:#018x} errors {errors}"
+        )
+    }
+}
+
+/// How fast it went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Updates in a second of the fabric's clock, first pass, all ranks together.
+    pub per_second: f64,
+    /// What the clock counts.
+    pub clock: ClockKind,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clock = match self.clock {
+            ClockKind::Virtual => "virtual",
+            ClockKind::Wall => "wall",
+        };
+        write!(f, "gups: {:.0} updates/s ({clock} time)", self.per_second)
+    }
+}
+
+/// Part `index` of `parts` of `0 .. n`.
+fn share(n: u64, parts: u32, index: u32) -> Range<u64> {
+    let at = |i: u32| (u128::from(n) * u128::from(i) / u128::from(parts)) as u64;
+    at(index)..at(index + 1)
+}
+
+/// Who has word `word` of a table of `n`.
+fn owner(n: u64, parts: u32, word: u64) -> u32 {
+    let guess = (u128::from(word) * u128::from(parts) / u128::from(n)) as u32;
+    // Shares are rounded down, so the guess is the owner or just below.
+    (guess..parts)
+        .find(|r| share(n, parts, *r).contains(&word))
+        .unwrap_or(parts - 1)
+}
+
+/// The words of one rank; word `i` starts as `i`.
+#[derive(Debug)]
+struct Table {
+    first: u64,
+    words: Vec<u64>,
+}
+
+impl Table {
+    fn new(range: Range<u64>) -> Self {
+        Self {
+            first: range.start,
+            words: range.collect(),
+        }
+    }
+
+    fn update(&mut self, mask: u64, value: u64) {
+        if let Some(word) = self.words.get_mut(((value & mask) - self.first) as usize) {
+            *word ^= value;
+        }
+    }
+
+    fn checksum(&self) -> u64 {
+        (self.first..)
+            .zip(&self.words)
+            .fold(0, |sum: u64, (i, w)| sum.wrapping_add(mix(i, *w)))
+    }
+
+    fn errors(&self) -> u64 {
+        (self.first..)
+            .zip(&self.words)
+            .filter(|(i, w)| i != *w)
+            .count() as u64
+    }
+}
+
+const SEED: u64 = 0x6775_7073;
+
+/// One rank and no conduit.
+pub fn serial(params: Params) -> Report {
+    let size = 1u64 << params.log2_table;
+    let mut table = Table::new(0..size);
+    let mut pass = || {
+        for i in 0..params.updates {
+            table.update(size - 1, mix(i, SEED));
+        }
+        (table.checksum(), table.errors())
+    };
+    let (checksum, _) = pass();
+    let (_, errors) = pass();
+    Report {
+        params,
+        checksum,
+        errors,
+    }
+}
+
+const UPDATE: u8 = 128;
+const DONE: u8 = 129;
+const SUM: u8 = 130;
+
+/// Collective; rank 0 gets the report.
+pub fn run(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate)>, Failed> {
+    let size = 1u64 << params.log2_table;
+    let (me, ranks) = (conduit.mynode(), conduit.nodes());
+    let table = Rc::new(RefCell::new(Table::new(share(size, ranks, me))));
+    let done = Rc::new(Cell::new(0u64));
+    let (t, d) = (table.clone(), done.clone());
+    let (reduction, sum) = Reduction::new(SUM);
+    let handlers = vec![
+        HandlerEntry::new(UPDATE, move |token, _, args| {
+            t.borrow_mut().update(size - 1, word64(args));
+            if let Err(e) = token.reply_short(DONE, &[]) {
+                eprintln!("gups: {e}");
+                token.conduit().exit(1);
+            }
+        }),
+        HandlerEntry::new(DONE, move |_, _, _| d.set(d.get() + 1)),
+        sum,
+    ];
+    conduit.attach(handlers, 0)?;
+    let pass = || -> Result<u64, Failed> {
+        conduit.barrier(BarrierName::Anonymous)?;
+        let start = conduit.now();
+        let mine = share(params.updates, ranks, me);
+        let count = mine.end - mine.start;
+        done.set(0);
+        for i in mine {
+            let value = mix(i, SEED);
+            let to = owner(size, ranks, value & (size - 1));
+            conduit.am_request_short(to, UPDATE, &words(value))?;
+        }
+        conduit.block_until(|| done.get() == count);
+        conduit.barrier(BarrierName::Anonymous)?;
+        Ok(conduit.now() - start)
+    };
+    let nanos = pass()?;
+    let part = table.borrow().checksum();
+    let checksum = reduction.run(conduit, part)?;
+    pass()?;
+    let part = table.borrow().errors();
+    let errors = reduction.run(conduit, part)?;
+    Ok(checksum.zip(errors).map(|(checksum, errors)| {
+        let per_second = params.updates as f64 * 1e9 / (nanos.max(1)) as f64;
+        (
+            Report {
+                params,
+                checksum,
+                errors,
+            },
+            Rate {
+                per_second,
+                clock: conduit.clock(),
+            },
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conduit::threads::{self, RankEnd};
+
+    #[test]
+    fn any_number_of_ranks_gives_the_table_of_one() {
+        let params = Params {
+            log2_table: 9,
+            updates: 3001,
+        };
+        let alone = serial(params);
+        assert_eq!(alone.errors, 0);
+        assert_ne!(
+            alone.checksum,
+            serial(Params {
+                updates: 3000,
+                ..params
+            })
+            .checksum
+        );
+        for ranks in [1, 2, 3, 4, 8] {
+            let ends = threads::run(ranks, |conduit| run(conduit, params).unwrap());
+            for (rank, end) in ends.into_iter().enumerate() {
+                let RankEnd::Returned(report) = end else {
+                    panic!("{end:?}")
+                };
+                assert_eq!(
+                    report.map(|(r, _)| r),
+                    (rank == 0).then_some(alone),
+                    "{ranks} ranks"
+                );
+                assert!(report.is_none_or(|(_, rate)| rate.per_second > 0.0));
+            }
+        }
+        let line = alone.to_string();
+        assert!(
+            line.starts_with("gups: table 2^9 updates 3001 checksum 0x"),
+            "{line}"
+        );
+        assert!(line.ends_with(" errors 0"), "{line}");
+    }
+
+    #[test]
+    fn every_word_has_one_owner() {
+        for parts in [1, 2, 3, 7, 8, 100] {
+            for word in 0..64 {
+                let r = owner(64, parts, word);
+                assert!(
+                    share(64, parts, r).contains(&word),
+                    "{word} of 64, {parts} parts"
+                );
+            }
+            assert_eq!(share(64, parts, parts - 1).end, 64);
+        }
+    }
+
+    #[test]
+    fn an_update_missed_is_an_error() {
+        let mut t = Table::new(8..16);
+        t.update(15, 0xf0f9);
+        assert_eq!(t.errors(), 1);
+        t.update(15, 0xf0f9);
+        assert_eq!(t.errors(), 0);
+    }
+}

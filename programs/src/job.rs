@@ -1,0 +1,52 @@
+//! Joining and leaving a job, the same in every program.
+
+use conduit::{AmError, AttachError, BarrierError, Conduit, InitError, RmaError};
+use std::process::ExitCode;
+
+/// A call of the conduit failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failed {
+    /// Start-up.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// An active message.
+    #[error(transparent)]
+    Am(#[from] AmError),
+    /// A put or get.
+    #[error(transparent)]
+    Rma(#[from] RmaError),
+    /// A barrier.
+    #[error(transparent)]
+    Barrier(#[from] BarrierError),
+    /// The own segment.
+    #[error(transparent)]
+    Memory(#[from] conduit::RegionError),
+}
+
+/// Joins the job and runs `body`; its error is said in one line and ends all ranks with status 2.
+/// A fabric that cannot be used here is status 3.
+///
+/// Rank 0 speaks for all: another rank says its error only if rank 0 has none.
+pub fn start<E: std::fmt::Display>(
+    program: &str,
+    body: impl FnOnce(&Conduit) -> Result<(), E>,
+) -> ExitCode {
+    let conduit = match Conduit::init() {
+        Ok(conduit) => conduit,
+        Err(e) => {
+            eprintln!("{program}: {e}");
+            return ExitCode::from(if matches!(e, InitError::Fabric(_)) {
+                3
+            } else {
+                1
+            });
+        }
+    };
+    if let Err(e) = body(&conduit) {
+        eprintln!("{program}: {e}");
+        conduit.exit(2);
+    }
+    conduit.finish();
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,255 @@
+//! The programs as jobs on the SeaStar model, started as users start them: equal to their serial
+//! runs under `portolan run` and under MPICH's launcher, and gone within seconds when a rank dies.
+//!
+//! `portolan` is taken from beside the programs: `cargo test --workspace` puts it there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const HEAT3D: &str = env!("CARGO_BIN_EXE_heat3d");
+const GUPS: &str = env!("CARGO_BIN_EXE_gups");
+
+fn portolan() -> PathBuf {
+    let path = Path::new(HEAT3D).with_file_name("portolan");
+    assert!(
+        path.exists(),
+        "{} is not built: cargo build --workspace",
+        path.display()
+    );
+    path
+}
+
+fn clean(mut command: Command) -> Command {
+    for name in [
+        "PORTOLAN_FABRIC",
+        "PORTOLAN_DEVICE",
+        "PORTOLAN_MACHINE",
+        "PORTOLAN_EXE",
+    ] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn succeed(command: Command) -> String {
+    let mut command = clean(command);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(
+        status.success(),
+        "{command:?}: {status} {text} {}",
+        String::from_utf8_lossy(&stderr)
+    );
+    text
+}
+
+fn program(name: &str, args: &[&str]) -> Command {
+    let mut c = Command::new(name);
+    c.args(args);
+    c
+}
+
+fn job(ranks: u32, program: &str, args: &[&str]) -> Command {
+    let mut c = Command::new(portolan());
+    c.args([
+        "run",
+        "-n",
+        &ranks.to_string(),
+        "--fabric",
+        "seastar",
+        "--",
+        program,
+    ])
+    .args(args);
+    c
+}
+
+/// The word after `checksum`, which is printed once.
+fn checksum(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at: Vec<usize> = (0..words.len())
+        .filter(|&i| words[i] == "checksum")
+        .collect();
+    assert_eq!(at.len(), 1, "{text}");
+    words[at[0] + 1].to_owned()
+}
+
+/// An initial state in a file that is removed in the end.
+struct Input(PathBuf);
+
+impl Input {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let p = path.to_str().unwrap();
+        succeed(program(HEAT3D, &["--generate", "18", "14", "11", "3", p]));
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn heat3d_equals_its_serial_run_on_every_number_of_ranks() {
+    let input = Input::new("heat3d-seastar");
+    let serial = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    for ranks in [1, 2, 3, 4] {
+        for exchange in ["am", "put"] {
+            let text = succeed(job(ranks, HEAT3D, &[input.path(), "--exchange", exchange]));
+            assert_eq!(checksum(&text), serial, "{ranks} ranks, {exchange}");
+        }
+    }
+}
+
+#[test]
+fn gups_equals_its_serial_run() {
+    let size = ["--log2-table", "10", "--updates", "2048"];
+    let serial = checksum(&succeed(program(
+        GUPS,
+        &[&["--serial"][..], &size].concat(),
+    )));
+    for ranks in [2, 4] {
+        assert_eq!(
+            checksum(&succeed(job(ranks, GUPS, &size))),
+            serial,
+            "{ranks} ranks"
+        );
+    }
+}
+
+#[test]
+fn the_same_job_prints_the_same_twice() {
+    let size = ["--log2-table", "10", "--updates", "1024"];
+    assert_eq!(succeed(job(3, GUPS, &size)), succeed(job(3, GUPS, &size)));
+}
+
+#[test]
+fn mpichs_launcher_starts_the_same_program() {
+    let found = Command::new("mpiexec.hydra").arg("--version").output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        println!("skipped: no mpiexec.hydra (Debian package hydra)");
+        return;
+    }
+    let input = Input::new("heat3d-hydra");
+    let serial = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let mut mpiexec = Command::new("mpiexec.hydra");
+    mpiexec.args(["-n", "4", HEAT3D, input.path()]);
+    assert_eq!(checksum(&succeed(mpiexec)), serial);
+}
+
+/// Processes whose command line contains `word`.
+fn processes(word: &str) -> Vec<i32> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(word)
+        })
+        .collect()
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_leaves_nothing() {
+    // A number of updates that nobody else uses marks the processes of this job.
+    let updates = format!("1{:09}", std::process::id());
+    let mut command = clean(job(4, GUPS, &["--log2-table", "16", "--updates", &updates]));
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let rank_2 = loop {
+        let ranks: Vec<i32> = processes(&updates)
+            .into_iter()
+            .filter(|p| {
+                let env = fs::read(format!("/proc/{p}/environ")).unwrap_or_default();
+                env.split(|b| *b == 0).any(|v| v == b"PMI_RANK=2")
+            })
+            .collect();
+        // A rank that holds a socket besides the launcher's has joined the simulation.
+        let joined = ranks.first().filter(|p| {
+            let fds = fs::read_dir(format!("/proc/{p}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let is_socket = |l: PathBuf| l.to_string_lossy().starts_with("socket:");
+            fds.filter(|f| fs::read_link(f.path()).is_ok_and(is_socket))
+                .count()
+                >= 2
+        });
+        if let Some(pid) = joined {
+            break *pid;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "rank 2 does not start"
+        );
+        std::thread::yield_now();
+    };
+    let names = || fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    assert!(
+        names().contains("@portolan-"),
+        "the simulation has a socket"
+    );
+    let simulation = simulations_of(rank_2);
+    assert_eq!(simulation.len(), 1, "one process holds the simulation");
+    succeed(program("kill", &["-KILL", &rank_2.to_string()]));
+    let killed = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        killed.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(output.status.code(), Some(137));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("rank 2 was killed by signal 9"), "{said}");
+    while !processes(&updates).is_empty() || alive(simulation[0]) {
+        assert!(
+            killed.elapsed() < Duration::from_secs(10),
+            "processes are left"
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, s)| !s.starts_with('Z'))
+}
+
+/// The simulation process among the relatives of a rank: a child of a process with the same parent.
+fn simulations_of(rank: i32) -> Vec<i32> {
+    let parent = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?
+            .1
+            .split_whitespace()
+            .nth(1)?
+            .parse::<i32>()
+            .ok()
+    };
+    let launcher = parent(rank);
+    processes("seastar-sim")
+        .into_iter()
+        .filter(|p| parent(*p).and_then(parent) == launcher)
+        .collect()
+}
