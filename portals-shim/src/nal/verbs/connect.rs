@@ -145,6 +145,7 @@ impl Unconnected {
             max_message: self.max_message,
             counters: Counters::default(),
             spare: Vec::new(),
+            slots: Vec::new(),
             closed: false,
         };
         Ok(Opened {

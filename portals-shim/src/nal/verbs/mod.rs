@@ -167,11 +167,16 @@ struct Verbs {
     counters: Counters,
     /// Receive buffers to be given back to the queue.
     spare: Vec<Buffer>,
+    /// Where completions are polled into.
+    slots: Vec<Completion>,
     closed: bool,
 }
 
 /// Completions taken in one go.
 const BATCH: usize = 16;
+/// Receive buffers that are kept back at the most; peers have credit for all slots but the
+/// [`peer::RESERVED`] ones only while these are posted.
+const REPOST_AT: usize = 2;
 
 impl Verbs {
     /// The connection to a process, if it can exist.
@@ -199,8 +204,10 @@ impl Verbs {
         Some(Staged { mr, region })
     }
 
-    fn poll_once(&mut self, ni: &mut Ni) -> bool {
-        let mut slots = [Completion::EMPTY; BATCH];
+    /// Handles up to a batch of completions; returns how many there were.
+    fn poll_once(&mut self, ni: &mut Ni) -> usize {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.resize(BATCH, Completion::EMPTY);
         let count = match self.cq.poll(&mut slots) {
             Ok(done) => done.len(),
             Err(error) => {
@@ -208,19 +215,25 @@ impl Verbs {
                 for rank in 0..self.peers.len() {
                     self.fail_peer(ni, rank);
                 }
-                return false;
+                0
             }
         };
         for completion in &slots[..count] {
             self.handle_completion(ni, completion);
         }
-        if !self.spare.is_empty() {
-            let spare = std::mem::take(&mut self.spare);
-            if let Err(error) = self.srq.post_recv(spare) {
-                tracing::error!(%error, "receives could not be posted again");
-            }
+        self.slots = slots;
+        if self.spare.len() >= REPOST_AT {
+            self.repost();
         }
-        count > 0
+        count
+    }
+
+    /// Gives receive buffers back to the queue.
+    fn repost(&mut self) {
+        let spare = std::mem::take(&mut self.spare);
+        if let Err(error) = self.srq.post_recv(spare) {
+            tracing::error!(%error, "receives could not be posted again");
+        }
     }
 
     fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
@@ -397,9 +410,14 @@ impl Nal for Verbs {
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {
-        let mut any = false;
-        while self.poll_once(ni) {
-            any = true;
+        let mut count = self.poll_once(ni);
+        let any = count > 0;
+        while count == BATCH {
+            count = self.poll_once(ni);
+        }
+        // Out of the way of an answer to what has just arrived.
+        if !any && !self.spare.is_empty() {
+            self.repost();
         }
         self.pump();
         any
