@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Keeps the documentation true: run from anywhere, needs Python 3 only.
+
+    docs/check.py            look; says what is wrong and ends with 1
+    docs/check.py --write    write the parameter table first
+
+Looks at docs/src, docs/decisions and the Markdown files of the root:
+  * relative links and includes lead to files; every page is in SUMMARY.md
+  * files named in `backticks` that look like paths of the repository exist
+  * `file::test` exists: the file holds a function of that name
+  * the parameter table is the one of nic-model/machines/xt4.toml
+  * the list of files with unsafe code in CONTRIBUTING.md is the true one
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SRC = ROOT / "docs" / "src"
+TABLE = SRC / "mechanisms" / "xt4-parameters.md"
+MACHINE = ROOT / "nic-model" / "machines" / "xt4.toml"
+PARAMS = ROOT / "nic-model" / "src" / "params.rs"
+TOP = {p.name for p in ROOT.iterdir() if p.is_dir()}
+
+problems = []
+
+
+def problem(where, what):
+    problems.append(f"{where.relative_to(ROOT)}: {what}")
+
+
+def meanings():
+    """What each parameter means, from the comments of params.rs."""
+    found, comment = {}, []
+    for line in PARAMS.read_text().splitlines():
+        line = line.strip()
+        if line.startswith("/// "):
+            comment.append(line[4:])
+            continue
+        key = re.match(r"(\w+): (?:\w+) = \"", line)
+        if key:
+            found[key[1]] = " ".join(comment)
+        comment = []
+    return found
+
+
+def shown(value, unit):
+    if unit == "ps":
+        return f"{value / 1000:g} ns"
+    if unit == "percent":
+        return f"{value} %"
+    return f"{value:,}" if unit == "1" else f"{value:,} {unit}"
+
+
+def table():
+    machine, about = tomllib.loads(MACHINE.read_text()), meanings()
+    out = [
+        "<!-- Written by docs/check.py --write from nic-model/machines/xt4.toml. -->",
+        "",
+        "# Parameters of the xt4",
+        "",
+        "`nic-model/machines/xt4.toml`: " + machine["description"] + ".",
+        "",
+        "| status | meaning |",
+        "|---|---|",
+        "| measured | on the machine |",
+        "| model | from somebody's published model of the machine |",
+        "| recalled | remembered from a publication, not verified |",
+        "| ours | assumed or fitted in this project |",
+        "",
+        "Sources: S4 the portals-conduit of GASNet; S5 SST's `SS_router`; S6 SST's patterns machine file"
+        " `M_XT4.in`; S7 the Seshat simulator's Red Storm network; S13 the first page of a paper on the Red"
+        " Storm upgrade; Cluster 2005 a paper on Portals on the XT3, of which only the abstract could be read.",
+        "",
+        "A file with a missing, misspelt, absurd or wrongly measured parameter is refused with key, line and"
+        " reason (`nic-model/src/params.rs`).",
+    ]
+    for section in ("network", "chip", "firmware", "host"):
+        out += ["", f"## {section}", "", "| parameter | value | status | source | what |", "|---|--:|---|---|---|"]
+        for key, p in machine[section].items():
+            value = shown(p["value"], p["unit"])
+            out.append(f"| `{key}` | {value} | {p['status']} | {p['source']} | {about.get(key, '')} |")
+    return "\n".join(out) + "\n"
+
+
+def pages():
+    yield from sorted(SRC.rglob("*.md"))
+    yield from sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    yield from sorted(ROOT.glob("*.md"))
+
+
+def anchors(text):
+    for title in re.findall(r"^#+ (.+)$", text, re.M):
+        title = re.sub(r"[`*]", "", title).strip().lower()
+        yield re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
+
+
+def check_links(page, text):
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", plain):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            problem(page, f"link to {link}")
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+            problem(page, f"no heading for {link}")
+    for include in re.findall(r"\{\{#include ([^}:\s]+)", text):
+        if not (page.parent / include).exists():
+            problem(page, f"include of {include}")
+
+
+def check_names(page, text):
+    for name in re.findall(r"`([\w.\-]+(?:/[\w.\-]+)+/?(?:::\w+)?)`", text):
+        path, _, test = name.partition("::")
+        if path.split("/")[0] not in TOP or path.startswith("target/"):
+            continue
+        file = ROOT / path
+        if not file.exists():
+            problem(page, f"no {path}")
+        elif test and not re.search(rf"\bfn {test}\b", file.read_text()):
+            problem(page, f"no test {test} in {path}")
+
+
+def check_unsafe():
+    page = ROOT / "CONTRIBUTING.md"
+    text = page.read_text() if page.exists() else ""
+    listed = re.search(r"<!-- unsafe -->(.*?)<!-- /unsafe -->", text, re.S)
+    listed = set(re.findall(r"`([\w./\-]+\.rs)`", listed[1])) if listed else set()
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "*.rs"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    true = {
+        f
+        for f in files
+        if (ROOT / f).exists() and re.search(r"expect\(\s*unsafe_code|allow\(\s*unsafe_code", (ROOT / f).read_text())
+    }
+    for f in sorted(true - listed):
+        problem(page, f"{f} has unsafe code and is not listed")
+    for f in sorted(listed - true):
+        problem(page, f"{f} is listed and has no unsafe code")
+
+
+def main():
+    if "--write" in sys.argv:
+        TABLE.write_text(table())
+    if not TABLE.exists() or TABLE.read_text() != table():
+        problem(TABLE, "not the table of the machine file; docs/check.py --write")
+    summary = (SRC / "SUMMARY.md").read_text()
+    for page in pages():
+        text = page.read_text()
+        check_links(page, text)
+        check_names(page, text)
+        if page.is_relative_to(SRC) and page.name != "SUMMARY.md":
+            if f"({page.relative_to(SRC).as_posix()})" not in summary:
+                problem(page, "not in SUMMARY.md")
+    check_unsafe()
+    for p in problems:
+        print(p)
+    return 1 if problems else 0
+
+
+sys.exit(main())
