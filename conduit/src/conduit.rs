@@ -231,6 +231,10 @@ impl Conduit {
 
     /// One event; whether there was one.
     fn step(&self, scope: Scope, wait: Wait, budget: &mut Budget) -> bool {
+        // Another request would spend the resources kept for this handler's reply.
+        if scope == Scope::Full && self.handler_depth.get() > 0 {
+            self.fatal("polling", &Fault::WaitInHandler);
+        }
         let stepped = self.core.borrow_mut().step(scope, wait, budget);
         let delivery = match stepped {
             Ok(None) => return false,

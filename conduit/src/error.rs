@@ -11,19 +11,19 @@ use portals_shim::job::JobError;
 #[non_exhaustive]
 pub enum InitError {
     /// The job could not be joined.
-    #[error("cannot join the job: {0}")]
+    #[error("cannot join the job")]
     Job(#[from] JobError),
     /// The fabric could not be opened.
-    #[error("{0}")]
+    #[error(transparent)]
     Fabric(#[from] FabricError),
     /// A variable of the environment has a bad value.
-    #[error("{0}")]
+    #[error(transparent)]
     Env(#[from] EnvError),
     /// The exchange with the other ranks failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// Memory for buffers could not be had.
-    #[error("no memory for message buffers: {0}")]
+    #[error("no memory for message buffers")]
     Memory(#[from] RegionError),
     /// The interface refused an object the conduit is made of.
     #[error("cannot set up {what}: {error}")]
@@ -66,7 +66,7 @@ pub enum AttachError {
     #[error("no handler index from 128 to 255 is free")]
     HandlersExhausted,
     /// The segment could not be mapped.
-    #[error("cannot map a segment of {size} bytes: {source}")]
+    #[error("cannot map a segment of {size} bytes")]
     Segment {
         /// Bytes wanted.
         size: usize,

@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Malformed { node: u32, what: &'static str },
     #[error("active message from node {node} to handler {handler}, which is not registered here")]
     Unregistered { node: u32, handler: u8 },
+    #[error("a handler waits, which none may")]
+    WaitInHandler,
     #[error("buffer access: {0}")]
     Region(#[from] RegionError),
 }

@@ -28,14 +28,14 @@ pub enum Failed {
 /// A fabric that cannot be used here is status 3.
 ///
 /// Rank 0 speaks for all: another rank says its error only if rank 0 has none.
-pub fn start<E: std::fmt::Display>(
+pub fn start<E: std::error::Error>(
     program: &str,
     body: impl FnOnce(&Conduit) -> Result<(), E>,
 ) -> ExitCode {
     let conduit = match Conduit::init() {
         Ok(conduit) => conduit,
         Err(e) => {
-            eprintln!("{program}: {e}");
+            eprintln!("{program}: {}", chain(&e));
             return ExitCode::from(if matches!(e, InitError::Fabric(_)) {
                 3
             } else {
@@ -44,9 +44,21 @@ pub fn start<E: std::fmt::Display>(
         }
     };
     if let Err(e) = body(&conduit) {
-        eprintln!("{program}: {e}");
+        eprintln!("{program}: {}", chain(&e));
         conduit.exit(2);
     }
     conduit.finish();
     ExitCode::SUCCESS
+}
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text.push_str(": ");
+        text.push_str(&e.to_string());
+        cause = e.source();
+    }
+    text
 }

@@ -13,4 +13,4 @@ pub mod heat3d;
 mod job;
 mod sum;
 
-pub use job::{Failed, start};
+pub use job::{Failed, chain, start};

@@ -318,3 +318,24 @@ fn a_message_to_no_handler_names_rank_and_handler() {
         );
     }
 }
+
+#[test]
+fn a_handler_that_waits_ends_the_job() {
+    let ends = threads::run(2, |conduit| {
+        let wait = HandlerEntry::new(ECHO, |token, _, _| token.conduit().block_until(|| false));
+        conduit.attach(vec![wait], 0).unwrap();
+        if conduit.mynode() == 0 {
+            conduit.am_request_short(1, ECHO, &[]).unwrap();
+        }
+        conduit.block_until(|| false);
+    });
+    for end in ends {
+        let threads::RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(
+            message,
+            "rank 1 of 2: polling: a handler waits, which none may"
+        );
+    }
+}

@@ -4,6 +4,7 @@ use super::{pattern, returned};
 use crate::{BarrierName, HandlerEntry, MAX_MEDIUM, Payload, threads};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TAKE: u8 = 128;
 const DONE: u8 = 129;
@@ -75,6 +76,41 @@ fn four_ranks_flood_each_other_with_few_credits() {
             ("GASNET_PORTAL_MSG_LIMIT", "12"),
         ],
     );
+}
+
+/// 8184 credits back 1023 full messages; the next waits for a reply, and nothing overflows although
+/// the receiver handles none of them meanwhile.
+#[test]
+fn a_sender_without_credits_waits() {
+    const MESSAGES: usize = 4000;
+    let sent = AtomicUsize::new(0);
+    let ends = threads::run_in(2, &[("GASNET_PORTAL_SB_CHUNKS", "4096")], |conduit| {
+        let taken = Rc::new(Cell::new(0));
+        let t = taken.clone();
+        let take = HandlerEntry::new(TAKE, move |_, _, _| t.set(t.get() + 1));
+        conduit.attach(vec![take], 0).unwrap();
+        if conduit.mynode() == 0 {
+            for _ in 0..MESSAGES {
+                conduit
+                    .am_request_medium(1, TAKE, &[0; MAX_MEDIUM], &[0; 16])
+                    .unwrap();
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        } else {
+            let (interface, queue) = (conduit.interface(), conduit.safe_queue());
+            while sent.load(Ordering::SeqCst) < 1023 {
+                interface.eq_peek(queue).unwrap();
+            }
+            for _ in 0..5000 {
+                interface.eq_peek(queue).unwrap();
+                std::thread::yield_now();
+            }
+            assert_eq!(sent.load(Ordering::SeqCst), 1023);
+            conduit.block_until(|| taken.get() == MESSAGES);
+        }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+    });
+    returned(ends);
 }
 
 /// Without flow control the catch basin ends the job, and says so.

@@ -52,7 +52,7 @@ fn generate(words: &[String]) -> ExitCode {
     let path = words.get(4).map(PathBuf::from).unwrap_or_default();
     match heat3d::generate(dims, seed, &path) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => fail(e),
+        Err(e) => fail(programs::chain(&e)),
     }
 }
 
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
                 println!("{report}");
                 ExitCode::SUCCESS
             }
-            Err(e) => fail(e),
+            Err(e) => fail(programs::chain(&e)),
         };
     }
     let exchange = match cli.exchange {

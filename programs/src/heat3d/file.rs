@@ -19,7 +19,7 @@ const HEADER: u64 = 40;
 #[non_exhaustive]
 pub enum FileError {
     /// The system refused it.
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
