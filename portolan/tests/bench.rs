@@ -113,7 +113,7 @@ fn tables_files_and_plots_come_from_one_run() {
     for name in ["pingpong", "put-bandwidth"] {
         let svg = fs::read_to_string(plots.join(format!("{name}.svg"))).unwrap();
         assert!(
-            svg.contains("<svg") && svg.contains("seastar (generic), virtual time"),
+            svg.contains("<svg") && svg.contains("seastar (generic), modelled"),
             "{name}"
         );
         assert!(svg.contains("Red Storm"), "{name}");
@@ -162,7 +162,8 @@ fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
     let text = success(&format!("demo --sizes 8,1K --out {}", out.display()));
     for words in [
         "pingpong on seastar",
-        "match-depth on seastar",
+        "am-long on seastar",
+        "modelled, not measured",
         "6.170",
         "5.740",
         "inferred",
@@ -171,14 +172,14 @@ fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
     }
     assert!(
         text.ends_with(&format!(
-            "5 plots and results.jsonl are in {}\n",
+            "6 plots and results.jsonl are in {}\n",
             out.display()
         )),
         "{text}"
     );
     assert_eq!(
         lines(&fs::read_to_string(out.join("results.jsonl")).unwrap()).len(),
-        10
+        12
     );
     assert_eq!(fs::read_to_string(out.join(".gitignore")).unwrap(), "*\n");
     assert!(

@@ -43,7 +43,12 @@ pub(crate) fn write(
     for name in Name::ALL {
         let own: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
         let Some(first) = own.first() else { continue };
-        let label = format!("{} ({}), {} time", first.fabric, first.mode, first.clock);
+        let standing = if first.clock == "virtual" {
+            "modelled"
+        } else {
+            "measured"
+        };
+        let label = format!("{} ({}), {standing}", first.fabric, first.mode);
         let mut series = vec![Series {
             label,
             points: points(own.iter().map(|r| (r.point(), r.median))),

@@ -44,8 +44,9 @@ impl Curve {
     /// A few words for measurement `name`: a bandwidth is derived, not published.
     pub(crate) fn label_for(&self, name: Name) -> String {
         match name {
-            Name::PutBandwidth => format!("{}, bytes / time", self.label),
-            _ => self.label.clone(),
+            Name::PutBandwidth => format!("{}; bytes / time, derived", self.label),
+            Name::Pingpong => self.label.clone(),
+            _ => format!("{}; there + empty one back, derived", self.label),
         }
     }
 
@@ -65,12 +66,16 @@ impl Curve {
         })
     }
 
-    /// What the curve says of measurement `name` at `bytes`, in the unit of `name`; the bandwidth is
-    /// derived from the one-way time, as bytes / time.
+    /// What the curve says of measurement `name` at `bytes`, in the unit of `name`. Only one-way times
+    /// are published. Derived from them: a bandwidth, as bytes / time; and what comes nearest to an
+    /// operation that ends with an answer, the message and an empty one back.
     pub(crate) fn value(&self, name: Name, bytes: u64) -> Option<f64> {
         match name {
             Name::Pingpong => self.one_way(bytes),
             Name::PutBandwidth if bytes > 0 => Some(bytes as f64 / self.one_way(bytes)?),
+            Name::PutLatency | Name::GetLatency | Name::AmMedium | Name::AmLong => {
+                Some(self.one_way(bytes)? + self.one_way(0)?)
+            }
             _ => None,
         }
     }
@@ -123,7 +128,8 @@ mod tests {
             (megabytes_per_second - 1773.6).abs() < 0.1,
             "{megabytes_per_second}"
         );
-        assert_eq!(curve.value(Name::GetLatency, 8), None);
+        assert_eq!(curve.value(Name::GetLatency, 8), Some(6.17 + 5.91));
+        assert_eq!(curve.value(Name::Barrier, 8), None);
     }
 
     /// Values the fit's publisher gives for it.

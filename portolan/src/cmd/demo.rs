@@ -13,12 +13,13 @@ use crate::cmd::{failed, say};
 use crate::error::CmdError;
 
 /// What the demo measures.
-const NAMES: [Name; 5] = [
+const NAMES: [Name; 6] = [
     Name::Pingpong,
     Name::PutLatency,
     Name::GetLatency,
     Name::PutBandwidth,
-    Name::MatchDepth,
+    Name::AmMedium,
+    Name::AmLong,
 ];
 
 /// Options of `portolan demo`.
@@ -60,7 +61,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let folder = &options.out;
     make_folder(folder)?;
     say(&format!(
-        "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, in virtual time.\n",
+        "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
+         conduit, in virtual time. Model values are modelled, not measured.\n",
         options.machine
     ))?;
     let plan = Plan {
@@ -82,8 +84,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let curves = published(FabricKind::Seastar);
     print_tables(&NAMES, &records, &curves)?;
     say(
-        "Published values are of MPI, which costs time on top of Portals. Bandwidths derived from them are \
-         bytes / one-way time of single messages; put-bandwidth has many under way.",
+        "Published values are of MPI, which costs time on top of Portals. Only one-way times are published: \
+         bandwidths derived from them are\nbytes / time of single messages (put-bandwidth has many under way), \
+         and an operation that ends with an answer is set beside\nthe message and an empty one back.",
     )?;
     for curve in &curves {
         say(&format!(
