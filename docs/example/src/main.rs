@@ -1,12 +1,13 @@
 //! Every rank puts a greeting into the segment of the next one and prints what it was given.
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use conduit::{BarrierName, Conduit};
 
 const LENGTH: usize = 32;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn greet() -> Result<(), Box<dyn Error>> {
     // Joins the job and opens the fabric that `portolan run` chose. All ranks call these two.
     let conduit = Conduit::init()?;
     conduit.attach(Vec::new(), 4096)?;
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let greeting = format!("{:<LENGTH$}", format!("greetings from rank {me}"));
     let start = conduit.now();
-    // Returns when the bytes are in the segment of `next`; that rank takes no part in it.
+    // Returns when the bytes are in the segment of `next`, whose program takes no part in it.
     conduit.put(next, conduit.segment(next).addr, greeting.as_bytes())?;
     let took = conduit.now() - start;
 
@@ -35,4 +36,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Waits for the others to come here, then leaves the job.
     conduit.finish();
     Ok(())
+}
+
+fn main() -> ExitCode {
+    let Err(error) = greet() else {
+        return ExitCode::SUCCESS;
+    };
+    let mut line = format!("greetings: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    eprintln!("{line}");
+    ExitCode::FAILURE
 }
