@@ -22,7 +22,14 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
     let mut header: Vec<String> = [axis, "min", "median", "p99", "max", "iters"]
         .map(String::from)
         .into();
-    header.extend(beside.iter().map(|c| c.label_for(name)));
+    // Over several lines, so that the table stays as narrow as its numbers allow.
+    let narrow = |label: String| {
+        label
+            .replace("; ", "\n")
+            .replace(", ", ",\n")
+            .replace(" (", "\n(")
+    };
+    header.extend(beside.iter().map(|c| narrow(c.label_for(name))));
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
     for record in &rows {
