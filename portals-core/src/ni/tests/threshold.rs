@@ -182,10 +182,14 @@ fn max_size_retires_a_buffer_that_could_not_hold_another_message() {
 /// Scenario 69, and rule 12: the size counts with its option alone, and with a local offset.
 #[test]
 fn max_size_is_ignored_where_it_means_nothing() {
-    for options in [NONE, MdOptions::MAX_SIZE | REMOTE] {
+    for (size, options) in [
+        (50, NONE),
+        (50, MdOptions::MAX_SIZE | REMOTE),
+        (101, MdOptions::MAX_SIZE | REMOTE),
+    ] {
         let mut w = World::new();
         let src = w.source(60);
-        let t = w.target_with(100, sized(50, options), Unlink::Unlink);
+        let t = w.target_with(100, sized(size, options), Unlink::Unlink);
         w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
         w.put(0, src.md, Some((0, 40)), NoAck, to(1), 0).unwrap();
         w.run();

@@ -1,0 +1,308 @@
+//! Gets and getputs (section 7.5).
+
+use super::rank::*;
+use super::{Case, case};
+use portals_shim::{Error, MdSpec, Target, Unlink};
+
+pub(super) const CASES: &[Case] = &[
+    case("a get of a region, every field", "51, rules 16, 30", fields),
+    case(
+        "a get nobody answers leaves its descriptor free",
+        "52, rule 61",
+        unanswered,
+    ),
+    case("a late reply touches nothing", "53, rules 18, 66", late),
+    case("the reply is a get's one count", "54, rule 39", threshold),
+    case("a get longer than the target", "55, rules 8, 9", longer),
+    case("a getput exchanges both memories", "56, rules 6, 21", swap),
+    case("a getput has a longest length", "57", longest),
+    Case {
+        ranks: 4,
+        ..case("getputs make a lock", "58, rule 21", lock)
+    },
+    case("a long reply is cut", "59", cut),
+    case("gets of every size", "49, rule 28", sizes),
+];
+
+fn fields(r: &Rank) {
+    if r.is_target() {
+        let t = r.target(128, |d| d.options = GET | REMOTE);
+        t.buf.write(0, &Buf::pattern(128, 9));
+        r.barrier();
+        let e = r.take(t.eq, &[GetStart, GetEnd]);
+        for g in &e {
+            assert_eq!(
+                (g.initiator, g.uid, g.jid),
+                (r.peer(), r.ni.uid(), r.ni.jid())
+            );
+            assert_eq!((g.rlength, g.mlength, g.offset), (32, 32, 64));
+            assert_eq!((g.pt_index, g.match_bits, g.hdr_data), (PORTAL, BITS, 0));
+        }
+        assert_eq!(e[0].link, e[1].link);
+        r.barrier();
+        return;
+    }
+    let d = r.source(64, |_| ());
+    r.barrier();
+    r.ni.get_region(d.md, (24, 32), r.at(64))
+        .expect("the get starts");
+    let e = r.take(d.eq, &[ReplyStart, ReplyEnd]);
+    for g in &e {
+        assert_eq!(
+            (g.initiator, g.uid, g.jid),
+            (r.peer(), r.ni.uid(), r.ni.jid())
+        );
+        assert_eq!((g.rlength, g.mlength, g.offset), (32, 32, 24));
+        assert_eq!((g.pt_index, g.match_bits, g.hdr_data), (PORTAL, BITS, 0));
+    }
+    let mut expected = Buf::pattern(64, 0);
+    expected[24..56].copy_from_slice(&Buf::pattern(128, 9)[64..96]);
+    assert_eq!(d.buf.read(), expected);
+    d.buf.check_guards();
+    r.barrier();
+    r.none(d.eq);
+}
+
+fn unanswered(r: &Rank) {
+    if r.is_target() {
+        let t = r.target(8, |_| ());
+        r.barrier();
+        r.barrier();
+        r.none(t.eq);
+        let s = r.ni.status().expect("a status");
+        assert_eq!((s.drop_count, s.drop_length), (1, 8));
+        return;
+    }
+    let d = r.source(8, |_| ());
+    r.barrier();
+    r.ni.get(d.md, r.to()).expect("the get starts");
+    r.barrier();
+    r.none(d.eq);
+    assert_eq!(r.ni.md_unlink(d.md), Ok(()));
+}
+
+fn late(r: &Rank) {
+    const LEN: usize = 100;
+    if r.is_target() {
+        let t = r.target(LEN, |d| d.options = GET | REMOTE);
+        r.barrier();
+        r.take(t.eq, &[GetStart, GetEnd]);
+        r.barrier();
+        return;
+    }
+    let d = r.source(LEN, |_| ());
+    r.barrier();
+    r.ni.get(d.md, r.to()).expect("the get starts");
+    r.ni.md_unlink(d.md)
+        .expect("waiting for a reply is not use");
+    let spec = MdSpec {
+        eq: Some(d.eq),
+        ..md(d.buf.memory(), NONE)
+    };
+    r.ni.md_bind(spec, Unlink::Retain).expect("a descriptor");
+    r.barrier();
+    r.none(d.eq);
+    assert_eq!(d.buf.read(), Buf::pattern(LEN, 0));
+    assert_eq!(r.drops(), 1);
+}
+
+fn threshold(r: &Rank) {
+    for loud in [true, false] {
+        if r.is_target() {
+            let t = r.target(8, |d| {
+                d.options = GET | REMOTE;
+                d.eq = d.eq.filter(|_| loud);
+            });
+            r.barrier();
+            r.barrier();
+            r.ni.me_unlink(t.me).expect("not in use");
+        } else {
+            let d = r.source_with(8, Unlink::Unlink, |d| d.threshold = 1);
+            r.barrier();
+            r.ni.get(d.md, r.to()).expect("the get starts");
+            let e = r.take(d.eq, &[ReplyStart, ReplyEnd, UNLINKED]);
+            assert_eq!(e[2].link, e[1].sequence);
+            assert_eq!(r.ni.get(d.md, r.to()), Err(Error::MdInvalid));
+            r.barrier();
+        }
+    }
+}
+
+fn longer(r: &Rank) {
+    if r.is_target() {
+        let t = r.target(5, |d| d.options = GET | TRUNCATE);
+        r.barrier();
+        assert_eq!(r.take(t.eq, &[GetStart, GetEnd])[1].mlength, 5);
+        let mut strict = md(t.buf.memory(), GET);
+        strict.eq = Some(t.eq);
+        r.ni.md_update(t.md, strict, None).expect("unconditional");
+        r.barrier();
+        r.barrier();
+        r.none(t.eq);
+        assert_eq!(r.drops(), 1);
+        return;
+    }
+    let d = r.source(8, |_| ());
+    r.barrier();
+    r.ni.get(d.md, r.to()).expect("the get starts");
+    let e = r.take(d.eq, &[ReplyStart, ReplyEnd])[1];
+    assert_eq!((e.rlength, e.mlength), (8, 5));
+    let mut expected = vec![FILL; 5];
+    expected.extend(&Buf::pattern(8, 0)[5..]);
+    assert_eq!(d.buf.read(), expected);
+    r.barrier();
+    r.ni.get(d.md, r.to()).expect("the get starts");
+    r.barrier();
+    r.none(d.eq);
+}
+
+fn swap(r: &Rank) {
+    if r.is_target() {
+        let t = r.target(8, |d| d.options = PUT | GET);
+        t.buf.write(0, &Buf::pattern(8, 50));
+        r.barrier();
+        let e = r.take(t.eq, &[GetPutStart, GetPutEnd]);
+        assert!(e.iter().all(|e| e.hdr_data == 0xabcd));
+        assert_eq!(t.buf.read(), Buf::pattern(8, 0));
+        for only in [PUT, GET] {
+            let mut half = md(t.buf.memory(), only);
+            half.eq = Some(t.eq);
+            r.ni.md_update(t.md, half, None).expect("unconditional");
+            r.barrier();
+            r.barrier();
+        }
+        r.none(t.eq);
+        assert_eq!(r.drops(), 2);
+        return;
+    }
+    let (get, put) = (r.source(8, |d| d.threshold = 3), r.source(8, |_| ()));
+    r.barrier();
+    let exchange = || r.ni.get_put(get.md, put.md, r.to(), 0xabcd);
+    exchange().expect("the getput starts");
+    r.take(put.eq, &[SendStart, SendEnd]);
+    let e = r.take(get.eq, &[ReplyStart, ReplyEnd]);
+    assert_eq!((e[1].md.threshold, e[1].mlength), (2, 8));
+    assert_eq!(get.buf.read(), Buf::pattern(8, 50));
+    for _ in 0..2 {
+        r.barrier();
+        exchange().expect("the getput starts");
+        r.take(put.eq, &[SendStart, SendEnd]);
+        r.barrier();
+    }
+    r.none(get.eq);
+    r.none(put.eq);
+}
+
+fn longest(r: &Rank) {
+    let most = r.ni.limits().max_getput_md as usize;
+    if r.is_target() {
+        r.target(most + 1, |d| d.options = PUT | GET);
+        r.barrier();
+        return;
+    }
+    let (fits, more) = (r.source(most, |_| ()), r.source(most + 1, |_| ()));
+    r.barrier();
+    let too_long = r.ni.get_put(more.md, more.md, r.to(), 0);
+    assert_eq!(too_long, Err(Error::MdIllegal));
+    r.ni.get_put(more.md, fits.md, r.to(), 0)
+        .expect("the getput starts");
+    r.take(fits.eq, &[SendStart, SendEnd]);
+    assert_eq!(
+        r.take(more.eq, &[ReplyStart, ReplyEnd])[1].mlength,
+        most as u64
+    );
+}
+
+/// Every rank, the owner of the lock too, takes it and increments what it guards.
+fn lock(r: &Rank) {
+    let rounds = r.many(1000, 10);
+    const COUNTER: u64 = BITS + 1;
+    let (lock, counter) = (Buf::new(8), Buf::new(8));
+    if r.is_target() {
+        for (buf, bits) in [(&lock, BITS), (&counter, COUNTER)] {
+            buf.fill(0);
+            let me =
+                r.ni.me_attach(PORTAL, entry(bits), After)
+                    .expect("an entry");
+            let spec = md(buf.memory(), PUT | GET | REMOTE);
+            r.ni.md_attach(me, spec, Unlink::Retain)
+                .expect("a descriptor");
+        }
+    }
+    let s = r.source(8, |d| d.options = NO_START);
+    let d = r.source(8, |d| d.options = NO_START);
+    let lock_at = r.to_rank(1);
+    let counter_at = Target {
+        match_bits: COUNTER,
+        ..lock_at
+    };
+    r.barrier();
+    let exchange = |value: u64| {
+        s.buf.write(0, &value.to_le_bytes());
+        r.ni.get_put(d.md, s.md, lock_at, 0)
+            .expect("the getput starts");
+        r.take(s.eq, &[SendEnd]);
+        r.take(d.eq, &[ReplyEnd]);
+        d.buf.read()
+    };
+    for _ in 0..rounds {
+        while exchange(1) != [0; 8] {}
+        r.ni.get(d.md, counter_at).expect("the get starts");
+        r.take(d.eq, &[ReplyEnd]);
+        let old = d.buf.read().try_into().map(u64::from_le_bytes);
+        let new = old.expect("8 bytes") + 1;
+        s.buf.write(0, &new.to_le_bytes());
+        r.ni.put(s.md, Ack, counter_at, 0).expect("the put starts");
+        r.take(s.eq, &[SendEnd, ACKED]);
+        assert_eq!(exchange(0), 1u64.to_le_bytes());
+    }
+    r.barrier();
+    if r.is_target() {
+        let total = rounds * r.peers.len() as u64;
+        assert_eq!(counter.read(), total.to_le_bytes());
+    }
+}
+
+fn cut(r: &Rank) {
+    if r.is_target() {
+        r.target(16, |d| d.options = PUT | GET);
+        r.barrier();
+        return;
+    }
+    let (get, put) = (r.source(5, |_| ()), r.source(16, |_| ()));
+    r.barrier();
+    r.ni.get_put(get.md, put.md, r.to(), 0)
+        .expect("the getput starts");
+    let e = r.take(get.eq, &[ReplyStart, ReplyEnd])[1];
+    assert_eq!((e.rlength, e.mlength), (16, 5));
+    assert_eq!(get.buf.read(), [FILL; 5]);
+    get.buf.check_guards();
+}
+
+fn sizes(r: &Rank) {
+    let large = r.many((1 << 20) + 3, 200_003) as usize;
+    for loud in [true, false] {
+        for len in [0, 1, 12, 13, 64, 65, 4097, 8193, 65_537, large] {
+            if r.is_target() {
+                let t = r.target(len, |d| {
+                    d.options = GET | REMOTE;
+                    d.eq = d.eq.filter(|_| loud);
+                });
+                t.buf.write(0, &Buf::pattern(len, 3));
+                r.barrier();
+                r.barrier();
+                r.ni.me_unlink(t.me).expect("not in use");
+                r.ni.md_unlink(t.md).expect("not in use");
+            } else {
+                let d = r.source(len, |_| ());
+                r.barrier();
+                r.ni.get(d.md, r.to()).expect("the get starts");
+                assert_eq!(r.take(d.eq, &[ReplyStart, ReplyEnd])[1].mlength, len as u64);
+                assert!(d.buf.read() == Buf::pattern(len, 3), "{len} bytes differ");
+                d.buf.check_guards();
+                r.barrier();
+            }
+            r.barrier();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Memory in pieces (section 7.9).
+
+use super::pieces::iovec;
+use super::rank::*;
+use super::{Case, case};
+use portals_shim::{Error, MdOptions, Unlink};
+
+pub(super) const CASES: &[Case] = &[
+    case(
+        "bytes keep their order across pieces",
+        "99, 100, 90, rules 11, 67, 70",
+        across,
+    ),
+    case("gets and getputs cross pieces", "99", both_ways),
+    case("long messages cross pieces", "99", long),
+    case("pieces are limited", "101, rule 67", limited),
+];
+
+const PIECES: MdOptions = MdOptions::IOVEC;
+
+fn bufs(lens: &[usize]) -> Vec<Buf> {
+    lens.iter().map(|len| Buf::new(*len)).collect()
+}
+
+fn all(bufs: &[Buf]) -> Vec<u8> {
+    bufs.iter().flat_map(Buf::read).collect()
+}
+
+/// Writes one pattern over all pieces.
+fn spread(bufs: &[Buf], lens: &[usize], seed: u8) -> Vec<u8> {
+    let data = Buf::pattern(lens.iter().sum(), seed);
+    let mut from = 0;
+    for (b, len) in bufs.iter().zip(lens) {
+        b.write(0, &data[from..from + len]);
+        from += len;
+    }
+    data
+}
+
+fn across(r: &Rank) {
+    if r.is_target() {
+        let into = bufs(&[6, 12]);
+        let t = r.target(0, |d| {
+            d.memory = iovec(&[&into[0], &into[1]], 0xabc0);
+            d.options = PUT | PIECES;
+        });
+        r.barrier();
+        let e = r.take(t.eq, &[PutStart, PutEnd, PutStart, PutEnd]);
+        let at: Vec<_> = e.iter().map(|e| (e.offset, e.mlength)).collect();
+        assert_eq!(at, [(0, 15), (0, 15), (15, 3), (15, 3)]);
+        assert_eq!((e[0].md.start, e[0].md.length), (0xabc0, 2));
+        let mut expected = Buf::pattern(15, 0);
+        expected.extend_from_within(2..5);
+        assert_eq!(all(&into), expected);
+        into.iter().for_each(Buf::check_guards);
+        return;
+    }
+    let lens = [3, 0, 7, 5];
+    let from = bufs(&lens);
+    spread(&from, &lens, 0);
+    let mut list: Vec<_> = from.iter().collect();
+    let s = r.source(0, |d| {
+        d.memory = iovec(&list, 0);
+        d.options = PIECES;
+    });
+    // The caller's list is the caller's again.
+    list.clear();
+    r.barrier();
+    r.put(&s, (0, 15), NoAck, r.to(), 0);
+    r.put(&s, (2, 3), NoAck, r.to(), 0);
+}
+
+fn both_ways(r: &Rank) {
+    let (mine, theirs) = ([5, 4], [2, 7]);
+    if r.is_target() {
+        let pieces = bufs(&theirs);
+        spread(&pieces, &theirs, 40);
+        let t = r.target(0, |d| {
+            d.memory = iovec(&[&pieces[0], &pieces[1]], 0);
+            d.options = PUT | GET | REMOTE | PIECES;
+        });
+        r.barrier();
+        r.take(t.eq, &[GetPutStart, GetPutEnd]);
+        assert_eq!(all(&pieces), Buf::pattern(9, 0));
+        r.take(t.eq, &[GetStart, GetEnd]);
+        return;
+    }
+    let pieces = bufs(&mine);
+    spread(&pieces, &mine, 0);
+    let s = r.source(0, |d| {
+        d.memory = iovec(&[&pieces[0], &pieces[1]], 0);
+        d.options = PIECES | NO_START;
+    });
+    r.barrier();
+    r.ni.get_put(s.md, s.md, r.to(), 0)
+        .expect("the getput starts");
+    r.take(s.eq, &[SendEnd, ReplyEnd]);
+    let mut expected = Buf::pattern(9, 40);
+    assert_eq!(all(&pieces), expected);
+    r.ni.get_region(s.md, (4, 2), r.at(1))
+        .expect("the get starts");
+    r.take(s.eq, &[ReplyEnd]);
+    expected[4..6].copy_from_slice(&Buf::pattern(9, 0)[1..3]);
+    assert_eq!(all(&pieces), expected);
+}
+
+fn long(r: &Rank) {
+    let lens = [5000, 1, 9000, 33, 6000];
+    let total: usize = lens.iter().sum();
+    let pieces = bufs(&lens);
+    let list: Vec<_> = pieces.iter().collect();
+    if r.is_target() {
+        let t = r.target(0, |d| {
+            d.memory = iovec(&list, 0);
+            d.options = PUT | GET | REMOTE | PIECES;
+        });
+        r.barrier();
+        r.take(t.eq, &[PutStart, PutEnd]);
+        assert!(all(&pieces)[7..] == Buf::pattern(total, 5)[..total - 7]);
+        r.take(t.eq, &[GetStart, GetEnd]);
+        pieces.iter().for_each(Buf::check_guards);
+        return;
+    }
+    spread(&pieces, &lens, 5);
+    let s = r.source(0, |d| {
+        d.memory = iovec(&list, 0);
+        d.options = PIECES;
+    });
+    r.barrier();
+    let most = total as u64 - 7;
+    r.put(&s, (0, most), NoAck, r.at(7), 0);
+    pieces.iter().for_each(|p| p.fill(0));
+    r.ni.get_region(s.md, (3, most), r.at(7))
+        .expect("the get starts");
+    r.take(s.eq, &[ReplyStart, ReplyEnd]);
+    assert!(all(&pieces)[3..total - 4] == Buf::pattern(total, 5)[..total - 7]);
+    pieces.iter().for_each(Buf::check_guards);
+}
+
+fn limited(r: &Rank) {
+    let most = r.ni.limits().max_md_iovecs as usize;
+    let piece = Buf::new(1);
+    let bind = |n: usize| {
+        let list = vec![&piece; n];
+        r.ni.md_bind(md(iovec(&list, 0), PIECES), Unlink::Retain)
+            .map(drop)
+    };
+    assert_eq!(bind(most), Ok(()));
+    assert_eq!(bind(most + 1), Err(Error::MdIllegal));
+}

@@ -1,0 +1,185 @@
+//! Handles, use while under way, the end of an interface (sections 7.1, 7.6).
+
+use super::rank::*;
+use super::{Case, case};
+use portals_shim::{Error, MdSpec, Unlink};
+
+pub(super) const CASES: &[Case] = &[
+    case("freed handles stay invalid", "13", freed),
+    case(
+        "END, ACK and REPLY_END free the descriptor",
+        "74, rule 60",
+        free_at_end,
+    ),
+    case("a target under way is in use", "75, rules 62, 64, 66", busy),
+    case("a queue is not freed under its users", "89", queues),
+    Case {
+        closes: true,
+        ..case("an interface ends with traffic under way", "10", close)
+    },
+];
+
+fn freed(r: &Rank) {
+    let t = r.target_with(8, Unlink::Unlink, |_| ());
+    let ni = &r.ni;
+    ni.md_unlink(t.md).expect("not in use");
+    ni.me_unlink(t.me).expect("not in use");
+    ni.eq_free(t.eq).expect("not in use");
+    for _ in 0..r.many(10_000, 600) {
+        let n = r.target(0, |_| ());
+        assert!(n.me != t.me && n.md != t.md && n.eq != t.eq);
+        ni.md_unlink(n.md).expect("not in use");
+        ni.me_unlink(n.me).expect("not in use");
+        ni.eq_free(n.eq).expect("not in use");
+    }
+    let spec = md(t.buf.memory(), NONE);
+    assert_eq!(ni.me_unlink(t.me), Err(Error::MeInvalid));
+    assert_eq!(ni.me_insert(t.me, entry(0), After), Err(Error::MeInvalid));
+    assert_eq!(
+        ni.md_attach(t.me, spec.clone(), Unlink::Retain),
+        Err(Error::MeInvalid)
+    );
+    assert_eq!(ni.md_unlink(t.md), Err(Error::MdInvalid));
+    assert_eq!(ni.md_query(t.md), Err(Error::MdInvalid));
+    assert_eq!(
+        ni.md_update(t.md, spec.clone(), None),
+        Err(Error::MdInvalid)
+    );
+    assert_eq!(ni.put(t.md, Ack, r.to(), 0), Err(Error::MdInvalid));
+    assert_eq!(ni.get(t.md, r.to()), Err(Error::MdInvalid));
+    assert_eq!(ni.get_put(t.md, t.md, r.to(), 0), Err(Error::MdInvalid));
+    let dead = MdSpec {
+        eq: Some(t.eq),
+        ..spec
+    };
+    assert_eq!(ni.md_bind(dead, Unlink::Retain), Err(Error::EqInvalid));
+    assert_eq!(ni.eq_get(t.eq), Err(Error::EqInvalid));
+    assert_eq!(ni.eq_peek(t.eq), Err(Error::EqInvalid));
+    assert_eq!(ni.eq_free(t.eq), Err(Error::EqInvalid));
+}
+
+fn free_at_end(r: &Rank) {
+    let rounds = r.many(20_000, 60);
+    if r.is_target() {
+        r.target(64, |d| {
+            d.options = PUT | GET | REMOTE;
+            d.eq = None;
+        });
+        r.barrier();
+        r.barrier();
+        return;
+    }
+    r.barrier();
+    let eq = r.eq(16);
+    let buf = Buf::new(64);
+    let spec = MdSpec {
+        eq: Some(eq),
+        ..md(buf.memory(), NO_START)
+    };
+    for i in 0..rounds {
+        let md =
+            r.ni.md_bind(spec.clone(), Unlink::Retain)
+                .expect("a descriptor");
+        match i % 3 {
+            0 => {
+                r.ni.put(md, NoAck, r.to(), 0).expect("the put starts");
+                r.take(eq, &[SendEnd]);
+            }
+            1 => {
+                r.ni.put(md, Ack, r.to(), 0).expect("the put starts");
+                r.take(eq, &[SendEnd, ACKED]);
+            }
+            _ => {
+                r.ni.get(md, r.to()).expect("the get starts");
+                r.take(eq, &[ReplyEnd]);
+            }
+        }
+        assert_eq!(r.ni.md_unlink(md), Ok(()), "round {i}");
+    }
+    r.barrier();
+}
+
+fn busy(r: &Rank) {
+    let len = r.many(4 << 20, 100_000) as usize;
+    if !r.is_target() {
+        let s = r.source(len, |_| ());
+        r.barrier();
+        r.put(&s, (0, len as u64), NoAck, r.to(), 0);
+        r.barrier();
+        return;
+    }
+    let t = r.target(len, |_| ());
+    r.barrier();
+    r.take(t.eq, &[PutStart]);
+    // END may be there already; in use and no END, or END and free, never anything else.
+    let ended = loop {
+        match r.ni.md_unlink(t.md) {
+            Err(Error::MdInUse) => {}
+            other => {
+                assert_eq!(other, Ok(()));
+                break r.ni.eq_get(t.eq).expect("a queue");
+            }
+        }
+        match r.ni.me_unlink(t.me) {
+            Err(Error::MeInUse) => {}
+            // Only if END came between the two calls.
+            other => {
+                assert_eq!(other, Ok(()));
+                r.ni.md_unlink(t.md).expect("not in use");
+                break r.ni.eq_get(t.eq).expect("a queue");
+            }
+        }
+        if let Some(p) = r.ni.eq_get(t.eq).expect("a queue") {
+            assert_eq!(r.ni.md_unlink(t.md), Ok(()));
+            break Some(p);
+        }
+    };
+    let end = ended
+        .expect("END came before the descriptor was free")
+        .event;
+    assert_eq!((end.kind, end.mlength), (PutEnd, len as u64));
+    assert!(t.buf.read() == Buf::pattern(len, 0));
+    t.buf.fill(0);
+    r.barrier();
+    assert!(t.buf.read().iter().all(|b| *b == 0));
+}
+
+fn queues(r: &Rank) {
+    if !r.is_target() {
+        r.barrier();
+        r.knock(r.to(), 0);
+        return;
+    }
+    let t = r.target(8, |_| ());
+    assert_eq!(r.ni.eq_free(t.eq), Err(Error::EqInUse));
+    r.barrier();
+    r.take(t.eq, &[PutStart, PutEnd]);
+    r.ni.md_unlink(t.md).expect("not in use");
+    assert_eq!(r.ni.eq_free(t.eq), Ok(()));
+}
+
+fn close(r: &Rank) {
+    let s = r.source(1000, |d| d.options = NO_START);
+    let t = r.target(1 << 20, |_| ());
+    r.barrier();
+    if r.is_target() {
+        r.take(t.eq, &[PutStart]);
+        r.ni.close().expect("the interface closes");
+        assert!(r.ni.eq_get(t.eq).is_err());
+        assert!(r.ni.md_unlink(t.md).is_err());
+        assert!(r.ni.me_unlink(t.me).is_err());
+        assert!(r.ni.put(s.md, NoAck, r.to(), 0).is_err());
+        return;
+    }
+    // The peer may be gone at any of these; nothing worse than a failed or missing answer follows.
+    let count = r.many(100, 30);
+    for i in 0..count {
+        r.ni.put(s.md, Ack, r.to(), i).expect("the put starts");
+    }
+    let mut ended = 0;
+    while ended < count {
+        let e = r.next(s.eq);
+        assert!(matches!(e.kind, SendEnd | ACKED), "{e:?}");
+        ended += u64::from(e.kind == SendEnd);
+    }
+}

@@ -1,0 +1,235 @@
+//! Conditional update and post (section 7.8).
+
+use super::rank::*;
+use super::{Case, case};
+use portals_shim::{EqHandle, Error, MdSpec, Unlink};
+
+pub(super) const CASES: &[Case] = &[
+    case(
+        "an update is refused by an unread event",
+        "91, 92, 95, 96, rule 47",
+        refused,
+    ),
+    case("a bad update changes nothing", "97, rule 49", bad),
+    case("a refused post makes nothing", "94", post),
+    case("an update replaces the memory", "98, rule 49", memory),
+    case("updates lose no message", "93, rules 46, 48", race_update),
+    case("posts lose no message", "93, rules 46, 48", race_post),
+];
+
+fn refused(r: &Rank) {
+    if !r.is_target() {
+        r.barrier();
+        r.knock(r.to(), 0);
+        r.barrier();
+        r.barrier();
+        r.knock(r.to(), 0);
+        r.barrier();
+        return;
+    }
+    let t = r.target(64, |d| d.threshold = 9);
+    let new = MdSpec {
+        threshold: 4,
+        user_ptr: 8,
+        eq: Some(t.eq),
+        ..md(t.buf.memory(), PUT)
+    };
+    r.barrier();
+    r.barrier();
+    // The queue has events now: the update looks at what has arrived.
+    assert!(r.ni.eq_peek(t.eq).expect("a queue").is_some());
+    let before = r.ni.md_query(t.md).expect("alive");
+    assert_eq!(before.threshold, 8);
+    let update = |test| r.ni.md_update(t.md, new.clone(), test);
+    assert_eq!(update(Some(t.eq)), Err(Error::MdNoUpdate));
+    assert_eq!(r.ni.md_query(t.md), Ok(before));
+    r.take(t.eq, &[PutStart, PutEnd]);
+    assert_eq!(update(Some(t.eq)), Ok(before));
+    let now = r.ni.md_query(t.md).expect("alive");
+    assert_eq!((now.threshold, now.user_ptr), (4, 8));
+    r.barrier();
+    r.barrier();
+    assert!(update(None).is_ok());
+    let bad = EqHandle::from_raw(u32::MAX);
+    assert_eq!(update(Some(bad)), Err(Error::EqInvalid));
+}
+
+fn bad(r: &Rank) {
+    let t = r.target(64, |_| ());
+    let before = r.ni.md_query(t.md);
+    let bad = EqHandle::from_raw(u32::MAX);
+    let new = MdSpec {
+        eq: Some(bad),
+        ..md(t.buf.memory(), PUT)
+    };
+    assert_eq!(r.ni.md_update(t.md, new, None), Err(Error::EqInvalid));
+    assert_eq!(r.ni.md_query(t.md), before);
+}
+
+fn post(r: &Rank) {
+    if !r.is_target() {
+        r.barrier();
+        r.knock(r.to(), 1);
+        r.barrier();
+        r.knock(r.to(), 2);
+        r.barrier();
+        r.knock(r.to(), 3);
+        return;
+    }
+    let (t, eq) = (r.target(64, |_| ()), r.eq(8));
+    let new = || MdSpec {
+        eq: Some(eq),
+        ..md(Buf::new(8).memory(), PUT)
+    };
+    let post = || {
+        let test = Some(t.eq);
+        r.ni.me_md_post(t.me, entry(BITS), Before, new(), Unlink::Unlink, test)
+    };
+    r.barrier();
+    r.take(t.eq, &[PutStart]);
+    // Either END is unread or it is still to come.
+    assert_eq!(post(), Err(Error::MdNoUpdate));
+    r.take(t.eq, &[PutEnd]);
+    r.barrier();
+    r.take(t.eq, &[PutStart, PutEnd]);
+    let (me, md) = post().expect("the queue is quiet");
+    r.barrier();
+    let e = r.take(eq, &[PutStart, PutEnd])[1];
+    assert_eq!((e.hdr_data, e.md_handle), (3, md));
+    r.ni.me_unlink(me).expect("not in use");
+    r.none(t.eq);
+}
+
+fn memory(r: &Rank) {
+    if !r.is_target() {
+        let s = r.source(6, |_| ());
+        for _ in 0..3 {
+            r.barrier();
+            r.put_acked(&s, r.to(), 0);
+            r.barrier();
+        }
+        return;
+    }
+    let plain = r.target(8, |_| ());
+    let (a, b) = (Buf::new(4), Buf::new(4));
+    let update = |memory| {
+        let new = MdSpec {
+            eq: Some(plain.eq),
+            ..md(memory, PUT)
+        };
+        r.ni.md_update(plain.md, new, None).expect("unconditional");
+    };
+    let arrives = || {
+        r.barrier();
+        r.take(plain.eq, &[PutStart, PutEnd]);
+        r.barrier();
+    };
+    let data = Buf::pattern(6, 0);
+    arrives();
+    update(super::pieces::iovec(&[&a, &b], 0x100));
+    arrives();
+    assert_eq!(a.read(), data[..4]);
+    assert_eq!(b.read(), [data[4], data[5], FILL, FILL]);
+    plain.buf.fill(0);
+    update(plain.buf.memory());
+    arrives();
+    assert_eq!(plain.buf.read()[..6], data);
+    assert_eq!(b.read(), [data[4], data[5], FILL, FILL]);
+}
+
+fn race_update(r: &Rank) {
+    race(r, true);
+}
+
+fn race_post(r: &Rank) {
+    race(r, false);
+}
+
+/// The receives of a message-passing library: search what came early, and post if there is nothing.
+fn race(r: &Rank, by_update: bool) {
+    let count = r.many(5000, 200);
+    if !r.is_target() {
+        let s = r.source(8, |d| d.eq = None);
+        r.barrier();
+        for i in 0..count {
+            r.ni.put(s.md, NoAck, r.to(), i).expect("the put starts");
+            // Comes to rest now and then until a receive is posted, so that both ways are taken.
+            if i % 50 == 49 {
+                r.barrier();
+            }
+        }
+        return;
+    }
+    let early = r.target(8, |d| {
+        d.options = PUT | REMOTE | NO_START;
+        d.eq = Some(r.eq(2 * count));
+    });
+    let early_eq = r.ni.md_query(early.md).expect("alive").eq;
+    let early_eq = early_eq.expect("a queue");
+    let posted = r.eq(64);
+    let buf = Buf::new(8);
+    let ready = MdSpec {
+        threshold: 1,
+        eq: Some(posted),
+        ..md(buf.memory(), PUT | REMOTE | NO_START)
+    };
+    let test = Some(early_eq);
+    let mut seen = Vec::new();
+    let mut direct = 0;
+    let mut resting = false;
+    r.barrier();
+    while (seen.len() as u64) < count {
+        let waiting = by_update.then(|| {
+            let me =
+                r.ni.me_insert(early.me, entry(BITS), Before)
+                    .expect("an entry");
+            let mut asleep = ready.clone();
+            asleep.threshold = 0;
+            let md = r.ni.md_attach(me, asleep, Unlink::Retain);
+            (me, md.expect("a descriptor"))
+        });
+        let (me, md) = loop {
+            let posted = match waiting {
+                Some((me, md)) => r.ni.md_update(md, ready.clone(), test).map(|_| (me, md)),
+                None => r.ni.me_md_post(
+                    early.me,
+                    entry(BITS),
+                    Before,
+                    ready.clone(),
+                    Unlink::Retain,
+                    test,
+                ),
+            };
+            match posted {
+                Ok(made) => break made,
+                Err(e) => assert_eq!(e, Error::MdNoUpdate),
+            }
+            while let Some(p) = r.ni.eq_get(early_eq).expect("a queue") {
+                assert!(!p.dropped);
+                if p.event.kind == PutEnd {
+                    seen.push(p.event.hdr_data);
+                    resting |= p.event.hdr_data % 50 == 49;
+                }
+            }
+        };
+        if resting {
+            resting = false;
+            r.barrier();
+        }
+        if (seen.len() as u64) < count {
+            let e = r.take(posted, &[PutEnd])[0];
+            direct += 1;
+            seen.push(e.hdr_data);
+            resting |= e.hdr_data % 50 == 49;
+        }
+        r.ni.md_unlink(md).expect("not in use");
+        r.ni.me_unlink(me).expect("not in use");
+    }
+    if resting {
+        r.barrier();
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..count).collect::<Vec<_>>());
+    assert_eq!(r.drops(), 0);
+    assert!(direct > 0);
+}
