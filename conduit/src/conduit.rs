@@ -22,6 +22,7 @@ use portals_shim::{ClockKind, EqHandle, Interface, Region, Wait};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// A rank's GASNet endpoint, for one client thread (`GASNET_SEQ`).
@@ -43,7 +44,7 @@ use zerocopy::IntoBytes;
 pub struct Conduit {
     pub(crate) core: RefCell<Core>,
     pub(crate) handlers: RefCell<HandlerTable>,
-    pub(crate) job: Box<dyn Exchange>,
+    pub(crate) job: Arc<dyn Exchange>,
     /// Handlers that are running, one inside the other.
     pub(crate) handler_depth: Cell<u32>,
     /// The rank has left, or is leaving, the job.
@@ -147,7 +148,7 @@ impl Conduit {
         Self {
             core: RefCell::new(core),
             handlers: RefCell::new(HandlerTable::new()),
-            job,
+            job: Arc::from(job),
             handler_depth: Cell::new(0),
             ended: Cell::new(false),
             finishing: Cell::new(false),

@@ -14,7 +14,7 @@ pub struct ExchangeError {
 
 /// A rank's side of its job. [`Job`] is the real one; [`crate::threads`] has one for ranks that
 /// are threads.
-pub trait Exchange: fmt::Debug {
+pub trait Exchange: fmt::Debug + Send + Sync {
     /// This rank.
     fn rank(&self) -> u32;
     /// Ranks of the job.

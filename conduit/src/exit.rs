@@ -7,9 +7,34 @@
 
 use crate::conduit::{Conduit, Scope};
 use crate::dissemination::{BarrierName, distances};
+use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use portals_shim::Wait;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How much longer than the fabric's clock the wall clock waits for an exit.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends the job after this much wall time, unless what it returns is dropped first. Without a thread
+/// the fabric's clock alone has to do.
+fn watch(
+    job: Arc<dyn Exchange>,
+    after: Duration,
+    code: i32,
+    message: String,
+) -> Option<Sender<()>> {
+    let (alive, dropped) = channel();
+    let body = move || {
+        if dropped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+            job.abort(code, &message);
+        }
+    };
+    std::thread::Builder::new().spawn(body).ok()?;
+    Some(alive)
+}
 
 /// What was heard of an exit.
 #[derive(Debug, Default)]
@@ -35,7 +60,7 @@ enum Parted {
     /// All know; the common code.
     Together(u32),
     /// Not in time.
-    Late { milliseconds: u64 },
+    Late,
 }
 
 impl Conduit {
@@ -100,25 +125,35 @@ impl Conduit {
         if self.ended.replace(true) {
             return code;
         }
-        match self.tell_all(code.cast_unsigned() & 0xff) {
+        let timeout = {
+            let core = self.core.borrow();
+            core.env
+                .exit_timeout_ns(core.nodes, core.attached.is_some())
+        };
+        let late = format!(
+            "failed to coordinate shutdown after {} milliseconds",
+            timeout / 1_000_000
+        );
+        let late_code = if code == 0 { 1 } else { code };
+        // A rank that computes and never calls holds virtual time back; this clock goes on.
+        let grace = Duration::from_nanos(timeout).saturating_add(GRACE);
+        let watch =
+            (self.nodes() > 1).then(|| watch(self.job.clone(), grace, late_code, late.clone()));
+        let told = self.tell_all(code.cast_unsigned() & 0xff, timeout);
+        drop(watch);
+        match told {
             Ok(Parted::Together(code)) => {
                 let _ = self.core.borrow().ni.close();
                 i32::try_from(code).unwrap_or(1)
             }
-            Ok(Parted::Late { milliseconds }) => self.job.abort(
-                if code == 0 { 1 } else { code },
-                &format!("failed to coordinate shutdown after {milliseconds} milliseconds"),
-            ),
+            Ok(Parted::Late) => self.job.abort(late_code, &late),
             Err(fault) => self.fatal("exit", &fault),
         }
     }
 
-    fn tell_all(&self, code: u32) -> Result<Parted, Fault> {
+    fn tell_all(&self, code: u32, timeout: u64) -> Result<Parted, Fault> {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
-        let timeout = core
-            .env
-            .exit_timeout_ns(core.nodes, core.attached.is_some());
         let deadline = core.ni.now().saturating_add(timeout);
         core.leaving.code = core.leaving.code.max(code);
         let mut told = 0;
@@ -134,9 +169,7 @@ impl Conduit {
             while core.leaving.from & told != told {
                 let left = deadline.saturating_sub(core.ni.now());
                 if left == 0 {
-                    return Ok(Parted::Late {
-                        milliseconds: timeout / 1_000_000,
-                    });
+                    return Ok(Parted::Late);
                 }
                 let polled = core
                     .ni
