@@ -1,7 +1,5 @@
 //! `portolan info`: what can be used on this machine, why the rest cannot, and what to do about it.
 
-use std::ffi::OsStr;
-use std::path::Path;
 
 use clap::Args;
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
@@ -11,7 +9,6 @@ use verbs_backend::{Device, DeviceError, GidType};
 
 use crate::cmd::say;
 use crate::error::CmdError;
-use crate::run::find_program;
 
 /// Options of `portolan info`.
 #[derive(Debug, Args)]
@@ -95,21 +92,12 @@ struct GidLine {
 #[derive(Debug, Serialize)]
 struct GuestInfo {
     usable: bool,
-    /// Debian packages to install.
+    /// What is missing and what to install.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    missing: Vec<&'static str>,
+    missing: Vec<String>,
     /// Whether /dev/kvm can be opened; whether a guest runs with it (`--kvm`) shows when it is tried.
     kvm: bool,
 }
-
-/// The programs that the guest is made with, and the Debian packages they are in.
-const GUEST_PROGRAMS: [(&str, &str); 5] = [
-    ("qemu-system-x86_64", "qemu-system-x86"),
-    ("busybox", "busybox-static"),
-    ("apt-get", "apt"),
-    ("dpkg", "dpkg"),
-    ("rdma", "iproute2"),
-];
 
 /// Prints what there is.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
@@ -175,15 +163,7 @@ fn device_lines() -> Vec<Line> {
 }
 
 fn guest_line() -> Line {
-    let present = |name: &&(&str, &str)| {
-        let found = |folder: &str| Path::new(folder).join(name.0).is_file();
-        find_program(OsStr::new(name.0)).is_some() || ["/usr/sbin", "/sbin"].into_iter().any(found)
-    };
-    let missing: Vec<_> = GUEST_PROGRAMS
-        .iter()
-        .filter(|p| !present(p))
-        .map(|p| p.1)
-        .collect();
+    let missing = crate::guest::missing();
     let kvm = rustix::fs::access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_ok();
     Line::Guest(GuestInfo {
         usable: missing.is_empty(),
@@ -310,18 +290,14 @@ fn words(line: &Line) -> String {
         }
         Line::Guest(g) if g.usable => {
             let how = if g.kvm {
-                "with or without KVM"
+                "by emulation; /dev/kvm opens, so --kvm may work"
             } else {
-                "without KVM"
+                "by emulation"
             };
             format!("{:<8} usable, {how}", "guest")
         }
         Line::Guest(g) => {
-            format!(
-                "{:<8} not usable: apt-get install {}",
-                "guest",
-                g.missing.join(" ")
-            )
+            format!("{:<8} not usable: {}", "guest", g.missing.join("; "))
         }
         Line::Gid(g) => {
             let mark = if g.chosen { " <- used" } else { "" };

@@ -59,8 +59,8 @@ pub(crate) enum GuestError {
     /// No command.
     #[error("no command to run in the guest")]
     NoCommand,
-    /// Programs or files that this machine lacks, one line each.
-    #[error("{}", .0.join("\n"))]
+    /// Programs or files that this machine lacks, and what to install.
+    #[error("no guest can be booted here: {}", .0.join("; "))]
     Missing(Vec<String>),
     /// The kernel could not be had.
     #[error("guest kernel: {0}")]
@@ -141,6 +141,14 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
     let initramfs = scratch.path.join("initramfs");
     kernel.write_initramfs(&initramfs, &tools.busybox, &script)?;
     qemu::run(&tools, options, &kernel.file(), &initramfs, &scratch.path)
+}
+
+/// What this machine lacks for a guest, and what to install; empty when nothing is missing.
+pub(crate) fn missing() -> Vec<String> {
+    match Tools::find() {
+        Err(GuestError::Missing(missing)) => missing,
+        Ok(_) | Err(_) => Vec::new(),
+    }
 }
 
 /// The programs of this machine that the guest is made with.
