@@ -141,6 +141,8 @@ pub struct Wishes {
     pub interface: u8,
     /// See [`NiConfig::get_send_events`].
     pub get_send_events: bool,
+    /// Job id, up to 65535; without a wish the job's own.
+    pub jid: Option<u32>,
 }
 
 impl Default for Wishes {
@@ -150,6 +152,7 @@ impl Default for Wishes {
             limits: Limits::LIBRARY,
             interface: 0,
             get_send_events: false,
+            jid: None,
         }
     }
 }
@@ -162,7 +165,7 @@ impl Wishes {
             limits: self.limits.min(Limits::LIBRARY),
             interface: self.interface,
             get_send_events: self.get_send_events,
-            ..rank_config(rank, jid)
+            ..rank_config(rank, self.jid.unwrap_or(jid))
         }
     }
 }

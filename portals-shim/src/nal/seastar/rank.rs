@@ -18,6 +18,8 @@ pub(super) struct Client {
     clock: AtomicU64,
     /// The simulation is gone; said once.
     lost: AtomicBool,
+    /// This rank has left it; nobody would answer any more.
+    closed: AtomicBool,
 }
 
 impl Client {
@@ -27,6 +29,7 @@ impl Client {
             socket: Mutex::new(socket),
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         };
         client.ask(&Question::Hello {
             version: VERSION,
@@ -58,6 +61,9 @@ impl Client {
 
     fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::NiInvalid);
+        }
         self.tell(&socket, question)?;
         let mut buffer = [0; MAX_DATAGRAM];
         let n = loop {
@@ -69,6 +75,9 @@ impl Client {
         };
         let reply: Reply = postcard::from_bytes(&buffer[..n]).map_err(|_| self.lost())?;
         self.clock.store(reply.clock, Ordering::Relaxed);
+        if matches!(question, Question::Call(Call::Close)) && reply.result.is_ok() {
+            self.closed.store(true, Ordering::Release);
+        }
         reply.result
     }
 }

@@ -1,0 +1,129 @@
+// UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Ranks, as Cray's machines give them (`cnos_mpi_os.h`, facts `portals33.md` section 5.2).
+//!
+//! These functions need neither `PtlInit` nor an interface: they speak of the job.
+
+use portals_shim::ProcessId;
+use portals_shim::fabric::RANK_PID;
+use portals_shim::job::{Job, JobError};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::job;
+use crate::ptr::Out;
+use crate::state::{self, Kind};
+use crate::types::PtlProcessId;
+
+/// What these functions return when they fail.
+const FAILED: c_int = -1;
+/// `CNOS_LAUNCHER_APRUN`
+const APRUN: c_int = 1;
+
+fn joined() -> Option<Arc<Job>> {
+    job::join()
+        .map_err(|error| job::complain("joining the job", &error))
+        .ok()
+}
+
+fn small(n: u32) -> c_int {
+    c_int::try_from(n).unwrap_or(FAILED)
+}
+
+/// `cnos_get_rank`
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_get_rank() -> c_int {
+    state::guarded(FAILED, || joined().map_or(FAILED, |job| small(job.rank())))
+}
+
+/// `cnos_get_size`
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_get_size() -> c_int {
+    state::guarded(FAILED, || joined().map_or(FAILED, |job| small(job.size())))
+}
+
+/// The ids of all ranks; before the interface is open those that ranks have unless they wish for
+/// others.
+fn ids(job: &Job) -> Vec<PtlProcessId> {
+    match state::of_kind(Kind::Job) {
+        Some(open) => open.peers.iter().map(|id| (*id).into()).collect(),
+        None => (0..job.size())
+            .map(|rank| ProcessId::new(rank, RANK_PID).into())
+            .collect(),
+    }
+}
+
+/// A copy of the map that lives as long as the program; the same one while the map is the same.
+fn kept(ids: Vec<PtlProcessId>) -> &'static [PtlProcessId] {
+    static KEPT: Mutex<Vec<&'static [PtlProcessId]>> = Mutex::new(Vec::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = all.iter().find(|m| **m == ids.as_slice()) {
+        return same;
+    }
+    let map: &'static [PtlProcessId] = Box::leak(ids.into_boxed_slice());
+    all.push(map);
+    map
+}
+
+/// `cnos_get_nidpid_map`
+///
+/// # Safety
+/// `map` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cnos_get_nidpid_map(map: *mut *const PtlProcessId) -> c_int {
+    state::guarded(FAILED, || {
+        // SAFETY: the condition of this function.
+        let Ok(out) = (unsafe { Out::new(map) }) else {
+            return FAILED;
+        };
+        let Some(job) = joined() else { return FAILED };
+        let map = kept(ids(&job));
+        out.set(map.as_ptr());
+        c_int::try_from(map.len()).unwrap_or(FAILED)
+    })
+}
+
+/// `cnos_barrier_init`: the job's barrier needs nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_barrier_init(_ni_handle: u32) {}
+
+/// `cnos_register_ptlid`: all ranks know the id already; it is compared.
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_register_ptlid(id: PtlProcessId) -> c_int {
+    state::guarded(FAILED, || match state::of_kind(Kind::Job) {
+        Some(open) if PtlProcessId::from(open.interface.id()) != id => FAILED,
+        _ => 0,
+    })
+}
+
+/// Meets all ranks. Simulated time passes meanwhile.
+fn meet() -> Option<()> {
+    let job = joined()?;
+    let met: Result<(), JobError> = match state::of_kind(Kind::Job) {
+        Some(open) => open.interface.outside(|| job.barrier()).ok()?,
+        None => job.barrier(),
+    };
+    met.map_err(|error| job::complain("barrier", &error)).ok()
+}
+
+/// `cnos_barrier`
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_barrier() -> c_int {
+    state::guarded(FAILED, || meet().map_or(FAILED, |()| 0))
+}
+
+/// `cnos_pm_barrier`
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_pm_barrier(clean: c_int) {
+    state::guarded((), || {
+        if meet().is_some() && clean != 0 {
+            job::leave();
+        }
+    });
+}
+
+/// `cnos_launcher`
+#[unsafe(no_mangle)]
+pub extern "C" fn cnos_launcher() -> c_int {
+    APRUN
+}

@@ -1,0 +1,206 @@
+// UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Event queues: `PtlEQ*`.
+
+use portals_shim::core::HandleKind;
+use portals_shim::{EqHandle, Error, EventKind, Handle, Polled, Wait};
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use crate::me_md;
+use crate::ptr::{self, Out};
+use crate::state::{self, Open};
+use crate::types::{EQ_DROPPED, EQ_EMPTY, EQ_NONE, Handler, OK, PtlEvent, TIME_FOREVER};
+
+pub(crate) fn eq_open(raw: u32) -> Result<Arc<Open>, Error> {
+    state::object(raw, HandleKind::Eq, Error::EqInvalid)
+}
+
+fn handler_of(open: &Open, eq: u32) -> Option<Handler> {
+    if !open.any_handler.load(Ordering::Acquire) {
+        return None;
+    }
+    let handlers = open.handlers.read().unwrap_or_else(PoisonError::into_inner);
+    handlers.get(&eq).copied()
+}
+
+/// Hands an event to the caller, and first to the queue's handler if it has one. The handler runs
+/// here, with no lock held, and may call the library.
+fn hand_over(open: &Open, eq: u32, polled: &Polled, out: &Out<PtlEvent>) -> c_int {
+    if polled.event.kind == EventKind::Unlink {
+        me_md::iovecs(open).remove(&polled.event.md_handle.raw());
+    }
+    out.set(polled.event.into());
+    if let Some(handler) = handler_of(open, eq) {
+        handler(out.as_ptr());
+    }
+    if polled.dropped { EQ_DROPPED } else { OK }
+}
+
+/// `PtlEQAlloc`. A queue for 0 events is `PTL_EQ_NONE`.
+///
+/// # Safety
+/// `eq_handle` is null or may be written; `eq_handler` is null or a function of the program's life.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlEQAlloc(
+    ni_handle: u32,
+    count: u64,
+    eq_handler: Option<Handler>,
+    eq_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(eq_handle) }?;
+        let open = state::ni(ni_handle)?;
+        if count == 0 {
+            out.set(EQ_NONE);
+            return Ok(OK);
+        }
+        let eq = open.interface.eq_alloc(count)?.raw();
+        if let Some(handler) = eq_handler {
+            let handlers = open.handlers.write();
+            let mut handlers = handlers.unwrap_or_else(PoisonError::into_inner);
+            handlers.insert(eq, handler);
+            open.any_handler.store(true, Ordering::Release);
+        }
+        out.set(eq);
+        Ok(OK)
+    })
+}
+
+/// `PtlEQFree`
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
+    state::entry(|| {
+        let open = eq_open(eq_handle)?;
+        open.interface.eq_free(EqHandle::from_raw(eq_handle))?;
+        if open.any_handler.load(Ordering::Acquire) {
+            let handlers = open.handlers.write();
+            let mut handlers = handlers.unwrap_or_else(PoisonError::into_inner);
+            handlers.remove(&eq_handle);
+        }
+        Ok(OK)
+    })
+}
+
+/// The next event of one queue.
+///
+/// # Safety
+/// `event` is null or may be written.
+unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(event) }?;
+        let open = eq_open(eq)?;
+        let polled = open.interface.eq_poll(&[EqHandle::from_raw(eq)], wait);
+        Ok(match polled.map_err(|e| e.error)? {
+            Some(polled) => hand_over(&open, eq, &polled, &out),
+            None => EQ_EMPTY,
+        })
+    })
+}
+
+/// `PtlEQGet`
+///
+/// # Safety
+/// `event` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlEQGet(eq_handle: u32, event: *mut PtlEvent) -> c_int {
+    // SAFETY: the condition of this function.
+    unsafe { take(eq_handle, event, Wait::No) }
+}
+
+/// `PtlEQWait`
+///
+/// # Safety
+/// `event` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlEQWait(eq_handle: u32, event: *mut PtlEvent) -> c_int {
+    // SAFETY: the condition of this function.
+    unsafe { take(eq_handle, event, Wait::Forever) }
+}
+
+/// `PtlEQPeek`: the event stays, and no handler is called.
+///
+/// # Safety
+/// `event` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlEQPeek(eq_handle: u32, event: *mut PtlEvent) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(event) }?;
+        let open = eq_open(eq_handle)?;
+        let seen = open.interface.eq_peek(EqHandle::from_raw(eq_handle))?;
+        let Some(seen) = seen else {
+            return Ok(EQ_EMPTY);
+        };
+        out.set(seen.event.into());
+        Ok(if seen.dropped { EQ_DROPPED } else { OK })
+    })
+}
+
+/// The wait of `timeout` milliseconds (`ptl_time_t`).
+pub(crate) fn wait_of(timeout: c_uint) -> Wait {
+    match timeout {
+        0 => Wait::No,
+        TIME_FOREVER => Wait::Forever,
+        ms => Wait::Nanos(u64::from(ms) * 1_000_000),
+    }
+}
+
+/// `PtlEQPoll`. Where an element is not a queue of the first one's interface its index is stored.
+///
+/// # Safety
+/// `eq_handles` is null or an array of `size` elements; `event` and `which_eq` are null or may be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlEQPoll(
+    eq_handles: *const u32,
+    size: c_int,
+    timeout: c_uint,
+    event: *mut PtlEvent,
+    which_eq: *mut c_int,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(event) }?;
+        // SAFETY: the same.
+        let which = unsafe { Out::new(which_eq) }?;
+        if eq_handles.is_null() {
+            return Err(Error::Segv);
+        }
+        let size = usize::try_from(size).map_err(|_| Error::EqInvalid)?;
+        // SAFETY: the same.
+        let raws = unsafe { ptr::read_array(eq_handles, size) }?;
+        let Some(first) = raws.first().copied() else {
+            return Err(Error::EqInvalid);
+        };
+        let wrong = |at: usize| {
+            which.set(c_int::try_from(at).unwrap_or(c_int::MAX));
+            Error::EqInvalid
+        };
+        let open = eq_open(first).map_err(|_| wrong(0))?;
+        let number = Handle(first).interface();
+        let stranger =
+            |raw: &u32| Handle(*raw).interface() != number || Handle(*raw).kind() != HandleKind::Eq;
+        if let Some(at) = raws.iter().position(stranger) {
+            return Err(wrong(at));
+        }
+        let eqs: Vec<_> = raws.iter().copied().map(EqHandle::from_raw).collect();
+        match open.interface.eq_poll(&eqs, wait_of(timeout)) {
+            Ok(Some(polled)) => {
+                which.set(c_int::try_from(polled.which).unwrap_or(c_int::MAX));
+                let eq = raws.get(polled.which).copied().unwrap_or(first);
+                Ok(hand_over(&open, eq, &polled, &out))
+            }
+            Ok(None) => Ok(EQ_EMPTY),
+            Err(e) if e.error == Error::EqInvalid => Err(wrong(e.which)),
+            Err(e) => Err(e.error),
+        }
+    })
+}

@@ -1,0 +1,101 @@
+// UNSAFETY: what happens at exit and at fork is arranged with the C library, which takes bare
+// functions.
+#![expect(unsafe_code, reason = "on_exit and pthread_atfork; see the line above")]
+//! The job of this process: joined when something first needs it, left when the process exits.
+//!
+//! ```text
+//!  PtlNIInit, PtlSetRank(-1, -1), cnos_* ──► join ──► exit handler registered
+//!  exit(0), return from main ──► interfaces closed, job finalized
+//!  exit(≠ 0), a signal, _exit, abort ──► nothing: the launcher sees a failed rank
+//! ```
+//!
+//! A program that never joins leaves nothing behind.
+
+use portals_shim::job::{Job, JobError};
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::state;
+
+static JOB: Mutex<Option<Arc<Job>>> = Mutex::new(None);
+/// `cnos_pm_barrier` has already left the job in good order.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    fn on_exit(
+        function: extern "C" fn(status: c_int, argument: *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// The job; joins it the first time.
+pub(crate) fn join() -> Result<Arc<Job>, JobError> {
+    let mut slot = JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(job) = &*slot {
+        return Ok(Arc::clone(job));
+    }
+    let job = Arc::new(Job::from_env()?);
+    *slot = Some(Arc::clone(&job));
+    // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library
+    // is never unloaded (linked with nodelete). Without memory for the registration the process
+    // ends as a failed rank, which is reported.
+    let _ = unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    Ok(job)
+}
+
+/// The job if this process has joined it.
+pub(crate) fn joined() -> Option<Arc<Job>> {
+    JOB.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Says on standard error why something failed, with all causes.
+pub(crate) fn complain(doing: &str, error: &dyn std::error::Error) {
+    let mut line = format!("portals: {doing}: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    eprintln!("{line}");
+}
+
+/// Leaves the job in good order, once.
+pub(crate) fn leave() {
+    let Some(job) = joined() else { return };
+    if !LEFT.swap(true, Ordering::AcqRel)
+        && let Err(error) = job.finalize()
+    {
+        complain("leaving the job", &error);
+    }
+}
+
+/// A process that exits with status 0 has done its part, whether it called `PtlFini` or not; any
+/// other end is for the launcher to notice.
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    if status != 0 || state::is_forked() {
+        return;
+    }
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        state::drain();
+        leave();
+    }));
+    if ended.is_err() {
+        eprintln!("portals: a panic while leaving the job");
+    }
+}
+
+/// Arranges that a forked child knows it is one.
+pub(crate) fn watch_forks() {
+    extern "C" fn in_child() {
+        state::set_forked();
+    }
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::AcqRel) {
+        // SAFETY: the handler only stores to an atomic, which a forked child of a threaded process
+        // may do; it lives as long as the program.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}

@@ -1,0 +1,42 @@
+// UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! `PtlInit`, `PtlFini`.
+
+use portals_shim::Error;
+use std::ffi::c_int;
+
+use crate::ptr::Out;
+use crate::types::OK;
+use crate::{job, state};
+
+/// `PtlInit`. A repeat call may pass NULL.
+///
+/// # Safety
+/// `max_interfaces` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlInit(max_interfaces: *mut c_int) -> c_int {
+    state::entry(|| {
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::optional(max_interfaces) };
+        if out.is_none() && state::initialised().is_err() {
+            return Err(Error::Segv);
+        }
+        job::watch_forks();
+        state::initialise()?;
+        if let Some(out) = out {
+            out.set(state::MAX_INTERFACES);
+        }
+        Ok(OK)
+    })
+}
+
+/// `PtlFini`: closes every interface. The job goes on, so that the library can be initialised
+/// again; it ends with the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlFini() {
+    state::guarded((), || {
+        for open in state::finalise() {
+            let _ = open.interface.close();
+        }
+    });
+}

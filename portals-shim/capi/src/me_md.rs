@@ -1,0 +1,430 @@
+// UNSAFETY: entries that C calls: exported symbols, pointers of the caller, and the promise that
+// a descriptor's memory stays mapped, which only the caller can give.
+#![expect(unsafe_code, reason = "entries for C; see the lines above")]
+//! Match entries and memory descriptors: `PtlME*`, `PtlMD*`.
+
+use portals_shim::core::HandleKind;
+use portals_shim::{
+    EqHandle, Error, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
+    Memory, RawMemory, Segment, Unlink,
+};
+use std::ffi::{c_int, c_uint};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use crate::ptr::{self, Out};
+use crate::state::{self, Open};
+use crate::types::{EQ_NONE, OK, PtlMd, PtlMdIovec, PtlProcessId};
+
+/// `ptl_unlink_t`: `PTL_UNLINK` is 1.
+fn unlink_of(value: c_uint) -> Unlink {
+    if value == 1 {
+        Unlink::Unlink
+    } else {
+        Unlink::Retain
+    }
+}
+
+/// `ptl_ins_pos_t`: `PTL_INS_BEFORE` is 0.
+fn position_of(value: c_uint) -> InsertPosition {
+    if value == 0 {
+        InsertPosition::Before
+    } else {
+        InsertPosition::After
+    }
+}
+
+fn eq_of(raw: u32) -> Option<EqHandle> {
+    (raw != EQ_NONE).then(|| EqHandle::from_raw(raw))
+}
+
+fn me_spec(id: PtlProcessId, match_bits: u64, ignore_bits: u64, unlink: c_uint) -> MeSpec {
+    MeSpec {
+        match_id: id.into(),
+        match_bits,
+        ignore_bits,
+        unlink: unlink_of(unlink),
+    }
+}
+
+fn me_open(raw: u32) -> Result<Arc<Open>, Error> {
+    state::object(raw, HandleKind::Me, Error::MeInvalid)
+}
+
+fn md_open(raw: u32) -> Result<Arc<Open>, Error> {
+    state::object(raw, HandleKind::Md, Error::MdInvalid)
+}
+
+/// A description of memory that cannot be used.
+fn illegal() -> MdSpec {
+    let nowhere = Memory::contiguous(0, 1);
+    MdSpec {
+        // SAFETY: attaching a description of bytes at address 0 is always refused, so nothing is
+        // ever accessed.
+        memory: MdMemory::Raw(unsafe { RawMemory::new(nowhere) }),
+        threshold: 0,
+        max_size: 0,
+        options: MdOptions::empty(),
+        user_ptr: 0,
+        eq: None,
+    }
+}
+
+/// What attaching an illegal descriptor says of an entry: free, taken, or not one.
+pub(crate) fn me_state(open: &Open, raw: u32) -> Error {
+    let attached = open
+        .interface
+        .md_attach(MeHandle::from_raw(raw), illegal(), Unlink::Retain);
+    attached.err().unwrap_or(Error::MeInvalid)
+}
+
+pub(crate) fn me_exists(open: &Open, raw: u32) -> bool {
+    matches!(me_state(open, raw), Error::MdIllegal | Error::MeInUse)
+}
+
+/// The pieces of iovec descriptors, by descriptor. Those of descriptors that are gone without an
+/// event are looked for when the table has doubled.
+pub(crate) fn iovecs(open: &Open) -> MutexGuard<'_, std::collections::BTreeMap<u32, Vec<Segment>>> {
+    open.iovecs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn keep_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
+    const LOOK_AT: usize = 256;
+    match pieces {
+        Some(pieces) => {
+            let mut kept = iovecs(open);
+            if kept.len() >= LOOK_AT && kept.len().is_power_of_two() {
+                kept.retain(|md, _| open.interface.md_query(MdHandle::from_raw(*md)).is_ok());
+            }
+            kept.insert(md.raw(), pieces);
+        }
+        None => {
+            iovecs(open).remove(&md.raw());
+        }
+    }
+}
+
+/// A descriptor as the caller gave it, checked as far as it can be without its interface, and the
+/// pieces if it has several.
+///
+/// # Safety
+/// With `PTL_MD_IOVEC`, `md.start` is null or an array of `md.length` entries. The memory stays
+/// mapped until the descriptor is unlinked and no operation is under way on it.
+unsafe fn md_spec(open: &Open, md: &PtlMd) -> Result<(MdSpec, Option<Vec<Segment>>), Error> {
+    let options = MdOptions::from_bits_retain(md.options);
+    let start = md.start.expose_provenance() as u64;
+    let (memory, pieces) = if options.contains(MdOptions::IOVEC) {
+        let most = u64::try_from(open.interface.limits().max_md_iovecs).unwrap_or(0);
+        if md.length > most {
+            return Err(Error::MdIllegal);
+        }
+        // SAFETY: the condition of this function.
+        let segments = unsafe { ptr::iovec(md.start, md.length as usize) };
+        let segments = segments.map_err(|_| Error::MdIllegal)?;
+        let pieces = segments.clone();
+        (Memory::Iovec { start, segments }, Some(pieces))
+    } else {
+        (Memory::contiguous(start, md.length), None)
+    };
+    let mapped = match &memory {
+        Memory::Contiguous(piece) => ptr::is_mapped(piece),
+        Memory::Iovec { segments, .. } => segments.iter().all(ptr::is_mapped),
+    };
+    if !mapped {
+        return Err(Error::MdIllegal);
+    }
+    let spec = MdSpec {
+        // SAFETY: the caller promises that the memory stays mapped; C has no exclusive references.
+        memory: MdMemory::Raw(unsafe { RawMemory::new(memory) }),
+        threshold: md.threshold,
+        max_size: md.max_size,
+        options,
+        user_ptr: md.user_ptr.expose_provenance() as u64,
+        eq: eq_of(md.eq_handle),
+    };
+    Ok((spec, pieces))
+}
+
+/// `PtlMEAttach`
+///
+/// # Safety
+/// `me_handle` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMEAttach(
+    ni_handle: u32,
+    pt_index: u32,
+    match_id: PtlProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    unlink: c_uint,
+    position: c_uint,
+    me_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(me_handle) }?;
+        let open = state::ni(ni_handle)?;
+        let spec = me_spec(match_id, match_bits, ignore_bits, unlink);
+        let me = open
+            .interface
+            .me_attach(pt_index, spec, position_of(position))?;
+        out.set(me.raw());
+        Ok(OK)
+    })
+}
+
+/// `PtlMEAttachAny`
+///
+/// # Safety
+/// `pt_index` and `me_handle` are null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMEAttachAny(
+    ni_handle: u32,
+    pt_index: *mut u32,
+    match_id: PtlProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    unlink: c_uint,
+    me_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out_index = unsafe { Out::new(pt_index) }?;
+        // SAFETY: the same.
+        let out = unsafe { Out::new(me_handle) }?;
+        let open = state::ni(ni_handle)?;
+        let spec = me_spec(match_id, match_bits, ignore_bits, unlink);
+        let (index, me) = open.interface.me_attach_any(spec)?;
+        out_index.set(index);
+        out.set(me.raw());
+        Ok(OK)
+    })
+}
+
+/// `PtlMEInsert`
+///
+/// # Safety
+/// `me_handle` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMEInsert(
+    base: u32,
+    match_id: PtlProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    unlink: c_uint,
+    position: c_uint,
+    me_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(me_handle) }?;
+        let open = me_open(base)?;
+        let spec = me_spec(match_id, match_bits, ignore_bits, unlink);
+        let base = MeHandle::from_raw(base);
+        let me = open
+            .interface
+            .me_insert(base, spec, position_of(position))?;
+        out.set(me.raw());
+        Ok(OK)
+    })
+}
+
+/// `PtlMEUnlink`
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlMEUnlink(me_handle: u32) -> c_int {
+    state::entry(|| {
+        let open = me_open(me_handle)?;
+        open.interface.me_unlink(MeHandle::from_raw(me_handle))?;
+        Ok(OK)
+    })
+}
+
+/// `PtlMDAttach`
+///
+/// # Safety
+/// `md_handle` is null or may be written; `md` is as for [`PtlMDBind`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMDAttach(
+    me_handle: u32,
+    md: PtlMd,
+    unlink_op: c_uint,
+    md_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(md_handle) }?;
+        let open = me_open(me_handle)?;
+        // SAFETY: the same.
+        let described = unsafe { md_spec(&open, &md) };
+        // An entry that cannot take a descriptor is said first, whatever the descriptor is.
+        let (spec, pieces) = described.map_err(|e| match me_state(&open, me_handle) {
+            Error::MdIllegal => e,
+            of_the_entry => of_the_entry,
+        })?;
+        let me = MeHandle::from_raw(me_handle);
+        let md = open.interface.md_attach(me, spec, unlink_of(unlink_op))?;
+        keep_if_iovec(&open, md, pieces);
+        out.set(md.raw());
+        Ok(OK)
+    })
+}
+
+fn keep_if_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
+    if pieces.is_some() {
+        keep_iovec(open, md, pieces);
+    }
+}
+
+/// `PtlMDBind`. Memory that is not mapped is `PTL_MD_ILLEGAL`.
+///
+/// # Safety
+/// `md_handle` is null or may be written. With `PTL_MD_IOVEC`, `md.start` is null or an array of
+/// `md.length` entries. The memory stays mapped until the descriptor is unlinked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMDBind(
+    ni_handle: u32,
+    md: PtlMd,
+    unlink_op: c_uint,
+    md_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(md_handle) }?;
+        let open = state::ni(ni_handle)?;
+        // SAFETY: the same.
+        let (spec, pieces) = unsafe { md_spec(&open, &md) }?;
+        let md = open.interface.md_bind(spec, unlink_of(unlink_op))?;
+        keep_if_iovec(&open, md, pieces);
+        out.set(md.raw());
+        Ok(OK)
+    })
+}
+
+/// `PtlMDUnlink`
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlMDUnlink(md_handle: u32) -> c_int {
+    state::entry(|| {
+        let open = md_open(md_handle)?;
+        let md = MdHandle::from_raw(md_handle);
+        open.interface.md_unlink(md)?;
+        keep_iovec(&open, md, None);
+        Ok(OK)
+    })
+}
+
+/// Gives the old values of an iovec descriptor's pieces to a caller who asked for them: with
+/// `PTL_MD_IOVEC` in `old.options`, `old.start` is an array and `old.length` its size.
+///
+/// # Safety
+/// That array may be written.
+unsafe fn give_pieces(old: &PtlMd, pieces: &[Segment]) {
+    if !MdOptions::from_bits_retain(old.options).contains(MdOptions::IOVEC) {
+        return;
+    }
+    let room = usize::try_from(old.length).unwrap_or(usize::MAX);
+    let entries: Vec<_> = pieces
+        .iter()
+        .take(room)
+        .map(|s| PtlMdIovec::new(s.addr, s.len))
+        .collect();
+    // SAFETY: no more entries than the caller said that the array has.
+    unsafe { ptr::write_array(old.start.cast(), &entries) };
+}
+
+/// `PtlMDUpdate`. On `PTL_MD_NO_UPDATE` the old values are not written.
+///
+/// # Safety
+/// `old_md` is null or may be written, and if the descriptor is an iovec one, is filled in as
+/// `give_pieces` says; `new_md` is null or as the `md` of [`PtlMDBind`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMDUpdate(
+    md_handle: u32,
+    old_md: *mut PtlMd,
+    new_md: *mut PtlMd,
+    eq_handle: u32,
+) -> c_int {
+    state::entry(|| {
+        let open = md_open(md_handle)?;
+        let md = MdHandle::from_raw(md_handle);
+        let old = open.interface.md_query(md)?;
+        let pieces = old
+            .options
+            .contains(MdOptions::IOVEC)
+            .then(|| iovecs(&open).get(&md_handle).cloned())
+            .flatten();
+        // SAFETY: the condition of this function.
+        let wanted = unsafe { ptr::read(new_md) };
+        let old = match wanted {
+            None => old,
+            Some(new) => {
+                // SAFETY: the same.
+                let (spec, new_pieces) = unsafe { md_spec(&open, &new) }?;
+                let old = open.interface.md_update(md, spec, eq_of(eq_handle))?;
+                keep_iovec(&open, md, new_pieces);
+                old
+            }
+        };
+        // SAFETY: the same.
+        if let Some(out) = unsafe { Out::optional(old_md) } {
+            if let Some(pieces) = pieces {
+                // SAFETY: the same; an iovec descriptor's caller has filled the structure in.
+                if let Some(given) = unsafe { ptr::read(old_md) } {
+                    // SAFETY: the same.
+                    unsafe { give_pieces(&given, &pieces) };
+                }
+            }
+            out.set(old.into());
+        }
+        Ok(OK)
+    })
+}
+
+/// `PtlMEMDPost`
+///
+/// # Safety
+/// `me_handle` and `md_handle` are null or may be written; `md` is as for [`PtlMDBind`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlMEMDPost(
+    ni_handle: u32,
+    base: u32,
+    match_id: PtlProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    unlink: c_uint,
+    position: c_uint,
+    md: PtlMd,
+    unlink_op: c_uint,
+    me_handle: *mut u32,
+    md_handle: *mut u32,
+    eq_handle: u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out_me = unsafe { Out::new(me_handle) }?;
+        // SAFETY: the same.
+        let out_md = unsafe { Out::new(md_handle) }?;
+        let open = state::ni(ni_handle)?;
+        if !Arc::ptr_eq(&open, &me_open(base)?) {
+            return Err(Error::MeInvalid);
+        }
+        // SAFETY: the same.
+        let (desc, pieces) = unsafe { md_spec(&open, &md) }?;
+        let (me, md) = open.interface.me_md_post(
+            MeHandle::from_raw(base),
+            me_spec(match_id, match_bits, ignore_bits, unlink),
+            position_of(position),
+            desc,
+            unlink_of(unlink_op),
+            eq_of(eq_handle),
+        )?;
+        keep_if_iovec(&open, md, pieces);
+        out_me.set(me.raw());
+        out_md.set(md.raw());
+        Ok(OK)
+    })
+}

@@ -1,0 +1,317 @@
+// UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Interfaces and identity: `PtlNI*`, `PtlGetUid`, `PtlGetId`, `PtlGetJid`, `PtlACEntry`.
+
+use portals_shim::core::{HandleKind, Ni, NiConfig};
+use portals_shim::fabric::{self, FabricConfig, LARGEST_PID, Opened, RANK_PID, Wishes};
+use portals_shim::nal::inproc::{Hub, InProc};
+use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle, ProcessId};
+use std::ffi::{c_int, c_ulong};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use crate::ptr::{self, Out};
+use crate::state::{self, Kind, Open};
+use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId};
+use crate::{job, me_md};
+
+/// Numbers that mean the interface of the job: ours, UTCP0, IBNG0 (`p3/nal_types.h`).
+const JOB_NUMBERS: [u32; 3] = [0xf0f0_f100, 0xf0f0_f000, 0xf0f0_f050];
+/// The interface of this process alone.
+const OWN_NUMBER: u32 = 0xf0f0_f101;
+/// Set to anything but 0: a get makes SEND events and costs two operations of the threshold, as on
+/// Cray's machines.
+const CRAY_GETS: &str = "PORTOLAN_CRAY_GET_EVENTS";
+
+/// One interface is opened at a time; the others wait, and find it open.
+static OPENING: Mutex<()> = Mutex::new(());
+
+fn cray_gets() -> bool {
+    std::env::var_os(CRAY_GETS).is_some_and(|v| !v.is_empty() && v != "0")
+}
+
+/// The process id to ask for. Without a wish it is that of the own rank in the map that was set
+/// before, or the common one.
+fn wished_pid(pid: u32) -> Result<u32, Error> {
+    let pid = if pid == PID_ANY {
+        let shared = state::shared();
+        let mapped = shared.pending.as_ref().and_then(|g| g.own_pid());
+        mapped.filter(|p| *p <= LARGEST_PID).unwrap_or(RANK_PID)
+    } else {
+        pid
+    };
+    if pid <= LARGEST_PID {
+        Ok(pid)
+    } else {
+        Err(Error::PidInvalid)
+    }
+}
+
+fn open_job(wishes: &Wishes) -> Result<Opened, Error> {
+    let attempt = || -> Result<Opened, fabric::FabricError> {
+        let job = job::join()?;
+        fabric::open_with(&job, &FabricConfig::from_env()?, wishes)
+    };
+    attempt().map_err(|error| {
+        job::complain("PtlNIInit", &error);
+        Error::Fail
+    })
+}
+
+fn open_own(wishes: &Wishes) -> Opened {
+    let id = ProcessId::new(0, wishes.pid);
+    let config = NiConfig {
+        id,
+        uid: effective_uid(),
+        jid: wishes.jid.unwrap_or(1),
+        interface: wishes.interface,
+        limits: wishes.limits.min(Limits::LIBRARY),
+        get_send_events: wishes.get_send_events,
+    };
+    let nal = InProc::new(Hub::new(1, wishes.pid), 0);
+    Opened {
+        interface: Interface::direct(Ni::new(config), nal),
+        peers: vec![id],
+    }
+}
+
+fn effective_uid() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>, Error> {
+    let kind = match number {
+        n if JOB_NUMBERS.contains(&n) => Kind::Job,
+        OWN_NUMBER => Kind::Own,
+        _ => return Err(Error::IfaceInvalid),
+    };
+    let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(open) = state::of_kind(kind) {
+        return Ok(open);
+    }
+    let pid = wished_pid(pid)?;
+    let (interface, handle) = state::next_number().ok_or(Error::NoSpace)?;
+    let wishes = Wishes {
+        pid,
+        limits: desired.map_or(Limits::LIBRARY, Limits::from),
+        interface,
+        get_send_events: cray_gets(),
+        jid: state::shared().jid,
+    };
+    let opened = match kind {
+        Kind::Job => open_job(&wishes)?,
+        Kind::Own => open_own(&wishes),
+    };
+    let open = Open {
+        interface: opened.interface,
+        handle,
+        kind,
+        peers: opened.peers,
+        group: Mutex::default(),
+        debug_mask: AtomicU32::new(0),
+        handlers: RwLock::default(),
+        any_handler: AtomicBool::new(false),
+        iovecs: Mutex::default(),
+        idle: OnceLock::new(),
+    };
+    state::insert(interface, open)
+}
+
+/// `PtlNIInit`. Opening the interface of the job is collective. A second call for an open interface
+/// gives the same handle and the limits of the first.
+///
+/// # Safety
+/// `desired` is null or readable; `actual` and `ni_handle` are null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlNIInit(
+    interface: u32,
+    pid: u32,
+    desired: *mut PtlNiLimits,
+    actual: *mut PtlNiLimits,
+    ni_handle: *mut u32,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let handle = unsafe { Out::new(ni_handle) }?;
+        // SAFETY: the same.
+        let actual = unsafe { Out::optional(actual) };
+        // SAFETY: the same.
+        let desired = unsafe { ptr::read(desired) };
+        let open = open(interface, pid, desired)?;
+        if let Some(actual) = actual {
+            actual.set(open.interface.limits().into());
+        }
+        handle.set(open.handle);
+        Ok(OK)
+    })
+}
+
+/// `PtlNIFini`
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlNIFini(ni_handle: u32) -> c_int {
+    state::entry(|| {
+        let open = state::remove(ni_handle)?;
+        // What a broken fabric says while it is left changes nothing for the caller.
+        let _ = open.interface.close();
+        Ok(OK)
+    })
+}
+
+/// `PtlNIStatus`
+///
+/// # Safety
+/// `status` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlNIStatus(
+    ni_handle: u32,
+    register_index: u32,
+    status: *mut u64,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(status) }?;
+        let open = state::ni(ni_handle)?;
+        let s = open.interface.status()?;
+        let registers = [
+            s.drop_count,
+            s.drop_length,
+            s.recv_count,
+            s.recv_length,
+            s.send_count,
+            s.send_length,
+        ];
+        let value = registers.get(register_index as usize);
+        out.set(*value.ok_or(Error::SrIndexInvalid)?);
+        Ok(OK)
+    })
+}
+
+/// `PtlNIDist`; of a process that cannot exist the distance is `ULONG_MAX`.
+///
+/// # Safety
+/// `distance` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlNIDist(
+    ni_handle: u32,
+    process: PtlProcessId,
+    distance: *mut c_ulong,
+) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(distance) }?;
+        match state::ni(ni_handle)?.interface.distance(process.into()) {
+            Ok(d) => out.set(d),
+            Err(e) => {
+                out.set(c_ulong::MAX);
+                return Err(e);
+            }
+        }
+        Ok(OK)
+    })
+}
+
+/// The interface of a handle of any kind whose object exists.
+pub(crate) fn of_any(raw: u32) -> Result<Arc<Open>, Error> {
+    const BAD: Error = Error::HandleInvalid;
+    let kind = Handle(raw).kind();
+    if kind == HandleKind::Ni {
+        return match state::ni(raw) {
+            Err(Error::NiInvalid) => Err(BAD),
+            other => other,
+        };
+    }
+    let open = state::object(raw, kind, BAD)?;
+    let exists = match kind {
+        HandleKind::Ni => true,
+        HandleKind::Me => me_md::me_exists(&open, raw),
+        HandleKind::Md => open.interface.md_query(MdHandle::from_raw(raw)).is_ok(),
+        HandleKind::Eq => open.interface.eq_peek(EqHandle::from_raw(raw)).is_ok(),
+    };
+    if exists { Ok(open) } else { Err(BAD) }
+}
+
+/// `PtlNIHandle`
+///
+/// # Safety
+/// `ni_handle` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlNIHandle(handle: u32, ni_handle: *mut u32) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(ni_handle) }?;
+        out.set(of_any(handle)?.handle);
+        Ok(OK)
+    })
+}
+
+/// `PtlGetUid`
+///
+/// # Safety
+/// `uid` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlGetUid(ni_handle: u32, uid: *mut u32) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(uid) }?;
+        out.set(state::ni(ni_handle)?.interface.uid());
+        Ok(OK)
+    })
+}
+
+/// `PtlGetId`
+///
+/// # Safety
+/// `id` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlGetId(ni_handle: u32, id: *mut PtlProcessId) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(id) }?;
+        out.set(state::ni(ni_handle)?.interface.id().into());
+        Ok(OK)
+    })
+}
+
+/// `PtlGetJid`
+///
+/// # Safety
+/// `jid` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PtlGetJid(ni_handle: u32, jid: *mut u32) -> c_int {
+    state::entry(|| {
+        state::initialised()?;
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(jid) }?;
+        out.set(state::ni(ni_handle)?.interface.jid());
+        Ok(OK)
+    })
+}
+
+/// `PtlACEntry`
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlACEntry(
+    ni_handle: u32,
+    ac_index: u32,
+    match_id: PtlProcessId,
+    user_id: u32,
+    job_id: u32,
+    pt_index: u32,
+) -> c_int {
+    state::entry(|| {
+        let entry = AcEntry {
+            match_id: match_id.into(),
+            uid: user_id,
+            jid: job_id,
+            pt_index,
+        };
+        state::ni(ni_handle)?.interface.ac_entry(ac_index, entry)?;
+        Ok(OK)
+    })
+}

@@ -1,0 +1,263 @@
+//! What this process has open.
+//!
+//! ```text
+//!  handle ──► thread's own table (no lock, valid while EPOCH stands still) ──► Arc<Open>
+//!                 └── EPOCH moved: copied anew from SHARED
+//! ```
+//!
+//! `PtlNIInit`, `PtlNIFini` and `PtlFini` change SHARED and move EPOCH; every other function reads
+//! its thread's table. A thread inside a call keeps the interface it works on until it returns.
+
+use portals_shim::core::HandleKind;
+use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+use crate::p3rt::Group;
+use crate::types::Handler;
+
+/// Interface numbers in handles.
+const NUMBERS: usize = 7;
+
+/// One open interface.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) interface: Interface,
+    /// The value of its `ptl_handle_ni_t`.
+    pub(crate) handle: u32,
+    /// Which of the two interfaces it is.
+    pub(crate) kind: Kind,
+    /// Ids of the ranks.
+    pub(crate) peers: Vec<ProcessId>,
+    pub(crate) group: Mutex<Option<Group>>,
+    pub(crate) debug_mask: AtomicU32,
+    /// By queue. `any_handler` spares the look-up where no queue has one.
+    pub(crate) handlers: RwLock<BTreeMap<u32, Handler>>,
+    pub(crate) any_handler: AtomicBool,
+    /// The pieces of iovec descriptors, which `PtlMDUpdate` gives back; by descriptor.
+    pub(crate) iovecs: Mutex<BTreeMap<u32, Vec<Segment>>>,
+    /// A queue of the library's own, for calls that only move data along.
+    pub(crate) idle: OnceLock<EqHandle>,
+}
+
+/// The interfaces there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The fabric of the job.
+    Job,
+    /// This process alone.
+    Own,
+}
+
+/// Interfaces a process can have open at one time.
+pub(crate) const MAX_INTERFACES: c_int = 2;
+
+type Table = [Option<Arc<Open>>; NUMBERS];
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    table: Table,
+    /// Interfaces opened so far; numbers are given out in turn, so that handles of one that was
+    /// closed do not name objects of its successor.
+    opened: u32,
+    /// Set before the interface that it is for is opened.
+    pub(crate) pending: Option<Group>,
+    pub(crate) jid: Option<u32>,
+    pub(crate) debug_mask: u32,
+}
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared {
+    table: [const { None }; NUMBERS],
+    opened: 0,
+    pending: None,
+    jid: None,
+    debug_mask: 0,
+});
+static EPOCH: AtomicU32 = AtomicU32::new(1);
+/// 0: not initialised, 1: initialised, 2: a forked child.
+static PHASE: AtomicU8 = AtomicU8::new(0);
+
+thread_local! {
+    static OWN: RefCell<(u32, Table)> = const { RefCell::new((0, [const { None }; NUMBERS])) };
+}
+
+/// Runs the body of an entry: errors become codes, a panic `PTL_FAIL`.
+pub(crate) fn entry(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) => error.code(),
+        Err(_) => Error::Fail.code(),
+    }
+}
+
+/// As [`entry`] for functions that return something else.
+pub(crate) fn guarded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
+}
+
+pub(crate) fn shared() -> MutexGuard<'static, Shared> {
+    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// [`Error::NoInit`] before `PtlInit` and after `PtlFini`.
+pub(crate) fn initialised() -> Result<(), Error> {
+    if PHASE.load(Ordering::Acquire) == 1 {
+        Ok(())
+    } else {
+        Err(Error::NoInit)
+    }
+}
+
+/// Fails in a forked child.
+pub(crate) fn initialise() -> Result<(), Error> {
+    match PHASE.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) | Err(1) => Ok(()),
+        Err(_) => Err(Error::Fail),
+    }
+}
+
+/// Back to the beginning; gives the interfaces to close.
+pub(crate) fn finalise() -> Vec<Arc<Open>> {
+    if PHASE
+        .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
+        return Vec::new();
+    }
+    let mut shared = shared();
+    shared.pending = None;
+    let closing = shared.table.iter_mut().filter_map(Option::take).collect();
+    EPOCH.fetch_add(1, Ordering::Release);
+    closing
+}
+
+pub(crate) fn set_forked() {
+    PHASE.store(2, Ordering::Release);
+}
+
+pub(crate) fn is_forked() -> bool {
+    PHASE.load(Ordering::Acquire) == 2
+}
+
+/// The open interface of a kind.
+pub(crate) fn of_kind(kind: Kind) -> Option<Arc<Open>> {
+    let shared = shared();
+    let mut open = shared.table.iter().flatten();
+    open.find(|o| o.kind == kind).cloned()
+}
+
+/// The number and the handle of the next interface; `None` when all numbers are in use.
+pub(crate) fn next_number() -> Option<(u8, u32)> {
+    let mut shared = shared();
+    for _ in 0..NUMBERS {
+        let turn = shared.opened;
+        shared.opened = turn.wrapping_add(1);
+        let number = turn as usize % NUMBERS;
+        if shared.table[number].is_none() {
+            // Never zero, so that a handle is not what a cleared structure holds.
+            let generation = (turn / NUMBERS as u32) % 0x7ff + 1;
+            let number = number as u8;
+            return Some((
+                number,
+                Handle::interface_handle(number).0 | generation << 16,
+            ));
+        }
+    }
+    None
+}
+
+/// Makes an interface known.
+pub(crate) fn insert(number: u8, open: Open) -> Result<Arc<Open>, Error> {
+    let mut shared = shared();
+    initialised()?;
+    let open = Arc::new(open);
+    *open.group.lock().unwrap_or_else(PoisonError::into_inner) = shared.pending.take();
+    open.debug_mask.store(shared.debug_mask, Ordering::Relaxed);
+    shared.table[usize::from(number) % NUMBERS] = Some(Arc::clone(&open));
+    EPOCH.fetch_add(1, Ordering::Release);
+    Ok(open)
+}
+
+/// Forgets an interface, which the caller then closes.
+pub(crate) fn remove(handle: u32) -> Result<Arc<Open>, Error> {
+    initialised()?;
+    let mut shared = shared();
+    let slot = shared
+        .table
+        .iter_mut()
+        .find(|slot| slot.as_ref().is_some_and(|o| o.handle == handle))
+        .ok_or(Error::NiInvalid)?;
+    let open = slot.take().ok_or(Error::NiInvalid)?;
+    EPOCH.fetch_add(1, Ordering::Release);
+    Ok(open)
+}
+
+fn numbered(number: u8) -> Option<Arc<Open>> {
+    let number = usize::from(number);
+    let seen = OWN.try_with(|own| {
+        let mut own = own.try_borrow_mut().ok()?;
+        let epoch = EPOCH.load(Ordering::Acquire);
+        if own.0 != epoch {
+            let shared = shared();
+            // Read again under the lock: the table does not change meanwhile.
+            *own = (EPOCH.load(Ordering::Acquire), shared.table.clone());
+        }
+        Some(own.1.get(number)?.clone())
+    });
+    match seen {
+        Ok(Some(open)) => open,
+        // The thread is ending and has no table any more.
+        _ => shared().table.get(number)?.clone(),
+    }
+}
+
+/// The interface that an object's handle names, by the bits of its number.
+fn of_handle(raw: u32) -> Option<Arc<Open>> {
+    numbered(Handle(raw).interface()?)
+}
+
+/// The interface of an NI handle.
+pub(crate) fn ni(raw: u32) -> Result<Arc<Open>, Error> {
+    initialised()?;
+    of_handle(raw)
+        .filter(|o| o.handle == raw)
+        .ok_or(Error::NiInvalid)
+}
+
+/// The interface of an object's handle; `invalid` where there is none, or the handle is of another
+/// kind.
+pub(crate) fn object(raw: u32, kind: HandleKind, invalid: Error) -> Result<Arc<Open>, Error> {
+    initialised()?;
+    of_handle(raw)
+        .filter(|_| Handle(raw).kind() == kind)
+        .ok_or(invalid)
+}
+
+/// Closes the interfaces when the process exits: what this rank still owes others has left
+/// afterwards.
+pub(crate) fn drain() {
+    let open = finalise();
+    let wall = |o: &Arc<Open>| o.interface.clock() == ClockKind::Wall;
+    // In virtual time a rank that is late costs the others nothing, and nothing can be lost.
+    let limit = Duration::from_secs(if open.iter().any(wall) { 10 } else { 1 });
+    if open.is_empty() {
+        return;
+    }
+    // In a thread, since one that was interrupted by the exit may hold the interface for ever.
+    let (done, wait) = mpsc::channel();
+    let closing = std::thread::Builder::new().spawn(move || {
+        for open in open {
+            let _ = open.interface.close();
+        }
+        let _ = done.send(());
+    });
+    if closing.is_ok() && wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        eprintln!("portals: the interface could not be closed in {limit:?}");
+    }
+}
