@@ -24,7 +24,8 @@ use portals_shim::Interface;
 use rank::Rank;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
 
 /// One scenario.
 struct Case {
@@ -155,22 +156,35 @@ fn run_rank(case: &Case, effort: Effort, rank: u32, join: Join, gate: &Barrier) 
     }
 }
 
-fn run_case(harness: &dyn Harness, case: &Case, joins: Vec<Join>) {
-    let gate = Barrier::new(joins.len());
-    let (gate, effort) = (&gate, harness.effort());
-    std::thread::scope(|s| {
-        let threads: Vec<_> = (0..)
-            .zip(joins)
-            .map(|(rank, join)| {
-                std::thread::Builder::new()
-                    .name(format!("{}, rank {rank}", case.name))
-                    .spawn_scoped(s, move || run_rank(case, effort, rank, join, gate))
-                    .expect("a thread starts")
-            })
-            .collect();
-        let results: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
-        for result in results {
-            result.unwrap_or_else(|e| resume_unwind(e));
+/// Longer than any case takes; a call that never returns is a failure, not the end of the run.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn run_case(harness: &dyn Harness, case: &'static Case, joins: Vec<Join>) {
+    let gate = Arc::new(Barrier::new(joins.len()));
+    let effort = harness.effort();
+    let ranks = joins.len();
+    let (done, results) = mpsc::channel();
+    for (rank, join) in (0..).zip(joins) {
+        let (gate, done) = (Arc::clone(&gate), done.clone());
+        let body = move || {
+            let run = AssertUnwindSafe(|| run_rank(case, effort, rank, join, &gate));
+            // The receiver is gone if another rank never came back.
+            let _ = done.send(catch_unwind(run));
+        };
+        std::thread::Builder::new()
+            .name(format!("{}, rank {rank}", case.name))
+            .spawn(body)
+            .expect("a thread starts");
+    }
+    let mut failed = None;
+    for _ in 0..ranks {
+        match results.recv_timeout(LIMIT) {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => failed = Some(e),
+            Err(_) => panic!("\"{}\": a rank has not returned in {LIMIT:?}", case.name),
         }
-    });
+    }
+    if let Some(e) = failed {
+        resume_unwind(e);
+    }
 }
