@@ -143,7 +143,7 @@ fn job_number(id: &str) -> u32 {
 
 fn join(socket: OwnedFd, config: NiConfig) -> Result<Interface, FabricError> {
     let client = Client::join(socket, &config)
-        .map_err(|_| unusable("the simulation refused this rank or has ended; see its message"))?;
+        .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
     Ok(Interface::bridged(Box::new(client), config))
 }
 

@@ -14,7 +14,7 @@ use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 
@@ -43,4 +43,6 @@ pub(super) struct Reply {
     pub(super) clock: u64,
     /// The call's result.
     pub(super) result: Result<Answer, Error>,
+    /// What the user should know of a failure; empty otherwise.
+    pub(super) note: String,
 }

@@ -23,19 +23,23 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Joins as a rank and waits until all ranks have.
-    pub(super) fn join(socket: OwnedFd, config: &NiConfig) -> Result<Self, Error> {
+    /// Joins as a rank and waits until all ranks have; an error says why not.
+    pub(super) fn join(socket: OwnedFd, config: &NiConfig) -> Result<Self, String> {
         let client = Self {
             socket: Mutex::new(socket),
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
-        client.ask(&Question::Hello {
+        let hello = Question::Hello {
             version: VERSION,
             config: *config,
-        })?;
-        Ok(client)
+        };
+        match client.exchange(&hello) {
+            Ok(reply) if reply.result.is_ok() => Ok(client),
+            Ok(reply) => Err(reply.note),
+            Err(_) => Err("the simulation ended before it began".to_owned()),
+        }
     }
 
     fn lost(&self) -> Error {
@@ -60,6 +64,14 @@ impl Client {
     }
 
     fn ask(&self, question: &Question) -> Result<Answer, Error> {
+        let reply = self.exchange(question)?;
+        if !reply.note.is_empty() {
+            tracing::error!("{}", reply.note);
+        }
+        reply.result
+    }
+
+    fn exchange(&self, question: &Question) -> Result<Reply, Error> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);
@@ -78,7 +90,7 @@ impl Client {
         if matches!(question, Question::Call(Call::Close)) && reply.result.is_ok() {
             self.closed.store(true, Ordering::Release);
         }
-        reply.result
+        Ok(reply)
     }
 }
 

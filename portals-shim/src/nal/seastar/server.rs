@@ -5,7 +5,7 @@ use super::sim::{Request, Return, Sim, SimError};
 use super::usermem::{ProcessMemory, UserMemory};
 use crate::call::Answer;
 use nic_model::Machine;
-use portals_core::NiConfig;
+use portals_core::{Error, NiConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -88,10 +88,13 @@ fn hello(socket: OwnedFd, want: usize) -> Result<Option<(usize, Joined)>, ServeE
     }
 }
 
-/// Waits for `want` ranks on a listening socket, then simulates until all have left.
-pub(super) fn serve(listener: &OwnedFd, want: usize, machine: Machine) -> Result<(), ServeError> {
+/// The ranks that have come so far, by rank.
+type Gathered = Vec<Option<Joined>>;
+
+/// Waits for all ranks on a listening socket.
+fn gather(listener: &OwnedFd, joined: &mut Gathered) -> Result<(), ServeError> {
     let deadline = Instant::now() + GATHER;
-    let mut joined: Vec<Option<Joined>> = (0..want).map(|_| None).collect();
+    let want = joined.len();
     let mut came = 0;
     while came < want {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -108,42 +111,88 @@ pub(super) fn serve(listener: &OwnedFd, want: usize, machine: Machine) -> Result
         }
         let socket = rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
             .map_err(system("accepting a rank"))?;
-        if let Some((rank, j)) = hello(socket, want)? {
-            if joined[rank].replace(j).is_some() {
-                return Err(ServeError::Hello(format!("rank {rank} twice")));
-            }
-            came += 1;
-        }
+        take_in(socket, joined)?;
+        came = joined.iter().flatten().count();
     }
-    simulate(joined.into_iter().flatten().collect(), machine)
+    Ok(())
+}
+
+/// Reads a rank's hello. On an error the rank is told.
+fn take_in(socket: OwnedFd, joined: &mut Gathered) -> Result<(), ServeError> {
+    let spare = socket.try_clone();
+    let taken = hello(socket, joined.len()).and_then(|came| match came {
+        Some((rank, j)) => match joined[rank].replace(j) {
+            Some(_) => Err(ServeError::Hello(format!("rank {rank} twice"))),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    });
+    if let (Err(error), Ok(socket)) = (&taken, spare) {
+        refuse(&socket, error);
+    }
+    taken
+}
+
+/// Waits for `want` ranks on a listening socket, then simulates until all have left. When that
+/// cannot be, every rank that came is told why.
+pub(super) fn serve(listener: &OwnedFd, want: usize, machine: Machine) -> Result<(), ServeError> {
+    let mut joined: Gathered = (0..want).map(|_| None).collect();
+    let gathered = gather(listener, &mut joined);
+    begin(gathered, joined, machine)
 }
 
 /// Simulates for connected sockets that each begin with a hello, in any order.
 pub(super) fn serve_connected(sockets: Vec<OwnedFd>, machine: Machine) -> Result<(), ServeError> {
+    let mut joined: Gathered = sockets.iter().map(|_| None).collect();
     let want = sockets.len();
-    let mut joined: Vec<Option<Joined>> = (0..want).map(|_| None).collect();
-    for socket in sockets {
-        if let Some((rank, j)) = hello(socket, want)? {
-            joined[rank] = Some(j);
-        }
-    }
-    let joined: Vec<Joined> = joined.into_iter().flatten().collect();
-    if joined.len() < want {
-        return Err(ServeError::Missing {
-            came: joined.len(),
-            want,
+    let gathered = sockets
+        .into_iter()
+        .try_for_each(|socket| take_in(socket, &mut joined))
+        .and_then(|()| match joined.iter().flatten().count() {
+            came if came == want => Ok(()),
+            came => Err(ServeError::Missing { came, want }),
         });
-    }
-    simulate(joined, machine)
+    begin(gathered, joined, machine)
 }
 
-fn answer(socket: &OwnedFd, r: &Return) -> bool {
+fn begin(
+    gathered: Result<(), ServeError>,
+    joined: Gathered,
+    machine: Machine,
+) -> Result<(), ServeError> {
+    let joined: Vec<Joined> = joined.into_iter().flatten().collect();
+    let configs: Vec<NiConfig> = joined.iter().map(|j| j.config).collect();
+    let memories = joined
+        .iter()
+        .map(|j| Box::new(ProcessMemory { pid: j.pid }) as Box<dyn UserMemory>)
+        .collect();
+    let built = gathered.and_then(|()| Ok(Sim::new(machine, &configs, memories)?));
+    match built {
+        Ok(sim) => simulate(sim, joined.into_iter().map(|j| Some(j.socket)).collect()),
+        Err(error) => {
+            for j in &joined {
+                refuse(&j.socket, &error);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Tells a rank why it cannot be simulated.
+fn refuse(socket: &OwnedFd, error: &ServeError) {
+    reply(
+        socket,
+        &Reply {
+            clock: 0,
+            result: Err(Error::Fail),
+            note: error.to_string(),
+        },
+    );
+}
+
+fn reply(socket: &OwnedFd, reply: &Reply) -> bool {
     let mut buffer = [0; MAX_DATAGRAM];
-    let reply = Reply {
-        clock: r.clock.as_ps(),
-        result: r.result,
-    };
-    let Ok(bytes) = postcard::to_slice(&reply, &mut buffer) else {
+    let Ok(bytes) = postcard::to_slice(reply, &mut buffer) else {
         return false;
     };
     loop {
@@ -155,41 +204,47 @@ fn answer(socket: &OwnedFd, r: &Return) -> bool {
     }
 }
 
-fn simulate(joined: Vec<Joined>, machine: Machine) -> Result<(), ServeError> {
-    let configs: Vec<NiConfig> = joined.iter().map(|j| j.config).collect();
-    let memories = joined
-        .iter()
-        .map(|j| Box::new(ProcessMemory { pid: j.pid }) as Box<dyn UserMemory>)
-        .collect();
-    let mut sockets: Vec<Option<OwnedFd>> = joined.into_iter().map(|j| Some(j.socket)).collect();
-    let mut sim = Sim::new(machine, &configs, memories)?;
-    for (rank, socket) in sockets.iter().enumerate() {
-        let started = Return {
-            rank,
-            clock: sim.start(),
+/// What the ranks of a deadlocked program are told with the failure of their waits.
+fn deadlock_note(sim: &Sim) -> String {
+    format!(
+        "deadlock at {} ns: every rank waits for an event and nothing is on its way",
+        sim.now().as_ns()
+    )
+}
+
+fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), ServeError> {
+    for socket in sockets.iter().flatten() {
+        let started = Reply {
+            clock: sim.start().as_ps(),
             result: Ok(Answer::Done),
+            note: String::new(),
         };
-        if let Some(socket) = socket {
-            answer(socket, &started);
-        }
+        reply(socket, &started);
     }
-    let mut deadlocks = 0;
     while sim.live() > 0 {
-        while let Some(r) = sim.poll_return() {
-            let gone = match &sockets[r.rank] {
-                Some(socket) => !answer(socket, &r),
-                None => true,
+        let before = sim.deadlocks();
+        while let Some(Return {
+            rank,
+            clock,
+            result,
+        }) = sim.poll_return()
+        {
+            let deadlocked = sim.deadlocks() > before && result.is_err();
+            let answer = Reply {
+                clock: clock.as_ps(),
+                result,
+                note: if deadlocked {
+                    deadlock_note(&sim)
+                } else {
+                    String::new()
+                },
             };
-            if gone {
-                sim.handle_exit(r.rank);
+            let told = sockets[rank]
+                .as_ref()
+                .is_some_and(|socket| reply(socket, &answer));
+            if !told {
+                sim.handle_exit(rank);
             }
-        }
-        if sim.deadlocks() > deadlocks {
-            deadlocks = sim.deadlocks();
-            tracing::error!(
-                at_ns = sim.now().as_ns(),
-                "every rank waits for an event and nothing is on its way: the program is deadlocked"
-            );
         }
         if sim.live() == 0 {
             break;

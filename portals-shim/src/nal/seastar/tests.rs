@@ -134,6 +134,24 @@ fn a_deadlocked_program_is_told_so() {
 }
 
 #[test]
+fn ranks_of_another_build_are_told_why_they_cannot_join() {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    // A hello that this build does not understand.
+    rustix::net::send(&ours, &[0, 99, 0, 0], rustix::net::SendFlags::empty()).unwrap();
+    let machine = Machine::named("xt4").unwrap();
+    assert!(server::serve_connected(vec![theirs], machine).is_err());
+    let mut answer = [0; 256];
+    let (n, _) = rustix::net::recv(&ours, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
+    assert!(String::from_utf8_lossy(&answer[..n]).contains("did not say hello"));
+}
+
+#[test]
 fn a_limited_wait_ends_at_its_limit() {
     let ends = ranks(2, |rank, opened| {
         let ni = &opened.interface;
