@@ -1,4 +1,4 @@
-//! Access control entries (facts section 1.6, rules 3 and 4).
+//! Access control entries (rules 3 and 4).
 
 use crate::types::{ANY, ProcessId};
 use serde::{Deserialize, Serialize};

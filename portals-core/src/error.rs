@@ -1,4 +1,4 @@
-//! The API's error codes (facts section 2.k).
+//! The API's error codes (`portals-shim/include/p3/errno.h`).
 
 use serde::{Deserialize, Serialize};
 

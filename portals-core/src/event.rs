@@ -1,4 +1,4 @@
-//! Events (facts sections 2.m, 2.n and 3.4).
+//! Events (rules 27 to 36; numbers are those of `portals-shim/include/p3api/types.h`).
 
 use crate::handle::{EqHandle, MdHandle};
 use crate::types::{MdOptions, ProcessId};
@@ -54,8 +54,7 @@ pub struct MdSnapshot {
     pub eq: Option<EqHandle>,
 }
 
-/// One event (`ptl_event_t`); which fields mean what is facts section 3.4, column
-/// "client-compatible".
+/// One event (`ptl_event_t`); which fields mean what: rule 30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// What happened.

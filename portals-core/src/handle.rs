@@ -1,4 +1,4 @@
-//! 32-bit handles: kind, interface, generation and slot (facts section 1.3).
+//! 32-bit handles: kind, interface, generation and slot.
 //!
 //! ```text
 //!  31 30 | 29 27     | 26       16 | 15      0

@@ -22,7 +22,7 @@
 //!
 //! 1. An MD is *in use* from the call that returned an operation for it (`Transmit::op`,
 //!    `Incoming::*::op`) until the matching `*_end`; while in use it cannot be unlinked, so the
-//!    segments handed out stay valid (facts `portals33.md` 3.8). Waiting for an ack or a reply is
+//!    segments handed out stay valid (rules 62 and 66). Waiting for an ack or a reply is
 //!    not use.
 //! 2. The moment an END, ACK or REPLY_END event can be read the MD can be unlinked (rule 60).
 //! 3. One accepted operation costs one threshold count; the event snapshot shows the count after it
@@ -33,8 +33,8 @@
 //! 6. A header from a peer, however malformed, changes nothing but a drop counter unless it passes
 //!    every rule of address translation (rules 1-9), or answers a request that awaits an answer.
 //!
-//! Sources: the Portals 3.3 document as recorded in the project's facts sheet `portals33.md`;
-//! "rule N" below is the numbering of its section 3.
+//! "Rule N" and "unlink rule N" are those of the book's pages `docs/src/mechanisms/matching.md`,
+//! `descriptors.md` and `events.md`; "row N" is one of `docs/src/portals-differences.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

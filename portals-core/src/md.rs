@@ -1,4 +1,5 @@
-//! Memory descriptors: acceptance, thresholds, retirement (facts sections 1.4, 1.5, rules 6-12).
+//! Memory descriptors: acceptance, thresholds, retirement (rules 6-12, 37-45,
+//! unlink rules).
 
 use crate::event::MdSnapshot;
 use crate::handle::{EqHandle, MeHandle};
@@ -41,8 +42,8 @@ pub(crate) struct Md {
     /// Remaining operations, -1 infinite.
     pub(crate) threshold: i32,
     pub(crate) active: bool,
-    /// An operation, not the user, made it inactive; only then auto-unlink applies (section 1.5
-    /// rule 3).
+    /// An operation, not the user, made it inactive; only then auto-unlink applies (unlink rule
+    /// 3).
     pub(crate) retired: bool,
     pub(crate) unlink: Unlink,
     pub(crate) me: Option<MeHandle>,

@@ -1,4 +1,4 @@
-//! Identifiers, limits and options of the API (facts sections 1.2, 2.l-2.n).
+//! Identifiers, limits and options of the API (`portals-shim/include/p3api/types.h`).
 
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub struct Limits {
 
 impl Limits {
     /// What this library can hold. Handles have 16 index bits; portal indexes reach 63 because
-    /// clients use 30 to 39 (facts section 1.2).
+    /// clients use 30 to 39.
     pub const LIBRARY: Self = Self {
         max_mes: 65_536,
         max_mds: 65_536,

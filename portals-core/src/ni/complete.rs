@@ -1,4 +1,5 @@
-//! Events of an operation, and what happens to its MD afterwards (facts sections 1.5, 3.4, 3.8).
+//! Events of an operation, and what happens to its MD afterwards (rules 27-36, 60-66,
+//! unlink rules).
 
 use super::Ni;
 use crate::event::{Event, EventKind, NiFail};
@@ -150,7 +151,7 @@ impl Ni {
         Some(what)
     }
 
-    /// Section 1.5 rules 1 and 4: a spent MD goes once nothing is under way on it, with an UNLINK
+    /// Unlink rules 1 and 4: a spent MD goes once nothing is under way on it, with an UNLINK
     /// event that carries the fields of the operation that caused it.
     pub(super) fn unlink_if_spent(
         &mut self,

@@ -1,4 +1,4 @@
-//! Starting operations (facts sections 2.h, 3.2, rules 14, 19-23, 37-44).
+//! Starting operations (rules 14, 19-23, 37-44).
 
 use super::Ni;
 use super::complete::{OpKind, OpStart};

@@ -45,8 +45,8 @@ pub struct NiConfig {
     pub interface: u8,
     /// Limits granted.
     pub limits: Limits,
-    /// A get posts SEND events and costs one more threshold count, as Cray's library did (facts
-    /// section 4.1 rows 5 and 6).
+    /// A get posts SEND events and costs one more threshold count, as Cray's library did (rows 5
+    /// and 6 of `docs/src/portals-differences.md`).
     pub get_send_events: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct MeSpec {
     pub unlink: Unlink,
 }
 
-/// Status registers (facts section 2.m), in the order of the API's indexes.
+/// Status registers (`PTL_SR_DROP_COUNT` and on), in the order of the API's indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Messages dropped, acks and replies included.
@@ -199,7 +199,7 @@ impl Ni {
     }
 
     /// `PtlMEUnlink`: removes the entry, and its MD if that was made with [`Unlink::Unlink`]; a
-    /// retained MD stays as a free-floating one (facts section 1.5 rule 6).
+    /// retained MD stays as a free-floating one (unlink rule 6).
     pub fn me_unlink(&mut self, handle: MeHandle) -> Result<(), Error> {
         let me = self.matching.get(handle).ok_or(Error::MeInvalid)?;
         let (pt_index, md) = (me.pt_index, me.md);
@@ -355,7 +355,8 @@ impl Ni {
         Ok(EqHandle::of(self.config.interface, generation, slot))
     }
 
-    /// `PtlEQFree`: refused while an MD names the queue (facts section 4.1 row 13).
+    /// `PtlEQFree`: refused while an MD names the queue (row 13 of
+    /// `docs/src/portals-differences.md`).
     pub fn eq_free(&mut self, handle: EqHandle) -> Result<(), Error> {
         let eq = self.eq(handle)?;
         if eq.users > 0 || eq.promised > 0 {

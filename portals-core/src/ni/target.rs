@@ -1,5 +1,5 @@
 //! Incoming headers: address translation, the decision to ack, where a reply lands
-//! (facts sections 3.1, 3.2, rules 1-18).
+//! (rules 1-18).
 
 use super::Ni;
 use super::complete::{OpKind, OpStart};
@@ -403,7 +403,7 @@ impl Ni {
         Ok(Incoming::Acked)
     }
 
-    /// A reply longer than the room at its offset is truncated (facts section 4.1 row 27).
+    /// A reply longer than the room at its offset is truncated (rule 18).
     fn reply_arrived(
         &mut self,
         h: &Header,

@@ -1,4 +1,4 @@
-//! Conditional changes: `PtlMDUpdate`, `PtlMEMDPost` (facts section 3.6, rules 46-52).
+//! Conditional changes: `PtlMDUpdate`, `PtlMEMDPost` (rules 46-50).
 
 use super::{MeSpec, Ni};
 use crate::error::Error;

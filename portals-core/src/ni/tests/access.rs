@@ -1,4 +1,4 @@
-//! Access control (section 7.3).
+//! Access control.
 
 use super::world::*;
 use crate::{ANY, AcEntry, DropReason, Error, Incoming, NiConfig, ProcessId};

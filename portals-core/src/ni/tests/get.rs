@@ -1,4 +1,4 @@
-//! Gets and getputs (section 7.5).
+//! Gets and getputs.
 
 use super::world::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Scenario 51; rules 16, 30 and section 4.1 row 5.
+/// Scenario 51; rules 16, 30 and row 5 of the differences.
 #[test]
 fn a_get_of_a_region_from_remotely_managed_memory() {
     let mut w = World::new();
@@ -174,7 +174,7 @@ fn a_getput_has_a_longest_length() {
     assert!(w[0].events(more.eq).is_empty());
 }
 
-/// Scenario 59; section 4.1 row 27.
+/// Scenario 59; row 27 of the differences.
 #[test]
 fn a_reply_longer_than_its_destination_is_cut() {
     let mut w = World::new();
@@ -188,7 +188,7 @@ fn a_reply_longer_than_its_destination_is_cut() {
     assert!(w[0].guards_intact(get.memory));
 }
 
-/// Scenario 8, section 1.1: the descriptors of a getput are of one interface; a handle that names
+/// Scenario 8: the descriptors of a getput are of one interface; a handle that names
 /// nothing is told apart from one of another interface.
 #[test]
 fn both_descriptors_of_a_getput_are_of_one_interface() {

@@ -1,4 +1,4 @@
-//! Memory in pieces (section 7.9).
+//! Memory in pieces.
 
 use super::world::*;
 use crate::{Error, Limits, MdDesc, MdOptions, Memory, Segment, Unlink};

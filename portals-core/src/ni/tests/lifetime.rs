@@ -1,9 +1,9 @@
-//! Handles, use while under way, the end of an interface (sections 7.1 and 7.6).
+//! Handles, use while under way, the end of an interface.
 
 use super::world::*;
 use crate::{EqHandle, Error, Incoming, MdHandle, MeHandle, NiFail, OpId, Segment, Unlink};
 
-/// Scenario 13; section 1.3: a freed handle is told from every later one.
+/// Scenario 13: a freed handle is told from every later one.
 #[test]
 fn freed_handles_stay_invalid_through_ten_thousand_new_objects() {
     let mut w = World::new();
@@ -153,7 +153,7 @@ fn a_source_is_in_use_while_it_is_read_and_no_longer() {
     assert_eq!(w[0].ni.md_unlink(dst.md), Ok(()));
 }
 
-/// Scenario 89; section 4.1 row 13.
+/// Scenario 89; row 13 of the differences.
 #[test]
 fn a_queue_is_not_freed_under_its_descriptors_or_operations() {
     let mut w = World::new();

@@ -1,4 +1,4 @@
-//! Match lists: order, criteria, who takes a message (section 7.2).
+//! Match lists: order, criteria, who takes a message.
 
 use super::world::*;
 use crate::{Error, Limits, MdDesc, MeSpec, NiConfig, ProcessId, Segment, Unlink};
@@ -248,7 +248,7 @@ fn an_entry_that_unlinked_itself_is_no_base() {
     }
 }
 
-/// Scenario 25; section 1.5 rule 6.
+/// Scenario 25; unlink rule 6.
 #[test]
 fn unlinking_an_entry_frees_an_unlink_descriptor_and_sets_a_retained_one_afloat() {
     let mut w = World::new();

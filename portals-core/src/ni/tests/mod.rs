@@ -1,4 +1,4 @@
-//! The scenarios of facts `portals33.md` section 7 that concern the state machine alone.
+//! The scenarios of `docs/src/scenarios.md` that concern the state machine alone.
 
 mod access;
 mod events;

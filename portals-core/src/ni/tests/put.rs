@@ -1,4 +1,4 @@
-//! Puts (section 7.4).
+//! Puts.
 
 use super::world::*;
 use crate::{DropReason, Error, Incoming, MdDesc, MdOptions, NiFail, Segment, Unlink};

@@ -1,10 +1,10 @@
-//! Thresholds, max_size and automatic unlinking (section 7.6).
+//! Thresholds, max_size and automatic unlinking.
 
 use super::world::*;
 use crate::{Error, Incoming, MdDesc, MdOptions, MeSpec, NiFail, THRESHOLD_INFINITE, Unlink};
 use alloc::vec::Vec;
 
-/// Scenario 60; rules 38, 44 and section 1.5 rule 1.
+/// Scenario 60; rules 38, 44 and unlink rule 1.
 #[test]
 fn a_source_good_for_one_dies_of_its_put_and_the_ack_is_dropped() {
     let mut w = World::new();
@@ -59,7 +59,7 @@ fn a_put_and_a_get_share_one_threshold() {
     assert_eq!(w[1].read(into), w[0].read(memory));
 }
 
-/// Scenario 63; section 1.5 rule 2, rule 49.
+/// Scenario 63; unlink rule 2, rule 49.
 #[test]
 fn a_retained_target_rests_until_it_is_revived() {
     let mut w = World::new();
@@ -84,7 +84,7 @@ fn a_retained_target_rests_until_it_is_revived() {
     assert_eq!((e[1].kind, e[1].offset), (PutEnd, 0));
 }
 
-/// Scenarios 64, 65 and 66; section 1.5 rule 3, rule 45.
+/// Scenarios 64, 65 and 66; unlink rule 3, rule 45.
 #[test]
 fn a_threshold_of_nothing_is_inactive_and_never_unlinks() {
     for threshold in [0, -2, i32::MIN] {
@@ -151,7 +151,7 @@ fn sized(max_size: u64, options: MdOptions) -> impl FnOnce(&mut MdDesc) {
     }
 }
 
-/// Scenario 68; section 1.5 rule 8.
+/// Scenario 68; unlink rule 8.
 #[test]
 fn max_size_retires_a_buffer_that_could_not_hold_another_message() {
     let sizes = MdOptions::MAX_SIZE;
@@ -211,7 +211,7 @@ fn max_size_leaves_a_retained_descriptor_in_place() {
     assert_eq!(w[1].ni.me_md(t.me), Some(t.md));
 }
 
-/// Scenario 71; section 1.5 rule 1: whichever of two puts ends last, UNLINK comes after both.
+/// Scenario 71; unlink rule 1: whichever of two puts ends last, UNLINK comes after both.
 #[test]
 fn unlink_waits_for_every_operation_under_way() {
     for swap in [false, true] {
@@ -241,7 +241,7 @@ fn unlink_waits_for_every_operation_under_way() {
     }
 }
 
-/// Scenario 72; section 1.5 rule 5.
+/// Scenario 72; unlink rule 5.
 #[test]
 fn an_entry_follows_its_descriptor_if_it_was_made_to() {
     for (unlink, explicit) in [
@@ -277,7 +277,7 @@ fn an_entry_follows_its_descriptor_if_it_was_made_to() {
     }
 }
 
-/// Section 1.5 rule 5: an entry made to unlink, but never given a descriptor, stays.
+/// Unlink rule 5: an entry made to unlink, but never given a descriptor, stays.
 #[test]
 fn an_entry_without_a_descriptor_stays() {
     let mut w = World::new();
@@ -290,7 +290,7 @@ fn an_entry_without_a_descriptor_stays() {
     assert_eq!(w[1].ni.me_unlink(me), Ok(()));
 }
 
-/// Scenario 73; section 1.5 rule 4.
+/// Scenario 73; unlink rule 4.
 #[test]
 fn an_explicit_unlink_is_silent() {
     let mut w = World::new();

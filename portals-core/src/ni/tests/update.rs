@@ -1,4 +1,4 @@
-//! Conditional update and post (section 7.8).
+//! Conditional update and post.
 
 use super::world::*;
 use crate::{EqHandle, Error, Limits, MdDesc, Memory, NiConfig, Segment, Unlink};
@@ -124,7 +124,7 @@ fn an_update_replaces_the_memory() {
     assert_eq!(w[1].read(b), [5, 6, FILL, FILL]);
 }
 
-/// Scenario 94; section 4.1 row 15.
+/// Scenario 94; row 15 of the differences.
 #[test]
 fn a_refused_post_leaves_neither_entry_nor_descriptor() {
     let limits = Limits {
