@@ -1,5 +1,6 @@
 //! The API's calls as values, so that they can be made in the caller's process or carried by a
-//! trap into a node's kernel. One variant for each function of facts `portals33.md` section 2.
+//! trap into a node's kernel. One variant for each function that needs
+//! the library's state.
 
 use portals_core::{
     AcEntry, AckRequest, EqHandle, Event, InsertPosition, MdDesc, MdHandle, MdSnapshot, MeHandle,

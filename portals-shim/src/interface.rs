@@ -162,8 +162,8 @@ impl<N: Nal> Bridge for Direct<N> {
 
 /// An open interface; clones are the same interface. Any thread may call every method.
 ///
-/// Methods have the names, arguments and errors of the API without the prefix `Ptl`; what they mean
-/// is in facts `portals33.md` section 2. The interface closes with [`Interface::close`].
+/// Methods have the names, arguments and errors of the API without the prefix `Ptl`; the rules they
+/// follow are in the book, from `docs/src/mechanisms/matching.md` on. The interface closes with [`Interface::close`].
 #[derive(Clone, Debug)]
 pub struct Interface {
     inner: Arc<Inner>,

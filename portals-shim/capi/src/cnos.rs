@@ -1,6 +1,6 @@
 // UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
 #![expect(unsafe_code, reason = "entries for C; see the line above")]
-//! Ranks, as Cray's machines give them (`cnos_mpi_os.h`, facts `portals33.md` section 5.2).
+//! Ranks, as Cray's machines give them (`cnos_mpi_os.h`).
 //!
 //! These functions need neither `PtlInit` nor an interface: they speak of the job.
 

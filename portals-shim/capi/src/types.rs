@@ -1,4 +1,4 @@
-//! The structures of `p3api/types.h`; layouts are those of facts `portals33.md` section 2.n.
+//! The structures of `p3api/types.h`; layouts are those of that header.
 
 use portals_shim::{EqHandle, Event, Limits, MdSnapshot, ProcessId};
 use std::ffi::{c_int, c_uint, c_void};

@@ -224,7 +224,7 @@ impl Sim {
                 while self.world.step(&mut self.nodes).is_some() {}
                 self.now = self.world.now();
                 let result = Kernel::take_result(&mut self.world.registers(node, self.now));
-                // An event queue answers 1, the others 0 (facts seastar.md 1.4).
+                // An event queue answers 1, the others 0 (book: the SeaStar model).
                 if result != Some(u32::from(command == 1)) {
                     return Err(SimError::Boot {
                         node: n as u32,
