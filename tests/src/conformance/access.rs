@@ -1,4 +1,4 @@
-//! Access control (section 7.3).
+//! Access control.
 
 use super::rank::*;
 use super::{Case, case};

@@ -1,4 +1,4 @@
-//! Events and queues (section 7.7).
+//! Events and queues.
 
 use super::rank::*;
 use super::{Case, case};

@@ -1,4 +1,4 @@
-//! Gets and getputs (section 7.5).
+//! Gets and getputs.
 
 use super::rank::*;
 use super::{Case, case};

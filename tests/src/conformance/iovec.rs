@@ -1,4 +1,4 @@
-//! Memory in pieces (section 7.9).
+//! Memory in pieces.
 
 use super::pieces::iovec;
 use super::rank::*;

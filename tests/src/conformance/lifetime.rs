@@ -1,4 +1,4 @@
-//! Handles, use while under way, the end of an interface (sections 7.1, 7.6).
+//! Handles, use while under way, the end of an interface.
 
 use super::rank::*;
 use super::{Case, case};

@@ -1,4 +1,4 @@
-//! Match lists (section 7.2).
+//! Match lists.
 
 use super::rank::*;
 use super::{Case, case};

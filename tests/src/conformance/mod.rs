@@ -1,5 +1,5 @@
-//! One body for each scenario of facts `portals33.md` section 7 that involves two processes, run on
-//! every fabric.
+//! One body for each scenario of `docs/src/scenarios.md` that involves two processes, run on every
+//! fabric.
 //!
 //! A case is a function that every rank calls on its own thread. Rank 0 initiates, rank 1 is the
 //! target; the few cases with more ranks say so. Ranks meet by [`Rank::barrier`], which is made of
@@ -31,7 +31,7 @@ use std::time::Duration;
 struct Case {
     /// What is true, in words.
     name: &'static str,
-    /// Scenarios of section 7 and rules of section 3.
+    /// Scenarios (`docs/src/scenarios.md`) and rules (`docs/src/mechanisms`).
     covers: &'static str,
     ranks: u32,
     /// The body closes an interface, so that the ranks cannot meet afterwards.

@@ -1,4 +1,4 @@
-//! How known clients use the interface (section 7.10, scenarios 108-110).
+//! How known clients use the interface (scenarios 108-110).
 
 use super::rank::*;
 use super::{Case, case};

@@ -1,4 +1,4 @@
-//! Puts: matching, fields, acks (section 7.4).
+//! Puts: matching, fields, acks.
 
 use super::rank::*;
 use super::{Case, case};

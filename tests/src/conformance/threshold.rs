@@ -1,4 +1,4 @@
-//! Thresholds, max_size, automatic unlinking (section 7.6).
+//! Thresholds, max_size, automatic unlinking.
 
 use super::rank::*;
 use super::{Case, case};

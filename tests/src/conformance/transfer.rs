@@ -1,4 +1,4 @@
-//! Puts: order, sizes, reuse of buffers (section 7.4).
+//! Puts: order, sizes, reuse of buffers.
 
 use super::rank::*;
 use super::{Case, case};

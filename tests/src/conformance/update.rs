@@ -1,4 +1,4 @@
-//! Conditional update and post (section 7.8).
+//! Conditional update and post.
 
 use super::rank::*;
 use super::{Case, case};
