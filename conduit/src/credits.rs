@@ -9,7 +9,7 @@
 //! credits asked for and granted, the epoch mark) are carried and obeyed.
 //!
 //! Invariants: `in_use <= send` for every peer, and the sum of what peers may send us is at most the
-//! events of the queue. Sources: facts `gasnet.md` 2.9-2.11.
+//! events of the queue.
 
 use crate::chunks::CHUNK;
 

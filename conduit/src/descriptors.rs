@@ -1,4 +1,4 @@
-//! The Portals objects of a rank (facts `gasnet.md` 2.3, 2.4).
+//! The Portals objects of a rank.
 //!
 //! ```text
 //!  portal 38   RAR ─ RARAM ─ RARSRC            the segment, three times

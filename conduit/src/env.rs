@@ -1,6 +1,6 @@
 //! The environment variables of the conduit, read once.
 //!
-//! Names and defaults are those of the portals-conduit (facts `gasnet.md` 2.12, 2.17). Numbers are
+//! Names and defaults are those of the portals-conduit. Numbers are
 //! decimal or `0x` hexadecimal with an optional suffix K, M, G, T or B (powers of 1024); an empty
 //! variable counts as unset; switches take 1/0, y/n, yes/no.
 

@@ -1,4 +1,4 @@
-//! Leaving the job (facts `gasnet.md` 2.17).
+//! Leaving the job.
 //!
 //! Any rank may exit at any time after start-up. It tells the ranks 1, 2, 4 … above it, each time
 //! with the largest code it knows, and hears the same from below; a rank that hears of an exit joins

@@ -10,8 +10,8 @@
 //!  resources: chunks, tickets, credits, tmpmd                     portals-shim Interface
 //! ```
 //!
-//! The descriptor table, message formats and resource rules are the portals-conduit's, written from
-//! the project's facts sheet `gasnet.md` part 2; `matchbits.rs` and `descriptors.rs` draw them.
+//! The descriptor table, message formats and resource rules are the portals-conduit's;
+//! `matchbits.rs` and `descriptors.rs` draw them, `docs/src/mechanisms/conduit.md` tells them.
 //!
 //! # Invariants
 //!

@@ -1,5 +1,4 @@
-//! What the conduit says in the 64 match bits and the 64 bits of header data of a message
-//! (facts `gasnet.md` 2.2, 2.5-2.8).
+//! What the conduit says in the 64 match bits and the 64 bits of header data of a message.
 //!
 //! Only the low nibble selects a descriptor; every match entry ignores the other bits, which carry:
 //!
