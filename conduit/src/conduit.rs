@@ -49,7 +49,7 @@ pub struct Conduit {
     pub(crate) handler_depth: Cell<u32>,
     /// The rank has left, or is leaving, the job.
     pub(crate) ended: Cell<bool>,
-    /// The rank has nothing more to do and waits for the others.
+    /// The rank is in `finish`, and joins an exit without obeying it.
     pub(crate) finishing: Cell<bool>,
     pub(crate) lendings: Cell<u64>,
     pub(crate) barrier: Cell<ClientBarrier>,

@@ -4,6 +4,18 @@
 //! with the largest code it knows, and hears the same from below; a rank that hears of an exit joins
 //! in. When all rounds are heard, every rank knows of the exit, and the code of all is the largest.
 //! Only system messages are handled meanwhile: no handler runs any more.
+//!
+//! # Finishing together
+//!
+//! [`Conduit::finish`] meets all ranks, then leaves in the same way. No number of meetings would be
+//! enough to keep the two apart: whoever leaves the last one first is heard of by ranks that are
+//! still in it. So a rank in `finish` does not obey what it hears; it leaves too, and the message
+//! says with the code whether any rank [exited](EXITED). `finish` returns on all ranks or on none:
+//!
+//! - If no rank exits, the first to leave had met the others, so all have called `finish`; nobody
+//!   else can hear of it. None brings [`EXITED`], and all return.
+//! - If one exits, every rank's result has its [`EXITED`], because each hears of each: all end with
+//!   the common code.
 
 use crate::conduit::{Conduit, Scope};
 use crate::dissemination::{BarrierName, distances};
@@ -36,28 +48,37 @@ fn watch(
     Some(alive)
 }
 
+/// In what ranks tell each other: the low byte is the code of a rank that exited. Without it the
+/// ranks known of have finished.
+const EXITED: u32 = 0x100;
+
+/// The code in what ranks told each other.
+fn code_of(end: u32) -> i32 {
+    i32::try_from(end & 0xff).unwrap_or(1)
+}
+
 /// What was heard of an exit.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
-    /// Some rank exits.
+    /// Some rank leaves.
     heard: bool,
-    /// Largest code known.
-    code: u32,
+    /// Largest end known: a code with [`EXITED`], or 0.
+    end: u32,
     /// Distances heard from; each is a power of two.
     from: u32,
 }
 
 impl Leaving {
-    pub(crate) fn handle(&mut self, distance: u32, code: u32) {
+    pub(crate) fn handle(&mut self, distance: u32, end: u32) {
         self.heard = true;
-        self.code = self.code.max(code & 0xff);
+        self.end = self.end.max(end & (EXITED | 0xff));
         self.from |= distance;
     }
 }
 
 /// How the ranks parted.
 enum Parted {
-    /// All know; the common code.
+    /// All know; the common end.
     Together(u32),
     /// Not in time.
     Late,
@@ -68,21 +89,24 @@ impl Conduit {
     /// time after start-up, also in a handler. Messages not yet handled are lost: programs meet in a
     /// barrier first.
     pub fn exit(&self, code: i32) -> ! {
-        let code = self.part(code);
-        self.job.end(code)
+        let end = self.part(EXITED | (code.cast_unsigned() & 0xff));
+        self.job.end(code_of(end))
     }
 
     /// Waits for all ranks to call this, then leaves the job with status 0; the process goes on.
-    /// If a rank exits instead, so does this one.
+    /// If a rank exits instead, or drops its conduit, this process ends with the common code: it
+    /// returns on all ranks or on none.
     pub fn finish(self) {
-        // A rank that met all others leaves at once, and may be heard of before the meeting ends
-        // here; that is no reason to end the process.
         self.finishing.set(true);
         self.enter_meeting();
         self.wait_for(Scope::Full, |c| {
             (c.meeting.try_leave().is_some() || c.leaving.heard).then_some(())
         });
-        drop(self);
+        let end = self.part(0);
+        if end & EXITED != 0 {
+            self.job.end(code_of(end));
+        }
+        self.job.leave();
     }
 
     fn enter_meeting(&self) {
@@ -105,12 +129,12 @@ impl Conduit {
         if self.ended.get() || self.finishing.get() {
             return;
         }
-        let code = {
+        let end = {
             let core = self.core.borrow();
-            core.leaving.heard.then_some(core.leaving.code)
+            core.leaving.heard.then_some(core.leaving.end)
         };
-        if let Some(code) = code {
-            self.exit(i32::try_from(code).unwrap_or(1));
+        if let Some(end) = end {
+            self.exit(code_of(end));
         }
     }
 
@@ -120,10 +144,10 @@ impl Conduit {
         self.job.abort(1, &format!("{call}: {fault}"))
     }
 
-    /// Tells all ranks, learns the common code, closes the interface.
-    fn part(&self, code: i32) -> i32 {
+    /// Tells all ranks of the own `end`, learns the common one, closes the interface.
+    fn part(&self, end: u32) -> u32 {
         if self.ended.replace(true) {
-            return code;
+            return end;
         }
         let timeout = {
             let core = self.core.borrow();
@@ -134,34 +158,34 @@ impl Conduit {
             "failed to coordinate shutdown after {} milliseconds",
             timeout / 1_000_000
         );
-        let late_code = if code == 0 { 1 } else { code };
+        let late_code = code_of(end).max(1);
         // A rank that computes and never calls holds virtual time back; this clock goes on.
         let grace = Duration::from_nanos(timeout).saturating_add(GRACE);
         let watch =
             (self.nodes() > 1).then(|| watch(self.job.clone(), grace, late_code, late.clone()));
-        let told = self.tell_all(code.cast_unsigned() & 0xff, timeout);
+        let told = self.tell_all(end, timeout);
         drop(watch);
         match told {
-            Ok(Parted::Together(code)) => {
+            Ok(Parted::Together(end)) => {
                 let _ = self.core.borrow().ni.close();
-                i32::try_from(code).unwrap_or(1)
+                end
             }
             Ok(Parted::Late) => self.job.abort(late_code, &late),
             Err(fault) => self.fatal("exit", &fault),
         }
     }
 
-    fn tell_all(&self, code: u32, timeout: u64) -> Result<Parted, Fault> {
+    fn tell_all(&self, end: u32, timeout: u64) -> Result<Parted, Fault> {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let deadline = core.ni.now().saturating_add(timeout);
-        core.leaving.code = core.leaving.code.max(code);
+        core.leaving.end = core.leaving.end.max(end);
         let mut told = 0;
         for distance in distances(core.nodes) {
             let to = (u64::from(core.me) + u64::from(distance)) % u64::from(core.nodes);
             let message = SysMsg::Shutdown {
                 distance,
-                code: core.leaving.code,
+                code: core.leaving.end,
                 sender: core.me,
             };
             core.send_sys(to as u32, message)?;
@@ -183,7 +207,7 @@ impl Conduit {
                 }
             }
         }
-        Ok(Parted::Together(core.leaving.code))
+        Ok(Parted::Together(core.leaving.end))
     }
 }
 
@@ -195,7 +219,7 @@ impl Drop for Conduit {
         if self.ended.get() || self.core.try_borrow_mut().is_err() {
             return;
         }
-        let code = self.part(i32::from(panicking));
+        let code = code_of(self.part(EXITED | u32::from(panicking)));
         if code == 0 || panicking {
             self.job.leave();
         } else {

@@ -244,7 +244,7 @@ pub(crate) fn decode_data_hdr(data: u64) -> (u32, u32) {
 /// id 4, the client barrier, is this conduit's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SysMsg {
-    /// The sender is leaving with `code`.
+    /// The sender is leaving; `code` is the code it knows, with bit 8 if a rank exited.
     Shutdown {
         distance: u32,
         code: u32,

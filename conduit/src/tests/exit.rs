@@ -95,3 +95,30 @@ impl Drop for Tell {
         let _ = self.0.send(());
     }
 }
+
+/// Ranks that finish at one time hear of the others' leaving at any point of their own meeting.
+#[test]
+fn finish_returns_on_every_rank() {
+    for round in 0..400 {
+        let ranks = 3 + round % 6;
+        let ends = threads::run(ranks, |conduit| conduit.mynode());
+        let all: Vec<_> = (0..ranks).map(RankEnd::Returned).collect();
+        assert_eq!(ends, all, "round {round}");
+    }
+}
+
+/// `finish` returns on all ranks or on none: an exit ends those that wait in it, also one with 0.
+#[test]
+fn an_exit_ends_ranks_that_wait_in_finish() {
+    for code in [0, 7] {
+        for round in 0..50 {
+            let ranks = 2 + round % 4;
+            let ends = threads::run(ranks, |conduit| {
+                if conduit.mynode() == round % ranks {
+                    conduit.exit(code);
+                }
+            });
+            assert_eq!(codes(&ends), vec![code; ranks as usize], "round {round}");
+        }
+    }
+}
