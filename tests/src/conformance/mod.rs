@@ -2,7 +2,7 @@
 //! fabric.
 //!
 //! A case is a function that every rank calls on its own thread. Rank 0 initiates, rank 1 is the
-//! target; the few cases with more ranks say so. Ranks meet by [`Rank::barrier`], which is made of
+//! target; the few cases with more ranks say so. Ranks meet by `Rank::barrier`, which is made of
 //! Portals messages: a rank that waited outside the fabric would stop virtual time for the others.
 
 mod access;
