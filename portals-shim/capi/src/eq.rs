@@ -4,9 +4,10 @@
 
 use portals_shim::core::HandleKind;
 use portals_shim::{EqHandle, Error, EventKind, Handle, Polled, Wait};
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::me_md;
 use crate::ptr::{self, Out};
@@ -14,7 +15,36 @@ use crate::state::{self, Open};
 use crate::types::{EQ_DROPPED, EQ_EMPTY, EQ_NONE, Handler, OK, PtlEvent, TIME_FOREVER};
 
 pub(crate) fn eq_open(raw: u32) -> Result<Arc<Open>, Error> {
-    state::object(raw, HandleKind::Eq, Error::EqInvalid)
+    let open = state::object(raw, HandleKind::Eq, Error::EqInvalid)?;
+    if is_condemned(&open, raw) {
+        return Err(Error::EqInvalid);
+    }
+    Ok(open)
+}
+
+fn condemned(open: &Open) -> MutexGuard<'_, BTreeSet<u32>> {
+    open.condemned
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a queue was freed while descriptors named it.
+pub(crate) fn is_condemned(open: &Open, raw: u32) -> bool {
+    open.any_condemned.load(Ordering::Acquire) && condemned(open).contains(&raw)
+}
+
+/// Frees the condemned queues that nobody names any more.
+fn sweep(open: &Open) {
+    if open.any_condemned.load(Ordering::Acquire) {
+        let mut condemned = condemned(open);
+        let in_use = |eq: &u32| {
+            let freed = open.interface.eq_free(EqHandle::from_raw(*eq));
+            freed == Err(Error::EqInUse)
+        };
+        condemned.retain(in_use);
+        open.any_condemned
+            .store(!condemned.is_empty(), Ordering::Release);
+    }
 }
 
 fn handler_of(open: &Open, eq: u32) -> Option<Handler> {
@@ -58,6 +88,7 @@ pub unsafe extern "C" fn PtlEQAlloc(
             out.set(EQ_NONE);
             return Ok(OK);
         }
+        sweep(&open);
         let eq = open.interface.eq_alloc(count)?.raw();
         if let Some(handler) = eq_handler {
             let handlers = open.handlers.write();
@@ -70,12 +101,19 @@ pub unsafe extern "C" fn PtlEQAlloc(
     })
 }
 
-/// `PtlEQFree`
+/// `PtlEQFree`. Descriptors may still name the queue: they go on, and their events go nowhere.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
     state::entry(|| {
         let open = eq_open(eq_handle)?;
-        open.interface.eq_free(EqHandle::from_raw(eq_handle))?;
+        sweep(&open);
+        match open.interface.eq_free(EqHandle::from_raw(eq_handle)) {
+            Err(Error::EqInUse) => {
+                condemned(&open).insert(eq_handle);
+                open.any_condemned.store(true, Ordering::Release);
+            }
+            freed => freed?,
+        }
         if open.any_handler.load(Ordering::Acquire) {
             let handlers = open.handlers.write();
             let mut handlers = handlers.unwrap_or_else(PoisonError::into_inner);

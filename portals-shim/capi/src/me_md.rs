@@ -11,6 +11,7 @@ use portals_shim::{
 use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use crate::eq;
 use crate::ptr::{self, Out};
 use crate::state::{self, Open};
 use crate::types::{EQ_NONE, OK, PtlMd, PtlMdIovec, PtlProcessId};
@@ -33,8 +34,13 @@ fn position_of(value: c_uint) -> InsertPosition {
     }
 }
 
-fn eq_of(raw: u32) -> Option<EqHandle> {
-    (raw != EQ_NONE).then(|| EqHandle::from_raw(raw))
+/// A queue that a caller names, or none; one that was freed is [`Error::EqInvalid`].
+fn eq_of(open: &Open, raw: u32) -> Result<Option<EqHandle>, Error> {
+    match raw {
+        EQ_NONE => Ok(None),
+        raw if eq::is_condemned(open, raw) => Err(Error::EqInvalid),
+        raw => Ok(Some(EqHandle::from_raw(raw))),
+    }
 }
 
 fn me_spec(id: PtlProcessId, match_bits: u64, ignore_bits: u64, unlink: c_uint) -> MeSpec {
@@ -139,7 +145,7 @@ unsafe fn md_spec(open: &Open, md: &PtlMd) -> Result<(MdSpec, Option<Vec<Segment
         max_size: md.max_size,
         options,
         user_ptr: md.user_ptr.expose_provenance() as u64,
-        eq: eq_of(md.eq_handle),
+        eq: eq_of(open, md.eq_handle)?,
     };
     Ok((spec, pieces))
 }
@@ -363,7 +369,8 @@ pub unsafe extern "C" fn PtlMDUpdate(
             Some(new) => {
                 // SAFETY: the same.
                 let (spec, new_pieces) = unsafe { md_spec(&open, &new) }?;
-                let old = open.interface.md_update(md, spec, eq_of(eq_handle))?;
+                let test = eq_of(&open, eq_handle)?;
+                let old = open.interface.md_update(md, spec, test)?;
                 keep_iovec(&open, md, new_pieces);
                 old
             }
@@ -420,7 +427,7 @@ pub unsafe extern "C" fn PtlMEMDPost(
             position_of(position),
             desc,
             unlink_of(unlink_op),
-            eq_of(eq_handle),
+            eq_of(&open, eq_handle)?,
         )?;
         keep_if_iovec(&open, md, pieces);
         out_me.set(me.raw());

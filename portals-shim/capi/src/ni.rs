@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
 use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId};
-use crate::{job, me_md};
+use crate::{eq, job, me_md};
 
 /// Numbers that mean the interface of the job: ours, UTCP0, IBNG0 (`p3/nal_types.h`).
 const JOB_NUMBERS: [u32; 3] = [0xf0f0_f100, 0xf0f0_f000, 0xf0f0_f050];
@@ -113,6 +113,8 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         handlers: RwLock::default(),
         any_handler: AtomicBool::new(false),
         iovecs: Mutex::default(),
+        condemned: Mutex::default(),
+        any_condemned: AtomicBool::new(false),
         idle: OnceLock::new(),
     };
     state::insert(interface, open)
@@ -229,7 +231,10 @@ pub(crate) fn of_any(raw: u32) -> Result<Arc<Open>, Error> {
         HandleKind::Ni => true,
         HandleKind::Me => me_md::me_exists(&open, raw),
         HandleKind::Md => open.interface.md_query(MdHandle::from_raw(raw)).is_ok(),
-        HandleKind::Eq => open.interface.eq_peek(EqHandle::from_raw(raw)).is_ok(),
+        HandleKind::Eq => eq::eq_open(raw).is_ok_and(|o| {
+            let seen = o.interface.eq_peek(EqHandle::from_raw(raw));
+            seen.is_ok()
+        }),
     };
     if exists { Ok(open) } else { Err(BAD) }
 }

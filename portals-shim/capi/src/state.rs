@@ -11,7 +11,7 @@
 use portals_shim::core::HandleKind;
 use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -42,6 +42,10 @@ pub(crate) struct Open {
     pub(crate) any_handler: AtomicBool,
     /// The pieces of iovec descriptors, which `PtlMDUpdate` gives back; by descriptor.
     pub(crate) iovecs: Mutex<BTreeMap<u32, Vec<Segment>>>,
+    /// Queues that were freed while descriptors named them: no queues any more for the caller, freed
+    /// when their last descriptor is gone. `any_condemned` spares the look-up.
+    pub(crate) condemned: Mutex<BTreeSet<u32>>,
+    pub(crate) any_condemned: AtomicBool,
     /// A queue of the library's own, for calls that only move data along.
     pub(crate) idle: OnceLock<EqHandle>,
 }

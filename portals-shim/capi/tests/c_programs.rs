@@ -1,0 +1,248 @@
+//! C programs against the headers and the library, alone and as ranks of jobs.
+//!
+//! They need a C compiler; without one the tests say so and pass.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Where things are.
+struct Places {
+    root: PathBuf,
+    /// Cargo's folder of this profile, which has the libraries.
+    built: PathBuf,
+    launcher: PathBuf,
+}
+
+/// A C or C++ compiler that works, or a word on its absence.
+fn compiler(name: &str) -> bool {
+    let found = Command::new(name).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: no {name}");
+    }
+    found
+}
+
+/// Builds the launcher once; the libraries were built with this test.
+fn places() -> &'static Places {
+    static PLACES: OnceLock<Places> = OnceLock::new();
+    PLACES.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let exe = std::env::current_exe().unwrap();
+        let built = exe.ancestors().nth(2).unwrap().to_path_buf();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "-p", "portolan", "-p", "portals-c"]);
+        build.arg("--target-dir").arg(built.parent().unwrap());
+        if built.file_name().is_some_and(|n| n == "release") {
+            build.arg("--release");
+        }
+        let status = build.current_dir(&root).status().unwrap();
+        assert!(status.success(), "the launcher does not build");
+        Places {
+            launcher: built.join("portolan"),
+            root,
+            built,
+        }
+    })
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Compiles a program of `tests/c` and returns its path.
+fn compile(compiler: &str, language: &[&str], source: &str, link: &[&str]) -> PathBuf {
+    let p = places();
+    let flavour: String = format!("{compiler}{}{}", language.concat(), link.concat())
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{source}-{flavour}"));
+    let mut command = Command::new(compiler);
+    command
+        .args(["-Wall", "-Wextra", "-Werror", "-g"])
+        .args(language)
+        .arg("-I")
+        .arg(p.root.join("portals-shim/include"))
+        .arg(p.root.join("tests/c").join(format!("{source}.c")))
+        .args(["-x", "none", "-o"])
+        .arg(&out);
+    if link.is_empty() {
+        command
+            .arg("-L")
+            .arg(&p.built)
+            .arg(format!("-Wl,-rpath,{}", p.built.display()))
+            .arg("-lportals3");
+    } else {
+        command.arg(p.built.join("libportals3.a")).args(link);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output));
+    out
+}
+
+fn shared(source: &str) -> PathBuf {
+    compile("cc", &["-std=gnu99"], source, &[])
+}
+
+fn alone(program: &Path) {
+    let output = Command::new(program).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// Runs ranks on the SeaStar; `vars` come on top of the environment.
+fn run(ranks: u32, vars: &[(&str, &str)], program: &Path, args: &[&str]) -> Output {
+    let p = places();
+    Command::new(&p.launcher)
+        .args(["run", "-n", &ranks.to_string(), "--timeout", "60"])
+        .args(["--fabric", "seastar", "--"])
+        .arg(program)
+        .args(args)
+        .envs(vars.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn passes(ranks: u32, program: &Path, args: &[&str]) {
+    let output = run(ranks, &[], program, args);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn layouts_and_values_are_those_programs_were_compiled_with() {
+    if compiler("cc") {
+        alone(&shared("layout"));
+        alone(&compile("cc", &["-std=c99", "-pedantic"], "layout", &[]));
+    }
+    if compiler("c++") {
+        alone(&compile("c++", &["-x", "c++"], "layout", &[]));
+    }
+}
+
+#[test]
+fn the_bridging_blocks_of_programs_compile() {
+    if compiler("cc") {
+        passes(1, &shared("compat"), &[]);
+    }
+    if compiler("c++") {
+        let program = compile("c++", &["-x", "c++", "-std=c++98"], "compat", &[]);
+        passes(1, &program, &[]);
+    }
+}
+
+#[test]
+fn two_ranks_put_get_and_swap() {
+    if compiler("cc") {
+        let program = shared("smoke");
+        let output = run(2, &[], &program, &[]);
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("rank 0: all right") && said.contains("rank 1: all right"));
+    }
+}
+
+#[test]
+fn the_static_library_links_with_the_libraries_it_names() {
+    if compiler("cc") {
+        let link: Vec<_> = portals3::install::LIBS_PRIVATE.split(' ').collect();
+        let program = compile("cc", &["-std=gnu99"], "smoke", &link);
+        passes(2, &program, &[]);
+    }
+}
+
+#[test]
+fn bad_pointers_handles_and_values_have_their_codes() {
+    if compiler("cc") {
+        let program = shared("errors");
+        passes(1, &program, &[]);
+        // A job of one without a launcher; the simulation needs the launcher's executable.
+        let launcher = &places().launcher;
+        let mut command = Command::new(&program);
+        let output = command.env("PORTOLAN_EXE", launcher).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+    }
+}
+
+#[test]
+fn queues_call_handlers_time_out_overflow_and_test_updates() {
+    if compiler("cc") {
+        passes(1, &shared("queues"), &[]);
+    }
+}
+
+#[test]
+fn ranks_come_from_the_launcher_the_environment_or_the_program() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = shared("ranks");
+    passes(2, &program, &[]);
+    // The same program with maps in the environment: each rank has a process id of its own.
+    let script = "PTL_MY_RID=$PMI_RANK PTL_NIDMAP=0:0x1 PTL_PIDMAP=700:701 exec \"$1\"";
+    let output = run(
+        2,
+        &[],
+        Path::new("/bin/sh"),
+        &["-c", script, "sh", &program.display().to_string()],
+    );
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn only_a_good_end_looks_like_one() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = shared("ends");
+    for how in ["return", "fini", "never", "fork"] {
+        passes(2, &program, &[how]);
+    }
+    for (how, status) in [("status", 3), ("crash", 139), ("_exit", 1)] {
+        let output = run(2, &[], &program, &[how]);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{how}: {}",
+            text(&output)
+        );
+    }
+}
+
+#[test]
+fn an_installation_needs_no_flags_but_those_of_its_pkg_config_file() {
+    if !compiler("cc") {
+        return;
+    }
+    let p = places();
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+    let include = p.root.join("portals-shim/include");
+    let written = portals3::install::install(&include, &p.built, &prefix, "1.2.3").unwrap();
+    assert!(written.contains(&prefix.join("include/portals/portals3.h")));
+    let old_name = std::fs::canonicalize(prefix.join("lib/libportals.so")).unwrap();
+    assert!(old_name.ends_with("lib/libportals3.so"));
+    let flags = Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .args(["--cflags", "--libs", "portals3"])
+        .output();
+    let Ok(flags) = flags else {
+        eprintln!("skipped: no pkg-config");
+        return;
+    };
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("smoke-installed");
+    let output = Command::new("cc")
+        .arg(p.root.join("tests/c/smoke.c"))
+        .arg("-o")
+        .arg(&program)
+        .args(flags.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    passes(2, &program, &[]);
+}
