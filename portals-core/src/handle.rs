@@ -1,7 +1,7 @@
 //! 32-bit handles: kind, interface, generation and slot.
 //!
 //! ```text
-//!  31 30 | 29 27     | 26       16 | 15      0
+//!  31 30 | 29 27     | 26       17 | 16      0
 //!  kind  | interface | generation  | slot
 //! ```
 //!
@@ -27,13 +27,17 @@ pub enum HandleKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Handle(pub u32);
 
-pub(crate) const GENERATIONS: u16 = 1 << 11;
+/// Bits that name a slot: 131,072 objects of a kind, so that a match list can hold 100,000 entries
+/// with a descriptor each.
+pub(crate) const SLOT_BITS: u32 = 17;
+/// Lives of a slot that handles tell apart.
+pub(crate) const GENERATIONS: u16 = 1 << 10;
 
 impl Handle {
     /// `PTL_INVALID_HANDLE`.
     pub const INVALID: Self = Self(0xffff_ffff);
 
-    pub(crate) const fn pack(kind: HandleKind, interface: u8, generation: u16, slot: u16) -> Self {
+    pub(crate) const fn pack(kind: HandleKind, interface: u8, generation: u16, slot: u32) -> Self {
         let kind = match kind {
             HandleKind::Ni => 0u32,
             HandleKind::Me => 1,
@@ -43,8 +47,8 @@ impl Handle {
         Self(
             kind << 30
                 | ((interface & 7) as u32) << 27
-                | ((generation & (GENERATIONS - 1)) as u32) << 16
-                | slot as u32,
+                | ((generation & (GENERATIONS - 1)) as u32) << SLOT_BITS
+                | (slot & ((1 << SLOT_BITS) - 1)),
         )
     }
 
@@ -72,11 +76,11 @@ impl Handle {
     }
 
     pub(crate) const fn generation(self) -> u16 {
-        ((self.0 >> 16) as u16) & (GENERATIONS - 1)
+        ((self.0 >> SLOT_BITS) as u16) & (GENERATIONS - 1)
     }
 
-    pub(crate) const fn slot(self) -> u16 {
-        self.0 as u16
+    pub(crate) const fn slot(self) -> u32 {
+        self.0 & ((1 << SLOT_BITS) - 1)
     }
 }
 
@@ -103,11 +107,11 @@ macro_rules! typed {
                 Self(Handle(raw))
             }
 
-            pub(crate) const fn of(interface: u8, generation: u16, slot: u16) -> Self {
+            pub(crate) const fn of(interface: u8, generation: u16, slot: u32) -> Self {
                 Self(Handle::pack(HandleKind::$kind, interface, generation, slot))
             }
 
-            pub(crate) fn key(self, interface: u8) -> Option<(u16, u16)> {
+            pub(crate) fn key(self, interface: u8) -> Option<(u32, u16)> {
                 (self.0.kind() == HandleKind::$kind && self.0.interface() == Some(interface))
                     .then(|| (self.0.slot(), self.0.generation()))
             }

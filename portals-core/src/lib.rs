@@ -29,7 +29,7 @@
 //!    (rules 37-45).
 //! 4. Events of one operation are posted START, END, UNLINK in this order, on one queue.
 //! 5. A handle never names another object than the one it was made for, until its slot has been
-//!    reused 2048 times.
+//!    reused 1024 times.
 //! 6. A header from a peer, however malformed, changes nothing but a drop counter unless it passes
 //!    every rule of address translation (rules 1-9), or answers a request that awaits an answer.
 //!

@@ -1,11 +1,40 @@
-//! Match entries and the ordered match lists of the portal table (rule 5).
+//! Match entries and the ordered match lists of the portal table (facts section 1, rule 5).
 //!
 //! A list is threaded through the entries (`prev`, `next`), so inserting next to an entry and
-//! unlinking cost O(1) and the walk from head to tail is the specification's order.
+//! unlinking need no search, and the walk from head to tail is the specification's order. A list of
+//! up to [`WALKED`] entries is walked. A longer one has an [`Index`] beside it:
+//!
+//! ```text
+//!  list      A ── B ── C ── D ── E ── F ── …      label: a number that grows from head to tail
+//!            │    │    │    │    │    │
+//!  all bits  A ───┼────C────┼────┼────┼─ …        group of one key (nid, pid, bits), by hash
+//!            ·    B ───┼────┼────E────┼─ …        group of another key
+//!  masked    ·    ·    ·    D ── ─ ── F ─ …       the group of every entry that ignores bits
+//! ```
+//!
+//! A message can only be taken by the group of all masked entries and by at most four groups of
+//! entries that compare all 64 bits (node and process id concrete or not). Merging these by label
+//! visits the candidates in the order of the list; entries with other keys cost nothing.
+
+mod groups;
+mod index;
+mod order;
+
+#[cfg(test)]
+mod tests;
 
 use crate::handle::{MdHandle, MeHandle};
 use crate::table::Table;
-use crate::types::{ProcessId, Unlink};
+use crate::types::{ANY, ProcessId, Unlink};
+use alloc::boxed::Box;
+use groups::Node;
+use index::{Candidates, Index};
+
+/// The longest list without an index. Walking 16 entries costs about as much as finding one.
+const WALKED: usize = 16;
+
+/// No entry; above every slot.
+const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Me {
@@ -15,8 +44,13 @@ pub(crate) struct Me {
     pub(crate) unlink: Unlink,
     pub(crate) pt_index: u32,
     pub(crate) md: Option<MdHandle>,
-    prev: Option<MeHandle>,
-    next: Option<MeHandle>,
+    /// Slots of the neighbours on the list.
+    prev: u32,
+    next: u32,
+    /// Grows from head to tail.
+    label: u64,
+    /// Place in its group; meaningful while the list has an index.
+    node: Node,
 }
 
 impl Me {
@@ -34,8 +68,10 @@ impl Me {
             unlink,
             pt_index,
             md: None,
-            prev: None,
-            next: None,
+            prev: NONE,
+            next: NONE,
+            label: 0,
+            node: Node::ALONE,
         }
     }
 
@@ -45,7 +81,7 @@ impl Me {
 
     /// Whether some message could satisfy both entries.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let ids = |a: u32, b: u32| a == crate::types::ANY || b == crate::types::ANY || a == b;
+        let ids = |a: u32, b: u32| a == ANY || b == ANY || a == b;
         ids(self.match_id.nid, other.match_id.nid)
             && ids(self.match_id.pid, other.match_id.pid)
             && (self.match_bits ^ other.match_bits) & !(self.ignore_bits | other.ignore_bits) == 0
@@ -53,11 +89,22 @@ impl Me {
 }
 
 /// One portal index.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MatchList {
-    head: Option<MeHandle>,
-    tail: Option<MeHandle>,
+#[derive(Debug)]
+struct MatchList {
+    head: u32,
+    tail: u32,
     len: usize,
+    /// Made when the list grows beyond [`WALKED`], dropped when it shrinks to half of that.
+    index: Option<Box<Index>>,
+}
+
+impl MatchList {
+    const EMPTY: Self = Self {
+        head: NONE,
+        tail: NONE,
+        len: 0,
+        index: None,
+    };
 }
 
 /// All entries of an interface and the lists they form.
@@ -73,7 +120,7 @@ impl MatchTable {
         Self {
             interface,
             entries: Table::new(),
-            lists: alloc::vec![MatchList::default(); portals],
+            lists: (0..portals).map(|_| MatchList::EMPTY).collect(),
         }
     }
 
@@ -83,6 +130,16 @@ impl MatchTable {
 
     pub(crate) fn get_mut(&mut self, me: MeHandle) -> Option<&mut Me> {
         self.entries.get_mut(me.key(self.interface)?)
+    }
+
+    fn handle(&self, slot: u32) -> MeHandle {
+        MeHandle::of(self.interface, self.entries.generation(slot), slot)
+    }
+
+    /// The slot of a live entry.
+    fn slot(&self, me: MeHandle) -> Option<u32> {
+        let key = me.key(self.interface)?;
+        self.entries.get(key).map(|_| key.0)
     }
 
     /// Entries on all lists.
@@ -103,86 +160,123 @@ impl MatchTable {
     pub(crate) fn walk(&self, pt_index: u32) -> Walk<'_> {
         Walk {
             table: self,
-            next: self.lists.get(pt_index as usize).and_then(|l| l.head),
+            next: self.lists.get(pt_index as usize).map_or(NONE, |l| l.head),
+        }
+    }
+
+    /// The first entry, in list order, that admits the message and for which `take` returns
+    /// something; with the number of entries looked at: those visited, not those before it.
+    pub(crate) fn search<T>(
+        &self,
+        pt_index: u32,
+        initiator: ProcessId,
+        bits: u64,
+        mut take: impl FnMut(&Me) -> Option<T>,
+    ) -> Option<(T, u32)> {
+        let list = self.lists.get(pt_index as usize)?;
+        let mut take = |me: &Me| me.admits(initiator, bits).then(|| take(me)).flatten();
+        match &list.index {
+            None => (1..)
+                .zip(self.walk(pt_index))
+                .find_map(|(looked, (_, me))| Some((take(me)?, looked))),
+            Some(index) => (1..)
+                .zip(Candidates::new(index, &self.entries, initiator, bits))
+                .find_map(|(looked, me)| Some((take(me)?, looked))),
         }
     }
 
     pub(crate) fn push_front(&mut self, me: Me) -> Option<MeHandle> {
         let at = self.lists.get(me.pt_index as usize)?.head;
-        self.link(me, None, at)
+        self.link(me, NONE, at)
     }
 
     pub(crate) fn push_back(&mut self, me: Me) -> Option<MeHandle> {
         let at = self.lists.get(me.pt_index as usize)?.tail;
-        self.link(me, at, None)
+        self.link(me, at, NONE)
     }
 
     pub(crate) fn insert_before(&mut self, base: MeHandle, me: Me) -> Option<MeHandle> {
-        let prev = self.get(base)?.prev;
-        self.link(me, prev, Some(base))
+        let (prev, next) = (self.get(base)?.prev, self.slot(base)?);
+        self.link(me, prev, next)
     }
 
     pub(crate) fn insert_after(&mut self, base: MeHandle, me: Me) -> Option<MeHandle> {
-        let next = self.get(base)?.next;
-        self.link(me, Some(base), next)
+        let (prev, next) = (self.slot(base)?, self.get(base)?.next);
+        self.link(me, prev, next)
     }
 
-    fn link(
-        &mut self,
-        mut me: Me,
-        prev: Option<MeHandle>,
-        next: Option<MeHandle>,
-    ) -> Option<MeHandle> {
+    fn link(&mut self, mut me: Me, prev: u32, next: u32) -> Option<MeHandle> {
         let pt = me.pt_index as usize;
         me.prev = prev;
         me.next = next;
-        let (slot, generation) = self.entries.insert(me)?;
-        let handle = MeHandle::of(self.interface, generation, slot);
-        match prev.and_then(|p| self.get_mut(p)) {
-            Some(p) => p.next = Some(handle),
-            None => self.lists[pt].head = Some(handle),
+        (me.label, _) = order::between(&mut self.entries, prev, next);
+        let (slot, _) = self.entries.insert(me)?;
+        let list = self.lists.get_mut(pt)?;
+        match self.entries.at_mut(prev) {
+            Some(p) => p.next = slot,
+            None => list.head = slot,
         }
-        match next.and_then(|n| self.get_mut(n)) {
-            Some(n) => n.prev = Some(handle),
-            None => self.lists[pt].tail = Some(handle),
+        match self.entries.at_mut(next) {
+            Some(n) => n.prev = slot,
+            None => list.tail = slot,
         }
-        self.lists[pt].len += 1;
-        Some(handle)
+        list.len += 1;
+        if let Some(index) = &mut list.index {
+            index.insert(&mut self.entries, slot);
+        } else if list.len > WALKED {
+            let mut index = Box::new(Index::new(u64::from(self.interface)));
+            let mut at = list.head;
+            while at != NONE {
+                index.insert(&mut self.entries, at);
+                at = self.entries.at(at).map_or(NONE, |me| me.next);
+            }
+            list.index = Some(index);
+        }
+        Some(self.handle(slot))
     }
 
     pub(crate) fn remove(&mut self, me: MeHandle) -> Option<Me> {
+        let slot = self.slot(me)?;
+        let list = self
+            .lists
+            .get_mut(self.entries.at(slot)?.pt_index as usize)?;
+        if let Some(index) = &mut list.index {
+            index.remove(&mut self.entries, slot);
+        }
         let entry = self.entries.remove(me.key(self.interface)?)?;
-        let pt = entry.pt_index as usize;
-        match entry.prev.and_then(|p| self.get_mut(p)) {
+        match self.entries.at_mut(entry.prev) {
             Some(p) => p.next = entry.next,
-            None => self.lists[pt].head = entry.next,
+            None => list.head = entry.next,
         }
-        match entry.next.and_then(|n| self.get_mut(n)) {
+        match self.entries.at_mut(entry.next) {
             Some(n) => n.prev = entry.prev,
-            None => self.lists[pt].tail = entry.prev,
+            None => list.tail = entry.prev,
         }
-        self.lists[pt].len -= 1;
+        list.len -= 1;
+        if list.len <= WALKED / 2 {
+            list.index = None;
+        }
         Some(entry)
     }
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
-        self.lists.fill(MatchList::default());
+        self.lists.fill_with(|| MatchList::EMPTY);
     }
 }
 
 pub(crate) struct Walk<'a> {
     table: &'a MatchTable,
-    next: Option<MeHandle>,
+    next: u32,
 }
 
 impl<'a> Iterator for Walk<'a> {
     type Item = (MeHandle, &'a Me);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let handle = self.next?;
-        let me = self.table.get(handle)?;
+        let slot = self.next;
+        let me = self.table.entries.at(slot)?;
         self.next = me.next;
-        Some((handle, me))
+        Some((self.table.handle(slot), me))
     }
 }

@@ -1,13 +1,13 @@
 //! Slots with generations, reused in first-in first-out order.
 //!
 //! A slot is reused only after [`MIN_SLOTS`] slots exist and all earlier freed ones were reused, so
-//! a stale handle stays recognisable for at least `MIN_SLOTS × 2048` allocations.
+//! a stale handle stays recognisable for at least `MIN_SLOTS × GENERATIONS` allocations, 262,144.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 const MIN_SLOTS: usize = 256;
-const MAX_SLOTS: usize = 1 << 16;
+const MAX_SLOTS: usize = 1 << crate::handle::SLOT_BITS;
 
 #[derive(Debug)]
 struct Slot<T> {
@@ -18,7 +18,7 @@ struct Slot<T> {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
-    free: VecDeque<u16>,
+    free: VecDeque<u32>,
     len: usize,
 }
 
@@ -35,15 +35,15 @@ impl<T> Table<T> {
         self.len
     }
 
-    /// `None` when all 65,536 slots are taken.
-    pub(crate) fn insert(&mut self, value: T) -> Option<(u16, u16)> {
+    /// `None` when all 131,072 slots are taken.
+    pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u16)> {
         let fresh = self.slots.len() < MIN_SLOTS || self.free.is_empty();
         let slot = if fresh && self.slots.len() < MAX_SLOTS {
             self.slots.push(Slot {
                 generation: 0,
                 value: None,
             });
-            (self.slots.len() - 1) as u16
+            (self.slots.len() - 1) as u32
         } else {
             self.free.pop_front()?
         };
@@ -53,7 +53,7 @@ impl<T> Table<T> {
         Some((slot, s.generation))
     }
 
-    pub(crate) fn get(&self, key: (u16, u16)) -> Option<&T> {
+    pub(crate) fn get(&self, key: (u32, u16)) -> Option<&T> {
         let s = self.slots.get(key.0 as usize)?;
         if s.generation == key.1 {
             s.value.as_ref()
@@ -62,7 +62,7 @@ impl<T> Table<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, key: (u16, u16)) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: (u32, u16)) -> Option<&mut T> {
         let s = self.slots.get_mut(key.0 as usize)?;
         if s.generation == key.1 {
             s.value.as_mut()
@@ -71,7 +71,22 @@ impl<T> Table<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: (u16, u16)) -> Option<T> {
+    /// The value in a slot that the caller knows to be the current one.
+    pub(crate) fn at(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.value.as_ref()
+    }
+
+    /// As [`Table::at`].
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots.get_mut(slot as usize)?.value.as_mut()
+    }
+
+    /// The generation of a slot, 0 for one that does not exist.
+    pub(crate) fn generation(&self, slot: u32) -> u16 {
+        self.slots.get(slot as usize).map_or(0, |s| s.generation)
+    }
+
+    pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<T> {
         let s = self.slots.get_mut(key.0 as usize)?;
         if s.generation != key.1 {
             return None;
@@ -86,7 +101,7 @@ impl<T> Table<T> {
     pub(crate) fn clear(&mut self) {
         for i in 0..self.slots.len() {
             let generation = self.slots[i].generation;
-            self.remove((i as u16, generation));
+            self.remove((i as u32, generation));
         }
     }
 }
@@ -110,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn holds_exactly_65536() {
+    fn holds_exactly_131072() {
         let mut t = Table::new();
-        for i in 0..65_536u32 {
+        for i in 0..131_072u32 {
             assert!(t.insert(i).is_some());
         }
         assert!(t.insert(0).is_none());

@@ -59,16 +59,16 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What this library can hold. Handles have 16 index bits; portal indexes reach 63 because
+    /// What this library can hold. Handles have 17 index bits; portal indexes reach 63 because
     /// clients use 30 to 39.
     pub const LIBRARY: Self = Self {
-        max_mes: 65_536,
-        max_mds: 65_536,
+        max_mes: 131_072,
+        max_mds: 131_072,
         max_eqs: 65_536,
         max_ac_index: 7,
         max_pt_index: 63,
         max_md_iovecs: 64,
-        max_me_list: 65_536,
+        max_me_list: 131_072,
         max_getput_md: 64,
     };
 

@@ -3,7 +3,7 @@
 
 use super::Ni;
 use crate::event::{Event, EventKind, NiFail};
-use crate::handle::{EqHandle, GENERATIONS, MdHandle, OpId};
+use crate::handle::{EqHandle, GENERATIONS, MdHandle, OpId, SLOT_BITS};
 use crate::header::Header;
 use crate::types::{MdOptions, ProcessId, Unlink};
 
@@ -51,11 +51,11 @@ pub(crate) struct Op {
 impl Ni {
     /// Whether one more operation can be recorded; asked before anything is accounted.
     pub(super) fn has_room(&self) -> bool {
-        self.ops.len() < 1 << 16
+        self.ops.len() < 1 << SLOT_BITS
     }
 
-    fn op_id(key: (u16, u16)) -> OpId {
-        OpId(u32::from(key.1) << 16 | u32::from(key.0))
+    fn op_id(key: (u32, u16)) -> OpId {
+        OpId(u32::from(key.1) << SLOT_BITS | key.0)
     }
 
     fn event(
@@ -126,7 +126,8 @@ impl Ni {
     /// Posts END, frees the MD from use, and lets it go if that was its last operation.
     /// `None` for an operation that is not known (any more) or of another kind.
     fn finish(&mut self, op: OpId, kind: OpKind, fail: NiFail) -> Option<OpStart> {
-        let key = (op.0 as u16, (op.0 >> 16) as u16 % GENERATIONS);
+        let slot = op.0 & ((1 << SLOT_BITS) - 1);
+        let key = (slot, (op.0 >> SLOT_BITS) as u16 % GENERATIONS);
         if self.ops.get(key)?.what.kind != kind {
             return None;
         }

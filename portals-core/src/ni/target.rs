@@ -195,23 +195,20 @@ impl Ni {
         if !self.has_room() {
             return Err(DropReason::NoSpace);
         }
-        for (searched, (_, me)) in (1..).zip(self.matching.walk(h.pt_index)) {
-            if !me.admits(h.source, h.match_bits) {
-                continue;
-            }
-            let Some((handle, md)) = me.md.and_then(|m| Some((m, self.md(m)?))) else {
-                continue;
-            };
-            if let Some((offset, mlength)) = md.accepts(r.access, r.remote_offset, r.length) {
-                return Ok(Match {
-                    md: handle,
-                    offset,
-                    mlength,
-                    searched,
-                });
-            }
-        }
-        Err(DropReason::NoMatch)
+        let taken = self
+            .matching
+            .search(h.pt_index, h.source, h.match_bits, |me| {
+                let md = me.md?;
+                let at = self.md(md)?.accepts(r.access, r.remote_offset, r.length)?;
+                Some((md, at))
+            });
+        let ((md, (offset, mlength)), searched) = taken.ok_or(DropReason::NoMatch)?;
+        Ok(Match {
+            md,
+            offset,
+            mlength,
+            searched,
+        })
     }
 
     /// Accounts the message on the MD and posts START (rule 10, one step with the search).

@@ -1,0 +1,409 @@
+//! The list with its index against a plain vector, and the parts on their own.
+
+use super::*;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const PORTALS: usize = 2;
+
+/// Where the next entry goes.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Head,
+    Tail,
+    Before(usize),
+    After(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Add(u32, At, Spec),
+    /// Many entries at one place, so that lists grow and labels get narrow.
+    Many(u32, At, Spec, usize),
+    Remove(usize),
+    /// All but a few go, so that indexes are dropped and made again.
+    Shrink(u32, usize),
+    /// Whether an entry's descriptor takes messages.
+    Willing(usize, bool),
+    Message(u32, ProcessId, u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spec {
+    id: ProcessId,
+    bits: u64,
+    ignore: u64,
+    willing: bool,
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    let half = || prop_oneof![2 => 0..3u32, 1 => Just(ANY)];
+    let ignore = prop_oneof![6 => Just(0), 1 => Just(1u64), 1 => Just(!0), 1 => 0..8u64];
+    (half(), half(), 0..6u64, ignore, prop::bool::weighted(0.8)).prop_map(
+        |(nid, pid, bits, ignore, willing)| Spec {
+            id: ProcessId::new(nid, pid),
+            bits,
+            ignore,
+            willing,
+        },
+    )
+}
+
+fn at() -> impl Strategy<Value = At> {
+    prop_oneof![
+        1 => Just(At::Head),
+        2 => Just(At::Tail),
+        2 => any::<usize>().prop_map(At::Before),
+        2 => any::<usize>().prop_map(At::After),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pt = || 0..PORTALS as u32;
+    // An initiator whose id is a wildcard does not exist, but a hostile header may say so.
+    let half = || prop_oneof![9 => 0..4u32, 1 => Just(ANY)];
+    prop_oneof![
+        6 => (pt(), at(), spec()).prop_map(|(p, a, s)| Step::Add(p, a, s)),
+        1 => (pt(), at(), spec(), 2..40usize).prop_map(|(p, a, s, n)| Step::Many(p, a, s, n)),
+        4 => any::<usize>().prop_map(Step::Remove),
+        1 => (pt(), 0..20usize).prop_map(|(p, n)| Step::Shrink(p, n)),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(i, w)| Step::Willing(i, w)),
+        8 => (0..PORTALS as u32 + 1, half(), half(), 0..7u64)
+            .prop_map(|(p, nid, pid, bits)| Step::Message(p, ProcessId::new(nid, pid), bits)),
+    ]
+}
+
+/// The list as the specification says it, with the table under test.
+struct Pair {
+    table: MatchTable,
+    lists: [Vec<(MeHandle, Spec)>; PORTALS],
+    /// Whether the table keeps an index.
+    indexed: [bool; PORTALS],
+    dead: Vec<MeHandle>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self {
+            table: MatchTable::new(3, PORTALS),
+            lists: [Vec::new(), Vec::new()],
+            indexed: [false; PORTALS],
+            dead: Vec::new(),
+        }
+    }
+
+    /// The portal and position of the `i`th of all entries, counted round.
+    fn find(&self, i: usize) -> Option<(usize, usize)> {
+        let i = i.checked_rem(self.lists.iter().map(Vec::len).sum())?;
+        let first = self.lists[0].len();
+        Some(if i < first { (0, i) } else { (1, i - first) })
+    }
+
+    fn add(&mut self, pt: u32, at: At, spec: Spec) {
+        let list = &mut self.lists[pt as usize];
+        let len = list.len();
+        let mut me = Me::new(spec.id, spec.bits, spec.ignore, Unlink::Retain, pt);
+        me.md = spec.willing.then(|| MdHandle::of(3, 0, 0));
+        let (i, handle) = match at {
+            At::Before(i) if len > 0 => (i % len, self.table.insert_before(list[i % len].0, me)),
+            At::After(i) if len > 0 => (i % len + 1, self.table.insert_after(list[i % len].0, me)),
+            At::Head => (0, self.table.push_front(me)),
+            _ => (len, self.table.push_back(me)),
+        };
+        list.insert(i, (handle.unwrap(), spec));
+        self.note(pt as usize);
+    }
+
+    fn remove(&mut self, pt: usize, i: usize) {
+        let (handle, _) = self.lists[pt].remove(i);
+        assert!(self.table.remove(handle).is_some());
+        self.dead.push(handle);
+        self.note(pt);
+    }
+
+    fn note(&mut self, pt: usize) {
+        match self.lists[pt].len() {
+            n if n > WALKED => self.indexed[pt] = true,
+            n if n <= WALKED / 2 => self.indexed[pt] = false,
+            _ => {}
+        }
+    }
+
+    /// The first willing entry that admits the message, and the entries a search looks at: in a
+    /// short list all before it, in a long one those it cannot exclude by their key.
+    fn expected(&self, pt: u32, from: ProcessId, bits: u64) -> Option<(MeHandle, u32)> {
+        let mut looked = 0;
+        for (handle, s) in self.lists.get(pt as usize)? {
+            let same = |rule: u32, id: u32| rule == ANY || rule == id;
+            let admits = same(s.id.nid, from.nid)
+                && same(s.id.pid, from.pid)
+                && (0..64).all(|b| (s.ignore >> b | !((s.bits ^ bits) >> b)) & 1 == 1);
+            looked += u32::from(!self.indexed[pt as usize] || s.ignore != 0 || admits);
+            if admits && s.willing {
+                return Some((*handle, looked));
+            }
+        }
+        None
+    }
+
+    fn message(&self, pt: u32, from: ProcessId, bits: u64) {
+        let found = self
+            .table
+            .search(pt, from, bits, |me| me.md.map(|_| core::ptr::from_ref(me)));
+        let expected = self.expected(pt, from, bits);
+        assert_eq!(
+            found,
+            expected.map(|(h, looked)| (core::ptr::from_ref(self.table.get(h).unwrap()), looked)),
+        );
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Add(pt, at, spec) => self.add(pt, at, spec),
+            Step::Many(pt, at, spec, n) => {
+                for i in 0..n as u64 {
+                    let bits = spec.bits + i % 5;
+                    self.add(pt, at, Spec { bits, ..spec });
+                }
+            }
+            Step::Remove(i) => {
+                if let Some((pt, i)) = self.find(i) {
+                    self.remove(pt, i);
+                }
+            }
+            Step::Shrink(pt, keep) => {
+                while self.lists[pt as usize].len() > keep {
+                    let i = self.lists[pt as usize].len() * 7 / 10;
+                    self.remove(pt as usize, i);
+                }
+            }
+            Step::Willing(i, willing) => {
+                if let Some((pt, i)) = self.find(i) {
+                    let (handle, spec) = &mut self.lists[pt][i];
+                    spec.willing = willing;
+                    self.table.get_mut(*handle).unwrap().md =
+                        willing.then(|| MdHandle::of(3, 0, 0));
+                }
+            }
+            Step::Message(pt, from, bits) => self.message(pt, from, bits),
+        }
+    }
+
+    /// Everything the table keeps beside the entries agrees with them.
+    fn check(&self) {
+        for (pt, list) in self.lists.iter().enumerate() {
+            let walked: Vec<_> = self.table.walk(pt as u32).collect();
+            assert!(walked.iter().map(|w| w.0).eq(list.iter().map(|l| l.0)));
+            assert!(walked.is_sorted_by(|a, b| a.1.label < b.1.label));
+            assert_eq!(self.table.list_len(pt as u32), list.len());
+            let index = &self.table.lists[pt].index;
+            assert_eq!(index.is_some(), self.indexed[pt]);
+            if let Some(index) = index {
+                assert_eq!(index.check(&self.table.entries), list.len());
+            }
+        }
+        for dead in &self.dead {
+            assert!(self.table.get(*dead).is_none());
+        }
+        let all = self.lists.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(self.table.count(), all);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    /// Rule 5: the first in list order, always.
+    #[test]
+    fn finds_what_a_walk_finds(steps in prop::collection::vec(step(), 1..120)) {
+        let mut pair = Pair::new();
+        for s in steps {
+            pair.run(s);
+        }
+        pair.check();
+        for pt in 0..PORTALS as u32 {
+            for n in 0..48 {
+                pair.message(pt, ProcessId::new(n % 4, n / 4 % 3), u64::from(n % 7));
+            }
+        }
+    }
+}
+
+fn exact(nid: u32, bits: u64) -> Me {
+    Me::new(ProcessId::new(nid, 1), bits, 0, Unlink::Retain, 0)
+}
+
+fn looked(table: &MatchTable, nid: u32, bits: u64) -> Option<u32> {
+    let found = table.search(0, ProcessId::new(nid, 1), bits, |_| Some(()));
+    found.map(|((), looked)| looked)
+}
+
+#[test]
+fn an_exact_entry_is_found_at_once_among_100_000() {
+    let mut table = MatchTable::new(0, 1);
+    for i in 0..100_000 {
+        table.push_back(exact(i % 10, u64::from(i / 10))).unwrap();
+    }
+    assert_eq!(looked(&table, 9, 9_999), Some(1));
+    assert_eq!(looked(&table, 0, 0), Some(1));
+    assert_eq!(looked(&table, 0, 10_000), None);
+    // One masked entry before the others is looked at, one after them is not.
+    let masked = |bits| Me::new(ProcessId::ANY, bits, 1, Unlink::Retain, 0);
+    table.push_front(masked(1 << 40)).unwrap();
+    table.push_back(masked(1 << 50)).unwrap();
+    assert_eq!(looked(&table, 5, 5_000), Some(2));
+    assert_eq!(looked(&table, 5, 1 << 50), Some(2));
+}
+
+/// The farthest group stays near home however the keys are made.
+#[test]
+fn no_pattern_of_keys_crowds_the_table() {
+    let patterns: [fn(u64) -> (u32, u64); 6] = [
+        |i| (0, i),
+        |i| (i as u32, 0),
+        |i| (0, i << 48),
+        |i| (i as u32, i),
+        |i| ((i as u32).reverse_bits(), i << 32),
+        |i| (i as u32 % 16, (i / 16).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+    ];
+    for (n, pattern) in patterns.iter().enumerate() {
+        let mut table = MatchTable::new(n as u8, 1);
+        for i in 0..20_000 {
+            let (nid, bits) = pattern(i);
+            table.push_back(exact(nid, bits)).unwrap();
+        }
+        let index = table.lists[0].index.as_ref().unwrap();
+        assert!(index.farthest() <= 64, "pattern {n}: {}", index.farthest());
+        assert_eq!(index.check(&table.entries), 20_000);
+    }
+}
+
+/// Keys chosen against the first seed: every one at home in the same 32 cells.
+#[test]
+fn keys_that_meet_are_scattered_by_another_seed() {
+    let mut table = MatchTable::new(0, 1);
+    let mut made = 0;
+    for bits in 0.. {
+        if made == 600 {
+            break;
+        }
+        let me = exact(1, bits);
+        if Index::new(0).home(&me) % (1 << 11) < 32 {
+            table.push_back(me).unwrap();
+            made += 1;
+        }
+    }
+    let index = table.lists[0].index.as_ref().unwrap();
+    assert!(index.farthest() < 40, "{}", index.farthest());
+    assert_eq!(index.check(&table.entries), 600);
+}
+
+/// Equal keys, put in at the same place again and again: the worst for labels and for a list
+/// that is searched for its place.
+#[test]
+fn insertion_at_one_place_costs_little() {
+    const N: u64 = 30_000;
+    type Place = fn(&mut MatchTable, [MeHandle; 2], Me) -> Option<MeHandle>;
+    let places: [Place; 4] = [
+        |t, [first, _], me| t.insert_after(first, me),
+        |t, [_, last], me| t.insert_before(last, me),
+        |t, _, me| t.push_front(me),
+        |t, _, me| t.push_back(me),
+    ];
+    for (n, place) in places.iter().enumerate() {
+        let mut table = MatchTable::new(0, 1);
+        let ends = [(); 2].map(|()| table.push_back(exact(1, 1)).unwrap());
+        let mut order = Vec::new();
+        for _ in 0..N {
+            order.push(place(&mut table, ends, exact(1, 1)).unwrap());
+        }
+        let labels: Vec<_> = table.walk(0).map(|(_, me)| me.label).collect();
+        assert_eq!(labels.len() as u64, N + 2);
+        assert!(labels.is_sorted_by(|a, b| a < b), "place {n}");
+        if n == 0 || n == 2 {
+            order.reverse();
+        }
+        let mut walked: Vec<_> = table.walk(0).map(|(h, _)| h).collect();
+        walked.retain(|h| !ends.contains(h));
+        assert_eq!(walked, order);
+        let index = table.lists[0].index.as_ref().unwrap();
+        assert_eq!(index.check(&table.entries), labels.len());
+        let height = index.tallest(&table.entries);
+        assert!(height < 60, "place {n}: height {height}");
+    }
+}
+
+/// The number of entries labelled anew for each insertion grows like the logarithm of the list.
+#[test]
+fn labelling_anew_is_rare() {
+    const N: u32 = 20_000;
+    for ahead in [false, true] {
+        let mut entries: Table<Me> = Table::new();
+        let (slot, _) = entries.insert(exact(1, 1)).unwrap();
+        // Ends whose labels are next to each other, so that there is no room from the start.
+        let ends = [slot, entries.insert(exact(1, 1)).unwrap().0];
+        entries.at_mut(ends[0]).unwrap().label = 5;
+        entries.at_mut(ends[1]).unwrap().label = 6;
+        entries.at_mut(ends[0]).unwrap().next = ends[1];
+        entries.at_mut(ends[1]).unwrap().prev = ends[0];
+        let (mut prev, mut next) = (ends[0], ends[1]);
+        let mut moved_in_all = 0;
+        for i in 0..N {
+            let (label, moved) = order::between(&mut entries, prev, next);
+            assert!(i > 0 || moved > 0);
+            moved_in_all += moved;
+            let mut me = exact(1, 1);
+            (me.label, me.prev, me.next) = (label, prev, next);
+            let (slot, _) = entries.insert(me).unwrap();
+            entries.at_mut(prev).unwrap().next = slot;
+            entries.at_mut(next).unwrap().prev = slot;
+            assert!(entries.at(prev).unwrap().label < label);
+            assert!(label < entries.at(next).unwrap().label);
+            if ahead { next = slot } else { prev = slot }
+        }
+        assert!(moved_in_all < N * 32, "{moved_in_all}");
+        let mut at = ends[0];
+        let mut count = 1;
+        while at != ends[1] {
+            let me = entries.at(at).unwrap();
+            assert!(me.label < entries.at(me.next).unwrap().label);
+            at = me.next;
+            count += 1;
+        }
+        assert_eq!(count, N + 2);
+    }
+}
+
+#[test]
+fn labels_at_both_ends_of_the_numbers_make_room() {
+    for (label, front) in [
+        (0, true),
+        (1, true),
+        (u64::MAX, false),
+        (u64::MAX - 1, false),
+    ] {
+        let mut entries: Table<Me> = Table::new();
+        let (slot, _) = entries.insert(exact(1, 1)).unwrap();
+        entries.at_mut(slot).unwrap().label = label;
+        let ends = if front { (NONE, slot) } else { (slot, NONE) };
+        let (new, _) = order::between(&mut entries, ends.0, ends.1);
+        let old = entries.at(slot).unwrap().label;
+        assert!(if front { new < old } else { old < new }, "{new} {old}");
+    }
+}
+
+#[test]
+fn an_index_exists_only_while_the_list_is_long() {
+    let mut table = MatchTable::new(0, 1);
+    let entries: Vec<_> = (0..17)
+        .map(|i| {
+            assert!(table.lists[0].index.is_none());
+            table.push_back(exact(1, i)).unwrap()
+        })
+        .collect();
+    assert!(table.lists[0].index.is_some());
+    for (i, me) in entries.iter().enumerate() {
+        assert_eq!(table.lists[0].index.is_some(), i < 9, "{i}");
+        table.remove(*me).unwrap();
+    }
+}
