@@ -5,24 +5,21 @@ mod cli;
 mod cmd;
 mod error;
 mod guest;
+mod log;
 mod run;
 
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use cli::{Cli, Command};
 use error::CmdError;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = log().and_then(|()| {
+    let done = log::install(cli.command.as_ref()).and_then(|()| {
         match cli
             .command
             .unwrap_or(Command::Demo(cmd::demo::Options::default()))
@@ -59,22 +56,4 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     line
-}
-
-/// Writes events to stderr as `PORTOLAN_LOG` says: `debug`, or `warn,portals_shim=trace`; nothing by default.
-fn log() -> Result<(), CmdError> {
-    let Ok(wanted) = std::env::var("PORTOLAN_LOG") else {
-        return Ok(());
-    };
-    let targets: Targets = wanted
-        .parse()
-        .map_err(|error| CmdError::Usage(format!("PORTOLAN_LOG is {wanted:?}: {error}")))?;
-    let output = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_target(true);
-    tracing_subscriber::registry()
-        .with(output)
-        .with(targets)
-        .init();
-    Ok(())
 }

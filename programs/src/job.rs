@@ -1,5 +1,6 @@
 //! Joining and leaving a job, the same in every program.
 
+use crate::log;
 use conduit::{AmError, AttachError, BarrierError, Conduit, InitError, RmaError};
 use std::process::ExitCode;
 
@@ -27,11 +28,18 @@ pub enum Failed {
 /// Joins the job and runs `body`; its error is said in one line and ends all ranks with status 2.
 /// A fabric that cannot be used here is status 3.
 ///
+/// What the fabric reports meanwhile, such as a failed connection, is shown on stderr: errors, or
+/// what `PORTOLAN_LOG` says.
+///
 /// Rank 0 speaks for all: another rank says its error only if rank 0 has none.
 pub fn start<E: std::error::Error>(
     program: &str,
     body: impl FnOnce(&Conduit) -> Result<(), E>,
 ) -> ExitCode {
+    if let Err(e) = log::install(program) {
+        eprintln!("{program}: {e}");
+        return ExitCode::from(2);
+    }
     let conduit = match Conduit::init() {
         Ok(conduit) => conduit,
         Err(e) => {

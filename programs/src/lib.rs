@@ -11,6 +11,7 @@
 pub mod gups;
 pub mod heat3d;
 mod job;
+mod log;
 mod sum;
 
 pub use job::{Failed, chain, start};

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const HEAT3D: &str = env!("CARGO_BIN_EXE_heat3d");
@@ -27,6 +27,7 @@ fn clean(mut command: Command) -> Command {
         "PORTOLAN_DEVICE",
         "PORTOLAN_MACHINE",
         "PORTOLAN_EXE",
+        "PORTOLAN_LOG",
     ] {
         command.env_remove(name);
     }
@@ -164,11 +165,10 @@ fn processes(word: &str) -> Vec<i32> {
         .collect()
 }
 
-#[test]
-fn a_killed_rank_ends_the_job_and_leaves_nothing() {
-    // A number of updates that nobody else uses marks the processes of this job.
-    let updates = format!("1{:09}", std::process::id());
-    let mut command = clean(job(4, GUPS, &["--log2-table", "16", "--updates", &updates]));
+/// Starts gups on 4 ranks for longer than any test waits; gives the launcher, and rank 2 once it has
+/// joined the simulation. `updates` is a number that nobody else uses: it marks the processes.
+fn endless_gups(updates: &str) -> (Child, i32) {
+    let mut command = clean(job(4, GUPS, &["--log2-table", "16", "--updates", updates]));
     let child = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -176,7 +176,7 @@ fn a_killed_rank_ends_the_job_and_leaves_nothing() {
         .unwrap();
     let begun = Instant::now();
     let rank_2 = loop {
-        let ranks: Vec<i32> = processes(&updates)
+        let ranks: Vec<i32> = processes(updates)
             .into_iter()
             .filter(|p| {
                 let env = fs::read(format!("/proc/{p}/environ")).unwrap_or_default();
@@ -203,6 +203,42 @@ fn a_killed_rank_ends_the_job_and_leaves_nothing() {
         );
         std::thread::yield_now();
     };
+    (child, rank_2)
+}
+
+#[test]
+fn a_simulation_that_ends_is_named_by_the_ranks() {
+    let (child, rank_2) = endless_gups(&format!("2{:09}", std::process::id()));
+    let simulation = simulations_of(rank_2);
+    assert_eq!(simulation.len(), 1, "one process holds the simulation");
+    succeed(program("kill", &["-KILL", &simulation[0].to_string()]));
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let event = "error: the SeaStar simulation of this job has ended; every further call fails";
+    assert!(
+        (0..4).any(|r| said.contains(&format!("gups: rank {r}: {event}\n"))),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_log_level_that_is_none_is_bad_usage() {
+    let mut command = clean(program(GUPS, &[]));
+    let output = command.env("PORTOLAN_LOG", "a=b=c").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with("gups: PORTOLAN_LOG is \"a=b=c\""),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_leaves_nothing() {
+    let updates = format!("1{:09}", std::process::id());
+    let (child, rank_2) = endless_gups(&updates);
     let names = || fs::read_to_string("/proc/net/unix").unwrap_or_default();
     assert!(
         names().contains("@portolan-"),

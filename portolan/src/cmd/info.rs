@@ -1,6 +1,5 @@
 //! `portolan info`: what can be used on this machine, why the rest cannot, and what to do about it.
 
-
 use clap::Args;
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
 use rustix::fs::Access;
