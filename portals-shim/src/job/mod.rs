@@ -403,7 +403,9 @@ impl Job {
     /// Ends the whole job with exit status `code` (its low 8 bits), says `message` on stderr and exits
     /// this process. Works while another thread waits in a fence.
     pub fn abort(&self, code: i32, message: &str) -> ! {
-        eprintln!("rank {} of {}: {message}", self.rank, self.size);
+        // In one write, because all ranks may say something at once.
+        let line = format!("rank {} of {}: {message}\n", self.rank, self.size);
+        eprint!("{line}");
         if let Space::Launcher { channel, .. } = &self.space {
             let message: String = message
                 .chars()
