@@ -174,9 +174,8 @@ struct Verbs {
 
 /// Completions taken in one go.
 const BATCH: usize = 16;
-/// Receive buffers that are kept back at the most; peers have credit for all slots but the
-/// [`peer::RESERVED`] ones only while these are posted.
-const REPOST_AT: usize = 2;
+/// Receive buffers kept back before they are posted again; credits for them are kept back too.
+const REPOST_AT: usize = 16;
 
 impl Verbs {
     /// The connection to a process, if it can exist.
@@ -233,6 +232,10 @@ impl Verbs {
         let spare = std::mem::take(&mut self.spare);
         if let Err(error) = self.srq.post_recv(spare) {
             tracing::error!(%error, "receives could not be posted again");
+            return;
+        }
+        for peer in self.peers.iter_mut().flatten() {
+            peer.slots_posted();
         }
     }
 

@@ -16,6 +16,7 @@
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
 use super::{PATIENCE, Verbs, Work};
+use crate::nal::Nal;
 use portals_core::{Advert, Error, MdHandle, Ni, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
 use verbs_backend::Remote;
@@ -25,15 +26,22 @@ use verbs_backend::Remote;
 pub(super) struct Published {
     lists: BTreeMap<u32, Vec<Advert>>,
     next_token: u32,
-    /// Publications that some peers have not confirmed.
-    waiting: BTreeMap<u32, BTreeSet<usize>>,
+    /// Publications that took something back and that some peers have not confirmed.
+    waiting: BTreeMap<u32, Withdrawal>,
+}
+
+/// What a publication took back, and who has not confirmed it.
+#[derive(Debug)]
+struct Withdrawal {
+    mds: Vec<MdHandle>,
+    peers: BTreeSet<usize>,
 }
 
 impl Published {
     pub(super) fn confirmed(&mut self, rank: usize, token: u32) {
-        if let Some(ranks) = self.waiting.get_mut(&token) {
-            ranks.remove(&rank);
-            if ranks.is_empty() {
+        if let Some(withdrawal) = self.waiting.get_mut(&token) {
+            withdrawal.peers.remove(&rank);
+            if withdrawal.peers.is_empty() {
                 self.waiting.remove(&token);
             }
         }
@@ -41,10 +49,15 @@ impl Published {
 
     /// A peer that is gone confirms nothing, and reaches nothing.
     pub(super) fn forget_peer(&mut self, rank: usize) {
-        self.waiting.retain(|_, ranks| {
-            ranks.remove(&rank);
-            !ranks.is_empty()
+        self.waiting.retain(|_, withdrawal| {
+            withdrawal.peers.remove(&rank);
+            !withdrawal.peers.is_empty()
         });
+    }
+
+    /// Whether a peer may still believe that it can reach the descriptor.
+    fn is_unconfirmed(&self, md: MdHandle) -> bool {
+        self.waiting.values().any(|w| w.mds.contains(&md))
     }
 
     fn holds(&self, md: MdHandle) -> Option<u32> {
@@ -70,6 +83,13 @@ impl Verbs {
             list.retain(|a| a.region.len > 0);
             self.tell(ni, portal, list);
         }
+        // The call that changed the list returns once the change holds for every peer, however
+        // long one computes; a peer whose connection fails does not count any more.
+        while !self.published.waiting.is_empty() {
+            if !self.progress(ni) {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// Takes a descriptor back from every peer, and waits for this process's own operations on it.
@@ -91,16 +111,17 @@ impl Verbs {
                 .cloned()
                 .unwrap_or_default();
             list.retain(|a| a.md != md);
-            if !self.tell(ni, portal, list) {
-                return Err(Error::MdInUse);
-            }
+            self.tell(ni, portal, list);
+        }
+        if !self.progress_until(ni, PATIENCE, |v| !v.published.is_unconfirmed(md)) {
+            return Err(Error::MdInUse);
         }
         self.prune_due = true;
         Ok(())
     }
 
-    /// Publishes a list; `false` when something was taken back and a peer has not confirmed it.
-    fn tell(&mut self, ni: &mut Ni, portal: u32, mut list: Vec<Advert>) -> bool {
+    /// Publishes a list. What it takes back is remembered until every peer has confirmed it.
+    fn tell(&mut self, ni: &Ni, portal: u32, mut list: Vec<Advert>) {
         list.truncate(ADVERTS_PER_FRAME);
         let old = self
             .published
@@ -109,7 +130,7 @@ impl Verbs {
             .cloned()
             .unwrap_or_default();
         if old == list {
-            return true;
+            return;
         }
         let told: Vec<(ProcessId, RemoteMd)> = list
             .iter()
@@ -133,21 +154,16 @@ impl Verbs {
             });
             asked.insert(rank);
         }
-        let taken_back = old.iter().any(|a| !list.contains(a));
+        let mds: Vec<MdHandle> = old
+            .iter()
+            .filter(|a| !list.contains(a))
+            .map(|a| a.md)
+            .collect();
         self.published.lists.insert(portal, list);
-        if !taken_back || asked.is_empty() {
-            return true;
+        if !mds.is_empty() && !asked.is_empty() {
+            let withdrawal = Withdrawal { mds, peers: asked };
+            self.published.waiting.insert(token, withdrawal);
         }
-        self.published.waiting.insert(token, asked);
-        let confirmed =
-            self.progress_until(ni, PATIENCE, |v| !v.published.waiting.contains_key(&token));
-        if !confirmed {
-            tracing::error!(
-                portal,
-                "a peer did not confirm the withdrawal of a descriptor"
-            );
-        }
-        confirmed
     }
 
     /// Registers an advertised descriptor and says how to reach it.

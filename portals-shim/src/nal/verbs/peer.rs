@@ -4,8 +4,9 @@
 //!
 //! * Everything for a peer leaves in the order in which it was queued: what cannot be posted waits
 //!   in `queue`, and nothing overtakes it.
-//! * A frame is posted only with a credit for the slot it takes at the peer; [`Kind::Credit`]
-//!   frames take one of the slots reserved for them, at most one is under way.
+//! * A frame is posted only with a credit for the slot it takes at the peer, which gives a credit
+//!   back only once the slot is posted again; [`Kind::Credit`] frames take one of the slots reserved
+//!   for them, at most one is under way. So a peer always has a receive for what it is sent.
 //! * At most `depth` requests are posted and not completed.
 
 use super::frame::{self, Kind, RemoteMd, SLOT, Writer};
@@ -23,8 +24,6 @@ pub(super) const CREDITS: u16 = 64;
 pub(super) const RESERVED: u16 = 4;
 /// Credits owed before they are sent on their own.
 const RETURN_AT: u16 = CREDITS / 2;
-/// Unsignalled inline sends before one asks for a completion.
-const SIGNAL_EVERY: u64 = 16;
 /// Inline data that is built on the stack.
 const STACK: usize = 256;
 
@@ -58,14 +57,14 @@ pub(super) struct Peer {
     pub(super) qp: Qp,
     queue: VecDeque<Queued>,
     credits: u16,
-    /// Slots of ours that the peer's frames have left.
+    /// Slots of ours that the peer's frames have left and that are posted again.
     owed: u16,
+    /// Slots of ours that its frames have left and that are not posted again yet.
+    emptied: u16,
     /// A credit frame has been posted and has not completed.
     credit_under_way: bool,
     posted: u64,
     completed: u64,
-    /// Values of `posted` for the signalled requests under way; they complete in order.
-    signalled: VecDeque<u64>,
     max_inline: usize,
     /// Requests sent, and how many the peer says are done.
     pub(super) requests_sent: u32,
@@ -87,10 +86,10 @@ impl Peer {
             queue: VecDeque::new(),
             credits: CREDITS,
             owed: 0,
+            emptied: 0,
             credit_under_way: false,
             posted: 0,
             completed: 0,
-            signalled: VecDeque::new(),
             max_inline,
             requests_sent: 0,
             requests_done_there: 0,
@@ -134,24 +133,20 @@ impl Peer {
             self.requests_done_there = done;
         }
         if kind_takes_slot {
-            self.owed += 1;
+            self.emptied += 1;
         }
     }
 
-    /// The oldest signalled request has completed, and with it all before it.
+    /// All receive slots are posted.
+    pub(super) fn slots_posted(&mut self) {
+        self.owed += std::mem::take(&mut self.emptied);
+    }
+
+    /// A request has completed; they do so in the order of their posting.
     pub(super) fn handle_completion(&mut self, id: u64) {
-        if let Some(count) = self.signalled.pop_front() {
-            self.completed = count;
-        }
+        self.completed = (self.completed + 1).min(self.posted);
         if id == CREDIT {
             self.credit_under_way = false;
-        }
-    }
-
-    fn count_post(&mut self, signalled: bool) {
-        self.posted += 1;
-        if signalled {
-            self.signalled.push_back(self.posted);
         }
     }
 
@@ -200,23 +195,17 @@ impl Peer {
 
     fn post_small(&mut self, frame: &mut [u8], credit: bool) {
         self.take_riders(frame, credit);
-        // The queue's last places are kept for signalled requests: without one it would never empty.
-        let full = self.posted + 1 - self.completed >= u64::from(DEPTH);
-        let signal = (self.posted + 1).is_multiple_of(SIGNAL_EVERY) || !credit || full;
-        self.count_post(signal);
-        let flags = if signal {
-            SendFlags::SIGNALLED
-        } else {
-            SendFlags::empty()
-        };
+        self.posted += 1;
         let id = if credit { PLAIN } else { CREDIT };
-        let result = self.qp.post_inline(id, SendOp::Send, frame, flags);
+        let result = self
+            .qp
+            .post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED);
         self.check(result);
     }
 
     fn post_buffer(&mut self, mut buffer: verbs_backend::Buffer, len: usize, credit: bool) {
         self.take_riders(&mut buffer[..len], credit);
-        self.count_post(true);
+        self.posted += 1;
         let tag = if credit { PLAIN } else { CREDIT };
         let result = self
             .qp
@@ -242,7 +231,7 @@ impl Peer {
     }
 
     fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
-        self.count_post(true);
+        self.posted += 1;
         let result = transfer.post(&self.qp, id);
         self.check(result);
     }
@@ -261,7 +250,7 @@ impl Peer {
     }
 
     fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
-        self.count_post(true);
+        self.posted += 1;
         let result = self
             .qp
             .post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED);
