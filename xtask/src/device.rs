@@ -11,7 +11,7 @@ use std::process::Command;
 const PACKAGES: &[(&str, &str)] = &[
     ("verbs-backend", ""),
     ("portals-shim", "device_"),
-    ("portolan-tests", "device_"),
+    ("portolan-tests", "verbs"),
 ];
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
 

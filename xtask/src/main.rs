@@ -1,5 +1,6 @@
 //! What developers run: `cargo xtask test`, `cargo xtask perf`.
 
+mod book;
 mod cargo;
 mod device;
 mod endtoend;

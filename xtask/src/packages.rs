@@ -19,7 +19,11 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/share/doc/ibverbs-providers", "ibverbs-providers"),
 ];
 
-fn is_there(name: &str) -> bool {
+/// The same, of what a test is left out without.
+const WANTED: &[(&str, &str)] = &[("python3", "python3")];
+
+/// Whether an executable is in the path or a file exists.
+pub(crate) fn is_there(name: &str) -> bool {
     if name.starts_with('/') {
         return Path::new(name).exists();
     }
@@ -29,23 +33,32 @@ fn is_there(name: &str) -> bool {
         || system.iter().any(|d| d.join(name).is_file())
 }
 
-/// Installs what is missing (as root, on Debian and its kin), or says what to install.
-pub(crate) fn ensure() -> Result<()> {
-    let mut missing: Vec<&str> = NEEDED
+fn missing(of: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let mut missing: Vec<_> = of
         .iter()
         .filter(|(name, _)| !is_there(name))
         .map(|(_, package)| *package)
         .collect();
     missing.dedup();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let list = missing.join(" ");
+    missing
+}
+
+/// Installs what is missing (as root, on Debian and its kin), or says what to install.
+pub(crate) fn ensure() -> Result<()> {
+    let mut missing_here = missing(NEEDED);
     let root = Command::new("id")
         .arg("-u")
         .output()
         .is_ok_and(|o| o.stdout == b"0\n");
-    if !root || !is_there("apt-get") {
+    let installs = root && is_there("apt-get");
+    if installs {
+        missing_here.extend(missing(WANTED));
+    }
+    if missing_here.is_empty() {
+        return Ok(());
+    }
+    let list = missing_here.join(" ");
+    if !installs {
         bail!(
             "the tests need these Debian packages: {list} (for example: sudo apt-get install {list})"
         );
@@ -61,7 +74,7 @@ pub(crate) fn ensure() -> Result<()> {
     };
     let install: Vec<&str> = ["install", "--yes", "--no-install-recommends"]
         .into_iter()
-        .chain(missing)
+        .chain(missing_here)
         .collect();
     if !apt(&["update"]) || !apt(&install) {
         bail!("apt-get could not install {list}");

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, cargo};
-use crate::{device, packages};
+use crate::{book, device, packages};
 use anyhow::Result;
 
 #[derive(clap::Args)]
@@ -27,7 +27,8 @@ fn lint() -> Result<()> {
     ]))?;
     cargo::run(
         cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"),
-    )
+    )?;
+    book::check()
 }
 
 /// Runs everything; the last lines say what was tested on which device.
@@ -44,6 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "--quiet",
         "--no-fail-fast",
     ]))?;
+    book::example()?;
     if !options.no_guest {
         device::run()?;
     }
