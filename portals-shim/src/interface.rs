@@ -9,7 +9,7 @@ use portals_core::{
     MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiConfig, ProcessId, Segment, Status, Unlink,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,7 @@ struct Inner {
     config: NiConfig,
     /// Regions that descriptors were made of, by address; released when the interface closes.
     kept: Mutex<BTreeMap<u64, Region>>,
+    closed: AtomicBool,
 }
 
 impl Interface {
@@ -198,11 +199,16 @@ impl Interface {
                 bridge,
                 config,
                 kept: Mutex::default(),
+                closed: AtomicBool::new(false),
             }),
         }
     }
 
+    /// Every call after the close is refused here: nobody below is left to answer.
     fn call(&self, call: Call) -> Result<Answer, Error> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            return Err(Error::NiInvalid);
+        }
         self.inner.bridge.call(call)
     }
 
@@ -584,6 +590,7 @@ impl Interface {
     /// `PtlNIFini`: every object of the interface is gone, no events.
     pub fn close(&self) -> Result<(), Error> {
         self.done(Call::Close)?;
+        self.inner.closed.store(true, Ordering::Release);
         self.kept().clear();
         Ok(())
     }
