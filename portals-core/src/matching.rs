@@ -1,4 +1,4 @@
-//! Match entries and the ordered match lists of the portal table (facts section 1, rule 5).
+//! Match entries and the ordered match lists of the portal table (rule 5).
 //!
 //! A list is threaded through the entries (`prev`, `next`), so inserting next to an entry and
 //! unlinking need no search, and the walk from head to tail is the specification's order. A list of

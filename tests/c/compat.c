@@ -1,6 +1,6 @@
 /* The blocks with which programs bridge the spellings of different systems compile after our
- * headers, as C and as C++, and leave the values right (facts portals33.md, sections 2.k-2.m
- * and 4.1). */
+ * headers, as C and as C++, and leave the values right (rows 1 to 4 and 10 of
+ * docs/src/portals-differences.md). */
 #include <portals/portals3.h>
 #include <portals/nal.h>
 #include <p3nal_utcp.h>
