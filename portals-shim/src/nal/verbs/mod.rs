@@ -25,7 +25,7 @@
 //! A reliable connection keeps the order of what is posted, but a frame has its effect when the
 //! target's library handles it, while an RDMA operation has its at once. Therefore a one-sided
 //! operation is used only when every earlier request to that peer has had its effect
-//! ([`peer::Peer::is_settled`]); otherwise it goes the two-sided way (rule 24).
+//! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
 mod connect;
 mod frame;
