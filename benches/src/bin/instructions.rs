@@ -1,0 +1,70 @@
+//! Counts the instructions of one delivery and compares them with `benches/instructions.toml`.
+//!
+//! ```text
+//! cargo run --release -p portolan-benches --bin instructions          # check
+//! cargo run --release -p portolan-benches --bin instructions print    # only the figures
+//! instructions run WORKLOAD N                                         # what valgrind watches
+//! ```
+
+use portolan_benches::count::{self, CountError, Record, WORKLOADS};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn own_path() -> Result<std::path::PathBuf, CountError> {
+    std::env::current_exe().map_err(|e| CountError::Io("own path".to_owned(), e))
+}
+
+/// Prints each figure; whether none exceeds its limit.
+fn check(compare: bool) -> Result<bool, CountError> {
+    if cfg!(debug_assertions) {
+        println!("skipped: not a release build");
+        return Ok(true);
+    }
+    if !count::has_valgrind() {
+        println!("skipped: no valgrind");
+        return Ok(true);
+    }
+    let record = Record::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml"))?;
+    let mut good = true;
+    for workload in WORKLOADS {
+        let seen = count::per_delivery(&own_path()?, workload)?;
+        match record.limit(workload).filter(|_| compare) {
+            Some(limit) => {
+                let within = seen <= limit;
+                good &= within;
+                let verdict = if within { "ok" } else { "TOO MANY" };
+                println!("{workload:14} {seen:6} instructions, at most {limit:6}: {verdict}");
+            }
+            None => println!("{workload} = {seen}"),
+        }
+    }
+    Ok(good)
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args[..] {
+        [] | ["check"] => check(true),
+        ["print"] => check(false),
+        ["run", workload, times] => match times.parse() {
+            Ok(times) => count::run(workload, times).map(|()| {
+                println!("{times} deliveries");
+                true
+            }),
+            Err(_) => Ok(false),
+        },
+        _ => {
+            eprintln!("usage: instructions [check | print | run WORKLOAD N]");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("instructions: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

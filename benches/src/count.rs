@@ -1,0 +1,157 @@
+//! Instructions of one delivery, counted by valgrind's callgrind, against the recorded figure.
+//!
+//! A run of N deliveries and one of 2N are counted; the difference divided by N is free of the
+//! start of the program and the making of the list.
+
+use crate::{Before, Pair};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// Deliveries of the shorter run.
+pub const DELIVERIES: u64 = 10_000;
+
+/// What is counted, by the names of `instructions.toml`.
+pub const WORKLOADS: [&str; 4] = ["deliver-1", "deliver-10", "deliver-1000", "put-and-ack"];
+
+/// What went wrong with counting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CountError {
+    /// There is no such workload.
+    #[error("workload {0:?} is none of deliver-1, deliver-10, deliver-1000, put-and-ack")]
+    Workload(String),
+    /// The workload did not do what it counts.
+    #[error("delivery {0} of {1} did not arrive")]
+    Lost(u64, String),
+    /// The library refused.
+    #[error("the list cannot be made: {0}")]
+    Library(#[from] portals_core::Error),
+    /// Valgrind or a file could not be used.
+    #[error("{0}: {1}")]
+    Io(String, #[source] io::Error),
+    /// Valgrind ran and said no.
+    #[error("valgrind failed: {0}")]
+    Valgrind(String),
+    /// The recorded figures are not readable.
+    #[error("{0}: {1}")]
+    Record(String, #[source] toml::de::Error),
+}
+
+/// The committed figures.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Record {
+    /// The rise, in percent, from which on the check fails.
+    pub tolerance_percent: u64,
+    /// Instructions of one delivery of each workload.
+    pub instructions: BTreeMap<String, u64>,
+}
+
+impl Record {
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// When the file is missing or not of this form.
+    pub fn read(path: &Path) -> Result<Self, CountError> {
+        let name = || path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|e| CountError::Io(name(), e))?;
+        toml::from_str(&text).map_err(|e| CountError::Record(name(), e))
+    }
+
+    /// The most that `workload` may cost; `None` for one that is not recorded.
+    #[must_use]
+    pub fn limit(&self, workload: &str) -> Option<u64> {
+        let recorded = self.instructions.get(workload)?;
+        Some(recorded * (100 + self.tolerance_percent) / 100)
+    }
+}
+
+/// Does `workload` `times` times.
+///
+/// # Errors
+/// When one of them is not delivered.
+pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
+    let before = match workload {
+        "deliver-1" | "put-and-ack" => 0,
+        "deliver-10" => 9,
+        "deliver-1000" => 999,
+        other => return Err(CountError::Workload(other.to_owned())),
+    };
+    let mut pair = Pair::new(Before::Exact(before), true)?;
+    for i in 0..times {
+        let done = if workload == "put-and-ack" {
+            pair.put_and_ack()
+        } else {
+            pair.deliver().is_some()
+        };
+        if !done {
+            return Err(CountError::Lost(i, workload.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether valgrind can be started.
+#[must_use]
+pub fn has_valgrind() -> bool {
+    let version = Command::new("valgrind").arg("--version").output();
+    version.is_ok_and(|o| o.status.success())
+}
+
+/// The instructions that `program` executes for `times` deliveries.
+fn total(program: &Path, workload: &str, times: u64) -> Result<u64, CountError> {
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["run", workload, &times.to_string()])
+        .output()
+        .map_err(|e| CountError::Io("valgrind".to_owned(), e))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    let last = || said.lines().last().unwrap_or_default().to_owned();
+    let done = String::from_utf8_lossy(&out.stdout).trim() == format!("{times} deliveries");
+    if !out.status.success() || !done {
+        return Err(CountError::Valgrind(last()));
+    }
+    said.lines()
+        .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok())
+        .ok_or_else(|| CountError::Valgrind(last()))
+}
+
+/// The instructions of one delivery of `workload` by `program`, rounded up.
+///
+/// # Errors
+/// When valgrind cannot run it to its end.
+pub fn per_delivery(program: &Path, workload: &str) -> Result<u64, CountError> {
+    let one = total(program, workload, DELIVERIES)?;
+    let two = total(program, workload, 2 * DELIVERIES)?;
+    Ok(two.saturating_sub(one).div_ceil(DELIVERIES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_percent_more_passes_and_six_does_not() {
+        let record = Record {
+            tolerance_percent: 5,
+            instructions: BTreeMap::from([("deliver-1".to_owned(), 1000)]),
+        };
+        assert_eq!(record.limit("deliver-1"), Some(1050));
+        assert_eq!(record.limit("deliver-2"), None);
+    }
+
+    #[test]
+    fn every_workload_is_recorded_and_runs() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml");
+        let record = Record::read(&path).unwrap();
+        assert_eq!(record.tolerance_percent, 5);
+        for workload in WORKLOADS {
+            assert!(record.limit(workload).is_some(), "{workload}");
+            run(workload, 3).unwrap();
+        }
+        assert!(run("other", 1).is_err());
+    }
+}
