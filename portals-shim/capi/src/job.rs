@@ -36,6 +36,7 @@ pub(crate) fn join() -> Result<Arc<Job>, JobError> {
     if let Some(job) = &*slot {
         return Ok(Arc::clone(job));
     }
+    report_errors();
     let job = Arc::new(Job::from_env()?);
     *slot = Some(Arc::clone(&job));
     // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library
@@ -48,6 +49,17 @@ pub(crate) fn join() -> Result<Arc<Job>, JobError> {
 /// The job if this process has joined it.
 pub(crate) fn joined() -> Option<Arc<Job>> {
     JOB.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Has what the library reports as an error said on standard error.
+fn report_errors() {
+    // A Rust program around the C library may have its own way; then that is used.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::ERROR)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .try_init();
 }
 
 /// Says on standard error why something failed, with all causes.

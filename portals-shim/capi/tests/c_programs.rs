@@ -177,6 +177,17 @@ fn queues_call_handlers_time_out_overflow_and_test_updates() {
 }
 
 #[test]
+fn threads_share_an_interface_and_a_queue() {
+    if compiler("cc") {
+        passes(
+            2,
+            &compile("cc", &["-std=gnu99", "-pthread"], "threads", &[]),
+            &[],
+        );
+    }
+}
+
+#[test]
 fn ranks_come_from_the_launcher_the_environment_or_the_program() {
     if !compiler("cc") {
         return;

@@ -141,8 +141,8 @@ fn job_number(id: &str) -> u32 {
     (hash ^ hash >> 16) & 0xffff
 }
 
-fn join(socket: OwnedFd, config: NiConfig) -> Result<Interface, FabricError> {
-    let client = Client::join(socket, &config)
+fn join(socket: OwnedFd, config: NiConfig, own_process: bool) -> Result<Interface, FabricError> {
+    let client = Client::join(socket, &config, own_process)
         .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
     Ok(Interface::bridged(Box::new(client), config))
 }
@@ -190,7 +190,7 @@ pub(crate) fn open(
         |w| w.config(job.rank(), jid),
     );
     Ok(Opened {
-        interface: join(socket, config)?,
+        interface: join(socket, config, true)?,
         peers,
     })
 }
@@ -247,7 +247,7 @@ impl InThread {
     pub fn join(self) -> Result<Opened, FabricError> {
         const JID: u32 = 1;
         Ok(Opened {
-            interface: join(self.socket, rank_config(self.rank, JID))?,
+            interface: join(self.socket, rank_config(self.rank, JID), false)?,
             peers: (0..self.ranks).map(|r| rank_config(r, JID).id).collect(),
         })
     }

@@ -1,19 +1,27 @@
 //! The rank's side: every call is a question to the simulation.
 
 use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
-use crate::call::{Answer, Call};
+use crate::call::{Answer, Call, EqList, Wait};
 use crate::interface::{Bridge, ClockKind};
 use portals_core::{Error, NiConfig};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Virtual time after which a wait lets the other threads of its process in, nanoseconds.
+const SLICE: u64 = 20_000;
+
 /// A connection to the simulation. Calls of several threads are made one after the other, as a
-/// single-processor node would.
+/// single-processor node would. A wait of one of them is made in slices, so that another may cause
+/// what it waits for; such a program's virtual time depends on how its threads run.
 #[derive(Debug)]
 pub(super) struct Client {
     socket: Mutex<OwnedFd>,
+    /// The process is this rank; otherwise its threads are ranks, each with a client of its own.
+    own_process: bool,
+    /// Calls that have not got hold of the socket.
+    queued: AtomicU32,
     /// Picoseconds.
     clock: AtomicU64,
     /// The simulation is gone; said once.
@@ -24,9 +32,15 @@ pub(super) struct Client {
 
 impl Client {
     /// Joins as a rank and waits until all ranks have; an error says why not.
-    pub(super) fn join(socket: OwnedFd, config: &NiConfig) -> Result<Self, String> {
+    pub(super) fn join(
+        socket: OwnedFd,
+        config: &NiConfig,
+        own_process: bool,
+    ) -> Result<Self, String> {
         let client = Self {
             socket: Mutex::new(socket),
+            own_process,
+            queued: AtomicU32::new(0),
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -72,7 +86,9 @@ impl Client {
     }
 
     fn exchange(&self, question: &Question) -> Result<Reply, Error> {
+        self.queued.fetch_add(1, Ordering::Relaxed);
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queued.fetch_sub(1, Ordering::Relaxed);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);
         }
@@ -92,10 +108,49 @@ impl Client {
         }
         Ok(reply)
     }
+
+    /// A wait of a process with several threads.
+    fn wait_in_slices(&self, eqs: &EqList, wait: Wait) -> Result<Answer, Error> {
+        let mut left = match wait {
+            Wait::No => 0,
+            Wait::Nanos(ns) => ns,
+            Wait::Forever => u64::MAX,
+        };
+        loop {
+            let slice = left.min(SLICE);
+            let answer = self.ask(&Question::Call(Call::EqPoll {
+                eqs: eqs.clone(),
+                wait: Wait::Nanos(slice),
+            }))?;
+            if wait != Wait::Forever {
+                left -= slice;
+            }
+            if !matches!(answer, Answer::Polled(None)) || left == 0 {
+                return Ok(answer);
+            }
+            // A mutex is not fair: whoever came before this wait's next slice goes first.
+            while self.queued.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Whether the process has other threads than this one.
+fn has_threads() -> bool {
+    // A link each from the folder itself, its parent, and the folder of each thread.
+    rustix::fs::stat("/proc/self/task").is_ok_and(|s| s.st_nlink > 3)
 }
 
 impl Bridge for Client {
     fn call(&self, call: Call) -> Result<Answer, Error> {
+        if let Call::EqPoll { eqs, wait } = &call
+            && *wait != Wait::No
+            && self.own_process
+            && has_threads()
+        {
+            return self.wait_in_slices(eqs, *wait);
+        }
         self.ask(&Question::Call(call))
     }
 
