@@ -1,9 +1,10 @@
-//! What developers run: `cargo xtask test`, `cargo xtask perf`.
+//! What developers run: `cargo xtask test`, `cargo xtask perf`, `cargo xtask install`.
 
 mod book;
 mod cargo;
 mod device;
 mod endtoend;
+mod install;
 mod packages;
 mod perf;
 mod test;
@@ -25,6 +26,8 @@ enum Task {
     Test(test::Options),
     /// Portals and conduit operations beside perftest, in one guest, as ratios
     Perf(perf::Options),
+    /// Headers and libraries for C programs, and the commands, under a prefix
+    Install(install::Options),
     /// Runs inside the guest: the device tests
     #[command(hide = true)]
     InGuest(device::InGuest),
@@ -37,6 +40,7 @@ fn run() -> Result<()> {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
+        Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
     }
