@@ -7,6 +7,15 @@
 #include <portals3.h>
 #include <p3api/debug.h>
 
+/* As GASNet declares it; compat.c has the other spelling. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern char *ptl_event_str[];
+#ifdef __cplusplus
+}
+#endif
+
 static int wrong;
 
 #define IS(expression, value) \

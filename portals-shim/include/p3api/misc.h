@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Names of event kinds, indexed by kind. */
-extern const char *ptl_event_str[];
+/* The library also has `ptl_event_str`, the names of event kinds indexed by kind. It is not declared
+ * here: programs declare it themselves, some as `char *[]` and some as `const char *[]`. */
 
 const char *PtlErrorStr(unsigned int ptl_errno);
 const char *PtlEventKindStr(ptl_event_kind_t ev_kind);
