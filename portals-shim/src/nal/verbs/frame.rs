@@ -217,7 +217,9 @@ impl<'a> Writer<'a> {
 
     /// Appends; what does not fit is cut off, which the receiver finds out by the length.
     pub(super) fn push(&mut self, data: &[u8]) {
-        self.room(data.len()).copy_from_slice(data);
+        let room = self.room(data.len());
+        let fits = room.len();
+        room.copy_from_slice(&data[..fits]);
     }
 
     /// Room for `len` more bytes, or for as many as fit.
