@@ -1,0 +1,37 @@
+//! Lines of a process manager, or of whatever sits at the other end of its socket.
+
+use portals_shim::job::wire::{Line, excerpt, format};
+use std::fmt::Display;
+
+/// Keys that the client asks lines for.
+const KEYS: [&str; 6] = ["rc", "msg", "key", "value", "kvsname", "vallen_max"];
+
+/// A line that parses says the same when it is written and parsed again.
+pub fn run(data: &[u8]) -> u32 {
+    let text = String::from_utf8_lossy(data);
+    assert!(excerpt(&text).chars().count() <= 81);
+    let line = match Line::parse(&text) {
+        Ok(line) => line,
+        Err(error) => {
+            assert!(error.to_string().len() < 2048);
+            return 0;
+        }
+    };
+    let Some(command) = line.command() else {
+        return 0;
+    };
+    let values = KEYS.map(|key| line.field(key));
+    let pairs: Vec<(&str, &dyn Display)> = KEYS
+        .iter()
+        .zip(&values)
+        .filter_map(|(key, value)| Some((*key, value.as_ref()? as &dyn Display)))
+        .collect();
+    let written = format(command, &pairs);
+    let again = Line::parse(written.trim_end_matches('\n')).expect("was parsed before");
+    assert_eq!(again.command(), Some(command));
+    for (key, value) in KEYS.iter().zip(values) {
+        assert_eq!(again.field(key), value, "{key} of {text:?}");
+        let _: Option<i64> = again.number(key);
+    }
+    1
+}
