@@ -2,6 +2,7 @@
 
 mod book;
 mod cargo;
+mod conformance;
 mod device;
 mod endtoend;
 mod install;
@@ -26,6 +27,8 @@ enum Task {
     Test(test::Options),
     /// Portals and conduit operations beside perftest, in one guest, as ratios
     Perf(perf::Options),
+    /// The conformance suite on every fabric, as a page of the book
+    Conformance(conformance::Options),
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
     /// Runs inside the guest: the device tests
@@ -40,6 +43,7 @@ fn run() -> Result<()> {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
