@@ -4,6 +4,7 @@
 //! them to libFuzzer; `tests/replay.rs` runs them over the committed corpora and over random bytes.
 
 pub mod calls;
+pub mod frames;
 pub mod input;
 pub mod pmi;
 pub mod wire;
@@ -13,8 +14,9 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]) -> u32);
 
 /// All targets.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 4] = [
     ("wire", wire::run),
     ("calls", calls::run),
+    ("frames", frames::run),
     ("pmi", pmi::run),
 ];

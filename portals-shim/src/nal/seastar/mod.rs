@@ -41,6 +41,16 @@ use std::process::{Command, Stdio};
 pub use server::ServeError;
 pub use sim::SimError;
 
+/// Whether a packet that arrived at node `nid` starts with a header, which then is what
+/// encoding it gives; for the fuzz target of the decoder.
+#[doc(hidden)]
+pub fn is_header(packet: &[u8], nid: u32) -> bool {
+    header::decode(packet, nid).is_ok_and(|(header, end)| {
+        let (bytes, len) = header::encode(&header);
+        end == len && header::decode(&bytes[..len], nid) == Ok((header, len))
+    })
+}
+
 /// The hidden subcommand of `portolan` that runs [`simulate`].
 pub const SIMULATION_COMMAND: &str = "seastar-sim";
 /// Environment variable that names the `portolan` executable when it is found nowhere else.

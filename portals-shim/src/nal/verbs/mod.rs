@@ -47,6 +47,12 @@ use verbs_backend::{Buffer, BufferPool, Completion, Cq, Srq};
 pub(crate) use connect::open;
 pub use connect::{check, in_threads};
 
+/// Whether bytes of a peer are a frame; for the fuzz target of the parser.
+#[doc(hidden)]
+pub fn is_frame(bytes: &[u8]) -> bool {
+    frame::parse(bytes).is_ok()
+}
+
 /// What the end of an RDMA operation, or a peer's answer, completes.
 #[derive(Debug)]
 enum Work {
