@@ -39,7 +39,7 @@ pub(super) struct Kernel {
     pub(super) free_at: SimTime,
     /// The interrupt handler runs.
     pub(super) handling: bool,
-    /// An interrupt came while the handler ran.
+    /// An interrupt came while the handler ran, or waits for a call of the process.
     pub(super) interrupt_again: bool,
     next_event: u32,
     command_write: u32,

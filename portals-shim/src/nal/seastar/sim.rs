@@ -298,6 +298,10 @@ impl Sim {
             _ => {}
         }
         r.state = RankState::Gone { closed: false };
+        // An interrupt that waited for its call waits no more.
+        if !self.nodes.0[rank].handling {
+            self.interrupt(rank);
+        }
         self.rejoin();
     }
 
@@ -392,7 +396,7 @@ impl Sim {
             let Some(kernel) = self.nodes.0.get_mut(n) else {
                 continue;
             };
-            if kernel.handling {
+            if kernel.handling || kernel.interrupt_again {
                 kernel.interrupt_again = true;
                 continue;
             }
@@ -457,13 +461,24 @@ impl Sim {
                 let kernel = &mut self.nodes.0[n];
                 kernel.handling = false;
                 kernel.free_at = kernel.free_at.max(free);
-                if std::mem::take(&mut kernel.interrupt_again) {
-                    kernel.handling = true;
-                    let start = kernel.free_at + kernel.interrupt_entry();
-                    self.schedule(start, Work::Handler(n));
+                // A process that has waited for the processor gets it for one call before the next
+                // interrupt is taken: peers that answer every reply with a request could otherwise
+                // keep it out for ever.
+                if !matches!(self.ranks[n].state, RankState::Calling(_)) {
+                    self.interrupt(n);
                 }
                 self.wake(n, free);
             }
+        }
+    }
+
+    /// Takes the interrupt that came while the processor was busy, if one did.
+    fn interrupt(&mut self, n: usize) {
+        let kernel = &mut self.nodes.0[n];
+        if std::mem::take(&mut kernel.interrupt_again) {
+            kernel.handling = true;
+            let start = kernel.free_at + kernel.interrupt_entry();
+            self.schedule(start, Work::Handler(n));
         }
     }
 
@@ -499,6 +514,9 @@ impl Sim {
         let done = self.settle(rank, entered);
         self.nodes.0[rank].free_at = done;
         self.ranks[rank].clock = done;
+        if !self.nodes.0[rank].handling {
+            self.interrupt(rank);
+        }
         match (&result, wait) {
             (Ok(Answer::Polled(None)), Some((eqs, limit))) => {
                 self.waits += 1;

@@ -233,3 +233,54 @@ fn bad_memory() -> MdMemory {
         memory: portals_core::Memory::contiguous(0x1000, 64),
     })
 }
+
+/// Peers that answer every reply with a request at once keep the processor of rank 0 in its
+/// interrupt handler; its own process must still get on.
+#[test]
+fn peers_that_never_rest_do_not_keep_a_process_out() {
+    const LIMIT: u32 = 3_000;
+    let rounds = ranks(8, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(4096).unwrap();
+        let memory = Region::new(4096).unwrap();
+        let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+        let own_eq = (rank != 0).then_some(eq);
+        ni.md_attach(me, spec(MdMemory::whole(&memory), own_eq), Unlink::Retain)
+            .unwrap();
+        let part = |len| MdSpec {
+            options: MdOptions::EVENT_START_DISABLE,
+            ..spec(
+                MdMemory::Region {
+                    region: memory.clone(),
+                    offset: 0,
+                    len,
+                },
+                own_eq,
+            )
+        };
+        let word = ni.md_bind(part(8), Unlink::Retain).unwrap();
+        let bell = ni.md_bind(part(0), Unlink::Retain).unwrap();
+        ni.outside(|| ()).unwrap();
+        if rank == 0 {
+            for _ in 0..200 {
+                assert!(ni.eq_get(eq).unwrap().is_none());
+            }
+            for peer in &opened.peers[1..] {
+                ni.put(bell, AckRequest::NoAck, to(*peer, 0), 0).unwrap();
+            }
+            return 0;
+        }
+        for round in 0..LIMIT {
+            ni.get_put(word, word, to(opened.peers[0], 0), 0).unwrap();
+            loop {
+                match ni.eq_wait(eq).unwrap().event.kind {
+                    EventKind::ReplyEnd => break,
+                    EventKind::PutEnd => return round,
+                    _ => {}
+                }
+            }
+        }
+        LIMIT
+    });
+    assert!(rounds.iter().all(|r| *r < LIMIT), "{rounds:?}");
+}
