@@ -78,12 +78,13 @@ impl Ni {
                 && o.contains(MdOptions::MANAGE_REMOTE)
                 && !o.contains(MdOptions::TRUNCATE)
                 && o.intersects(MdOptions::OP_PUT | MdOptions::OP_GET);
-            let shadowed = self
-                .matching
-                .walk(pt_index)
-                .take_while(|(h, _)| *h != handle)
-                .any(|(_, earlier)| earlier.overlaps(me));
-            if fit && !shadowed {
+            let shadowed = || {
+                self.matching
+                    .walk(pt_index)
+                    .take_while(|(h, _)| *h != handle)
+                    .any(|(_, earlier)| earlier.overlaps(me))
+            };
+            if fit && !shadowed() {
                 out.push(Advert {
                     pt_index,
                     match_id: me.match_id,
