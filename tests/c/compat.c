@@ -81,6 +81,7 @@ static void handler(ptl_event_t *event)
 	(void)event;
 }
 
+/* Scenario 105. */
 int main(void)
 {
 	ptl_eq_handler_t none = PTL_EQ_HANDLER_NONE, some = handler;

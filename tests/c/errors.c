@@ -9,6 +9,7 @@
 static ptl_handle_ni_t ni, own;
 static char bytes[256];
 
+/* Scenario 1. */
 static void before_init(void)
 {
 	ptl_handle_any_t h = 0;
@@ -63,6 +64,7 @@ static void before_init(void)
 	CHECK(PtlNIDebug(h, 3) == 0);
 }
 
+/* Scenarios 2, 3 and 4. */
 static void init(void)
 {
 	int max_interfaces = -1;
@@ -102,6 +104,7 @@ static void init(void)
 	CHECK(own != ni);
 }
 
+/* Scenario 12. */
 static void pointers(void)
 {
 	ptl_handle_any_t h;
@@ -196,6 +199,7 @@ static void refused(ptl_handle_any_t h, int is_ni)
 	}
 }
 
+/* Scenarios 9 and 13. */
 static void handles(void)
 {
 	static const ptl_handle_any_t never[] = {PTL_INVALID_HANDLE, PTL_HANDLE_NONE, PTL_EQ_NONE,
@@ -354,6 +358,7 @@ static void values(void)
 	munmap(hole + 2 * page, page);
 }
 
+/* Scenario 11. */
 static void after_fini(void)
 {
 	ptl_handle_ni_t old = ni;

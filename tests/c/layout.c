@@ -29,6 +29,7 @@ static int wrong;
 	} while (0)
 #define AT(type, field, offset) IS(offsetof(type, field), offset)
 
+/* Scenarios 106 and 107. */
 int main(void)
 {
 	IS(sizeof(ptl_size_t), 8);

@@ -50,6 +50,7 @@ static double now(void)
 	return t.tv_sec + t.tv_usec * 1e-6;
 }
 
+/* Scenario 87; rule 58. */
 static void with_handler(ptl_handle_ni_t ni, ptl_handle_md_t from)
 {
 	ptl_handle_eq_t eq, other, list[2];
@@ -79,6 +80,7 @@ static void with_handler(ptl_handle_ni_t ni, ptl_handle_md_t from)
 	OK(PtlEQFree(other));
 }
 
+/* Scenario 84; rule 57. */
 static void timeouts(ptl_handle_ni_t ni, int wall)
 {
 	ptl_handle_eq_t eq;
@@ -102,6 +104,7 @@ static void timeouts(ptl_handle_ni_t ni, int wall)
 	CHECK(eq == PTL_EQ_NONE);
 }
 
+/* Scenario 80; rule 54. */
 static void overflow(ptl_handle_ni_t ni, ptl_handle_md_t from)
 {
 	ptl_handle_eq_t eq, done;
@@ -135,6 +138,7 @@ static void overflow(ptl_handle_ni_t ni, ptl_handle_md_t from)
 	OK(PtlEQFree(done));
 }
 
+/* Scenario 89. */
 static void freed_in_use(ptl_handle_ni_t ni, ptl_handle_md_t from)
 {
 	ptl_handle_eq_t eq, sent;
@@ -164,6 +168,7 @@ static void freed_in_use(ptl_handle_ni_t ni, ptl_handle_md_t from)
 	GIVES(PTL_EQ_INVALID, PtlEQGet(eq, &e));
 }
 
+/* Scenarios 91 and 97; rule 51. */
 static void updates(ptl_handle_ni_t ni, ptl_handle_md_t from)
 {
 	ptl_handle_eq_t eq, bad;

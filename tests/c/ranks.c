@@ -4,6 +4,7 @@
 
 #include <cnos_mpi_os.h>
 
+/* Scenarios 102 and 104. */
 int main(void)
 {
 	int max_interfaces;
