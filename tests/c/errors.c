@@ -199,7 +199,7 @@ static void refused(ptl_handle_any_t h, int is_ni)
 	}
 }
 
-/* Scenarios 9 and 13. */
+/* Scenario 9. */
 static void handles(void)
 {
 	static const ptl_handle_any_t never[] = {PTL_INVALID_HANDLE, PTL_HANDLE_NONE, PTL_EQ_NONE,
