@@ -13,6 +13,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("portals-shim", "device_"),
     ("portolan-tests", "verbs"),
 ];
+/// Test executables of which at least one test must run on the device.
+const SUITES: [&str; 3] = ["device", "portals_shim", "conformance"];
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
 
 #[derive(clap::Args)]
@@ -111,6 +113,15 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             bail!("{name}: {}", output.status);
         }
         done.extend(passed(&text)?.into_iter().map(|t| format!("{name}::{t}")));
+    }
+    // A renamed test or a wrong filter must not pass as nothing to do.
+    for suite in SUITES {
+        if !done
+            .iter()
+            .any(|test| test.starts_with(&format!("{suite}::")))
+        {
+            bail!("no test of {suite} ran on {}", options.device);
+        }
     }
     done.extend(endtoend::on_verbs(&options.device)?);
     if done.is_empty() {
