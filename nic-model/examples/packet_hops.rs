@@ -1,14 +1,17 @@
 //! How many packet-hops a second the model simulates here:
-//! `cargo run --release -p nic-model --example packet_hops [MiB per node]`.
+//! `cargo run --release -p nic-model --example packet_hops [load|idle|put] [packet|message] [KiB per node]`.
 //!
-//! Every node of an 8 x 8 x 8 torus streams messages of 64 KiB to a node 6 links away; a firmware
-//! of a few lines deposits whatever comes.
+//! `load`: every node of an 8 x 8 x 8 torus streams to a node 6 links away, so that every link is
+//! wanted by twice what it carries. `idle`: one node streams to one 12 links away. `put`: one node
+//! sends to its neighbour. A firmware of a few lines deposits whatever comes. `valgrind --tool=callgrind` on it gives the instructions,
+//! which do not depend on what else the machine does.
 
 use std::time::Instant;
 
 use nic_model::{
-    Deposit, DmaSegment, Firmware, FirmwareContext, HostFault, HostMemories, Machine, NodeId,
-    RegisterIo, RxHeader, RxReport, SimTime, Topology, TransferFault, TxJob, World,
+    Deposit, DmaSegment, Fidelity, Firmware, FirmwareContext, HostFault, HostMemories, Machine,
+    NodeId, Options, RegisterIo, RxHeader, RxReport, SimTime, Topology, TransferFault, TxJob,
+    World,
     defs::{mailbox, map},
 };
 
@@ -88,19 +91,43 @@ impl HostMemories for Shared {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mib: u32 = std::env::args().nth(1).map_or(Ok(1), |arg| arg.parse())?;
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let mut flag = |word: &str| {
+        let before = args.len();
+        args.retain(|arg| arg != word);
+        args.len() < before
+    };
+    let put = flag("put");
+    let idle = (flag("idle") | put) & !flag("load");
+    let fidelity = match flag("message") & !flag("packet") {
+        true => Fidelity::Message,
+        false => Fidelity::Packet,
+    };
+    let kib: u32 = args.first().map_or(Ok(512), |arg| arg.parse())?;
     let topology = Topology::torus([8, 8, 8])?;
     let nodes = topology.nodes() as u16;
-    // Two links in each dimension.
+    let links = if idle { 4 } else { 2 };
     let target = |NodeId(n): NodeId| {
-        let shifted = [(n % 8 + 2) % 8, (n / 8 % 8 + 2) % 8, (n / 64 + 2) % 8];
+        if put {
+            return NodeId(n ^ 1);
+        }
+        let shifted = [n % 8, n / 8 % 8, n / 64].map(|at| (at + links) % 8);
         NodeId(shifted[0] + 8 * shifted[1] + 64 * shifted[2])
     };
-    let mut world = World::new(Machine::named("xt4")?, topology, |node, _| Streamer {
+    let options = Options {
+        fidelity,
+        ..Options::default()
+    };
+    let firmware = |node: NodeId, _: &Machine| Streamer {
         target: target(node),
-        left: mib * (1 << 20) / MESSAGE,
+        left: if idle && node.0 > 0 {
+            0
+        } else {
+            (kib << 10).div_ceil(MESSAGE)
+        },
         received: 0,
-    });
+    };
+    let mut world = World::with_options(Machine::named("xt4")?, topology, options, firmware)?;
     for node in 0..nodes {
         let doorbell = mailbox::address(0, mailbox::COMMAND_WRITE);
         world

@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use crate::chip::Chip;
 use crate::chip::rx::Delivery;
 use crate::defs::niccb::Counter;
+use crate::faults::{Edge, Faults, FaultsError};
 use crate::firmware::TransferFault;
 use crate::host::{HostFault, HostMemories};
-use crate::network::Network;
+use crate::network::{Fidelity, Network};
 use crate::params::Machine;
-use crate::queue::EventQueue;
+use crate::queue::{Event, EventQueue};
 use crate::time::SimTime;
 use crate::topology::{NodeId, Topology};
+use crate::trace::Trace;
 
 /// What a chip reports to its firmware.
 #[derive(Debug)]
@@ -43,24 +45,41 @@ pub(crate) struct Fabric {
     pub(crate) upcalls: VecDeque<(NodeId, Upcall)>,
     /// Interrupts that no host has taken.
     pub(crate) interrupts: VecDeque<(SimTime, NodeId)>,
+    /// Interrupts of RAS controllers that no host has taken.
+    pub(crate) ras_interrupts: VecDeque<(SimTime, NodeId)>,
     /// A burst's bytes; kept for its allocation.
     pub(crate) scratch: Vec<u8>,
+    /// Who sees what happens, if anybody.
+    pub(crate) trace: Trace,
+    pub(crate) faults: Faults,
+    /// When faults begin and end, earliest first.
+    pub(crate) edges: VecDeque<Edge>,
 }
 
 impl Fabric {
-    pub(crate) fn new(machine: Machine, topology: Topology) -> Self {
+    pub(crate) fn new(
+        machine: Machine,
+        topology: Topology,
+        fidelity: Fidelity,
+        faults: Faults,
+    ) -> Result<Self, FaultsError> {
         let nodes = topology.nodes();
-        Self {
+        let network = Network::new(&machine, topology, fidelity, &faults)?;
+        Ok(Self {
             now: SimTime::ZERO,
             queue: EventQueue::default(),
-            network: Network::new(&machine, topology),
+            network,
             chips: (0..nodes).map(|n| Chip::new(NodeId(n as u16))).collect(),
             machine,
             posted: PostedWrites::default(),
             upcalls: VecDeque::new(),
             interrupts: VecDeque::new(),
+            ras_interrupts: VecDeque::new(),
             scratch: Vec::new(),
-        }
+            trace: Trace::default(),
+            edges: faults.edges(),
+            faults,
+        })
     }
 
     /// Reads host memory at once; a fault is counted.
@@ -109,7 +128,10 @@ impl Fabric {
     /// An interrupt message has reached the host.
     pub(crate) fn interrupt_delivered(&mut self, node: NodeId) {
         let chip = &mut self.chips[node.index()];
-        if chip.ht_interrupt == 0 {
+        if self.now < chip.faults.host_stalled {
+            let later = chip.faults.host_stalled;
+            self.queue.push(later, Event::Interrupt { node });
+        } else if chip.ht_interrupt == 0 {
             chip.count(Counter::INTERRUPTS_MASKED, 1);
         } else if chip.interrupt_waiting {
             chip.count(Counter::INTERRUPTS_COALESCED, 1);
@@ -143,6 +165,11 @@ impl PostedWrites {
     pub(crate) fn take(&mut self, index: u32) -> (u64, Vec<u8>) {
         let write = &mut self.writes[index as usize];
         (write.0, std::mem::take(&mut write.1))
+    }
+
+    /// Bytes of a write on its way.
+    pub(crate) fn length(&self, index: u32) -> usize {
+        self.writes[index as usize].1.len()
     }
 
     /// Gives the buffer of [`PostedWrites::take`] back.

@@ -5,12 +5,14 @@ use thiserror::Error;
 use crate::chip::rx::Delivery;
 use crate::defs::map::{self, HtMapEntry};
 use crate::defs::niccb::Counter;
+use crate::defs::packet::Control;
 use crate::fabric::{Fabric, Upcall};
 use crate::host::{HostFault, HostMemories};
 use crate::params::Machine;
 use crate::queue::Event;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::NodeId;
+use crate::trace::What;
 
 /// Why a transfer ended without success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -25,6 +27,9 @@ pub enum TransferFault {
     /// The payload failed its end-to-end CRC.
     #[error("payload failed its crc")]
     Crc,
+    /// No path leads to the destination; the rest was not sent.
+    #[error("no path to the destination")]
+    Unreachable,
     /// The next message of the same source began before this one ended.
     #[error("message ended early")]
     Truncated,
@@ -88,6 +93,10 @@ pub struct RxHeader {
     pub bytes: [u8; 64],
     /// Whether the packet failed its CRC; the bytes cannot be trusted.
     pub corrupt: bool,
+    /// Whether it begins a datagram.
+    pub datagram: bool,
+    /// Payload follows, but no CAM entry was left: the engine throws it away, `payload` is `None`.
+    pub overflow: bool,
     /// The payload that follows; it waits until [`FirmwareContext::deposit`].
     pub payload: Option<RxHandle>,
 }
@@ -124,6 +133,11 @@ pub trait Firmware {
 
     /// A message's first packet has come through the node port.
     fn header_arrived(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader);
+
+    /// Another node's firmware says something. Unknown words are to be ignored.
+    fn control_arrived(&mut self, ctx: &mut FirmwareContext<'_>, source: NodeId, word: Control) {
+        let _ = (ctx, source, word);
+    }
 
     /// The transmit engine has finished and is idle.
     fn tx_done(
@@ -175,6 +189,12 @@ impl FirmwareContext<'_> {
         self.fabric.network.topology.contains(node)
     }
 
+    /// Whether packets from here have a way to `node`. A transmit to one that has not ends with
+    /// [`TransferFault::Unreachable`].
+    pub fn is_reachable(&mut self, node: NodeId) -> bool {
+        self.fabric.network.is_reachable(self.node, node)
+    }
+
     /// The machine's parameters.
     #[must_use]
     pub fn machine(&self) -> &Machine {
@@ -184,10 +204,26 @@ impl FirmwareContext<'_> {
     /// Keeps the processor busy for `cost` after all work announced before; then
     /// [`Firmware::work`] is called. Work finishes in the order it was announced.
     pub fn spend(&mut self, cost: SimDuration) {
+        self.fabric.trace.spend(self.node, cost);
         let processor = &mut self.fabric.chips[self.node.index()].processor;
         if let Some(end) = processor.announce(self.at, cost) {
             self.fabric.queue.push(end, Event::Work { node: self.node });
         }
+    }
+
+    /// Goes on working for `cost` within the present piece of work: what the callback does next
+    /// happens that much later, and work announced before waits.
+    pub fn busy(&mut self, cost: SimDuration) {
+        self.at += cost;
+        self.fabric.chips[self.node.index()]
+            .processor
+            .stall(self.at);
+    }
+
+    /// Tells whoever watches this world of something that the firmware does now; with
+    /// [`What::Work`], what the present piece of work was.
+    pub fn trace(&mut self, what: What<'_>) {
+        self.fabric.trace.note(self.at, self.node, what);
     }
 
     /// Calls [`Firmware::alarm`] with `token` after `delay`.
@@ -199,6 +235,37 @@ impl FirmwareContext<'_> {
                 token,
             },
         );
+    }
+
+    /// Says `word` to the firmware of `to`; nothing happens when there is no such node.
+    pub fn send_control(&mut self, to: NodeId, word: Control) {
+        if self.node_exists(to) {
+            self.fabric.send_control(self.node, self.at, to, word);
+        }
+    }
+
+    /// Stops this node for `reason`, one of [`crash`](crate::defs::niccb::crash): no callback
+    /// comes any more.
+    pub fn crash(&mut self, reason: u32) {
+        self.fabric.stop(self.node, reason, self.at);
+    }
+
+    /// Incoming messages that hold a CAM entry.
+    #[must_use]
+    pub fn cam_in_use(&self) -> u32 {
+        self.fabric.chips[self.node.index()].rx.in_use()
+    }
+
+    /// Whether a message with a destination waits for packets.
+    #[must_use]
+    pub fn awaits_packets(&self) -> bool {
+        self.fabric.chips[self.node.index()].rx.awaits_packets()
+    }
+
+    /// Ends every incoming message that has had a destination, and no packet, since `before`, as
+    /// [`TransferFault::Truncated`]: its sender is gone.
+    pub fn cut_silent(&mut self, before: SimTime) {
+        self.fabric.cut_silent(self.node, before);
     }
 
     /// Reads a word of SRAM; zero outside or unaligned.
@@ -277,7 +344,25 @@ impl FirmwareContext<'_> {
     /// # Errors
     /// [`EngineBusy`] until [`Firmware::tx_done`] for the last one.
     pub fn start_tx(&mut self, job: TxJob) -> Result<(), EngineBusy> {
-        self.fabric.start_tx(self.node, self.at, job)
+        self.fabric.start_tx(self.node, self.at, job, None, false)
+    }
+
+    /// As [`FirmwareContext::start_tx`], for a datagram; the target's engine tells its firmware.
+    ///
+    /// # Errors
+    /// [`EngineBusy`] until [`Firmware::tx_done`] for the last one.
+    pub fn start_tx_datagram(&mut self, job: TxJob) -> Result<(), EngineBusy> {
+        self.fabric.start_tx(self.node, self.at, job, None, true)
+    }
+
+    /// As [`FirmwareContext::start_tx`], with a header packet that the firmware has built in SRAM:
+    /// its first [`TxJob::header_length`] bytes, which need not be fetched from the host.
+    ///
+    /// # Errors
+    /// [`EngineBusy`] until [`Firmware::tx_done`] for the last one.
+    pub fn start_tx_built(&mut self, job: TxJob, header: [u8; 64]) -> Result<(), EngineBusy> {
+        self.fabric
+            .start_tx(self.node, self.at, job, Some(header), false)
     }
 
     /// Gives the payload of a message its destination; no segments drain it.
@@ -295,11 +380,18 @@ pub(crate) fn deliver<F: Firmware>(
     ctx: &mut FirmwareContext<'_>,
     upcall: Upcall,
 ) {
+    let chip = &ctx.fabric.chips[ctx.node.index()];
+    if chip.faults.crashed.is_some() {
+        return;
+    }
     match upcall {
         Upcall::Mailbox { mailbox, index } => firmware.mailbox_written(ctx, mailbox, index),
         Upcall::Work => firmware.work(ctx),
         Upcall::Alarm { token } => firmware.alarm(ctx, token),
         Upcall::TxDone { token, result } => firmware.tx_done(ctx, token, result),
+        Upcall::Rx(Delivery::Control { source, word }) => {
+            firmware.control_arrived(ctx, source, word);
+        }
         Upcall::Rx(Delivery::Header(header)) => firmware.header_arrived(ctx, &header),
         Upcall::Rx(Delivery::Done { token, report }) => firmware.rx_done(ctx, token, report),
     }

@@ -63,6 +63,7 @@ pub mod defs;
 
 mod chip;
 mod fabric;
+mod faults;
 
 mod firmware;
 mod host;
@@ -71,17 +72,20 @@ mod params;
 mod queue;
 mod time;
 mod topology;
+pub mod trace;
 mod world;
 
+pub use faults::{Fault, FaultRates, Faults, FaultsError};
 pub use firmware::{
     Deposit, DmaSegment, EngineBusy, Firmware, FirmwareContext, RxHandle, RxHeader, RxReport,
     StaleMessage, TransferFault, TxJob,
 };
 pub use host::{HostFault, HostMemories, HostMemory, RegisterIo};
+pub use network::{Fidelity, LinkStats, NetworkStats};
 pub use params::{
-    ChipParams, FirmwareParams, HostParams, Machine, MachineError, NetworkParams, ParameterInfo,
-    Status,
+    AcceleratedParams, ChipParams, FirmwareParams, HostParams, Machine, MachineError,
+    NetworkParams, Os, ParameterInfo, ProtocolParams, Status,
 };
 pub use time::{Rate, SimDuration, SimTime};
 pub use topology::{NodeId, Port, Topology, TopologyError};
-pub use world::{Registers, Step, StepKind, World};
+pub use world::{Options, Registers, Step, StepKind, World};

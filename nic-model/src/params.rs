@@ -6,141 +6,22 @@
 //! router_hop = { value = 50000, unit = "ps", status = "model", source = "S5" }
 //! ```
 //!
+//! A file may say `base = "xt4"`: then every parameter that it does not state is that machine's.
+//! `os` is the kind of kernel on the nodes: `catamount` (a process's memory is contiguous) or
+//! `linux` (it is pages, each a segment of its own for the NIC).
+//!
 //! Status is `measured` (on the machine), `model` (from somebody's published model), `recalled`
 //! (from memory of a paper) or `ours` (assumed or fitted here).
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod loader;
+#[cfg(test)]
+mod tests;
 
 use serde::Deserialize;
-use thiserror::Error;
-use toml::Spanned;
 
 use crate::time::{Rate, SimDuration};
-
-/// Why a machine file is refused.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum MachineError {
-    /// No machine of this name is built in.
-    #[error("no machine named \"{name}\"; built in: {}", known.join(", "))]
-    UnknownMachine {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: Vec<&'static str>,
-    },
-    /// Not TOML, or a table or entry of the wrong shape; the text names the line.
-    #[error("machine file: {0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A parameter is not there.
-    #[error("machine file: {section}.{key} is missing ({unit}, {min} to {max})")]
-    Missing {
-        /// Table of the parameter.
-        section: &'static str,
-        /// Its key.
-        key: &'static str,
-        /// Its unit.
-        unit: &'static str,
-        /// Least sensible value.
-        min: u64,
-        /// Greatest sensible value.
-        max: u64,
-    },
-    /// A parameter that nothing reads, probably misspelt.
-    #[error("machine file line {line}: {section}.{key} is not a parameter")]
-    Unknown {
-        /// Table of the parameter.
-        section: &'static str,
-        /// Its key.
-        key: String,
-        /// Line of the file, from 1.
-        line: usize,
-    },
-    /// A value outside the sensible range.
-    #[error("machine file line {line}: {section}.{key} = {value} {unit}, want {min} to {max}")]
-    Range {
-        /// Table of the parameter.
-        section: &'static str,
-        /// Its key.
-        key: &'static str,
-        /// Line of the file, from 1.
-        line: usize,
-        /// The value found.
-        value: i64,
-        /// Its unit.
-        unit: &'static str,
-        /// Least sensible value.
-        min: u64,
-        /// Greatest sensible value.
-        max: u64,
-    },
-    /// A value in another unit than the model calculates with.
-    #[error("machine file line {line}: {section}.{key} is in \"{found}\", want \"{unit}\"")]
-    Unit {
-        /// Table of the parameter.
-        section: &'static str,
-        /// Its key.
-        key: &'static str,
-        /// Line of the file, from 1.
-        line: usize,
-        /// The unit found.
-        found: String,
-        /// The unit wanted.
-        unit: &'static str,
-    },
-}
-
-/// How far a figure can be trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Measured on the machine.
-    Measured,
-    /// Taken from a published model of the machine.
-    Model,
-    /// Remembered from a publication, not verified.
-    Recalled,
-    /// Assumed or fitted here.
-    Ours,
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Measured => "measured",
-            Self::Model => "model",
-            Self::Recalled => "recalled",
-            Self::Ours => "ours",
-        })
-    }
-}
-
-/// One parameter as the file states it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParameterInfo {
-    /// Table of the file.
-    pub section: &'static str,
-    /// Key in the table.
-    pub key: &'static str,
-    /// The value, in `unit`.
-    pub value: u64,
-    /// The unit.
-    pub unit: &'static str,
-    /// How far it can be trusted.
-    pub status: Status,
-    /// Where it comes from.
-    pub source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    value: i64,
-    unit: String,
-    status: Status,
-    source: String,
-}
+use loader::{Expected, Loader, Table};
+pub use loader::{MachineError, ParameterInfo, Status};
 
 /// A type that a parameter's integer becomes.
 trait Quantity {
@@ -165,99 +46,23 @@ impl Quantity for u32 {
     }
 }
 
-struct Loader<'a> {
-    text: &'a str,
-    taken: Vec<ParameterInfo>,
+/// The kind of kernel on the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Os {
+    /// A light kernel: the memory of a process is physically contiguous, and nothing is pinned.
+    Catamount,
+    /// Pages that lie anywhere: each is pinned and described to the NIC by itself.
+    Linux,
 }
 
-/// What the model expects of one parameter.
-struct Expected {
-    section: &'static str,
-    key: &'static str,
-    unit: &'static str,
-    min: u64,
-    max: u64,
-}
-
-impl Loader<'_> {
-    fn line(&self, offset: usize) -> usize {
-        1 + self
-            .text
-            .bytes()
-            .take(offset)
-            .filter(|&b| b == b'\n')
-            .count()
-    }
-
-    fn take(
-        &mut self,
-        table: &mut BTreeMap<String, Spanned<Raw>>,
-        expected: Expected,
-    ) -> Result<u64, MachineError> {
-        let Expected {
-            section,
-            key,
-            unit,
-            min,
-            max,
-        } = expected;
-        let Some(raw) = table.remove(key) else {
-            return Err(MachineError::Missing {
-                section,
-                key,
-                unit,
-                min,
-                max,
-            });
-        };
-        let line = self.line(raw.span().start);
-        let raw = raw.into_inner();
-        if raw.unit != unit {
-            return Err(MachineError::Unit {
-                section,
-                key,
-                line,
-                found: raw.unit,
-                unit,
-            });
-        }
-        match u64::try_from(raw.value) {
-            Ok(value) if (min..=max).contains(&value) => {
-                let Raw { status, source, .. } = raw;
-                self.taken.push(ParameterInfo {
-                    section,
-                    key,
-                    value,
-                    unit,
-                    status,
-                    source,
-                });
-                Ok(value)
-            }
-            _ => Err(MachineError::Range {
-                section,
-                key,
-                line,
-                value: raw.value,
-                unit,
-                min,
-                max,
-            }),
-        }
-    }
-
-    fn finish(
-        &self,
-        section: &'static str,
-        table: BTreeMap<String, Spanned<Raw>>,
-    ) -> Result<(), MachineError> {
-        match table.into_iter().min_by_key(|(_, raw)| raw.span().start) {
-            Some((key, raw)) => Err(MachineError::Unknown {
-                section,
-                key,
-                line: self.line(raw.span().start),
-            }),
-            None => Ok(()),
+impl Os {
+    /// The word of the machine file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Catamount => "catamount",
+            Self::Linux => "linux",
         }
     }
 }
@@ -284,6 +89,8 @@ macro_rules! machine {
             pub name: String,
             /// One line about it.
             pub description: String,
+            /// The kind of kernel on its nodes.
+            pub os: Os,
             $($(#[$about])+ pub $section: $Section,)+
             /// Every parameter with its provenance, in the order of the sections here.
             pub parameters: Vec<ParameterInfo>,
@@ -294,8 +101,21 @@ macro_rules! machine {
         struct File {
             name: String,
             description: String,
-            $($section: BTreeMap<String, Spanned<Raw>>,)+
+            base: Option<String>,
+            os: Option<Os>,
+            $(#[serde(default)] $section: Table,)+
         }
+
+        /// What is expected, in the order of the sections.
+        const EXPECTED: &[Expected] = &[
+            $($(Expected {
+                section: stringify!($section),
+                key: stringify!($key),
+                unit: $unit,
+                min: $min,
+                max: $max,
+            },)+)+
+        ];
 
         impl Machine {
             /// Reads a machine file.
@@ -304,28 +124,43 @@ macro_rules! machine {
             /// [`MachineError`] names the key, the line and the reason.
             pub fn from_toml(text: &str) -> Result<Self, MachineError> {
                 let mut file: File = toml::from_str(text)?;
-                let mut loader = Loader { text, taken: Vec::new() };
+                let base = file.base.as_deref().map(Self::named).transpose()?;
+                let os = file.os.or(base.as_ref().map(|b| b.os)).unwrap_or(Os::Catamount);
+                let base = base.map(|b| b.parameters).unwrap_or_default();
+                let mut loader = Loader { text, base, taken: Vec::new() };
+                for expected in EXPECTED {
+                    let table = match expected.section {
+                        $(stringify!($section) => &mut file.$section,)+
+                        _ => continue,
+                    };
+                    loader.take(table, expected)?;
+                }
+                $(loader.finish(stringify!($section), file.$section)?;)+
+                loader::check(os, &loader.taken)?;
+                Ok(Self::build(file.name, file.description, os, loader.taken))
+            }
+
+            /// A machine of these parameters, which are all there, in order.
+            fn build(
+                name: String,
+                description: String,
+                os: Os,
+                parameters: Vec<ParameterInfo>,
+            ) -> Self {
+                let mut values = parameters.iter().map(|p| p.value);
                 $(
                     let $section = $Section {
-                        $($key: <$ty>::from_value(loader.take(
-                            &mut file.$section,
-                            Expected {
-                                section: stringify!($section),
-                                key: stringify!($key),
-                                unit: $unit,
-                                min: $min,
-                                max: $max,
-                            },
-                        )?),)+
+                        $($key: <$ty>::from_value(values.next().unwrap_or_default()),)+
                     };
-                    loader.finish(stringify!($section), file.$section)?;
                 )+
-                Ok(Self {
-                    name: file.name,
-                    description: file.description,
+                drop(values);
+                Self {
+                    name,
+                    description,
+                    os,
                     $($section,)+
-                    parameters: loader.taken,
-                })
+                    parameters,
+                }
             }
         }
     };
@@ -342,6 +177,28 @@ machine! {
         flit_time: SimDuration = "ps", 1, 1_000_000;
         /// Wire time over flit time: link-level sideband and retry overhead.
         link_overhead: u32 = "percent", 100, 1_000;
+        /// Input buffer of a router, for each link and virtual channel.
+        input_buffer: u32 = "flits", 9, 4_096;
+        /// Output buffer of a router, for each input, virtual channel and output.
+        output_buffer: u32 = "flits", 9, 4_096;
+        /// Buffer between NIC and router, for each direction and class.
+        node_port: u32 = "flits", 9, 32_768;
+        /// From a flit's leaving an input buffer until the router before it knows.
+        credit_return: SimDuration = "ps", 0, 1_000_000;
+        /// A waiting packet grows older by one in this time.
+        age_clock_period: SimDuration = "ps", 2_000, 8_000_000_000_000;
+        /// A request grows older by this in each router.
+        request_age_bias: u32 = "1", 0, 255;
+        /// A response grows older by this in each router.
+        response_age_bias: u32 = "1", 0, 255;
+        /// Which of 32 arbitrations in turn the oldest packet wins; the others go round robin. A
+        /// bit for each.
+        age_rr_select: u32 = "bits", 0, 0xFFFF_FFFF;
+        /// From the end of a packet that failed its link CRC to its repetition.
+        link_retry: SimDuration = "ps", 0, 1_000_000_000;
+        /// Payload that is moved as one packet when messages and not packets are simulated; a
+        /// multiple of 64.
+        message_unit: u32 = "B", 64, 16_384;
     }
     /// HyperTransport and the DMA engines.
     chip: ChipParams {
@@ -387,6 +244,69 @@ machine! {
         /// Source structures, one for each peer that has sent or been sent to.
         sources: u32 = "1", 1, 32_768;
     }
+    /// The protocol between firmwares and the limits of their SRAM; *ours* but where the file says
+    /// otherwise.
+    protocol: ProtocolParams {
+        /// What a firmware without room for a message does: 0 lets it wait in the network, 1 refuses
+        /// it and has it sent again (go-back-n), 2 stops the node.
+        exhaustion: u32 = "policy", 0, 2;
+        /// From the first refusal of a message until it is sent again; doubles up to `backoff_max`.
+        backoff_min: SimDuration = "ps", 1_000, 1_000_000_000_000;
+        /// Longest wait before a refused message is sent again.
+        backoff_max: SimDuration = "ps", 1_000, 1_000_000_000_000;
+        /// Without an acknowledgement for so long a firmware asks its peer what has arrived.
+        probe_after: SimDuration = "ps", 1_000, 10_000_000_000_000;
+        /// Without progress for so long a firmware gives the messages to a peer up.
+        give_up: SimDuration = "ps", 1_000, 100_000_000_000_000;
+        /// To send or to take in an acknowledgement, a refusal or a question.
+        control: SimDuration = "ps", 0, 100_000_000;
+        /// Messages in flight, out and in, before another one costs `beyond_slots` more.
+        dma_slots: u32 = "1", 1, 65_535;
+        /// What a transmit beyond `dma_slots` costs more.
+        beyond_slots: SimDuration = "ps", 0, 100_000_000;
+        /// Tick of the firmware's heartbeat.
+        heartbeat: SimDuration = "ps", 1_000_000, 100_000_000_000_000;
+        /// Silence of a heartbeat after which a node counts as failed.
+        declared_dead: SimDuration = "ps", 1_000_000, 100_000_000_000_000;
+        /// User data that may ride in the header packet.
+        inline_data: u32 = "B", 0, 16;
+        /// SRAM that the firmware's image takes.
+        image: u32 = "B", 0, 131_072;
+        /// SRAM of one source structure.
+        source_size: u32 = "B", 16, 1_024;
+        /// Most pendings of the generic process.
+        generic_pendings: u32 = "1", 1, 65_535;
+        /// Longest datagram, its 4-byte header included.
+        datagram: u32 = "B", 4, 65_536;
+    }
+    /// Accelerated mode: what matching on the NIC costs and what it may hold.
+    accelerated: AcceleratedParams {
+        /// Matching one header on the embedded processor, besides the entries looked at.
+        nic_match: SimDuration = "ps", 0, 100_000_000;
+        /// Each match entry looked at by the embedded processor.
+        nic_match_entry: SimDuration = "ps", 0, 100_000_000;
+        /// To carry out a command that makes, changes or ends an object.
+        nic_command: SimDuration = "ps", 0, 100_000_000;
+        /// To make a command out of the arguments of a put or get, and its header.
+        nic_initiate: SimDuration = "ps", 0, 100_000_000;
+        /// To write one event into a queue in host memory.
+        nic_event: SimDuration = "ps", 0, 100_000_000;
+        /// The kernel's work when it takes the state of a process over from the NIC, besides copying
+        /// it.
+        take_over: SimDuration = "ps", 0, 1_000_000_000;
+        /// SRAM for everything: image, mailboxes, tables, the state of accelerated processes.
+        sram: u32 = "B", 65_536, 393_216;
+        /// SRAM of one match entry.
+        me_size: u32 = "B", 16, 1_024;
+        /// SRAM of one memory descriptor.
+        md_size: u32 = "B", 16, 1_024;
+        /// SRAM of one event queue's control block.
+        eq_size: u32 = "B", 16, 1_024;
+        /// Pendings of an accelerated process, half of them for its own transmits.
+        pendings: u32 = "1", 2, 4_096;
+        /// Most pieces of a descriptor.
+        md_segments: u32 = "1", 1, 4_096;
+    }
     /// The host's processor and its kernel; the model itself does not use these.
     host: HostParams {
         /// From user mode into the kernel and back.
@@ -413,13 +333,35 @@ machine! {
         event_post: SimDuration = "ps", 0, 100_000_000;
         /// Starting one copy by the processor.
         memcpy_fixed: SimDuration = "ps", 0, 100_000_000;
-        /// Copying by the processor: inline data, bounce buffers.
+        /// Copying by the processor: inline data, bounce buffers, messages within a node.
         memcpy_rate: Rate = "MB/s", 1, 1_000_000;
+        /// Bytes of a page of a process's memory; 0 where that is contiguous.
+        page_size: u32 = "B", 0, 16_777_216;
+        /// Pinning one page for a transfer and releasing it again.
+        pin_page: SimDuration = "ps", 0, 100_000_000;
+        /// Handing a message from one process of a node to another, on another processor.
+        local_handoff: SimDuration = "ps", 0, 100_000_000;
+        /// Making another process's memory reachable for one copy.
+        local_map: SimDuration = "ps", 0, 100_000_000;
+        /// What an MPI library does for one message before it calls Portals.
+        mpi_send: SimDuration = "ps", 0, 100_000_000;
+        /// What an MPI library does for one message after its event.
+        mpi_receive: SimDuration = "ps", 0, 100_000_000;
     }
 }
 
 /// The machine files that are built in.
-const BUILT_IN: &[(&str, &str)] = &[("xt4", include_str!("../machines/xt4.toml"))];
+const BUILT_IN: &[(&str, &str)] = &[
+    ("redstorm", include_str!("../machines/redstorm.toml")),
+    (
+        "redstorm-2005",
+        include_str!("../machines/redstorm-2005.toml"),
+    ),
+    ("xt3", include_str!("../machines/xt3.toml")),
+    ("xt3-linux", include_str!("../machines/xt3-linux.toml")),
+    ("xt4", include_str!("../machines/xt4.toml")),
+    ("xt4-linux", include_str!("../machines/xt4-linux.toml")),
+];
 
 impl Machine {
     /// A built-in machine.
@@ -441,84 +383,74 @@ impl Machine {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
+    /// Whether `choice` names a file and not a built-in machine.
+    #[must_use]
+    pub fn is_file(choice: &str) -> bool {
+        choice.contains('/') || choice.ends_with(".toml")
+    }
+
+    /// A machine as users choose it: the name of a built-in one, or a machine file, which has a `/`
+    /// in its name or ends in `.toml`.
+    ///
+    /// # Errors
+    /// As [`Machine::named`] and [`Machine::from_toml`], with the file's name.
+    pub fn choose(choice: &str) -> Result<Self, MachineError> {
+        if !Self::is_file(choice) {
+            return Self::named(choice);
+        }
+        let path = choice.to_owned();
+        let text = std::fs::read_to_string(choice).map_err(|source| MachineError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        Self::from_toml(&text).map_err(|error| MachineError::InFile {
+            path,
+            error: Box::new(error),
+        })
+    }
+
+    /// The same machine with parameter `name`, as `host.trap`, set to `value` in its unit.
+    ///
+    /// # Errors
+    /// No such parameter, or not a sensible value.
+    pub fn with(&self, name: &str, value: u64) -> Result<Self, MachineError> {
+        let is = |e: &&Expected| name.split_once('.') == Some((e.section, e.key));
+        let expected = EXPECTED.iter().find(is);
+        let expected = expected.ok_or_else(|| MachineError::NoParameter(name.to_owned()))?;
+        if !(expected.min..=expected.max).contains(&value) {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            return Err(expected.refuse(0, value));
+        }
+        let mut parameters = self.parameters.clone();
+        for p in &mut parameters {
+            if (p.section, p.key) == (expected.section, expected.key) {
+                p.value = value;
+                p.status = Status::Ours;
+                p.source = "set for one run".to_owned();
+                p.line = 0;
+            }
+        }
+        loader::check(self.os, &parameters)?;
+        Ok(Self::build(
+            self.name.clone(),
+            self.description.clone(),
+            self.os,
+            parameters,
+        ))
+    }
+
+    /// The value of parameter `name`, as `host.trap`, in its unit.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<u64> {
+        let (section, key) = name.split_once('.')?;
+        let is = |p: &&ParameterInfo| p.section == section && p.key == key;
+        self.parameters.iter().find(is).map(|p| p.value)
+    }
+
     /// Wire time of one flit, with the link's overhead.
     #[must_use]
     pub fn flit_wire_time(&self) -> SimDuration {
         let network = &self.network;
         SimDuration(network.flit_time.0 * u64::from(network.link_overhead) / 100)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn xt4() -> &'static str {
-        BUILT_IN[0].1
-    }
-
-    #[test]
-    fn built_in_machines_load() {
-        for name in Machine::names() {
-            let machine = Machine::named(name).unwrap();
-            assert_eq!(machine.name, name);
-            assert!(machine.parameters.len() > 30);
-        }
-        let error = Machine::named("xt9").unwrap_err();
-        assert_eq!(error.to_string(), "no machine named \"xt9\"; built in: xt4");
-    }
-
-    /// The file with the line of `key` replaced, and that line's number.
-    fn with(key: &str, line: &str) -> (String, usize) {
-        let at = xt4().lines().position(|l| l.starts_with(key)).unwrap();
-        let text: Vec<&str> = xt4()
-            .lines()
-            .enumerate()
-            .map(|(n, l)| if n == at { line } else { l })
-            .collect();
-        (text.join("\n"), at + 1)
-    }
-
-    #[test]
-    fn absurd_values_are_refused_with_key_line_and_reason() {
-        let (text, line) = with(
-            "router_hop",
-            r#"router_hop = { value = -1, unit = "ps", status = "ours", source = "-" }"#,
-        );
-        assert_eq!(
-            Machine::from_toml(&text).unwrap_err().to_string(),
-            format!("machine file line {line}: network.router_hop = -1 ps, want 1 to 1000000")
-        );
-        let (text, line) = with(
-            "tx_rate",
-            r#"tx_rate = { value = 2, unit = "GB/s", status = "ours", source = "-" }"#,
-        );
-        assert_eq!(
-            Machine::from_toml(&text).unwrap_err().to_string(),
-            format!("machine file line {line}: chip.tx_rate is in \"GB/s\", want \"MB/s\"")
-        );
-        let (text, _) = with("trap", "");
-        assert_eq!(
-            Machine::from_toml(&text).unwrap_err().to_string(),
-            "machine file: host.trap is missing (ps, 0 to 100000000)"
-        );
-        let (text, line) = with(
-            "trap",
-            r#"trapp = { value = 1, unit = "ps", status = "ours", source = "-" }"#,
-        );
-        let error = Machine::from_toml(&text).unwrap_err().to_string();
-        assert!(error.contains("host.trap is missing"), "{error}");
-        let (text, _) = (text.replace("trapp = ", "trap = "), line);
-        let extra = format!(
-            "{text}\nspeed = {{ value = 1, unit = \"ps\", status = \"ours\", source = \"-\" }}"
-        );
-        let last = extra.lines().count();
-        assert_eq!(
-            Machine::from_toml(&extra).unwrap_err().to_string(),
-            format!("machine file line {last}: host.speed is not a parameter")
-        );
-        let (text, line) = with("trap", r#"trap = { value = 1.5, unit = "ps" }"#);
-        let error = Machine::from_toml(&text).unwrap_err().to_string();
-        assert!(error.contains(&format!("line {line}")), "{error}");
     }
 }

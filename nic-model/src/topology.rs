@@ -36,7 +36,7 @@ pub enum TopologyError {
 }
 
 /// A router output: one of six links or the port of the node itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Port {
     /// Towards larger x.
@@ -55,11 +55,75 @@ pub enum Port {
     Node,
 }
 
+impl Port {
+    /// The links, in the order of their numbers.
+    pub const LINKS: [Self; 6] = [
+        Self::XPlus,
+        Self::XMinus,
+        Self::YPlus,
+        Self::YMinus,
+        Self::ZPlus,
+        Self::ZMinus,
+    ];
+
+    /// The port of this number; 6 and more are the node's.
+    #[must_use]
+    pub const fn from_index(index: usize) -> Self {
+        match index {
+            0 => Self::XPlus,
+            1 => Self::XMinus,
+            2 => Self::YPlus,
+            3 => Self::YMinus,
+            4 => Self::ZPlus,
+            5 => Self::ZMinus,
+            _ => Self::Node,
+        }
+    }
+
+    /// The number of the port, 0 to 6.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The port at the other end of the link; the node's port is its own.
+    #[must_use]
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Node => Self::Node,
+            link => Self::from_index(link as usize ^ 1),
+        }
+    }
+
+    /// The dimension a link runs along, 0 to 2; `None` for the node's port.
+    #[must_use]
+    pub const fn axis(self) -> Option<usize> {
+        match self {
+            Self::Node => None,
+            link => Some(link as usize / 2),
+        }
+    }
+
+    /// The name that fault files and traces use: `x+` to `z-`, or `node`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::XPlus => "x+",
+            Self::XMinus => "x-",
+            Self::YPlus => "y+",
+            Self::YMinus => "y-",
+            Self::ZPlus => "z+",
+            Self::ZMinus => "z-",
+            Self::Node => "node",
+        }
+    }
+}
+
 /// An x * y * z grid of nodes; node `n` sits at `x = n % X, y = n / X % Y, z = n / X / Y`.
 #[derive(Debug, Clone)]
 pub struct Topology {
     dims: [u16; 3],
-    wrap: bool,
+    wrap: [bool; 3],
     coords: Vec<[u16; 3]>,
 }
 
@@ -72,7 +136,7 @@ impl Topology {
     /// # Errors
     /// [`TopologyError`] when a dimension is zero or the nodes are too many.
     pub fn torus(dims: [u16; 3]) -> Result<Self, TopologyError> {
-        Self::new(dims, true)
+        Self::grid(dims, [true; 3])
     }
 
     /// A grid whose dimensions end.
@@ -80,7 +144,7 @@ impl Topology {
     /// # Errors
     /// [`TopologyError`] when a dimension is zero or the nodes are too many.
     pub fn mesh(dims: [u16; 3]) -> Result<Self, TopologyError> {
-        Self::new(dims, false)
+        Self::grid(dims, [false; 3])
     }
 
     /// The smallest near-cubic torus that holds `nodes` nodes (some positions may stay idle).
@@ -100,7 +164,12 @@ impl Topology {
         Self::torus(dims)
     }
 
-    fn new(dims: [u16; 3], wrap: bool) -> Result<Self, TopologyError> {
+    /// A grid of which the dimensions with `wrap` are rings and the others end. Red Storm is a
+    /// mesh in x and y.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when a dimension is zero or the nodes are too many.
+    pub fn grid(dims: [u16; 3], wrap: [bool; 3]) -> Result<Self, TopologyError> {
         if dims.contains(&0) {
             return Err(TopologyError::Empty(dims));
         }
@@ -131,6 +200,47 @@ impl Topology {
         self.dims
     }
 
+    /// Which dimensions are rings.
+    #[must_use]
+    pub fn wraps(&self) -> [bool; 3] {
+        self.wrap
+    }
+
+    /// Where `node` sits. It must be a node of the grid.
+    #[must_use]
+    pub fn coordinates(&self, node: NodeId) -> [u16; 3] {
+        self.coords[node.index()]
+    }
+
+    /// Whether `node` has a link at `port`: not at the end of a dimension that is no ring, and
+    /// not in a dimension of one node.
+    #[must_use]
+    pub fn has_link(&self, node: NodeId, port: Port) -> bool {
+        let (Some(axis), true) = (port.axis(), self.contains(node)) else {
+            return false;
+        };
+        let (at, extent) = (self.coords[node.index()][axis], self.dims[axis]);
+        extent > 1 && (self.wrap[axis] || !self.at_end(at, extent, port))
+    }
+
+    /// Whether the link `port` of a node at coordinate `at` is the one that closes the ring.
+    fn at_end(&self, at: u16, extent: u16, port: Port) -> bool {
+        if port.index().is_multiple_of(2) {
+            at + 1 == extent
+        } else {
+            at == 0
+        }
+    }
+
+    /// Whether the link `port` of `node` closes a ring: it is the ring's dateline.
+    #[must_use]
+    pub fn is_wrap_link(&self, node: NodeId, port: Port) -> bool {
+        port.axis().is_some_and(|axis| {
+            let at = self.coords[node.index()][axis];
+            self.has_link(node, port) && self.at_end(at, self.dims[axis], port)
+        })
+    }
+
     /// Whether `node` is one of the grid.
     #[must_use]
     pub fn contains(&self, node: NodeId) -> bool {
@@ -153,13 +263,14 @@ impl Topology {
             }
             let forward = to[axis] > from[axis];
             let distance = from[axis].abs_diff(to[axis]);
-            let plus = if self.wrap && distance * 2 > self.dims[axis] {
+            let plus = if self.wrap[axis] && u32::from(distance) * 2 > u32::from(self.dims[axis]) {
                 !forward
             } else {
                 forward
             };
             // Exactly half way round a ring: both ways are equal, plus is the rule.
-            let plus = plus || (self.wrap && distance * 2 == self.dims[axis]);
+            let plus =
+                plus || (self.wrap[axis] && u32::from(distance) * 2 == u32::from(self.dims[axis]));
             return PORTS[axis][usize::from(!plus)];
         }
         Port::Node
@@ -195,7 +306,7 @@ impl Topology {
         (0..3)
             .map(|axis| {
                 let direct = a[axis].abs_diff(b[axis]);
-                u32::from(if self.wrap {
+                u32::from(if self.wrap[axis] {
                     direct.min(self.dims[axis] - direct)
                 } else {
                     direct
@@ -226,12 +337,39 @@ mod tests {
         for topology in [
             Topology::torus([5, 4, 3]).unwrap(),
             Topology::mesh([5, 4, 3]).unwrap(),
+            Topology::grid([4, 3, 5], [false, false, true]).unwrap(),
             Topology::torus([2, 1, 1]).unwrap(),
         ] {
             for a in 0..topology.nodes() {
                 for b in 0..topology.nodes() {
                     let (a, b) = (NodeId(a as u16), NodeId(b as u16));
                     assert_eq!(walk(&topology, a, b), topology.distance(a, b));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn links_end_where_the_dimension_ends() {
+        let red = Topology::grid([3, 2, 4], [false, false, true]).unwrap();
+        assert!(!red.has_link(NodeId(0), Port::XMinus));
+        assert!(red.has_link(NodeId(0), Port::XPlus));
+        assert!(red.is_wrap_link(NodeId(0), Port::ZMinus));
+        assert!(!red.is_wrap_link(NodeId(0), Port::ZPlus));
+        let links = |t: &Topology| {
+            (0..t.nodes())
+                .flat_map(|n| Port::LINKS.map(|p| t.has_link(NodeId(n as u16), p)))
+                .filter(|&there| there)
+                .count()
+        };
+        // Both directions of 2*2*4 + 3*1*4 + 3*2*4 cables.
+        assert_eq!(links(&red), 2 * (16 + 12 + 24));
+        for node in 0..red.nodes() {
+            let node = NodeId(node as u16);
+            for port in Port::LINKS {
+                if red.has_link(node, port) {
+                    let other = red.neighbour(node, port);
+                    assert_eq!(red.neighbour(other, port.opposite()), node);
                 }
             }
         }

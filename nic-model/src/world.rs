@@ -3,14 +3,17 @@
 use std::fmt;
 
 use crate::chip::WriteEffect;
-use crate::defs::niccb::Counter;
+use crate::defs::niccb::{Counter, crash};
 use crate::fabric::{Fabric, Upcall};
+use crate::faults::{Faults, FaultsError};
 use crate::firmware::{Firmware, FirmwareContext, deliver};
 use crate::host::{HostMemories, RegisterIo};
+use crate::network::{Fidelity, LinkStats, NetworkStats};
 use crate::params::Machine;
 use crate::queue::Event;
 use crate::time::SimTime;
-use crate::topology::{NodeId, Topology};
+use crate::topology::{NodeId, Port, Topology};
+use crate::trace::{Sink, What};
 
 /// The kind of an event that [`World::step`] has processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,8 @@ use crate::topology::{NodeId, Topology};
 pub enum StepKind {
     /// A packet went through a router.
     Router,
+    /// An output of a router had its occasion to send a packet that waited.
+    Output,
     /// A packet came through a node port.
     Delivered,
     /// The transmit engine fetched a header or a burst.
@@ -34,6 +39,8 @@ pub enum StepKind {
     HostWrite,
     /// An interrupt reached the host.
     Interrupt,
+    /// The RAS controllers found that a node's heartbeat had stopped.
+    NodeFailed,
 }
 
 /// One processed event.
@@ -47,12 +54,21 @@ pub struct Step {
     pub kind: StepKind,
 }
 
+/// What a world is besides machine and shape.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How exactly the network is simulated.
+    pub fidelity: Fidelity,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
 /// All chips of a machine with firmware `F` on each, and the network.
 ///
 /// Single-threaded and deterministic: the same calls give the same events. Nothing happens but
 /// in [`World::step`].
 pub struct World<F> {
-    fabric: Fabric,
+    pub(crate) fabric: Fabric,
     firmware: Vec<F>,
 }
 
@@ -70,13 +86,53 @@ impl<F: Firmware> World<F> {
     pub fn new(
         machine: Machine,
         topology: Topology,
-        mut firmware: impl FnMut(NodeId, &Machine) -> F,
+        firmware: impl FnMut(NodeId, &Machine) -> F,
     ) -> Self {
-        let fabric = Fabric::new(machine, topology);
+        Self::with_options(machine, topology, Options::default(), firmware)
+            .expect("only faults are refused, and there are none")
+    }
+
+    /// As [`World::new`], with another network or with faults.
+    ///
+    /// # Errors
+    /// [`FaultsError`] when a fault makes no sense, or is of a node or link that is not there.
+    pub fn with_options(
+        machine: Machine,
+        topology: Topology,
+        options: Options,
+        mut firmware: impl FnMut(NodeId, &Machine) -> F,
+    ) -> Result<Self, FaultsError> {
+        let fabric = Fabric::new(machine, topology, options.fidelity, options.faults)?;
         let firmware = (0..fabric.chips.len())
             .map(|n| firmware(NodeId(n as u16), &fabric.machine))
             .collect();
-        Self { fabric, firmware }
+        Ok(Self { fabric, firmware })
+    }
+
+    /// Has `sink` told of everything from now on.
+    pub fn trace_to(&mut self, sink: Box<dyn Sink>) {
+        let nodes = self.fabric.chips.len();
+        self.fabric.trace.start(sink, &self.fabric.machine, nodes);
+        self.fabric.network.watch();
+    }
+
+    /// Whether somebody is told.
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.fabric.trace.is_on()
+    }
+
+    /// Tells the sink of something that happened at a host.
+    pub fn trace(&mut self, time: SimTime, node: NodeId, what: What<'_>) {
+        self.fabric.trace.note(time, node, what);
+    }
+
+    /// Ends the trace; the sink is dropped.
+    ///
+    /// # Errors
+    /// What the sink could not do, in one line.
+    pub fn end_trace(&mut self) -> Result<(), String> {
+        self.fabric.trace.finish()
     }
 
     /// When the last processed event happened.
@@ -103,6 +159,11 @@ impl<F: Firmware> World<F> {
         self.firmware.get(node.index())
     }
 
+    /// The firmware of `node`, to take out of it what it has put down for its host.
+    pub fn firmware_mut(&mut self, node: NodeId) -> Option<&mut F> {
+        self.firmware.get_mut(node.index())
+    }
+
     /// A counter of `node`, read without a register access; zero for a node that is not there.
     #[must_use]
     pub fn counter(&self, node: NodeId, counter: Counter) -> u32 {
@@ -115,7 +176,57 @@ impl<F: Firmware> World<F> {
     /// Routers crossed by all packets so far.
     #[must_use]
     pub fn packet_hops(&self) -> u64 {
-        self.fabric.network.packet_hops()
+        self.fabric.network.stats().hops
+    }
+
+    /// What the network has counted.
+    #[must_use]
+    pub fn network_stats(&self) -> NetworkStats {
+        self.fabric.network.stats()
+    }
+
+    /// What the output `port` of the router of `node` has done; `None` if there is no such link.
+    #[must_use]
+    pub fn link(&self, node: NodeId, port: Port) -> Option<LinkStats> {
+        self.fabric.network.link(node, port)
+    }
+
+    /// All links and node ports, by node and port.
+    pub fn links(&self) -> impl Iterator<Item = (NodeId, Port, LinkStats)> {
+        let nodes = (0..self.topology().nodes()).map(|n| NodeId(n as u16));
+        nodes.flat_map(move |node| {
+            (0..7)
+                .map(Port::from_index)
+                .filter_map(move |port| Some((node, port, self.link(node, port)?)))
+        })
+    }
+
+    /// Most flits that ever waited between the transmit engine of `node` and its router.
+    #[must_use]
+    pub fn injection_high_water(&self, node: NodeId) -> u32 {
+        self.fabric.network.injection_high_water(node)
+    }
+
+    /// How exactly the network is simulated.
+    #[must_use]
+    pub fn fidelity(&self) -> Fidelity {
+        self.fabric.network.fidelity()
+    }
+
+    /// What goes wrong in this world.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.fabric.faults
+    }
+
+    /// Whether packets from `source` have a way to `destination`.
+    pub fn is_reachable(&mut self, source: NodeId, destination: NodeId) -> bool {
+        self.fabric.network.is_reachable(source, destination)
+    }
+
+    /// The links that packets from `source` to `destination` take; `None` if there is no way.
+    pub fn path(&mut self, source: NodeId, destination: NodeId) -> Option<Vec<(NodeId, Port)>> {
+        self.fabric.network.path(source, destination)
     }
 
     /// Packets in links, routers and node ports.
@@ -132,16 +243,44 @@ impl<F: Firmware> World<F> {
 
     /// Processes exactly one event. `None` when the world is at rest.
     pub fn step(&mut self, memory: &mut dyn HostMemories) -> Option<Step> {
+        if !self.fabric.edges.is_empty() {
+            self.fabric.handle_faults();
+        }
         let (time, event) = self.fabric.queue.pop()?;
         self.fabric.now = time;
+        if self.fabric.trace.is_on() {
+            self.fabric.trace_event(time, &event);
+        }
         let fabric = &mut self.fabric;
         let (node, kind) = match event {
-            Event::Router { node, packet } => {
-                fabric.network.route(&mut fabric.queue, time, node, packet);
-                (node, StepKind::Router)
+            Event::Router {
+                node,
+                input,
+                packet,
+            } => {
+                let queue = &mut fabric.queue;
+                fabric.network.route(queue, time, node, input, packet);
+                fabric.trace_incidents(time);
+                return Some(Step {
+                    time,
+                    node,
+                    kind: StepKind::Router,
+                });
+            }
+            Event::Output { node, port } => {
+                let queue = &mut fabric.queue;
+                fabric.network.wake_output(queue, time, node, port);
+                fabric.trace_incidents(time);
+                return Some(Step {
+                    time,
+                    node,
+                    kind: StepKind::Output,
+                });
             }
             Event::Delivered { node, packet } => {
-                fabric.packet_delivered(node, packet);
+                if fabric.network.arrive(packet) {
+                    fabric.packet_delivered(node, packet);
+                }
                 (node, StepKind::Delivered)
             }
             Event::TxStep { node } => {
@@ -181,8 +320,16 @@ impl<F: Firmware> World<F> {
                 fabric.interrupt_delivered(node);
                 (node, StepKind::Interrupt)
             }
+            Event::NodeFailed { node } => {
+                fabric.node_declared_dead(node);
+                (node, StepKind::NodeFailed)
+            }
         };
+        fabric.trace_incidents(time);
         while let Some((node, upcall)) = self.fabric.upcalls.pop_front() {
+            if self.fabric.trace.is_on() {
+                self.fabric.trace_upcall(time, node, &upcall);
+            }
             let worked = matches!(upcall, Upcall::Work);
             let mut ctx = FirmwareContext {
                 fabric: &mut self.fabric,
@@ -199,6 +346,7 @@ impl<F: Firmware> World<F> {
                 }
             }
         }
+        self.fabric.network.settle(&mut self.fabric.queue, time);
         Some(Step { time, node, kind })
     }
 
@@ -248,7 +396,11 @@ pub struct Registers<'a> {
 impl RegisterIo for Registers<'_> {
     fn read32(&mut self, address: u32) -> u32 {
         match self.fabric.chips.get_mut(self.node.index()) {
-            Some(chip) => chip.host_register_read(address),
+            Some(chip) => {
+                let now = self.now.max(self.fabric.now);
+                chip.tick(now, self.fabric.machine.protocol.heartbeat);
+                chip.host_register_read(address)
+            }
             None => u32::MAX,
         }
     }
@@ -257,16 +409,23 @@ impl RegisterIo for Registers<'_> {
         let Some(chip) = self.fabric.chips.get_mut(self.node.index()) else {
             return;
         };
-        if let WriteEffect::Doorbell { mailbox, index } = chip.host_register_write(address, value) {
-            let at = self.now.max(self.fabric.now) + self.fabric.machine.chip.ht_write_latency;
-            self.fabric.queue.push(
-                at,
-                Event::Doorbell {
-                    node: self.node,
-                    mailbox,
-                    index,
-                },
-            );
+        match chip.host_register_write(address, value) {
+            WriteEffect::None => {}
+            WriteEffect::Crash => {
+                let now = self.now.max(self.fabric.now);
+                self.fabric.stop(self.node, crash::HOST, now);
+            }
+            WriteEffect::Doorbell { mailbox, index } => {
+                let at = self.now.max(self.fabric.now) + self.fabric.machine.chip.ht_write_latency;
+                self.fabric.queue.push(
+                    at,
+                    Event::Doorbell {
+                        node: self.node,
+                        mailbox,
+                        index,
+                    },
+                );
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One chip: SRAM, the registers around it, the two DMA engines' state.
 
+pub(crate) mod control;
+pub(crate) mod fault;
 pub(crate) mod rx;
 pub(crate) mod tx;
 
@@ -7,13 +9,19 @@ use std::collections::VecDeque;
 
 use crate::defs::map;
 use crate::defs::niccb::Counter;
+use crate::defs::ras;
+use crate::host::RegisterIo;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::NodeId;
 
+/// Words of a page of SRAM: 1 KiB.
+const SRAM_PAGE: usize = 256;
+
 #[derive(Debug)]
 pub(crate) struct Chip {
-    /// Zeroed pages until written; a large machine does not pay 384 KiB per idle node.
-    sram: Vec<u32>,
+    /// Pages, each there from its first write that is not zero: a large machine does not pay
+    /// 384 KiB for each idle node.
+    sram: Vec<Option<Box<[u32; SRAM_PAGE]>>>,
     pub(crate) ht_map: [u32; map::HT_SLOTS as usize],
     pub(crate) ht_interrupt: u32,
     pub(crate) nid: u16,
@@ -22,6 +30,9 @@ pub(crate) struct Chip {
     pub(crate) processor: Processor,
     /// An interrupt has been delivered that the host has not taken.
     pub(crate) interrupt_waiting: bool,
+    /// A RAS interrupt has been delivered that the host has not taken.
+    pub(crate) ras_waiting: bool,
+    pub(crate) faults: fault::ChipFaults,
 }
 
 /// The embedded processor: one piece of work at a time, the others behind it.
@@ -62,13 +73,18 @@ impl Processor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteEffect {
     None,
-    Doorbell { mailbox: u32, index: u32 },
+    Doorbell {
+        mailbox: u32,
+        index: u32,
+    },
+    /// The host stops the firmware.
+    Crash,
 }
 
 impl Chip {
     pub(crate) fn new(node: NodeId) -> Self {
         let mut chip = Self {
-            sram: vec![0; (map::SRAM_LEN / 4) as usize],
+            sram: vec![None; map::SRAM_LEN as usize / 4 / SRAM_PAGE],
             ht_map: [0; map::HT_SLOTS as usize],
             ht_interrupt: 0,
             nid: node.0,
@@ -76,8 +92,11 @@ impl Chip {
             rx: rx::RxEngine::default(),
             processor: Processor::default(),
             interrupt_waiting: false,
+            ras_waiting: false,
+            faults: fault::ChipFaults::default(),
         };
         chip.sram_write(Counter::LOCAL_NID.address(), u32::from(node.0));
+        ras::init(&mut SramIo(&mut chip), node.0, u32::from(node.0 % 4));
         chip
     }
 
@@ -87,13 +106,24 @@ impl Chip {
     }
 
     pub(crate) fn sram_read(&self, address: u32) -> Option<u32> {
-        Some(self.sram[Self::sram_index(address)?])
+        let index = Self::sram_index(address)?;
+        Some(match &self.sram[index / SRAM_PAGE] {
+            Some(page) => page[index % SRAM_PAGE],
+            None => 0,
+        })
     }
 
     pub(crate) fn sram_write(&mut self, address: u32, value: u32) -> bool {
         match Self::sram_index(address) {
             Some(index) => {
-                self.sram[index] = value;
+                match &mut self.sram[index / SRAM_PAGE] {
+                    Some(page) => page[index % SRAM_PAGE] = value,
+                    None if value == 0 => {}
+                    empty => {
+                        let page = empty.insert(Box::new([0; SRAM_PAGE]));
+                        page[index % SRAM_PAGE] = value;
+                    }
+                }
                 true
             }
             None => false,
@@ -144,6 +174,14 @@ impl Chip {
     /// A write by the host.
     pub(crate) fn host_register_write(&mut self, address: u32, value: u32) -> WriteEffect {
         if self.sram_write(address, value) {
+            if address == Counter::CRASH_CONTROL.address() {
+                // Writing zero does not bring a stopped firmware back.
+                if let Some(reason) = self.faults.crashed {
+                    self.sram_write(address, reason);
+                } else if value != 0 {
+                    return WriteEffect::Crash;
+                }
+            }
             let offset = address - map::SRAM;
             let mailbox = offset / map::MAILBOX_LEN;
             return if mailbox < map::MAILBOX_COUNT
@@ -168,9 +206,38 @@ impl Chip {
     }
 }
 
+/// SRAM as its own controller sees it.
+#[derive(Debug)]
+pub(crate) struct SramIo<'a>(pub(crate) &'a mut Chip);
+
+impl RegisterIo for SramIo<'_> {
+    fn read32(&mut self, address: u32) -> u32 {
+        self.0.sram_read(address).unwrap_or(u32::MAX)
+    }
+
+    fn write32(&mut self, address: u32, value: u32) {
+        self.0.sram_write(address, value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::defs::niccb::crash;
+
+    #[test]
+    fn a_host_stops_the_firmware_once() {
+        let mut chip = Chip::new(NodeId(1));
+        let register = Counter::CRASH_CONTROL.address();
+        assert_eq!(chip.host_register_write(register, 0), WriteEffect::None);
+        assert_eq!(chip.host_register_write(register, 77), WriteEffect::Crash);
+        chip.stop(crash::HOST, SimTime(5), SimDuration(2));
+        assert_eq!(chip.counter(Counter::CRASH_HEARTBEAT), 2);
+        assert_eq!(chip.host_register_write(register, 0), WriteEffect::None);
+        assert_eq!(chip.host_register_read(register), crash::HOST);
+        chip.tick(SimTime(1000), SimDuration(2));
+        assert_eq!(chip.host_register_read(Counter::HEARTBEAT.address()), 2);
+    }
 
     #[test]
     fn work_waits_for_work_and_for_blocking_reads() {

@@ -1,14 +1,19 @@
 //! The receive engine: sorts packets into messages, holds payload at the node port until the
 //! firmware gives it a destination, then deposits it at the receive rate.
 //!
-//! A message holds an entry of the CAM from its header to its last packet; when all are taken,
-//! later messages wait in the network, in order. Payload of a message without destination waits
-//! without holding up other messages.
+//! A message with payload holds an entry of the CAM from its header to its last packet. When all
+//! are taken, later messages wait in the network, in order, or (`exhaustion` of the machine's
+//! protocol) the firmware sees their headers and the engine throws their payload away. Payload of
+//! a message without destination waits without holding up other messages.
+//!
+//! Packets of a message count up from its number: a packet that is missing fails the message as a
+//! wrong end-to-end CRC does.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::control;
 use crate::defs::niccb::Counter;
-use crate::defs::packet::kind;
+use crate::defs::packet::{Control, kind, vc};
 use crate::fabric::{Fabric, Upcall};
 use crate::firmware::{
     Deposit, DmaSegment, RxHandle, RxHeader, RxReport, StaleMessage, TransferFault,
@@ -16,14 +21,20 @@ use crate::firmware::{
 use crate::host::HostMemories;
 use crate::network::Packet;
 use crate::queue::Event;
-use crate::time::SimTime;
+use crate::time::{SimDuration, SimTime};
 use crate::topology::NodeId;
 
 /// What the engine tells the firmware.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Delivery {
     Header(RxHeader),
+    Control { source: NodeId, word: Control },
     Done { token: u64, report: RxReport },
+}
+
+/// Whether it is the header of a message with payload.
+fn takes_entry(delivery: &Delivery) -> bool {
+    matches!(delivery, Delivery::Header(header) if header.payload.is_some())
 }
 
 #[derive(Debug, Default)]
@@ -34,8 +45,8 @@ pub(crate) struct RxEngine {
     current: BTreeMap<u16, u32>,
     /// CAM entries taken.
     in_use: u32,
-    /// Headers without CAM entry, oldest first.
-    waiting: VecDeque<RxHeader>,
+    /// Headers without CAM entry, and what came behind them, oldest first.
+    waiting: VecDeque<Delivery>,
     /// Packets with a destination: message and packet.
     ready: VecDeque<(u32, u32)>,
     /// An [`Event::RxStep`] is on its way.
@@ -47,7 +58,10 @@ pub(crate) struct RxEngine {
 #[derive(Debug, Default)]
 struct Message {
     generation: u32,
+    /// Number of the next packet.
     sequence: u16,
+    /// When the last packet came, or the destination.
+    last_heard: SimTime,
     /// Packets without destination.
     held: VecDeque<u32>,
     /// Packets held or ready.
@@ -93,13 +107,14 @@ impl RxEngine {
     }
 
     /// A record for the message that begins now.
-    fn begin(&mut self, source: u16, sequence: u16) -> RxHandle {
+    fn begin(&mut self, source: u16, sequence: u16, now: SimTime) -> RxHandle {
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.messages.push(Message::default());
             (self.messages.len() - 1) as u32
         });
         let message = &mut self.messages[index as usize];
-        message.sequence = sequence;
+        message.sequence = sequence.wrapping_add(1);
+        message.last_heard = now;
         message.ended = false;
         message.fault = None;
         self.current.insert(source, index);
@@ -110,21 +125,72 @@ impl RxEngine {
     }
 }
 
+impl RxEngine {
+    pub(crate) fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    /// Whether a message with a destination has not ended.
+    pub(crate) fn awaits_packets(&self) -> bool {
+        let waits = |&m: &u32| self.messages[m as usize].destination.is_some();
+        self.current.values().any(waits)
+    }
+
+    /// Forgets every message; the packets it held.
+    pub(crate) fn stop(&mut self) -> Vec<u32> {
+        let held = self.messages.iter_mut().flat_map(|m| m.held.drain(..));
+        let packets = held.chain(self.ready.drain(..).map(|r| r.1)).collect();
+        *self = Self {
+            busy: self.busy,
+            ..Self::default()
+        };
+        packets
+    }
+}
+
 impl Fabric {
     /// A packet has come through the node port.
     pub(crate) fn packet_delivered(&mut self, node: NodeId, index: u32) {
         let packet = *self.network.packet(index);
-        if packet.header.kind() == kind::HEADER {
+        if self.chips[node.index()].faults.crashed.is_some() {
+            self.chips[node.index()].count(Counter::DEAD_PACKETS, 1);
             self.network.remove(index);
-            self.header_packet(node, &packet);
             return;
         }
+        match packet.header.kind() {
+            kind::PAYLOAD => self.payload_packet(node, index, &packet),
+            kind::CONTROL => {
+                let word = control::word(self.network.payload(index));
+                self.network.remove(index);
+                match word.filter(|_| !packet.corrupt) {
+                    Some(word) => {
+                        let source = NodeId(packet.header.source());
+                        let delivery = Delivery::Control { source, word };
+                        // What asks about messages does not pass those that wait.
+                        let waiting = &mut self.chips[node.index()].rx.waiting;
+                        if packet.header.vc() < vc::RESPONSE && !waiting.is_empty() {
+                            waiting.push_back(delivery);
+                        } else {
+                            self.admit(node, delivery);
+                        }
+                    }
+                    None => self.chips[node.index()].count(Counter::BAD_CONTROL, 1),
+                }
+            }
+            _ => {
+                let mut bytes = [0; 64];
+                bytes[..usize::from(packet.length)].copy_from_slice(self.network.payload(index));
+                self.network.remove(index);
+                self.header_packet(node, &packet, bytes);
+            }
+        }
+    }
+
+    fn payload_packet(&mut self, node: NodeId, index: u32, packet: &Packet) {
         let chip = &mut self.chips[node.index()];
         let source = packet.header.source();
         let message = chip.rx.current.get(&source).copied();
-        let Some(at) =
-            message.filter(|&m| chip.rx.messages[m as usize].sequence == packet.header.sequence())
-        else {
+        let Some(at) = message else {
             chip.count(Counter::PACKETS_DRAINED, 1);
             self.network.remove(index);
             return;
@@ -134,7 +200,10 @@ impl Fabric {
         let port_bytes = u32::try_from(rx.port_bytes).unwrap_or(u32::MAX);
         let message = &mut rx.messages[at as usize];
         message.packets += 1;
-        if packet.corrupt {
+        let missing = message.sequence != packet.header.sequence();
+        message.sequence = packet.header.sequence().wrapping_add(1);
+        message.last_heard = self.now;
+        if packet.corrupt || missing {
             message.fault.get_or_insert(TransferFault::Crc);
         }
         if packet.header.last() {
@@ -150,49 +219,82 @@ impl Fabric {
         self.chips[node.index()].count_max(Counter::PORT_HIGH_WATER, port_bytes);
     }
 
-    fn header_packet(&mut self, node: NodeId, packet: &Packet) {
+    fn header_packet(&mut self, node: NodeId, packet: &Packet, bytes: [u8; 64]) {
         let header = packet.header;
         let source = header.source();
         let chip = &mut self.chips[node.index()];
         if let Some(at) = chip.rx.current.remove(&source) {
-            let message = &mut chip.rx.messages[at as usize];
-            message.fault.get_or_insert(TransferFault::Truncated);
-            message.ended = true;
-            self.finish_if_ended(node, at);
+            self.cut(node, at);
         }
+        let holds = self.machine.protocol.exhaustion == 0;
         let chip = &mut self.chips[node.index()];
-        let payload = (!header.last()).then(|| chip.rx.begin(source, header.sequence()));
+        let follows = !header.last();
+        let full = follows && chip.rx.in_use >= self.machine.chip.cam_entries;
+        let overflow = full && !holds;
+        let now = self.now;
+        let payload = (follows && !overflow).then(|| chip.rx.begin(source, header.sequence(), now));
         let delivery = RxHeader {
             source: NodeId(source),
             sequence: header.sequence(),
-            length: packet.length,
-            bytes: packet.payload,
+            length: packet.length as u8,
+            bytes,
             corrupt: packet.corrupt,
+            datagram: header.kind() == kind::DATAGRAM,
+            overflow,
             payload,
         };
         // A message behind a waiting one waits too: headers reach the firmware in order.
-        let full = payload.is_some() && chip.rx.in_use >= self.machine.chip.cam_entries;
-        if full || !chip.rx.waiting.is_empty() {
-            if full {
-                chip.count(Counter::CAM_OVERFLOW, 1);
-            }
-            chip.rx.waiting.push_back(delivery);
+        if full {
+            chip.count(Counter::CAM_OVERFLOW, 1);
+        }
+        if (full && holds) || !chip.rx.waiting.is_empty() {
+            chip.rx.waiting.push_back(Delivery::Header(delivery));
         } else {
-            self.admit(node, delivery);
+            self.admit(node, Delivery::Header(delivery));
+        }
+    }
+
+    /// The rest of a message will not come.
+    fn cut(&mut self, node: NodeId, at: u32) {
+        let message = &mut self.chips[node.index()].rx.messages[at as usize];
+        message.fault.get_or_insert(TransferFault::Truncated);
+        message.ended = true;
+        self.finish_if_ended(node, at);
+    }
+
+    /// Ends the messages with a destination that have waited for a packet since `before`.
+    pub(crate) fn cut_silent(&mut self, node: NodeId, before: SimTime) {
+        let rx = &mut self.chips[node.index()].rx;
+        let silent = |&m: &u32| {
+            let message = &rx.messages[m as usize];
+            message.destination.is_some() && message.packets == 0 && message.last_heard < before
+        };
+        let cut: Vec<(u16, u32)> = rx
+            .current
+            .iter()
+            .filter(|(_, m)| silent(m))
+            .map(|(source, m)| (*source, *m))
+            .collect();
+        for (source, at) in cut {
+            self.chips[node.index()].rx.current.remove(&source);
+            self.cut(node, at);
         }
     }
 
     /// Shows a header to the firmware, with a CAM entry for its payload.
-    fn admit(&mut self, node: NodeId, header: RxHeader) {
+    fn admit(&mut self, node: NodeId, delivery: Delivery) {
         let chip = &mut self.chips[node.index()];
-        if header.payload.is_some() {
+        if takes_entry(&delivery) {
             chip.rx.in_use += 1;
             let in_use = chip.rx.in_use;
             chip.sram_write(Counter::CAM_IN_USE.address(), in_use);
+            chip.sram_write(
+                Counter::CAM_FREELIST.address(),
+                self.machine.chip.cam_entries.saturating_sub(in_use),
+            );
             chip.count_max(Counter::CAM_HIGH_WATER, in_use);
         }
-        self.upcalls
-            .push_back((node, Upcall::Rx(Delivery::Header(header))));
+        self.upcalls.push_back((node, Upcall::Rx(delivery)));
     }
 
     pub(crate) fn deposit(
@@ -206,6 +308,9 @@ impl Fabric {
         let Some(message) = rx.message(handle).filter(|m| m.destination.is_none()) else {
             return Err(StaleMessage(handle));
         };
+        message.last_heard = now;
+        let (token, segments) = (deposit.token, &deposit.segments);
+        self.trace.rx_start(now, node, token, segments);
         message.destination = Some(Destination {
             segments: deposit.segments,
             segment: 0,
@@ -231,7 +336,9 @@ impl Fabric {
         if let Some(&(_, packet)) = rx.ready.front() {
             rx.busy = true;
             let length = u64::from(self.network.packet(packet).length);
-            let at = now + self.machine.chip.rx_rate.time(length);
+            let time = self.machine.chip.rx_rate.time(length);
+            let time = SimDuration(time.0.saturating_sub(self.network.lead(packet, now).0));
+            let at = now + self.chips[node.index()].faults.dma(time);
             self.queue.push(at, Event::RxStep { node });
         }
     }
@@ -243,6 +350,9 @@ impl Fabric {
             return;
         };
         let packet = *self.network.packet(index);
+        let mut data = std::mem::take(&mut self.scratch);
+        data.clear();
+        data.extend_from_slice(self.network.payload(index));
         self.network.remove(index);
         let rx = &mut self.chips[node.index()].rx;
         rx.port_bytes -= u64::from(packet.length);
@@ -250,12 +360,12 @@ impl Fabric {
         message.packets -= 1;
         if let Some(mut destination) = message.destination.take() {
             let mut fault = message.fault;
-            let data = &packet.payload[..usize::from(packet.length)];
-            self.deposit_packet(memory, node, data, &mut destination, &mut fault);
+            self.deposit_packet(memory, node, &data, &mut destination, &mut fault);
             let message = &mut self.chips[node.index()].rx.messages[at as usize];
             message.destination = Some(destination);
             message.fault = fault;
         }
+        self.scratch = data;
         self.rx_kick(node, self.now);
         self.finish_if_ended(node, at);
     }
@@ -306,6 +416,10 @@ impl Fabric {
         rx.in_use = rx.in_use.saturating_sub(1);
         let in_use = rx.in_use;
         chip.sram_write(Counter::CAM_IN_USE.address(), in_use);
+        chip.sram_write(
+            Counter::CAM_FREELIST.address(),
+            self.machine.chip.cam_entries.saturating_sub(in_use),
+        );
         if fault.is_some() {
             chip.count(Counter::TRANSFERS_FAILED, 1);
         }
@@ -319,14 +433,14 @@ impl Fabric {
             report,
         };
         self.upcalls.push_back((node, Upcall::Rx(done)));
-        while let Some(header) = self.chips[node.index()].rx.waiting.pop_front() {
-            if header.payload.is_some()
+        while let Some(delivery) = self.chips[node.index()].rx.waiting.pop_front() {
+            if takes_entry(&delivery)
                 && self.chips[node.index()].rx.in_use >= self.machine.chip.cam_entries
             {
-                self.chips[node.index()].rx.waiting.push_front(header);
+                self.chips[node.index()].rx.waiting.push_front(delivery);
                 break;
             }
-            self.admit(node, header);
+            self.admit(node, delivery);
         }
     }
 }

@@ -28,7 +28,7 @@ impl OpCode {
     pub const RECEIVE: Self = Self(4);
     /// *Ours:* [`Release`].
     pub const RELEASE: Self = Self(5);
-    /// Send a datagram (IP); not implemented, rejected.
+    /// [`SendDatagram`].
     pub const DATAGRAM: Self = Self(13);
 }
 
@@ -55,7 +55,15 @@ macro_rules! commands {
         const _: () = assert!(size_of::<$name>() == COMMAND_LEN);
     )+};
 }
-commands!(InitProcess, MarkAlive, InitEq, Transmit, Receive, Release);
+commands!(
+    InitProcess,
+    MarkAlive,
+    InitEq,
+    Transmit,
+    Receive,
+    Release,
+    SendDatagram
+);
 
 /// Tells the firmware where the tables of a process are. Result 0, or a
 /// [refusal](super::event::refusal).
@@ -220,6 +228,29 @@ pub struct Release {
     /// Zero.
     pub reserved: [u8; 15],
     /// A receive pending whose header event has been posted.
+    pub pending_index: U16,
+    /// Zero.
+    pub reserved2: [u8; 46],
+}
+
+/// Sends a datagram: a 4-byte [`DatagramHeader`](super::datagram::DatagramHeader) and what
+/// follows it, from one piece of host memory. Not acknowledged, not repeated; ends with
+/// [`TX_END`](super::event::EventType::TX_END) or
+/// [`TX_FAILED`](super::event::EventType::TX_FAILED).
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SendDatagram {
+    /// [`OpCode::DATAGRAM`].
+    pub op: OpCode,
+    /// Zero.
+    pub reserved: u8,
+    /// Target node.
+    pub nid: U16,
+    /// Quad-bytes less one, the header included.
+    pub length: U32,
+    /// Of the datagram's header, in quad-bytes (host physical >> 2).
+    pub address: U64,
+    /// A transmit pending.
     pub pending_index: U16,
     /// Zero.
     pub reserved2: [u8; 46],

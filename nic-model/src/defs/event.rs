@@ -26,10 +26,16 @@ impl EventType {
     pub const DROPPED: Self = Self(130);
     /// *Ours:* a command was refused; index: [`RejectedCommand`].
     pub const REJECTED: Self = Self(131);
-    /// *Ours:* a transmit could not read host memory; index: transmit pending.
+    /// *Ours:* a transmit could not read host memory, or its peer did not take the message (see
+    /// the pending's status word); index: transmit pending.
     pub const TX_FAILED: Self = Self(132);
     /// *Ours:* a deposit failed (host memory, or the payload's CRC); index: receive pending.
     pub const RX_FAILED: Self = Self(133);
+    /// *Ours:* a pending of a process that the kernel has taken over has ended; index: mailbox and
+    /// pending.
+    pub const MOVED_END: Self = Self(136);
+    /// *Ours:* the same, with a failure.
+    pub const MOVED_FAILED: Self = Self(137);
     /// A header failed its CRC; index: source node.
     pub const HEADER_CRC: Self = Self(135);
 }
@@ -47,6 +53,8 @@ impl fmt::Debug for EventType {
             Self::TX_FAILED => "TX_FAILED",
             Self::RX_FAILED => "RX_FAILED",
             Self::HEADER_CRC => "HEADER_CRC",
+            Self::MOVED_END => "MOVED_END",
+            Self::MOVED_FAILED => "MOVED_FAILED",
             Self(other) => return write!(f, "EventType({other})"),
         };
         f.write_str(name)

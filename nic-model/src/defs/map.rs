@@ -39,12 +39,18 @@ pub const MAILBOX_LEN: u32 = 4096;
 pub const MAILBOX_COUNT: u32 = 4;
 /// Datagram receive buffer table: 64 host addresses in quad-bytes.
 pub const DATAGRAM_BUFFERS: u32 = 0xFFFA_4000;
+/// Buffers in that table.
+pub const DATAGRAM_BUFFER_COUNT: u32 = 64;
 /// Host-managed SRAM: lower pendings, then event queue control blocks.
 pub const HOST_SRAM: u32 = 0xFFFA_5000;
 /// NIC control block, see [`niccb`](super::niccb).
 pub const NICCB: u32 = 0xFFFF_E000;
 /// RAS (L0) area.
 pub const L0: u32 = 0xFFFF_F000;
+/// Bytes of the RAS area.
+pub const L0_LEN: u32 = 0x1000;
+/// Where a processor spins that the RAS controller holds.
+pub const L0_COLDSPIN: u32 = 0xFFFF_FE80;
 /// Bytes of a lower pending and of an event queue control block in SRAM.
 pub const LOWER_PENDING_LEN: u32 = 32;
 

@@ -21,7 +21,7 @@ bitfield! {
     /// | 44..30 | *ours*: source |
     /// | 46..45 | *ours*: kind, see [`kind`] |
     /// | 47 | *ours*: last packet of its message |
-    /// | 63..48 | *ours*: sequence number of the message, per source and destination |
+    /// | 63..48 | *ours*: number of the message, per source and destination; of a payload packet its place (from 1) added to that |
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct PacketHeader(pub u64);
     impl Debug;
@@ -49,6 +49,76 @@ pub mod kind {
     pub const HEADER: u8 = 0;
     /// A later packet of a message.
     pub const PAYLOAD: u8 = 1;
+    /// A word between two firmwares: no message, see [`Control`](super::Control).
+    pub const CONTROL: u8 = 2;
+    /// The first packet of a datagram.
+    pub const DATAGRAM: u8 = 3;
+}
+
+/// Virtual channels; a packet that crosses a dateline is on the next.
+pub mod vc {
+    /// Messages, datagrams, questions.
+    pub const REQUEST: u8 = 0;
+    /// Acknowledgements and refusals.
+    pub const RESPONSE: u8 = 2;
+}
+
+bitfield! {
+    /// The 8 bytes of a [`kind::CONTROL`] packet; *ours*.
+    ///
+    /// | bits | field |
+    /// |---|---|
+    /// | 7..0 | what it says, see [`control`] |
+    /// | 15..8 | [reason](reason) of a refusal |
+    /// | 31..16 | sequence number |
+    /// | 63..32 | zero |
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Control(pub u64);
+    impl Debug;
+    /// One of [`control`].
+    pub u8, what, set_what: 7, 0;
+    /// Why a message was refused.
+    pub u8, reason, set_reason: 15, 8;
+    /// A sequence number.
+    pub u16, sequence, set_sequence: 31, 16;
+}
+
+impl Control {
+    /// The word that says `what` about `sequence`.
+    #[must_use]
+    pub fn new(what: u8, reason: u8, sequence: u16) -> Self {
+        let mut word = Self(0);
+        word.set_what(what);
+        word.set_reason(reason);
+        word.set_sequence(sequence);
+        word
+    }
+}
+
+/// What a [`Control`] packet says.
+pub mod control {
+    /// Every message before this number has been taken.
+    pub const ACK: u8 = 1;
+    /// This message was refused; send it and all behind it again.
+    pub const NACK: u8 = 2;
+    /// Answer with the number expected next; this is the number after the last one sent.
+    pub const PROBE: u8 = 3;
+    /// The message of this number will not come: expect the next.
+    pub const SKIP: u8 = 4;
+    /// The next message has this number, whatever was expected.
+    pub const SYNC: u8 = 5;
+}
+
+/// Why a message was refused.
+pub mod reason {
+    /// A number before it is missing.
+    pub const SEQUENCE: u8 = 1;
+    /// No receive pending.
+    pub const RX_PENDING: u8 = 2;
+    /// No CAM entry.
+    pub const CAM: u8 = 3;
+    /// No source structure.
+    pub const SOURCE: u8 = 4;
 }
 
 /// Flits of a packet with `payload` bytes.

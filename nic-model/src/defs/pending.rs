@@ -53,6 +53,36 @@ pub mod status {
     pub const DROPPED: u32 = 2;
     /// *Ours:* host memory could not be reached, or the payload failed its CRC.
     pub const FAILED: u32 = 3;
+    /// *Ours:* transmit only: the peer has not taken the message for as long as the firmware
+    /// tries.
+    pub const UNDELIVERED: u32 = 4;
+}
+
+/// The lower pending: 32 bytes of SRAM in which the firmware shows what it does with a message.
+/// *Ours.* The firmware writes it and never reads it, so what a host writes there is harmless.
+pub mod lower {
+    /// Offset of the state, one of [`state`].
+    pub const STATE: u32 = 0;
+    /// Offset of the peer's NID.
+    pub const NID: u32 = 4;
+    /// Offset of the sequence number.
+    pub const SEQUENCE: u32 = 8;
+    /// Offset of the payload's length in bytes.
+    pub const LENGTH: u32 = 12;
+
+    /// Values of the state word.
+    pub mod state {
+        /// The host's (transmit) or free (receive).
+        pub const IDLE: u32 = 0;
+        /// Queued for the transmit engine, at it, or not yet acknowledged.
+        pub const SENDING: u32 = 1;
+        /// The host has the header and is to answer.
+        pub const HEADER: u32 = 2;
+        /// At the receive engine.
+        pub const DEPOSIT: u32 = 3;
+        /// Done; to be released by the host.
+        pub const ENDED: u32 = 4;
+    }
 }
 
 bitfield! {

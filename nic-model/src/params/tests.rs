@@ -1,0 +1,143 @@
+//! What is accepted, what is refused and how.
+
+use super::*;
+
+fn xt4() -> &'static str {
+    include_str!("../../machines/xt4.toml")
+}
+
+#[test]
+fn built_in_machines_load() {
+    for name in Machine::names() {
+        let machine = Machine::named(name).unwrap();
+        assert_eq!(machine.name, name);
+        assert!(machine.parameters.len() > 30);
+    }
+    let error = Machine::named("xt9").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("no machine named \"xt9\"; built in: redstorm, ")
+    );
+}
+
+/// The file with the line of `key` replaced, and that line's number.
+fn with(key: &str, line: &str) -> (String, usize) {
+    let at = xt4().lines().position(|l| l.starts_with(key)).unwrap();
+    let text: Vec<&str> = xt4()
+        .lines()
+        .enumerate()
+        .map(|(n, l)| if n == at { line } else { l })
+        .collect();
+    (text.join("\n"), at + 1)
+}
+
+#[test]
+fn absurd_values_are_refused_with_key_line_and_reason() {
+    let (text, line) = with(
+        "router_hop",
+        r#"router_hop = { value = -1, unit = "ps", status = "ours", source = "-" }"#,
+    );
+    assert_eq!(
+        Machine::from_toml(&text).unwrap_err().to_string(),
+        format!("machine file line {line}: network.router_hop = -1 ps, want 1 to 1000000")
+    );
+    let (text, line) = with(
+        "tx_rate",
+        r#"tx_rate = { value = 2, unit = "GB/s", status = "ours", source = "-" }"#,
+    );
+    assert_eq!(
+        Machine::from_toml(&text).unwrap_err().to_string(),
+        format!("machine file line {line}: chip.tx_rate is in \"GB/s\", want \"MB/s\"")
+    );
+    let (text, _) = with("trap", "");
+    let head = 1 + text.lines().position(|l| l == "[host]").unwrap();
+    assert_eq!(
+        Machine::from_toml(&text).unwrap_err().to_string(),
+        format!("machine file line {head}: host.trap is missing (ps, 0 to 100000000)")
+    );
+    let (text, line) = with(
+        "trap",
+        r#"trapp = { value = 1, unit = "ps", status = "ours", source = "-" }"#,
+    );
+    let error = Machine::from_toml(&text).unwrap_err().to_string();
+    assert!(error.contains("host.trap is missing"), "{error}");
+    let (text, _) = (text.replace("trapp = ", "trap = "), line);
+    let extra = format!(
+        "{text}\nspeed = {{ value = 1, unit = \"ps\", status = \"ours\", source = \"-\" }}"
+    );
+    let last = extra.lines().count();
+    assert_eq!(
+        Machine::from_toml(&extra).unwrap_err().to_string(),
+        format!("machine file line {last}: host.speed is not a parameter")
+    );
+    let (text, line) = with("trap", r#"trap = { value = 1.5, unit = "ps" }"#);
+    let error = Machine::from_toml(&text).unwrap_err().to_string();
+    assert!(error.contains(&format!("line {line}")), "{error}");
+}
+
+#[test]
+fn a_file_states_only_what_differs_from_its_base() {
+    let text = r#"
+name = "mine"
+description = "-"
+base = "xt4"
+[host]
+trap = { value = 1, unit = "ps", status = "ours", source = "-" }
+"#;
+    let (mine, xt4) = (
+        Machine::from_toml(text).unwrap(),
+        Machine::named("xt4").unwrap(),
+    );
+    assert_eq!(mine.host.trap, SimDuration::from_ps(1));
+    let differ = |(a, b): &(&ParameterInfo, &ParameterInfo)| a.value != b.value;
+    let pairs = mine.parameters.iter().zip(&xt4.parameters);
+    assert_eq!(pairs.filter(differ).count(), 1);
+    let refused = |from: &str, to: &str| {
+        let text = text.replace(from, to);
+        Machine::from_toml(&text).unwrap_err().to_string()
+    };
+    assert!(refused("xt4", "xt9").starts_with("no machine named \"xt9\""));
+    assert!(refused("trap", "tarp").ends_with("line 6: host.tarp is not a parameter"));
+    assert!(refused("base =", "basis =").contains("line 4"));
+    assert!(refused("base = \"xt4\"", "").contains("line 6: network.router_hop is missing"));
+    assert!(refused("[host]", "os = \"minix\"\n[host]").contains("line 5"));
+}
+
+#[test]
+fn pages_belong_to_linux() {
+    let with = |os: &str, page: u32| {
+        let text = format!(
+            "name = \"mine\"\ndescription = \"-\"\nbase = \"xt4\"\nos = \"{os}\"\n[host]\npage_size = \
+             {{ value = {page}, unit = \"B\", status = \"ours\", source = \"-\" }}"
+        );
+        Machine::from_toml(&text).map_err(|e| e.to_string())
+    };
+    assert!(with("linux", 4096).is_ok());
+    assert_eq!(
+        with("linux", 5000).unwrap_err(),
+        "machine file line 6: host.page_size = 5000 B, want a power of two from 4096 on under linux"
+    );
+    assert!(with("catamount", 4096).unwrap_err().contains("line 6"));
+}
+
+#[test]
+fn one_parameter_can_be_changed_by_name() {
+    let xt4 = Machine::named("xt4").unwrap();
+    let slow = xt4.with("chip.tx_rate", 3).unwrap();
+    assert_eq!(
+        (slow.value("chip.tx_rate"), slow.chip.tx_rate.time(3)),
+        (Some(3), SimDuration::from_us(1))
+    );
+    assert_eq!(slow.host.trap, xt4.host.trap);
+    assert!(xt4.with("chip.tx_rate", 0).is_err());
+    assert!(xt4.with("chip.tx_burst", 100).is_err());
+    assert!(xt4.with("tx_rate", 3).is_err());
+}
+
+#[test]
+fn a_file_is_chosen_by_its_path() {
+    assert!(Machine::is_file("./xt4") && Machine::is_file("my.toml") && !Machine::is_file("xt4"));
+    let error = Machine::choose("/no/such.toml").unwrap_err().to_string();
+    assert_eq!(error, "cannot read machine file /no/such.toml");
+}
