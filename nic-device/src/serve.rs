@@ -1,0 +1,280 @@
+//! The server: a socket for each chip, one client on each, one thread for all.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nic_model::{NodeId, SimDuration};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::chips::{Chips, TOUCH};
+use crate::error::DeviceError;
+use crate::server::{Endpoint, Outcome};
+use crate::socket::{Connection, Received, timespec};
+
+/// Virtual time that passes for each millisecond in which no client says anything.
+pub const IDLE_STEP: SimDuration = SimDuration::from_us(1_000);
+/// How long time waits for a client that has been interrupted, in wall time.
+const HOLD: Duration = Duration::from_secs(1);
+/// Messages of one client before the others' turn.
+const TURN: usize = 64;
+
+/// How long a server serves.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct ServeOptions {
+    /// Ends when the last client has left.
+    pub once: bool,
+}
+
+impl ServeOptions {
+    /// A server that ends when the last client has left.
+    #[must_use]
+    pub fn once() -> Self {
+        Self { once: true }
+    }
+}
+
+/// The sockets of a server; their files go with this value.
+#[derive(Debug)]
+pub struct Listeners {
+    sockets: Vec<(UnixListener, PathBuf)>,
+}
+
+impl Listeners {
+    /// A socket for each of `nodes` functions: `PATH.0`, `PATH.1` and so on. A file that a server
+    /// left behind is replaced.
+    ///
+    /// # Errors
+    /// Another server is there, or the path cannot be used.
+    pub fn bind(path: &Path, nodes: u16) -> Result<Self, DeviceError> {
+        let mut sockets = Self {
+            sockets: Vec::new(),
+        };
+        for node in 0..nodes {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{node}"));
+            let name = PathBuf::from(name);
+            match UnixStream::connect(&name) {
+                Ok(_) => return Err(DeviceError::InUse { path: name }),
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(&name)
+                        .map_err(DeviceError::system(format!("remove {}", name.display())))?;
+                }
+                Err(_) => {}
+            }
+            let listener = UnixListener::bind(&name)
+                .and_then(|l| l.set_nonblocking(true).map(|()| l))
+                .map_err(DeviceError::system(format!(
+                    "make socket {}",
+                    name.display()
+                )))?;
+            sockets.sockets.push((listener, name));
+        }
+        Ok(sockets)
+    }
+
+    /// The paths, by node.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.sockets.iter().map(|(_, path)| path.as_path())
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for (_, path) in &self.sockets {
+            // Somebody else may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+struct Client {
+    connection: Connection,
+    endpoint: Endpoint,
+    /// Since when time waits for it.
+    held: Option<Instant>,
+}
+
+/// Serves `chips` on `listeners`, function `n` on socket `n`.
+///
+/// When a client leaves, its memory and its interrupt are forgotten; when the last one leaves,
+/// the world begins anew.
+///
+/// # Errors
+/// The system refuses to wait. Nothing a client does ends the server.
+pub fn serve(
+    listeners: &Listeners,
+    chips: &mut Chips,
+    options: ServeOptions,
+) -> Result<(), DeviceError> {
+    let mut clients: Vec<Option<Client>> = listeners.sockets.iter().map(|_| None).collect();
+    let mut came = false;
+    loop {
+        wait(listeners, &clients, !chips.at_rest())?;
+        let mut said = false;
+        accept(listeners, &mut clients, chips, &mut came);
+        for node in 0..clients.len() {
+            said |= turn(&mut clients, node, chips);
+        }
+        lose_patience(&mut clients, chips);
+        if !said {
+            chips.advance(IDLE_STEP);
+            signal(&clients, chips);
+        }
+        let connected = clients.iter().flatten().count();
+        if came && connected == 0 {
+            if options.once {
+                return Ok(());
+            }
+            came = false;
+            chips.reset();
+        }
+    }
+}
+
+/// Lets time go on past clients that do not listen to their interrupts, so that they do not hold
+/// the others up.
+fn lose_patience(clients: &mut [Option<Client>], chips: &mut Chips) {
+    for (node, client) in clients.iter_mut().enumerate() {
+        let node = NodeId(node as u16);
+        let Some(client) = client.as_mut().filter(|_| chips.is_held_by(node)) else {
+            continue;
+        };
+        let since = *client.held.get_or_insert_with(Instant::now);
+        if since.elapsed() > HOLD {
+            client.held = None;
+            chips.touched(node);
+        }
+    }
+}
+
+/// Waits until somebody says something, or a millisecond while the world moves.
+fn wait(
+    listeners: &Listeners,
+    clients: &[Option<Client>],
+    moving: bool,
+) -> Result<(), DeviceError> {
+    let mut fds: Vec<PollFd<'_>> = listeners
+        .sockets
+        .iter()
+        .map(|(l, _)| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN))
+        .collect();
+    for client in clients.iter().flatten() {
+        let what = if client.connection.is_backed_up() {
+            PollFlags::OUT
+        } else {
+            PollFlags::IN
+        };
+        fds.push(PollFd::from_borrowed_fd(client.connection.as_fd(), what));
+    }
+    let limit = moving.then(|| timespec(Duration::from_millis(1)));
+    match poll(&mut fds, limit.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(DeviceError::system("wait for clients")(e)),
+    }
+}
+
+fn accept(
+    listeners: &Listeners,
+    clients: &mut [Option<Client>],
+    chips: &mut Chips,
+    came: &mut bool,
+) {
+    for (node, (listener, path)) in listeners.sockets.iter().enumerate() {
+        while let Ok((stream, _)) = listener.accept() {
+            // The one before may have hung up and not been heard of since.
+            turn(clients, node, chips);
+            if clients[node].is_some() {
+                tracing::warn!("{} has a client; another was turned away", path.display());
+                continue;
+            }
+            if let Ok(connection) = Connection::new(stream) {
+                *came = true;
+                clients[node] = Some(Client {
+                    connection,
+                    endpoint: Endpoint::new(NodeId(node as u16)),
+                    held: None,
+                });
+            }
+        }
+    }
+}
+
+/// Hears what one client has to say; whether it said something.
+fn turn(clients: &mut [Option<Client>], node: usize, chips: &mut Chips) -> bool {
+    let mut said = false;
+    for _ in 0..TURN {
+        let alone = clients.iter().flatten().count() == 1;
+        let Some(client) = &mut clients[node] else {
+            break;
+        };
+        if client.connection.flush().is_err() {
+            leave(clients, node, chips);
+            break;
+        }
+        // A client that does not hear its replies is not heard.
+        if client.connection.is_backed_up() {
+            break;
+        }
+        let outcome = match client.connection.receive() {
+            Ok(Received::Message(message)) => {
+                let own = NodeId(node as u16);
+                chips.touched(own);
+                client.held = None;
+                if Endpoint::waits(&message) {
+                    chips.advance(TOUCH);
+                }
+                let outcome = client.endpoint.handle(chips, message, alone);
+                chips.listen(own, client.endpoint.listens());
+                outcome
+            }
+            Ok(Received::Partial) => break,
+            Ok(Received::Closed) => Outcome::Close,
+            Err(error) => {
+                tracing::warn!("client of node {node}: {error}");
+                Outcome::Close
+            }
+        };
+        said = true;
+        match outcome {
+            Outcome::Close => {
+                leave(clients, node, chips);
+                break;
+            }
+            Outcome::Quiet => {}
+            Outcome::Reply(bytes) => {
+                // What the reply says has been signalled before it is said.
+                signal(clients, chips);
+                if let Some(client) = &mut clients[node] {
+                    client.connection.queue(&bytes);
+                }
+            }
+        }
+    }
+    if let Some(client) = &mut clients[node]
+        && client.connection.flush().is_err()
+    {
+        leave(clients, node, chips);
+    }
+    said
+}
+
+fn leave(clients: &mut [Option<Client>], node: usize, chips: &mut Chips) {
+    clients[node] = None;
+    chips.listen(NodeId(node as u16), false);
+    if let Some(map) = chips.memory(NodeId(node as u16)) {
+        map.clear();
+    }
+}
+
+fn signal(clients: &[Option<Client>], chips: &mut Chips) {
+    for (node, client) in clients.iter().enumerate() {
+        let count = chips.take_interrupts(NodeId(node as u16));
+        if let Some(client) = client {
+            client.endpoint.signal(count);
+        }
+    }
+}
