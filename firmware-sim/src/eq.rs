@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use nic_model::FirmwareContext;
 use nic_model::defs::event::{EventType, EventWord};
 use nic_model::defs::niccb::Counter;
+use nic_model::trace::What;
 
 /// Entries looked at when the known empty ones are used up.
 const SCAN: u32 = 64;
@@ -26,10 +27,12 @@ pub(crate) struct EventRing {
     backlog: VecDeque<(EventWord, bool)>,
     /// A retry is on its way.
     retrying: bool,
+    /// SRAM address of its control block: base, count, next.
+    control: u32,
 }
 
 impl EventRing {
-    pub(crate) fn new(base: u32, count: u32) -> Self {
+    pub(crate) fn new(base: u32, count: u32, control: u32) -> Self {
         Self {
             base,
             count,
@@ -37,6 +40,7 @@ impl EventRing {
             room: 0,
             backlog: VecDeque::new(),
             retrying: false,
+            control,
         }
     }
 
@@ -91,8 +95,13 @@ impl EventRing {
             }
             self.backlog.pop_front();
             ctx.host_write(address, &event.0.to_le_bytes());
+            ctx.trace(What::Event {
+                word: event,
+                interrupt,
+            });
             self.room -= 1;
             self.next = (self.next + 1) % self.count;
+            ctx.sram_write32(self.control + 8, self.next);
             if interrupt {
                 ctx.raise_interrupt();
             }

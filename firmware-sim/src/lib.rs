@@ -1,6 +1,6 @@
-//! The program of the SeaStar embedded processor, in generic mode.
+//! The program of the SeaStar embedded processor. In accelerated mode it matches too: [`accel`].
 //!
-//! The host matches; the firmware moves data. One shared process (index 1, mailbox 0) carries all
+//! In generic mode the host matches; the firmware moves data. One shared process (index 1, mailbox 0) carries all
 //! traffic of a node:
 //!
 //! ```text
@@ -19,18 +19,28 @@
 //!    of work at a time, in the order in which the hardware reported it.
 //! 2. A transmit pending is the firmware's from its command to its end event; a receive pending is
 //!    the host's from its header event to its release.
-//! 3. Messages of a source reach the host in order. Without a free receive pending they wait in
-//!    the network, in the order of their arrival, and are counted; none is lost.
-//! 4. A message for a process that is not alive is drained and counted.
+//! 3. Messages of a source reach the host in order, each once. One for which there is no room (no
+//!    receive pending, CAM entry or source structure) is counted and, as the machine's `exhaustion`
+//!    says, waits in the network, is refused and sent again by its sender (go-back-n), or stops the
+//!    node.
+//! 4. A transmit ends when its peer has taken the message, or when that has not happened for
+//!    `give_up`. A message for a process that is not alive counts as taken; it is thrown away and
+//!    counted.
 //! 5. An event never overwrites one that the host has not read: without room it waits.
 //! 6. Whatever the host or a peer writes is refused with a reason and counted; nothing panics.
 //!
 //! Costs are the `[firmware]` parameters of the machine.
 
+pub mod accel;
+pub mod answer;
+pub mod awaited;
+mod datagram;
 mod eq;
+pub mod header;
 mod mailbox;
 mod process;
 mod program;
+mod protocol;
 mod rx;
 mod source;
 mod tx;

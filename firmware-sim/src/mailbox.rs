@@ -1,8 +1,9 @@
 //! Mailboxes: polling, the commands that set a process up, results, refusals.
 
+use nic_model::defs::accel::{InitAccel, Object};
 use nic_model::defs::command::{
     COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode, Receive, Release, Segment,
-    Transmit,
+    SendDatagram, Transmit,
 };
 use nic_model::defs::event::{
     EventType, EventWord, RESULT_EQ_OK, RESULT_OK, RESULT_REFUSED, RejectedCommand, refusal,
@@ -10,6 +11,7 @@ use nic_model::defs::event::{
 use nic_model::defs::mailbox;
 use nic_model::defs::map::MAILBOX_COUNT;
 use nic_model::defs::niccb::Counter;
+use nic_model::trace::What;
 use nic_model::{DmaSegment, FirmwareContext, SimDuration};
 use zerocopy::FromBytes;
 
@@ -62,9 +64,10 @@ impl SeaStarFirmware {
     pub(crate) fn poll(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: usize) {
         let state = &mut self.mailboxes[mailbox];
         state.polling = false;
-        if state.read == state.write {
+        if state.read == state.write || self.accel_stalled(mailbox) {
             return;
         }
+        let state = &mut self.mailboxes[mailbox];
         let slot = state.read;
         state.read = mailbox::next_command(slot);
         let (read, more) = (state.read, state.read != state.write);
@@ -79,7 +82,15 @@ impl SeaStarFirmware {
             mailbox::address(mailbox as u32, mailbox::COMMAND_READ),
             read,
         );
-        let cost = self.cost(&entry);
+        let mut cost = self.cost(&entry);
+        let sends = matches!(
+            OpCode(entry[0]),
+            OpCode::TRANSMIT | OpCode::DATAGRAM | OpCode::PUT | OpCode::GET | OpCode::GET_PUT
+        );
+        if sends && self.beyond_slots(ctx) {
+            ctx.count(Counter::BEYOND_SLOTS, 1);
+            cost += self.limits.beyond_slots;
+        }
         self.later(
             ctx,
             cost,
@@ -94,6 +105,15 @@ impl SeaStarFirmware {
         }
     }
 
+    /// Goes on with the commands of a mailbox that had to wait.
+    pub(crate) fn poll_again(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: usize) {
+        let state = &mut self.mailboxes[mailbox];
+        if !state.polling && state.read != state.write {
+            state.polling = true;
+            self.later(ctx, self.costs.mailbox_poll, Work::Poll { mailbox });
+        }
+    }
+
     fn cost(&self, entry: &[u8; COMMAND_LEN]) -> SimDuration {
         let segments = |count: u16| self.costs.segment * u64::from(count);
         match OpCode(entry[0]) {
@@ -104,6 +124,9 @@ impl SeaStarFirmware {
                 self.costs.rx_command + segments(Receive::from_entry(entry).segments.get())
             }
             OpCode::RELEASE => self.costs.release,
+            OpCode::DATAGRAM => self.costs.tx_message,
+            OpCode::PUT | OpCode::GET | OpCode::GET_PUT => self.nic.nic_initiate,
+            OpCode(op) if op > OpCode::INIT_ACCEL.0 => self.nic.nic_command,
             _ => self.costs.control_command,
         }
     }
@@ -134,14 +157,34 @@ impl SeaStarFirmware {
             OpCode::TRANSMIT => self.transmit(ctx, mailbox, &Transmit::from_entry(entry)),
             OpCode::RECEIVE => self.receive(ctx, mailbox, &Receive::from_entry(entry)),
             OpCode::RELEASE => self.release(ctx, mailbox, &Release::from_entry(entry)),
+            OpCode::DATAGRAM => self.send_datagram(ctx, mailbox, &SendDatagram::from_entry(entry)),
+            OpCode::INIT_ACCEL => {
+                let outcome = self.init_accel(ctx, mailbox, &InitAccel::from_entry(entry));
+                self.result(ctx, mailbox, outcome, RESULT_OK);
+                outcome
+            }
+            OpCode(op) if (OpCode::FINI.0..=OpCode::LIST_LENGTHS.0).contains(&op) => {
+                self.accel_command(ctx, mailbox, entry)
+            }
+            OpCode::NODE_FAILED => {
+                let node = Object::from_entry(entry).object.get();
+                self.node_failed(ctx, mailbox, node)
+            }
             _ => Err(refusal::OP_CODE),
         };
+        ctx.trace(What::Command {
+            mailbox: mailbox as u32,
+            op: entry[0],
+            refused: outcome.err(),
+        });
         match outcome {
             Ok(()) => ctx.count(Counter::COMMANDS, 1),
             Err(reason) => {
                 ctx.count(Counter::COMMANDS_REJECTED, 1);
-                // Commands that set up answer in the result ring instead.
-                if entry[0] > OpCode::INIT_EQ.0 {
+                // Commands that set up answer in the result ring instead, those of accelerated
+                // processes in their completion.
+                let answered = OpCode::INIT_ACCEL.0..=OpCode::LIST_LENGTHS.0;
+                if entry[0] > OpCode::INIT_EQ.0 && !answered.contains(&entry[0]) {
                     let index = RejectedCommand::new(slot, reason).0;
                     self.post(
                         ctx,
@@ -164,7 +207,13 @@ impl SeaStarFirmware {
         if self.processes[index].is_some() {
             return Err(refusal::STATE);
         }
-        self.processes[index] = Some(Process::new(ctx, command)?);
+        let taken: Vec<_> = self
+            .processes
+            .iter()
+            .flatten()
+            .flat_map(|process| process.tables.clone())
+            .collect();
+        self.processes[index] = Some(Process::new(ctx, command, self.budget, &taken)?);
         Ok(())
     }
 
@@ -181,7 +230,7 @@ impl SeaStarFirmware {
 
     fn init_eq(
         &mut self,
-        ctx: &FirmwareContext<'_>,
+        ctx: &mut FirmwareContext<'_>,
         mailbox: usize,
         command: &InitEq,
     ) -> Result<(), u8> {
@@ -275,7 +324,7 @@ fn process_of(mailbox: usize, process_index: u8) -> Result<usize, u8> {
 }
 
 /// The byte address of a quad-byte address.
-fn byte_address(quad: u64, byte: u32, bytewise: bool) -> Result<u64, u8> {
+pub(crate) fn byte_address(quad: u64, byte: u32, bytewise: bool) -> Result<u64, u8> {
     if byte > 3 || (byte > 0 && !bytewise) {
         return Err(refusal::ALIGNMENT);
     }

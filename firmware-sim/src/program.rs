@@ -5,16 +5,58 @@ use std::collections::VecDeque;
 use nic_model::defs::command::COMMAND_LEN;
 use nic_model::defs::event::EventWord;
 use nic_model::defs::map::MAILBOX_COUNT;
-use nic_model::defs::niccb::Counter;
+use nic_model::defs::niccb::{self, Counter};
+use nic_model::defs::packet::Control;
+use nic_model::trace::What;
 use nic_model::{
-    Firmware, FirmwareContext, FirmwareParams, Machine, RxHeader, RxReport, SimDuration,
-    TransferFault,
+    AcceleratedParams, Firmware, FirmwareContext, FirmwareParams, Machine, NodeId, ProtocolParams,
+    RxHeader, RxReport, SimDuration, TransferFault,
 };
 
+use crate::accel::{Accels, Moved};
+use crate::datagram::Datagrams;
 use crate::mailbox::Mailbox;
-use crate::process::Process;
-use crate::source::Sources;
-use crate::tx::Queued;
+use crate::process::{Budget, Process};
+use crate::source::{Owner, Sources};
+use crate::tx::{Active, Queued, TxOutcome};
+
+/// The process that takes messages in generic mode.
+pub(crate) const GENERIC: usize = 0;
+/// Version of the interface, as the control block shows it; *ours*.
+const VERSION: u32 = 1;
+
+/// Tokens of deposits. Of a message for a receive pending: process in bits 31..16, pending below.
+pub(crate) mod token {
+    /// The kind of a token.
+    pub(crate) const KIND: u64 = 0xFF << 32;
+    /// A datagram; the buffer's index in the low half.
+    pub(crate) const DATAGRAM: u64 = 1 << 32;
+    /// Nobody waits.
+    pub(crate) const DRAIN: u64 = u64::MAX;
+}
+
+/// Tokens of alarms.
+pub(crate) mod alarm {
+    /// The kind of a token.
+    pub(crate) const KIND: u64 = 0xFF << 32;
+    /// A full event queue is looked at again; the process in the low half.
+    pub(crate) const EVENTS: u64 = 0;
+    /// The peers are looked after.
+    pub(crate) const WATCH: u64 = 1 << 32;
+    /// A back-off is over; the peer in the low half.
+    pub(crate) const RESUME: u64 = 2 << 32;
+}
+
+/// What a firmware without room for a message does (`exhaustion` of the machine's protocol).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exhaustion {
+    /// Lets it wait in the network.
+    Wait,
+    /// Refuses it and has it sent again.
+    GoBackN,
+    /// Stops the node.
+    Panic,
+}
 
 /// A piece of work of the embedded processor; done after its cost, in order.
 #[derive(Debug)]
@@ -29,19 +71,39 @@ pub(crate) enum Work {
     },
     /// Take in a header.
     Header(RxHeader),
-    /// Post the end of a transmit.
-    TxEnd {
-        process: usize,
-        pending: u16,
-        interrupt: bool,
-        failed: bool,
-    },
+    /// Take in a word of another firmware.
+    Control { nid: NodeId, word: Control },
+    /// Acknowledge what has been taken.
+    Acknowledge { nid: NodeId },
+    /// Say something to another firmware.
+    Say { nid: NodeId, word: Control },
+    /// Tell the owner of a transmit of its end.
+    TxEnd { owner: Owner, outcome: TxOutcome },
+    /// Post the end of a datagram.
+    DatagramEnd { index: u32, report: RxReport },
     /// Post the end of a deposit.
     RxEnd {
         process: usize,
         pending: u16,
         report: RxReport,
     },
+}
+
+impl Work {
+    /// What a timeline calls it; a command names itself.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Poll { .. } => "poll",
+            Self::Command { .. } => "work",
+            Self::Header(_) => "header",
+            Self::Control { .. } => "control word",
+            Self::Acknowledge { .. } => "acknowledge",
+            Self::Say { .. } => "say",
+            Self::TxEnd { .. } => "tx end",
+            Self::DatagramEnd { .. } => "datagram end",
+            Self::RxEnd { .. } => "rx end",
+        }
+    }
 }
 
 /// The firmware of one node.
@@ -52,12 +114,27 @@ pub struct SeaStarFirmware {
     pub(crate) mailboxes: [Mailbox; MAILBOX_COUNT as usize],
     pub(crate) processes: [Option<Process>; MAILBOX_COUNT as usize],
     pub(crate) sources: Sources,
-    /// Transmits that wait for the engine, oldest first.
+    /// What waits for the engine, oldest first.
     pub(crate) tx_queue: VecDeque<Queued>,
     /// The transmit at the engine.
-    pub(crate) tx_active: Option<Queued>,
+    pub(crate) tx_active: Option<Active>,
     /// Headers that wait for a receive pending, oldest first.
     pub(crate) rx_waiting: VecDeque<RxHeader>,
+    pub(crate) accels: Accels,
+    /// Mailboxes whose process has been given to the kernel.
+    pub(crate) orphaned: [bool; MAILBOX_COUNT as usize],
+    /// Processes that the kernel has not taken over yet, oldest first.
+    pub(crate) moved: VecDeque<Moved>,
+    pub(crate) nic: AcceleratedParams,
+    pub(crate) limits: ProtocolParams,
+    pub(crate) exhaustion: Exhaustion,
+    pub(crate) budget: Budget,
+    pub(crate) datagrams: Datagrams,
+    /// Messages sent and not acknowledged.
+    pub(crate) in_flight: usize,
+    /// A look at the peers is due.
+    pub(crate) watching: bool,
+    booted: bool,
 }
 
 impl SeaStarFirmware {
@@ -73,6 +150,32 @@ impl SeaStarFirmware {
             tx_queue: VecDeque::new(),
             tx_active: None,
             rx_waiting: VecDeque::new(),
+            accels: Accels::default(),
+            orphaned: Default::default(),
+            moved: VecDeque::new(),
+            nic: machine.accelerated,
+            limits: machine.protocol,
+            exhaustion: match machine.protocol.exhaustion {
+                0 => Exhaustion::Wait,
+                1 => Exhaustion::GoBackN,
+                _ => Exhaustion::Panic,
+            },
+            budget: Budget::new(machine),
+            datagrams: Datagrams::new(),
+            in_flight: 0,
+            watching: false,
+            booted: false,
+        }
+    }
+
+    /// Fills the control block, once.
+    fn boot(&mut self, ctx: &mut FirmwareContext<'_>) {
+        if !std::mem::replace(&mut self.booted, true) {
+            ctx.set_counter(Counter::VERSION, VERSION);
+            ctx.set_counter(Counter::FOOD, niccb::ALIVE);
+            ctx.set_counter(Counter::SOURCE_FREELIST, self.sources.free());
+            ctx.set_counter(Counter::CAM_FREELIST, ctx.machine().chip.cam_entries);
+            ctx.set_counter(Counter::TX_PENDING_HEAD, u32::MAX);
         }
     }
 
@@ -91,7 +194,7 @@ impl SeaStarFirmware {
         interrupt: bool,
     ) {
         match self.processes[process].as_mut().and_then(|p| p.eq.as_mut()) {
-            Some(eq) => eq.post(ctx, event, interrupt, process as u64),
+            Some(eq) => eq.post(ctx, event, interrupt, alarm::EVENTS | process as u64),
             None => ctx.count(Counter::EVENTS_LOST, 1),
         }
     }
@@ -99,11 +202,19 @@ impl SeaStarFirmware {
 
 impl Firmware for SeaStarFirmware {
     fn mailbox_written(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: u32, index: u32) {
+        self.boot(ctx);
         self.doorbell(ctx, mailbox as usize, index);
     }
 
     fn header_arrived(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader) {
-        self.later(ctx, self.costs.rx_message, Work::Header(*header));
+        self.boot(ctx);
+        let cost = self.costs.rx_message + self.match_cost(ctx, header);
+        self.later(ctx, cost, Work::Header(*header));
+    }
+
+    fn control_arrived(&mut self, ctx: &mut FirmwareContext<'_>, nid: NodeId, word: Control) {
+        self.boot(ctx);
+        self.later(ctx, self.limits.control, Work::Control { nid, word });
     }
 
     fn tx_done(
@@ -120,7 +231,9 @@ impl Firmware for SeaStarFirmware {
     }
 
     fn work(&mut self, ctx: &mut FirmwareContext<'_>) {
-        ctx.count(Counter::HEARTBEAT, 1);
+        if let Some(work) = self.work.front() {
+            ctx.trace(What::Working(work.name()));
+        }
         match self.work.pop_front() {
             Some(Work::Poll { mailbox }) => self.poll(ctx, mailbox),
             Some(Work::Command {
@@ -131,14 +244,11 @@ impl Firmware for SeaStarFirmware {
                 self.command(ctx, mailbox, slot, &entry);
             }
             Some(Work::Header(header)) => self.take_header(ctx, header),
-            Some(Work::TxEnd {
-                process,
-                pending,
-                interrupt,
-                failed,
-            }) => {
-                self.tx_end(ctx, process, pending, interrupt, failed);
-            }
+            Some(Work::Control { nid, word }) => self.take_control(ctx, nid, word),
+            Some(Work::Acknowledge { nid }) => self.send_ack(ctx, nid),
+            Some(Work::Say { nid, word }) => ctx.send_control(nid, word),
+            Some(Work::TxEnd { owner, outcome }) => self.tx_end(ctx, owner, outcome),
+            Some(Work::DatagramEnd { index, report }) => self.datagram_end(ctx, index, report),
             Some(Work::RxEnd {
                 process,
                 pending,
@@ -151,12 +261,15 @@ impl Firmware for SeaStarFirmware {
     }
 
     fn alarm(&mut self, ctx: &mut FirmwareContext<'_>, token: u64) {
-        let process = self
-            .processes
-            .get_mut(token as usize)
-            .and_then(Option::as_mut);
-        if let Some(eq) = process.and_then(|p| p.eq.as_mut()) {
-            eq.retry(ctx, token);
+        match token & alarm::KIND {
+            alarm::WATCH => self.look(ctx),
+            alarm::RESUME => self.resume(ctx, NodeId(token as u16)),
+            _ => {
+                let process = self.processes.get_mut(token as usize);
+                if let Some(eq) = process.and_then(Option::as_mut).and_then(|p| p.eq.as_mut()) {
+                    eq.retry(ctx, token);
+                }
+            }
         }
     }
 }

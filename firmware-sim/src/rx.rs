@@ -2,59 +2,150 @@
 
 use nic_model::defs::command::{Receive, Release, flags};
 use nic_model::defs::event::{EventType, EventWord, refusal};
-use nic_model::defs::niccb::Counter;
-use nic_model::defs::pending::{HEADER_OFFSET, MessageWord, STATUS_OFFSET, status};
-use nic_model::{Deposit, FirmwareContext, RxHandle, RxHeader, RxReport};
+use nic_model::defs::niccb::{Counter, crash};
+use nic_model::defs::packet::reason;
+use nic_model::defs::pending::{HEADER_OFFSET, MessageWord, STATUS_OFFSET, lower, status};
+use nic_model::{Deposit, FirmwareContext, RxHandle, RxHeader, RxReport, TransferFault};
 
+use crate::accel::Reserved;
 use crate::mailbox::Buffer;
 use crate::process::Pending;
-use crate::program::{SeaStarFirmware, Work};
-
-/// The process that takes messages in generic mode.
-const GENERIC: usize = 0;
-/// Token of a deposit that nobody waits for.
-const DRAIN: u64 = u64::MAX;
+use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work, token};
+use crate::source::Arrival;
 
 impl SeaStarFirmware {
     /// Looks at a header whose intake cost has been spent.
     pub(crate) fn take_header(&mut self, ctx: &mut FirmwareContext<'_>, header: RxHeader) {
+        if header.datagram {
+            return self.take_datagram(ctx, &header);
+        }
         if header.corrupt {
-            if let Some(source) = self.sources.entry(header.source) {
-                source.rx_next = header.sequence.wrapping_add(1);
-            }
+            // Neither source nor number can be trusted: the sender finds out by its silence.
+            ctx.count(Counter::HEADER_CRC_ERRORS, 1);
             self.drop_message(ctx, &header);
             let event = EventWord::new(EventType::HEADER_CRC, header.source.0);
-            self.post(ctx, GENERIC, event, true);
-            return;
+            return self.post(ctx, GENERIC, event, true);
         }
-        let Some(source) = self.sources.entry(header.source) else {
+        let nid = header.source;
+        let Some(source) = self.sources.entry(nid) else {
             ctx.count(Counter::STATELESS_DROPS, 1);
             self.drop_message(ctx, &header);
-            return;
+            return match self.exhaustion {
+                Exhaustion::Panic => ctx.crash(crash::NO_SOURCE),
+                _ => self.refuse(ctx, nid, reason::SOURCE, header.sequence),
+            };
         };
-        if source.rx_next != header.sequence {
-            ctx.count(Counter::SEQUENCE_ERRORS, 1);
-            self.drop_message(ctx, &header);
-            return;
-        }
-        source.rx_next = header.sequence.wrapping_add(1);
-        let alive = self.processes[GENERIC]
-            .as_ref()
-            .is_some_and(|process| process.alive);
-        if !alive {
-            ctx.count(Counter::STATELESS_DROPS, 1);
-            self.drop_message(ctx, &header);
-            return;
-        }
-        ctx.count(Counter::RX_MESSAGE, 1);
-        self.rx_waiting.push_back(header);
-        if !self.show_waiting(ctx) {
-            ctx.count(Counter::RX_PENDING_WAITS, 1);
+        let arrival = source.arrival(header.sequence);
+        let expected = source.expected();
+        ctx.set_counter(Counter::SOURCE_FREELIST, self.sources.free());
+        match arrival {
+            Arrival::Next => self.take_expected(ctx, &header),
+            Arrival::Again => {
+                ctx.count(Counter::SEQUENCE_ERRORS, 1);
+                self.drop_message(ctx, &header);
+                self.acknowledge(ctx, nid);
+            }
+            Arrival::Gap(say) => {
+                ctx.count(Counter::SEQUENCE_ERRORS, 1);
+                self.drop_message(ctx, &header);
+                if say {
+                    self.refuse(ctx, nid, reason::SEQUENCE, expected);
+                }
+            }
         }
     }
 
+    /// Takes a message with the expected number, or refuses it.
+    fn take_expected(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader) {
+        let nid = header.source;
+        let accepted = self.accept(ctx, header);
+        let Some(source) = self.sources.known(nid) else {
+            return;
+        };
+        match accepted {
+            Ok(accelerated) => {
+                source.taken();
+                self.acknowledge(ctx, nid);
+                if let Some(reserved) = accelerated {
+                    self.accel_header(ctx, reserved, header);
+                }
+            }
+            Err(why) => {
+                source.refused();
+                if why == reason::RX_PENDING {
+                    ctx.count(Counter::RX_PENDING_WAITS, 1);
+                }
+                self.drop_message(ctx, header);
+                match self.exhaustion {
+                    Exhaustion::Panic if why == reason::CAM => ctx.crash(crash::NO_CAM),
+                    Exhaustion::Panic => ctx.crash(crash::NO_RX_PENDING),
+                    _ => self.refuse(ctx, nid, why, header.sequence),
+                }
+            }
+        }
+    }
+
+    /// Whether a process takes messages.
+    pub(crate) fn is_alive(&self, process: usize) -> bool {
+        let process = self.processes.get(process).and_then(Option::as_ref);
+        process.is_some_and(|process| process.alive)
+    }
+
+    /// Gives a message to the process it is for. `Ok` also when none wants it: it is thrown away
+    /// and counted. A message for an accelerated process is still to be dealt with, by what was
+    /// reserved for it.
+    ///
+    /// # Errors
+    /// The [`reason`] for which there is no room; nothing has been done.
+    fn accept(
+        &mut self,
+        ctx: &mut FirmwareContext<'_>,
+        header: &RxHeader,
+    ) -> Result<Option<Reserved>, u8> {
+        let accelerated = self.accel_for(ctx, header);
+        if accelerated.is_none() && !self.is_alive(GENERIC) {
+            ctx.count(Counter::STATELESS_DROPS, 1);
+            self.drop_message(ctx, header);
+            return Ok(None);
+        }
+        if header.overflow {
+            return Err(reason::CAM);
+        }
+        if let Some(index) = accelerated {
+            if let Some(passes) = self.accel_passes(ctx, index, header) {
+                ctx.count(Counter::RX_MESSAGE, 1);
+                return Ok(Some(passes));
+            }
+            let reserved = self.accel_reserve(ctx, index);
+            if self.rx_waiting.is_empty() && reserved.is_some() {
+                ctx.count(Counter::RX_MESSAGE, 1);
+                return Ok(reserved);
+            }
+            if let Some(reserved) = reserved {
+                self.accel_unreserve(reserved);
+            }
+            if self.exhaustion != Exhaustion::Wait {
+                return Err(reason::RX_PENDING);
+            }
+        }
+        let free = accelerated.is_none()
+            && self.processes[GENERIC]
+                .as_ref()
+                .is_some_and(|process| !process.rx_free.is_empty());
+        if !free || !self.rx_waiting.is_empty() {
+            if self.exhaustion != Exhaustion::Wait {
+                return Err(reason::RX_PENDING);
+            }
+            ctx.count(Counter::RX_PENDING_WAITS, 1);
+        }
+        ctx.count(Counter::RX_MESSAGE, 1);
+        self.rx_waiting.push_back(*header);
+        self.show_waiting(ctx);
+        Ok(None)
+    }
+
     /// Throws a message away.
-    fn drop_message(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader) {
+    pub(crate) fn drop_message(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader) {
         ctx.set_counter(Counter::LAST_NID_DROPPED, u32::from(header.source.0));
         ctx.count(Counter::PACKETS_DRAINED, 1);
         if let Some(payload) = header.payload {
@@ -62,28 +153,38 @@ impl SeaStarFirmware {
         }
     }
 
-    fn drain(&mut self, ctx: &mut FirmwareContext<'_>, payload: RxHandle) {
+    pub(crate) fn drain(&mut self, ctx: &mut FirmwareContext<'_>, payload: RxHandle) {
         // A message that has ended has nothing left to drain.
         let _ = ctx.deposit(
             payload,
             Deposit {
                 segments: Vec::new(),
-                token: DRAIN,
+                token: token::DRAIN,
             },
         );
     }
 
-    /// Shows waiting headers to the host while there are receive pendings; whether none is left.
-    fn show_waiting(&mut self, ctx: &mut FirmwareContext<'_>) -> bool {
-        while let Some(header) = self.rx_waiting.front() {
+    /// Shows waiting headers to the host while there are receive pendings, and deals with those for
+    /// accelerated processes.
+    pub(crate) fn show_waiting(&mut self, ctx: &mut FirmwareContext<'_>) {
+        while let Some(header) = self.rx_waiting.front().copied() {
+            if let Some(index) = self.accel_for(ctx, &header) {
+                let Some(reserved) = self.accel_reserve(ctx, index) else {
+                    return;
+                };
+                self.rx_waiting.pop_front();
+                self.accel_header(ctx, reserved, &header);
+                continue;
+            }
             let Some(process) = &mut self.processes[GENERIC] else {
-                return false;
+                return;
             };
             let Some(pending) = process.rx_free.pop_front() else {
-                return false;
+                return;
             };
             let upper = process.upper(ctx, pending);
             process.pendings[usize::from(pending)] = Pending::RxHeader(header.payload);
+            process.show(ctx, pending, lower::state::HEADER, header.source, 0);
             let mut word = MessageWord(0);
             word.set_source(header.source.0);
             word.set_header_length(u16::from(header.length));
@@ -111,7 +212,6 @@ impl SeaStarFirmware {
                 true,
             );
         }
-        true
     }
 
     /// The receive pending a command names.
@@ -152,6 +252,10 @@ impl SeaStarFirmware {
             silent: command.flags & flags::SILENT != 0,
             drop: command.length.get() == 0,
         };
+        if let Some(process) = &self.processes[mailbox] {
+            process.show_state(ctx, pending, lower::state::DEPOSIT);
+        }
+        self.watch(ctx);
         let token = (mailbox as u64) << 16 | u64::from(pending);
         ctx.deposit(payload, Deposit { segments, token })
             .map_err(|_| refusal::PENDING_STATE)
@@ -181,6 +285,7 @@ impl SeaStarFirmware {
     fn free(&mut self, ctx: &mut FirmwareContext<'_>, process: usize, pending: u16) {
         if let Some(owner) = &mut self.processes[process] {
             owner.pendings[usize::from(pending)] = Pending::RxFree;
+            owner.show_state(ctx, pending, lower::state::IDLE);
             owner.rx_free.push_back(pending);
         }
         self.show_waiting(ctx);
@@ -192,7 +297,12 @@ impl SeaStarFirmware {
         token: u64,
         report: RxReport,
     ) {
-        if token != DRAIN {
+        self.count_in_flight(ctx, 0, 0);
+        if token & token::KIND == token::DATAGRAM {
+            let index = token as u32;
+            let end = Work::DatagramEnd { index, report };
+            self.later(ctx, self.costs.rx_complete, end);
+        } else if token != token::DRAIN {
             let (process, pending) = ((token >> 16) as usize, token as u16);
             self.later(
                 ctx,
@@ -214,6 +324,9 @@ impl SeaStarFirmware {
         report: RxReport,
     ) {
         ctx.count(Counter::RX_COMPLETE, 1);
+        if self.is_accelerated(process) {
+            return self.accel_rx_end(ctx, process, pending, report);
+        }
         let Some(owner) = self.processes.get_mut(process).and_then(Option::as_mut) else {
             return;
         };
@@ -230,6 +343,13 @@ impl SeaStarFirmware {
             return;
         };
         *state = Pending::RxEnded;
+        owner.show_state(ctx, pending, lower::state::ENDED);
+        if matches!(
+            report.fault,
+            Some(TransferFault::Crc | TransferFault::Truncated)
+        ) {
+            ctx.count(Counter::PAYLOAD_CRC_ERRORS, 1);
+        }
         let (kind, word) = match report.fault {
             Some(_) => (EventType::RX_FAILED, status::FAILED),
             None if drop => (EventType::DROPPED, status::DROPPED),

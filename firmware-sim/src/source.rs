@@ -1,16 +1,444 @@
-//! Source structures: what the firmware remembers of each peer.
+//! Source structures: what the firmware remembers of each peer, and the go-back-n between the two.
+//!
+//! A pure state machine: it is told the time and says what to send.
+//!
+//! ```text
+//!  window, oldest first                      numbers run up, 16 bits, wrapping
+//!  ┌────────┬────────┬────────┬────────┐
+//!  │ sent   │ sent   │ active │ queued │     next: the number after the last
+//!  └────────┴────────┴────────┴────────┘
+//!   ACK n    everything before n leaves the window
+//!   NACK n   everything before n leaves it, n and all behind it are queued again
+//! ```
+//!
+//! # Rules
+//!
+//! 1. A message gets its number when it is queued, and keeps it.
+//! 2. It leaves the window when its peer has acknowledged it and the engine has done with it.
+//! 3. A peer takes numbers in order. It answers what it cannot take with one NACK of the number it
+//!    expects and throws away what comes behind, until that number comes.
+//! 4. A message that cannot be sent any more (its memory is gone) is replaced by SKIP.
+//! 5. While a peer has no room only the first message of the window is tried again, with growing
+//!    pauses; the others follow when it has been taken.
+//! 6. A NACK outside the window means that the peer has forgotten (it has booted), or that this
+//!    side has: SYNC tells it the first number of the window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use nic_model::NodeId;
+use nic_model::defs::packet::{control, reason};
+use nic_model::{DmaSegment, NodeId, ProtocolParams, SimDuration, SimTime};
 
-/// The sequence numbers of one peer.
-#[derive(Debug, Clone, Copy, Default)]
+/// Who waits for the end of a transmit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A transmit pending of a process.
+    Pending {
+        /// Index of the process.
+        process: usize,
+        /// The pending.
+        pending: u16,
+        /// Whether its end interrupts the host.
+        interrupt: bool,
+    },
+}
+
+/// Where a header packet's bytes are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Packet {
+    /// In host memory, by physical address.
+    Host {
+        /// First byte.
+        address: u64,
+        /// Bytes.
+        length: u8,
+    },
+    /// In SRAM: the firmware has built it.
+    Built {
+        /// The bytes.
+        bytes: [u8; 64],
+        /// How many count.
+        length: u8,
+    },
+}
+
+/// What is to be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Body {
+    pub(crate) header: Packet,
+    pub(crate) segments: Vec<DmaSegment>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Queued,
+    Active,
+    Sent,
+}
+
+#[derive(Debug)]
+struct Entry {
+    owner: Option<Owner>,
+    /// `None`: not to be sent any more.
+    body: Option<Body>,
+    state: State,
+    /// Refused while it was at the engine.
+    again: bool,
+    sent_before: bool,
+}
+
+/// What is next for the engine.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A message; whether it has been sent before.
+    Message {
+        sequence: u16,
+        body: Body,
+        owner: Option<Owner>,
+        again: bool,
+    },
+    /// Say this, and ask again.
+    Control(u8, u16),
+    /// Nothing now.
+    Nothing,
+}
+
+/// What an answer of the peer leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answered {
+    /// Transmits that have ended well, in order.
+    pub(crate) done: Vec<Owner>,
+    /// How many messages are queued again at once.
+    pub(crate) queued: usize,
+    /// After this the messages that are queued again may go.
+    pub(crate) wait: Option<SimDuration>,
+    /// The peer has refused for too long: give up.
+    pub(crate) hopeless: bool,
+}
+
+/// What the end of a message's time at the engine leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Its owner, to be told that it failed.
+    pub(crate) failed: Option<Owner>,
+    /// Transmits that have ended well: they were acknowledged while the engine was at them.
+    pub(crate) done: Vec<Owner>,
+    /// Messages that are queued again.
+    pub(crate) queued: usize,
+}
+
+/// What the receiving side makes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The one expected.
+    Next,
+    /// One that has been taken already: acknowledge again.
+    Again,
+    /// One is missing before it; whether to say so.
+    Gap(bool),
+}
+
+/// One peer.
+#[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// Of the next message to it.
-    pub(crate) tx_next: u16,
-    /// Expected of its next message.
-    pub(crate) rx_next: u16,
+    /// Number of the next message to it.
+    tx_next: u16,
+    window: VecDeque<Entry>,
+    /// The last acknowledgement.
+    acked: Option<u16>,
+    /// The peer is to be told the first number of the window.
+    sync: bool,
+    /// Refused messages wait.
+    blocked: bool,
+    /// The peer had no room: only the first message of the window goes, until it is taken.
+    trying: bool,
+    backoff: SimDuration,
+    /// When the window last moved, or was filled.
+    progress: SimTime,
+    /// When the peer was last heard, asked or sent to.
+    heard: SimTime,
+    /// Number of its next message.
+    rx_next: u16,
+    /// It has been told that a number is missing.
+    rx_nacked: bool,
+    /// An acknowledgement is on its way through the processor.
+    pub(crate) ack_queued: bool,
+}
+
+/// `a` is before `b`, as numbers that wrap.
+fn before(a: u16, b: u16) -> bool {
+    (a.wrapping_sub(b) as i16) < 0
+}
+
+impl Source {
+    fn first(&self) -> u16 {
+        self.tx_next.wrapping_sub(self.window.len() as u16)
+    }
+
+    fn entry(&mut self, sequence: u16) -> Option<&mut Entry> {
+        let index = sequence.wrapping_sub(self.first());
+        self.window.get_mut(usize::from(index))
+    }
+
+    /// Messages not yet acknowledged.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Whether no further message may be numbered: half the numbers are in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.window.len() >= 0x4000
+    }
+
+    /// Queues a message.
+    pub(crate) fn push(&mut self, now: SimTime, owner: Owner, body: Body) {
+        if self.window.is_empty() {
+            self.progress = now;
+            self.heard = now;
+        }
+        self.tx_next = self.tx_next.wrapping_add(1);
+        self.window.push_back(Entry {
+            owner: Some(owner),
+            body: Some(body),
+            state: State::Queued,
+            again: false,
+            sent_before: false,
+        });
+    }
+
+    /// The next thing for the engine.
+    pub(crate) fn next(&mut self, now: SimTime) -> Next {
+        if self.blocked {
+            return Next::Nothing;
+        }
+        let first = self.first();
+        if self.sync && !self.window.is_empty() {
+            self.sync = false;
+            return Next::Control(control::SYNC, first);
+        }
+        let queued = |e: &Entry| e.state == State::Queued;
+        let reach = if self.trying { 1 } else { self.window.len() };
+        let Some(index) = self.window.iter().take(reach).position(queued) else {
+            return Next::Nothing;
+        };
+        self.heard = now;
+        let sequence = first.wrapping_add(index as u16);
+        let entry = &mut self.window[index];
+        let Some(body) = entry.body.clone() else {
+            entry.state = State::Sent;
+            return Next::Control(control::SKIP, sequence);
+        };
+        entry.state = State::Active;
+        Next::Message {
+            sequence,
+            body,
+            owner: entry.owner,
+            again: std::mem::replace(&mut entry.sent_before, true),
+        }
+    }
+
+    /// The engine has done with a message. `fault`: its memory could not be read; the owner is
+    /// to be told so and the message is never sent again. `reached`: the peer may have seen it.
+    pub(crate) fn sent(&mut self, now: SimTime, sequence: u16, fault: bool, reached: bool) -> Sent {
+        let Some(entry) = self.entry(sequence).filter(|e| e.state == State::Active) else {
+            return Sent::default();
+        };
+        let again = std::mem::take(&mut entry.again) || (fault && !reached);
+        entry.state = if again { State::Queued } else { State::Sent };
+        let mut failed = None;
+        if fault {
+            entry.body = None;
+            failed = entry.owner.take();
+        }
+        self.heard = now;
+        let (done, more) = match self.acked {
+            Some(n) if self.knows(n) => self.acknowledge(now, n),
+            _ => (Vec::new(), 0),
+        };
+        Sent {
+            failed,
+            done,
+            queued: usize::from(again) + more,
+        }
+    }
+
+    /// Takes what is before `n` out of the window, as far as the engine has done with it.
+    ///
+    /// Returns the owners, and how many messages may go again because the peer has room again.
+    fn acknowledge(&mut self, now: SimTime, n: u16) -> (Vec<Owner>, usize) {
+        let mut done = Vec::new();
+        let (before_all, mut again) = (self.window.len(), 0);
+        while before(self.first(), n)
+            && let Some(entry) = self.window.front()
+            && entry.state != State::Active
+        {
+            done.extend(self.window.pop_front().and_then(|e| e.owner));
+            self.progress = now;
+            self.backoff = SimDuration::ZERO;
+        }
+        if self.trying && self.window.len() < before_all {
+            self.trying = false;
+            again = self.queued();
+        }
+        (done, again)
+    }
+
+    fn queued(&self) -> usize {
+        let queued = |e: &&Entry| e.state == State::Queued;
+        self.window.iter().filter(queued).count()
+    }
+
+    /// Whether `n` is the number of a message in the window, or the one after them.
+    fn knows(&self, n: u16) -> bool {
+        usize::from(n.wrapping_sub(self.first())) <= self.window.len()
+    }
+
+    pub(crate) fn ack(&mut self, now: SimTime, n: u16) -> Answered {
+        self.heard = now;
+        if !self.knows(n) {
+            return Answered::default();
+        }
+        self.acked = Some(n);
+        let (done, queued) = self.acknowledge(now, n);
+        Answered {
+            done,
+            queued,
+            ..Answered::default()
+        }
+    }
+
+    pub(crate) fn nack(
+        &mut self,
+        now: SimTime,
+        n: u16,
+        why: u8,
+        limits: &ProtocolParams,
+    ) -> Answered {
+        self.heard = now;
+        let mut answered = Answered::default();
+        let mut from = n;
+        if why == reason::SOURCE {
+            // The peer remembers nothing of this side: it has taken nothing.
+            from = self.first();
+        } else if self.knows(n) {
+            self.acked = Some(n);
+            (answered.done, answered.queued) = self.acknowledge(now, n);
+        } else {
+            if self.window.is_empty() {
+                return answered;
+            }
+            from = self.first();
+            self.sync = true;
+        }
+        let skip = usize::from(from.wrapping_sub(self.first()));
+        for entry in self.window.iter_mut().skip(skip) {
+            match entry.state {
+                State::Sent => {
+                    entry.state = State::Queued;
+                    answered.queued += 1;
+                }
+                State::Active => entry.again = true,
+                State::Queued => {}
+            }
+        }
+        if why != reason::SEQUENCE && !self.window.is_empty() {
+            self.trying = true;
+            self.backoff = match self.backoff {
+                SimDuration::ZERO => limits.backoff_min,
+                last => (last * 2).min(limits.backoff_max),
+            };
+            if !self.blocked {
+                self.blocked = true;
+                answered.wait = Some(self.backoff);
+            }
+        }
+        answered
+    }
+
+    /// The back-off is over: how many messages may go, or how long to wait on, or that the peer
+    /// has refused for too long.
+    pub(crate) fn unblock(&mut self, now: SimTime, limits: &ProtocolParams) -> Answered {
+        let mut answered = Answered::default();
+        if self.window.iter().any(|e| e.state == State::Active) {
+            // It will be refused too; nothing can be given up or sent before.
+            answered.wait = Some(self.backoff.max(limits.backoff_min));
+            return answered;
+        }
+        self.blocked = false;
+        answered.hopeless = !self.window.is_empty() && now.since(self.progress) >= limits.give_up;
+        answered.queued = self.queued();
+        answered
+    }
+
+    /// A look at a silent peer: what to ask it, and whether it has been silent for too long.
+    pub(crate) fn watch(&mut self, now: SimTime, limits: &ProtocolParams) -> (Option<u16>, bool) {
+        if self.window.is_empty() {
+            return (None, false);
+        }
+        // While one is tried the others are queued.
+        let watched = if self.trying { 1 } else { self.window.len() };
+        let sent = |e: &Entry| e.state == State::Sent;
+        let waits = !self.blocked && self.window.iter().take(watched).all(sent);
+        let hopeless = waits && now.since(self.progress) >= limits.give_up;
+        if waits && now.since(self.heard) >= limits.probe_after {
+            return (Some(self.tx_next), hopeless);
+        }
+        (None, hopeless)
+    }
+
+    /// Gives every message up, none of which is at the engine; the owners to tell.
+    pub(crate) fn give_up(&mut self) -> Vec<Owner> {
+        // The numbers are gone with their messages; the peer, if it ever comes back, is told.
+        self.sync = true;
+        self.blocked = false;
+        self.trying = false;
+        self.backoff = SimDuration::ZERO;
+        self.acked = None;
+        self.window.drain(..).filter_map(|e| e.owner).collect()
+    }
+
+    // ---- the receiving side ----
+
+    pub(crate) fn expected(&self) -> u16 {
+        self.rx_next
+    }
+
+    /// What to do with a message of this number.
+    pub(crate) fn arrival(&mut self, sequence: u16) -> Arrival {
+        if sequence == self.rx_next {
+            Arrival::Next
+        } else if before(sequence, self.rx_next) {
+            Arrival::Again
+        } else {
+            Arrival::Gap(!std::mem::replace(&mut self.rx_nacked, true))
+        }
+    }
+
+    /// The expected message has been taken.
+    pub(crate) fn taken(&mut self) {
+        self.rx_next = self.rx_next.wrapping_add(1);
+        self.rx_nacked = false;
+    }
+
+    /// The expected message has been refused.
+    pub(crate) fn refused(&mut self) {
+        self.rx_nacked = true;
+    }
+
+    /// The answer to a question about everything before `n`: what to say.
+    pub(crate) fn question(&mut self, n: u16) -> u8 {
+        if before(self.rx_next, n) {
+            self.rx_nacked = true;
+            control::NACK
+        } else {
+            control::ACK
+        }
+    }
+
+    /// The peer starts at `n`.
+    pub(crate) fn synchronise(&mut self, n: u16) {
+        self.rx_next = n;
+        self.rx_nacked = false;
+    }
 }
 
 /// All peers, at most as many as SRAM has room for.
@@ -35,18 +463,22 @@ impl Sources {
         }
         Some(self.known.entry(nid.0).or_default())
     }
+
+    /// The structure of a peer that has one.
+    pub(crate) fn known(&mut self, nid: NodeId) -> Option<&mut Source> {
+        self.known.get_mut(&nid.0)
+    }
+
+    /// Structures left.
+    pub(crate) fn free(&self) -> u32 {
+        self.limit.saturating_sub(self.known.len()) as u32
+    }
+
+    /// All that are in use, by node.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeId, &mut Source)> {
+        self.known.iter_mut().map(|(nid, s)| (NodeId(*nid), s))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sources_run_out_but_known_ones_stay() {
-        let mut sources = Sources::new(2);
-        sources.entry(NodeId(7)).unwrap().tx_next = 5;
-        assert!(sources.entry(NodeId(8)).is_some());
-        assert!(sources.entry(NodeId(9)).is_none());
-        assert_eq!(sources.entry(NodeId(7)).unwrap().tx_next, 5);
-    }
-}
+mod tests;

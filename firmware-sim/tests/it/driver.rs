@@ -1,6 +1,6 @@
-//! A host that is just enough of a driver to exercise chip and firmware.
+//! A host that is just enough of a driver to exercise chip and firmware, over any way to the chips.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firmware_sim::SeaStarFirmware;
 use nic_model::defs::command::{
@@ -11,8 +11,8 @@ use nic_model::defs::map;
 use nic_model::defs::niccb::Counter;
 use nic_model::defs::pending::{MessageWord, UpperPending};
 use nic_model::{
-    Firmware, HostFault, HostMemory, Machine, NodeId, RegisterIo, SimTime, Topology, World,
-    defs::mailbox,
+    Faults, Firmware, HostFault, HostMemory, HostParams, Machine, NodeId, RegisterIo, SimTime,
+    Topology, World, defs::mailbox,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -55,6 +55,75 @@ impl HostMemory for Flat {
     }
 }
 
+/// The chips of a machine and the memory of their hosts, as drivers reach them: the model itself,
+/// or functions in another process.
+pub(crate) trait Chips {
+    /// All hosts' memories.
+    type Memory;
+
+    fn time(&self) -> SimTime;
+    fn costs(&self) -> HostParams;
+    /// The registers of `node` at an instant.
+    fn io(&mut self, node: u16, at: SimTime) -> impl RegisterIo;
+    /// When something happens by itself; `None` when nothing will.
+    fn next_time(&self) -> Option<SimTime>;
+    /// Lets the next thing happen, if there is one.
+    fn advance(&mut self, memory: &mut Self::Memory) -> bool;
+    /// Packets in the network, as far as one can know.
+    fn in_flight(&self) -> usize;
+    fn count(&self, node: u16, counter: Counter) -> u32;
+    /// An interrupt that has reached a host.
+    fn interrupt(&mut self) -> Option<(SimTime, u16)>;
+    fn load(memory: &Self::Memory, node: u16, address: u64, buf: &mut [u8]);
+    fn store(memory: &mut Self::Memory, node: u16, address: u64, data: &[u8]);
+}
+
+impl<F: Firmware> Chips for World<F> {
+    type Memory = Vec<Flat>;
+
+    fn time(&self) -> SimTime {
+        self.now()
+    }
+
+    fn costs(&self) -> HostParams {
+        self.machine().host
+    }
+
+    fn io(&mut self, node: u16, at: SimTime) -> impl RegisterIo {
+        self.registers(NodeId(node), at)
+    }
+
+    fn next_time(&self) -> Option<SimTime> {
+        self.next_event_time()
+    }
+
+    fn advance(&mut self, memory: &mut Self::Memory) -> bool {
+        self.step(memory).is_some()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.packets_in_flight()
+    }
+
+    fn count(&self, node: u16, counter: Counter) -> u32 {
+        self.counter(NodeId(node), counter)
+    }
+
+    fn interrupt(&mut self) -> Option<(SimTime, u16)> {
+        self.poll_interrupt().map(|(when, node)| (when, node.0))
+    }
+
+    fn load(memory: &Self::Memory, node: u16, address: u64, buf: &mut [u8]) {
+        let at = address as usize;
+        buf.copy_from_slice(&memory[usize::from(node)].bytes[at..at + buf.len()]);
+    }
+
+    fn store(memory: &mut Self::Memory, node: u16, address: u64, data: &[u8]) {
+        let at = address as usize;
+        memory[usize::from(node)].bytes[at..at + data.len()].copy_from_slice(data);
+    }
+}
+
 /// A message that has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrived {
@@ -87,7 +156,13 @@ pub(crate) struct Host {
     command_read: u32,
     eq_next: u32,
     tx_free: VecDeque<u16>,
+    /// By transmit pending: the message.
+    sending: BTreeMap<u16, u32>,
+    /// How each message has ended here.
+    pub(crate) ended: Vec<(u32, EventType)>,
     scheduled: bool,
+    /// Messages that wait for a transmit pending.
+    outbox: VecDeque<Message>,
     /// Events as read, with the time of the handler.
     pub(crate) log: Vec<(SimTime, EventWord)>,
     pub(crate) arrived: Vec<Arrived>,
@@ -125,9 +200,9 @@ pub(crate) fn mark_alive() -> MarkAlive {
     alive
 }
 
-pub(crate) struct Sim<F = SeaStarFirmware> {
-    pub(crate) world: World<F>,
-    pub(crate) memory: Vec<Flat>,
+pub(crate) struct Sim<C: Chips = World<SeaStarFirmware>> {
+    pub(crate) world: C,
+    pub(crate) memory: C::Memory,
     pub(crate) hosts: Vec<Host>,
     handlers: BTreeSet<(SimTime, u16)>,
 }
@@ -143,6 +218,18 @@ impl Sim {
         })
     }
 
+    /// As [`Sim::with_machine`], with faults.
+    pub(crate) fn with_faults(
+        machine: Machine,
+        dims: [u16; 3],
+        memory: usize,
+        faults: Faults,
+    ) -> Self {
+        Self::with_options(machine, dims, memory, faults, |_, machine| {
+            SeaStarFirmware::new(machine)
+        })
+    }
+
     /// Two booted neighbours.
     pub(crate) fn pair(memory: usize) -> Self {
         let mut sim = Self::new([2, 1, 1], memory);
@@ -151,17 +238,31 @@ impl Sim {
     }
 }
 
-impl<F: Firmware> Sim<F> {
+impl<F: Firmware> Sim<World<F>> {
     pub(crate) fn with_firmware(
         machine: Machine,
         dims: [u16; 3],
         memory: usize,
         firmware: impl FnMut(NodeId, &Machine) -> F,
     ) -> Self {
+        Self::with_options(machine, dims, memory, Faults::none(), firmware)
+    }
+
+    fn with_options(
+        machine: Machine,
+        dims: [u16; 3],
+        memory: usize,
+        faults: Faults,
+        firmware: impl FnMut(NodeId, &Machine) -> F,
+    ) -> Self {
         let topology = Topology::torus(dims).unwrap();
         let nodes = topology.nodes();
+        let options = nic_model::Options {
+            faults,
+            ..nic_model::Options::default()
+        };
         Self {
-            world: World::new(machine, topology, firmware),
+            world: World::with_options(machine, topology, options, firmware).unwrap(),
             memory: (0..nodes)
                 .map(|_| Flat {
                     bytes: vec![0; memory],
@@ -171,6 +272,33 @@ impl<F: Firmware> Sim<F> {
             handlers: BTreeSet::new(),
         }
     }
+}
+
+impl<C: Chips> Sim<C> {
+    /// Drivers over `nodes` chips, not booted.
+    #[allow(dead_code, reason = "for chips that are not in this process")]
+    pub(crate) fn over(world: C, memory: C::Memory, nodes: u16) -> Self {
+        Self {
+            world,
+            memory,
+            hosts: (0..nodes).map(|_| Host::default()).collect(),
+            handlers: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> SimTime {
+        self.world.time()
+    }
+
+    pub(crate) fn load(&self, node: u16, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        C::load(&self.memory, node, address, &mut bytes);
+        bytes
+    }
+
+    pub(crate) fn store(&mut self, node: u16, address: u64, data: &[u8]) {
+        C::store(&mut self.memory, node, address, data);
+    }
 
     pub(crate) fn boot_all(&mut self) {
         for node in 0..self.hosts.len() as u16 {
@@ -179,11 +307,12 @@ impl<F: Firmware> Sim<F> {
     }
 
     pub(crate) fn boot(&mut self, node: u16, alive: bool) {
-        let now = self.world.now();
-        let mut io = self.world.registers(NodeId(node), now);
+        let now = self.now();
+        let mut io = self.world.io(node, now);
         assert_eq!(io.read32(map::NID), u32::from(node));
         io.write32(map::ht_slot(8), map::HtMapEntry::mapping(0).unwrap().0);
         io.write32(map::HT_INTERRUPT, 0xFD00_0000);
+        drop(io);
         assert_eq!(self.control(node, &init_process()), 0);
         assert_eq!(self.control(node, &init_eq()), 1);
         if alive {
@@ -194,10 +323,10 @@ impl<F: Firmware> Sim<F> {
 
     /// Writes a command and waits for its result.
     pub(crate) fn control(&mut self, node: u16, command: &impl Command) -> u32 {
-        let now = self.world.now();
+        let now = self.now();
         self.write(node, now, command);
-        while self.world.step(&mut self.memory).is_some() {}
-        let mut io = self.world.registers(NodeId(node), now);
+        while self.world.advance(&mut self.memory) {}
+        let mut io = self.world.io(node, now);
         let read = io.read32(mailbox::address(0, mailbox::RESULT_READ));
         assert_ne!(
             read,
@@ -217,7 +346,7 @@ impl<F: Firmware> Sim<F> {
         loop {
             let host = &mut self.hosts[usize::from(node)];
             let next = mailbox::next_command(host.command_write);
-            let mut io = self.world.registers(NodeId(node), at);
+            let mut io = self.world.io(node, at);
             if next == host.command_read {
                 host.command_read = io.read32(mailbox::address(0, mailbox::COMMAND_READ));
             }
@@ -227,27 +356,44 @@ impl<F: Firmware> Sim<F> {
                 host.command_write = next;
                 return;
             }
+            drop(io);
             self.step();
         }
     }
 
     pub(crate) fn step(&mut self) -> bool {
-        let step = self.world.step(&mut self.memory);
-        let entry = self.world.machine().host.interrupt_entry;
-        while let Some((when, node)) = self.world.poll_interrupt() {
-            let host = &mut self.hosts[node.index()];
+        let stepped = self.world.advance(&mut self.memory);
+        self.collect();
+        stepped
+    }
+
+    /// Has a handler run for each interrupt that has come.
+    fn collect(&mut self) {
+        let entry = self.world.costs().interrupt_entry;
+        while let Some((when, node)) = self.world.interrupt() {
+            let host = &mut self.hosts[usize::from(node)];
             if !host.scheduled {
                 host.scheduled = true;
-                self.handlers.insert((when + entry, node.0));
+                self.handlers.insert((when + entry, node));
             }
         }
-        step.is_some()
     }
 
     /// Until nothing more happens.
     pub(crate) fn run(&mut self) {
+        self.run_until(SimTime::NEVER);
+    }
+
+    /// Until nothing more happens before `until`.
+    pub(crate) fn run_until(&mut self, until: SimTime) {
         loop {
-            match (self.handlers.first().copied(), self.world.next_event_time()) {
+            self.collect();
+            let handler = self.handlers.first().map(|h| h.0);
+            let next = self.world.next_time().into_iter().chain(handler);
+            if next.min().is_none_or(|at| at > until) {
+                return;
+            }
+            match (self.handlers.first().copied(), self.world.next_time()) {
                 (Some((at, node)), next) if next.is_none_or(|next| at < next) => {
                     self.handlers.pop_first();
                     self.handler(node, at);
@@ -260,24 +406,44 @@ impl<F: Firmware> Sim<F> {
         }
     }
 
+    /// Sends at `at`, or when a transmit pending comes back.
+    pub(crate) fn send_later(&mut self, from: u16, at: SimTime, message: &Message) {
+        let host = &mut self.hosts[usize::from(from)];
+        if host.tx_free.is_empty() {
+            host.outbox.push_back(message.clone());
+        } else {
+            self.send(from, at, message);
+        }
+    }
+
     fn handler(&mut self, node: u16, mut at: SimTime) {
         let index = usize::from(node);
         self.hosts[index].scheduled = false;
-        let costs = self.world.machine().host;
+        let costs = self.world.costs();
         loop {
-            let slot = EQ as usize + 4 * self.hosts[index].eq_next as usize;
-            let bytes = &mut self.memory[index].bytes[slot..slot + 4];
-            let event = EventWord(u32::from_le_bytes(bytes.try_into().unwrap()));
+            let slot = EQ + 4 * u64::from(self.hosts[index].eq_next);
+            let mut word = [0; 4];
+            C::load(&self.memory, node, slot, &mut word);
+            let event = EventWord(u32::from_le_bytes(word));
             if event.is_empty() {
                 return;
             }
-            bytes.fill(0);
+            self.store(node, slot, &[0; 4]);
             at += costs.eq_read;
             let host = &mut self.hosts[index];
             host.eq_next = (host.eq_next + 1) % EQ_ENTRIES;
             host.log.push((at, event));
             match event.kind() {
-                EventType::TX_END | EventType::TX_FAILED => host.tx_free.push_back(event.index()),
+                EventType::TX_END | EventType::TX_FAILED => {
+                    host.tx_free.push_back(event.index());
+                    if let Some(id) = host.sending.remove(&event.index()) {
+                        host.ended.push((id, event.kind()));
+                    }
+                    if let Some(message) = host.outbox.pop_front() {
+                        at += costs.command_write;
+                        self.send(node, at, &message);
+                    }
+                }
                 EventType::HEADER if host.deaf => host.unanswered.push(event.index()),
                 EventType::HEADER => {
                     at += costs.match_fixed + costs.command_write;
@@ -295,7 +461,7 @@ impl<F: Firmware> Sim<F> {
 
     /// Answers the headers a deaf host has left.
     pub(crate) fn answer_all(&mut self, node: u16) {
-        let at = self.world.now();
+        let at = self.now();
         self.hosts[usize::from(node)].deaf = false;
         for pending in std::mem::take(&mut self.hosts[usize::from(node)].unanswered) {
             self.answer(node, at, pending);
@@ -328,8 +494,8 @@ impl<F: Firmware> Sim<F> {
     }
 
     pub(crate) fn upper(&self, node: u16, pending: u16) -> UpperPending {
-        let at = UPPER as usize + 128 * usize::from(pending);
-        UpperPending::read_from_bytes(&self.memory[usize::from(node)].bytes[at..at + 128]).unwrap()
+        let at = UPPER + 128 * u64::from(pending);
+        UpperPending::read_from_bytes(&self.load(node, at, 128)).unwrap()
     }
 
     fn record(&mut self, node: u16, time: SimTime, upper: &UpperPending, kind: EventType) {
@@ -353,20 +519,27 @@ impl<F: Firmware> Sim<F> {
                 break pending;
             }
             match self.handlers.first().copied() {
-                Some((due, node)) if self.world.next_event_time().is_none_or(|t| due < t) => {
+                Some((due, node)) if self.world.next_time().is_none_or(|t| due < t) => {
                     self.handlers.pop_first();
                     self.handler(node, due);
                 }
-                _ => assert!(self.step(), "no transmit pending comes back"),
+                _ => {
+                    let stepped = self.step();
+                    assert!(
+                        stepped || !self.handlers.is_empty(),
+                        "no transmit pending comes back"
+                    );
+                }
             }
         };
-        let upper = UPPER as usize + 128 * usize::from(pending);
-        let bytes = &mut self.memory[index].bytes;
-        let header = &mut bytes[upper + 64..upper + 128];
+        self.hosts[index].sending.insert(pending, message.id);
+        let upper = UPPER + 128 * u64::from(pending);
+        let mut header = self.load(from, upper + 64, 64);
         header[0..4].copy_from_slice(&message.id.to_le_bytes());
         header[4..8].copy_from_slice(&message.keep.to_le_bytes());
         header[8..16].copy_from_slice(&message.deposit.to_le_bytes());
         header[48..48 + message.inline.len()].copy_from_slice(&message.inline);
+        self.store(from, upper + 64, &header);
         let mut transmit = Transmit::new_zeroed();
         transmit.op = OpCode::TRANSMIT;
         transmit.flags = flags::INTERRUPT;
@@ -377,20 +550,20 @@ impl<F: Firmware> Sim<F> {
         if let [(address, _)] = message.payload[..] {
             transmit.address = (address >> 2).into();
         } else if !message.payload.is_empty() {
-            let list = LISTS as usize + 1024 * usize::from(pending);
-            for (n, &(address, length)) in message.payload.iter().enumerate() {
+            let list = LISTS + 1024 * u64::from(pending);
+            for (n, &(address, length)) in (0..).zip(&message.payload) {
                 let mut segment = Segment::new_zeroed();
                 segment.address = (address >> 2).into();
                 segment.length = length.into();
-                bytes[list + 16 * n..list + 16 * (n + 1)].copy_from_slice(segment.as_bytes());
+                self.store(from, list + 16 * n, segment.as_bytes());
             }
             transmit.segments = (message.payload.len() as u16).into();
-            transmit.address = (list as u64 >> 2).into();
+            transmit.address = (list >> 2).into();
         }
         self.write(from, at, &transmit);
     }
 
     pub(crate) fn counter(&self, node: u16, counter: Counter) -> u32 {
-        self.world.counter(NodeId(node), counter)
+        self.world.count(node, counter)
     }
 }

@@ -122,6 +122,7 @@ fn payload_hides_under_the_first_interrupt() {
 fn a_long_message_runs_at_the_slowest_stage() {
     for (rx, expected) in [(2_700, 2_000), (1_000, 1_000)] {
         let mut machine = Machine::named("xt4").unwrap();
+        machine.chip.tx_rate = nic_model::Rate::new(2_000);
         machine.chip.rx_rate = nic_model::Rate::new(rx);
         let mut sim = Sim::with_machine(machine, [2, 1, 1], 16 << 20);
         sim.boot_all();

@@ -1,7 +1,13 @@
 //! A small driver on the model: messages end to end, hostile hosts, determinism, latency.
 
+mod accelerated;
+mod bodies;
+mod datagrams;
 mod driver;
+mod exhaustion;
+mod faults;
 mod hostile;
 mod latency;
 mod messages;
 mod peer;
+mod registers;

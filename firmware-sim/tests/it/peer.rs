@@ -5,7 +5,7 @@ use nic_model::defs::mailbox;
 use nic_model::defs::niccb::Counter;
 use nic_model::{
     DmaSegment, Firmware, FirmwareContext, Machine, NodeId, RegisterIo, RxHeader, RxReport,
-    TransferFault, TxJob,
+    TransferFault, TxJob, World,
 };
 
 use super::driver::{DATA, Sim};
@@ -74,7 +74,7 @@ impl Firmware for Peer {
     }
 }
 
-fn pair() -> Sim<Peer> {
+fn pair() -> Sim<World<Peer>> {
     let machine = Machine::named("xt4").unwrap();
     let mut sim = Sim::with_firmware(machine, [2, 1, 1], 1 << 21, |node, machine| match node.0 {
         0 => Peer::Wild,
@@ -84,7 +84,7 @@ fn pair() -> Sim<Peer> {
     sim
 }
 
-fn send(sim: &mut Sim<Peer>, sequence: u16, length: u16) {
+fn send(sim: &mut Sim<World<Peer>>, sequence: u16, length: u16) {
     let now = sim.world.now();
     let doorbell = mailbox::address(0, mailbox::COMMAND_WRITE);
     let value = u32::from(length) << 16 | u32::from(sequence);

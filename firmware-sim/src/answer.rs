@@ -1,0 +1,142 @@
+//! Answers that say that a request has failed, for whoever holds the Portals state of a process.
+
+use portals_core::{Body, Header, Incoming, Ni, NiFail};
+
+/// The answer with which a target says that `request` has failed; `None` when none is awaited.
+pub fn refusal(request: &Header) -> Option<Header> {
+    let body = match request.body {
+        Body::Put {
+            length,
+            remote_offset,
+            ack_md: Some(md),
+            ..
+        } => Body::Ack {
+            md,
+            offset: remote_offset,
+            rlength: length,
+            mlength: 0,
+        },
+        Body::Get {
+            length,
+            reply_md,
+            reply_offset,
+            ..
+        }
+        | Body::GetPut {
+            length,
+            reply_md,
+            reply_offset,
+            ..
+        } => Body::Reply {
+            md: reply_md,
+            local_offset: reply_offset,
+            rlength: length,
+            mlength: 0,
+        },
+        _ => return None,
+    };
+    Some(Header {
+        target: request.source,
+        source: request.target,
+        body,
+        ..*request
+    })
+}
+
+/// The request behind an answer with the failure flag, as far as its end needs it.
+pub fn request_of(answer: &Header) -> Option<Header> {
+    let body = match answer.body {
+        Body::Ack {
+            md,
+            offset,
+            rlength,
+            ..
+        } => Body::Put {
+            length: rlength,
+            remote_offset: offset,
+            hdr_data: 0,
+            ac_index: 0,
+            ack_md: Some(md),
+        },
+        Body::Reply {
+            md,
+            local_offset,
+            rlength,
+            ..
+        } => Body::Get {
+            length: rlength,
+            remote_offset: 0,
+            ac_index: 0,
+            reply_md: md,
+            reply_offset: local_offset,
+        },
+        _ => return None,
+    };
+    Some(Header {
+        target: answer.source,
+        source: answer.target,
+        body,
+        ..*answer
+    })
+}
+
+/// Ends what the program waits for: an ACK, or a REPLY without data, with a failure.
+pub fn fail(ni: &mut Ni, request: &Header) {
+    match request.body {
+        Body::Put { .. } => ni.ack_lost(request),
+        Body::Get { .. } | Body::GetPut { .. } => {
+            if let Some(reply) = refusal(request)
+                && let Incoming::Deposit(d) = ni.handle_header(&reply)
+            {
+                ni.deposit_end(d.op, NiFail::FAIL);
+            }
+        }
+        Body::Ack { .. } | Body::Reply { .. } => {}
+    }
+}
+
+/// Whether an answer is an ack of data that has arrived, of which nothing is missing when it is sent
+/// again without data.
+#[must_use]
+pub fn has_succeeded(answer: &Body) -> bool {
+    match *answer {
+        Body::Ack {
+            rlength, mlength, ..
+        } => mlength > 0 || rlength == 0,
+        _ => false,
+    }
+}
+
+/// Whether `answer` is one to `request` and about the same bytes, apart from how many were moved.
+#[must_use]
+pub fn answers_exactly(answer: &Body, request: &Header) -> bool {
+    let key = |body: &Body| match *body {
+        Body::Ack {
+            md,
+            offset,
+            rlength,
+            ..
+        } => Some((md, offset, rlength)),
+        Body::Reply {
+            md,
+            local_offset,
+            rlength,
+            ..
+        } => Some((md, local_offset, rlength)),
+        _ => None,
+    };
+    answers(answer, &request.body)
+        && refusal(request).is_some_and(|refusal| key(&refusal.body) == key(answer))
+}
+
+/// Whether `answer` is one to `request`.
+#[must_use]
+pub fn answers(answer: &Body, request: &Body) -> bool {
+    match (answer, request) {
+        (Body::Ack { md, .. }, Body::Put { ack_md, .. }) => *ack_md == Some(*md),
+        (Body::Reply { md, .. }, Body::Get { reply_md, .. } | Body::GetPut { reply_md, .. }) => {
+            md == reply_md
+        }
+        _ => false,
+    }
+}
