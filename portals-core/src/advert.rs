@@ -7,7 +7,7 @@
 //! the same at the peer, see [`Advert::admits`].
 
 use crate::handle::{MdHandle, MeHandle};
-use crate::memory::{Memory, Segment};
+use crate::memory::Segment;
 use crate::ni::Ni;
 use crate::types::{ANY, MdOptions, ProcessId, THRESHOLD_INFINITE};
 
@@ -68,13 +68,13 @@ impl Ni {
             let Some((md_handle, md)) = me.md.and_then(|h| Some((h, self.md(h)?))) else {
                 continue;
             };
-            let o = md.desc.options;
-            let Memory::Contiguous(region) = md.desc.memory else {
+            let o = md.shown.options;
+            let Some(region) = md.region() else {
                 continue;
             };
             let fit = md.active
-                && md.threshold == THRESHOLD_INFINITE
-                && md.desc.eq.is_none()
+                && md.shown.threshold == THRESHOLD_INFINITE
+                && md.shown.eq.is_none()
                 && o.contains(MdOptions::MANAGE_REMOTE)
                 && !o.contains(MdOptions::TRUNCATE)
                 && o.intersects(MdOptions::OP_PUT | MdOptions::OP_GET);

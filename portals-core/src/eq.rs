@@ -1,12 +1,16 @@
 //! Event queues: bounded, never refusing, oldest event lost first (rules 53, 54).
 
 use crate::event::Event;
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    events: VecDeque<Event>,
+    /// A ring, which grows to `capacity` places as they are first needed.
+    ring: Vec<Event>,
     capacity: usize,
+    /// The place of the oldest event.
+    first: usize,
+    len: usize,
     next_sequence: u32,
     /// Events were lost since the last one was taken.
     gap: bool,
@@ -15,6 +19,8 @@ pub(crate) struct EventQueue {
     pub(crate) promised: u32,
     /// MDs that name this queue.
     pub(crate) users: u32,
+    /// The events are kept by the interface's owner, who has taken those before this number.
+    taken: Option<u32>,
 }
 
 impl EventQueue {
@@ -22,46 +28,128 @@ impl EventQueue {
     /// early in every program's life.
     /// `None` when there is no memory for them.
     pub(crate) fn new(count: usize) -> Option<Self> {
-        let mut events = VecDeque::new();
-        events.try_reserve_exact(count).ok()?;
+        let mut ring = Vec::new();
+        ring.try_reserve_exact(count).ok()?;
         Some(Self {
-            events,
+            ring,
             capacity: count,
+            first: 0,
+            len: 0,
             next_sequence: (count as u32).wrapping_neg(),
             gap: false,
             promised: 0,
             users: 0,
+            taken: None,
         })
+    }
+
+    /// A queue of `count` events that the interface's owner keeps.
+    pub(crate) fn exported(count: usize) -> Self {
+        let next_sequence = (count as u32).wrapping_neg();
+        Self {
+            ring: Vec::new(),
+            capacity: count,
+            first: 0,
+            len: 0,
+            next_sequence,
+            gap: false,
+            promised: 0,
+            users: 0,
+            taken: Some(next_sequence),
+        }
+    }
+
+    /// The owner has taken the events before `next`.
+    pub(crate) fn taken(&mut self, next: u32) {
+        if let Some(taken) = &mut self.taken {
+            *taken = next;
+        }
+    }
+
+    /// Keeps events here from now on.
+    pub(crate) fn keep(&mut self, events: Vec<Event>, gap: bool) {
+        let lost = events.len().saturating_sub(self.capacity);
+        self.ring = events;
+        self.ring.drain(..lost);
+        self.first = 0;
+        self.len = self.ring.len();
+        self.gap = gap || lost > 0;
+        self.taken = None;
     }
 
     pub(crate) fn next_sequence(&self) -> u32 {
         self.next_sequence
     }
 
-    /// Stamps and stores the event; returns its sequence number.
-    pub(crate) fn post(&mut self, mut event: Event) -> u32 {
+    /// The number of the next event, which is the caller's.
+    pub(crate) fn stamp(&mut self) -> u32 {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
-        event.sequence = sequence;
-        if self.events.len() == self.capacity {
-            self.events.pop_front();
-            self.gap = true;
-        }
-        self.events.push_back(event);
         sequence
     }
 
-    /// The oldest event, and whether events before it were lost.
-    pub(crate) fn get(&mut self) -> Option<(Event, bool)> {
-        let event = self.events.pop_front()?;
-        Some((event, core::mem::take(&mut self.gap)))
+    /// Stores an event that has its number; the oldest makes room.
+    #[inline]
+    pub(crate) fn store(&mut self, event: &Event) -> &mut Event {
+        if self.len == self.capacity {
+            self.first = self.wrap(self.first + 1);
+            self.len -= 1;
+            self.gap = true;
+        }
+        let at = self.wrap(self.first + self.len);
+        self.len += 1;
+        if at == self.ring.len() {
+            self.grow(event);
+        }
+        let place = &mut self.ring[at];
+        *place = *event;
+        place
+    }
+
+    #[cold]
+    fn grow(&mut self, event: &Event) {
+        self.ring.push(*event);
+    }
+
+    #[inline]
+    fn wrap(&self, at: usize) -> usize {
+        if at >= self.capacity {
+            at - self.capacity
+        } else {
+            at
+        }
+    }
+
+    /// Takes the oldest event, which lies where it is until the next one is stored, and whether
+    /// events before it were lost.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Option<(&Event, bool)> {
+        if self.len == 0 {
+            return None;
+        }
+        let oldest = self.first;
+        self.len -= 1;
+        // A queue that is read as fast as it fills stays in the cache, however large it is.
+        self.first = if self.len == 0 {
+            0
+        } else {
+            self.wrap(self.first + 1)
+        };
+        let gap = core::mem::take(&mut self.gap);
+        self.ring.get(oldest).map(|event| (event, gap))
     }
 
     pub(crate) fn peek(&self) -> Option<(Event, bool)> {
-        self.events.front().map(|e| (*e, self.gap))
+        if self.len == 0 {
+            return None;
+        }
+        Some((*self.ring.get(self.first)?, self.gap))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        match self.taken {
+            Some(taken) => taken == self.next_sequence,
+            None => self.len == 0,
+        }
     }
 }

@@ -75,6 +75,36 @@ pub enum Error {
 }
 
 impl Error {
+    const ALL: [Self; 22] = [
+        Self::AcIndexInvalid,
+        Self::EqInvalid,
+        Self::Fail,
+        Self::HandleInvalid,
+        Self::IfaceInvalid,
+        Self::MdIllegal,
+        Self::MdInvalid,
+        Self::MdInUse,
+        Self::MdNoUpdate,
+        Self::MeInvalid,
+        Self::MeInUse,
+        Self::MeListTooLong,
+        Self::NiInvalid,
+        Self::NoInit,
+        Self::NoSpace,
+        Self::PidInvalid,
+        Self::ProcessInvalid,
+        Self::PtFull,
+        Self::PtIndexInvalid,
+        Self::Segv,
+        Self::SrIndexInvalid,
+        Self::EqInUse,
+    ];
+
+    /// The error with this [`Error::code`].
+    pub fn from_code(code: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|error| error.code() == code)
+    }
+
     /// The value of the C API. `PTL_EQ_IN_USE` is not in the reference header; it stands above its
     /// last code.
     pub const fn code(self) -> i32 {
@@ -102,5 +132,18 @@ impl Error {
             Self::SrIndexInvalid => 23,
             Self::EqInUse => 32,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_lead_back() {
+        for error in Error::ALL {
+            assert_eq!(Error::from_code(error.code()), Some(error));
+        }
+        assert_eq!(Error::from_code(0), None);
     }
 }

@@ -111,8 +111,12 @@ macro_rules! typed {
                 Self(Handle::pack(HandleKind::$kind, interface, generation, slot))
             }
 
+            #[inline]
             pub(crate) fn key(self, interface: u8) -> Option<(u32, u16)> {
-                (self.0.kind() == HandleKind::$kind && self.0.interface() == Some(interface))
+                // Kind and interface in one comparison. No interface has the number 7, so the
+                // sentinels name nothing.
+                let own = Handle::pack(HandleKind::$kind, interface, 0, 0).0;
+                ((self.0.0 ^ own) >> 27 == 0)
                     .then(|| (self.0.slot(), self.0.generation()))
             }
         }

@@ -222,13 +222,14 @@ impl Header {
     }
 
     /// Reads the byte form; bytes after [`WIRE_LEN`] are not looked at.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let b: &[u8; WIRE_LEN] = bytes
             .get(..WIRE_LEN)
             .and_then(|b| b.try_into().ok())
             .ok_or(DecodeError::Short(bytes.len()))?;
-        let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let u32_at = |at: usize| u32::from_le_bytes(*field(b, at));
+        let u64_at = |at: usize| u64::from_le_bytes(*field(b, at));
         let magic = u16::from_le_bytes([b[0], b[1]]);
         if magic != MAGIC || b[2] != VERSION {
             return Err(DecodeError::Magic {
@@ -286,4 +287,9 @@ impl Header {
             body,
         })
     }
+}
+
+/// The `N` bytes at `at`; every caller's field lies within the header.
+fn field<const N: usize>(b: &[u8; WIRE_LEN], at: usize) -> &[u8; N] {
+    b[at..].first_chunk().unwrap_or(&[0; N])
 }

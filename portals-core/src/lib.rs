@@ -53,6 +53,7 @@ mod memory;
 mod ni;
 mod table;
 mod types;
+mod usage;
 
 pub use ac::AcEntry;
 pub use advert::Advert;
@@ -64,8 +65,9 @@ pub use md::MdDesc;
 pub use memory::{Memory, Segment, Segments};
 pub use ni::{
     AckRequest, Deposit, DropReason, Incoming, MeSpec, Ni, NiConfig, ReplyOut, Status, Swap,
-    Transmit,
+    Transmit, UnreadEvents,
 };
 pub use types::{
     ANY, InsertPosition, Limits, MAX_MESSAGE, MdOptions, ProcessId, THRESHOLD_INFINITE, Unlink,
 };
+pub use usage::{ALIGNMENTS, Gauge, Usage};

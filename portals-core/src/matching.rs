@@ -28,7 +28,7 @@ use crate::table::Table;
 use crate::types::{ANY, ProcessId, Unlink};
 use alloc::boxed::Box;
 use groups::Node;
-use index::{Candidates, Index};
+use index::{Index, Key};
 
 /// The longest list without an index. Walking 16 entries costs about as much as finding one.
 const WALKED: usize = 16;
@@ -43,6 +43,7 @@ pub(crate) struct Me {
     pub(crate) ignore_bits: u64,
     pub(crate) unlink: Unlink,
     pub(crate) pt_index: u32,
+    /// Set by [`MatchTable::set_md`].
     pub(crate) md: Option<MdHandle>,
     /// Slots of the neighbours on the list.
     prev: u32,
@@ -76,7 +77,7 @@ impl Me {
     }
 
     pub(crate) fn admits(&self, initiator: ProcessId, bits: u64) -> bool {
-        self.match_id.admits(initiator) && (self.match_bits ^ bits) & !self.ignore_bits == 0
+        (self.match_bits ^ bits) & !self.ignore_bits == 0 && self.match_id.admits(initiator)
     }
 
     /// Whether some message could satisfy both entries.
@@ -112,6 +113,9 @@ impl MatchList {
 pub(crate) struct MatchTable {
     interface: u8,
     entries: Table<Me>,
+    /// What each slot's entry compares, beside the entries because a search touches nothing else of
+    /// most. Of an entry that ignores bits it means nothing.
+    keys: alloc::vec::Vec<Key>,
     lists: alloc::vec::Vec<MatchList>,
 }
 
@@ -120,6 +124,7 @@ impl MatchTable {
         Self {
             interface,
             entries: Table::new(),
+            keys: alloc::vec::Vec::new(),
             lists: (0..portals).map(|_| MatchList::EMPTY).collect(),
         }
     }
@@ -128,7 +133,7 @@ impl MatchTable {
         self.entries.get(me.key(self.interface)?)
     }
 
-    pub(crate) fn get_mut(&mut self, me: MeHandle) -> Option<&mut Me> {
+    fn get_mut(&mut self, me: MeHandle) -> Option<&mut Me> {
         self.entries.get_mut(me.key(self.interface)?)
     }
 
@@ -140,6 +145,11 @@ impl MatchTable {
     fn slot(&self, me: MeHandle) -> Option<u32> {
         let key = me.key(self.interface)?;
         self.entries.get(key).map(|_| key.0)
+    }
+
+    /// Portal indexes.
+    pub(crate) fn portals(&self) -> usize {
+        self.lists.len()
     }
 
     /// Entries on all lists.
@@ -164,24 +174,46 @@ impl MatchTable {
         }
     }
 
-    /// The first entry, in list order, that admits the message and for which `take` returns
-    /// something; with the number of entries looked at: those visited, not those before it.
+    /// The first descriptor, in list order, of an entry that admits the message, for which `take`
+    /// returns something; with the number of entries looked at: those visited, not those before it.
+    #[inline(always)]
     pub(crate) fn search<T>(
         &self,
         pt_index: u32,
         initiator: ProcessId,
         bits: u64,
-        mut take: impl FnMut(&Me) -> Option<T>,
+        mut take: impl FnMut(MdHandle) -> Option<T>,
     ) -> Option<(T, u32)> {
         let list = self.lists.get(pt_index as usize)?;
-        let mut take = |me: &Me| me.admits(initiator, bits).then(|| take(me)).flatten();
-        match &list.index {
-            None => (1..)
-                .zip(self.walk(pt_index))
-                .find_map(|(looked, (_, me))| Some((take(me)?, looked))),
-            Some(index) => (1..)
-                .zip(Candidates::new(index, &self.entries, initiator, bits))
-                .find_map(|(looked, me)| Some((take(me)?, looked))),
+        if let Some(index) = &list.index {
+            let key = Key {
+                id: initiator,
+                bits,
+            };
+            return index.search(&self.entries, &self.keys, key, take);
+        }
+        let (mut looked, mut at) = (0, list.head);
+        while let Some(me) = self.entries.at(at) {
+            looked += 1;
+            if me.admits(initiator, bits)
+                && let Some(taken) = me.md.and_then(&mut take)
+            {
+                return Some((taken, looked));
+            }
+            at = me.next;
+        }
+        None
+    }
+
+    /// Attaches a descriptor to an entry, or takes it away.
+    pub(crate) fn set_md(&mut self, me: MeHandle, md: Option<MdHandle>) {
+        let Some(entry) = self.get_mut(me) else {
+            return;
+        };
+        entry.md = md;
+        let pt_index = entry.pt_index as usize;
+        if let Some(index) = self.lists.get_mut(pt_index).and_then(|l| l.index.as_mut()) {
+            index.note_md(&self.entries, me.0.slot());
         }
     }
 
@@ -210,7 +242,15 @@ impl MatchTable {
         me.prev = prev;
         me.next = next;
         (me.label, _) = order::between(&mut self.entries, prev, next);
+        let key = Key {
+            id: me.match_id,
+            bits: me.match_bits,
+        };
         let (slot, _) = self.entries.insert(me)?;
+        match self.keys.get_mut(slot as usize) {
+            Some(old) => *old = key,
+            None => self.keys.push(key),
+        }
         let list = self.lists.get_mut(pt)?;
         match self.entries.at_mut(prev) {
             Some(p) => p.next = slot,

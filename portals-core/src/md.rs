@@ -1,10 +1,16 @@
 //! Memory descriptors: acceptance, thresholds, retirement (rules 6-12, 37-45,
 //! unlink rules).
+//!
+//! A delivery reads and writes everything in [`Md`] and nothing in [`MdRest`]. An [`Md`] is one cache
+//! line, because among 100,000 descriptors it is in no cache.
 
 use crate::event::MdSnapshot;
 use crate::handle::{EqHandle, MeHandle};
-use crate::memory::Memory;
+use crate::memory::{Memory, Segment, Segments, cut};
+use crate::table::Table;
 use crate::types::{MdOptions, THRESHOLD_INFINITE, Unlink};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// What the user says of an MD (`ptl_md_t`).
@@ -33,99 +39,133 @@ pub(crate) enum Access {
     GetPut,
 }
 
+/// What a delivery needs of a descriptor.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Md {
-    pub(crate) desc: MdDesc,
-    /// Bytes of the memory.
-    pub(crate) length: u64,
-    pub(crate) local_offset: u64,
-    /// Remaining operations, -1 infinite.
-    pub(crate) threshold: i32,
+    /// What events show of it: the threshold is what remains, the length of an iovec the number of
+    /// its pieces.
+    pub(crate) shown: MdSnapshot,
+    local_offset: u64,
+    /// Operations under way.
+    pub(crate) pending: u32,
     pub(crate) active: bool,
     /// An operation, not the user, made it inactive; only then auto-unlink applies (unlink rule
     /// 3).
-    pub(crate) retired: bool,
+    retired: bool,
     pub(crate) unlink: Unlink,
+    /// The memory is an iovec.
+    in_pieces: bool,
+}
+
+const _: () = assert!(size_of::<Option<Md>>() == 64);
+
+/// What a delivery does not need of a descriptor.
+#[derive(Debug)]
+pub(crate) struct MdRest {
     pub(crate) me: Option<MeHandle>,
-    /// Operations under way.
-    pub(crate) pending: u32,
     /// Acks that may still come; an ack nobody asked for is not one.
     pub(crate) acks_due: u32,
     /// Replies that may still come.
     pub(crate) replies_due: u32,
+    /// Bytes of the memory.
+    length: u64,
+    /// The memory of an iovec.
+    pieces: Box<[Segment]>,
+}
+
+impl MdRest {
+    fn new(desc: &MdDesc, length: u64, me: Option<MeHandle>) -> Self {
+        Self {
+            me,
+            acks_due: 0,
+            replies_due: 0,
+            length,
+            pieces: match &desc.memory {
+                Memory::Contiguous(_) => Box::default(),
+                Memory::Iovec { segments, .. } => segments.as_slice().into(),
+            },
+        }
+    }
 }
 
 impl Md {
-    pub(crate) fn new(desc: MdDesc, length: u64, unlink: Unlink, me: Option<MeHandle>) -> Self {
-        let mut md = Self {
-            desc,
-            length,
-            local_offset: 0,
-            threshold: 0,
-            active: false,
-            retired: false,
-            unlink,
-            me,
-            pending: 0,
-            acks_due: 0,
-            replies_due: 0,
-        };
-        md.arm();
-        md
-    }
-
-    /// Takes the threshold of the description and starts from offset 0.
-    pub(crate) fn arm(&mut self) {
-        self.threshold = match self.desc.threshold {
+    /// An active descriptor at offset 0.
+    fn new(desc: &MdDesc, unlink: Unlink) -> Self {
+        let threshold = match desc.threshold {
             THRESHOLD_INFINITE => THRESHOLD_INFINITE,
             t => t.max(0),
         };
-        self.active = self.threshold != 0;
-        self.retired = false;
-        self.local_offset = 0;
+        Self {
+            shown: MdSnapshot {
+                start: desc.memory.start(),
+                length: desc.memory.user_length(),
+                threshold,
+                max_size: desc.max_size,
+                options: desc.options,
+                user_ptr: desc.user_ptr,
+                eq: desc.eq,
+            },
+            local_offset: 0,
+            pending: 0,
+            active: threshold != 0,
+            retired: false,
+            unlink,
+            in_pieces: matches!(desc.memory, Memory::Iovec { .. }),
+        }
     }
 
-    /// Rules 6-8: the offset and length at which this MD would take the message, or `None`.
-    pub(crate) fn accepts(
+    /// The memory, when it is one region.
+    pub(crate) fn region(&self) -> Option<Segment> {
+        (!self.in_pieces).then_some(Segment {
+            addr: self.shown.start,
+            len: self.shown.length,
+        })
+    }
+
+    /// Rules 6-8: the offset and length at which this MD of `length` bytes would take the message, or
+    /// `None`.
+    fn accepts(
         &self,
+        length: u64,
         access: Access,
         remote_offset: u64,
         rlength: u64,
     ) -> Option<(u64, u64)> {
+        let options = self.shown.options;
         let needed = match access {
             Access::Put => MdOptions::OP_PUT,
             Access::Get => MdOptions::OP_GET,
             Access::GetPut => MdOptions::OP_PUT.union(MdOptions::OP_GET),
         };
-        if !self.active || !self.desc.options.contains(needed) {
+        if !self.active || !options.contains(needed) {
             return None;
         }
-        let offset = if self.desc.options.contains(MdOptions::MANAGE_REMOTE) {
+        let offset = if options.contains(MdOptions::MANAGE_REMOTE) {
             remote_offset
         } else {
             self.local_offset
         };
-        let room = self.length.checked_sub(offset)?;
+        let room = length.checked_sub(offset)?;
         if rlength <= room {
             Some((offset, rlength))
-        } else if self.desc.options.contains(MdOptions::TRUNCATE) {
+        } else if options.contains(MdOptions::TRUNCATE) {
             Some((offset, room))
         } else {
             None
         }
     }
 
-    /// Rule 10: accounts an accepted message of `mlength` bytes.
-    pub(crate) fn account_target(&mut self, mlength: u64) {
-        if !self.desc.options.contains(MdOptions::MANAGE_REMOTE) {
-            self.local_offset += mlength;
-        }
+    /// Rule 10: accounts an accepted message of `mlength` of the MD's `length` bytes.
+    pub(crate) fn account_target(&mut self, length: u64, mlength: u64) {
         self.consume();
-        let o = self.desc.options;
+        let options = self.shown.options;
+        if options.contains(MdOptions::MANAGE_REMOTE) {
+            return;
+        }
+        self.local_offset += mlength;
         // Rule 12: MAX_SIZE means nothing without a local offset.
-        if o.contains(MdOptions::MAX_SIZE)
-            && !o.contains(MdOptions::MANAGE_REMOTE)
-            && self.length - self.local_offset < self.desc.max_size
+        if options.contains(MdOptions::MAX_SIZE) && length - self.local_offset < self.shown.max_size
         {
             self.active = false;
             self.retired = true;
@@ -134,24 +174,169 @@ impl Md {
 
     /// One operation of the threshold (rule 37).
     pub(crate) fn consume(&mut self) {
-        if self.threshold > 0 {
-            self.threshold -= 1;
-            if self.threshold == 0 {
+        if self.shown.threshold > 0 {
+            self.shown.threshold -= 1;
+            if self.shown.threshold == 0 {
                 self.active = false;
                 self.retired = true;
             }
         }
     }
 
-    pub(crate) fn snapshot(&self) -> MdSnapshot {
-        MdSnapshot {
-            start: self.desc.memory.start(),
-            length: self.desc.memory.user_length(),
-            threshold: self.threshold,
-            max_size: self.desc.max_size,
-            options: self.desc.options,
-            user_ptr: self.desc.user_ptr,
-            eq: self.desc.eq,
+    /// Unlink rules 1 and 4: whether it goes away now.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.retired && !self.active && self.pending == 0 && self.unlink == Unlink::Unlink
+    }
+}
+
+/// All descriptors of an interface.
+#[derive(Debug)]
+pub(crate) struct MdTable {
+    mds: Table<Md>,
+    /// By slot; meaningful where there is an [`Md`].
+    rests: Vec<MdRest>,
+}
+
+impl MdTable {
+    pub(crate) const fn new() -> Self {
+        Self {
+            mds: Table::new(),
+            rests: Vec::new(),
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mds.len()
+    }
+
+    /// A new descriptor whose memory has `length` bytes; `None` when all slots are taken.
+    pub(crate) fn insert(
+        &mut self,
+        desc: &MdDesc,
+        length: u64,
+        unlink: Unlink,
+        me: Option<MeHandle>,
+    ) -> Option<(u32, u16)> {
+        let key = self.mds.insert(Md::new(desc, unlink))?;
+        let rest = MdRest::new(desc, length, me);
+        match self.rests.get_mut(key.0 as usize) {
+            Some(old) => *old = rest,
+            None => self.rests.push(rest),
+        }
+        Some(key)
+    }
+
+    /// Gives the descriptor in `slot` the values of `desc`; operations under way stay its own.
+    pub(crate) fn update(&mut self, slot: u32, desc: &MdDesc, length: u64) {
+        if let (Some(md), Some(rest)) = (self.mds.at_mut(slot), self.rests.get_mut(slot as usize)) {
+            *md = Md {
+                pending: md.pending,
+                ..Md::new(desc, md.unlink)
+            };
+            *rest = MdRest {
+                acks_due: rest.acks_due,
+                replies_due: rest.replies_due,
+                ..MdRest::new(desc, length, rest.me)
+            };
+        }
+    }
+
+    pub(crate) fn get(&self, key: (u32, u16)) -> Option<&Md> {
+        self.mds.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: (u32, u16)) -> Option<&mut Md> {
+        self.mds.get_mut(key)
+    }
+
+    /// As [`Table::at`].
+    pub(crate) fn at(&self, slot: u32) -> Option<&Md> {
+        self.mds.at(slot)
+    }
+
+    /// As [`Table::at`].
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Md> {
+        self.mds.at_mut(slot)
+    }
+
+    /// The rest of the descriptor that `key` names.
+    pub(crate) fn rest(&self, key: (u32, u16)) -> Option<&MdRest> {
+        self.mds.get(key)?;
+        self.rests.get(key.0 as usize)
+    }
+
+    /// As [`MdTable::rest`].
+    pub(crate) fn rest_mut(&mut self, key: (u32, u16)) -> Option<&mut MdRest> {
+        self.mds.get(key)?;
+        self.rests.get_mut(key.0 as usize)
+    }
+
+    /// Bytes of the memory of `md`, in `slot`.
+    pub(crate) fn length(&self, slot: u32, md: &Md) -> u64 {
+        if md.in_pieces {
+            self.rests.get(slot as usize).map_or(0, |rest| rest.length)
+        } else {
+            md.shown.length
+        }
+    }
+
+    /// Rules 6-8: the offset and length at which the MD in `slot` would take the message, or `None`.
+    pub(crate) fn accepts(
+        &self,
+        slot: u32,
+        access: Access,
+        remote_offset: u64,
+        rlength: u64,
+    ) -> Option<(u64, u64)> {
+        let md = self.at(slot)?;
+        md.accepts(self.length(slot, md), access, remote_offset, rlength)
+    }
+
+    /// As [`MdTable::at_mut`], with the bytes of the memory.
+    pub(crate) fn at_mut_with_length(&mut self, slot: u32) -> Option<(&mut Md, u64)> {
+        let md = self.mds.at_mut(slot)?;
+        let length = if md.in_pieces {
+            self.rests.get(slot as usize).map_or(0, |rest| rest.length)
+        } else {
+            md.shown.length
+        };
+        Some((md, length))
+    }
+
+    /// The pieces of an MD that hold bytes `offset .. offset + len`; the caller has checked the range.
+    /// The MD is in `slot` and has this `region`.
+    pub(crate) fn slice(
+        &self,
+        slot: u32,
+        region: Option<Segment>,
+        offset: u64,
+        len: u64,
+    ) -> Segments {
+        match region {
+            Some(whole) => Segments::from_buf([Segment {
+                addr: whole.addr + offset,
+                len,
+            }]),
+            None => self
+                .rests
+                .get(slot as usize)
+                .map_or_else(Segments::new, |rest| cut(&rest.pieces, offset, len)),
+        }
+    }
+
+    /// Frees the slot; the descriptor and its entry.
+    pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<(Md, Option<MeHandle>)> {
+        let md = self.mds.remove(key)?;
+        let rest = self.rests.get_mut(key.0 as usize)?;
+        rest.pieces = Box::default();
+        Some((md, rest.me.take()))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.mds.clear();
+        self.rests.iter_mut().for_each(|rest| {
+            rest.me = None;
+            rest.pieces = Box::default();
+        });
     }
 }

@@ -79,29 +79,32 @@ impl Memory {
                 addr: s.addr + offset,
                 len,
             }]),
-            Self::Iovec { segments, .. } => {
-                let mut out = Segments::new();
-                let (mut skip, mut left) = (offset, len);
-                for s in segments {
-                    if skip >= s.len {
-                        skip -= s.len;
-                        continue;
-                    }
-                    if left == 0 {
-                        break;
-                    }
-                    let take = left.min(s.len - skip);
-                    out.push(Segment {
-                        addr: s.addr + skip,
-                        len: take,
-                    });
-                    left -= take;
-                    skip = 0;
-                }
-                out
-            }
+            Self::Iovec { segments, .. } => cut(segments, offset, len),
         }
     }
+}
+
+/// The parts of `pieces` that hold bytes `offset .. offset + len`.
+pub(crate) fn cut(pieces: &[Segment], offset: u64, len: u64) -> Segments {
+    let mut out = Segments::new();
+    let (mut skip, mut left) = (offset, len);
+    for s in pieces {
+        if skip >= s.len {
+            skip -= s.len;
+            continue;
+        }
+        if left == 0 {
+            break;
+        }
+        let take = left.min(s.len - skip);
+        out.push(Segment {
+            addr: s.addr + skip,
+            len: take,
+        });
+        left -= take;
+        skip = 0;
+    }
+    out
 }
 
 #[cfg(test)]

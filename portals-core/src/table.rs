@@ -1,7 +1,4 @@
-//! Slots with generations, reused in first-in first-out order.
-//!
-//! A slot is reused only after [`MIN_SLOTS`] slots exist and all earlier freed ones were reused, so
-//! a stale handle stays recognisable for at least `MIN_SLOTS × GENERATIONS` allocations, 262,144.
+//! Slots for objects that handles name, and for operations under way.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,15 +6,17 @@ use alloc::vec::Vec;
 const MIN_SLOTS: usize = 256;
 const MAX_SLOTS: usize = 1 << crate::handle::SLOT_BITS;
 
-#[derive(Debug)]
-struct Slot<T> {
-    generation: u16,
-    value: Option<T>,
-}
-
+/// Slots with generations, reused in first-in first-out order.
+///
+/// A slot is reused only after [`MIN_SLOTS`] slots exist and all earlier freed ones were reused, so
+/// a stale handle stays recognisable for at least `MIN_SLOTS × GENERATIONS` allocations, 262,144.
+///
+/// Generations stand apart from the values: whoever knows that a slot is current ([`Table::at`])
+/// touches the value alone, and a value may fill a cache line.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
+    values: Vec<Option<T>>,
+    generations: Vec<u16>,
     free: VecDeque<u32>,
     len: usize,
 }
@@ -25,7 +24,8 @@ pub(crate) struct Table<T> {
 impl<T> Table<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            values: Vec::new(),
+            generations: Vec::new(),
             free: VecDeque::new(),
             len: 0,
         }
@@ -37,71 +37,157 @@ impl<T> Table<T> {
 
     /// `None` when all 131,072 slots are taken.
     pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u16)> {
-        let fresh = self.slots.len() < MIN_SLOTS || self.free.is_empty();
-        let slot = if fresh && self.slots.len() < MAX_SLOTS {
-            self.slots.push(Slot {
-                generation: 0,
-                value: None,
-            });
-            (self.slots.len() - 1) as u32
+        let fresh = self.values.len() < MIN_SLOTS || self.free.is_empty();
+        let key = if fresh && self.values.len() < MAX_SLOTS {
+            self.values.push(Some(value));
+            self.generations.push(0);
+            ((self.values.len() - 1) as u32, 0)
         } else {
-            self.free.pop_front()?
+            let slot = self.free.pop_front()?;
+            self.values[slot as usize] = Some(value);
+            (slot, self.generation(slot))
         };
-        let s = &mut self.slots[slot as usize];
-        s.value = Some(value);
         self.len += 1;
-        Some((slot, s.generation))
+        Some(key)
+    }
+
+    fn is_current(&self, key: (u32, u16)) -> bool {
+        self.generations.get(key.0 as usize) == Some(&key.1)
     }
 
     pub(crate) fn get(&self, key: (u32, u16)) -> Option<&T> {
-        let s = self.slots.get(key.0 as usize)?;
-        if s.generation == key.1 {
-            s.value.as_ref()
-        } else {
-            None
-        }
+        self.is_current(key).then(|| self.at(key.0)).flatten()
     }
 
     pub(crate) fn get_mut(&mut self, key: (u32, u16)) -> Option<&mut T> {
-        let s = self.slots.get_mut(key.0 as usize)?;
-        if s.generation == key.1 {
-            s.value.as_mut()
-        } else {
-            None
-        }
+        self.is_current(key).then(|| self.at_mut(key.0)).flatten()
     }
 
     /// The value in a slot that the caller knows to be the current one.
     pub(crate) fn at(&self, slot: u32) -> Option<&T> {
-        self.slots.get(slot as usize)?.value.as_ref()
+        self.values.get(slot as usize)?.as_ref()
     }
 
     /// As [`Table::at`].
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.slots.get_mut(slot as usize)?.value.as_mut()
+        self.values.get_mut(slot as usize)?.as_mut()
     }
 
     /// The generation of a slot, 0 for one that does not exist.
     pub(crate) fn generation(&self, slot: u32) -> u16 {
-        self.slots.get(slot as usize).map_or(0, |s| s.generation)
+        self.generations.get(slot as usize).copied().unwrap_or(0)
     }
 
     pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<T> {
-        let s = self.slots.get_mut(key.0 as usize)?;
-        if s.generation != key.1 {
+        if !self.is_current(key) {
             return None;
         }
-        let value = s.value.take()?;
-        s.generation = (s.generation + 1) % crate::handle::GENERATIONS;
+        let value = self.values.get_mut(key.0 as usize)?.take()?;
+        self.generations[key.0 as usize] = (key.1 + 1) % crate::handle::GENERATIONS;
         self.free.push_back(key.0);
         self.len -= 1;
         Some(value)
     }
 
     pub(crate) fn clear(&mut self) {
-        for i in 0..self.slots.len() {
-            let generation = self.slots[i].generation;
-            self.remove((i as u32, generation));
+        for slot in 0..self.values.len() as u32 {
+            self.remove((slot, self.generation(slot)));
+        }
+    }
+}
+
+/// Slots that are reused at once, so that they stay in the cache; for keys that come back exactly
+/// once. A key is recognised as stale until its slot has been reused [`Pool::LIVES`] times.
+///
+/// Values are written where they stay ([`Pool::take`]) and left there when they are freed.
+#[derive(Debug)]
+pub(crate) struct Pool<T> {
+    slots: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    life: u16,
+    used: bool,
+    value: T,
+}
+
+impl<T> Pool<T> {
+    /// What fits beside the bits of a slot in 32 bits.
+    const LIVES: u16 = 1 << (32 - crate::handle::SLOT_BITS);
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The largest [`Pool::len`] so far.
+    pub(crate) fn most(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= MAX_SLOTS
+    }
+
+    /// A key and the place of its value, which holds something old or `blank`; `None` when all
+    /// 131,072 slots are taken.
+    pub(crate) fn take(&mut self, blank: fn() -> T) -> Option<(u32, &mut T)> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.grow(blank)?,
+        };
+        let place = self.slots.get_mut(slot as usize)?;
+        place.used = true;
+        let key = u32::from(place.life) << crate::handle::SLOT_BITS | slot;
+        Some((key, &mut place.value))
+    }
+
+    #[cold]
+    fn grow(&mut self, blank: fn() -> T) -> Option<u32> {
+        let slot = self.slots.len();
+        (slot < MAX_SLOTS).then(|| {
+            self.slots.push(Place {
+                life: 0,
+                used: false,
+                value: blank(),
+            });
+            slot as u32
+        })
+    }
+
+    fn place(&self, key: u32) -> Option<&Place<T>> {
+        let place = self.slots.get(key as usize % MAX_SLOTS)?;
+        let current = u32::from(place.life) == key >> crate::handle::SLOT_BITS;
+        (place.used && current).then_some(place)
+    }
+
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        self.place(key).map(|place| &place.value)
+    }
+
+    /// The slot of a key that [`Pool::get`] knows is free again.
+    pub(crate) fn remove(&mut self, key: u32) {
+        let slot = key % MAX_SLOTS as u32;
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            place.life = (place.life + 1) % Self::LIVES;
+            place.used = false;
+            self.free.push(slot);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].used {
+                self.remove(slot as u32);
+            }
         }
     }
 }
@@ -133,5 +219,41 @@ mod tests {
         assert!(t.insert(0).is_none());
         t.remove((7, 0));
         assert_eq!(t.insert(0), Some((7, 1)));
+    }
+
+    fn put<T: Default>(p: &mut Pool<T>, value: T) -> Option<u32> {
+        let (key, place) = p.take(T::default)?;
+        *place = value;
+        Some(key)
+    }
+
+    #[test]
+    fn a_key_of_a_pool_is_good_once() {
+        let mut p = Pool::new();
+        let first = put(&mut p, 1u8).unwrap();
+        let other = put(&mut p, 2).unwrap();
+        p.remove(first);
+        assert_eq!((p.len(), p.most(), p.get(first)), (1, 2, None));
+        for _ in 1..Pool::<u8>::LIVES {
+            let next = put(&mut p, 3).unwrap();
+            assert_ne!(next, first);
+            assert_eq!((p.get(next), p.get(first)), (Some(&3), None));
+            p.remove(next);
+        }
+        assert_eq!(p.get(other), Some(&2));
+        p.clear();
+        assert_eq!((p.len(), p.get(other)), (0, None));
+    }
+
+    #[test]
+    fn a_pool_holds_exactly_131072() {
+        let mut p = Pool::new();
+        for i in 0..131_072u32 {
+            assert!(!p.is_full());
+            assert_eq!(put(&mut p, i), Some(i));
+        }
+        assert!(p.is_full() && put(&mut p, 0).is_none());
+        p.remove(7);
+        assert_eq!(put(&mut p, 0), Some(1 << crate::handle::SLOT_BITS | 7));
     }
 }

@@ -110,6 +110,8 @@ bitflags! {
         const EVENT_START_DISABLE = 0x0080;
         /// No END events; ACK and UNLINK still come (rule 31).
         const EVENT_END_DISABLE = 0x0100;
+        /// An unlink by the program makes an UNLINK event too (Cray's; the value is ours).
+        const EVENT_MANUAL_UNLINK_ENABLE = 0x0800;
         const _ = !0;
     }
 }

@@ -65,6 +65,18 @@ impl Group {
         first: NONE,
     };
 
+    /// The group whose first entry is `first`.
+    pub(super) fn beginning_with(entries: &Entries, first: u32) -> Self {
+        let mut root = first;
+        loop {
+            let up = node(entries, root).up;
+            if up == NONE {
+                return Self { root, first };
+            }
+            root = up;
+        }
+    }
+
     pub(super) const fn is_empty(self) -> bool {
         self.root == NONE
     }

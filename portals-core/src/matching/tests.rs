@@ -1,6 +1,7 @@
 //! The list with its index against a plain vector, and the parts on their own.
 
 use super::*;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -80,6 +81,12 @@ struct Pair {
     /// Whether the table keeps an index.
     indexed: [bool; PORTALS],
     dead: Vec<MeHandle>,
+    refusing: BTreeSet<MdHandle>,
+}
+
+/// The descriptor of an entry in these tests.
+fn md(me: MeHandle) -> MdHandle {
+    MdHandle::from_raw(me.raw())
 }
 
 impl Pair {
@@ -89,6 +96,7 @@ impl Pair {
             lists: [Vec::new(), Vec::new()],
             indexed: [false; PORTALS],
             dead: Vec::new(),
+            refusing: BTreeSet::new(),
         }
     }
 
@@ -102,16 +110,29 @@ impl Pair {
     fn add(&mut self, pt: u32, at: At, spec: Spec) {
         let list = &mut self.lists[pt as usize];
         let len = list.len();
-        let mut me = Me::new(spec.id, spec.bits, spec.ignore, Unlink::Retain, pt);
-        me.md = spec.willing.then(|| MdHandle::of(3, 0, 0));
+        let me = Me::new(spec.id, spec.bits, spec.ignore, Unlink::Retain, pt);
         let (i, handle) = match at {
             At::Before(i) if len > 0 => (i % len, self.table.insert_before(list[i % len].0, me)),
             At::After(i) if len > 0 => (i % len + 1, self.table.insert_after(list[i % len].0, me)),
             At::Head => (0, self.table.push_front(me)),
             _ => (len, self.table.push_back(me)),
         };
-        list.insert(i, (handle.unwrap(), spec));
+        let handle = handle.unwrap();
+        list.insert(i, (handle, spec));
         self.note(pt as usize);
+        self.attach(handle, spec.willing);
+    }
+
+    /// An unwilling entry has no descriptor, or one that takes nothing.
+    fn attach(&mut self, me: MeHandle, willing: bool) {
+        self.refusing.remove(&md(me));
+        if !willing && me.raw().is_multiple_of(2) {
+            return self.table.set_md(me, None);
+        }
+        if !willing {
+            self.refusing.insert(md(me));
+        }
+        self.table.set_md(me, Some(md(me)));
     }
 
     fn remove(&mut self, pt: usize, i: usize) {
@@ -147,14 +168,11 @@ impl Pair {
     }
 
     fn message(&self, pt: u32, from: ProcessId, bits: u64) {
-        let found = self
-            .table
-            .search(pt, from, bits, |me| me.md.map(|_| core::ptr::from_ref(me)));
+        let found = self.table.search(pt, from, bits, |md| {
+            (!self.refusing.contains(&md)).then_some(md)
+        });
         let expected = self.expected(pt, from, bits);
-        assert_eq!(
-            found,
-            expected.map(|(h, looked)| (core::ptr::from_ref(self.table.get(h).unwrap()), looked)),
-        );
+        assert_eq!(found, expected.map(|(me, looked)| (md(me), looked)));
     }
 
     fn run(&mut self, step: Step) {
@@ -181,8 +199,8 @@ impl Pair {
                 if let Some((pt, i)) = self.find(i) {
                     let (handle, spec) = &mut self.lists[pt][i];
                     spec.willing = willing;
-                    self.table.get_mut(*handle).unwrap().md =
-                        willing.then(|| MdHandle::of(3, 0, 0));
+                    let handle = *handle;
+                    self.attach(handle, willing);
                 }
             }
             Step::Message(pt, from, bits) => self.message(pt, from, bits),
@@ -195,6 +213,10 @@ impl Pair {
             let walked: Vec<_> = self.table.walk(pt as u32).collect();
             assert!(walked.iter().map(|w| w.0).eq(list.iter().map(|l| l.0)));
             assert!(walked.is_sorted_by(|a, b| a.1.label < b.1.label));
+            for (me, spec) in list {
+                let (id, bits) = (spec.id, spec.bits);
+                assert_eq!(self.table.keys[me.0.slot() as usize], Key { id, bits });
+            }
             assert_eq!(self.table.list_len(pt as u32), list.len());
             let index = &self.table.lists[pt].index;
             assert_eq!(index.is_some(), self.indexed[pt]);
@@ -229,8 +251,14 @@ proptest! {
     }
 }
 
+fn willing(id: ProcessId, bits: u64, ignore: u64) -> Me {
+    let mut me = Me::new(id, bits, ignore, Unlink::Retain, 0);
+    me.md = Some(MdHandle::of(0, 0, 0));
+    me
+}
+
 fn exact(nid: u32, bits: u64) -> Me {
-    Me::new(ProcessId::new(nid, 1), bits, 0, Unlink::Retain, 0)
+    willing(ProcessId::new(nid, 1), bits, 0)
 }
 
 fn looked(table: &MatchTable, nid: u32, bits: u64) -> Option<u32> {
@@ -248,7 +276,7 @@ fn an_exact_entry_is_found_at_once_among_100_000() {
     assert_eq!(looked(&table, 0, 0), Some(1));
     assert_eq!(looked(&table, 0, 10_000), None);
     // One masked entry before the others is looked at, one after them is not.
-    let masked = |bits| Me::new(ProcessId::ANY, bits, 1, Unlink::Retain, 0);
+    let masked = |bits| willing(ProcessId::ANY, bits, 1);
     table.push_front(masked(1 << 40)).unwrap();
     table.push_back(masked(1 << 50)).unwrap();
     assert_eq!(looked(&table, 5, 5_000), Some(2));

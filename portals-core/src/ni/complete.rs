@@ -1,11 +1,15 @@
 //! Events of an operation, and what happens to its MD afterwards (rules 27-36, 60-66,
 //! unlink rules).
 
-use super::Ni;
-use crate::event::{Event, EventKind, NiFail};
-use crate::handle::{EqHandle, GENERATIONS, MdHandle, OpId, SLOT_BITS};
-use crate::header::Header;
-use crate::types::{MdOptions, ProcessId, Unlink};
+use super::{Ni, NiConfig};
+use crate::eq::EventQueue;
+use crate::event::{Event, EventKind, MdSnapshot, NiFail};
+use crate::handle::{EqHandle, Handle, MdHandle, OpId};
+use crate::header::{Body, Header};
+use crate::md::Md;
+use crate::memory::Segment;
+use crate::types::{MdOptions, ProcessId};
+use alloc::collections::VecDeque;
 
 /// Which `*_end` method an operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +20,9 @@ pub(super) enum OpKind {
     Swap,
 }
 
-/// What is known of an operation when it starts.
+/// What every event of an operation says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpStart {
-    pub(super) kind: OpKind,
+pub(super) struct What {
     pub(super) initiator: ProcessId,
     pub(super) uid: u32,
     pub(super) jid: u32,
@@ -29,180 +32,303 @@ pub(super) struct OpStart {
     pub(super) mlength: u64,
     pub(super) offset: u64,
     pub(super) hdr_data: u64,
-    pub(super) start: EventKind,
-    pub(super) end: EventKind,
-    /// Sent after a successful deposit.
-    pub(super) ack: Option<Header>,
 }
 
-/// An operation under way. The MD stays, because `pending` keeps it.
+impl What {
+    /// The successful event that has no number yet.
+    #[inline(always)]
+    fn event(self, kind: EventKind, md_handle: MdHandle, md: MdSnapshot) -> Event {
+        Event {
+            kind,
+            initiator: self.initiator,
+            uid: self.uid,
+            jid: self.jid,
+            pt_index: self.pt_index,
+            match_bits: self.match_bits,
+            rlength: self.rlength,
+            mlength: self.mlength,
+            offset: self.offset,
+            md_handle,
+            md,
+            hdr_data: self.hdr_data,
+            link: 0,
+            ni_fail: NiFail::OK,
+            sequence: 0,
+        }
+    }
+
+    /// Of something the process did to itself.
+    fn own(config: &NiConfig) -> Self {
+        Self {
+            initiator: config.id,
+            uid: config.uid,
+            jid: config.jid,
+            pt_index: 0,
+            match_bits: 0,
+            rlength: 0,
+            mlength: 0,
+            offset: 0,
+            hdr_data: 0,
+        }
+    }
+}
+
+/// The ack that a put asks for: the initiator's descriptor and offset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AckTo {
+    pub(super) md: MdHandle,
+    pub(super) offset: u64,
+}
+
+/// An operation under way. The MD and the queue stay, because `pending` and `promised` keep them.
 #[derive(Debug)]
 pub(crate) struct Op {
-    md: MdHandle,
-    /// The queue at the start; an update of the MD meanwhile does not split an operation's events.
-    eq: Option<EqHandle>,
-    what: OpStart,
+    kind: OpKind,
+    /// The END event as it was known at the start. The queue it shows is where it goes: an update of
+    /// the MD meanwhile does not split an operation's events. The options it shows decide whether it
+    /// is posted (rule 35).
+    end: Event,
     /// Sequence number of the START event, if one was posted.
     link: Option<u32>,
-    /// Whether END is posted; as for the queue, the options at the start decide (rule 35).
-    ends: bool,
+    /// Sent after a successful deposit.
+    ack: Option<AckTo>,
+}
+
+impl Op {
+    const BLANK: Self = Self {
+        kind: OpKind::Send,
+        end: Event {
+            kind: EventKind::SendEnd,
+            initiator: ProcessId::ANY,
+            uid: 0,
+            jid: 0,
+            pt_index: 0,
+            match_bits: 0,
+            rlength: 0,
+            mlength: 0,
+            offset: 0,
+            md_handle: MdHandle(Handle::INVALID),
+            md: MdSnapshot {
+                start: 0,
+                length: 0,
+                threshold: 0,
+                max_size: 0,
+                options: MdOptions::empty(),
+                user_ptr: 0,
+                eq: None,
+            },
+            hdr_data: 0,
+            link: 0,
+            ni_fail: NiFail::OK,
+            sequence: 0,
+        },
+        link: None,
+        ack: None,
+    };
+}
+
+/// Events on their way to queues that the owner keeps.
+pub(super) type Exported = Option<VecDeque<(EqHandle, Event)>>;
+
+/// Posts `event` with `link`, or with its own number when there is none (rule 32). Returns where it
+/// lies, so that the caller can change it there instead of moving it twice.
+#[inline(always)]
+fn post<'a>(
+    queue: &'a mut EventQueue,
+    exported: &'a mut Exported,
+    eq: EqHandle,
+    link: Option<u32>,
+    event: &Event,
+) -> &'a mut Event {
+    let sequence = queue.stamp();
+    let posted = match exported {
+        None => queue.store(event),
+        Some(exported) => {
+            exported.push_back((eq, *event));
+            let last = exported.len() - 1;
+            &mut exported[last].1
+        }
+    };
+    posted.link = link.unwrap_or(sequence);
+    posted.sequence = sequence;
+    posted
+}
+
+/// An operation that has begun, and its MD after that.
+pub(super) struct Begun {
+    pub(super) op: OpId,
+    pub(super) active: bool,
+    /// Its memory, when it is one region.
+    pub(super) region: Option<Segment>,
 }
 
 impl Ni {
     /// Whether one more operation can be recorded; asked before anything is accounted.
     pub(super) fn has_room(&self) -> bool {
-        self.ops.len() < 1 << SLOT_BITS
+        !self.ops.is_full()
     }
 
-    fn op_id(key: (u32, u16)) -> OpId {
-        OpId(u32::from(key.1) << SLOT_BITS | key.0)
+    /// Posts `event` to the queue that it shows; its sequence number.
+    fn post(&mut self, event: &Event, link: Option<u32>) -> Option<u32> {
+        let eq = event.md.eq?;
+        let queue = self.eqs.at_mut(eq.0.slot())?;
+        Some(post(queue, &mut self.exported, eq, link, event).sequence)
     }
 
-    fn event(
-        &self,
+    /// Accounts an operation on the MD, given also its length, by `account`; marks the MD in use and
+    /// posts START. `None`, and nothing has happened, when no more operations can be recorded.
+    ///
+    /// Part of each caller, so that the record is written once, where it stays.
+    #[inline(always)]
+    pub(super) fn begin(
+        &mut self,
         md_handle: MdHandle,
-        what: &OpStart,
-        kind: EventKind,
-        fail: NiFail,
-    ) -> Option<Event> {
-        let md = self.md(md_handle)?;
-        Some(Event {
-            kind,
-            initiator: what.initiator,
-            uid: what.uid,
-            jid: what.jid,
-            pt_index: what.pt_index,
-            match_bits: what.match_bits,
-            rlength: what.rlength,
-            mlength: what.mlength,
-            offset: what.offset,
-            md_handle,
-            md: md.snapshot(),
-            hdr_data: what.hdr_data,
-            link: 0,
-            ni_fail: fail,
-            sequence: 0,
+        account: impl FnOnce(&mut Md, u64),
+        kind: OpKind,
+        (start, end): (EventKind, EventKind),
+        what: What,
+        ack: Option<AckTo>,
+    ) -> Option<Begun> {
+        let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
+        let (id, op) = self.ops.take(|| Op::BLANK)?;
+        account(md, length);
+        let (eq, options) = (md.shown.eq, md.shown.options);
+        md.pending += 1;
+        op.kind = kind;
+        op.end = what.event(end, md_handle, md.shown);
+        op.link = None;
+        op.ack = ack.filter(|_| !options.contains(MdOptions::ACK_DISABLE));
+        if let Some(eq) = eq
+            && let Some(queue) = self.eqs.at_mut(eq.0.slot())
+        {
+            queue.promised += 1;
+            if !options.contains(MdOptions::EVENT_START_DISABLE) {
+                let posted = post(queue, &mut self.exported, eq, None, &op.end);
+                posted.kind = start;
+                op.link = Some(posted.sequence);
+            }
+        }
+        self.usage.messages.made += 1;
+        Some(Begun {
+            op: OpId(id),
+            active: md.active,
+            region: md.region(),
         })
     }
 
-    /// Posts with `link`, or with the event's own sequence number when there is none (rule 32).
-    fn post(
-        &mut self,
-        eq: Option<EqHandle>,
-        event: Option<Event>,
-        link: Option<u32>,
-    ) -> Option<u32> {
-        let (mut event, eq) = (event?, self.eq_mut(eq?).ok()?);
-        event.link = link.unwrap_or(eq.next_sequence());
-        Some(eq.post(event))
-    }
-
-    /// Marks the MD in use and posts START. The caller has already accounted the threshold.
-    /// `None` when no more operations can be recorded.
-    pub(super) fn begin(&mut self, md_handle: MdHandle, what: OpStart) -> Option<OpId> {
-        let md = self.md(md_handle)?;
-        let (eq, options) = (md.desc.eq, md.desc.options);
-        let key = self.ops.insert(Op {
-            md: md_handle,
-            eq,
-            what,
-            link: None,
-            ends: !options.contains(MdOptions::EVENT_END_DISABLE),
-        })?;
-        self.md_mut(md_handle)?.pending += 1;
-        if let Some(queue) = eq.and_then(|eq| self.eq_mut(eq).ok()) {
-            queue.promised += 1;
-        }
-        if !options.contains(MdOptions::EVENT_START_DISABLE) {
-            let event = self.event(md_handle, &what, what.start, NiFail::OK);
-            let link = self.post(eq, event, None);
-            if let Some(op) = self.ops.get_mut(key) {
-                op.link = link;
+    /// Posts END, frees the MD from use, and lets it go if that was its last operation. Returns the
+    /// ack that is due, if any. Nothing happens to an operation that is not known (any more) or of
+    /// another kind.
+    fn finish(&mut self, id: OpId, kind: OpKind, fail: NiFail) -> Option<Header> {
+        // `begin` counted this operation on both, so neither count is 0.
+        let op = self.ops.get(id.0).filter(|op| op.kind == kind)?;
+        let md = self.mds.at_mut(op.end.md_handle.0.slot())?;
+        md.pending -= 1;
+        let mut last = op.link;
+        if let Some(eq) = op.end.md.eq
+            && let Some(queue) = self.eqs.at_mut(eq.0.slot())
+        {
+            queue.promised -= 1;
+            if !op.end.md.options.contains(MdOptions::EVENT_END_DISABLE) {
+                let posted = post(queue, &mut self.exported, eq, op.link, &op.end);
+                posted.md = md.shown;
+                posted.ni_fail = fail;
+                last = Some(posted.sequence);
             }
         }
-        Some(Self::op_id(key))
+        let ack = match op.ack {
+            Some(ack) if fail == NiFail::OK => Some(Self::ack(&self.config, &op.end, ack)),
+            _ => None,
+        };
+        if md.is_spent() {
+            let end = op.end;
+            self.unlink_told(&end, last);
+        }
+        self.ops.remove(id.0);
+        ack
     }
 
-    /// Posts END, frees the MD from use, and lets it go if that was its last operation.
-    /// `None` for an operation that is not known (any more) or of another kind.
-    fn finish(&mut self, op: OpId, kind: OpKind, fail: NiFail) -> Option<OpStart> {
-        let slot = op.0 & ((1 << SLOT_BITS) - 1);
-        let key = (slot, (op.0 >> SLOT_BITS) as u16 % GENERATIONS);
-        if self.ops.get(key)?.what.kind != kind {
-            return None;
+    fn ack(config: &NiConfig, end: &Event, AckTo { md, offset }: AckTo) -> Header {
+        Header {
+            target: end.initiator,
+            source: config.id,
+            uid: config.uid,
+            jid: config.jid,
+            pt_index: end.pt_index,
+            match_bits: end.match_bits,
+            body: Body::Ack {
+                md,
+                offset,
+                rlength: end.rlength,
+                mlength: end.mlength,
+            },
         }
-        let Op {
-            md: md_handle,
-            eq,
-            what,
-            link,
-            ends,
-        } = self.ops.remove(key)?;
-        let md = self.md_mut(md_handle)?;
-        md.pending = md.pending.saturating_sub(1);
-        let mut last = link;
-        if ends {
-            let event = self.event(md_handle, &what, what.end, fail);
-            last = self.post(eq, event, link).or(link);
-        }
-        if let Some(queue) = eq.and_then(|eq| self.eq_mut(eq).ok()) {
-            queue.promised = queue.promised.saturating_sub(1);
-        }
-        self.unlink_if_spent(md_handle, &what, last);
-        Some(what)
     }
 
-    /// Unlink rules 1 and 4: a spent MD goes once nothing is under way on it, with an UNLINK
-    /// event that carries the fields of the operation that caused it.
-    pub(super) fn unlink_if_spent(
-        &mut self,
-        md_handle: MdHandle,
-        what: &OpStart,
-        last: Option<u32>,
-    ) {
-        let Some(md) = self.md(md_handle) else { return };
-        if md.active || !md.retired || md.pending > 0 || md.unlink == Unlink::Retain {
-            return;
+    /// The end of an MD, with an UNLINK event; of a spent one it carries the fields of the operation
+    /// that caused it.
+    fn unlink_told(&mut self, cause: &Event, link: Option<u32>) {
+        if let Some(md) = self.md(cause.md_handle) {
+            let unlink = Event {
+                kind: EventKind::Unlink,
+                md: md.shown,
+                ni_fail: NiFail::OK,
+                ..*cause
+            };
+            self.post(&unlink, link);
+            self.release_md(cause.md_handle);
         }
-        let eq = md.desc.eq;
-        let event = self.event(md_handle, what, EventKind::Unlink, NiFail::OK);
-        self.release_md(md_handle);
-        self.post(eq, event, last);
+    }
+
+    /// An unlink by the program, with an event: the process itself caused it.
+    pub(super) fn unlink_by_program(&mut self, md_handle: MdHandle) {
+        if let Some(md) = self.md(md_handle) {
+            let what = What::own(&self.config);
+            let cause = what.event(EventKind::Unlink, md_handle, md.shown);
+            self.unlink_told(&cause, None);
+        }
     }
 
     /// The ACK event: one event, no START (rule 27), one threshold count.
-    pub(super) fn post_ack(&mut self, md_handle: MdHandle, what: &OpStart) {
+    #[inline(always)]
+    pub(super) fn post_ack(&mut self, md_handle: MdHandle, what: What, fail: NiFail) {
         let Some(md) = self.md_mut(md_handle) else {
             return;
         };
         md.consume();
-        let eq = md.desc.eq;
-        let event = self.event(md_handle, what, EventKind::Ack, NiFail::OK);
-        let last = self.post(eq, event, None);
-        self.unlink_if_spent(md_handle, what, last);
+        let spent = md.is_spent();
+        let mut event = what.event(EventKind::Ack, md_handle, md.shown);
+        event.ni_fail = fail;
+        let last = self.post(&event, None);
+        if spent {
+            self.unlink_told(&event, last);
+        }
     }
 
     /// The payload of a [`super::Transmit`] may be reused by its owner (or could not be sent).
     ///
     /// Comes before the answer to the same message goes to [`Ni::handle_header`]: an ack cannot be
     /// told to which of several puts it belongs, and SEND_END precedes ACK (rules 27 and 60).
+    #[inline]
     pub fn send_end(&mut self, op: OpId, fail: NiFail) {
         self.finish(op, OpKind::Send, fail);
     }
 
     /// The data of a [`super::Deposit`] is in memory (or could not be placed). Returns the ack to
     /// send, if one is due: asked for, not disabled, and the put succeeded (rule 14).
+    #[inline]
     pub fn deposit_end(&mut self, op: OpId, fail: NiFail) -> Option<Header> {
-        let what = self.finish(op, OpKind::Deposit, fail)?;
-        what.ack.filter(|_| fail == NiFail::OK)
+        self.finish(op, OpKind::Deposit, fail)
     }
 
     /// The data of a [`super::ReplyOut`] has been read.
+    #[inline]
     pub fn reply_end(&mut self, op: OpId, fail: NiFail) {
         self.finish(op, OpKind::Reply, fail);
     }
 
     /// The exchange of a [`super::Swap`] has been made.
+    #[inline]
     pub fn swap_end(&mut self, op: OpId, fail: NiFail) {
         self.finish(op, OpKind::Swap, fail);
     }

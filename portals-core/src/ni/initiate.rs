@@ -1,11 +1,12 @@
 //! Starting operations (rules 14, 19-23, 37-44).
 
 use super::Ni;
-use super::complete::{OpKind, OpStart};
+use super::complete::{OpKind, What};
 use crate::error::Error;
 use crate::event::EventKind;
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
+use crate::md::Md;
 use crate::memory::Segments;
 use crate::types::{MAX_MESSAGE, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -38,10 +39,12 @@ pub struct Transmit {
 impl Ni {
     /// An MD that may initiate, and the checked region of it.
     fn source(&self, md: MdHandle, region: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
+        let slot = md.0.slot();
         let md = self.md(md).filter(|md| md.active).ok_or(Error::MdInvalid)?;
-        let (offset, length) = region.unwrap_or((0, md.length));
+        let whole = self.mds.length(slot, md);
+        let (offset, length) = region.unwrap_or((0, whole));
         let end = offset.checked_add(length).ok_or(Error::MdIllegal)?;
-        if end > md.length || length > MAX_MESSAGE {
+        if end > whole || length > MAX_MESSAGE {
             return Err(Error::MdIllegal);
         }
         Ok((offset, length))
@@ -79,9 +82,11 @@ impl Ni {
         hdr_data: u64,
     ) -> Result<Transmit, Error> {
         let (offset, length) = self.source(md_handle, region)?;
-        let md = self.md_mut(md_handle).ok_or(Error::MdInvalid)?;
-        let payload = md.desc.memory.slice(offset, length);
-        let ack_md = (ack == AckRequest::Ack && md.desc.eq.is_some()).then_some(md_handle);
+        let md = self.md(md_handle).ok_or(Error::MdInvalid)?;
+        let payload = self
+            .mds
+            .slice(md_handle.0.slot(), md.region(), offset, length);
+        let ack_md = (ack == AckRequest::Ack && md.shown.eq.is_some()).then_some(md_handle);
         let header = self.header(
             target,
             pt_index,
@@ -96,9 +101,9 @@ impl Ni {
         );
         let op = self.start_send(md_handle, &header, offset, length, hdr_data)?;
         if ack_md.is_some()
-            && let Some(md) = self.md_mut(md_handle)
+            && let Some(rest) = self.md_rest_mut(md_handle)
         {
-            md.acks_due = md.acks_due.saturating_add(1);
+            rest.acks_due = rest.acks_due.saturating_add(1);
         }
         Ok(Transmit {
             header,
@@ -126,7 +131,9 @@ impl Ni {
     ) -> Result<Transmit, Error> {
         let (offset, length) = self.source(md_handle, region)?;
         let md = self.md(md_handle).ok_or(Error::MdInvalid)?;
-        let landing = md.desc.memory.slice(offset, length);
+        let landing = self
+            .mds
+            .slice(md_handle.0.slot(), md.region(), offset, length);
         let header = self.header(
             target,
             pt_index,
@@ -188,12 +195,8 @@ impl Ni {
         if length > self.config.limits.max_getput_md as u64 {
             return Err(Error::MdIllegal);
         }
-        let payload = self
-            .md(put_md)
-            .ok_or(Error::MdInvalid)?
-            .desc
-            .memory
-            .slice(offset, length);
+        let md = self.md(put_md).ok_or(Error::MdInvalid)?;
+        let payload = self.mds.slice(put_md.0.slot(), md.region(), offset, length);
         let header = self.header(
             target,
             pt_index,
@@ -219,8 +222,8 @@ impl Ni {
     }
 
     fn expect_reply(&mut self, md: MdHandle) {
-        if let Some(md) = self.md_mut(md) {
-            md.replies_due = md.replies_due.saturating_add(1);
+        if let Some(rest) = self.md_rest_mut(md) {
+            rest.replies_due = rest.replies_due.saturating_add(1);
         }
     }
 
@@ -236,29 +239,23 @@ impl Ni {
         if !self.has_room() {
             return Err(Error::NoSpace);
         }
-        if let Some(md) = self.md_mut(md) {
-            md.consume();
-        }
         self.status.send_count += 1;
         self.status.send_length += header.payload_len();
-        self.begin(
-            md,
-            OpStart {
-                kind: OpKind::Send,
-                initiator: self.config.id,
-                uid: self.config.uid,
-                jid: self.config.jid,
-                pt_index: header.pt_index,
-                match_bits: header.match_bits,
-                rlength: length,
-                mlength: length,
-                offset,
-                hdr_data,
-                start: EventKind::SendStart,
-                end: EventKind::SendEnd,
-                ack: None,
-            },
-        )
-        .ok_or(Error::NoSpace)
+        let what = What {
+            initiator: self.config.id,
+            uid: self.config.uid,
+            jid: self.config.jid,
+            pt_index: header.pt_index,
+            match_bits: header.match_bits,
+            rlength: length,
+            mlength: length,
+            offset,
+            hdr_data,
+        };
+        let events = (EventKind::SendStart, EventKind::SendEnd);
+        let account = |md: &mut Md, _| md.consume();
+        self.begin(md, account, OpKind::Send, events, what, None)
+            .map(|begun| begun.op)
+            .ok_or(Error::NoSpace)
     }
 }

@@ -7,8 +7,10 @@
 //! | `initiate.rs` | what a put, get or getput sends |
 //! | `target.rs` | which entry takes a message, the ack, the reply |
 //! | `complete.rs` | END events, thresholds, auto-unlink |
+//! | `export.rs` | event queues that the interface's owner keeps |
 
 mod complete;
+mod export;
 mod initiate;
 mod target;
 mod update;
@@ -22,13 +24,15 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::handle::{EqHandle, Handle, MdHandle, MeHandle};
 use crate::matching::{MatchTable, Me};
-use crate::md::{Md, MdDesc};
-use crate::table::Table;
-use crate::types::{InsertPosition, Limits, ProcessId, Unlink};
+use crate::md::{Md, MdDesc, MdRest, MdTable};
+use crate::table::{Pool, Table};
+use crate::types::{InsertPosition, Limits, MdOptions, ProcessId, Unlink};
+use crate::usage::{Gauge, Usage};
 use alloc::vec::Vec;
-use complete::Op;
+use complete::{Exported, Op};
 use serde::{Deserialize, Serialize};
 
+pub use export::UnreadEvents;
 pub use initiate::{AckRequest, Transmit};
 pub use target::{Deposit, DropReason, Incoming, ReplyOut, Swap};
 
@@ -85,13 +89,19 @@ pub struct Status {
 pub struct Ni {
     pub(crate) config: NiConfig,
     pub(crate) matching: MatchTable,
-    pub(crate) mds: Table<Md>,
+    pub(crate) mds: MdTable,
     pub(crate) eqs: Table<EventQueue>,
     pub(crate) ac: Vec<AcEntry>,
-    pub(crate) ops: Table<Op>,
+    pub(crate) ops: Pool<Op>,
     pub(crate) status: Status,
+    /// Without the present numbers; see [`Ni::usage`].
+    pub(crate) usage: Usage,
+    /// The longest that each portal's list has been.
+    longest: Vec<u32>,
     /// Portal indexes whose [`Ni::adverts`] may have changed.
     pub(crate) dirty_portals: u64,
+    /// Events on their way to queues that the owner keeps.
+    exported: Exported,
 }
 
 impl Ni {
@@ -102,12 +112,15 @@ impl Ni {
         let count = |largest: i32| largest.max(0) as usize + 1;
         Self {
             matching: MatchTable::new(config.interface, count(config.limits.max_pt_index)),
-            mds: Table::new(),
+            mds: MdTable::new(),
             eqs: Table::new(),
             ac: alloc::vec![AcEntry::initial(config.uid); count(config.limits.max_ac_index)],
-            ops: Table::new(),
+            ops: Pool::new(),
             status: Status::default(),
+            usage: Usage::default(),
+            longest: alloc::vec![0; count(config.limits.max_pt_index)],
             dirty_portals: 0,
+            exported: None,
             config,
         }
     }
@@ -120,6 +133,46 @@ impl Ni {
     /// Counters.
     pub const fn status(&self) -> Status {
         self.status
+    }
+
+    /// What the interface holds and has held.
+    pub fn usage(&self) -> Usage {
+        let u = self.usage;
+        Usage {
+            portals: u.portals.at(self.portals_used()),
+            messages: Gauge {
+                most: self.ops.most() as u64,
+                ..u.messages.at(self.ops.len())
+            },
+            mes: u.mes.at(self.matching.count()),
+            mds: u.mds.at(self.mds.len()),
+            eqs: u.eqs.at(self.eqs.len()),
+            aligned: u.aligned,
+        }
+    }
+
+    /// Entries on a portal's list now, and at most so far; `None` for a portal that does not exist.
+    pub fn list_lengths(&self, pt_index: u32) -> Option<(u64, u64)> {
+        let longest = *self.longest.get(pt_index as usize)?;
+        Some((self.matching.list_len(pt_index) as u64, longest.into()))
+    }
+
+    fn portals_used(&self) -> usize {
+        let lists = 0..self.longest.len() as u32;
+        lists.filter(|pt| self.matching.list_len(*pt) > 0).count()
+    }
+
+    /// An entry has been linked on this portal.
+    fn count_me(&mut self, pt_index: u32) {
+        self.usage.mes.count(self.matching.count());
+        let len = self.matching.list_len(pt_index);
+        if len == 1 {
+            let used = self.portals_used();
+            self.usage.portals.count(used);
+        }
+        if let Some(longest) = self.longest.get_mut(pt_index as usize) {
+            *longest = (*longest).max(len as u32);
+        }
     }
 
     /// The interface's own handle.
@@ -172,6 +225,7 @@ impl Ni {
             InsertPosition::After => self.matching.push_back(me),
         }
         .ok_or(Error::NoSpace)
+        .inspect(|_| self.count_me(pt_index))
     }
 
     /// `PtlMEAttachAny`: a new entry on the lowest portal index whose list is empty.
@@ -196,6 +250,7 @@ impl Ni {
             InsertPosition::After => self.matching.insert_after(base, me),
         }
         .ok_or(Error::NoSpace)
+        .inspect(|_| self.count_me(pt_index))
     }
 
     /// `PtlMEUnlink`: removes the entry, and its MD if that was made with [`Unlink::Unlink`]; a
@@ -204,13 +259,16 @@ impl Ni {
         let me = self.matching.get(handle).ok_or(Error::MeInvalid)?;
         let (pt_index, md) = (me.pt_index, me.md);
         if let Some(md_handle) = md {
-            let md = self.md_mut(md_handle).ok_or(Error::MeInvalid)?;
+            let md = self.md(md_handle).ok_or(Error::MeInvalid)?;
             if md.pending > 0 {
                 return Err(Error::MeInUse);
             }
-            md.me = None;
-            if md.unlink == Unlink::Unlink {
-                self.release_md(md_handle);
+            let goes = md.unlink == Unlink::Unlink;
+            if let Some(rest) = self.md_rest_mut(md_handle) {
+                rest.me = None;
+            }
+            if goes {
+                self.let_go(md_handle);
             }
         }
         self.matching.remove(handle);
@@ -233,6 +291,20 @@ impl Ni {
         self.mds.get_mut(handle.key(self.config.interface)?)
     }
 
+    pub(crate) fn md_rest(&self, handle: MdHandle) -> Option<&MdRest> {
+        self.mds.rest(handle.key(self.config.interface)?)
+    }
+
+    pub(crate) fn md_rest_mut(&mut self, handle: MdHandle) -> Option<&mut MdRest> {
+        self.mds.rest_mut(handle.key(self.config.interface)?)
+    }
+
+    /// The portal on whose list the entry of an MD is.
+    pub(crate) fn md_portal(&self, handle: MdHandle) -> Option<u32> {
+        let me = self.md_rest(handle)?.me?;
+        Some(self.matching.get(me)?.pt_index)
+    }
+
     pub(crate) fn eq(&self, handle: EqHandle) -> Result<&EventQueue, Error> {
         handle
             .key(self.config.interface)
@@ -240,6 +312,7 @@ impl Ni {
             .ok_or(Error::EqInvalid)
     }
 
+    #[inline]
     pub(crate) fn eq_mut(&mut self, handle: EqHandle) -> Result<&mut EventQueue, Error> {
         handle
             .key(self.config.interface)
@@ -271,11 +344,13 @@ impl Ni {
         if self.mds.len() >= self.config.limits.max_mds as usize {
             return Err(Error::NoSpace);
         }
-        let eq = desc.eq;
+        let (eq, start) = (desc.eq, desc.memory.start());
         let (slot, generation) = self
             .mds
-            .insert(Md::new(desc, length, unlink, me))
+            .insert(&desc, length, unlink, me)
             .ok_or(Error::NoSpace)?;
+        self.usage.mds.count(self.mds.len());
+        self.usage.count_start(start);
         if let Some(eq) = eq {
             self.eq_mut(eq)?.users += 1;
         }
@@ -295,9 +370,7 @@ impl Ni {
         }
         let pt_index = entry.pt_index;
         let md = self.new_md(desc, unlink, Some(me))?;
-        if let Some(entry) = self.matching.get_mut(me) {
-            entry.md = Some(md);
-        }
+        self.matching.set_md(me, Some(md));
         self.touch(pt_index);
         Ok(md)
     }
@@ -307,31 +380,47 @@ impl Ni {
         self.new_md(desc, unlink, None)
     }
 
-    /// `PtlMDUnlink`: no event; the entry goes too if it was made with [`Unlink::Unlink`].
+    /// `PtlMDUnlink`: no event unless the descriptor asks for one
+    /// ([`MdOptions::EVENT_MANUAL_UNLINK_ENABLE`]); the entry goes too if it was made with
+    /// [`Unlink::Unlink`].
     pub fn md_unlink(&mut self, handle: MdHandle) -> Result<(), Error> {
         if self.md(handle).ok_or(Error::MdInvalid)?.pending > 0 {
             return Err(Error::MdInUse);
         }
-        self.release_md(handle);
+        self.let_go(handle);
         Ok(())
+    }
+
+    /// The program takes an MD away, and may have asked to be told so.
+    fn let_go(&mut self, handle: MdHandle) {
+        let told = MdOptions::EVENT_MANUAL_UNLINK_ENABLE;
+        if self
+            .md(handle)
+            .is_some_and(|md| md.shown.options.contains(told))
+        {
+            self.unlink_by_program(handle);
+        } else {
+            self.release_md(handle);
+        }
     }
 
     /// Frees the MD and detaches or removes its entry.
     pub(crate) fn release_md(&mut self, handle: MdHandle) {
-        let Some(md) = handle
+        let Some((md, me)) = handle
             .key(self.config.interface)
             .and_then(|k| self.mds.remove(k))
         else {
             return;
         };
-        if let Some(eq) = md.desc.eq.and_then(|eq| self.eq_mut(eq).ok()) {
+        if let Some(eq) = md.shown.eq.and_then(|eq| self.eq_mut(eq).ok()) {
             eq.users = eq.users.saturating_sub(1);
         }
-        if let Some((me, entry)) = md.me.and_then(|me| Some((me, self.matching.get_mut(me)?))) {
+        if let Some((me, entry)) = me.and_then(|me| Some((me, self.matching.get(me)?))) {
             let pt_index = entry.pt_index;
-            entry.md = None;
             if entry.unlink == Unlink::Unlink {
                 self.matching.remove(me);
+            } else {
+                self.matching.set_md(me, None);
             }
             self.touch(pt_index);
         }
@@ -349,9 +438,16 @@ impl Ni {
         if count > LARGEST {
             return Err(Error::NoSpace);
         }
-        let (slot, generation) = EventQueue::new(count.max(1) as usize)
+        let count = count.max(1) as usize;
+        let queue = if self.exported.is_some() {
+            Some(EventQueue::exported(count))
+        } else {
+            EventQueue::new(count)
+        };
+        let (slot, generation) = queue
             .and_then(|queue| self.eqs.insert(queue))
             .ok_or(Error::NoSpace)?;
+        self.usage.eqs.count(self.eqs.len());
         Ok(EqHandle::of(self.config.interface, generation, slot))
     }
 
@@ -370,6 +466,16 @@ impl Ni {
 
     /// Takes the oldest event; the flag says that events before it were lost.
     pub fn eq_get(&mut self, handle: EqHandle) -> Result<Option<(Event, bool)>, Error> {
+        match self.eq_next(handle) {
+            Ok(Some((event, lost))) => Ok(Some((*event, lost))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Ni::eq_get`]; the event, which is large, is left where it lies for the caller to copy.
+    #[inline]
+    pub fn eq_next(&mut self, handle: EqHandle) -> Result<Option<(&Event, bool)>, Error> {
         Ok(self.eq_mut(handle)?.get())
     }
 
@@ -401,6 +507,9 @@ impl Ni {
         self.mds.clear();
         self.eqs.clear();
         self.ops.clear();
+        if let Some(exported) = &mut self.exported {
+            exported.clear();
+        }
         self.dirty_portals = u64::MAX;
     }
 }

@@ -2,13 +2,12 @@
 //! (rules 1-18).
 
 use super::Ni;
-use super::complete::{OpKind, OpStart};
-use crate::event::EventKind;
+use super::complete::{AckTo, Begun, OpKind, What};
+use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
-use crate::md::{Access, Md};
+use crate::md::{Access, Md, MdRest};
 use crate::memory::Segments;
-use crate::types::MdOptions;
 
 /// What to do with a message. `op` goes back to the matching `*_end` method.
 #[derive(Clone, Debug)]
@@ -121,7 +120,7 @@ impl Ni {
                     hdr_data,
                     ac_index,
                 };
-                self.put_arrived(h, &r, ack_md)
+                return self.put_arrived(h, &r, ack_md);
             }
             Body::Get {
                 length,
@@ -169,20 +168,24 @@ impl Ni {
                 mlength,
             } => self.reply_arrived(h, md, local_offset, rlength, mlength),
         };
-        taken.unwrap_or_else(|reason| {
-            self.status.drop_count += 1;
-            let length = match h.body {
-                Body::Get { length, .. } => length,
-                _ => h.payload_len(),
-            };
-            self.status.drop_length = self.status.drop_length.wrapping_add(length);
-            Incoming::Dropped(reason)
-        })
+        taken.unwrap_or_else(|reason| self.drop_message(h, reason))
+    }
+
+    #[cold]
+    fn drop_message(&mut self, h: &Header, reason: DropReason) -> Incoming {
+        self.status.drop_count += 1;
+        let length = match h.body {
+            Body::Get { length, .. } => length,
+            _ => h.payload_len(),
+        };
+        self.status.drop_length = self.status.drop_length.wrapping_add(length);
+        Incoming::Dropped(reason)
     }
 
     /// Rules 2-9.
+    #[inline(always)]
     fn translate(&self, h: &Header, r: &Request) -> Result<Match, DropReason> {
-        if i64::from(h.pt_index) > i64::from(self.config.limits.max_pt_index) {
+        if h.pt_index as usize >= self.matching.portals() {
             return Err(DropReason::PtIndex);
         }
         let ac = self
@@ -192,17 +195,16 @@ impl Ni {
         if !ac.admits(h.source, h.uid, h.jid, h.pt_index) {
             return Err(DropReason::AccessControl);
         }
-        if !self.has_room() {
-            return Err(DropReason::NoSpace);
-        }
-        let taken = self
+        let (mds, access, offset, length) = (&self.mds, r.access, r.remote_offset, r.length);
+        // An entry names no descriptor but a current one.
+        let take = move |handle: MdHandle| {
+            let at = mds.accepts(handle.0.slot(), access, offset, length)?;
+            Some((handle, at))
+        };
+        let ((md, (offset, mlength)), searched) = self
             .matching
-            .search(h.pt_index, h.source, h.match_bits, |me| {
-                let md = me.md?;
-                let at = self.md(md)?.accepts(r.access, r.remote_offset, r.length)?;
-                Some((md, at))
-            });
-        let ((md, (offset, mlength)), searched) = taken.ok_or(DropReason::NoMatch)?;
+            .search(h.pt_index, h.source, h.match_bits, take)
+            .ok_or(DropReason::NoMatch)?;
         Ok(Match {
             md,
             offset,
@@ -212,6 +214,7 @@ impl Ni {
     }
 
     /// Accounts the message on the MD and posts START (rule 10, one step with the search).
+    #[inline(always)]
     fn accept(
         &mut self,
         h: &Header,
@@ -219,24 +222,9 @@ impl Ni {
         m: &Match,
         kind: OpKind,
         events: (EventKind, EventKind),
-        ack: Option<Header>,
-    ) -> Result<(OpId, Segments), DropReason> {
-        let md = self.md_mut(m.md).ok_or(DropReason::NoMatch)?;
-        let (was_active, me) = (md.active, md.me);
-        md.account_target(m.mlength);
-        let changed = was_active != md.active;
-        let segments = md.desc.memory.slice(m.offset, m.mlength);
-        if changed
-            && let Some(pt) = me
-                .and_then(|me| self.matching.get(me))
-                .map(|me| me.pt_index)
-        {
-            self.touch(pt);
-        }
-        self.status.recv_count += 1;
-        self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
-        let what = OpStart {
-            kind,
+        ack: Option<AckTo>,
+    ) -> Result<Begun, DropReason> {
+        let what = What {
             initiator: h.source,
             uid: h.uid,
             jid: h.jid,
@@ -246,12 +234,31 @@ impl Ni {
             mlength: m.mlength,
             offset: m.offset,
             hdr_data: r.hdr_data,
-            start: events.0,
-            end: events.1,
-            ack,
         };
-        let op = self.begin(m.md, what).ok_or(DropReason::NoSpace)?;
-        Ok((op, segments))
+        let account = |md: &mut Md, length| md.account_target(length, m.mlength);
+        let begun = self
+            .begin(m.md, account, kind, events, what, ack)
+            .ok_or(DropReason::NoSpace)?;
+        self.status.recv_count += 1;
+        self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
+        if !begun.active {
+            self.deactivated(m.md);
+        }
+        Ok(begun)
+    }
+
+    /// The memory that a message is for.
+    fn segments(&self, m: &Match, begun: &Begun) -> Segments {
+        let slot = m.md.0.slot();
+        self.mds.slice(slot, begun.region, m.offset, m.mlength)
+    }
+
+    /// A message was the last that this MD takes.
+    #[cold]
+    fn deactivated(&mut self, md: MdHandle) {
+        if let Some(pt_index) = self.md_portal(md) {
+            self.touch(pt_index);
+        }
     }
 
     fn answer(&self, h: &Header, body: Body) -> Header {
@@ -266,36 +273,29 @@ impl Ni {
         }
     }
 
-    fn put_arrived(
-        &mut self,
-        h: &Header,
-        r: &Request,
-        ack_md: Option<MdHandle>,
-    ) -> Result<Incoming, DropReason> {
-        let m = self.translate(h, r)?;
-        let acks = self
-            .md(m.md)
-            .is_some_and(|md| !md.desc.options.contains(MdOptions::ACK_DISABLE));
-        let ack = ack_md.filter(|_| acks).map(|md| {
-            self.answer(
-                h,
-                Body::Ack {
-                    md,
-                    offset: r.remote_offset,
-                    rlength: r.length,
-                    mlength: m.mlength,
-                },
-            )
+    /// Written so that the deposit is made where the caller wants it.
+    #[inline(always)]
+    fn put_arrived(&mut self, h: &Header, r: &Request, ack_md: Option<MdHandle>) -> Incoming {
+        let m = match self.translate(h, r) {
+            Ok(m) => m,
+            Err(reason) => return self.drop_message(h, reason),
+        };
+        let ack = ack_md.map(|md| AckTo {
+            md,
+            offset: r.remote_offset,
         });
         let events = (EventKind::PutStart, EventKind::PutEnd);
-        let (op, segments) = self.accept(h, r, &m, OpKind::Deposit, events, ack)?;
-        Ok(Incoming::Deposit(Deposit {
-            op,
+        let begun = match self.accept(h, r, &m, OpKind::Deposit, events, ack) {
+            Ok(begun) => begun,
+            Err(reason) => return self.drop_message(h, reason),
+        };
+        Incoming::Deposit(Deposit {
+            op: begun.op,
             md: m.md,
-            segments,
+            segments: self.segments(&m, &begun),
             length: m.mlength,
             searched: m.searched,
-        }))
+        })
     }
 
     fn get_arrived(
@@ -319,8 +319,9 @@ impl Ni {
             Access::GetPut => (OpKind::Swap, (EventKind::GetPutStart, EventKind::GetPutEnd)),
             _ => (OpKind::Reply, (EventKind::GetStart, EventKind::GetEnd)),
         };
-        let (op, segments) = self.accept(h, r, &m, kind, events, None)?;
-        let searched = m.searched;
+        let begun = self.accept(h, r, &m, kind, events, None)?;
+        let (op, searched) = (begun.op, m.searched);
+        let segments = self.segments(&m, &begun);
         Ok(if kind == OpKind::Swap {
             Incoming::Swap(Swap {
                 op,
@@ -340,34 +341,22 @@ impl Ni {
         })
     }
 
-    /// The MD an answer belongs to, if it may still have it (rules 17, 18). An answer that nothing
+    /// Whether the MD an answer belongs to may still have it (rules 17, 18). An answer that nothing
     /// asked for would let any peer write into any MD whose handle it guesses, so each MD counts
     /// the answers it awaits; `due` names the counter.
-    fn waiting(
+    fn await_less(
         &mut self,
         md: MdHandle,
-        due: fn(&mut Md) -> &mut u32,
-    ) -> Result<&mut Md, DropReason> {
-        let md = self.md_mut(md).ok_or(DropReason::Stale)?;
-        let count = due(md);
+        due: fn(&mut MdRest) -> &mut u32,
+    ) -> Result<(), DropReason> {
+        let count = due(self.md_rest_mut(md).ok_or(DropReason::Stale)?);
         *count = count.checked_sub(1).ok_or(DropReason::Stale)?;
-        if md.active {
-            Ok(md)
-        } else {
-            Err(DropReason::Stale)
-        }
+        Ok(())
     }
 
-    fn answered(
-        h: &Header,
-        rlength: u64,
-        mlength: u64,
-        offset: u64,
-        start: EventKind,
-        end: EventKind,
-    ) -> OpStart {
-        OpStart {
-            kind: OpKind::Deposit,
+    /// What an answer is to the process that asked.
+    fn answered(h: &Header, rlength: u64, mlength: u64, offset: u64) -> What {
+        What {
             initiator: h.source,
             uid: h.uid,
             jid: h.jid,
@@ -377,9 +366,6 @@ impl Ni {
             mlength,
             offset,
             hdr_data: 0,
-            start,
-            end,
-            ack: None,
         }
     }
 
@@ -391,13 +377,32 @@ impl Ni {
         rlength: u64,
         mlength: u64,
     ) -> Result<Incoming, DropReason> {
-        self.waiting(md, |md| &mut md.acks_due)?
-            .desc
-            .eq
+        self.await_less(md, |rest| &mut rest.acks_due)?;
+        self.md(md)
+            .filter(|md| md.active && md.shown.eq.is_some())
             .ok_or(DropReason::Stale)?;
-        let what = Self::answered(h, rlength, mlength, offset, EventKind::Ack, EventKind::Ack);
-        self.post_ack(md, &what);
+        self.post_ack(md, Self::answered(h, rlength, mlength, offset), NiFail::OK);
         Ok(Incoming::Acked)
+    }
+
+    /// The ack that `put` asked for will not come, because its target is given up: an ACK event with a failure
+    /// takes its place, so that a program which waits for it does not wait for ever.
+    pub fn ack_lost(&mut self, put: &Header) {
+        let Body::Put {
+            length,
+            remote_offset,
+            ack_md: Some(md),
+            ..
+        } = put.body
+        else {
+            return;
+        };
+        let awaited = self.await_less(md, |rest| &mut rest.acks_due).is_ok();
+        if awaited && self.md(md).is_some_and(|md| md.shown.eq.is_some()) {
+            let mut what = Self::answered(put, length, 0, remote_offset);
+            what.initiator = put.target;
+            self.post_ack(md, what, NiFail::FAIL);
+        }
     }
 
     /// A reply longer than the room at its offset is truncated (rule 18).
@@ -412,26 +417,28 @@ impl Ni {
         if !self.has_room() {
             return Err(DropReason::NoSpace);
         }
+        self.await_less(md_handle, |rest| &mut rest.replies_due)?;
+        let slot = md_handle.0.slot();
+        let md = self
+            .md(md_handle)
+            .filter(|md| md.active)
+            .ok_or(DropReason::Stale)?;
         let room = self
-            .waiting(md_handle, |md| &mut md.replies_due)?
-            .length
+            .mds
+            .length(slot, md)
             .checked_sub(local_offset)
             .ok_or(DropReason::Stale)?;
         let length = mlength.min(room);
-        let what = Self::answered(
-            h,
-            rlength,
-            length,
-            local_offset,
-            EventKind::ReplyStart,
-            EventKind::ReplyEnd,
-        );
-        let md = self.md_mut(md_handle).ok_or(DropReason::Stale)?;
-        md.consume();
-        let segments = md.desc.memory.slice(local_offset, length);
+        let segments = self.mds.slice(slot, md.region(), local_offset, length);
         self.status.recv_count += 1;
         self.status.recv_length = self.status.recv_length.wrapping_add(length);
-        let op = self.begin(md_handle, what).ok_or(DropReason::NoSpace)?;
+        let what = Self::answered(h, rlength, length, local_offset);
+        let events = (EventKind::ReplyStart, EventKind::ReplyEnd);
+        let account = |md: &mut Md, _| md.consume();
+        let op = self
+            .begin(md_handle, account, OpKind::Deposit, events, what, None)
+            .ok_or(DropReason::NoSpace)?
+            .op;
         Ok(Incoming::Deposit(Deposit {
             op,
             md: md_handle,

@@ -21,9 +21,7 @@ impl Ni {
 
     /// The MD's present values; the threshold is what remains.
     pub fn md_query(&self, md: MdHandle) -> Result<MdSnapshot, Error> {
-        self.md(md)
-            .map(super::super::md::Md::snapshot)
-            .ok_or(Error::MdInvalid)
+        self.md(md).map(|md| md.shown).ok_or(Error::MdInvalid)
     }
 
     /// `PtlMDUpdate` with new values: atomic with respect to delivery, and refused with
@@ -38,24 +36,18 @@ impl Ni {
         let old = self.md_query(handle)?;
         let length = self.check_desc(&new)?;
         let quiet = self.quiet(test)?;
-        let md = self.md_mut(handle).ok_or(Error::MdInvalid)?;
-        if !quiet || (test.is_some() && md.pending > 0) {
+        let pending = self.md(handle).map_or(0, |md| md.pending);
+        if !quiet || (test.is_some() && pending > 0) {
             return Err(Error::MdNoUpdate);
         }
-        let (old_eq, new_eq, me) = (md.desc.eq, new.eq, md.me);
-        md.desc = new;
-        md.length = length;
-        md.arm();
-        if let Some(eq) = new_eq {
+        self.mds.update(handle.0.slot(), &new, length);
+        if let Some(eq) = new.eq {
             self.eq_mut(eq)?.users += 1;
         }
-        if let Some(eq) = old_eq.and_then(|eq| self.eq_mut(eq).ok()) {
+        if let Some(eq) = old.eq.and_then(|eq| self.eq_mut(eq).ok()) {
             eq.users = eq.users.saturating_sub(1);
         }
-        if let Some(pt_index) = me
-            .and_then(|me| self.matching.get(me))
-            .map(|me| me.pt_index)
-        {
+        if let Some(pt_index) = self.md_portal(handle) {
             self.touch(pt_index);
         }
         Ok(old)

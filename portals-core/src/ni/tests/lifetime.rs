@@ -216,3 +216,68 @@ fn a_wrong_completion_is_ignored() {
     w[1].ni.deposit_end(d.op, NiFail::OK);
     assert_eq!(w[1].kinds(t.eq), [PutEnd]);
 }
+
+/// Status registers 6 to 28.
+#[test]
+fn usage_counts_what_was_made_what_is_there_and_the_most_there_was() {
+    let mut w = World::new();
+    let n = &mut w[1];
+    let eq = n.eq(8);
+    let mes = [0, 1, 2].map(|i| n.me(i / 2, 0));
+    let at = |start| {
+        desc(
+            Segment {
+                addr: start,
+                len: 4,
+            },
+            PUT,
+        )
+    };
+    let a = n.attach(mes[0], at(0x1000));
+    let b = n.attach(mes[1], at(0x1010));
+    n.bind(at(0x1001));
+    n.ni.md_unlink(a).unwrap();
+    n.ni.me_unlink(mes[0]).unwrap();
+    n.ni.me_unlink(mes[1]).unwrap();
+    n.ni.eq_free(eq).unwrap();
+    let u = n.ni.usage();
+    let gauge = |g: crate::Gauge| (g.made, g.freed(), g.most, g.current);
+    assert_eq!(gauge(u.portals), (2, 1, 2, 1));
+    assert_eq!(gauge(u.mes), (3, 2, 3, 1));
+    assert_eq!(gauge(u.mds), (3, 1, 3, 2));
+    assert_eq!(gauge(u.eqs), (1, 1, 1, 0));
+    assert_eq!(u.aligned, [1, 0, 0, 1, 0]);
+    assert_eq!(n.ni.list_lengths(0), Some((0, 2)));
+    assert_eq!(n.ni.list_lengths(1), Some((1, 1)));
+    assert_eq!(n.ni.list_lengths(64), None);
+    assert!(n.ni.md_query(b).is_ok());
+}
+
+/// Row 10 of the differences: the event that Cray's option asks for.
+#[test]
+fn a_program_may_ask_to_be_told_of_its_own_unlinks() {
+    let mut w = World::new();
+    let told = PUT | crate::MdOptions::EVENT_MANUAL_UNLINK_ENABLE;
+    let n = &mut w[1];
+    let eq = n.eq(8);
+    for by_entry in [false, true] {
+        let me = n.me(1, 0);
+        let mut d = desc(n.memory(8), told);
+        d.eq = Some(eq);
+        let md = n.ni.md_attach(me, d, Unlink::Unlink).unwrap();
+        if by_entry {
+            n.ni.me_unlink(me).unwrap();
+        } else {
+            n.ni.md_unlink(md).unwrap();
+        }
+        let e = n.events(eq);
+        assert_eq!(e.len(), 1);
+        assert_eq!((e[0].kind, e[0].md_handle), (UNLINKED, md));
+        assert_eq!(
+            (e[0].initiator, e[0].link),
+            (n.ni.config().id, e[0].sequence)
+        );
+        assert_eq!(n.ni.md_query(md), Err(Error::MdInvalid));
+    }
+    n.ni.eq_free(eq).unwrap();
+}

@@ -2,6 +2,7 @@
 
 mod access;
 mod events;
+mod export;
 mod get;
 mod iovec;
 mod lifetime;
