@@ -169,6 +169,20 @@ impl Status {
     /// The peer has no receive posted.
     pub const RNR_RETRY_EXCEEDED: Self = Self(sys::IBV_WC_RNR_RETRY_EXC_ERR);
 
+    /// Is the connection to blame, so that the same request may succeed over a new one? Otherwise the request asks
+    /// for what its memory or the peer's does not allow.
+    pub fn is_of_connection(self) -> bool {
+        !matches!(
+            self.0,
+            sys::IBV_WC_LOC_LEN_ERR
+                | sys::IBV_WC_LOC_PROT_ERR
+                | sys::IBV_WC_LOC_ACCESS_ERR
+                | sys::IBV_WC_REM_INV_REQ_ERR
+                | sys::IBV_WC_REM_ACCESS_ERR
+                | sys::IBV_WC_REM_OP_ERR
+        )
+    }
+
     fn text(self) -> Option<&'static str> {
         Some(match self.0 {
             sys::IBV_WC_SUCCESS => "success",

@@ -241,6 +241,20 @@ impl Cq {
         Ok(true)
     }
 
+    /// Takes all events there are, so that the descriptor is readable only for a new one. To be called before
+    /// [`Cq::arm`]; gives how many there were.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cq::take_event`].
+    pub fn drain_events(&self) -> Result<usize, CqError> {
+        let mut count = 0;
+        while self.take_event()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// The descriptor that becomes readable when an armed event comes, to be given to `poll(2)` with others.
     ///
     /// # Errors

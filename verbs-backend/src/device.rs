@@ -67,6 +67,14 @@ pub enum DeviceError {
         /// The port, from 1.
         port: u8,
     },
+    /// No port can be used, and this is why the last one looked at cannot.
+    #[error("no usable port on RDMA device {name}: {why}")]
+    NoPort {
+        /// The device.
+        name: String,
+        /// What is wrong with its ports.
+        why: String,
+    },
     /// The table of addresses has no such entry.
     #[error("port {port} of RDMA device {name} has no GID at index {index}")]
     NoGidAt {
@@ -440,6 +448,83 @@ impl Device {
                 }),
             None => gid::choose(&entries).ok_or_else(|| DeviceError::NoGid { name: name(), port }),
         }
+    }
+
+    /// The device and port to use: `name` is a device, or a device and a port as in `mlx5_0:2`; without a name, or
+    /// without a port, the first port that is active and has the best address of all looked at: routable RoCE
+    /// version 2 or InfiniBand before link-local ones.
+    ///
+    /// # Errors
+    ///
+    /// No device, or none of its ports is active, has an address, and takes connections without the RDMA connection
+    /// manager (iWARP does not).
+    pub fn choose(name: Option<&str>) -> Result<(Self, PortInfo), DeviceError> {
+        let (name, wanted) = match name.and_then(|n| n.rsplit_once(':')) {
+            Some((device, port)) => match port.parse() {
+                Ok(port) => (Some(device), Some(port)),
+                Err(_) => (name, None),
+            },
+            None => (name, None),
+        };
+        let names = match name {
+            Some(name) => vec![name.to_owned()],
+            None => Self::list()?,
+        };
+        let mut best: Option<(u8, Self, PortInfo)> = None;
+        let mut last = DeviceError::NoDevice;
+        for name in &names {
+            let device = match Self::open(Some(name)) {
+                Ok(device) => device,
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            let ports = wanted.map_or(1..=device.limits().ports, |p| p..=p);
+            for port in ports {
+                match device.suitability(port) {
+                    Ok((score, info)) if best.as_ref().is_none_or(|b| b.0 < score) => {
+                        best = Some((score, device.clone(), info));
+                    }
+                    Ok(_) => {}
+                    Err(error) => last = error,
+                }
+            }
+        }
+        best.map(|(_, device, info)| (device, info)).ok_or(last)
+    }
+
+    /// How well the port suits, more is better, or why it cannot be used.
+    fn suitability(&self, port: u8) -> Result<(u8, PortInfo), DeviceError> {
+        let no = |why: String| DeviceError::NoPort {
+            name: self.name().to_owned(),
+            why,
+        };
+        let info = self.port(port)?;
+        if !info.active {
+            return Err(no(format!("port {port} is not active")));
+        }
+        let kind =
+            std::fs::read_to_string(format!("/sys/class/infiniband/{}/node_type", self.name()));
+        if kind.is_ok_and(|kind| kind.starts_with("4:")) {
+            let why = "iWARP, whose connections only the RDMA connection manager makes";
+            return Err(no(why.to_owned()));
+        }
+        if !info.ethernet {
+            return match info.lid {
+                0 => Err(no(format!(
+                    "port {port} has no LID: no subnet manager runs"
+                ))),
+                _ => Ok((3, info)),
+            };
+        }
+        let entry = self.gid(port, None)?;
+        let score = match (entry.kind, entry.gid.is_link_local()) {
+            (GidType::RoceV1, _) => 1,
+            (_, true) => 2,
+            (_, false) => 3,
+        };
+        Ok((score, info))
     }
 
     /// The raw context, for calls that this crate does not cover. It stays owned by the device.

@@ -1,7 +1,7 @@
 //! Safe RDMA verbs.
 //!
-//! A module for each noun of the verbs: [`device`], [`gid`], [`pd`], [`mr`], [`buffer`], [`cq`],
-//! [`completion`], [`srq`], [`batch`] (work requests) and [`qp`] (reliable connections).
+//! A module for each noun of the verbs: [`device`], [`event`], [`gid`], [`pd`], [`mr`], [`buffer`], [`cq`],
+//! [`completion`], [`srq`], [`batch`] (work requests), [`qp`] (reliable connections) and [`ud`] (datagrams).
 //!
 //! ```text
 //!   Device ── Pd ──┬── BufferPool ── Buffer   slots of registered memory, owned by a request while posted
@@ -9,8 +9,9 @@
 //!     │            ├── Mr                     any registered range (unsafe to make)
 //!     │            ├── Srq                    receives for many queue pairs
 //!     └─── Cq ─────┴── Qp ◀── SendBatch       chain of work requests, one call to post it
-//!           │
-//!           └──▶ Completion
+//!     │     │
+//!     │     └──▶ Completion ◀── Datagrams
+//!     └──▶ Event
 //! ```
 //!
 //! # Memory
@@ -26,7 +27,8 @@
 //!
 //! libibverbs serialises the calls on each object, and every type here is `Send`. `Device`, `Pd`, `Mr`,
 //! `BufferPool`, `Cq`, `Srq` and `Qp` are `Sync` as well; a batch is filled by one thread, and a `Window` is
-//! `Send` only, since its bytes are read and written without synchronisation.
+//! `Send` only, since its bytes are read and written without synchronisation. Completions of one queue are polled by
+//! several threads at a time without harm; which thread gets which is then open. See [`fork`] for child processes.
 //!
 //! # Resource cleanup
 //!
@@ -47,20 +49,25 @@ pub mod completion;
 pub mod counters;
 pub mod cq;
 pub mod device;
+pub mod event;
+pub mod fork;
 pub mod gid;
 mod inflight;
 pub mod mr;
 pub mod pd;
 pub mod qp;
 pub mod srq;
+pub mod ud;
 
 pub use batch::{Segment, SendBatch, SendFlags, SendOp};
 pub use buffer::{Buffer, BufferPool, Remote, Window};
 pub use completion::{Completion, Opcode, Status};
 pub use cq::Cq;
 pub use device::{Device, DeviceError, Limits, PortInfo};
+pub use event::Event;
 pub use gid::{Gid, GidEntry, GidType};
 pub use mr::{Access, Mr};
 pub use pd::Pd;
-pub use qp::{Endpoint, Mtu, Qp, QpOptions, QpState};
+pub use qp::{Endpoint, Mtu, Qp, QpOptions, QpState, Route};
 pub use srq::Srq;
+pub use ud::{DatagramAddress, DatagramOptions, Datagrams, Destination};

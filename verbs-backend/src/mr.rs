@@ -10,7 +10,7 @@ use std::sync::Arc;
 use verbs_sys as sys;
 
 use crate::batch::Segment;
-use crate::buffer::Remote;
+use crate::buffer::{BufferPool, Remote};
 use crate::pd::{self, Pd};
 
 bitflags::bitflags! {
@@ -25,6 +25,8 @@ bitflags::bitflags! {
         const REMOTE_READ = sys::IBV_ACCESS_REMOTE_READ;
         /// Changed atomically by peers.
         const REMOTE_ATOMIC = sys::IBV_ACCESS_REMOTE_ATOMIC;
+        /// Pages are not locked; the adapter takes faults. Few devices do ([`on_demand`]).
+        const ON_DEMAND = sys::IBV_ACCESS_ON_DEMAND;
     }
 }
 
@@ -50,8 +52,8 @@ pub enum MrError {
         /// The system's answer.
         #[source]
         source: io::Error,
-        /// The likely cause.
-        hint: &'static str,
+        /// The likely cause, and what to do.
+        hint: String,
     },
     /// No memory for a buffer.
     #[error("cannot allocate {length} bytes for registered memory")]
@@ -107,10 +109,10 @@ impl Mr {
         let Some(raw) = NonNull::new(raw) else {
             let source = io::Error::last_os_error();
             let hint = match source.raw_os_error() {
-                Some(libc::ENOMEM) => " (the limit of locked memory? see ulimit -l)",
-                Some(libc::EFAULT) => " (not mapped, or not writable)",
-                Some(libc::EINVAL) => " (remote writing needs LOCAL_WRITE too)",
-                _ => "",
+                Some(libc::ENOMEM) => memlock_hint(),
+                Some(libc::EFAULT) => " (not mapped, or not writable)".to_owned(),
+                Some(libc::EINVAL) => " (remote writing needs LOCAL_WRITE too)".to_owned(),
+                _ => String::new(),
             };
             return Err(MrError::Refused {
                 address,
@@ -179,6 +181,35 @@ impl Mr {
             rkey: self.rkey,
         })
     }
+}
+
+/// Bytes that this process may lock in memory (`RLIMIT_MEMLOCK`); `None` is no limit.
+pub fn memlock_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
+}
+
+fn memlock_hint() -> String {
+    match memlock_limit() {
+        Some(limit) => format!(
+            ": locked memory is limited to {limit} bytes; raise it with \"ulimit -l unlimited\", for users by \
+             memlock in /etc/security/limits.conf, under Slurm by PropagateResourceLimitsExcept=MEMLOCK"
+        ),
+        None => ": the device or the machine has no memory for it".to_owned(),
+    }
+}
+
+/// Does the device register memory without locking its pages (on-demand paging)? Found out by trying.
+pub fn on_demand(pd: &Pd) -> bool {
+    let Ok(probe) = BufferPool::new(pd, 1, 4096) else {
+        return false;
+    };
+    let Some(buffer) = probe.take() else {
+        return false;
+    };
+    let access = Access::LOCAL_WRITE | Access::ON_DEMAND;
+    let start = buffer.as_ptr().cast_mut();
+    // SAFETY: the buffer outlives the region, which no request uses.
+    unsafe { Mr::register_raw(pd, start, buffer.len(), access) }.is_ok()
 }
 
 impl Drop for Mr {

@@ -23,8 +23,10 @@ use std::sync::{Arc, Mutex};
 
 use verbs_sys as sys;
 
+pub(crate) use endpoint::modify_cause;
 pub use endpoint::{Endpoint, EndpointError, Mtu, QpState};
-pub use options::{Capabilities, QpOptions};
+pub(crate) use options::empty_init_attr;
+pub use options::{Capabilities, QpOptions, Route};
 
 use crate::batch::{
     PushError, Rejected, Segment, SendBatch, SendFlags, SendOp, address, check_id, request,
@@ -250,7 +252,7 @@ impl Qp {
     pub fn init(&self) -> Result<(), QpError> {
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_INIT,
-            pkey_index: 0,
+            pkey_index: self.0.options.route.pkey_index,
             port_num: self.0.port.number,
             qp_access_flags: self.0.options.access.bits(),
             ..Default::default()
@@ -269,18 +271,11 @@ impl Qp {
     /// [`QpError::Modify`].
     pub fn ready_to_receive(&self, remote: &Endpoint) -> Result<(), QpError> {
         let own = self.endpoint();
-        let mut route = sys::ibv_ah_attr {
-            dlid: remote.lid,
-            port_num: self.0.port.number,
-            ..Default::default()
-        };
-        // RoCE has no other address than the GID.
-        if let (true, Some(gid)) = (self.0.port.ethernet, self.0.gid) {
-            route.is_global = 1;
-            route.grh.dgid = sys::ibv_gid { raw: remote.gid.0 };
-            route.grh.sgid_index = gid.index;
-            route.grh.hop_limit = 64;
-        }
+        let route = self
+            .0
+            .options
+            .route
+            .ah_attr(&self.0.port, self.0.gid, remote.gid, remote.lid);
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_RTR,
             ah_attr: route,
@@ -349,6 +344,24 @@ impl Qp {
             ..Default::default()
         };
         self.modify(&mut attr, sys::IBV_QP_STATE, QpState::ERROR)
+    }
+
+    /// To RESET, from any state, to be connected again: requests that were outstanding are forgotten without
+    /// completions, and those that own a buffer give it back to its pool.
+    ///
+    /// # Errors
+    ///
+    /// [`QpError::Modify`].
+    pub fn reset(&self) -> Result<(), QpError> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RESET,
+            ..Default::default()
+        };
+        self.modify(&mut attr, sys::IBV_QP_STATE, QpState::RESET)?;
+        // In RESET the adapter holds no request; late completions find nothing, since tickets are not used twice.
+        *lock(&self.0.sends) = Inflight::default();
+        *lock(&self.0.receives) = Inflight::default();
+        Ok(())
     }
 
     /// The state that the device reports.

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use verbs_backend::qp::{PostError, QpError};
 use verbs_backend::{
-    Access, BufferPool, Completion, Cq, Device, DeviceError, Opcode, Pd, Qp, QpOptions, QpState,
-    Remote, SendBatch, SendFlags, SendOp, Srq, Status, Window, counters,
+    Access, BufferPool, Completion, Cq, DatagramOptions, Datagrams, Device, DeviceError, Opcode,
+    Pd, Qp, QpOptions, QpState, Remote, Route, SendBatch, SendFlags, SendOp, Srq, Status, Window,
+    counters,
 };
 
 /// Longest wait for anything in these tests; a device that works answers in microseconds.
@@ -438,5 +439,132 @@ fn objects_may_be_dropped_in_any_order() {
 #[test]
 fn rights_are_those_of_the_header() {
     let all = Access::all().bits();
-    assert_eq!(all, 0b1111);
+    assert_eq!(all, 0b1111 | 1 << 6);
+}
+
+/// Takes completions of datagrams until one has arrived.
+fn datagram(cq: &Cq, datagrams: &Datagrams) -> Vec<u8> {
+    let start = Instant::now();
+    let mut slots = [Completion::EMPTY; 4];
+    loop {
+        for completion in cq.poll(&mut slots).unwrap() {
+            let mut arrived = None;
+            let handled = datagrams.handle(completion, |bytes| arrived = Some(bytes.to_vec()));
+            handled.unwrap();
+            if let Some(bytes) = arrived {
+                return bytes;
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "no datagram came");
+    }
+}
+
+#[test]
+fn datagrams_reach_an_address_and_survive_a_restart() {
+    let Some(device) = device() else { return };
+    let pd = Pd::new(&device).unwrap();
+    let cqs = [(); 2].map(|()| Cq::with_events(&device, 64).unwrap());
+    let options = DatagramOptions {
+        port: 1,
+        gid_index: None,
+        route: Route::default(),
+        qkey: 0x1234,
+        receives: 8,
+        sends: 4,
+        size: 100,
+    };
+    let ends = [0, 1].map(|side| Datagrams::new(&pd, &cqs[side], &options).unwrap());
+    let to = ends[0].resolve(&ends[1].address()).unwrap();
+    // More than the receives, so that they are posted again.
+    for n in 0..20u8 {
+        assert!(ends[0].send(&to, &[n; 33]).unwrap());
+        assert_eq!(datagram(&cqs[1], &ends[1]), [n; 33]);
+        let sent = wait(&cqs[0], 1);
+        ends[0]
+            .handle(&sent[0], |_| panic!("nothing was sent to this side"))
+            .unwrap();
+        assert_eq!(ends[0].outstanding(), 0);
+    }
+    assert!(ends[0].send(&to, &[0; 101]).is_err());
+    let qpn = ends[1].qpn();
+    ends[1].recover().unwrap();
+    assert_eq!(ends[1].qpn(), qpn);
+    assert!(ends[0].send(&to, b"again").unwrap());
+    assert_eq!(datagram(&cqs[1], &ends[1]), b"again");
+}
+
+#[test]
+fn a_send_waits_for_a_receive_that_comes_late() {
+    let Some(device) = device() else { return };
+    let pair = Pair::new(&device, |_| {});
+    let pool = BufferPool::new(&pair.pd, 1, 64).unwrap();
+    pair.qps[0]
+        .post_inline(1, SendOp::Send, b"early", SendFlags::SIGNALLED)
+        .unwrap();
+    // The target answers "not ready" for as long; the sender repeats without a limit.
+    let mut slots = [Completion::EMPTY; 1];
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(100) {
+        assert!(pair.cqs[0].poll(&mut slots).unwrap().is_empty());
+    }
+    pair.qps[1].post_recv(pool.take()).unwrap();
+    assert!(wait(&pair.cqs[0], 1)[0].is_ok());
+    assert_eq!(wait(&pair.cqs[1], 1)[0].length(), 5);
+}
+
+#[test]
+fn a_broken_queue_pair_connects_again_after_a_reset() {
+    let Some(device) = device() else { return };
+    let pair = Pair::new(&device, |_| {});
+    let pool = BufferPool::new(&pair.pd, 4, 64).unwrap();
+    pair.qps[1].post_recv(pool.take()).unwrap();
+    for qp in &pair.qps {
+        qp.to_error().unwrap();
+        qp.reset().unwrap();
+        assert_eq!(qp.state().unwrap(), QpState::RESET);
+    }
+    assert_eq!(pool.available(), 4, "a reset gives the buffers back");
+    for side in 0..2 {
+        pair.qps[side].init().unwrap();
+        pair.qps[side]
+            .connect(&pair.qps[1 - side].endpoint())
+            .unwrap();
+    }
+    pair.qps[1].post_recv(pool.take()).unwrap();
+    pair.qps[0]
+        .post_inline(1, SendOp::Send, b"anew", SendFlags::SIGNALLED)
+        .unwrap();
+    let mut slots = [Completion::EMPTY; 8];
+    let start = Instant::now();
+    loop {
+        let done = pair.cqs[1].poll(&mut slots).unwrap();
+        if done.iter().any(|c| c.is_ok() && c.length() == 4) {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn the_device_is_chosen_with_its_port_and_has_nothing_to_tell() {
+    let Some(device) = device() else { return };
+    let (chosen, port) = Device::choose(None).unwrap();
+    assert!(port.active && chosen.port(port.number).unwrap().active);
+    let named = format!("{}:1", device.name());
+    assert_eq!(Device::choose(Some(&named)).unwrap().1.number, 1);
+    let absent = format!("{}:9", device.name());
+    assert!(Device::choose(Some(&absent)).is_err());
+    assert_eq!(chosen.take_event().unwrap(), None);
+}
+
+/// Pages of this size are locked unless the device takes faults; whichever it is, the answer comes from trying.
+#[test]
+fn on_demand_paging_is_found_out_by_trying() {
+    let Some(device) = device() else { return };
+    let pd = Pd::new(&device).unwrap();
+    let does = verbs_backend::mr::on_demand(&pd);
+    println!("{}: on-demand paging {does}", device.name());
+    if device.name().starts_with("rxe") {
+        assert!(!does, "SoftRoCE of the guest's kernel locks pages");
+    }
 }

@@ -165,13 +165,14 @@ pub(super) fn random_psn() -> u32 {
 }
 
 /// The likely reason that a change of state was refused.
-pub(super) fn modify_cause(from: QpState, to: QpState, error: &io::Error) -> &'static str {
+pub(crate) fn modify_cause(from: QpState, to: QpState, error: &io::Error) -> &'static str {
     let legal = matches!(
         (from, to),
         (QpState::RESET, QpState::INIT)
             | (QpState::INIT, QpState::INIT | QpState::RTR)
             | (QpState::RTR, QpState::RTS)
-    ) || to == QpState::ERROR;
+    ) || to == QpState::ERROR
+        || to == QpState::RESET;
     match (error.raw_os_error(), to) {
         (Some(libc::EINVAL), _) if !legal => "the order is RESET, INIT, RTR, RTS",
         (Some(libc::EINVAL), QpState::INIT) => "is the port number right?",

@@ -6,9 +6,50 @@ use verbs_sys as sys;
 
 use super::{Mtu, QpError};
 use crate::cq::{self, Cq};
-use crate::device::Limits;
+use crate::device::{Limits, PortInfo};
+use crate::gid::{Gid, GidEntry};
 use crate::mr::Access;
 use crate::srq::{self, Srq};
+
+/// What packets carry for the network to sort them by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Service level on InfiniBand, 0 to 15; the priority on RoCE version 1.
+    pub service_level: u8,
+    /// Traffic class of the IP header on RoCE version 2 (the upper six bits are the DSCP), and of global routes on
+    /// InfiniBand.
+    pub traffic_class: u8,
+    /// Index of the partition key in the port's table.
+    pub pkey_index: u16,
+    /// On InfiniBand: name peers by their GID, through routers, also where the LID would do. RoCE always does.
+    pub global: bool,
+}
+
+impl Route {
+    /// The way to a port from `port`, whose own address is `from`.
+    pub(crate) fn ah_attr(
+        &self,
+        port: &PortInfo,
+        from: Option<GidEntry>,
+        gid: Gid,
+        lid: u16,
+    ) -> sys::ibv_ah_attr {
+        let mut way = sys::ibv_ah_attr {
+            dlid: lid,
+            sl: self.service_level,
+            port_num: port.number,
+            ..Default::default()
+        };
+        if let (true, Some(from)) = (port.ethernet || self.global || lid == 0, from) {
+            way.is_global = 1;
+            way.grh.dgid = sys::ibv_gid { raw: gid.0 };
+            way.grh.sgid_index = from.index;
+            way.grh.hop_limit = 64;
+            way.grh.traffic_class = self.traffic_class;
+        }
+        way
+    }
+}
 
 /// What a queue pair is made of; [`QpOptions::new`] gives values that suit most uses.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +75,8 @@ pub struct QpOptions<'a> {
     pub port: u8,
     /// Which of the port's addresses; without, the one that reaches most peers.
     pub gid_index: Option<u8>,
+    /// Service level, traffic class and partition.
+    pub route: Route,
     /// What the peer may do to regions that allow it.
     pub access: Access,
     /// Upper limit of the packet size.
@@ -42,7 +85,7 @@ pub struct QpOptions<'a> {
     pub rd_atomic: u8,
     /// Time to wait for an acknowledgement, as 4.096 µs × 2^n; 0 waits for ever. At most 31.
     pub timeout: u8,
-    /// Repetitions without an acknowledgement before the queue pair fails, 0 to 7.
+    /// Repetitions without an acknowledgement before the queue pair fails, 0 to 7. SoftRoCE takes 7 for no limit.
     pub retry_count: u8,
     /// Repetitions when the peer has no receive, 0 to 6; 7 repeats for ever.
     pub rnr_retry: u8,
@@ -53,7 +96,7 @@ pub struct QpOptions<'a> {
 
 impl<'a> QpOptions<'a> {
     /// 128 sends and receives of one segment, 256 inline bytes, port 1, all rights to the peer, 16 reads,
-    /// 67 ms × 7 repetitions, and for ever while the peer has no receive.
+    /// 67 ms × 6 repetitions, and for ever while the peer has no receive.
     pub fn new(cq: &'a Cq) -> Self {
         Self {
             send_cq: cq,
@@ -66,11 +109,15 @@ impl<'a> QpOptions<'a> {
             max_inline: 256,
             port: 1,
             gid_index: None,
-            access: Access::all(),
+            route: Route::default(),
+            access: Access::LOCAL_WRITE
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC,
             max_mtu: Mtu::B4096,
             rd_atomic: 16,
             timeout: 14,
-            retry_count: 7,
+            retry_count: 6,
             rnr_retry: 7,
             min_rnr_timer: 12,
         }
@@ -121,6 +168,7 @@ impl<'a> QpOptions<'a> {
         let within = |limit: u32| self.rd_atomic.min(u8::try_from(limit).unwrap_or(u8::MAX));
         Connection {
             access: self.access,
+            route: self.route,
             max_mtu: self.max_mtu,
             rd_atomic_initiator: within(limits.rd_atomic_initiator),
             rd_atomic_target: within(limits.rd_atomic_target),
@@ -132,7 +180,7 @@ impl<'a> QpOptions<'a> {
     }
 }
 
-pub(super) fn empty_init_attr() -> sys::ibv_qp_init_attr {
+pub(crate) fn empty_init_attr() -> sys::ibv_qp_init_attr {
     sys::ibv_qp_init_attr {
         qp_context: std::ptr::null_mut(),
         send_cq: std::ptr::null_mut(),
@@ -148,6 +196,7 @@ pub(super) fn empty_init_attr() -> sys::ibv_qp_init_attr {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
     pub(super) access: Access,
+    pub(super) route: Route,
     max_mtu: Mtu,
     pub(super) rd_atomic_initiator: u8,
     pub(super) rd_atomic_target: u8,

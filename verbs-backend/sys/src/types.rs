@@ -70,6 +70,7 @@ codes!(ibv_access_flags {
     IBV_ACCESS_REMOTE_WRITE = 1 << 1,
     IBV_ACCESS_REMOTE_READ = 1 << 2,
     IBV_ACCESS_REMOTE_ATOMIC = 1 << 3,
+    IBV_ACCESS_ON_DEMAND = 1 << 6,
 });
 
 codes!(ibv_qp_type {
