@@ -6,6 +6,7 @@
 #include <p3/nal_types.h>
 #include <p3api/types.h>
 #include <p3api/api.h>
+#include <p3api/debug.h>
 #include <p3api/misc.h>
 #include <p3nal_portolan.h>
 

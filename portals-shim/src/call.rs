@@ -4,7 +4,7 @@
 
 use portals_core::{
     AcEntry, AckRequest, EqHandle, Event, InsertPosition, MdDesc, MdHandle, MdSnapshot, MeHandle,
-    MeSpec, ProcessId, Status, Unlink,
+    MeSpec, ProcessId, Status, Unlink, Usage,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -121,7 +121,21 @@ pub(crate) enum Call {
     },
     Distance(ProcessId),
     Status,
+    Usage,
+    ListLengths(u32),
+    Paths,
+    /// The program computes, nanoseconds.
+    Compute(u64),
     Close,
+}
+
+/// Which way the messages of an interface went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paths {
+    /// Served by the network adapters alone: the target's library had no part.
+    pub one_sided: u64,
+    /// Handled by the target's library.
+    pub two_sided: u64,
 }
 
 /// What a call gives back when it succeeds.
@@ -139,4 +153,8 @@ pub(crate) enum Answer {
     BadQueue(usize),
     Distance(u64),
     Status(Status),
+    Usage(Usage),
+    /// Now, and at most so far.
+    ListLengths(u64, u64),
+    Paths(Paths),
 }

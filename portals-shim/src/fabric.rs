@@ -3,15 +3,12 @@
 use crate::interface::Interface;
 use crate::job::{Job, JobError};
 use crate::nal::inproc::{Hub, InProc};
+pub use crate::nal::seastar::Mode;
+pub use crate::place::Placement;
+pub use crate::place::{LARGEST_PID, MOST_PER_NODE, RANK_PID};
 use portals_core::{Limits, Ni, NiConfig, ProcessId};
 use std::fmt;
 use std::str::FromStr;
-
-/// The process id that a rank has on its node unless it wishes for another.
-pub const RANK_PID: u32 = 128;
-
-/// The largest process id; headers on the SeaStar have 16 bits for it, and all ones is no process.
-pub const LARGEST_PID: u32 = 0xfffe;
 
 /// A fabric by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +17,20 @@ pub enum FabricKind {
     Seastar,
     /// RDMA verbs.
     Verbs,
+    /// Memory that the ranks of one machine share.
+    Shm,
 }
 
 impl FabricKind {
     /// All, in the order users should read them.
-    pub const ALL: [Self; 2] = [Self::Seastar, Self::Verbs];
+    pub const ALL: [Self; 3] = [Self::Seastar, Self::Verbs, Self::Shm];
 
     /// The word of the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Seastar => "seastar",
             Self::Verbs => "verbs",
+            Self::Shm => "shm",
         }
     }
 }
@@ -57,7 +57,7 @@ impl FromStr for FabricKind {
 #[non_exhaustive]
 pub enum FabricError {
     /// No fabric has this name.
-    #[error("unknown fabric \"{name}\"; the fabrics are seastar and verbs")]
+    #[error("unknown fabric \"{name}\"; the fabrics are seastar, verbs and shm")]
     Unknown {
         /// The name given.
         name: String,
@@ -68,6 +68,32 @@ pub enum FabricError {
         /// Which.
         kind: FabricKind,
         /// What is missing and what to do.
+        reason: String,
+    },
+    /// A variable of the environment has a value that cannot be meant.
+    #[error("{name} is \"{value}\": {expected} is expected")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// Two ranks would be the same process.
+    #[error("ranks {first} and {second} both want process id {} of node {}", id.pid, id.nid)]
+    SameProcess {
+        /// The lower of the ranks.
+        first: usize,
+        /// The other.
+        second: usize,
+        /// What both want to be.
+        id: ProcessId,
+    },
+    /// The faults that were asked for cannot be meant.
+    #[error("{reason}")]
+    Faults {
+        /// Where in the fault file, what, and what is wanted.
         reason: String,
     },
     /// The exchange with the other ranks failed.
@@ -82,8 +108,19 @@ pub struct FabricConfig {
     pub kind: FabricKind,
     /// `PORTOLAN_DEVICE`: verbs device; the first usable one when unset.
     pub device: Option<String>,
-    /// `PORTOLAN_MACHINE`: machine parameters of the model, `xt4` when unset.
+    /// `PORTOLAN_MACHINE`: machine parameters of the model, a name or a file; `xt4` when unset.
     pub machine: String,
+    /// `PORTOLAN_RANKS_PER_NODE`: which node and process id each rank has; 1 when unset.
+    pub place: Placement,
+    /// `PORTOLAN_TOPOLOGY`: the model's grid, as `4x4x2` or `4x4x2,mesh`; when unset the smallest
+    /// torus that holds the nodes.
+    pub topology: Option<String>,
+    /// `PORTOLAN_SEASTAR_MODE`: who matches on the model, `generic` (the kernels) when unset.
+    pub mode: Mode,
+    /// `PORTOLAN_SEASTAR_FAULTS`: a file with what goes wrong on the model; nothing when unset.
+    pub faults: Option<String>,
+    /// `PORTOLAN_SEASTAR_FAULT_SEED`: `N` or `N:RATE=VALUE,…`, see [`FAULT_SEED`](Self::FAULT_SEED).
+    pub fault_seed: Option<String>,
 }
 
 impl Default for FabricConfig {
@@ -92,11 +129,24 @@ impl Default for FabricConfig {
             kind: FabricKind::Seastar,
             device: None,
             machine: "xt4".to_owned(),
+            place: Placement::ONE,
+            topology: None,
+            mode: Mode::Generic,
+            faults: None,
+            fault_seed: None,
         }
     }
 }
 
 impl FabricConfig {
+    /// Names a fault file of the model.
+    pub const FAULTS: &str = "PORTOLAN_SEASTAR_FAULTS";
+    /// The seed of the model's random faults, which takes the place of the fault file's, and after a
+    /// colon their rates, if not those of the file: `7`, `7:lost_packets=1000,link_bit_errors=50`.
+    pub const FAULT_SEED: &str = "PORTOLAN_SEASTAR_FAULT_SEED";
+    const RANKS_PER_NODE: &str = "PORTOLAN_RANKS_PER_NODE";
+    const MODE: &str = "PORTOLAN_SEASTAR_MODE";
+
     /// Reads the environment.
     pub fn from_env() -> Result<Self, FabricError> {
         let var = |name| std::env::var(name).ok().filter(|v| !v.is_empty());
@@ -105,6 +155,24 @@ impl FabricConfig {
             kind: var("PORTOLAN_FABRIC").map_or(Ok(default.kind), |k| k.parse())?,
             device: var("PORTOLAN_DEVICE"),
             machine: var("PORTOLAN_MACHINE").unwrap_or(default.machine),
+            place: var(Self::RANKS_PER_NODE).map_or(Ok(default.place), |value| {
+                let place = value.parse().ok().and_then(Placement::new);
+                place.ok_or_else(|| FabricError::Variable {
+                    name: Self::RANKS_PER_NODE,
+                    value: value.chars().take(60).collect(),
+                    expected: format!("a number from 1 to {MOST_PER_NODE}"),
+                })
+            })?,
+            topology: var("PORTOLAN_TOPOLOGY"),
+            mode: var(Self::MODE).map_or(Ok(default.mode), |value| {
+                value.parse().map_err(|_| FabricError::Variable {
+                    name: Self::MODE,
+                    value: value.chars().take(60).collect(),
+                    expected: "generic or accelerated".to_owned(),
+                })
+            })?,
+            faults: var(Self::FAULTS),
+            fault_seed: var(Self::FAULT_SEED),
         })
     }
 }
@@ -120,9 +188,24 @@ pub struct Opened {
 
 /// Whether the fabric can be used on this machine; the error says why not.
 pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
+    check_for(config, None)
+}
+
+/// As [`check`], for a job of `ranks`, if that is known: the faults that are asked for are of nodes
+/// that it has.
+pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), FabricError> {
+    let faults = match config.kind {
+        FabricKind::Seastar => crate::nal::seastar::check_faults(config, ranks),
+        _ if config.faults.is_some() || config.fault_seed.is_some() => {
+            Err("faults can be chosen for the SeaStar model only: --fabric seastar".to_owned())
+        }
+        _ => Ok(()),
+    };
+    faults.map_err(|reason| FabricError::Faults { reason })?;
     match config.kind {
-        FabricKind::Seastar => crate::nal::seastar::check(&config.machine),
+        FabricKind::Seastar => crate::nal::seastar::check(config),
         FabricKind::Verbs => crate::nal::verbs::check(config.device.as_deref()),
+        FabricKind::Shm => crate::nal::shm::check(),
     }
     .map_err(|reason| FabricError::Unusable {
         kind: config.kind,
@@ -133,7 +216,8 @@ pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
 /// What a process asks of its interface; ranks need not ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Process id, up to [`LARGEST_PID`].
+    /// Process id, up to [`LARGEST_PID`]; [`RANK_PID`] is no wish: ranks that share a node then have
+    /// that and the following ones.
     pub pid: u32,
     /// Limits, cut to [`Limits::LIBRARY`].
     pub limits: Limits,
@@ -159,13 +243,17 @@ impl Default for Wishes {
 
 impl Wishes {
     /// Who `rank` is if it gets what it wishes.
-    pub(crate) fn config(&self, rank: u32, jid: u32) -> NiConfig {
+    pub(crate) fn config(&self, place: Placement, rank: u32, jid: u32) -> NiConfig {
+        let id = match self.pid {
+            RANK_PID => place.of(rank),
+            pid => place.of_pid(rank, pid),
+        };
         NiConfig {
-            id: ProcessId::new(rank, self.pid),
+            id,
             limits: self.limits.min(Limits::LIBRARY),
             interface: self.interface,
             get_send_events: self.get_send_events,
-            ..rank_config(rank, self.jid.unwrap_or(jid))
+            ..rank_config(place, rank, self.jid.unwrap_or(jid))
         }
     }
 }
@@ -195,20 +283,31 @@ impl<'a> Ids<'a> {
     }
 
     /// After it: everybody's id. Without wishes nobody is asked, and all have the common one.
-    pub(crate) fn collect(&self, job: &Job, jid: u32) -> Result<Vec<ProcessId>, JobError> {
-        (0..job.size())
-            .map(|rank| {
-                let common = rank_config(rank, jid).id;
-                if self.wishes.is_none() {
-                    return Ok(common);
-                }
-                match job.get(&Self::key(rank, &self.opening)) {
-                    Ok(pid) => Ok(ProcessId::new(rank, pid.parse().unwrap_or(common.pid))),
-                    Err(JobError::NoSuchKey { .. }) => Ok(common),
-                    Err(e) => Err(e),
-                }
-            })
-            .collect()
+    pub(crate) fn collect(
+        &self,
+        job: &Job,
+        place: Placement,
+    ) -> Result<Vec<ProcessId>, FabricError> {
+        let id = |rank| {
+            let common = place.of(rank);
+            if self.wishes.is_none() {
+                return Ok(common);
+            }
+            match job.get(&Self::key(rank, &self.opening)) {
+                Ok(pid) => Ok(place.of_pid(rank, pid.parse().unwrap_or(common.pid))),
+                Err(JobError::NoSuchKey { .. }) => Ok(common),
+                Err(e) => Err(e),
+            }
+        };
+        let ids = (0..job.size()).map(id).collect::<Result<Vec<_>, _>>()?;
+        for (second, id) in ids.iter().enumerate() {
+            let first = place.find(*id, |rank| rank < second && ids[rank] == *id);
+            if let Some(first) = first {
+                let id = *id;
+                return Err(FabricError::SameProcess { first, second, id });
+            }
+        }
+        Ok(ids)
     }
 }
 
@@ -230,13 +329,14 @@ fn open_wishing(
     match config.kind {
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
         FabricKind::Verbs => crate::nal::verbs::open(job, config, wishes),
+        FabricKind::Shm => crate::nal::shm::open(job, config, wishes),
     }
 }
 
-/// The identity of a rank: its own node, the common process id.
-pub(crate) fn rank_config(rank: u32, jid: u32) -> NiConfig {
+/// The identity of a rank that wishes for nothing.
+pub(crate) fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
     NiConfig {
-        id: ProcessId::new(rank, RANK_PID),
+        id: place.of(rank),
         uid: rustix::process::geteuid().as_raw(),
         jid,
         interface: 0,
@@ -247,11 +347,18 @@ pub(crate) fn rank_config(rank: u32, jid: u32) -> NiConfig {
 
 /// `n` interfaces joined within this process, one for each of `n` threads: a fabric for tests.
 pub fn in_process(n: u32) -> Vec<Opened> {
-    let hub = Hub::new(n, RANK_PID);
-    let peers: Vec<_> = (0..n).map(|r| rank_config(r, 1).id).collect();
-    (0..n)
-        .map(|r| Opened {
-            interface: Interface::direct(Ni::new(rank_config(r, 1)), InProc::new(hub.clone(), r)),
+    in_process_placed(n, Placement::ONE)
+}
+
+/// As [`in_process`], with several ranks on a node.
+pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
+    let configs: Vec<_> = (0..n).map(|r| rank_config(place, r, 1)).collect();
+    let peers: Vec<_> = configs.iter().map(|c| c.id).collect();
+    let hub = Hub::new(peers.clone(), place);
+    (0..)
+        .zip(configs)
+        .map(|(own, config)| Opened {
+            interface: Interface::direct(Ni::new(config), InProc::new(hub.clone(), own)),
             peers: peers.clone(),
         })
         .collect()

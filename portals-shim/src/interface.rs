@@ -1,17 +1,18 @@
 //! An open network interface, as programs see it.
 
-use crate::call::{Answer, Call, EqList, Polled, Target, Wait};
+use crate::call::{Answer, Call, EqList, Paths, Polled, Target, Wait};
+use crate::direct::Direct;
 use crate::library::Library;
 use crate::nal::Nal;
-use crate::region::{RawMemory, Region};
+use crate::region::{RawMemory, Region, RegionError};
 use portals_core::{
     AcEntry, AckRequest, EqHandle, Error, Handle, InsertPosition, Limits, MdDesc, MdHandle,
     MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiConfig, ProcessId, Segment, Status, Unlink,
+    Usage,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// What a fabric's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +79,64 @@ pub struct PollError {
     pub which: usize,
 }
 
+/// Memory of another rank of this machine, mapped here; see [`Interface::window`].
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The mapping, which lives as long as this value.
+    pub region: Region,
+    /// Where the descriptor's memory begins in it, bytes.
+    pub offset: usize,
+    /// Bytes of the descriptor's memory.
+    pub len: usize,
+}
+
 /// How calls reach the library.
 pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     /// Makes the call; `Wait` of a poll is honoured.
     fn call(&self, call: Call) -> Result<Answer, Error>;
+
+    // The calls that programs make for each message have a way of their own, on which a library in
+    // this process is not told of them by a value.
+
+    /// [`Call::EqPoll`] of one queue without a wait.
+    fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        self.eq_poll(&[eq], Wait::No).map_err(|e| e.error)
+    }
+    /// [`Call::EqPoll`]
+    fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let eqs = EqList::from_slice(eqs);
+        let (error, which) = match self.call(Call::EqPoll { eqs, wait }) {
+            Ok(Answer::Polled(polled)) => return Ok(polled),
+            Ok(Answer::BadQueue(which)) => (Error::EqInvalid, which),
+            Ok(_) => (Error::Fail, 0),
+            Err(error) => (error, 0),
+        };
+        Err(PollError { error, which })
+    }
+    /// [`Call::Put`]
+    fn put(
+        &self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.call(Call::Put {
+            md,
+            region,
+            ack,
+            to: *to,
+            hdr_data,
+        })
+        .map(|_| ())
+    }
+    /// [`Call::Get`]
+    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
+        let from = *from;
+        self.call(Call::Get { md, region, from }).map(|_| ())
+    }
+
     /// Nanoseconds since the fabric was opened.
     fn now(&self) -> u64;
     fn clock(&self) -> ClockKind;
@@ -89,74 +144,17 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn leave(&self) -> Result<(), Error> {
         Ok(())
     }
+    /// See [`Interface::new_region`].
+    fn shares(&self) -> bool {
+        false
+    }
+    /// See [`Interface::window`].
+    fn window(&self, _to: &Target) -> Option<Window> {
+        None
+    }
     /// The end of that.
     fn rejoin(&self) -> Result<(), Error> {
         Ok(())
-    }
-}
-
-/// The library in the caller's process, under one lock.
-#[derive(Debug)]
-struct Direct<N> {
-    library: Mutex<Library<N>>,
-    opened: Instant,
-    /// Polls in a row that found nothing.
-    fruitless: AtomicU32,
-}
-
-impl<N: Nal> Direct<N> {
-    fn lock(&self) -> MutexGuard<'_, Library<N>> {
-        self.library.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Fruitless polls before each further one offers the core to others first: to a peer, or to the
-/// kernel threads that move the data of a software device. Programs that spin on a non-blocking
-/// poll need this as much as blocking ones.
-const SPINS: u32 = 64;
-
-impl<N: Nal> Direct<N> {
-    fn rest(&self) {
-        if self.fruitless.fetch_add(1, Ordering::Relaxed) < SPINS {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl<N: Nal> Bridge for Direct<N> {
-    fn call(&self, call: Call) -> Result<Answer, Error> {
-        let Call::EqPoll { eqs, wait } = call else {
-            return self.lock().execute(call);
-        };
-        let deadline = match wait {
-            Wait::Nanos(ns) => Some(Instant::now() + Duration::from_nanos(ns)),
-            Wait::No | Wait::Forever => None,
-        };
-        loop {
-            let polled = self.lock().poll(&eqs);
-            match polled {
-                Ok(None) => {}
-                Ok(polled) => {
-                    self.fruitless.store(0, Ordering::Relaxed);
-                    return Ok(Answer::Polled(polled));
-                }
-                Err(which) => return Ok(Answer::BadQueue(which)),
-            }
-            self.rest();
-            if wait == Wait::No || deadline.is_some_and(|d| Instant::now() >= d) {
-                return Ok(Answer::Polled(None));
-            }
-        }
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn clock(&self) -> ClockKind {
-        ClockKind::Wall
     }
 }
 
@@ -182,15 +180,7 @@ impl Interface {
     /// An interface whose library runs here, over `nal`.
     pub fn direct<N: Nal + 'static>(ni: portals_core::Ni, nal: N) -> Self {
         let config = *ni.config();
-        let library = Mutex::new(Library::new(ni, nal));
-        Self::bridged(
-            Box::new(Direct {
-                library,
-                opened: Instant::now(),
-                fruitless: AtomicU32::new(0),
-            }),
-            config,
-        )
+        Self::bridged(Box::new(Direct::new(Library::new(ni, nal))), config)
     }
 
     pub(crate) fn bridged(bridge: Box<dyn Bridge>, config: NiConfig) -> Self {
@@ -205,11 +195,16 @@ impl Interface {
     }
 
     /// Every call after the close is refused here: nobody below is left to answer.
-    fn call(&self, call: Call) -> Result<Answer, Error> {
+    #[inline]
+    fn open(&self) -> Result<&dyn Bridge, Error> {
         if self.inner.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);
         }
-        self.inner.bridge.call(call)
+        Ok(&*self.inner.bridge)
+    }
+
+    fn call(&self, call: Call) -> Result<Answer, Error> {
+        self.open()?.call(call)
     }
 
     fn done(&self, call: Call) -> Result<(), Error> {
@@ -261,6 +256,29 @@ impl Interface {
         let result = f();
         self.inner.bridge.rejoin()?;
         Ok(result)
+    }
+
+    /// Memory for descriptors that others put to and get from often: where the fabric can, it is such that ranks of
+    /// this machine map it and copy by themselves. Otherwise as [`Region::new`].
+    pub fn new_region(&self, len: usize) -> Result<Region, RegionError> {
+        if self.inner.bridge.shares() {
+            Region::shared(len)
+        } else {
+            Region::new(len)
+        }
+    }
+
+    /// The memory that puts and gets to `to` reach, if it belongs to a rank of this machine, can be mapped here
+    /// ([`Interface::new_region`]), takes puts and gets, and needs no part of its owner's library. `None` otherwise.
+    ///
+    /// What is read and written there is not ordered with messages by anything but the program's own events and
+    /// barriers. The owner must keep the descriptor linked while others use the window; afterwards the memory is
+    /// still there, and means nothing.
+    pub fn window(&self, to: &Target) -> Option<Window> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.inner.bridge.window(to)
     }
 
     /// `PtlMEAttach`
@@ -434,7 +452,7 @@ impl Interface {
 
     /// `PtlEQGet`: the oldest event, or `None`.
     pub fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
-        self.eq_poll(&[eq], Wait::No).map_err(|e| e.error)
+        self.open()?.eq_get(eq)
     }
 
     /// `PtlEQPeek`: as [`Interface::eq_get`], but the event stays.
@@ -455,27 +473,11 @@ impl Interface {
     /// `PtlEQPoll`: the first event of the queues in index order. `None` when the wait ended
     /// without one. An empty list is refused.
     pub fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let refused = |error| PollError { error, which: 0 };
         if eqs.is_empty() {
-            return Err(PollError {
-                error: Error::EqInvalid,
-                which: 0,
-            });
+            return Err(refused(Error::EqInvalid));
         }
-        match self.call(Call::EqPoll {
-            eqs: EqList::from_slice(eqs),
-            wait,
-        }) {
-            Ok(Answer::Polled(p)) => Ok(p),
-            Ok(Answer::BadQueue(which)) => Err(PollError {
-                error: Error::EqInvalid,
-                which,
-            }),
-            Ok(_) => Err(PollError {
-                error: Error::Fail,
-                which: 0,
-            }),
-            Err(error) => Err(PollError { error, which: 0 }),
-        }
+        self.open().map_err(refused)?.eq_poll(eqs, wait)
     }
 
     /// `PtlACEntry`
@@ -491,13 +493,7 @@ impl Interface {
         to: Target,
         hdr_data: u64,
     ) -> Result<(), Error> {
-        self.done(Call::Put {
-            md,
-            region: None,
-            ack,
-            to,
-            hdr_data,
-        })
+        self.open()?.put(md, None, ack, &to, hdr_data)
     }
 
     /// `PtlPutRegion`: `region` is (local offset, length), bytes.
@@ -509,31 +505,17 @@ impl Interface {
         to: Target,
         hdr_data: u64,
     ) -> Result<(), Error> {
-        self.done(Call::Put {
-            md,
-            region: Some(region),
-            ack,
-            to,
-            hdr_data,
-        })
+        self.open()?.put(md, Some(region), ack, &to, hdr_data)
     }
 
     /// `PtlGet`
     pub fn get(&self, md: MdHandle, from: Target) -> Result<(), Error> {
-        self.done(Call::Get {
-            md,
-            region: None,
-            from,
-        })
+        self.open()?.get(md, None, &from)
     }
 
     /// `PtlGetRegion`: `region` is (local offset, length), bytes.
     pub fn get_region(&self, md: MdHandle, region: (u64, u64), from: Target) -> Result<(), Error> {
-        self.done(Call::Get {
-            md,
-            region: Some(region),
-            from,
-        })
+        self.open()?.get(md, Some(region), &from)
     }
 
     /// `PtlGetPut`
@@ -579,12 +561,45 @@ impl Interface {
         }
     }
 
-    /// `PtlNIStatus`, all registers.
+    /// `PtlNIStatus`, registers 0 to 5.
     pub fn status(&self) -> Result<Status, Error> {
         match self.call(Call::Status)? {
             Answer::Status(s) => Ok(s),
             _ => Err(Error::Fail),
         }
+    }
+
+    /// `PtlNIStatus`, registers 6 to 28.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        match self.call(Call::Usage)? {
+            Answer::Usage(u) => Ok(u),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlNIStatus`, the registers of a portal: entries on its list now, and at most so far.
+    pub fn list_lengths(&self, pt_index: u32) -> Result<(u64, u64), Error> {
+        match self.call(Call::ListLengths(pt_index))? {
+            Answer::ListLengths(now, most) => Ok((now, most)),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlNIStatus`, registers 29 and 30.
+    pub fn paths(&self) -> Result<Paths, Error> {
+        match self.call(Call::Paths)? {
+            Answer::Paths(p) => Ok(p),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// On a simulated fabric this rank's clock advances as if its program had computed for `nanos`:
+    /// interrupts of its processor come on top. Elsewhere nothing happens.
+    pub fn compute(&self, nanos: u64) -> Result<(), Error> {
+        if nanos == 0 || self.clock() == ClockKind::Wall {
+            return Ok(());
+        }
+        self.done(Call::Compute(nanos))
     }
 
     /// `PtlNIFini`: every object of the interface is gone, no events.

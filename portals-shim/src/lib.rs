@@ -1,10 +1,10 @@
-//! Portals 3.3 over one fabric: RDMA verbs, the SeaStar model, or the threads of one process.
+//! Portals 3.3 over one fabric: shared memory, RDMA verbs, the SeaStar model, or the threads of one process.
 //!
 //! ```text
 //!  Interface            the API (PtlNIInit … PtlGetPut), `interface.rs`
 //!     │ Call            every function as a value, `call.rs`
 //!     ├── in this process ──► Library { Ni, Nal }            `library.rs`
-//!     │                         └── nal/verbs, nal/inproc
+//!     │                         └── nal/shm, nal/verbs, nal/inproc
 //!     └── trap ── socket ──►  node kernel: Library { Ni, SSNAL }   nal/seastar
 //! ```
 //!
@@ -13,21 +13,23 @@
 
 mod call;
 mod delivery;
+mod direct;
 pub mod fabric;
 mod interface;
 pub mod job;
 mod library;
 pub mod nal;
+pub mod place;
 mod region;
 
-pub use call::{EqList, Polled, Target, Wait};
+pub use call::{EqList, Paths, Polled, Target, Wait};
 pub use delivery::Message;
-pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError};
+pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, Window};
 pub use region::{RawMemory, Region, RegionError};
 
 pub use portals_core as core;
 pub use portals_core::{
     ANY, AcEntry, AckRequest, EqHandle, Error, Event, EventKind, Handle, InsertPosition, Limits,
     MAX_MESSAGE, MdHandle, MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiFail, ProcessId,
-    Segment, Status, THRESHOLD_INFINITE, Unlink,
+    Segment, Status, THRESHOLD_INFINITE, Unlink, Usage,
 };

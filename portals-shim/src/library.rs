@@ -1,11 +1,11 @@
 //! One interface and its fabric: executes the API's calls.
 
 use crate::call::{Answer, Call, Polled, Target};
-use crate::delivery::{self, Message};
+use crate::delivery::{self, Messages};
+use crate::interface::PollError;
 use crate::nal::Nal;
-use crate::region::LocalCopy;
-use portals_core::{EqHandle, Error, MdHandle, Ni, NiFail, Transmit};
-use std::collections::VecDeque;
+use portals_core::{AckRequest, EqHandle, Error, MdHandle, Ni, NiFail, ProcessId, Transmit};
+use std::time::Instant;
 
 /// The state behind an interface. Sends to the own process never reach the NAL; they wait here for
 /// the next progress, because the API forbids delivering them inside the call (rule 22).
@@ -13,7 +13,11 @@ use std::collections::VecDeque;
 pub(crate) struct Library<N> {
     pub(crate) ni: Ni,
     pub(crate) nal: N,
-    own: VecDeque<Message>,
+    own: Messages,
+    /// Those that are being delivered; empty between calls.
+    taken: Messages,
+    /// Something arrived or completed since [`Library::take_moved`].
+    moved: bool,
 }
 
 impl<N: Nal> Library<N> {
@@ -21,20 +25,32 @@ impl<N: Nal> Library<N> {
         Self {
             ni,
             nal,
-            own: VecDeque::new(),
+            own: Messages::default(),
+            taken: Messages::default(),
+            moved: false,
         }
     }
 
-    fn transmit(&mut self, tx: Transmit) {
-        if tx.header.target != self.ni.config().id || self.nal.carries_own() {
-            return self.nal.send(&mut self.ni, tx);
+    /// Whether messages to `target` stay here.
+    #[inline]
+    fn keeps(&self, target: ProcessId) -> bool {
+        target == self.ni.config().id && !self.nal.carries_own()
+    }
+
+    /// Part of each caller, so that the message, which is large, is moved as little as possible.
+    #[inline(always)]
+    fn transmit(&mut self, tx: Transmit, keep: bool) {
+        if keep {
+            self.keep(&tx);
+        } else {
+            self.nal.send(&mut self.ni, tx);
         }
-        let mut data = Vec::new();
-        LocalCopy::gather(&tx.payload, &mut data);
-        self.own.push_back(Message {
-            header: tx.header,
-            data,
-        });
+    }
+
+    /// A message to the own process waits for the next progress.
+    #[inline(never)]
+    fn keep(&mut self, tx: &Transmit) {
+        self.own.put(&tx.header, &tx.payload);
         if let Some(op) = tx.op {
             self.ni.send_end(op, NiFail::OK);
         }
@@ -43,28 +59,64 @@ impl<N: Nal> Library<N> {
     /// Handles arrivals without blocking; returns whether there were any.
     pub(crate) fn progress(&mut self) -> bool {
         let mut any = self.nal.progress(&mut self.ni);
-        // Answers to own messages are own messages again; each round ends, since an ack or reply
-        // causes none.
-        while let Some(m) = self.own.pop_front() {
+        if !self.own.is_empty() {
             any = true;
-            if let Some(answer) = delivery::deliver(&mut self.ni, &m.header, &m.data) {
-                self.own.push_back(answer);
-            }
+            self.take_own();
         }
         if any {
+            self.moved = true;
             self.nal.lists_changed(&mut self.ni);
         }
         any
     }
 
+    /// Delivers what the process has sent to itself. Answers to own messages are own messages again; this ends,
+    /// since an ack or reply causes none.
+    #[inline(never)]
+    fn take_own(&mut self) {
+        let mut taken = std::mem::take(&mut self.taken);
+        while !self.own.is_empty() {
+            std::mem::swap(&mut taken, &mut self.own);
+            for m in taken.iter() {
+                if let Some(mut answer) = delivery::deliver(&mut self.ni, &m.header, &m.data) {
+                    self.own.push(&mut answer);
+                }
+            }
+            taken.clear();
+        }
+        self.taken = taken;
+    }
+
+    /// Whether any progress was made since the last time.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// What the attendant does when it wakes: connections and the device's events, and with `alone` all
+    /// progress. Gives when to come back, and whether it must watch the alarm too.
+    pub(crate) fn attend(&mut self, alone: bool) -> (Option<Instant>, bool) {
+        if self.nal.attend(&mut self.ni) {
+            self.moved = true;
+            self.nal.lists_changed(&mut self.ni);
+        }
+        let mut busy = self.nal.is_busy();
+        if alone || busy {
+            while self.progress() {}
+            self.nal.arm();
+            while self.progress() {}
+            busy = self.nal.is_busy();
+        }
+        (self.nal.due(), busy)
+    }
+
     /// The first event of the queues in index order, after one round of progress if all are empty.
-    /// A queue that is not one is reported by its index.
-    pub(crate) fn poll(&mut self, eqs: &[EqHandle]) -> Result<Option<Polled>, usize> {
+    pub(crate) fn poll(&mut self, eqs: &[EqHandle]) -> Result<Option<Polled>, PollError> {
         for round in 0..2 {
             for (which, eq) in eqs.iter().enumerate() {
-                if let Some((event, dropped)) = self.ni.eq_get(*eq).map_err(|_| which)? {
+                let next = self.ni.eq_next(*eq);
+                if let Some((event, dropped)) = next.map_err(|error| PollError { error, which })? {
                     return Ok(Some(Polled {
-                        event,
+                        event: *event,
                         dropped,
                         which,
                     }));
@@ -75,6 +127,52 @@ impl<N: Nal> Library<N> {
             }
         }
         Ok(None)
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        let keep = self.keeps(to.process);
+        let tx = self.ni.put(
+            md,
+            region,
+            ack,
+            to.process,
+            to.pt_index,
+            to.ac_index,
+            to.match_bits,
+            to.remote_offset,
+            hdr_data,
+        )?;
+        self.transmit(tx, keep);
+        self.nal.lists_changed(&mut self.ni);
+        Ok(())
+    }
+
+    pub(crate) fn get(
+        &mut self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> Result<(), Error> {
+        let keep = self.keeps(from.process);
+        let tx = self.ni.get(
+            md,
+            region,
+            from.process,
+            from.pt_index,
+            from.ac_index,
+            from.match_bits,
+            from.remote_offset,
+        )?;
+        self.transmit(tx, keep);
+        self.nal.lists_changed(&mut self.ni);
+        Ok(())
     }
 
     fn retire(&mut self, md: MdHandle) -> Result<(), Error> {
@@ -145,7 +243,7 @@ impl<N: Nal> Library<N> {
             }
             Call::EqPoll { eqs, .. } => match self.poll(&eqs) {
                 Ok(polled) => Answer::Polled(polled),
-                Err(which) => Answer::BadQueue(which),
+                Err(refused) => Answer::BadQueue(refused.which),
             },
             Call::AcEntry { index, entry } => {
                 ni.ac_entry(index, entry)?;
@@ -158,46 +256,12 @@ impl<N: Nal> Library<N> {
                 to,
                 hdr_data,
             } => {
-                let Target {
-                    process,
-                    pt_index,
-                    ac_index,
-                    match_bits,
-                    remote_offset,
-                } = to;
-                let tx = ni.put(
-                    md,
-                    region,
-                    ack,
-                    process,
-                    pt_index,
-                    ac_index,
-                    match_bits,
-                    remote_offset,
-                    hdr_data,
-                )?;
-                self.transmit(tx);
-                Answer::Done
+                self.put(md, region, ack, &to, hdr_data)?;
+                return Ok(Answer::Done);
             }
             Call::Get { md, region, from } => {
-                let Target {
-                    process,
-                    pt_index,
-                    ac_index,
-                    match_bits,
-                    remote_offset,
-                } = from;
-                let tx = ni.get(
-                    md,
-                    region,
-                    process,
-                    pt_index,
-                    ac_index,
-                    match_bits,
-                    remote_offset,
-                )?;
-                self.transmit(tx);
-                Answer::Done
+                self.get(md, region, &from)?;
+                return Ok(Answer::Done);
             }
             Call::GetPut {
                 get,
@@ -224,13 +288,23 @@ impl<N: Nal> Library<N> {
                     remote_offset,
                     hdr_data,
                 )?;
-                self.transmit(tx);
+                let keep = self.keeps(process);
+                self.transmit(tx, keep);
                 Answer::Done
             }
             Call::Distance(to) => {
                 Answer::Distance(self.nal.distance(to).ok_or(Error::ProcessInvalid)?)
             }
             Call::Status => Answer::Status(ni.status()),
+            Call::Usage => Answer::Usage(ni.usage()),
+            Call::ListLengths(pt_index) => {
+                let lengths = ni.list_lengths(pt_index);
+                let (now, most) = lengths.ok_or(Error::PtIndexInvalid)?;
+                Answer::ListLengths(now, most)
+            }
+            Call::Paths => Answer::Paths(self.nal.paths()),
+            // Real computing takes real time; a simulation does not pass this call on.
+            Call::Compute(_) => Answer::Done,
             Call::Close => {
                 self.nal.close(&mut self.ni);
                 self.ni.close();

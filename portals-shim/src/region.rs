@@ -6,10 +6,13 @@
     reason = "mapping memory that other agents write; see the line above"
 )]
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why a region call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,69 @@ pub enum RegionError {
 struct Mapping {
     base: NonNull<c_void>,
     len: usize,
+    /// Its file, if others may map it.
+    _file: Option<OwnedFd>,
+}
+
+/// Where other processes can map a region's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The descriptor of its file in this process.
+    pub(crate) fd: i32,
+    /// The file's inode, by which a mapper knows that it opened the right one.
+    pub(crate) inode: u64,
+    /// Bytes of the file.
+    pub(crate) len: u64,
+    /// Where the memory asked for begins in it.
+    pub(crate) offset: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    len: u64,
+    number: u64,
+    /// Descriptor and inode.
+    file: Option<(i32, u64)>,
+}
+
+/// The mappings of this process's regions.
+#[derive(Debug)]
+struct Mappings {
+    /// How many there were so far; a mapping's number is not used twice.
+    made: u64,
+    /// By first address.
+    live: BTreeMap<u64, Known>,
+}
+
+static MAPPINGS: Mutex<Mappings> = Mutex::new(Mappings {
+    made: 0,
+    live: BTreeMap::new(),
+});
+
+/// The region's mapping that holds all of `memory`, and where in it.
+fn known(memory: portals_core::Segment) -> Option<(u64, Known)> {
+    let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (start, known) = mappings.live.range(..=memory.addr).next_back()?;
+    let offset = memory.addr - start;
+    let within = offset.checked_add(memory.len)? <= known.len;
+    within.then_some((offset, *known))
+}
+
+/// Where `memory` can be mapped from; `None` if it is not in a region that was made for it.
+pub(crate) fn share_of(memory: portals_core::Segment) -> Option<Share> {
+    let (offset, known) = known(memory)?;
+    let (fd, inode) = known.file?;
+    Some(Share {
+        fd,
+        inode,
+        len: known.len,
+        offset,
+    })
+}
+
+/// The number of the region's mapping that holds all of `memory`; `None` if it is not a region's.
+pub(crate) fn mapping_of(memory: portals_core::Segment) -> Option<u64> {
+    known(memory).map(|(_, known)| known.number)
 }
 
 // SAFETY: the mapping is plain memory owned by this value; every access goes through raw copies
@@ -58,7 +124,12 @@ unsafe impl Sync for Mapping {}
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: base and len are those of the successful mmap in `Region::new`, and this is
+            // Before the memory is gone, so that nobody takes a new mapping of the same addresses for this one.
+            let addr = self.base.as_ptr().addr() as u64;
+            let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+            mappings.live.remove(&addr);
+            drop(mappings);
+            // SAFETY: base and len are those of the successful mmap in `Region::new` or `of_file`, and this is
             // the last owner (Arc), so nothing uses the range any more.
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.len) };
         }
@@ -90,17 +161,76 @@ impl Region {
                 rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
                 rustix::mm::MapFlags::PRIVATE,
             )
+        };
+        Self::mapped(base, map_len, None)
+    }
+
+    /// As [`Region::new`], in memory that other processes of this machine can map; where the system has none of
+    /// that, as [`Region::new`].
+    ///
+    /// A child process after a fork shares it too, and does not have a copy.
+    pub fn shared(len: usize) -> Result<Self, RegionError> {
+        let page = rustix::param::page_size();
+        let rounded = len.max(1).checked_next_multiple_of(page);
+        let file =
+            rounded.and_then(|len| crate::nal::shm::map::create("portolan-region", len).ok());
+        match (file, rounded) {
+            (Some(file), Some(len)) => {
+                Self::of_file(file, len as u64, true).or_else(|_| Self::new(len))
+            }
+            _ => Self::new(len),
         }
-        .map_err(|e| RegionError::Map {
-            len: map_len,
-            source: e.into(),
-        })?;
-        let base = NonNull::new(base).ok_or_else(|| RegionError::Map {
-            len: map_len,
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
+    }
+
+    /// All of a file of `len` bytes that is sealed against shrinking; with `open` the file stays open, for others to
+    /// map.
+    pub(crate) fn of_file(file: OwnedFd, len: u64, open: bool) -> Result<Self, RegionError> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        let failed = |source: io::Error| RegionError::Map { len: bytes, source };
+        let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|e| failed(e.into()))?;
+        if u64::try_from(stat.st_size) != Ok(len) || !seals.contains(rustix::fs::SealFlags::SHRINK)
+        {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        // SAFETY: a shared mapping at an address the kernel chooses overlaps nothing; the file has all of its bytes
+        // for ever, by the size and the seal looked at above.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::SHARED,
+                &file,
+                0,
+            )
+        };
+        Self::mapped(base, bytes, open.then_some((file, stat.st_ino)))
+    }
+
+    fn mapped(
+        base: rustix::io::Result<*mut c_void>,
+        len: usize,
+        file: Option<(OwnedFd, u64)>,
+    ) -> Result<Self, RegionError> {
+        let failed = |source: io::Error| RegionError::Map { len, source };
+        let base = base.map_err(|e| failed(e.into()))?;
+        let base = NonNull::new(base).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+        let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.made += 1;
+        let known = Known {
+            len: len as u64,
+            number: mappings.made,
+            file: file.as_ref().map(|(fd, inode)| (fd.as_raw_fd(), *inode)),
+        };
+        mappings.live.insert(base.as_ptr().addr() as u64, known);
+        drop(mappings);
         Ok(Self {
-            mapping: Arc::new(Mapping { base, len: map_len }),
+            mapping: Arc::new(Mapping {
+                base,
+                len,
+                _file: file.map(|(fd, _)| fd),
+            }),
         })
     }
 
@@ -283,6 +413,25 @@ pub(crate) fn permit_memory_access() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_known_by_its_mapping_while_that_lives() {
+        let whole = |r: &Region| portals_core::Segment {
+            addr: r.addr(),
+            len: r.len() as u64,
+        };
+        let (a, b) = (Region::new(8192).unwrap(), Region::new(8192).unwrap());
+        let (of_a, of_b) = (mapping_of(whole(&a)), mapping_of(whole(&b)));
+        assert!(of_a.is_some() && of_b.is_some() && of_a != of_b);
+        let mut part = whole(&a);
+        part.addr += 100;
+        assert_eq!(mapping_of(part), None, "it ends beyond the mapping");
+        part.len -= 100;
+        assert_eq!(mapping_of(part), of_a);
+        let memory = whole(&a);
+        drop(a);
+        assert_ne!(mapping_of(memory), of_a);
+    }
 
     #[test]
     fn accesses_past_the_end_are_refused() {

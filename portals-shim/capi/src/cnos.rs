@@ -4,8 +4,7 @@
 //!
 //! These functions need neither `PtlInit` nor an interface: they speak of the job.
 
-use portals_shim::ProcessId;
-use portals_shim::fabric::RANK_PID;
+use portals_shim::fabric::FabricConfig;
 use portals_shim::job::{Job, JobError};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,9 +46,10 @@ pub extern "C" fn cnos_get_size() -> c_int {
 fn ids(job: &Job) -> Vec<PtlProcessId> {
     match state::of_kind(Kind::Job) {
         Some(open) => open.peers.iter().map(|id| (*id).into()).collect(),
-        None => (0..job.size())
-            .map(|rank| ProcessId::new(rank, RANK_PID).into())
-            .collect(),
+        None => {
+            let place = FabricConfig::from_env().unwrap_or_default().place;
+            (0..job.size()).map(|rank| place.of(rank).into()).collect()
+        }
     }
 }
 

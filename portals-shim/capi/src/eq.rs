@@ -29,6 +29,7 @@ fn condemned(open: &Open) -> MutexGuard<'_, BTreeSet<u32>> {
 }
 
 /// Whether a queue was freed while descriptors named it.
+#[inline]
 pub(crate) fn is_condemned(open: &Open, raw: u32) -> bool {
     open.any_condemned.load(Ordering::Acquire) && condemned(open).contains(&raw)
 }
@@ -132,11 +133,24 @@ unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
-        let open = eq_open(eq)?;
-        let polled = open.interface.eq_poll(&[EqHandle::from_raw(eq)], wait);
-        Ok(match polled.map_err(|e| e.error)? {
-            Some(polled) => hand_over(&open, eq, &polled, &out),
-            None => EQ_EMPTY,
+        state::with_object(eq, HandleKind::Eq, Error::EqInvalid, |open| {
+            if is_condemned(open, eq) {
+                return Err(Error::EqInvalid);
+            }
+            let queue = EqHandle::from_raw(eq);
+            // By reference: an event is large.
+            match wait {
+                Wait::No => match &open.interface.eq_get(queue) {
+                    Ok(Some(polled)) => Ok(hand_over(open, eq, polled, &out)),
+                    Ok(None) => Ok(EQ_EMPTY),
+                    Err(error) => Err(*error),
+                },
+                wait => match &open.interface.eq_poll(&[queue], wait) {
+                    Ok(Some(polled)) => Ok(hand_over(open, eq, polled, &out)),
+                    Ok(None) => Ok(EQ_EMPTY),
+                    Err(refused) => Err(refused.error),
+                },
+            }
         })
     })
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!  <prefix>/include/portals3.h, p3api/…, portals/…, p3rt/…, catamount/…
 //!  <prefix>/lib/libportals3.so, libportals3.a
-//!  <prefix>/lib/libportals.{so,a}, libportals3-utcp.{so,a}      links: names that old programs use
+//!  <prefix>/lib/libportals.{so,a}, libportals3-utcp.{so,a},
+//!               libp3{api,lib,rt,utcp}.{so,a}                    links: names that old programs use
 //!  <prefix>/lib/pkgconfig/portals3.pc
 //! ```
 //!
@@ -20,7 +21,14 @@ pub const PKG_CONFIG: &str = include_str!("../portals3.pc.in");
 pub const LIBRARIES: [&str; 2] = ["libportals3.so", "libportals3.a"];
 
 /// Other names of the libraries, without their ends.
-pub const ALIASES: [&str; 2] = ["libportals", "libportals3-utcp"];
+pub const ALIASES: [&str; 6] = [
+    "libportals",
+    "libportals3-utcp",
+    "libp3api",
+    "libp3lib",
+    "libp3rt",
+    "libp3utcp",
+];
 
 /// What a program that links `libportals3.a` links besides.
 pub const LIBS_PRIVATE: &str = "-lpthread -ldl -lm";

@@ -31,6 +31,7 @@ pub mod install;
 mod job;
 pub mod library;
 pub mod me_md;
+pub mod memd;
 pub mod misc;
 pub mod names;
 pub mod ni;

@@ -1,7 +1,7 @@
 // UNSAFETY: entries that C calls: exported symbols, pointers of the caller, and the promise that
 // a descriptor's memory stays mapped, which only the caller can give.
 #![expect(unsafe_code, reason = "entries for C; see the lines above")]
-//! Match entries and memory descriptors: `PtlME*`, `PtlMD*`.
+//! Match entries and memory descriptors: `PtlME*`, `PtlMD*`; both in one call: `memd.rs`.
 
 use portals_shim::core::HandleKind;
 use portals_shim::{
@@ -17,7 +17,7 @@ use crate::state::{self, Open};
 use crate::types::{EQ_NONE, OK, PtlMd, PtlMdIovec, PtlProcessId};
 
 /// `ptl_unlink_t`: `PTL_UNLINK` is 1.
-fn unlink_of(value: c_uint) -> Unlink {
+pub(crate) fn unlink_of(value: c_uint) -> Unlink {
     if value == 1 {
         Unlink::Unlink
     } else {
@@ -26,7 +26,7 @@ fn unlink_of(value: c_uint) -> Unlink {
 }
 
 /// `ptl_ins_pos_t`: `PTL_INS_BEFORE` is 0.
-fn position_of(value: c_uint) -> InsertPosition {
+pub(crate) fn position_of(value: c_uint) -> InsertPosition {
     if value == 0 {
         InsertPosition::Before
     } else {
@@ -35,7 +35,7 @@ fn position_of(value: c_uint) -> InsertPosition {
 }
 
 /// A queue that a caller names, or none; one that was freed is [`Error::EqInvalid`].
-fn eq_of(open: &Open, raw: u32) -> Result<Option<EqHandle>, Error> {
+pub(crate) fn eq_of(open: &Open, raw: u32) -> Result<Option<EqHandle>, Error> {
     match raw {
         EQ_NONE => Ok(None),
         raw if eq::is_condemned(open, raw) => Err(Error::EqInvalid),
@@ -43,7 +43,12 @@ fn eq_of(open: &Open, raw: u32) -> Result<Option<EqHandle>, Error> {
     }
 }
 
-fn me_spec(id: PtlProcessId, match_bits: u64, ignore_bits: u64, unlink: c_uint) -> MeSpec {
+pub(crate) fn me_spec(
+    id: PtlProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    unlink: c_uint,
+) -> MeSpec {
     MeSpec {
         match_id: id.into(),
         match_bits,
@@ -52,7 +57,7 @@ fn me_spec(id: PtlProcessId, match_bits: u64, ignore_bits: u64, unlink: c_uint) 
     }
 }
 
-fn me_open(raw: u32) -> Result<Arc<Open>, Error> {
+pub(crate) fn me_open(raw: u32) -> Result<Arc<Open>, Error> {
     state::object(raw, HandleKind::Me, Error::MeInvalid)
 }
 
@@ -115,7 +120,10 @@ fn keep_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
 /// # Safety
 /// With `PTL_MD_IOVEC`, `md.start` is null or an array of `md.length` entries. The memory stays
 /// mapped until the descriptor is unlinked and no operation is under way on it.
-unsafe fn md_spec(open: &Open, md: &PtlMd) -> Result<(MdSpec, Option<Vec<Segment>>), Error> {
+pub(crate) unsafe fn md_spec(
+    open: &Open,
+    md: &PtlMd,
+) -> Result<(MdSpec, Option<Vec<Segment>>), Error> {
     let options = MdOptions::from_bits_retain(md.options);
     let start = md.start.expose_provenance() as u64;
     let (memory, pieces) = if options.contains(MdOptions::IOVEC) {
@@ -278,7 +286,7 @@ pub unsafe extern "C" fn PtlMDAttach(
     })
 }
 
-fn keep_if_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
+pub(crate) fn keep_if_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
     if pieces.is_some() {
         keep_iovec(open, md, pieces);
     }
@@ -386,52 +394,6 @@ pub unsafe extern "C" fn PtlMDUpdate(
             }
             out.set(old.into());
         }
-        Ok(OK)
-    })
-}
-
-/// `PtlMEMDPost`
-///
-/// # Safety
-/// `me_handle` and `md_handle` are null or may be written; `md` is as for [`PtlMDBind`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PtlMEMDPost(
-    ni_handle: u32,
-    base: u32,
-    match_id: PtlProcessId,
-    match_bits: u64,
-    ignore_bits: u64,
-    unlink: c_uint,
-    position: c_uint,
-    md: PtlMd,
-    unlink_op: c_uint,
-    me_handle: *mut u32,
-    md_handle: *mut u32,
-    eq_handle: u32,
-) -> c_int {
-    state::entry(|| {
-        state::initialised()?;
-        // SAFETY: the condition of this function.
-        let out_me = unsafe { Out::new(me_handle) }?;
-        // SAFETY: the same.
-        let out_md = unsafe { Out::new(md_handle) }?;
-        let open = state::ni(ni_handle)?;
-        if !Arc::ptr_eq(&open, &me_open(base)?) {
-            return Err(Error::MeInvalid);
-        }
-        // SAFETY: the same.
-        let (desc, pieces) = unsafe { md_spec(&open, &md) }?;
-        let (me, md) = open.interface.me_md_post(
-            MeHandle::from_raw(base),
-            me_spec(match_id, match_bits, ignore_bits, unlink),
-            position_of(position),
-            desc,
-            unlink_of(unlink_op),
-            eq_of(&open, eq_handle)?,
-        )?;
-        keep_if_iovec(&open, md, pieces);
-        out_me.set(me.raw());
-        out_md.set(md.raw());
         Ok(OK)
     })
 }

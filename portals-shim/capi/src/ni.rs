@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "entries for C; see the line above")]
 //! Interfaces and identity: `PtlNI*`, `PtlGetUid`, `PtlGetId`, `PtlGetJid`, `PtlACEntry`.
 
-use portals_shim::core::{HandleKind, Ni, NiConfig};
+use portals_shim::core::{Gauge, HandleKind, Ni, NiConfig};
 use portals_shim::fabric::{self, FabricConfig, LARGEST_PID, Opened, RANK_PID, Wishes};
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle, ProcessId};
+use portals_shim::place::Placement;
+use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle};
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
 use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId};
-use crate::{eq, job, me_md};
+use crate::{eq, job, me_md, p3rt};
 
 /// Numbers that mean the interface of the job: ours, UTCP0, IBNG0 (`p3/nal_types.h`).
 const JOB_NUMBERS: [u32; 3] = [0xf0f0_f100, 0xf0f0_f000, 0xf0f0_f050];
@@ -47,6 +48,15 @@ fn wished_pid(pid: u32) -> Result<u32, Error> {
     }
 }
 
+/// The job id that `PtlSetJID` set, or else the one of the environment.
+fn wished_jid() -> Result<Option<u32>, Error> {
+    let set = state::shared().jid;
+    match set {
+        None => p3rt::jid_of_environment(),
+        set => Ok(set),
+    }
+}
+
 fn open_job(wishes: &Wishes) -> Result<Opened, Error> {
     let attempt = || -> Result<Opened, fabric::FabricError> {
         let job = job::join()?;
@@ -59,7 +69,7 @@ fn open_job(wishes: &Wishes) -> Result<Opened, Error> {
 }
 
 fn open_own(wishes: &Wishes) -> Opened {
-    let id = ProcessId::new(0, wishes.pid);
+    let id = Placement::ONE.of_pid(0, wishes.pid);
     let config = NiConfig {
         id,
         uid: effective_uid(),
@@ -68,7 +78,7 @@ fn open_own(wishes: &Wishes) -> Opened {
         limits: wishes.limits.min(Limits::LIBRARY),
         get_send_events: wishes.get_send_events,
     };
-    let nal = InProc::new(Hub::new(1, wishes.pid), 0);
+    let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0);
     Opened {
         interface: Interface::direct(Ni::new(config), nal),
         peers: vec![id],
@@ -97,7 +107,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         limits: desired.map_or(Limits::LIBRARY, Limits::from),
         interface,
         get_send_events: cray_gets(),
-        jid: state::shared().jid,
+        jid: wished_jid()?,
     };
     let opened = match kind {
         Kind::Job => open_job(&wishes)?,
@@ -176,18 +186,56 @@ pub unsafe extern "C" fn PtlNIStatus(
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(status) }?;
         let open = state::ni(ni_handle)?;
-        let s = open.interface.status()?;
-        let registers = [
-            s.drop_count,
-            s.drop_length,
-            s.recv_count,
-            s.recv_length,
-            s.send_count,
-            s.send_length,
-        ];
-        let value = registers.get(register_index as usize);
-        out.set(*value.ok_or(Error::SrIndexInvalid)?);
+        out.set(register(&open.interface, register_index)?);
         Ok(OK)
+    })
+}
+
+/// The value of a status register (`p3api/types.h`). Portals have two each, whose numbers are bit
+/// 31, the portal in bits 16 to 30, and 15 (entries now) or 14 (most so far).
+fn register(ni: &Interface, index: u32) -> Result<u64, Error> {
+    const BAD: Error = Error::SrIndexInvalid;
+    if index >> 31 == 1 {
+        let bad_portal = |e| match e {
+            Error::PtIndexInvalid => BAD,
+            other => other,
+        };
+        let (now, most) = ni.list_lengths(index >> 16 & 0x7fff).map_err(bad_portal)?;
+        return match index & 0xffff {
+            15 => Ok(now),
+            14 => Ok(most),
+            _ => Err(BAD),
+        };
+    }
+    let of = |gauge: Gauge, which| match which {
+        0 => gauge.made,
+        1 => gauge.freed(),
+        2 => gauge.most,
+        _ => gauge.current,
+    };
+    Ok(match index {
+        0..=5 => {
+            let s = ni.status()?;
+            let traffic = [
+                s.drop_count,
+                s.drop_length,
+                s.recv_count,
+                s.recv_length,
+                s.send_count,
+                s.send_length,
+            ];
+            traffic[index as usize]
+        }
+        6 => ni.usage()?.portals.most,
+        7 => ni.usage()?.portals.current,
+        8..=11 => of(ni.usage()?.messages, index - 8),
+        12..=15 => of(ni.usage()?.mes, index - 12),
+        16..=19 => of(ni.usage()?.mds, index - 16),
+        20..=23 => of(ni.usage()?.eqs, index - 20),
+        24..=28 => ni.usage()?.aligned[index as usize - 24],
+        29 => ni.paths()?.one_sided,
+        30 => ni.paths()?.two_sided,
+        _ => return Err(BAD),
     })
 }
 

@@ -10,6 +10,15 @@ use std::sync::Arc;
 use crate::state::{self, Open};
 use crate::types::{OK, PtlProcessId};
 
+/// Starts an operation on the descriptor `raw`.
+fn start(raw: u32, operation: impl FnOnce(&Open, MdHandle) -> Result<(), Error>) -> c_int {
+    state::entry(|| {
+        state::with_object(raw, HandleKind::Md, Error::MdInvalid, |open| {
+            operation(open, MdHandle::from_raw(raw)).map(|()| OK)
+        })
+    })
+}
+
 fn md_open(raw: u32) -> Result<(Arc<Open>, MdHandle), Error> {
     let open = state::object(raw, HandleKind::Md, Error::MdInvalid)?;
     Ok((open, MdHandle::from_raw(raw)))
@@ -52,11 +61,9 @@ pub extern "C" fn PtlPut(
     remote_offset: u64,
     hdr_data: u64,
 ) -> c_int {
-    state::entry(|| {
-        let (open, md) = md_open(md_handle)?;
+    start(md_handle, |open, md| {
         let to = target(target_id, pt_index, ac_index, match_bits, remote_offset);
-        open.interface.put(md, ack_of(ack_req), to, hdr_data)?;
-        Ok(OK)
+        open.interface.put(md, ack_of(ack_req), to, hdr_data)
     })
 }
 
@@ -74,13 +81,11 @@ pub extern "C" fn PtlPutRegion(
     remote_offset: u64,
     hdr_data: u64,
 ) -> c_int {
-    state::entry(|| {
-        let (open, md) = md_open(md_handle)?;
+    start(md_handle, |open, md| {
         let to = target(target_id, pt_index, ac_index, match_bits, remote_offset);
         let region = (local_offset, length);
         open.interface
-            .put_region(md, region, ack_of(ack_req), to, hdr_data)?;
-        Ok(OK)
+            .put_region(md, region, ack_of(ack_req), to, hdr_data)
     })
 }
 
@@ -94,11 +99,9 @@ pub extern "C" fn PtlGet(
     match_bits: u64,
     remote_offset: u64,
 ) -> c_int {
-    state::entry(|| {
-        let (open, md) = md_open(md_handle)?;
+    start(md_handle, |open, md| {
         let from = target(target_id, pt_index, ac_index, match_bits, remote_offset);
-        open.interface.get(md, from)?;
-        Ok(OK)
+        open.interface.get(md, from)
     })
 }
 
@@ -114,12 +117,9 @@ pub extern "C" fn PtlGetRegion(
     match_bits: u64,
     remote_offset: u64,
 ) -> c_int {
-    state::entry(|| {
-        let (open, md) = md_open(md_handle)?;
+    start(md_handle, |open, md| {
         let from = target(target_id, pt_index, ac_index, match_bits, remote_offset);
-        open.interface
-            .get_region(md, (local_offset, length), from)?;
-        Ok(OK)
+        open.interface.get_region(md, (local_offset, length), from)
     })
 }
 

@@ -236,12 +236,37 @@ pub unsafe extern "C" fn PtlSetPIDMap(ni_handle: u32, map: *const u32, size: c_u
     unsafe { set_map(ni_handle, map, size, Error::PidInvalid, |g| &mut g.pids) }
 }
 
-/// `PtlSetJID`: the job id of interfaces opened later. Headers have 16 bits for it.
+/// The largest job id; headers have 16 bits for it.
+const LARGEST_JID: u32 = 0xffff;
+
+/// `PTL_MY_JID`, for processes that were started without a call of `PtlSetJID`. One that is set and
+/// no job id is [`Error::Fail`], and said.
+pub(crate) fn jid_of_environment() -> Result<Option<u32>, Error> {
+    let set = std::env::var("PTL_MY_JID").ok().filter(|v| !v.is_empty());
+    set.map(|value| {
+        jid_of(&value).map_err(|error| {
+            job::complain("PtlNIInit", &error);
+            error.code()
+        })
+    })
+    .transpose()
+}
+
+fn jid_of(value: &str) -> Result<u32, GroupError> {
+    let jid = number(value).filter(|jid| *jid <= LARGEST_JID);
+    jid.ok_or_else(|| GroupError::Bad {
+        name: "PTL_MY_JID",
+        value: value.chars().take(60).collect(),
+        expected: "a number up to 65535",
+    })
+}
+
+/// `PtlSetJID`: the job id of interfaces opened later.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlSetJID(jid: u32) -> c_int {
     state::entry(|| {
         state::initialised()?;
-        if jid > 0xffff {
+        if jid > LARGEST_JID {
             return Err(Error::Fail);
         }
         state::shared().jid = Some(jid);
@@ -371,6 +396,7 @@ mod tests {
         );
     }
 
+    /// Scenario 103.
     #[test]
     fn incomplete_and_unequal_environments_have_their_codes() {
         assert_eq!(group(&[]), Ok(None));
@@ -387,6 +413,16 @@ mod tests {
         assert_eq!(full("0", "1:x", "3:4"), Err(Error::Fail));
         assert_eq!(full("-1", "1:2", "3:4"), Err(Error::Fail));
         assert!(full("1", "1:2", "3:4").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_job_id_is_a_c_number_of_16_bits() {
+        let jid = |text| jid_of(text).map_err(|e| e.code());
+        assert_eq!(jid("0x1f"), Ok(31));
+        assert_eq!(jid("65535"), Ok(65_535));
+        for bad in ["65536", "-1", "one", "0x"] {
+            assert_eq!(jid(bad), Err(Error::Fail), "{bad}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `PtlNIInit`, `PtlNIFini` and `PtlFini` change SHARED and move EPOCH; every other function reads
-//! its thread's table. A thread inside a call keeps the interface it works on until it returns.
+//! its thread's table. A thread inside a call keeps the interface it works on until it returns: by a count of its
+//! own ([`object`]), or by its table, which does not change meanwhile ([`with_object`]).
 
 use portals_shim::core::HandleKind;
 use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment};
@@ -241,6 +242,34 @@ pub(crate) fn object(raw: u32, kind: HandleKind, invalid: Error) -> Result<Arc<O
     of_handle(raw)
         .filter(|_| Handle(raw).kind() == kind)
         .ok_or(invalid)
+}
+
+/// As [`object`], and does `work` on the interface; for the calls that programs make for each message.
+pub(crate) fn with_object<R>(
+    raw: u32,
+    kind: HandleKind,
+    invalid: Error,
+    work: impl FnOnce(&Open) -> Result<R, Error>,
+) -> Result<R, Error> {
+    initialised()?;
+    let handle = Handle(raw);
+    let number = handle.interface().filter(|_| handle.kind() == kind);
+    let number = number.ok_or(invalid)?;
+    let mut work = Some(work);
+    let done = OWN.try_with(|own| {
+        let own = own.try_borrow().ok()?;
+        if own.0 != EPOCH.load(Ordering::Acquire) {
+            return None;
+        }
+        let open = own.1.get(usize::from(number))?.as_deref()?;
+        work.take().map(|work| work(open))
+    });
+    match (done, work) {
+        (Ok(Some(done)), _) => done,
+        // The table is not there, is old, or has no such interface.
+        (_, Some(work)) => work(&*numbered(number).ok_or(invalid)?),
+        (_, None) => Err(Error::Fail),
+    }
 }
 
 /// Closes the interfaces when the process exits: what this rank still owes others has left

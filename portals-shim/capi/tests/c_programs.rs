@@ -96,12 +96,25 @@ fn alone(program: &Path) {
     assert!(output.status.success(), "{}", text(&output));
 }
 
+/// The fabrics that every machine has.
+const FABRICS: [&str; 2] = ["seastar", "shm"];
+
 /// Runs ranks on the SeaStar; `vars` come on top of the environment.
 fn run(ranks: u32, vars: &[(&str, &str)], program: &Path, args: &[&str]) -> Output {
+    run_on("seastar", ranks, vars, program, args)
+}
+
+fn run_on(
+    fabric: &str,
+    ranks: u32,
+    vars: &[(&str, &str)],
+    program: &Path,
+    args: &[&str],
+) -> Output {
     let p = places();
     Command::new(&p.launcher)
         .args(["run", "-n", &ranks.to_string(), "--timeout", "60"])
-        .args(["--fabric", "seastar", "--"])
+        .args(["--fabric", fabric, "--"])
         .arg(program)
         .args(args)
         .envs(vars.iter().copied())
@@ -110,8 +123,10 @@ fn run(ranks: u32, vars: &[(&str, &str)], program: &Path, args: &[&str]) -> Outp
 }
 
 fn passes(ranks: u32, program: &Path, args: &[&str]) {
-    let output = run(ranks, &[], program, args);
-    assert!(output.status.success(), "{}", text(&output));
+    for fabric in FABRICS {
+        let output = run_on(fabric, ranks, &[], program, args);
+        assert!(output.status.success(), "{fabric}: {}", text(&output));
+    }
 }
 
 #[test]
@@ -140,10 +155,12 @@ fn the_bridging_blocks_of_programs_compile() {
 fn two_ranks_put_get_and_swap() {
     if compiler("cc") {
         let program = shared("smoke");
-        let output = run(2, &[], &program, &[]);
-        let said = text(&output);
-        assert!(output.status.success(), "{said}");
-        assert!(said.contains("rank 0: all right") && said.contains("rank 1: all right"));
+        for fabric in FABRICS {
+            let output = run_on(fabric, 2, &[], &program, &[]);
+            let said = text(&output);
+            assert!(output.status.success(), "{fabric}: {said}");
+            assert!(said.contains("rank 0: all right") && said.contains("rank 1: all right"));
+        }
     }
 }
 
@@ -159,8 +176,8 @@ fn the_static_library_links_with_the_libraries_it_names() {
 #[test]
 fn bad_pointers_handles_and_values_have_their_codes() {
     if compiler("cc") {
+        on_both_interfaces("errors");
         let program = shared("errors");
-        passes(1, &program, &[]);
         // A job of one without a launcher; the simulation needs the launcher's executable.
         let launcher = &places().launcher;
         let mut command = Command::new(&program);
@@ -169,11 +186,48 @@ fn bad_pointers_handles_and_values_have_their_codes() {
     }
 }
 
+/// Programs of one rank that use the interface of the job, or that of their own process.
+fn on_both_interfaces(source: &str) {
+    if compiler("cc") {
+        let program = shared(source);
+        for vars in [&[][..], &[("PORTOLAN_TEST_SELF", "1")]] {
+            for fabric in FABRICS {
+                let output = run_on(fabric, 1, vars, &program, &[]);
+                assert!(
+                    output.status.success(),
+                    "{fabric} {vars:?}: {}",
+                    text(&output)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_entry_refuses_every_bad_argument() {
+    on_both_interfaces("entries");
+}
+
+#[test]
+fn registers_limits_and_unlinks_that_are_told() {
+    on_both_interfaces("registers");
+}
+
+#[test]
+fn wrong_maps_and_job_ids_have_their_codes() {
+    on_both_interfaces("maps");
+}
+
+#[test]
+fn a_call_takes_one_lock() {
+    if compiler("cc") {
+        alone(&shared("fastpath"));
+    }
+}
+
 #[test]
 fn queues_call_handlers_time_out_overflow_and_test_updates() {
-    if compiler("cc") {
-        passes(1, &shared("queues"), &[]);
-    }
+    on_both_interfaces("queues");
 }
 
 #[test]
@@ -195,7 +249,7 @@ fn ranks_come_from_the_launcher_the_environment_or_the_program() {
     let program = shared("ranks");
     passes(2, &program, &[]);
     // The same program with maps in the environment: each rank has a process id of its own.
-    let script = "PTL_MY_RID=$PMI_RANK PTL_NIDMAP=0:0x1 PTL_PIDMAP=700:701 exec \"$1\"";
+    let script = "PTL_MY_RID=$PMI_RANK PTL_NIDMAP=1:0x2 PTL_PIDMAP=700:701 exec \"$1\"";
     let output = run(
         2,
         &[],
@@ -235,8 +289,11 @@ fn an_installation_needs_no_flags_but_those_of_its_pkg_config_file() {
     let include = p.root.join("portals-shim/include");
     let written = portals3::install::install(&include, &p.built, &prefix, "1.2.3").unwrap();
     assert!(written.contains(&prefix.join("include/portals/portals3.h")));
-    let old_name = std::fs::canonicalize(prefix.join("lib/libportals.so")).unwrap();
-    assert!(old_name.ends_with("lib/libportals3.so"));
+    for old_name in portals3::install::ALIASES {
+        let link = prefix.join(format!("lib/{old_name}.so"));
+        let library = std::fs::canonicalize(link).unwrap();
+        assert!(library.ends_with("lib/libportals3.so"));
+    }
     let flags = Command::new("pkg-config")
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
         .args(["--cflags", "--libs", "portals3"])

@@ -47,6 +47,15 @@ int PtlMDBind(ptl_handle_ni_t ni_handle, ptl_md_t md, ptl_unlink_t unlink_op,
 int PtlMDUnlink(ptl_handle_md_t md_handle);
 int PtlMDUpdate(ptl_handle_md_t md_handle, ptl_md_t *old_md, ptl_md_t *new_md,
 		ptl_handle_eq_t eq_handle);
+/* PtlMEAttach or PtlMEInsert with PtlMDAttach: both are made, or neither. */
+int PtlMEMDAttach(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index, ptl_process_id_t match_id,
+		  ptl_match_bits_t match_bits, ptl_match_bits_t ignore_bits, ptl_unlink_t unlink,
+		  ptl_ins_pos_t position, ptl_md_t md, ptl_unlink_t unlink_op,
+		  ptl_handle_me_t *me_handle, ptl_handle_md_t *md_handle);
+int PtlMEMDInsert(ptl_handle_ni_t ni_handle, ptl_handle_me_t base, ptl_process_id_t match_id,
+		  ptl_match_bits_t match_bits, ptl_match_bits_t ignore_bits, ptl_unlink_t unlink,
+		  ptl_ins_pos_t position, ptl_md_t md, ptl_unlink_t unlink_op,
+		  ptl_handle_me_t *me_handle, ptl_handle_md_t *md_handle);
 /* PtlMEInsert, PtlMDAttach and the test of PtlMDUpdate in one step: where the queue eq_handle is
  * not empty nothing is made. */
 int PtlMEMDPost(ptl_handle_ni_t ni_handle, ptl_handle_me_t base, ptl_process_id_t match_id,
@@ -68,6 +77,18 @@ int PtlEQPoll(ptl_handle_eq_t *eq_handles, int size, ptl_time_t timeout, ptl_eve
 /* Access control. */
 int PtlACEntry(ptl_handle_ni_t ni_handle, ptl_ac_index_t ac_index, ptl_process_id_t match_id,
 	       ptl_uid_t user_id, ptl_jid_t job_id, ptl_pt_index_t pt_index);
+/* The form of Portals 3.2, without the job: five arguments mean any job. */
+static __inline__ int PtlACEntry32(ptl_handle_ni_t ni_handle, ptl_ac_index_t ac_index,
+				   ptl_process_id_t match_id, ptl_uid_t user_id,
+				   ptl_pt_index_t pt_index)
+{
+	return PtlACEntry(ni_handle, ac_index, match_id, user_id, PTL_JID_ANY, pt_index);
+}
+#define PORTOLAN_AC_FORM(a, b, c, d, e, f, g, h, i, form, ...) form
+#define PtlACEntry(...)                                                                            \
+	PORTOLAN_AC_FORM(__VA_ARGS__, PtlACEntry, PtlACEntry, PtlACEntry, PtlACEntry,              \
+			 PtlACEntry32, PtlACEntry, PtlACEntry, PtlACEntry, PtlACEntry, 0)          \
+	(__VA_ARGS__)
 
 /* Data movement. */
 int PtlPut(ptl_handle_md_t md_handle, ptl_ack_req_t ack_req, ptl_process_id_t target_id,

@@ -7,7 +7,6 @@
 
 #define PTL_DBG_NONE 0x00000000
 #define PTL_DBG_ALL 0x0000ffff
-#define PTL_DEBUG_ALL PTL_DBG_ALL
 #define PTL_DBG_API 0x00000001
 #define PTL_DBG_PARSE 0x00000002
 #define PTL_DBG_MOVE 0x00000004
@@ -23,6 +22,11 @@
 #define PTL_DBG_SETUP 0x00001000
 #define PTL_DBG_SHUTDOWN 0x00002000
 #define PTL_DBG_NI_ALL 0xffff0000
+/* Cray's names. */
+#define PTL_DEBUG_NONE PTL_DBG_NONE
+#define PTL_DEBUG_ALL PTL_DBG_ALL
+#define PTL_DEBUG_DROP PTL_DBG_DROP
+#define PTL_DEBUG_NI_ALL PTL_DBG_NI_ALL
 
 #ifdef __cplusplus
 extern "C" {

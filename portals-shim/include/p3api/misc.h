@@ -11,9 +11,13 @@ extern "C" {
 /* The library also has `ptl_event_str`, the names of event kinds indexed by kind. It is not declared
  * here: programs declare it themselves, some as `char *[]` and some as `const char *[]`. */
 
+/* Programs built for Cray's compute and service nodes define functions of these names themselves. */
+#if !defined(__LIBCATAMOUNT__) && !defined(__CRAYXT_COMPUTE_LINUX_TARGET) && \
+	!defined(__CRAYXT_SERVICE)
 const char *PtlErrorStr(unsigned int ptl_errno);
 const char *PtlEventKindStr(ptl_event_kind_t ev_kind);
 const char *PtlNIFailStr(ptl_handle_ni_t ni, ptl_ni_fail_t nal_errno);
+#endif
 
 /* Moves data for at most `timeout` milliseconds; only for programs that make no other call. */
 int PtlProgress(ptl_handle_any_t handle, ptl_time_t timeout);

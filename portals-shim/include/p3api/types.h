@@ -89,8 +89,8 @@ typedef enum { PTL_ACK_REQ = 0, PTL_NO_ACK_REQ = 1 } ptl_ack_req_t;
 /* Accepted and without effect: an automatic unlink always makes its event. */
 #define PTL_MD_EVENT_AUTO_UNLINK_ENABLE 0x0200
 #define PTL_MD_FLAG_AUTO_UNLINK 0x0400
-/* An explicit unlink never makes one. */
-#define PTL_MD_EVENT_MANUAL_UNLINK_ENABLE 0
+/* An explicit unlink (PtlMDUnlink, PtlMEUnlink) makes one too. */
+#define PTL_MD_EVENT_MANUAL_UNLINK_ENABLE 0x0800
 
 #define PTL_MD_THRESH_INF (-1)
 
@@ -147,8 +147,9 @@ typedef struct {
 typedef void (*ptl_eq_handler_t)(ptl_event_t *event);
 #define PTL_EQ_HANDLER_NONE ((ptl_eq_handler_t)0)
 
-/* Status registers. Programs may ask for any; those after PTL_SR_SEND_LENGTH are not kept here and
- * give PTL_SR_INDEX_INVALID. */
+/* Status registers: traffic; then of portals with entries, of operations under way, of entries,
+ * descriptors and queues, how many were made and are gone, the most at one time, and how many there
+ * are; then how many descriptors were made whose memory is aligned so and not better. */
 #define PTL_SR_DROP_COUNT 0
 #define PTL_SR_DROP_LENGTH 1
 #define PTL_SR_RECV_COUNT 2
@@ -173,5 +174,18 @@ typedef void (*ptl_eq_handler_t)(ptl_event_t *event);
 #define PTL_SR_EQS_FREED 21
 #define PTL_SR_EQS_MAX 22
 #define PTL_SR_EQS_CUR 23
+#define PTL_SR_MD_ALIGN_128 24
+#define PTL_SR_MD_ALIGN_64 25
+#define PTL_SR_MD_ALIGN_32 26
+#define PTL_SR_MD_ALIGN_16 27
+#define PTL_SR_MD_ALIGN_8 28
+/* Messages that the adapters served alone, and those that the target's library handled; 0 on fabrics
+ * with one way only. */
+#define PTL_SR_FABRIC_FIRST 29
+#define PTL_SR_ONE_SIDED 29
+#define PTL_SR_TWO_SIDED 30
+/* Entries on the list of a portal: now, and most so far. */
+#define PTL_SR_LIST_CUR(pt_index) (0x80000000u | (unsigned)(pt_index) << 16 | 15)
+#define PTL_SR_LIST_MAX(pt_index) (0x80000000u | (unsigned)(pt_index) << 16 | 14)
 
 #endif

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use channel::Channel;
 use env::Start;
@@ -51,9 +51,9 @@ pub struct Job {
     size: u32,
     id: String,
     host: String,
-    space: Space,
+    space: Arc<Space>,
     /// Set by `finalize`; later exchanges are errors.
-    finalized: AtomicBool,
+    finalized: Arc<AtomicBool>,
     /// Fabrics opened so far; a key is put once, so each opening has keys of its own.
     openings: AtomicU32,
 }
@@ -65,6 +65,73 @@ enum Space {
     Own(Mutex<BTreeMap<String, Vec<u8>>>),
     /// The launcher keeps them.
     Launcher { channel: Channel, limits: Limits },
+}
+
+impl Space {
+    fn get_bytes(&self, id: &str, key: &str) -> Result<Vec<u8>, JobError> {
+        match self {
+            Self::Own(values) => {
+                check_key(key, usize::MAX)?;
+                let values = values.lock().unwrap_or_else(PoisonError::into_inner);
+                values.get(key).cloned().ok_or_else(|| JobError::NoSuchKey {
+                    key: key.to_owned(),
+                })
+            }
+            Self::Launcher { channel, limits } => {
+                check_key(key, limits.key)?;
+                let first = Self::get_raw(channel, id, key)?;
+                let (parts, head) = value::head(key, &first)?;
+                let mut text = head.to_owned();
+                for part in 1..parts {
+                    text.push_str(&Self::get_raw(channel, id, &value::part_key(key, part))?);
+                }
+                value::unescape(key, &text)
+            }
+        }
+    }
+
+    fn get_raw(channel: &Channel, id: &str, key: &str) -> Result<String, JobError> {
+        const DOING: &str = "get a value";
+        let pairs: [(&str, &dyn std::fmt::Display); 2] = [("kvsname", &id), ("key", &key)];
+        let answer = match channel.call(&format("get", &pairs), DOING, "get_result") {
+            // Servers word an unknown key differently; the code is the same.
+            Err(JobError::Refused { .. }) => {
+                return Err(JobError::NoSuchKey {
+                    key: key.to_owned(),
+                });
+            }
+            other => other?,
+        };
+        answer
+            .field("value")
+            .map(str::to_owned)
+            .ok_or_else(|| JobError::Unexpected {
+                doing: DOING,
+                expected: "value",
+                line: "no value".to_owned(),
+            })
+    }
+}
+
+/// Gets values of a job while that has not been finalized. A question waits for one that another thread has under
+/// way, a fence too.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    id: String,
+    space: Arc<Space>,
+    finalized: Arc<AtomicBool>,
+}
+
+impl Reader {
+    /// As [`Job::get_bytes`].
+    pub(crate) fn get_bytes(&self, key: &str) -> Result<Vec<u8>, JobError> {
+        if self.finalized.load(Ordering::Acquire) {
+            return Err(JobError::Finalized {
+                doing: "get a value",
+            });
+        }
+        self.space.get_bytes(&self.id, key)
+    }
 }
 
 /// The launcher's limits, in bytes a string may have (its terminator taken off).
@@ -109,8 +176,8 @@ impl Job {
             size: 1,
             id: format!("singleton_{}", std::process::id()),
             host: host::id(),
-            space: Space::Own(Mutex::default()),
-            finalized: AtomicBool::new(false),
+            space: Arc::new(Space::Own(Mutex::default())),
+            finalized: Arc::default(),
             openings: AtomicU32::new(0),
         }
     }
@@ -207,8 +274,8 @@ impl Job {
             size,
             id,
             host: host::id(),
-            space: Space::Launcher { channel, limits },
-            finalized: AtomicBool::new(false),
+            space: Arc::new(Space::Launcher { channel, limits }),
+            finalized: Arc::default(),
             openings: AtomicU32::new(0),
         })
     }
@@ -240,7 +307,7 @@ impl Job {
     /// Whether there is a launcher behind this job.
     #[must_use]
     pub fn has_launcher(&self) -> bool {
-        matches!(self.space, Space::Launcher { .. })
+        matches!(*self.space, Space::Launcher { .. })
     }
 
     /// Puts `value` under `key` for all ranks to get after the next [`Job::fence`].
@@ -255,7 +322,7 @@ impl Job {
         const DOING: &str = "put a value";
         self.check_open(DOING)?;
         let value = value.as_ref();
-        match &self.space {
+        match &*self.space {
             Space::Own(values) => {
                 check_key(key, usize::MAX)?;
                 let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +360,7 @@ impl Job {
 
     fn meet(&self, doing: &'static str) -> Result<(), JobError> {
         self.check_open(doing)?;
-        if let Space::Launcher { channel, .. } = &self.space {
+        if let Space::Launcher { channel, .. } = &*self.space {
             channel.call(&format("barrier_in", &[]), doing, "barrier_out")?;
         }
         Ok(())
@@ -316,47 +383,16 @@ impl Job {
     /// [`JobError::NoSuchKey`] where nothing is visible under `key`; otherwise the launcher's failure.
     pub fn get_bytes(&self, key: &str) -> Result<Vec<u8>, JobError> {
         self.check_open("get a value")?;
-        match &self.space {
-            Space::Own(values) => {
-                check_key(key, usize::MAX)?;
-                let values = values.lock().unwrap_or_else(PoisonError::into_inner);
-                values.get(key).cloned().ok_or_else(|| JobError::NoSuchKey {
-                    key: key.to_owned(),
-                })
-            }
-            Space::Launcher { channel, limits } => {
-                check_key(key, limits.key)?;
-                let first = self.get_raw(channel, key)?;
-                let (parts, head) = value::head(key, &first)?;
-                let mut text = head.to_owned();
-                for part in 1..parts {
-                    text.push_str(&self.get_raw(channel, &value::part_key(key, part))?);
-                }
-                value::unescape(key, &text)
-            }
-        }
+        self.space.get_bytes(&self.id, key)
     }
 
-    fn get_raw(&self, channel: &Channel, key: &str) -> Result<String, JobError> {
-        const DOING: &str = "get a value";
-        let pairs: [(&str, &dyn std::fmt::Display); 2] = [("kvsname", &self.id), ("key", &key)];
-        let answer = match channel.call(&format("get", &pairs), DOING, "get_result") {
-            // Servers word an unknown key differently; the code is the same.
-            Err(JobError::Refused { .. }) => {
-                return Err(JobError::NoSuchKey {
-                    key: key.to_owned(),
-                });
-            }
-            other => other?,
-        };
-        answer
-            .field("value")
-            .map(str::to_owned)
-            .ok_or_else(|| JobError::Unexpected {
-                doing: DOING,
-                expected: "value",
-                line: "no value".to_owned(),
-            })
+    /// The values put so far, to be asked for later and by any thread.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            id: self.id.clone(),
+            space: Arc::clone(&self.space),
+            finalized: Arc::clone(&self.finalized),
+        }
     }
 
     /// The ranks that run on this rank's machine, in order, this one included. All ranks must call it,
@@ -394,7 +430,7 @@ impl Job {
         if self.finalized.swap(true, Ordering::AcqRel) {
             return Err(JobError::Finalized { doing: DOING });
         }
-        if let Space::Launcher { channel, .. } = &self.space {
+        if let Space::Launcher { channel, .. } = &*self.space {
             channel.call(&format("finalize", &[]), DOING, "finalize_ack")?;
         }
         Ok(())
@@ -406,7 +442,7 @@ impl Job {
         // In one write, because all ranks may say something at once.
         let line = format!("rank {} of {}: {message}\n", self.rank, self.size);
         eprint!("{line}");
-        if let Space::Launcher { channel, .. } = &self.space {
+        if let Space::Launcher { channel, .. } = &*self.space {
             let message: String = message
                 .chars()
                 .take(200)

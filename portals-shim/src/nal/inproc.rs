@@ -2,48 +2,68 @@
 //! once out of it. The plainest possible fabric, used to test what lies above.
 
 use super::Nal;
-use crate::delivery::{self, Message};
-use crate::region::LocalCopy;
-use portals_core::{Header, Ni, NiFail, ProcessId, Transmit};
-use std::collections::VecDeque;
+use crate::delivery::{self, Message, Messages};
+use crate::place::Placement;
+use portals_core::{Ni, NiFail, ProcessId, Transmit};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-type Mailbox = Mutex<VecDeque<Message>>;
+#[derive(Debug, Default)]
+struct Mailbox {
+    waiting: Mutex<Messages>,
+    /// Something waits; changed with the lock, and looked at without.
+    any: AtomicBool,
+}
 
-/// The wire between `n` processes; process `i` has node id `i`.
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn add(&self, one: impl FnOnce(&mut Messages)) {
+        let mut waiting = self.lock();
+        one(&mut waiting);
+        self.any.store(true, Ordering::Release);
+    }
+}
+
+/// The wire between processes.
 #[derive(Clone, Debug)]
 pub struct Hub {
     boxes: Arc<[Mailbox]>,
-    pid: u32,
-}
-
-fn lock(mailbox: &Mailbox) -> MutexGuard<'_, VecDeque<Message>> {
-    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    ids: Arc<[ProcessId]>,
+    place: Placement,
 }
 
 impl Hub {
-    /// A hub for `n` processes that all have process id `pid`.
-    pub fn new(n: u32, pid: u32) -> Self {
+    /// A hub for the processes `ids`, whose nodes are those of `place`.
+    pub fn new(ids: Vec<ProcessId>, place: Placement) -> Self {
         Self {
-            boxes: (0..n).map(|_| Mailbox::default()).collect(),
-            pid,
+            boxes: ids.iter().map(|_| Mailbox::default()).collect(),
+            ids: ids.into(),
+            place,
         }
     }
 
+    /// Which of the processes `to` is.
+    fn rank(&self, to: ProcessId) -> Option<usize> {
+        self.place.find(to, |rank| self.ids.get(rank) == Some(&to))
+    }
+
     /// Delivers a message to its target; `false` when there is no such process.
-    pub fn deliver(&self, message: Message) -> bool {
-        let to = message.header.target;
-        match self
-            .boxes
-            .get(to.nid as usize)
-            .filter(|_| to.pid == self.pid)
-        {
-            Some(mailbox) => {
-                lock(mailbox).push_back(message);
-                true
-            }
-            None => false,
-        }
+    pub fn deliver(&self, mut message: Message) -> bool {
+        self.pass(&mut message)
+    }
+
+    /// As [`Hub::deliver`]; takes the message's data.
+    #[inline]
+    fn pass(&self, message: &mut Message) -> bool {
+        let Some(rank) = self.rank(message.header.target) else {
+            return false;
+        };
+        self.boxes[rank].add(|waiting| waiting.push(message));
+        true
     }
 }
 
@@ -52,27 +72,29 @@ impl Hub {
 pub struct InProc {
     hub: Hub,
     own: u32,
+    /// Messages taken out of the mailbox; empty between calls.
+    read: Messages,
 }
 
 impl InProc {
     /// The end of process `own`.
     pub fn new(hub: Hub, own: u32) -> Self {
-        Self { hub, own }
-    }
-
-    fn post(&self, header: Header, data: Vec<u8>) -> bool {
-        self.hub.deliver(Message { header, data })
+        Self {
+            hub,
+            own,
+            read: Messages::default(),
+        }
     }
 }
 
 impl Nal for InProc {
     fn send(&mut self, ni: &mut Ni, tx: Transmit) {
-        let mut data = Vec::new();
-        LocalCopy::gather(&tx.payload, &mut data);
-        let fail = if self.post(tx.header, data) {
-            NiFail::OK
-        } else {
-            NiFail::FAIL
+        let fail = match self.hub.rank(tx.header.target) {
+            Some(rank) => {
+                self.hub.boxes[rank].add(|waiting| waiting.put(&tx.header, &tx.payload));
+                NiFail::OK
+            }
+            None => NiFail::FAIL,
         };
         if let Some(op) = tx.op {
             ni.send_end(op, fail);
@@ -84,18 +106,24 @@ impl Nal for InProc {
             return false;
         };
         let mut any = false;
-        loop {
-            let next = lock(mailbox).pop_front();
-            let Some(message) = next else { return any };
+        while mailbox.any.load(Ordering::Acquire) {
             any = true;
-            if let Some(answer) = delivery::deliver(ni, &message.header, &message.data) {
-                self.post(answer.header, answer.data);
+            let mut waiting = mailbox.lock();
+            mailbox.any.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut *waiting, &mut self.read);
+            drop(waiting);
+            for message in self.read.iter() {
+                if let Some(mut answer) = delivery::deliver(ni, &message.header, &message.data) {
+                    self.hub.pass(&mut answer);
+                }
             }
+            self.read.clear();
         }
+        any
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
-        ((to.nid as usize) < self.hub.boxes.len() && to.pid == self.hub.pid)
-            .then_some(u64::from(to.nid != self.own))
+        let own = self.hub.ids.get(self.own as usize)?;
+        self.hub.rank(to).map(|_| u64::from(to.nid != own.nid))
     }
 }

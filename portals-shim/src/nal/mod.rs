@@ -3,6 +3,7 @@
 //! | module | fabric |
 //! |---|---|
 //! | `inproc` | threads of one process, for tests |
+//! | `shm` | memory shared by the ranks of one machine |
 //! | `verbs` | RDMA |
 //! | `seastar` | the simulated SeaStar: node kernels, host driver, ranks |
 //!
@@ -11,9 +12,37 @@
 
 pub mod inproc;
 pub mod seastar;
+pub mod shm;
 pub mod verbs;
 
+use crate::call::{Paths, Target};
+use crate::direct::Bell;
+use crate::region::Region;
 use portals_core::{Error, MdHandle, Ni, ProcessId, Transmit};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What threads sleep on while a fabric has nothing to do.
+#[derive(Debug)]
+pub struct Attendance {
+    /// Readable after [`Nal::arm`] when something has arrived or completed.
+    pub(crate) alarm: Vec<OwnedFd>,
+    /// Readable when [`Nal::attend`] has something to do.
+    pub(crate) control: Vec<OwnedFd>,
+    /// Wakes the thread that calls [`Nal::attend`].
+    pub(crate) bell: Arc<Bell>,
+    /// A thread is to make progress while the program makes no calls.
+    pub(crate) thread: bool,
+}
+
+/// How threads sleep on a fabric whose peers wake them through memory.
+pub trait Nap: Send + Sync + std::fmt::Debug {
+    /// Sleeps until somebody has rung since [`Nal::arm`], or the time has come; may return early.
+    fn sleep(&self, until: Option<Instant>);
+    /// Wakes the threads of this process that sleep.
+    fn wake(&self);
+}
 
 /// The fabric below one interface.
 ///
@@ -47,8 +76,65 @@ pub trait Nal: Send + std::fmt::Debug {
         Ok(())
     }
 
+    /// What to sleep on; `None` for a fabric that must be polled. Asked once, at the start.
+    fn attendance(&self) -> Option<Attendance> {
+        None
+    }
+
+    /// How to sleep where there is no [`Attendance`]. Asked once, at the start.
+    fn nap(&self) -> Option<Arc<dyn Nap>> {
+        None
+    }
+
+    /// How long a wait polls before it sleeps, if the fabric knows better than the library.
+    fn spin(&self) -> Option<Duration> {
+        None
+    }
+
+    /// From now on what arrives or completes makes the alarm readable, or ends a nap. `false` if it cannot be done.
+    fn arm(&mut self) -> bool {
+        false
+    }
+
+    /// Handles what must not wait for the program's calls: connections, events of the device, timers. Returns
+    /// whether there was anything.
+    fn attend(&mut self, _ni: &mut Ni) -> bool {
+        false
+    }
+
+    /// When [`Nal::attend`] has something to do even if nothing wakes it.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether somebody must make progress now although the program may make no call.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Whether the fabric has failed for good: nothing will come any more.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Static distance to a process; `None` if it cannot exist.
     fn distance(&self, to: ProcessId) -> Option<u64>;
+
+    /// Whether peers can map regions that are made to be shared.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// The memory of a peer that a message to `to` would reach, mapped here; its offset in the region, and its
+    /// length. `None` where that memory cannot be mapped.
+    fn window(&mut self, _to: &Target) -> Option<(Region, u64, u64)> {
+        None
+    }
+
+    /// Which way the messages of this process went; a fabric with one way counts none.
+    fn paths(&self) -> Paths {
+        Paths::default()
+    }
 
     /// The interface closes.
     fn close(&mut self, _ni: &mut Ni) {}
@@ -70,8 +156,41 @@ impl Nal for Box<dyn Nal> {
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
         (**self).retire(ni, md)
     }
+    fn attendance(&self) -> Option<Attendance> {
+        (**self).attendance()
+    }
+    fn nap(&self) -> Option<Arc<dyn Nap>> {
+        (**self).nap()
+    }
+    fn spin(&self) -> Option<Duration> {
+        (**self).spin()
+    }
+    fn shares(&self) -> bool {
+        (**self).shares()
+    }
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        (**self).window(to)
+    }
+    fn arm(&mut self) -> bool {
+        (**self).arm()
+    }
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        (**self).attend(ni)
+    }
+    fn due(&self) -> Option<Instant> {
+        (**self).due()
+    }
+    fn is_busy(&self) -> bool {
+        (**self).is_busy()
+    }
+    fn is_gone(&self) -> bool {
+        (**self).is_gone()
+    }
     fn distance(&self, to: ProcessId) -> Option<u64> {
         (**self).distance(to)
+    }
+    fn paths(&self) -> Paths {
+        (**self).paths()
     }
     fn close(&mut self, ni: &mut Ni) {
         (**self).close(ni);

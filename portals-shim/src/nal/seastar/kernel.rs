@@ -1,18 +1,26 @@
-//! A node's kernel: it owns the Portals state of its process, as Catamount's did. The process traps
+//! A node's kernel: it owns the Portals state of its processes, as Catamount's did. Processes trap
 //! into it; the chip interrupts it.
 //!
-//! The kernel never looks at a clock. [`Kernel::trap`] and [`Kernel::interrupt_step`] are told when
-//! they run and say when the processor is free again; the simulation orders them.
+//! It does one thing at a time: a trap, the interrupt handler, or the delivery of a message between
+//! two of its processes. Each process has a processor of its own to compute on; the first one's takes
+//! the interrupts.
+//!
+//! The kernel never looks at a clock. [`Kernel::settle`] and [`Kernel::interrupt_step`] are told when
+//! they run and say when the kernel is free again; the simulation orders them.
 
+use super::local::{self, Local};
 use super::memory::NodeMemory;
-use super::ssnal::{EVENT_RING, EVENTS, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS};
+use super::process::{self, Process};
+use super::ssnal::{EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS};
 use crate::call::{Answer, Call};
-use crate::library::Library;
+use crate::place;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
 use nic_model::defs::event::EventWord;
+use nic_model::defs::ras::{Channel, RasEvent, event};
 use nic_model::defs::{mailbox, map};
 use nic_model::{HostParams, Machine, NodeId, RegisterIo, SimDuration, SimTime};
-use portals_core::{EqHandle, Error, Ni, NiConfig};
+use portals_core::{EqHandle, Error, NiConfig};
+use std::collections::VecDeque;
 use zerocopy::FromZeros;
 
 /// The generic process: index 1, mailbox 0, HT slot 8.
@@ -29,54 +37,81 @@ pub(super) enum HandlerStep {
     Done(SimTime),
 }
 
+/// What writing a command came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// There was room.
+    pub(super) done: bool,
+    /// Registers of the chip that were read.
+    pub(super) reads: u64,
+}
+
 /// The kernel of one node.
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) node: NodeId,
-    pub(super) library: Library<Ssnal>,
+    nid: u32,
+    /// By index.
+    pub(super) processes: Vec<Process>,
+    pub(super) driver: Ssnal,
+    /// Messages between processes of this node that have not been delivered.
+    local: VecDeque<Local>,
+    /// A delivery of [`Kernel::local_step`] is on its way.
+    pub(super) local_scheduled: bool,
+    /// It came while the handler ran.
+    pub(super) local_late: bool,
+    /// Messages between processes of this node go through the chip, because the chip may have the
+    /// state of their target.
+    pub(super) uses_chip: bool,
     costs: HostParams,
-    /// When the processor can take the next trap or interrupt.
+    /// When the kernel can take the next trap or interrupt.
     pub(super) free_at: SimTime,
     /// The interrupt handler runs.
     pub(super) handling: bool,
+    /// When it was entered.
+    pub(super) handler_began: SimTime,
+    /// Time that handlers have taken from the first process's processor.
+    pub(super) stolen: SimDuration,
     /// An interrupt came while the handler ran, or waits for a call of the process.
     pub(super) interrupt_again: bool,
     next_event: u32,
     command_write: u32,
     /// The chip's read index as last seen; across HyperTransport a look is dear.
     command_read: u32,
+    /// The word that the handler has taken last.
+    last_event: EventWord,
 }
 
 impl Kernel {
+    /// The kernel of node `node` of `nodes`, with a process for each of `configs`.
     pub(super) fn new(
         node: NodeId,
-        config: NiConfig,
+        configs: &[NiConfig],
         nodes: u32,
         machine: &Machine,
         memory: NodeMemory,
     ) -> Self {
-        let driver = Ssnal::new(
-            config.id,
-            nodes,
-            machine.host,
-            u64::from(machine.chip.max_message),
-            memory,
-        );
+        let nid = place::nid(node.0.into());
         Self {
             node,
-            library: Library::new(Ni::new(config), driver),
+            nid,
+            processes: configs.iter().map(|c| process::new(*c, nodes)).collect(),
+            driver: Ssnal::new(nid, nodes, machine, memory),
+            local: VecDeque::new(),
+            local_scheduled: false,
+            local_late: false,
+            uses_chip: false,
             costs: machine.host,
             free_at: SimTime::ZERO,
             handling: false,
+            handler_began: SimTime::ZERO,
+            stolen: SimDuration::ZERO,
             interrupt_again: false,
             next_event: 0,
             command_write: 0,
             command_read: 0,
+            last_event: EventWord(0),
         }
-    }
-
-    pub(super) fn driver(&mut self) -> &mut Ssnal {
-        &mut self.library.nal
     }
 
     /// The boot commands, in order; each is to be answered by a result before the next.
@@ -114,24 +149,41 @@ impl Kernel {
         io.write32(map::HT_INTERRUPT, 0xFD00_0000);
     }
 
+    /// Takes what the RAS controller has to say.
+    pub(super) fn ras_interrupt(&mut self, io: &mut dyn RegisterIo) {
+        while let Some(news) = RasEvent::take(Channel::EventDown, io) {
+            if news.code == event::NODE_FAILED {
+                let (node, accelerated) = (news.nid.into(), self.uses_chip);
+                self.driver
+                    .node_failed(&mut self.processes, node, accelerated);
+            }
+        }
+    }
+
     /// Writes one command if the ring has room.
     pub(super) fn write_command(
         &mut self,
         io: &mut dyn RegisterIo,
         command: &[u8; COMMAND_LEN],
-    ) -> bool {
+    ) -> Written {
         let next = mailbox::next_command(self.command_write);
+        let mut written = Written {
+            done: true,
+            reads: 0,
+        };
         if next == self.command_read {
             self.command_read =
                 io.read32(mailbox::address(MAILBOX, mailbox::COMMAND_READ)) % mailbox::COMMANDS;
+            written.reads = 1;
             if next == self.command_read {
-                return false;
+                written.done = false;
+                return written;
             }
         }
         mailbox::write_command(io, MAILBOX, self.command_write, command);
         self.command_write = next;
         io.write32(mailbox::address(MAILBOX, mailbox::COMMAND_WRITE), next);
-        true
+        written
     }
 
     /// The next result of the result ring, if there is one.
@@ -155,17 +207,25 @@ impl Kernel {
     pub(super) fn settle(
         &mut self,
         at: SimTime,
-        mut write: impl FnMut(&mut Self, SimTime, &[u8; COMMAND_LEN]) -> bool,
+        mut write: impl FnMut(&mut Self, SimTime, &[u8; COMMAND_LEN]) -> Written,
     ) -> (SimTime, bool) {
-        let mut now = at + self.driver().take_cost();
-        while let Some(command) = self.driver().poll_command() {
-            if !write(self, now, &command) {
-                self.driver().unpoll_command(command);
+        let mut now = at + self.driver.take_cost();
+        while let Some(command) = self.driver.poll_command() {
+            let written = write(self, now, &command);
+            now += self.costs.register_read * written.reads;
+            if !written.done {
+                self.driver.unpoll_command(command);
                 return (now, true);
             }
             now += self.costs.command_write;
         }
         (now, false)
+    }
+
+    /// The chip takes no commands any more: those of the work the driver has done are thrown away.
+    pub(super) fn forget_commands(&mut self, at: SimTime) -> SimTime {
+        while self.driver.poll_command().is_some() {}
+        at + self.driver.take_cost()
     }
 
     /// Cost of entering for `call`: event queues are read in user memory, everything else traps.
@@ -182,16 +242,53 @@ impl Kernel {
         self.costs.eq_read
     }
 
-    /// Executes a call; polls do not block here.
-    pub(super) fn execute(&mut self, call: Call) -> Result<Answer, Error> {
-        self.library.execute(call)
+    /// Executes a call of a process; polls do not block here.
+    pub(super) fn execute(&mut self, process: usize, call: Call) -> Result<Answer, Error> {
+        let result = self.processes[process].execute(call);
+        while let Some(tx) = self.processes[process].nal.sent.pop_front() {
+            if tx.header.target.nid != self.nid || self.uses_chip {
+                self.driver.send(&mut self.processes, process, &tx);
+                continue;
+            }
+            let message = local::accept(
+                &mut self.processes,
+                &mut self.driver,
+                &self.costs,
+                process,
+                &tx,
+            );
+            self.local.push_back(message);
+        }
+        result
+    }
+
+    /// When a message between processes of this node is due that was ready at `at`; `None` when
+    /// there is none, or one is due already.
+    pub(super) fn local_due(&mut self, at: SimTime) -> Option<SimTime> {
+        if self.local.is_empty() || self.local_scheduled {
+            return None;
+        }
+        self.local_scheduled = true;
+        Some(at + self.costs.local_handoff)
+    }
+
+    /// Delivers the oldest message between processes of this node. The work's time is still to be
+    /// taken: call [`Kernel::settle`].
+    pub(super) fn local_step(&mut self) {
+        self.local_scheduled = false;
+        let Some(message) = self.local.pop_front() else {
+            return;
+        };
+        let costs = self.costs;
+        let caused = local::deliver(&mut self.processes, &mut self.driver, &costs, message);
+        self.local.extend(caused);
     }
 
     /// The first event of a waiting process's queues.
-    pub(super) fn poll(&mut self, eqs: &[EqHandle]) -> Answer {
-        match self.library.poll(eqs) {
+    pub(super) fn poll(&mut self, process: usize, eqs: &[EqHandle]) -> Answer {
+        match self.processes[process].poll(eqs) {
             Ok(polled) => Answer::Polled(polled),
-            Err(which) => Answer::BadQueue(which),
+            Err(refused) => Answer::BadQueue(refused.which),
         }
     }
 
@@ -200,11 +297,21 @@ impl Kernel {
         self.costs.interrupt_entry
     }
 
+    /// The word that the last step of the handler was for; empty when there was none.
+    pub(super) fn take_event(&mut self) -> EventWord {
+        std::mem::replace(&mut self.last_event, EventWord(0))
+    }
+
+    /// What the driver has matched since the last call.
+    pub(super) fn take_match(&mut self) -> Option<Matched> {
+        self.driver.matched.take()
+    }
+
     /// Handles one word of the event ring at `now`. The work's commands are still to be written:
     /// call [`Kernel::settle`] with the time returned.
     pub(super) fn interrupt_step(&mut self, now: SimTime) -> HandlerStep {
         let at = EVENT_RING + 4 * u64::from(self.next_event);
-        let Some(slot) = self.driver().memory.kernel(at, 4) else {
+        let Some(slot) = self.driver.memory.kernel(at, 4) else {
             return HandlerStep::Done(now + self.costs.interrupt_exit);
         };
         let word = EventWord(slot.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)));
@@ -212,9 +319,9 @@ impl Kernel {
             return HandlerStep::Done(now + self.costs.interrupt_exit);
         }
         slot.fill(0);
+        self.last_event = word;
         self.next_event = (self.next_event + 1) % EVENTS;
-        let Library { ni, nal, .. } = &mut self.library;
-        nal.handle_event(ni, word);
+        self.driver.handle_event(&mut self.processes, word);
         HandlerStep::More(now + self.costs.eq_read)
     }
 }

@@ -1,20 +1,22 @@
-//! What a node's NIC reaches: the kernel's own memory and that of its process.
+//! What a node's NIC reaches: the kernel's own memory and that of its processes.
 //!
-//! A physical address has the process slot in bits 63 to 48: 0 is the kernel, 1 the process, whose
-//! virtual addresses are its physical ones. That is what a lightweight kernel with physically
-//! contiguous processes looks like to a NIC; paging is not modelled.
+//! A physical address has the process slot in bits 63 to 48: 0 is the kernel, from 1 on the processes
+//! of the node, whose virtual addresses are their physical ones. That is what a lightweight kernel with
+//! physically contiguous processes looks like to a NIC. Under `linux` the driver names each page by
+//! itself, as if they were scattered.
 
 use super::usermem::UserMemory;
 use nic_model::{HostFault, HostMemory, NodeId};
+use portals_core::Segment;
 use std::collections::BTreeMap;
 
-/// The process's slot, as the upper bits of an address.
-const PROCESS: u64 = 1 << 48;
-const SLOT_MASK: u64 = !0 << 48;
+/// Where the slot begins in an address.
+const SLOT: u32 = 48;
+const SLOT_MASK: u64 = !0 << SLOT;
 
-/// The physical address of a process's virtual one.
-pub(super) const fn of_process(addr: u64) -> u64 {
-    PROCESS | (addr & !SLOT_MASK)
+/// The physical address of a virtual one of the process of this index.
+pub(super) const fn of_process(process: usize, addr: u64) -> u64 {
+    (process as u64 + 1) << SLOT | (addr & !SLOT_MASK)
 }
 
 /// The memory of one node.
@@ -22,19 +24,61 @@ pub(super) const fn of_process(addr: u64) -> u64 {
 pub(super) struct NodeMemory {
     node: NodeId,
     kernel: Vec<u8>,
-    user: Box<dyn UserMemory>,
+    users: Vec<Box<dyn UserMemory>>,
     /// Freed kernel buffers by size class.
     free: BTreeMap<usize, Vec<u64>>,
+    areas: Areas,
+}
+
+/// Kernel addresses from here on are areas.
+const AREAS: u64 = 1 << 40;
+
+/// Large pieces of kernel memory that take room only as far as they have been written.
+#[derive(Debug, Default)]
+struct Areas {
+    /// By first address: length, and the bytes up to the last one written.
+    by_base: BTreeMap<u64, (u64, Vec<u8>)>,
+    next: u64,
+}
+
+impl Areas {
+    fn reserve(&mut self, len: u64) -> u64 {
+        let base = AREAS + self.next;
+        self.next += len.next_multiple_of(64);
+        self.by_base.insert(base, (len, Vec::new()));
+        base
+    }
+
+    /// The bytes from `at` on, as far as they are there; `None` outside an area.
+    fn range(&mut self, at: u64, len: usize) -> Option<(&mut Vec<u8>, usize)> {
+        let (base, (size, bytes)) = self.by_base.range_mut(..=at).next_back()?;
+        let offset = at - base;
+        let end = offset.checked_add(len as u64)?;
+        (end <= *size).then_some((bytes, usize::try_from(offset).ok()?))
+    }
+
+    fn write(&mut self, at: u64, data: &[u8]) -> bool {
+        let Some((bytes, offset)) = self.range(at, data.len()) else {
+            return false;
+        };
+        let end = offset + data.len();
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(data);
+        true
+    }
 }
 
 impl NodeMemory {
     /// Kernel memory of `fixed` bytes from address 0, to which [`NodeMemory::alloc`] adds.
-    pub(super) fn new(node: NodeId, fixed: usize, user: Box<dyn UserMemory>) -> Self {
+    pub(super) fn new(node: NodeId, fixed: usize, users: Vec<Box<dyn UserMemory>>) -> Self {
         Self {
             node,
             kernel: vec![0; fixed],
-            user,
+            users,
             free: BTreeMap::new(),
+            areas: Areas::default(),
         }
     }
 
@@ -62,37 +106,89 @@ impl NodeMemory {
         let at = usize::try_from(at).ok()?;
         self.kernel.get_mut(at..at.checked_add(len)?)
     }
+
+    /// A large area of kernel memory, all zeroes, which takes room only as far as it is written.
+    pub(super) fn reserve(&mut self, len: u64) -> u64 {
+        self.areas.reserve(len)
+    }
+
+    /// Gives back an area; nothing happens for an address that begins none.
+    pub(super) fn unreserve(&mut self, base: u64) {
+        self.areas.by_base.remove(&base);
+    }
+
+    /// Bytes of an area; `None` outside, and where nothing has been written yet.
+    pub(super) fn area(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+        let (bytes, offset) = self.areas.range(at, len)?;
+        bytes.get(offset..offset + len)
+    }
+
+    /// The memory of the process that a slot names.
+    fn user(&mut self, address: u64) -> Option<&mut dyn UserMemory> {
+        let process = (address >> SLOT).checked_sub(1)?;
+        let user = self.users.get_mut(usize::try_from(process).ok()?)?;
+        Some(user.as_mut())
+    }
+
+    /// Reads memory of a process; `None` on a fault.
+    pub(super) fn gather(&mut self, process: usize, segments: &[Segment]) -> Option<Vec<u8>> {
+        let total: u64 = segments.iter().map(|s| s.len).sum();
+        let mut out = vec![0; usize::try_from(total).ok()?];
+        let mut at = 0;
+        for s in segments {
+            let end = at + s.len as usize;
+            self.read(of_process(process, s.addr), &mut out[at..end])
+                .ok()?;
+            at = end;
+        }
+        Some(out)
+    }
+
+    /// Writes memory of a process; `false` on a fault.
+    pub(super) fn scatter(
+        &mut self,
+        process: usize,
+        segments: &[Segment],
+        mut data: &[u8],
+    ) -> bool {
+        for s in segments {
+            let n = data.len().min(s.len as usize);
+            if self.write(of_process(process, s.addr), &data[..n]).is_err() {
+                return false;
+            }
+            data = &data[n..];
+        }
+        true
+    }
 }
 
 impl HostMemory for NodeMemory {
     fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), HostFault> {
         let fault = HostFault::new(self.node, address, buf.len());
-        match address & SLOT_MASK {
-            0 => buf.copy_from_slice(self.kernel(address, buf.len()).ok_or(fault)?),
-            PROCESS => {
-                if !self.user.read(address & !SLOT_MASK, buf) {
-                    return Err(fault);
-                }
-            }
-            _ => return Err(fault),
+        if address & SLOT_MASK == 0 {
+            buf.copy_from_slice(self.kernel(address, buf.len()).ok_or(fault)?);
+            return Ok(());
         }
-        Ok(())
+        let read = self
+            .user(address)
+            .is_some_and(|user| user.read(address & !SLOT_MASK, buf));
+        read.then_some(()).ok_or(fault)
     }
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), HostFault> {
         let fault = HostFault::new(self.node, address, data.len());
-        match address & SLOT_MASK {
-            0 => self
-                .kernel(address, data.len())
-                .ok_or(fault)?
-                .copy_from_slice(data),
-            PROCESS => {
-                if !self.user.write(address & !SLOT_MASK, data) {
-                    return Err(fault);
-                }
-            }
-            _ => return Err(fault),
+        if (AREAS..1 << SLOT).contains(&address) {
+            return self.areas.write(address, data).then_some(()).ok_or(fault);
         }
-        Ok(())
+        if address & SLOT_MASK == 0 {
+            self.kernel(address, data.len())
+                .ok_or(fault)?
+                .copy_from_slice(data);
+            return Ok(());
+        }
+        let written = self
+            .user(address)
+            .is_some_and(|user| user.write(address & !SLOT_MASK, data));
+        written.then_some(()).ok_or(fault)
     }
 }

@@ -5,6 +5,7 @@
 //!  rank.rs     every call a question ──► server.rs   sockets
 //!                 over a socket,         sim.rs      virtual time, the order of everything
 //!                 proto.rs               kernel.rs   a node's kernel: traps and interrupts
+//!                                        process.rs  its processes; local.rs: between them
 //!                                        ssnal.rs    the host driver; header.rs: 48 bytes
 //!                                        memory.rs   what the NIC reaches; usermem.rs: of ranks
 //!                                        firmware-sim, nic-model
@@ -14,20 +15,29 @@
 //! in Linux's abstract name space: nothing is left in a file system, whatever ends the job. The
 //! simulation ends when the last rank has left.
 
+mod accel;
+mod faults;
+mod grid;
 mod header;
 mod kernel;
+mod local;
+mod lost;
 mod memory;
+mod mode;
+mod process;
 mod proto;
 mod rank;
 mod server;
 mod sim;
 mod ssnal;
+mod trace;
 mod usermem;
 
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
 use crate::interface::Interface;
 use crate::job::Job;
-use nic_model::Machine;
+use crate::place::Placement;
+use nic_model::{Faults, Machine, Os, Topology};
 use portals_core::NiConfig;
 use rank::Client;
 use rustix::net::{
@@ -38,8 +48,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+pub use mode::Mode;
 pub use server::ServeError;
+use sim::Setting;
 pub use sim::SimError;
+pub use trace::{
+    COUNTERS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE,
+    TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+};
 
 /// Whether a packet that arrived at node `nid` starts with a header, which then is what
 /// encoding it gives; for the fuzz target of the decoder.
@@ -56,11 +72,80 @@ pub const SIMULATION_COMMAND: &str = "seastar-sim";
 /// Environment variable that names the `portolan` executable when it is found nowhere else.
 pub const EXECUTABLE_VARIABLE: &str = "PORTOLAN_EXE";
 
-/// Whether the machine's parameters are known.
-pub fn check(machine: &str) -> Result<(), String> {
-    Machine::named(machine)
-        .map(|_| ())
-        .map_err(|e| e.to_string())
+/// Whether the machine's parameters are known and the grid can be built.
+pub fn check(config: &FabricConfig) -> Result<(), String> {
+    machine_of(config).map(|_| ())
+}
+
+/// Whether the faults make sense, and, for a job of `ranks`, are of nodes and links of its machine.
+pub fn check_faults(config: &FabricConfig, ranks: Option<u32>) -> Result<(), String> {
+    let faults = faults_of(config)?;
+    let grid = config.topology.as_deref().map(grid::parse).transpose()?;
+    let places = match (grid, ranks) {
+        (Some(grid), _) => Some(grid),
+        (None, Some(ranks)) => {
+            let nodes = ranks.div_ceil(config.place.per_node()).max(1);
+            Topology::torus(grid::near_cube(nodes)).ok()
+        }
+        (None, None) => None,
+    };
+    let Some(places) = places else {
+        return Ok(());
+    };
+    let from = |file: &String| format!("{file}: ");
+    let from = config.faults.as_ref().map_or_else(String::new, from);
+    faults.check(&places).map_err(|why| format!("{from}{why}"))
+}
+
+fn faults_of(config: &FabricConfig) -> Result<Faults, String> {
+    faults::choose(config.faults.as_deref(), config.fault_seed.as_deref())
+}
+
+/// What an MPI library computes for a message before and after Portals, nanoseconds, on the machine of
+/// this choice.
+pub fn mpi_layer(machine: &str) -> Result<(u64, u64), FabricError> {
+    let config = FabricConfig {
+        machine: machine.to_owned(),
+        ..FabricConfig::default()
+    };
+    let host = machine_of(&config).map_err(unusable)?.machine.host;
+    Ok((host.mpi_send.as_ns(), host.mpi_receive.as_ns()))
+}
+
+/// Whether a choice of machine is a file, and not the name of a built-in one.
+pub fn is_machine_file(choice: &str) -> bool {
+    Machine::is_file(choice)
+}
+
+/// The machine to simulate with its faults; an error says what is wrong with the choice.
+fn setting(config: &FabricConfig) -> Result<Setting, String> {
+    Ok(Setting {
+        faults: faults_of(config)?,
+        ..machine_of(config)?
+    })
+}
+
+/// The machine without its faults.
+fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
+    let mode = config.mode;
+    let machine = Machine::choose(&config.machine).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}"));
+        format!("{error}{}", source.unwrap_or_default())
+    })?;
+    if mode == Mode::Accelerated && machine.os != Os::Catamount {
+        return Err(format!(
+            "accelerated mode needs contiguous memory, as under Catamount; machine {} runs {}",
+            machine.name,
+            machine.os.name()
+        ));
+    }
+    let topology = config.topology.as_deref().map(grid::parse).transpose()?;
+    Ok(Setting {
+        machine,
+        topology,
+        mode,
+        faults: Faults::none(),
+    })
 }
 
 fn unusable(reason: impl Into<String>) -> FabricError {
@@ -106,7 +191,7 @@ fn executable() -> Result<PathBuf, FabricError> {
 ///
 /// The child gets the listening socket as its standard input, so that it is ready before any rank
 /// learns the name, and no name has to be agreed on twice.
-fn start_simulation(name: &str, ranks: u32, machine: &str) -> Result<(), FabricError> {
+fn start_simulation(name: &str, ranks: u32, config: &FabricConfig) -> Result<(), FabricError> {
     let start = || -> std::io::Result<OwnedFd> {
         let listener = stream()?;
         bind(&listener, &abstract_address(name)?)?;
@@ -116,14 +201,22 @@ fn start_simulation(name: &str, ranks: u32, machine: &str) -> Result<(), FabricE
     let listener =
         start().map_err(|e| unusable(format!("cannot make the simulation's socket: {e}")))?;
     let exe = executable()?;
+    let grid = config.topology.iter().flat_map(|t| ["--topology", t]);
+    let faults = config.faults.iter().flat_map(|f| ["--faults", f]);
+    let seed = config.fault_seed.iter().flat_map(|s| ["--fault-seed", s]);
     Command::new(&exe)
         .args([
             SIMULATION_COMMAND,
             "--ranks",
             &ranks.to_string(),
             "--machine",
-            machine,
+            &config.machine,
+            "--mode",
+            config.mode.name(),
         ])
+        .args(grid)
+        .args(faults)
+        .args(seed)
         .stdin(Stdio::from(listener))
         .stdout(Stdio::null())
         .spawn()
@@ -133,14 +226,14 @@ fn start_simulation(name: &str, ranks: u32, machine: &str) -> Result<(), FabricE
 
 /// The body of [`SIMULATION_COMMAND`]: serves `ranks` ranks on the listening socket that is
 /// standard input, and returns when all have left.
-pub fn simulate(ranks: u32, machine: &str) -> Result<(), ServeError> {
+pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
     use std::os::fd::AsFd;
-    let machine = Machine::named(machine).map_err(SimError::from)?;
+    let setting = setting(config).map_err(SimError::Setting)?;
     let listener = std::io::stdin()
         .as_fd()
         .try_clone_to_owned()
         .map_err(|e| ServeError::Hello(format!("standard input is not a socket: {e}")))?;
-    server::serve(&listener, ranks as usize, machine)
+    server::serve(&listener, ranks as usize, setting)
 }
 
 /// A job id of 16 bits, which is what the header has room for.
@@ -151,8 +244,13 @@ fn job_number(id: &str) -> u32 {
     (hash ^ hash >> 16) & 0xffff
 }
 
-fn join(socket: OwnedFd, config: NiConfig, own_process: bool) -> Result<Interface, FabricError> {
-    let client = Client::join(socket, &config, own_process)
+fn join(
+    socket: OwnedFd,
+    rank: u32,
+    config: NiConfig,
+    own_process: bool,
+) -> Result<Interface, FabricError> {
+    let client = Client::join(socket, rank, &config, own_process)
         .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
     Ok(Interface::bridged(Box::new(client), config))
 }
@@ -166,13 +264,13 @@ pub(crate) fn open(
     let opening = job.next_opening();
     let key = format!("portolan.seastar{opening}");
     let ids = Ids::announce(job, wishes, &opening)?;
-    check(&config.machine).map_err(unusable)?;
+    crate::fabric::check(config)?;
     // The simulation reads and writes this rank's memory. Where the system restricts that to
     // descendants, this permits it; elsewhere it does nothing.
     crate::region::permit_memory_access();
     if job.rank() == 0 {
         let name = format!("portolan-{}-{}{opening}", job.id(), std::process::id());
-        let started = start_simulation(&name, job.size(), &config.machine);
+        let started = start_simulation(&name, job.size(), config);
         // The others must not wait for a name that will never come.
         let value = if started.is_ok() { name } else { String::new() };
         job.put(&key, &value)?;
@@ -194,13 +292,14 @@ pub(crate) fn open(
     };
     let socket = connected().map_err(|e| unusable(format!("cannot reach the simulation: {e}")))?;
     let jid = job_number(job.id());
-    let peers = ids.collect(job, jid)?;
+    let place = config.place;
+    let peers = ids.collect(job, place)?;
     let config = wishes.map_or_else(
-        || rank_config(job.rank(), jid),
-        |w| w.config(job.rank(), jid),
+        || rank_config(place, job.rank(), jid),
+        |w| w.config(place, job.rank(), jid),
     );
     Ok(Opened {
-        interface: join(socket, config, true)?,
+        interface: join(socket, job.rank(), config, true)?,
         peers,
     })
 }
@@ -210,7 +309,39 @@ pub(crate) fn open(
 /// Each element is to be turned into an interface by [`InThread::join`] on the rank's own thread,
 /// because joining waits for all others.
 pub fn in_threads(ranks: u32, machine: &str) -> Result<Vec<InThread>, FabricError> {
-    let machine = Machine::named(machine).map_err(|e| unusable(e.to_string()))?;
+    let config = FabricConfig {
+        machine: machine.to_owned(),
+        ..FabricConfig::default()
+    };
+    in_threads_of(ranks, &config)
+}
+
+/// As [`in_threads`], with the choices of `config` that are for the model.
+pub fn in_threads_of(ranks: u32, config: &FabricConfig) -> Result<Vec<InThread>, FabricError> {
+    let setting = setting(config).map_err(unusable)?;
+    in_threads_on(ranks, config.place, setting)
+}
+
+/// As [`in_threads`], on a machine made by the caller.
+pub fn in_threads_with(
+    ranks: u32,
+    place: Placement,
+    machine: Machine,
+) -> Result<Vec<InThread>, FabricError> {
+    let setting = Setting {
+        machine,
+        topology: None,
+        mode: Mode::Generic,
+        faults: Faults::none(),
+    };
+    in_threads_on(ranks, place, setting)
+}
+
+fn in_threads_on(
+    ranks: u32,
+    place: Placement,
+    setting: Setting,
+) -> Result<Vec<InThread>, FabricError> {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     for rank in 0..ranks {
@@ -225,13 +356,14 @@ pub fn in_threads(ranks: u32, machine: &str) -> Result<Vec<InThread>, FabricErro
             socket: a,
             rank,
             ranks,
+            place,
         });
         theirs.push(b);
     }
     std::thread::Builder::new()
         .name("seastar-sim".to_owned())
         .spawn(move || {
-            if let Err(e) = server::serve_connected(theirs, machine) {
+            if let Err(e) = server::serve_connected(theirs, setting) {
                 tracing::error!("simulation: {e}");
             }
         })
@@ -245,6 +377,7 @@ pub struct InThread {
     socket: OwnedFd,
     rank: u32,
     ranks: u32,
+    place: Placement,
 }
 
 impl InThread {
@@ -257,11 +390,19 @@ impl InThread {
     pub fn join(self) -> Result<Opened, FabricError> {
         const JID: u32 = 1;
         Ok(Opened {
-            interface: join(self.socket, rank_config(self.rank, JID), false)?,
-            peers: (0..self.ranks).map(|r| rank_config(r, JID).id).collect(),
+            interface: join(
+                self.socket,
+                self.rank,
+                rank_config(self.place, self.rank, JID),
+                false,
+            )?,
+            peers: (0..self.ranks).map(|r| self.place.of(r)).collect(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod faulty;

@@ -14,7 +14,7 @@ use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 5;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 
@@ -25,7 +25,9 @@ pub(super) enum Question {
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// Who the rank is; its node id is its rank in the job.
+        /// Its rank in the job.
+        rank: u32,
+        /// Who it is; its node id says on which node.
         config: NiConfig,
     },
     /// An API call.
@@ -36,7 +38,7 @@ pub(super) enum Question {
     Rejoin,
 }
 
-/// What it is answered. `Leave` has no answer.
+/// What it is answered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     /// The rank's clock, picoseconds.

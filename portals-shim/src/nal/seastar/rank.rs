@@ -34,6 +34,7 @@ impl Client {
     /// Joins as a rank and waits until all ranks have; an error says why not.
     pub(super) fn join(
         socket: OwnedFd,
+        rank: u32,
         config: &NiConfig,
         own_process: bool,
     ) -> Result<Self, String> {
@@ -47,6 +48,7 @@ impl Client {
         };
         let hello = Question::Hello {
             version: VERSION,
+            rank,
             config: *config,
         };
         match client.exchange(&hello) {
@@ -163,8 +165,7 @@ impl Bridge for Client {
     }
 
     fn leave(&self) -> Result<(), Error> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tell(&socket, &Question::Leave)
+        self.ask(&Question::Leave).map(|_| ())
     }
 
     fn rejoin(&self) -> Result<(), Error> {

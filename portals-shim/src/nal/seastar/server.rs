@@ -1,10 +1,10 @@
 //! The simulation's side: sockets in, sockets out, and [`Sim`] between them.
 
 use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
-use super::sim::{Request, Return, Sim, SimError};
+use super::sim::{Request, Return, Setting, Sim, SimError};
+use super::trace;
 use super::usermem::{ProcessMemory, UserMemory};
 use crate::call::Answer;
-use nic_model::Machine;
 use portals_core::{Error, NiConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -69,13 +69,14 @@ fn hello(socket: OwnedFd, want: usize) -> Result<Option<(usize, Joined)>, ServeE
     match postcard::from_bytes(&buffer[..n]) {
         Ok(Question::Hello {
             version: VERSION,
+            rank,
             config,
-        }) if (config.id.nid as usize) < want => {
+        }) if (rank as usize) < want => {
             let credentials = rustix::net::sockopt::socket_peercred(&socket)
                 .map_err(system("asking for a rank's process id"))?;
             let pid = credentials.pid.as_raw_nonzero().get();
             Ok(Some((
-                config.id.nid as usize,
+                rank as usize,
                 Joined {
                     socket,
                     config,
@@ -135,14 +136,14 @@ fn take_in(socket: OwnedFd, joined: &mut Gathered) -> Result<(), ServeError> {
 
 /// Waits for `want` ranks on a listening socket, then simulates until all have left. When that
 /// cannot be, every rank that came is told why.
-pub(super) fn serve(listener: &OwnedFd, want: usize, machine: Machine) -> Result<(), ServeError> {
+pub(super) fn serve(listener: &OwnedFd, want: usize, setting: Setting) -> Result<(), ServeError> {
     let mut joined: Gathered = (0..want).map(|_| None).collect();
     let gathered = gather(listener, &mut joined);
-    begin(gathered, joined, machine)
+    begin(gathered, joined, setting)
 }
 
 /// Simulates for connected sockets that each begin with a hello, in any order.
-pub(super) fn serve_connected(sockets: Vec<OwnedFd>, machine: Machine) -> Result<(), ServeError> {
+pub(super) fn serve_connected(sockets: Vec<OwnedFd>, setting: Setting) -> Result<(), ServeError> {
     let mut joined: Gathered = sockets.iter().map(|_| None).collect();
     let want = sockets.len();
     let gathered = sockets
@@ -152,13 +153,13 @@ pub(super) fn serve_connected(sockets: Vec<OwnedFd>, machine: Machine) -> Result
             came if came == want => Ok(()),
             came => Err(ServeError::Missing { came, want }),
         });
-    begin(gathered, joined, machine)
+    begin(gathered, joined, setting)
 }
 
 fn begin(
     gathered: Result<(), ServeError>,
     joined: Gathered,
-    machine: Machine,
+    setting: Setting,
 ) -> Result<(), ServeError> {
     let joined: Vec<Joined> = joined.into_iter().flatten().collect();
     let configs: Vec<NiConfig> = joined.iter().map(|j| j.config).collect();
@@ -166,9 +167,12 @@ fn begin(
         .iter()
         .map(|j| Box::new(ProcessMemory { pid: j.pid }) as Box<dyn UserMemory>)
         .collect();
-    let built = gathered.and_then(|()| Ok(Sim::new(machine, &configs, memories)?));
+    let built = gathered.and_then(|()| Ok(Sim::new(setting, &configs, memories)?));
     match built {
-        Ok(sim) => simulate(sim, joined.into_iter().map(|j| Some(j.socket)).collect()),
+        Ok(mut sim) => {
+            trace::begin(&mut sim);
+            simulate(sim, joined.into_iter().map(|j| Some(j.socket)).collect())
+        }
         Err(error) => {
             for j in &joined {
                 refuse(&j.socket, &error);
@@ -221,6 +225,7 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
         };
         reply(socket, &started);
     }
+    let mut told_of_all = false;
     while sim.live() > 0 {
         let before = sim.deadlocks();
         while let Some(Return {
@@ -239,6 +244,9 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
                     String::new()
                 },
             };
+            if sim.live() == 0 || deadlocked {
+                trace::end(&mut sim, &mut told_of_all);
+            }
             let told = sockets[rank]
                 .as_ref()
                 .is_some_and(|socket| reply(socket, &answer));
@@ -249,8 +257,14 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
         if sim.live() == 0 {
             break;
         }
+        let live = sim.live();
         hear(&mut sockets, &mut sim)?;
+        if sim.live() < live {
+            // A rank has vanished; its launcher will end this process too.
+            trace::end(&mut sim, &mut told_of_all);
+        }
     }
+    trace::end(&mut sim, &mut told_of_all);
     Ok(())
 }
 

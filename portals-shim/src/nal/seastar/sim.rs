@@ -20,37 +20,82 @@
 //! moves in its memory while it runs, and the order of everything depends on the program alone.
 //! At one instant the order is: chip and torus, kernels, calls by rank.
 //!
+//! A rank that computes ([`Call::Compute`]) returns when its processor has had that time for it.
+//!
 //! # Invariants
 //!
 //! * A rank's clock never goes back.
 //! * A rank outside (waiting for others by means unknown here) does not hold time; all that are
-//!   outside return together, at the latest of their clocks and the present.
+//!   outside return together, at the latest of their clocks and the present. Leaving is answered,
+//!   so that nobody comes back from a fence before the simulation knows who went to it.
 //! * When every live rank waits without limit and nothing is on its way, all waits end with
 //!   [`Error::Fail`]: a deadlock of the program.
 
+mod accelerated;
+mod failure;
+
+use super::accel::Accelerated;
+use super::grid;
+mod trace;
+
 use super::kernel::{HandlerStep, Kernel};
 use super::memory::NodeMemory;
+use super::mode::Mode;
 use super::ssnal::KERNEL_MEMORY;
 use super::usermem::UserMemory;
-use crate::call::{Answer, Call, EqList, Wait};
+use crate::call::{Answer, Call, EqList};
+use crate::place;
 use firmware_sim::SeaStarFirmware;
 use nic_model::{
-    HostFault, HostMemories, HostMemory, Machine, NodeId, SimDuration, SimTime, Topology, World,
+    Faults, HostFault, HostMemories, HostMemory, Machine, NodeId, Options, SimDuration, SimTime,
+    StepKind, Topology, World,
 };
-use portals_core::{Error, NiConfig};
+use portals_core::{Error, NiConfig, ProcessId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+
+use accelerated::{Fallback, Writing};
+
+/// The machine to simulate.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) machine: Machine,
+    /// Its grid; the smallest torus that holds the nodes, when none is chosen.
+    pub(super) topology: Option<Topology>,
+    pub(super) mode: Mode,
+    /// What goes wrong; times are those of the world, which has booted first.
+    pub(super) faults: Faults,
+}
 
 /// Why a simulation could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// The machine's parameters.
-    #[error(transparent)]
-    Machine(#[from] nic_model::MachineError),
+    /// The choice of machine and grid.
+    #[error("{0}")]
+    Setting(String),
+    /// The grid is too small.
+    #[error("{nodes} nodes do not fit a grid of {places}")]
+    Grid {
+        /// Nodes of the job.
+        nodes: usize,
+        /// Nodes of the grid.
+        places: usize,
+    },
+    /// A rank is on no node, or is the same process as another one.
+    #[error("rank {rank} cannot be process {} of node {}", id.pid, id.nid)]
+    Process {
+        /// The rank.
+        rank: usize,
+        /// Who it says it is.
+        id: ProcessId,
+    },
     /// The torus.
     #[error(transparent)]
     Topology(#[from] nic_model::TopologyError),
+    /// A fault is of a node or link that the machine does not have.
+    #[error(transparent)]
+    Faults(#[from] nic_model::FaultsError),
     /// A chip did not answer a boot command.
     #[error("node {node} did not boot: command {command} gave {result:?}")]
     Boot {
@@ -90,6 +135,17 @@ enum RankState {
         limited: bool,
     },
     Returning,
+    /// Accelerated: its mailbox has no room for a command.
+    Writing(Box<Writing>),
+    /// Accelerated: waits for the answer to the command of a call.
+    Asking(Call),
+    /// The program computes, until `due`; `stolen` is what had been taken from its processor when
+    /// that was reckoned, and `late` says that `due` came while the handler ran.
+    Computing {
+        due: SimTime,
+        stolen: SimDuration,
+        late: bool,
+    },
     Outside,
     Rejoining,
     Gone {
@@ -101,6 +157,10 @@ enum RankState {
 struct Rank {
     state: RankState,
     clock: SimTime,
+    /// Index of its node.
+    node: usize,
+    /// Index among the processes of the node.
+    process: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +169,12 @@ enum Work {
     Handler(usize),
     /// Commands that found the mailbox full are tried again.
     Retry(usize),
+    /// A message between processes of a node.
+    Local(usize),
+    /// An accelerated rank tries again to write a command.
+    Write(usize),
+    /// A rank has computed.
+    Computed(usize),
     /// A wait's limit.
     Deadline {
         rank: usize,
@@ -125,7 +191,7 @@ impl HostMemories for Nodes {
         self.0
             .get_mut(node.index())
             .ok_or(fault)?
-            .driver()
+            .driver
             .memory
             .read(address, buf)
     }
@@ -135,7 +201,7 @@ impl HostMemories for Nodes {
         self.0
             .get_mut(node.index())
             .ok_or(fault)?
-            .driver()
+            .driver
             .memory
             .write(address, data)
     }
@@ -144,11 +210,13 @@ impl HostMemories for Nodes {
 /// How long a kernel waits before it looks at a full mailbox again.
 const RETRY: SimDuration = SimDuration::from_us(1);
 
-/// The simulation; one rank per node, rank `r` on node `r`.
+/// The simulation. A rank's node id says on which node it is.
 pub(super) struct Sim {
     world: World<SeaStarFirmware>,
     nodes: Nodes,
     ranks: Vec<Rank>,
+    /// Ranks by node, in the order of its processes.
+    members: Vec<Vec<usize>>,
     /// Ordered by time, then by order of creation.
     work: BinaryHeap<Reverse<(SimTime, u64, Work)>>,
     created: u64,
@@ -158,6 +226,11 @@ pub(super) struct Sim {
     now: SimTime,
     waits: u64,
     deadlocks: u64,
+    calls: trace::Calls,
+    /// By rank.
+    accels: Vec<Option<Box<Accelerated>>>,
+    /// By rank: how it has fallen back to its kernel.
+    fallbacks: Vec<Option<Fallback>>,
 }
 
 impl std::fmt::Debug for Sim {
@@ -170,55 +243,95 @@ impl std::fmt::Debug for Sim {
 }
 
 impl Sim {
-    /// Boots a machine with a node for each rank's memory. Ranks start running at time 0.
+    /// Boots a machine with the ranks' nodes. Ranks start running at time 0.
     pub(super) fn new(
-        machine: Machine,
+        setting: Setting,
         configs: &[NiConfig],
         memories: Vec<Box<dyn UserMemory>>,
     ) -> Result<Self, SimError> {
-        let count = configs.len();
-        let topology = Topology::torus(near_cube(count as u32))?;
-        let nodes = configs
-            .iter()
-            .zip(memories)
-            .enumerate()
-            .map(|(n, (config, user))| {
-                let node = NodeId(n as u16);
-                let memory = NodeMemory::new(node, KERNEL_MEMORY, user);
-                Kernel::new(node, *config, count as u32, &machine, memory)
-            })
-            .collect();
-        let world = World::new(machine, topology, |_, machine| {
+        let Setting {
+            machine,
+            topology,
+            mode,
+            faults,
+        } = setting;
+        let places = place(configs)?;
+        let count = places.iter().map(|p| p.0 + 1).max().unwrap_or(1);
+        let topology = match topology {
+            Some(topology) => topology,
+            None => Topology::torus(grid::near_cube(count as u32))?,
+        };
+        if topology.nodes() < count {
+            return Err(SimError::Grid {
+                nodes: count,
+                places: topology.nodes(),
+            });
+        }
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut users: Vec<Vec<Box<dyn UserMemory>>> = (0..count).map(|_| Vec::new()).collect();
+        for (rank, ((node, _), user)) in places.iter().zip(memories).enumerate() {
+            members[*node].push(rank);
+            users[*node].push(user);
+        }
+        let kernel = |(n, users): (usize, Vec<Box<dyn UserMemory>>)| {
+            let node = NodeId(n as u16);
+            let own: Vec<NiConfig> = members[n].iter().map(|r| configs[*r]).collect();
+            let memory = NodeMemory::new(node, KERNEL_MEMORY, users);
+            Kernel::new(node, &own, count as u32, &machine, memory)
+        };
+        let nodes = users.into_iter().enumerate().map(kernel).collect();
+        let options = Options {
+            faults,
+            ..Options::default()
+        };
+        let world = World::with_options(machine.clone(), topology, options, |_, machine| {
             SeaStarFirmware::new(machine)
-        });
+        })?;
+        let rank = |&(node, process): &(usize, usize)| Rank {
+            state: RankState::Running,
+            clock: SimTime::ZERO,
+            node,
+            process,
+        };
         let mut sim = Self {
             world,
             nodes: Nodes(nodes),
-            ranks: (0..count)
-                .map(|_| Rank {
-                    state: RankState::Running,
-                    clock: SimTime::ZERO,
-                })
-                .collect(),
+            ranks: places.iter().map(rank).collect(),
+            members,
             work: BinaryHeap::new(),
             created: 0,
-            results: (0..count).map(|_| None).collect(),
+            results: configs.iter().map(|_| None).collect(),
             returns: VecDeque::new(),
-            running: count,
+            running: configs.len(),
             now: SimTime::ZERO,
             waits: 0,
             deadlocks: 0,
+            calls: trace::Calls::default(),
+            accels: configs.iter().map(|_| None).collect(),
+            fallbacks: vec![None; configs.len()],
         };
         sim.boot(configs)?;
+        if mode == Mode::Accelerated {
+            sim.boot_accelerated(&machine, configs)?;
+        }
+        for rank in &mut sim.ranks {
+            rank.clock = sim.now;
+        }
+        for kernel in &mut sim.nodes.0 {
+            kernel.free_at = sim.now;
+        }
         Ok(sim)
     }
 
     /// Brings every chip up; the ranks' time starts afterwards.
     fn boot(&mut self, configs: &[NiConfig]) -> Result<(), SimError> {
-        for (n, config) in configs.iter().enumerate() {
+        for n in 0..self.members.len() {
             let node = NodeId(n as u16);
+            // A node without ranks has a job's number of zero.
+            let first = self.members[n].first().map(|r| configs[*r]);
+            let (pid, jid, uid) = first.map_or((0, 0, 0), |c| (c.id.pid, c.jid, c.uid));
             Kernel::open_chip(&mut self.world.registers(node, self.now));
-            let commands = Kernel::boot_commands(config.id.pid, config.jid, config.uid);
+            let commands = Kernel::boot_commands(pid, jid, uid);
             for (command, entry) in commands.iter().enumerate() {
                 self.nodes.0[n].write_command(&mut self.world.registers(node, self.now), entry);
                 while self.world.step(&mut self.nodes).is_some() {}
@@ -233,10 +346,6 @@ impl Sim {
                     });
                 }
             }
-        }
-        for (rank, kernel) in self.ranks.iter_mut().zip(&mut self.nodes.0) {
-            rank.clock = self.now;
-            kernel.free_at = self.now;
         }
         Ok(())
     }
@@ -278,6 +387,12 @@ impl Sim {
             (RankState::Running, Request::Leave) => {
                 self.running -= 1;
                 r.state = RankState::Outside;
+                let clock = r.clock;
+                self.returns.push_back(Return {
+                    rank,
+                    clock,
+                    result: Ok(Answer::Done),
+                });
             }
             (RankState::Outside, Request::Rejoin) => {
                 r.state = RankState::Rejoining;
@@ -285,24 +400,6 @@ impl Sim {
             }
             _ => {}
         }
-    }
-
-    /// A rank's process is gone.
-    pub(super) fn handle_exit(&mut self, rank: usize) {
-        let Some(r) = self.ranks.get_mut(rank) else {
-            return;
-        };
-        match r.state {
-            RankState::Gone { .. } => return,
-            RankState::Running => self.running -= 1,
-            _ => {}
-        }
-        r.state = RankState::Gone { closed: false };
-        // An interrupt that waited for its call waits no more.
-        if !self.nodes.0[rank].handling {
-            self.interrupt(rank);
-        }
-        self.rejoin();
     }
 
     /// Lets the ranks that are back in, once nobody is outside any more.
@@ -339,13 +436,21 @@ impl Sim {
         self.schedule(at, Work::Return(rank));
     }
 
-    /// The earliest call that can be executed: of a rank whose processor is not in the handler.
+    /// Whether a process of a node has a call that waits.
+    fn calling(&self, node: usize) -> bool {
+        let mut members = self.members[node].iter();
+        members.any(|r| matches!(self.ranks[*r].state, RankState::Calling(_)))
+    }
+
+    /// The earliest call that can be executed: of a rank whose kernel is not in the handler.
     fn next_call(&self) -> Option<(SimTime, usize)> {
         self.ranks
             .iter()
             .enumerate()
-            .filter(|(n, r)| matches!(r.state, RankState::Calling(_)) && !self.nodes.0[*n].handling)
-            .map(|(n, r)| (r.clock.max(self.nodes.0[n].free_at), n))
+            .filter(|(_, r)| matches!(r.state, RankState::Calling(_)))
+            .map(|(n, r)| (n, r, &self.nodes.0[r.node]))
+            .filter(|(_, _, kernel)| !kernel.handling)
+            .map(|(n, r, kernel)| (self.runs(r.node, r.clock.max(kernel.free_at)), n))
             .min()
     }
 
@@ -390,7 +495,12 @@ impl Sim {
     }
 
     fn step_world(&mut self) {
-        self.world.step(&mut self.nodes);
+        let step = self.world.step(&mut self.nodes);
+        match step.map(|s| (s.kind, s)) {
+            Some((StepKind::NodeFailed, step)) => self.node_failed(step.node.index()),
+            Some((StepKind::HostWrite, step)) => self.accel_notice(step.time, step.node),
+            _ => {}
+        }
         while let Some((at, node)) = self.world.poll_interrupt() {
             let n = node.index();
             let Some(kernel) = self.nodes.0.get_mut(n) else {
@@ -400,10 +510,20 @@ impl Sim {
                 kernel.interrupt_again = true;
                 continue;
             }
-            kernel.handling = true;
-            let start = kernel.free_at.max(at) + kernel.interrupt_entry();
-            self.schedule(start, Work::Handler(n));
+            self.enter_handler(n, at);
         }
+    }
+
+    /// Enters the interrupt handler of a node, at `at` or when its kernel is free.
+    fn enter_handler(&mut self, n: usize, at: SimTime) {
+        let kernel = &mut self.nodes.0[n];
+        kernel.handling = true;
+        let due = kernel.free_at.max(at);
+        let began = self.runs(n, due);
+        let kernel = &mut self.nodes.0[n];
+        kernel.handler_began = began;
+        let start = kernel.handler_began + kernel.interrupt_entry();
+        self.schedule(start, Work::Handler(n));
     }
 
     fn do_work(&mut self, at: SimTime, work: Work) {
@@ -412,6 +532,9 @@ impl Sim {
             Work::Retry(n) => {
                 self.settle(n, at);
             }
+            Work::Local(n) => self.local(n, at),
+            Work::Computed(rank) => self.computed(rank),
+            Work::Write(rank) => self.accel_retry(at, rank),
             Work::Deadline { rank, wait } => {
                 if matches!(self.ranks[rank].state, RankState::Waiting { wait: w, .. } if w == wait)
                 {
@@ -428,6 +551,7 @@ impl Sim {
                 }
                 r.state = RankState::Running;
                 r.clock = at;
+                self.trace_return(rank, at);
                 self.running += 1;
                 self.returns.push_back(Return {
                     rank,
@@ -440,6 +564,10 @@ impl Sim {
 
     /// Writes the commands of a node's driver from `at` on; returns when its processor is done.
     fn settle(&mut self, n: usize, at: SimTime) -> SimTime {
+        if self.is_stopped(n) {
+            // Nobody takes commands any more.
+            return self.nodes.0[n].forget_commands(at);
+        }
         let world = &mut self.world;
         let (done, left) = self.nodes.0[n].settle(at, |kernel, now, command| {
             let node = kernel.node;
@@ -452,22 +580,32 @@ impl Sim {
     }
 
     fn handler(&mut self, n: usize, at: SimTime) {
+        self.adopt(n);
         match self.nodes.0[n].interrupt_step(at) {
             HandlerStep::More(next) => {
                 let next = self.settle(n, next);
+                self.trace_handler(n, at, next);
                 self.schedule(next, Work::Handler(n));
             }
             HandlerStep::Done(free) => {
+                self.trace_handler(n, at, free);
                 let kernel = &mut self.nodes.0[n];
                 kernel.handling = false;
                 kernel.free_at = kernel.free_at.max(free);
-                // A process that has waited for the processor gets it for one call before the next
-                // interrupt is taken: peers that answer every reply with a request could otherwise
-                // keep it out for ever.
-                if !matches!(self.ranks[n].state, RankState::Calling(_)) {
+                kernel.stolen += free.since(kernel.handler_began);
+                let local = std::mem::take(&mut kernel.local_late);
+                self.wake(n, free);
+                // A message between processes, or a call, that has waited for the kernel gets it once
+                // before the next interrupt is taken: peers that answer every reply with a request
+                // could otherwise keep it out for ever.
+                if local {
+                    self.local(n, free);
+                } else if !self.calling(n) {
                     self.interrupt(n);
                 }
-                self.wake(n, free);
+                if let Some(&first) = self.members[n].first() {
+                    self.computed(first);
+                }
             }
         }
     }
@@ -476,23 +614,89 @@ impl Sim {
     fn interrupt(&mut self, n: usize) {
         let kernel = &mut self.nodes.0[n];
         if std::mem::take(&mut kernel.interrupt_again) {
-            kernel.handling = true;
-            let start = kernel.free_at + kernel.interrupt_entry();
-            self.schedule(start, Work::Handler(n));
+            let at = kernel.free_at;
+            self.enter_handler(n, at);
         }
     }
 
-    /// Ends the wait of a rank whose queues have got an event.
-    fn wake(&mut self, rank: usize, at: SimTime) {
-        let RankState::Waiting { eqs, .. } = &self.ranks[rank].state else {
+    /// Delivers a message between processes of a node, once its kernel is free.
+    fn local(&mut self, n: usize, at: SimTime) {
+        let kernel = &mut self.nodes.0[n];
+        if kernel.handling {
+            kernel.local_late = true;
+        } else if kernel.free_at > at {
+            let free = kernel.free_at;
+            self.schedule(free, Work::Local(n));
+        } else {
+            kernel.local_step();
+            let done = self.settle(n, at);
+            self.nodes.0[n].free_at = done;
+            self.wake(n, done);
+            self.local_due(n, done);
+            if !self.calling(n) {
+                self.interrupt(n);
+            }
+        }
+    }
+
+    /// Has the next message between processes of a node delivered, if there is one.
+    fn local_due(&mut self, n: usize, at: SimTime) {
+        if let Some(due) = self.nodes.0[n].local_due(at) {
+            self.schedule(due, Work::Local(n));
+        }
+    }
+
+    /// Ends the computing of a rank if it is over: what interrupts have taken from its processor
+    /// comes on top. They are taken by the processor of the first process.
+    fn computed(&mut self, rank: usize) {
+        let Rank {
+            state: RankState::Computing { due, stolen, late },
+            node,
+            process,
+            ..
+        } = &mut self.ranks[rank]
+        else {
             return;
         };
-        let kernel = &mut self.nodes.0[rank];
-        match kernel.poll(eqs) {
-            Answer::Polled(None) => {}
-            answer => {
-                let at = at.max(self.ranks[rank].clock) + kernel.wake_cost();
-                self.finish(rank, at, Ok(answer));
+        let (kernel, first) = (&self.nodes.0[*node], *process == 0);
+        if *due > self.now && !*late {
+            return;
+        }
+        if first && kernel.handling {
+            *late = true;
+            return;
+        }
+        let taken = SimDuration(kernel.stolen.0.saturating_sub(stolen.0));
+        let end = if first { *due + taken } else { *due };
+        if end > self.now {
+            *due = end;
+            *stolen = kernel.stolen;
+            *late = false;
+            self.schedule(end, Work::Computed(rank));
+        } else {
+            let now = self.now;
+            self.finish(rank, now, Ok(Answer::Done));
+        }
+    }
+
+    /// Ends the waits of ranks of a node whose queues have got an event.
+    fn wake(&mut self, n: usize, at: SimTime) {
+        for i in 0..self.members[n].len() {
+            let rank = self.members[n][i];
+            let RankState::Waiting { eqs, .. } = &self.ranks[rank].state else {
+                continue;
+            };
+            if self.is_accelerated(rank) {
+                continue;
+            }
+            let kernel = &mut self.nodes.0[n];
+            match kernel.poll(self.ranks[rank].process, eqs) {
+                Answer::Polled(None) => {}
+                answer => {
+                    let at = at.max(self.ranks[rank].clock) + kernel.wake_cost();
+                    let at = self.runs(n, at);
+                    self.finish(rank, at, Ok(answer));
+                }
             }
         }
     }
@@ -503,35 +707,45 @@ impl Sim {
         else {
             return;
         };
-        let closes = matches!(call, Call::Close);
-        let wait = match &call {
-            Call::EqPoll { eqs, wait } if *wait != Wait::No => Some((eqs.clone(), *wait)),
-            _ => None,
-        };
-        let kernel = &mut self.nodes.0[rank];
-        let entered = at + kernel.entry_cost(&call);
-        let result = kernel.execute(call);
-        let done = self.settle(rank, entered);
-        self.nodes.0[rank].free_at = done;
-        self.ranks[rank].clock = done;
-        if !self.nodes.0[rank].handling {
-            self.interrupt(rank);
-        }
-        match (&result, wait) {
-            (Ok(Answer::Polled(None)), Some((eqs, limit))) => {
-                self.waits += 1;
-                let wait = self.waits;
-                let limited = match limit {
-                    Wait::Nanos(ns) => {
-                        self.schedule(at + SimDuration::from_ns(ns), Work::Deadline { rank, wait });
-                        true
-                    }
-                    Wait::No | Wait::Forever => false,
-                };
-                self.ranks[rank].state = RankState::Waiting { eqs, wait, limited };
+        let (n, process) = (self.ranks[rank].node, self.ranks[rank].process);
+        if self.is_stopped(n) {
+            if !matches!(call, Call::Close) {
+                return self.finish(rank, at, Err(Error::Fail));
             }
-            _ => self.finish(rank, done, result),
+            if self.is_accelerated(rank) {
+                self.finish(rank, at, Ok(Answer::Done));
+                return self.close(rank);
+            }
         }
+        if let Call::Compute(nanos) = call {
+            let due = self.ranks[rank].clock + SimDuration::from_ns(nanos);
+            let stolen = self.nodes.0[n].stolen;
+            self.ranks[rank].state = RankState::Computing {
+                due,
+                stolen,
+                late: false,
+            };
+            self.schedule(due, Work::Computed(rank));
+            return;
+        }
+        if self.is_accelerated(rank) {
+            return self.accel_call(at, rank, call);
+        }
+        let closes = matches!(call, Call::Close);
+        let name = trace::name(&call);
+        let wait = Accelerated::wait_of(&call);
+        let kernel = &mut self.nodes.0[n];
+        let entered = at + kernel.entry_cost(&call);
+        let result = kernel.execute(process, call);
+        let done = self.settle(n, entered);
+        self.nodes.0[n].free_at = done;
+        self.trace_call(rank, name, at, done);
+        self.ranks[rank].clock = done;
+        self.local_due(n, done);
+        if !self.nodes.0[n].handling {
+            self.interrupt(n);
+        }
+        self.return_or_wait(at, done, rank, result, wait);
         if closes {
             // The process still gets its answer; it is the last.
             self.close(rank);
@@ -551,69 +765,22 @@ impl Sim {
             result,
         });
     }
-
-    /// Nothing will ever happen again. If ranks wait, and no rank vanished in a way its launcher
-    /// deals with, their waits fail.
-    fn break_deadlock(&mut self) -> bool {
-        let vanished = |r: &Rank| matches!(r.state, RankState::Gone { closed: false });
-        let outside = |r: &Rank| matches!(r.state, RankState::Outside | RankState::Rejoining);
-        if self.running > 0 || self.ranks.iter().any(|r| vanished(r) || outside(r)) {
-            return false;
-        }
-        let waiting: Vec<usize> = (0..self.ranks.len())
-            .filter(|&r| {
-                matches!(
-                    self.ranks[r].state,
-                    RankState::Waiting { limited: false, .. }
-                )
-            })
-            .collect();
-        if waiting.is_empty() {
-            return false;
-        }
-        self.deadlocks += 1;
-        let now = self.now;
-        for rank in waiting {
-            self.finish(rank, now, Err(Error::Fail));
-        }
-        true
-    }
 }
 
-/// The most cubic `x × y × z >= n` with each side as small as possible, largest first.
-fn near_cube(n: u32) -> [u16; 3] {
-    let n = n.max(1);
-    let mut best = [n as u16, 1, 1];
-    let mut volume = u64::from(n);
-    let mut spread = n;
-    for x in 1..=n.min(64) {
-        for y in 1..=x {
-            let z = n.div_ceil(x * y);
-            if z > y {
-                continue;
-            }
-            let v = u64::from(x) * u64::from(y) * u64::from(z);
-            if v < volume || (v == volume && x - z < spread) {
-                best = [x as u16, y as u16, z as u16];
-                volume = v;
-                spread = x - z;
-            }
+/// Node and process index of each rank: node ids say the node, and processes count by rank.
+fn place(configs: &[NiConfig]) -> Result<Vec<(usize, usize)>, SimError> {
+    let mut places: Vec<(usize, usize)> = Vec::with_capacity(configs.len());
+    for (rank, config) in configs.iter().enumerate() {
+        let id = config.id;
+        let refuse = || SimError::Process { rank, id };
+        // Every node up to the last needs a kernel: ids are as dense as ranks.
+        let node = place::node_index(id.nid).filter(|n| (*n as usize) < configs.len());
+        let node = node.ok_or_else(refuse)? as usize;
+        if configs[..rank].iter().any(|c| c.id == id) {
+            return Err(refuse());
         }
+        let process = places.iter().filter(|p| p.0 == node).count();
+        places.push((node, process));
     }
-    best
-}
-
-#[cfg(test)]
-mod tests {
-    use super::near_cube;
-
-    #[test]
-    fn tori_are_compact() {
-        assert_eq!(near_cube(1), [1, 1, 1]);
-        assert_eq!(near_cube(2), [2, 1, 1]);
-        assert_eq!(near_cube(4), [2, 2, 1]);
-        assert_eq!(near_cube(8), [2, 2, 2]);
-        assert_eq!(near_cube(64), [4, 4, 4]);
-        assert_eq!(near_cube(7), [7, 1, 1]);
-    }
+    Ok(places)
 }

@@ -8,7 +8,16 @@ use portals_core::{
 
 /// Runs one body per rank, each on its own thread, and returns what they return.
 fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {
-    let waiting = in_threads(n, "xt4").unwrap();
+    ranks_of(n, &FabricConfig::default(), body)
+}
+
+/// As [`ranks`], with choices for the model.
+fn ranks_of<R: Send>(
+    n: u32,
+    config: &FabricConfig,
+    body: impl Fn(u32, &Opened) -> R + Sync,
+) -> Vec<R> {
+    let waiting = in_threads_of(n, config).unwrap();
     let body = &body;
     std::thread::scope(|s| {
         let threads: Vec<_> = waiting
@@ -58,7 +67,11 @@ fn to(process: ProcessId, remote_offset: u64) -> Target {
 /// Rank 0 puts `len` bytes with an ack and gets them back elsewhere; both ranks' events are
 /// returned with their times.
 fn round(len: usize, offset: usize) -> Vec<Vec<(EventKind, u64)>> {
-    ranks(2, |rank, opened| {
+    round_of(len, offset, &FabricConfig::default())
+}
+
+fn round_of(len: usize, offset: usize, config: &FabricConfig) -> Vec<Vec<(EventKind, u64)>> {
+    ranks_of(2, config, |rank, opened| {
         let ni = &opened.interface;
         let eq = ni.eq_alloc(64).unwrap();
         let region = Region::new(2 * len + 8192).unwrap();
@@ -124,6 +137,136 @@ fn the_same_program_takes_the_same_time_twice() {
     assert!(first[0].last().unwrap().1 > 10_000, "{first:?}");
 }
 
+fn two_on_a_node() -> FabricConfig {
+    FabricConfig {
+        place: Placement::new(2).unwrap(),
+        ..FabricConfig::default()
+    }
+}
+
+/// When the last event of `round` came, for each rank.
+fn ends(of: &[Vec<(EventKind, u64)>]) -> Vec<u64> {
+    of.iter().map(|seen| seen.last().unwrap().1).collect()
+}
+
+#[test]
+fn ranks_of_one_node_reach_each_other_without_the_chip() {
+    let machine = Machine::named("xt4").unwrap();
+    for len in [0, 1, 16, 17, 4096, 100_003] {
+        for offset in [0, 5] {
+            let (near, far) = (round_of(len, offset, &two_on_a_node()), round(len, offset));
+            let kinds = |of: &[Vec<(EventKind, u64)>]| -> Vec<Vec<EventKind>> {
+                let mut kinds: Vec<Vec<EventKind>> =
+                    of.iter().map(|s| s.iter().map(|e| e.0).collect()).collect();
+                kinds.iter_mut().for_each(|k| k.sort_by_key(|k| *k as u8));
+                kinds
+            };
+            assert_eq!(kinds(&near), kinds(&far), "{len} {offset}");
+            if len < 20 {
+                // A message between nodes costs an interrupt, this one none.
+                let saved = ends(&far)[0] - ends(&near)[0];
+                let interrupt = machine.host.interrupt_entry.as_ns();
+                assert!(saved > 2 * interrupt, "{saved} of {interrupt} ns");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_ranks_of_several_nodes_have_ids_of_their_own() {
+    let barrier = std::sync::Barrier::new(5);
+    let seen = ranks_of(5, &two_on_a_node(), |rank, opened| {
+        let ni = &opened.interface;
+        assert_eq!(ni.id(), opened.peers[rank as usize]);
+        let eq = ni.eq_alloc(64).unwrap();
+        let region = Region::new(64).unwrap();
+        let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+        let md = ni
+            .md_attach(me, spec(MdMemory::whole(&region), Some(eq)), Unlink::Retain)
+            .unwrap();
+        ni.outside(|| barrier.wait()).unwrap();
+        for peer in &opened.peers {
+            ni.put_region(md, (0, 8), AckRequest::NoAck, to(*peer, 0), rank.into())
+                .unwrap();
+        }
+        let mut from = Vec::new();
+        while from.len() < 5 {
+            let e = ni.eq_wait(eq).unwrap().event;
+            if e.kind == EventKind::PutEnd {
+                assert_eq!(e.initiator, opened.peers[e.hdr_data as usize]);
+                from.push(e.hdr_data);
+            }
+        }
+        ni.outside(|| barrier.wait()).unwrap();
+        from.sort_unstable();
+        (ni.id().nid, ni.id().pid, from)
+    });
+    let ids: Vec<(u32, u32)> = seen.iter().map(|s| (s.0, s.1)).collect();
+    assert_eq!(ids, [(1, 128), (1, 129), (2, 128), (2, 129), (3, 128)]);
+    assert!(seen.iter().all(|s| s.2 == [0, 1, 2, 3, 4]), "{seen:?}");
+}
+
+#[test]
+fn pages_of_linux_carry_the_same_bytes_and_cost_more() {
+    let linux = FabricConfig {
+        machine: "xt4-linux".to_owned(),
+        ..FabricConfig::default()
+    };
+    for (len, offset) in [(64, 0), (4096, 0), (4096, 6), (100_003, 3)] {
+        let (light, heavy) = (round(len, offset), round_of(len, offset, &linux));
+        assert!(ends(&heavy)[0] > ends(&light)[0], "{len} {offset}");
+    }
+}
+
+#[test]
+fn computing_takes_virtual_time_and_interrupts_more() {
+    let barrier = std::sync::Barrier::new(2);
+    let took = ranks(2, |rank, opened| {
+        let ni = &opened.interface;
+        let region = Region::new(64).unwrap();
+        let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+        let md = ni
+            .md_attach(me, spec(MdMemory::whole(&region), None), Unlink::Retain)
+            .unwrap();
+        ni.outside(|| barrier.wait()).unwrap();
+        let start = ni.now();
+        if rank == 0 {
+            ni.compute(100_000).unwrap();
+        } else {
+            for _ in 0..4 {
+                ni.put_region(md, (0, 8), AckRequest::NoAck, to(opened.peers[0], 0), 0)
+                    .unwrap();
+                ni.compute(20_000).unwrap();
+            }
+        }
+        ni.now() - start
+    });
+    let machine = Machine::named("xt4").unwrap();
+    let interrupt = machine.host.interrupt_entry + machine.host.interrupt_exit;
+    let stolen = took[0] - 100_000;
+    assert!(stolen > 4 * interrupt.as_ns(), "{took:?}");
+    assert!(stolen < 8 * interrupt.as_ns(), "{took:?}");
+}
+
+#[test]
+fn a_grid_must_hold_the_nodes() {
+    let with = |topology: &str| FabricConfig {
+        topology: Some(topology.to_owned()),
+        ..FabricConfig::default()
+    };
+    assert_eq!(ranks_of(3, &with("3,mesh"), |_, _| ()).len(), 3);
+    let refused = in_threads_of(3, &with("2x1x1")).unwrap();
+    let threads: Vec<_> = refused
+        .into_iter()
+        .map(|r| std::thread::spawn(move || r.join().unwrap_err().to_string()))
+        .collect();
+    for thread in threads {
+        let why = thread.join().unwrap();
+        assert!(why.contains("3 nodes do not fit a grid of 2"), "{why}");
+    }
+    assert!(in_threads_of(3, &with("2x")).is_err());
+}
+
 #[test]
 fn a_deadlocked_program_is_told_so() {
     let results = ranks(2, |_, opened| {
@@ -144,8 +287,8 @@ fn ranks_of_another_build_are_told_why_they_cannot_join() {
     .unwrap();
     // A hello that this build does not understand.
     rustix::net::send(&ours, &[0, 99, 0, 0], rustix::net::SendFlags::empty()).unwrap();
-    let machine = Machine::named("xt4").unwrap();
-    assert!(server::serve_connected(vec![theirs], machine).is_err());
+    let setting = setting(&FabricConfig::default()).unwrap();
+    assert!(server::serve_connected(vec![theirs], setting).is_err());
     let mut answer = [0; 256];
     let (n, _) = rustix::net::recv(&ours, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
     assert!(String::from_utf8_lossy(&answer[..n]).contains("did not say hello"));
@@ -180,6 +323,19 @@ fn ranks_that_waited_outside_return_together() {
     });
     let latest = clocks.iter().map(|c| c.0).max().unwrap();
     assert!(clocks.iter().all(|c| c.1 == latest), "{clocks:?}");
+}
+
+#[test]
+fn a_fence_can_follow_a_fence_at_once() {
+    const FENCES: usize = 400;
+    let barrier = std::sync::Barrier::new(4);
+    let clocks = ranks(4, |_, opened| {
+        for _ in 0..FENCES {
+            opened.interface.outside(|| barrier.wait()).unwrap();
+        }
+        opened.interface.now()
+    });
+    assert!(clocks.iter().all(|c| *c == clocks[0]), "{clocks:?}");
 }
 
 #[test]
@@ -283,4 +439,31 @@ fn peers_that_never_rest_do_not_keep_a_process_out() {
         LIMIT
     });
     assert!(rounds.iter().all(|r| *r < LIMIT), "{rounds:?}");
+}
+
+/// A request that nobody will answer ends with a failure, in place of the answer.
+#[test]
+fn a_request_to_a_node_that_is_not_there_ends_with_a_failure() {
+    ranks(1, |_, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(16).unwrap();
+        let region = Region::new(4096).unwrap();
+        let md = ni
+            .md_bind(spec(MdMemory::whole(&region), Some(eq)), Unlink::Retain)
+            .unwrap();
+        let nowhere = ProcessId::new(77, opened.peers[0].pid);
+        ni.put_region(md, (0, 1000), AckRequest::Ack, to(nowhere, 0), 0)
+            .unwrap();
+        ni.get_region(md, (0, 1000), to(nowhere, 0)).unwrap();
+        let mut failed = Vec::new();
+        while failed.len() < 3 {
+            let e = ni.eq_wait(eq).unwrap().event;
+            if e.ni_fail != NiFail::OK {
+                assert!(e.kind == EventKind::SendEnd || e.mlength == 0, "{e:?}");
+                failed.push(e.kind);
+            }
+        }
+        let expected = [EventKind::SendEnd, EventKind::Ack, EventKind::ReplyEnd];
+        assert_eq!(failed, expected);
+    });
 }

@@ -1,32 +1,42 @@
-//! Opening the device and connecting all ranks.
+//! Opening the device, and finding the other ranks.
 
 use super::frame::SLOT;
+use super::handshake;
 use super::memory::Registry;
 use super::onesided::Published;
-use super::peer::{CREDITS, DEPTH, Peer, RESERVED};
+use super::plan::{self, Plan};
+use super::settings::Settings;
 use super::{Counters, Slab, Verbs};
+use crate::direct::Bell;
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
 use crate::interface::Interface;
-use crate::job::Job;
+use crate::job::{Job, Reader};
+use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use verbs_backend::device::DeviceError;
-use verbs_backend::{BufferPool, Cq, Device, Endpoint, Pd, Qp, QpOptions, Srq};
+use verbs_backend::{
+    BufferPool, Cq, DatagramAddress, DatagramOptions, Datagrams, Device, Pd, PortInfo, Srq,
+};
 
 /// Send buffers of a process.
 const SEND_SLOTS: u32 = 256;
-const PORT: u8 = 1;
+/// Receives for datagrams. What comes while all are filled is lost, and asked again.
+const DATAGRAM_RECEIVES: u32 = 256;
+const DATAGRAM_SENDS: u32 = 64;
+/// Ranks up to which all addresses are asked for at the start; in larger jobs each when it is needed.
+const PREFETCH: u32 = 256;
 
 /// Whether a device can be used: it opens, its port is active and has an address.
 pub fn check(device: Option<&str>) -> Result<(), String> {
-    let device = Device::open(device).map_err(|e| advise(&e))?;
-    let port = device.port(PORT).map_err(|e| e.to_string())?;
-    if !port.active {
-        return Err(format!("port {PORT} of {} is not active", device.name()));
-    }
-    if port.ethernet {
-        device.gid(PORT, None).map_err(|e| e.to_string())?;
+    let settings = Settings::from_env().map_err(|e| e.to_string())?;
+    let (device, port) = Device::choose(device).map_err(|e| advise(&e))?;
+    let index = settings.gid_index(&device, port.number)?;
+    if port.ethernet || index.is_some() {
+        device.gid(port.number, index).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
@@ -40,9 +50,21 @@ fn advise(error: &DeviceError) -> String {
         DeviceError::NoDevice => {
             "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
         }
-        _ => return error.to_string(),
+        _ => return chain(error),
     };
     format!("{error}: {remedy}")
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
 }
 
 fn unusable(what: impl Display) -> FabricError {
@@ -52,101 +74,204 @@ fn unusable(what: impl Display) -> FabricError {
     }
 }
 
-fn key(from: u32, to: u32, opening: &str) -> String {
-    format!("portolan.verbs.{from}.{to}{opening}")
+fn failed(error: impl std::error::Error) -> FabricError {
+    unusable(chain(&error))
 }
 
-/// A rank that has made its queue pairs and is connected to nobody.
+/// What is said when a device ends under a running job.
+pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
+    format!("RDMA device {name} does not work any more: {why}; all operations fail")
+}
+
+fn key(rank: u32, opening: &str) -> String {
+    format!("portolan.verbs.{rank}{opening}")
+}
+
+/// Where a process takes datagrams, and the token that they must carry.
+type Contact = (DatagramAddress, u64);
+
+const CONTACT: usize = DatagramAddress::BYTES + 8;
+
+fn contact_bytes(contact: &Contact) -> [u8; CONTACT] {
+    let mut bytes = [0; CONTACT];
+    let (address, token) = bytes.split_at_mut(DatagramAddress::BYTES);
+    address.copy_from_slice(&contact.0.to_bytes());
+    token.copy_from_slice(&contact.1.to_be_bytes());
+    bytes
+}
+
+fn contact(bytes: &[u8]) -> Option<Contact> {
+    let (address, token) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+    let token = <[u8; 8]>::try_from(token).ok()?;
+    Some((
+        DatagramAddress::from_bytes(address)?,
+        u64::from_be_bytes(token),
+    ))
+}
+
+/// How ranks find each other.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// The job's key space, for those not known yet.
+    job: Option<(Reader, String)>,
+    known: BTreeMap<u32, Contact>,
+}
+
+impl Directory {
+    /// The contact of a rank.
+    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
+        if let Some(contact) = self.known.get(&rank) {
+            return Ok(*contact);
+        }
+        let (job, opening) = self
+            .job
+            .as_ref()
+            .ok_or_else(|| format!("rank {rank} has no address"))?;
+        let bytes = job.get_bytes(&key(rank, opening)).map_err(|e| chain(&e))?;
+        let contact = contact(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
+        self.known.insert(rank, contact);
+        Ok(contact)
+    }
+}
+
+fn random() -> u64 {
+    // The standard library seeds its hashers from the system's randomness.
+    RandomState::new().build_hasher().finish()
+}
+
+/// A rank that has its queues and is connected to nobody.
 struct Unconnected {
     rank: u32,
-    max_message: u64,
+    size: u32,
+    settings: Settings,
+    plan: Plan,
+    device: Device,
+    port: PortInfo,
+    gid_index: Option<u8>,
     cq: Cq,
     srq: Srq,
     pd: Pd,
     send_pool: BufferPool,
-    /// By peer; none for the own rank.
-    qps: Vec<Option<Qp>>,
+    datagram_cq: Cq,
+    datagrams: Datagrams,
+    token: u64,
 }
 
 impl Unconnected {
     fn new(rank: u32, size: u32, device: Option<&str>) -> Result<Self, FabricError> {
-        let device = Device::open(device).map_err(|e| unusable(advise(&e)))?;
-        let port = device.port(PORT).map_err(unusable)?;
-        let pd = Pd::new(&device).map_err(unusable)?;
-        let others = size.saturating_sub(1).max(1);
-        let slots = others * u32::from(CREDITS + RESERVED);
-        let cq = Cq::new(&device, slots + others * DEPTH).map_err(unusable)?;
-        let srq = Srq::new(&pd, slots, 1).map_err(unusable)?;
-        let receive_pool = BufferPool::new(&pd, slots, SLOT).map_err(unusable)?;
-        let send_pool = BufferPool::new(&pd, SEND_SLOTS, SLOT).map_err(unusable)?;
-        srq.post_recv(std::iter::from_fn(|| receive_pool.take()).take(slots as usize))
-            .map_err(unusable)?;
-        let mut options = QpOptions::new(&cq);
-        options.srq = Some(&srq);
-        options.max_send = DEPTH;
-        options.port = PORT;
-        let qps = (0..size)
-            .map(|peer| {
-                (peer != rank)
-                    .then(|| Qp::new(&pd, &options).map_err(unusable))
-                    .transpose()
-            })
-            .collect::<Result<_, _>>()?;
-        let max_message = u64::from(port.message_bytes.max(4096));
+        let settings = Settings::from_env().map_err(unusable)?;
+        let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
+        // Before the first registration.
+        if let Err(error) = verbs_backend::fork::protect() {
+            tracing::warn!(%error, "registered memory is not protected from fork");
+        }
+        let gid_index = settings.gid_index(&device, port.number).map_err(unusable)?;
+        let limits = device.limits();
+        let plan = Plan::new(
+            size,
+            plan::Device {
+                qps: limits.qps,
+                qp_requests: limits.qp_requests,
+                cq_entries: limits.cq_entries,
+                srq_requests: limits.srq_requests,
+            },
+        );
+        let plan = plan.ok_or_else(|| {
+            unusable(format!(
+                "{} is too small: {} queue pairs, {} completions, {} receives",
+                device.name(),
+                limits.qps,
+                limits.cq_entries,
+                limits.srq_requests
+            ))
+        })?;
+        let pd = Pd::new(&device).map_err(failed)?;
+        let cq = Cq::with_events(&device, plan.cq_entries).map_err(failed)?;
+        let srq = Srq::new(&pd, plan.slots, 1).map_err(failed)?;
+        let send_pool = BufferPool::new(&pd, SEND_SLOTS, SLOT).map_err(failed)?;
+        let datagram_cq =
+            Cq::with_events(&device, DATAGRAM_RECEIVES + DATAGRAM_SENDS).map_err(failed)?;
+        let options = DatagramOptions {
+            port: port.number,
+            gid_index,
+            route: settings.route,
+            // The highest bit is the kernel's.
+            qkey: (random() as u32) & 0x7fff_ffff,
+            receives: DATAGRAM_RECEIVES,
+            sends: DATAGRAM_SENDS,
+            size: handshake::BYTES,
+        };
+        let datagrams = Datagrams::new(&pd, &datagram_cq, &options).map_err(failed)?;
         Ok(Self {
             rank,
-            max_message,
+            size,
+            settings,
+            plan,
+            device,
+            port,
+            gid_index,
             cq,
             srq,
             pd,
             send_pool,
-            qps,
+            datagram_cq,
+            datagrams,
+            token: random(),
         })
     }
 
-    /// The address for each peer.
-    fn endpoints(&self) -> impl Iterator<Item = (u32, Endpoint)> {
-        (0..)
-            .zip(&self.qps)
-            .filter_map(|(peer, qp)| Some((peer, qp.as_ref()?.endpoint())))
+    fn contact(&self) -> Contact {
+        (self.datagrams.address(), self.token)
     }
 
-    /// Connects to every peer; `address` gives the one that peer made for this rank, `ids` has
-    /// the ids of all ranks.
-    fn connect(
+    /// The open interface; `ids` are those of all ranks, as far as they exist.
+    fn open(
         self,
         config: NiConfig,
+        place: Placement,
         ids: Vec<ProcessId>,
-        mut address: impl FnMut(u32) -> Result<Endpoint, FabricError>,
+        directory: Directory,
     ) -> Result<Opened, FabricError> {
-        let mut peers = Vec::new();
-        let mut by_qpn = BTreeMap::new();
-        for ((peer, qp), id) in (0..).zip(self.qps).zip(&ids) {
-            let Some(qp) = qp else {
-                peers.push(None);
-                continue;
-            };
-            qp.connect(&address(peer)?).map_err(unusable)?;
-            by_qpn.insert(qp.qpn(), peer as usize);
-            peers.push(Some(Peer::new(*id, qp)));
-        }
+        let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
         let nal = Verbs {
+            rank: self.rank as usize,
             id: config.id,
+            who: (config.uid, config.jid),
+            place,
+            ids: ids.clone(),
             cq: self.cq,
             srq: self.srq,
             send_pool: self.send_pool,
-            peers,
-            by_qpn,
+            peers: (0..self.size).map(|_| None).collect(),
+            met: Vec::new(),
+            by_qpn: BTreeMap::new(),
             records: Slab::new(),
             announced: Slab::new(),
-            registry: Registry::new(self.pd),
+            registry: Registry::new(self.pd, self.settings.budget),
             prune_due: false,
             published: Published::default(),
-            max_message: self.max_message,
+            max_message: u64::from(self.port.message_bytes.max(4096)),
             counters: Counters::default(),
             spare: Vec::new(),
             slots: Vec::new(),
             closed: false,
+            device: self.device,
+            port: self.port.number,
+            gid_index: self.gid_index,
+            route: self.settings.route,
+            plan: self.plan,
+            patience: self.settings.patience,
+            thread: self.settings.thread,
+            datagrams: self.datagrams,
+            datagram_cq: self.datagram_cq,
+            datagrams_down: false,
+            directory,
+            token: self.token,
+            attempts: random() as u32,
+            pending: 0,
+            slots_for: 0,
+            bell: Arc::new(bell),
+            gone: false,
         };
         Ok(Opened {
             interface: Interface::direct(Ni::new(config), nal),
@@ -155,10 +280,10 @@ impl Unconnected {
     }
 }
 
-/// Opens the device and connects to the other ranks; collective.
+/// Opens the device and tells the other ranks where this one takes datagrams; collective.
 ///
-/// Every rank makes a queue pair for each other one and publishes its address; after the fence it
-/// connects them, and after a second fence everybody is ready to receive.
+/// Connections are made when they are first needed. After the first fence every address can be asked for; after
+/// the second every rank answers.
 pub(crate) fn open(
     job: &Job,
     config: &FabricConfig,
@@ -167,49 +292,70 @@ pub(crate) fn open(
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
     let rank = Unconnected::new(job.rank(), job.size(), config.device.as_deref())?;
-    for (peer, endpoint) in rank.endpoints() {
-        job.put(&key(job.rank(), peer, &opening), endpoint.to_bytes())?;
-    }
+    job.put(&key(job.rank(), &opening), contact_bytes(&rank.contact()))?;
     job.fence()?;
     let jid = job
         .id()
         .bytes()
         .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
+    let place = config.place;
     let config = wishes.map_or_else(
-        || rank_config(job.rank(), jid),
-        |w| w.config(job.rank(), jid),
+        || rank_config(place, job.rank(), jid),
+        |w| w.config(place, job.rank(), jid),
     );
-    let opened = rank.connect(config, ids.collect(job, jid)?, |peer| {
-        let bytes = job.get_bytes(&key(peer, job.rank(), &opening))?;
-        let bytes = <&[u8; Endpoint::BYTES]>::try_from(bytes.as_slice())
-            .map_err(|e| unusable(format!("address of rank {peer}: {e}")))?;
-        Endpoint::from_bytes(bytes).map_err(unusable)
-    })?;
+    let mut directory = Directory {
+        job: Some((job.reader(), opening)),
+        known: BTreeMap::new(),
+    };
+    if job.size() <= PREFETCH {
+        for peer in (0..job.size()).filter(|peer| *peer != job.rank()) {
+            directory.find(peer).map_err(unusable)?;
+        }
+    }
+    let opened = rank.open(config, place, ids.collect(job, place)?, directory)?;
     job.fence()?;
     Ok(opened)
 }
 
 /// `ranks` interfaces of this process, connected through the device; for ranks that are threads.
 pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+    in_threads_of(ranks, ranks, device)
+}
+
+/// The first `ranks` interfaces of a job of `size`, of which the others do not exist.
+pub fn in_threads_of(
+    ranks: u32,
+    size: u32,
+    device: Option<&str>,
+) -> Result<Vec<Opened>, FabricError> {
     const JID: u32 = 1;
-    let unconnected = (0..ranks)
-        .map(|rank| Unconnected::new(rank, ranks, device))
+    joined(&vec![JID; ranks as usize], size, device)
+}
+
+/// Interfaces of this process that belong to these jobs.
+#[cfg(test)]
+pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Opened>, FabricError> {
+    joined(jids, jids.len() as u32, Some(device))
+}
+
+fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+    let unconnected = (0..)
+        .zip(jids)
+        .map(|(rank, _)| Unconnected::new(rank, size, device))
         .collect::<Result<Vec<_>, _>>()?;
-    let addresses: BTreeMap<(u32, u32), Endpoint> = unconnected
-        .iter()
-        .flat_map(|u| u.endpoints().map(move |(peer, e)| ((u.rank, peer), e)))
-        .collect();
+    let known: BTreeMap<u32, Contact> = unconnected.iter().map(|u| (u.rank, u.contact())).collect();
     unconnected
         .into_iter()
-        .map(|u| {
-            let rank = u.rank;
-            let ids = (0..ranks).map(|r| rank_config(r, JID).id).collect();
-            u.connect(rank_config(rank, JID), ids, |peer| {
-                addresses
-                    .get(&(peer, rank))
-                    .copied()
-                    .ok_or_else(|| unusable(format!("rank {peer} has no address")))
-            })
+        .zip(jids)
+        .map(|(u, jid)| {
+            let place = Placement::ONE;
+            let ids = (0..size).map(|r| place.of(r)).collect();
+            let directory = Directory {
+                job: None,
+                known: known.clone(),
+            };
+            let config = rank_config(place, u.rank, *jid);
+            u.open(config, place, ids, directory)
         })
         .collect()
 }

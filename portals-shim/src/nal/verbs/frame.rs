@@ -17,6 +17,7 @@
 //! | [`Kind::Advertise`] | portal index, adverts (52 each) | replaces what was known of that portal |
 //! | [`Kind::Withdrawn`] | – (token of the advertisement) | the peer uses the new ones only |
 //! | [`Kind::Credit`] | – | takes no credit itself |
+//! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
 
 use portals_core::header::{DecodeError, WIRE_LEN};
 use portals_core::{Header, ProcessId};
@@ -42,16 +43,18 @@ pub(super) enum Kind {
     Advertise,
     Withdrawn,
     Credit,
+    Greeting,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Message,
         Self::Announce,
         Self::Fetched,
         Self::Advertise,
         Self::Withdrawn,
         Self::Credit,
+        Self::Greeting,
     ];
 }
 
@@ -191,6 +194,7 @@ pub(super) enum Body<'a> {
         token: u32,
     },
     Credit,
+    Greeting,
 }
 
 /// Writes a frame into memory that is large enough for every frame ([`SLOT`]).
@@ -314,6 +318,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Prefix, Body<'_>), FrameError> {
         }
         Kind::Withdrawn => Body::Withdrawn { token },
         Kind::Credit => Body::Credit,
+        Kind::Greeting => Body::Greeting,
     };
     Ok((prefix, parsed))
 }

@@ -32,6 +32,11 @@ pub(super) enum Use {
 }
 
 impl Use {
+    /// Peers get no right by it.
+    fn is_private(self) -> bool {
+        matches!(self, Self::Local | Self::Landing)
+    }
+
     fn access(self) -> Access {
         match self {
             Self::Local => Access::empty(),
@@ -43,44 +48,203 @@ impl Use {
     }
 }
 
-/// Registrations, made when first needed and kept until their descriptor is gone.
+/// One registration and who needs it.
+#[derive(Debug)]
+struct Entry {
+    mr: Mr,
+    purpose: Use,
+    /// The mapping of this library that holds the memory, if it is one: those tell when they end.
+    mapping: Option<u64>,
+    /// Descriptors that use it.
+    users: usize,
+    /// When it was last looked for.
+    used: u64,
+}
+
+/// Why there is no registration.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegistryError {
+    #[error(transparent)]
+    Refused(#[from] MrError),
+    #[error(
+        "cannot register {bytes} bytes: {held} are registered and at most {budget} may be; raise PORTOLAN_MEMLOCK, \
+         or \"ulimit -l\" where that is not set"
+    )]
+    Budget { bytes: u64, held: u64, budget: u64 },
+}
+
+/// Registrations, made when first needed.
+///
+/// * One that gives peers rights covers exactly its descriptor's memory and ends with the descriptor.
+/// * Others end with the last descriptor that uses them, after which the program may unmap the memory. Memory that
+///   this library has mapped itself ([`Region`]) stays registered longer: its unmapping is known here, and a
+///   registration of memory that is gone is not found any more. Such registrations are shared, made larger where
+///   they touch, and dropped in the order of their last use when the budget demands it.
 #[derive(Debug)]
 pub(super) struct Registry {
-    pd: Pd,
-    regions: BTreeMap<(MdHandle, Use), Mr>,
+    pub(super) pd: Pd,
+    /// Most bytes registered for descriptors.
+    budget: Option<u64>,
+    held: u64,
+    clock: u64,
+    entries: super::Slab<Entry>,
+    by_md: BTreeMap<(MdHandle, Use), usize>,
+}
+
+fn end(s: &Segment) -> u64 {
+    s.addr.saturating_add(s.len)
 }
 
 impl Registry {
-    pub(super) fn new(pd: Pd) -> Self {
+    pub(super) fn new(pd: Pd, budget: Option<u64>) -> Self {
         Self {
             pd,
-            regions: BTreeMap::new(),
+            budget,
+            held: 0,
+            clock: 0,
+            entries: super::Slab::new(),
+            by_md: BTreeMap::new(),
         }
     }
 
-    /// The registration of `md`'s whole memory `region` for `purpose`.
+    /// Keys (rkey, lkey) of a registration that holds `md`'s memory `region` and serves `purpose`.
     pub(super) fn of_md(
         &mut self,
         md: MdHandle,
         region: Segment,
         purpose: Use,
-    ) -> Result<&Mr, MrError> {
-        let key = (md, purpose);
-        let fits = |mr: &Mr| mr.covers(region.addr as usize, region.len as usize);
-        if !self.regions.get(&key).is_some_and(fits) {
-            let address = std::ptr::with_exposed_provenance_mut::<u8>(region.addr as usize);
-            // SAFETY: the region is the memory of the live descriptor `md`: its maker promised that
-            // it stays mapped until the descriptor is unlinked. `prune` runs before the call that
-            // unlinks it returns (`Nal::retire` and `Nal::lists_changed` frame it).
-            let mr = unsafe {
-                Mr::register_raw(&self.pd, address, region.len as usize, purpose.access())
-            }?;
-            self.regions.insert(key, mr);
+    ) -> Result<(u32, u32), RegistryError> {
+        self.clock += 1;
+        let now = self.clock;
+        let covers = |e: &Entry| e.mr.covers(region.addr as usize, region.len as usize);
+        let known = self.by_md.get(&(md, purpose)).copied();
+        if let Some(entry) = known.and_then(|at| self.entries.get_mut(at))
+            && covers(entry)
+        {
+            entry.used = now;
+            return Ok((entry.mr.rkey(), entry.mr.lkey()));
         }
-        // The key was there or has just been inserted.
-        self.regions.get(&key).ok_or(MrError::Memory {
-            length: region.len as usize,
-        })
+        let mapping = crate::region::mapping_of(region);
+        let shared = mapping.filter(|_| purpose.is_private());
+        let found = shared.and_then(|_| {
+            let fits = |e: &Entry| e.purpose == purpose && e.mapping == mapping && covers(e);
+            self.entries.iter().find(|(_, e)| fits(e)).map(|(at, _)| at)
+        });
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let whole = match shared {
+                    Some(_) => self.union(region, mapping, purpose),
+                    None => region,
+                };
+                let mr = self.register(whole, purpose)?;
+                self.held += mr.length() as u64;
+                self.entries.insert(Entry {
+                    mr,
+                    purpose,
+                    mapping,
+                    users: 0,
+                    used: now,
+                })
+            }
+        };
+        if let Some(old) = self.by_md.insert((md, purpose), at) {
+            self.leave(old);
+        }
+        let Some(entry) = self.entries.get_mut(at) else {
+            return Err(MrError::Memory {
+                length: region.len as usize,
+            }
+            .into());
+        };
+        entry.users += 1;
+        entry.used = now;
+        Ok((entry.mr.rkey(), entry.mr.lkey()))
+    }
+
+    /// `region` and every registration that it overlaps or touches; idle ones of them are dropped, because the one
+    /// to be made replaces them.
+    fn union(&mut self, region: Segment, mapping: Option<u64>, purpose: Use) -> Segment {
+        let mut whole = region;
+        loop {
+            let touching = self.entries.iter().find_map(|(at, e)| {
+                let other = Segment {
+                    addr: e.mr.address() as u64,
+                    len: e.mr.length() as u64,
+                };
+                let same = e.purpose == purpose && e.mapping == mapping && e.users == 0;
+                let touches = other.addr <= end(&whole) && whole.addr <= end(&other);
+                (same && touches).then_some((at, other))
+            });
+            let Some((at, other)) = touching else {
+                return whole;
+            };
+            self.drop_entry(at);
+            let start = whole.addr.min(other.addr);
+            whole = Segment {
+                addr: start,
+                len: end(&whole).max(end(&other)) - start,
+            };
+        }
+    }
+
+    /// Registers, after dropping as many idle registrations as the budget or the system demands.
+    fn register(&mut self, region: Segment, purpose: Use) -> Result<Mr, RegistryError> {
+        if let Some(budget) = self.budget {
+            while self.held.saturating_add(region.len) > budget {
+                if !self.evict() {
+                    return Err(RegistryError::Budget {
+                        bytes: region.len,
+                        held: self.held,
+                        budget,
+                    });
+                }
+            }
+        }
+        loop {
+            let address = std::ptr::with_exposed_provenance_mut::<u8>(region.addr as usize);
+            // SAFETY: the region is the memory of a live descriptor, whose maker promised that it stays mapped
+            // until the descriptor is unlinked, or more of the same mapping of this library; `prune` runs before
+            // the call that unlinks returns (`Nal::retire` and `Nal::lists_changed` frame it), and keeps only
+            // registrations of mappings of this library, which are looked up by the mapping's number.
+            let made = unsafe {
+                Mr::register_raw(&self.pd, address, region.len as usize, purpose.access())
+            };
+            match made {
+                Ok(mr) => return Ok(mr),
+                Err(error) if !self.evict() => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Drops the idle registration that was not looked for longest; `false` if none is idle.
+    fn evict(&mut self) -> bool {
+        let idle = self.entries.iter().filter(|(_, e)| e.users == 0);
+        match idle.min_by_key(|(_, e)| e.used).map(|(at, _)| at) {
+            Some(at) => {
+                self.drop_entry(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn drop_entry(&mut self, at: usize) {
+        if let Some(entry) = self.entries.remove(at) {
+            self.held = self.held.saturating_sub(entry.mr.length() as u64);
+        }
+    }
+
+    /// A descriptor needs the registration no more.
+    fn leave(&mut self, at: usize) {
+        let Some(entry) = self.entries.get_mut(at) else {
+            return;
+        };
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users == 0 && !(entry.purpose.is_private() && entry.mapping.is_some()) {
+            self.drop_entry(at);
+        }
     }
 
     /// Registers a buffer of our own.
@@ -91,14 +255,46 @@ impl Registry {
         unsafe { Mr::register_raw(&self.pd, address, buffer.len(), purpose.access()) }
     }
 
-    /// Drops the registrations of descriptors that `alive` does not know.
+    /// Ends the use of descriptors that `alive` does not know, and drops registrations of memory that is gone.
     pub(super) fn prune(&mut self, alive: impl Fn(MdHandle) -> bool) {
-        self.regions.retain(|(md, _), _| alive(*md));
+        let gone: Vec<_> = self
+            .by_md
+            .keys()
+            .filter(|(md, _)| !alive(*md))
+            .copied()
+            .collect();
+        for key in gone {
+            if let Some(at) = self.by_md.remove(&key) {
+                self.leave(at);
+            }
+        }
+        let stale: Vec<usize> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| {
+                let memory = Segment {
+                    addr: e.mr.address() as u64,
+                    len: e.mr.length() as u64,
+                };
+                e.users == 0 && crate::region::mapping_of(memory) != e.mapping
+            })
+            .map(|(at, _)| at)
+            .collect();
+        for at in stale {
+            self.drop_entry(at);
+        }
     }
 
-    /// Registrations held.
+    /// Drops everything.
+    pub(super) fn clear(&mut self) {
+        self.by_md.clear();
+        self.entries = super::Slab::new();
+        self.held = 0;
+    }
+
+    /// Descriptors with a registration.
     pub(super) fn len(&self) -> usize {
-        self.regions.len()
+        self.by_md.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Portals over RDMA verbs: reliable connections between all ranks.
+//! Portals over RDMA verbs: a reliable connection to each rank that was talked to.
 //!
 //! ```text
 //!   put, get ──► advertised descriptor at the peer?
@@ -12,7 +12,11 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `connect.rs` | device, queue pairs, the exchange of addresses |
+//! | `connect.rs` | device, queues, the exchange of addresses |
+//! | `plan.rs` | how much each connection gets of the device |
+//! | `settings.rs` | what users may set |
+//! | `handshake.rs` | what two processes say to each other to connect |
+//! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `send.rs` | the path of an outgoing message |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
@@ -29,23 +33,34 @@
 
 mod connect;
 mod frame;
+mod handshake;
+mod link;
 mod memory;
 mod onesided;
 mod peer;
+mod plan;
 mod receive;
 mod send;
+mod settings;
 
-use super::Nal;
+use super::{Attendance, Nal};
+use crate::call::Paths;
+use crate::direct::Bell;
+use crate::place::Placement;
 use crate::region::Region;
 use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
+use plan::Plan;
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
 use std::collections::BTreeMap;
-use verbs_backend::{Buffer, BufferPool, Completion, Cq, Srq};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs_backend::{Buffer, BufferPool, Completion, Cq, Datagrams, Device, Route, Srq};
 
 pub(crate) use connect::open;
-pub use connect::{check, in_threads};
+use connect::{Directory, unusable_device};
+pub use connect::{check, in_threads, in_threads_of};
 
 /// Whether bytes of a peer are a frame; for the fuzz target of the parser.
 #[doc(hidden)]
@@ -97,13 +112,37 @@ enum After {
     Reply(OpId),
 }
 
+/// The put that `ack` would have answered, as far as [`Ni::ack_lost`] looks at it.
+fn unanswered(ack: &Header) -> Header {
+    let body = match ack.body {
+        portals_core::Body::Ack {
+            md,
+            offset,
+            rlength,
+            ..
+        } => portals_core::Body::Put {
+            length: rlength,
+            remote_offset: offset,
+            hdr_data: 0,
+            ac_index: 0,
+            ack_md: Some(md),
+        },
+        other => other,
+    };
+    Header {
+        target: ack.source,
+        source: ack.target,
+        body,
+        ..*ack
+    }
+}
+
 /// What is counted here and nowhere else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters {
     /// Frames that could not be read, or claimed to come from somebody else.
     bad_frames: u64,
-    one_sided: u64,
-    two_sided: u64,
+    paths: Paths,
 }
 
 /// Records by index, reused.
@@ -155,12 +194,20 @@ impl<T> Slab<T> {
 /// The fabric below one interface.
 #[derive(Debug)]
 struct Verbs {
+    rank: usize,
     id: ProcessId,
+    /// Own user and job.
+    who: (u32, u32),
+    place: Placement,
+    /// By rank.
+    ids: Vec<ProcessId>,
     cq: Cq,
     srq: Srq,
     send_pool: BufferPool,
-    /// By rank; none for the own one.
-    peers: Vec<Option<Peer>>,
+    /// By rank; none for the own one and those never talked to.
+    peers: Vec<Option<Box<Peer>>>,
+    /// The ranks that have a peer.
+    met: Vec<usize>,
     by_qpn: BTreeMap<u32, usize>,
     records: Slab<Record>,
     announced: Slab<Announced>,
@@ -176,6 +223,32 @@ struct Verbs {
     /// Where completions are polled into.
     slots: Vec<Completion>,
     closed: bool,
+
+    device: Device,
+    port: u8,
+    gid_index: Option<u8>,
+    route: Route,
+    plan: Plan,
+    patience: Duration,
+    /// A thread makes progress while the program computes.
+    thread: bool,
+    datagrams: Datagrams,
+    datagram_cq: Cq,
+    /// The queue pair of datagrams has failed.
+    datagrams_down: bool,
+    directory: Directory,
+    /// What others must know to talk to this process.
+    token: u64,
+    /// Number of the last attempt to connect.
+    attempts: u32,
+    /// Peers that are being connected, mended or given up; those that have just broken may be missing.
+    pending: usize,
+    /// Connections that there are receive slots for.
+    slots_for: u32,
+    /// Wakes the thread that looks after connections.
+    bell: Arc<Bell>,
+    /// The device does not work any more.
+    gone: bool,
 }
 
 /// Completions taken in one go.
@@ -184,11 +257,11 @@ const BATCH: usize = 16;
 const REPOST_AT: usize = 16;
 
 impl Verbs {
-    /// The connection to a process, if it can exist.
-    fn peer_of(&self, to: ProcessId) -> Option<usize> {
-        let rank = to.nid as usize;
-        let peer = self.peers.get(rank)?.as_ref()?;
-        (to == peer.id).then_some(rank)
+    /// The rank of another process of the job.
+    fn rank_of(&self, to: ProcessId) -> Option<usize> {
+        self.place
+            .find(to, |rank| self.ids.get(rank) == Some(&to))
+            .filter(|rank| *rank != self.rank)
     }
 
     /// A contiguous copy of `segments`, registered for `purpose`.
@@ -216,10 +289,7 @@ impl Verbs {
         let count = match self.cq.poll(&mut slots) {
             Ok(done) => done.len(),
             Err(error) => {
-                tracing::error!(%error, "completion queue failed");
-                for rank in 0..self.peers.len() {
-                    self.fail_peer(ni, rank);
-                }
+                self.device_gone(ni, &error);
                 0
             }
         };
@@ -237,36 +307,48 @@ impl Verbs {
     fn repost(&mut self) {
         let spare = std::mem::take(&mut self.spare);
         if let Err(error) = self.srq.post_recv(spare) {
-            tracing::error!(%error, "receives could not be posted again");
+            if !self.gone {
+                tracing::error!(%error, "receives could not be posted again");
+            }
+            self.spare.extend(error.returned);
             return;
         }
-        for peer in self.peers.iter_mut().flatten() {
-            peer.slots_posted();
+        for rank in &self.met {
+            if let Some(peer) = self.peers[*rank].as_deref_mut() {
+                peer.slots_posted();
+            }
         }
     }
 
     fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
-        let Some(&rank) = self.by_qpn.get(&completion.qpn()) else {
-            return;
-        };
+        let rank = self.by_qpn.get(&completion.qpn()).copied();
         if completion
             .opcode()
             .is_some_and(verbs_backend::Opcode::is_receive)
         {
             if let Some(buffer) = self.srq.take(completion) {
-                let len = (completion.length() as usize).min(buffer.len());
-                self.handle_frame(ni, rank, &buffer[..len]);
+                if let Some(rank) = rank {
+                    let len = (completion.length() as usize).min(buffer.len());
+                    self.handle_frame(ni, rank, &buffer[..len]);
+                }
                 self.spare.push(buffer);
             }
             return;
         }
-        let Some(peer) = self.peers[rank].as_mut() else {
+        let peer = rank.and_then(|rank| self.peers[rank].as_deref_mut());
+        let (Some(rank), Some(peer)) = (rank, peer) else {
+            // Of a queue pair that is gone.
+            self.spare.extend(self.srq.take(completion));
             return;
         };
         let mut id = completion.id();
+        let mut buffer = None;
         if completion.owns_buffer() {
-            match peer.qp.take(completion) {
-                Some((_buffer, tag)) => id = tag,
+            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
+                Some((taken, tag)) => {
+                    id = tag;
+                    buffer = Some(taken);
+                }
                 // A failed receive.
                 None => {
                     self.spare.extend(self.srq.take(completion));
@@ -274,23 +356,18 @@ impl Verbs {
                 }
             }
         }
-        let failed = !completion.is_ok();
-        if failed {
-            if let Err(error) = completion.result()
-                && !peer.failed
-                && !self.closed
-            {
-                tracing::error!(peer = rank, %error, "connection failed");
-            }
-            peer.failed = true;
-        } else {
-            peer.handle_completion(id);
+        if let Err(error) = completion.result()
+            && !peer.broken
+            && peer.stage != handshake::Stage::Draining
+            && !self.closed
+        {
+            tracing::warn!(peer = rank, %error, "connection broken");
         }
-        if id < peer::PLAIN {
-            self.piece_done(ni, id as usize, failed);
-        }
-        if failed {
-            self.fail_peer(ni, rank);
+        peer.handle_completion(completion.status(), buffer);
+        if !completion.is_ok() {
+            self.pending += 1;
+        } else if id < peer::PLAIN {
+            self.piece_done(ni, id as usize, false);
         }
     }
 
@@ -319,8 +396,12 @@ impl Verbs {
                 if let Some(op) = op {
                     ni.send_end(op, fail);
                 }
-                if let Some(ack) = ack.filter(|_| !record.failed) {
-                    ni.handle_header(&ack);
+                match ack {
+                    Some(ack) if record.failed => ni.ack_lost(&unanswered(&ack)),
+                    Some(ack) => {
+                        ni.handle_header(&ack);
+                    }
+                    None => {}
                 }
             }
             Work::Read { reply, .. } => {
@@ -345,36 +426,6 @@ impl Verbs {
         }
     }
 
-    /// Ends everything that waits for a peer whose connection has failed: sends and one-sided
-    /// operations with a failure, announced data as if it had been refused.
-    fn fail_peer(&mut self, ni: &mut Ni, rank: usize) {
-        if let Some(Some(peer)) = self.peers.get_mut(rank) {
-            peer.failed = true;
-        }
-        let records: Vec<usize> = self
-            .records
-            .iter()
-            .filter(|(_, r)| r.peer == rank)
-            .map(|(i, _)| i)
-            .collect();
-        for index in records {
-            if let Some(mut record) = self.records.remove(index) {
-                record.failed = true;
-                self.finish(ni, record);
-            }
-        }
-        let announced: Vec<usize> = self
-            .announced
-            .iter()
-            .filter(|(_, a)| a.peer == rank)
-            .map(|(i, _)| i)
-            .collect();
-        for token in announced {
-            self.source_free(ni, token, NiFail::FAIL);
-        }
-        self.published.forget_peer(rank);
-    }
-
     /// A peer is done with data of ours.
     fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
         match self.announced.remove(token).map(|a| a.after) {
@@ -385,8 +436,25 @@ impl Verbs {
     }
 
     fn pump(&mut self) {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.pump(&self.send_pool);
+        for rank in &self.met {
+            if let Some(peer) = self.peers[*rank].as_deref_mut() {
+                peer.pump(&self.send_pool);
+                self.pending += usize::from(peer.broken);
+            }
+        }
+    }
+
+    /// Makes progress, or rests if there was nothing to do: `idle` counts such rests, of which later ones sleep.
+    fn progress_or_rest(&mut self, ni: &mut Ni, idle: &mut u32) {
+        if self.progress(ni) | self.tend(ni) {
+            *idle = 0;
+            return;
+        }
+        *idle += 1;
+        if *idle < 1000 || !self.arm() || self.progress(ni) {
+            std::thread::yield_now();
+        } else if let Err(error) = self.cq.wait(Some(Duration::from_millis(5))) {
+            tracing::debug!(%error, "no sleep");
         }
     }
 
@@ -394,24 +462,23 @@ impl Verbs {
     fn progress_until(
         &mut self,
         ni: &mut Ni,
-        limit: std::time::Duration,
+        limit: Duration,
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
-        let end = std::time::Instant::now() + limit;
+        let end = Instant::now() + limit;
+        let mut idle = 0;
         while !done(self) {
-            if !self.progress(ni) {
-                if std::time::Instant::now() >= end {
-                    return false;
-                }
-                std::thread::yield_now();
+            if idle > 0 && Instant::now() >= end {
+                return false;
             }
+            self.progress_or_rest(ni, &mut idle);
         }
         true
     }
 }
 
 /// How long a peer that neither answers nor fails can hold up a withdrawal or the close.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: Transmit) {
@@ -419,6 +486,9 @@ impl Nal for Verbs {
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {
+        if self.gone {
+            return false;
+        }
         let mut count = self.poll_once(ni);
         let any = count > 0;
         while count == BATCH {
@@ -429,7 +499,44 @@ impl Nal for Verbs {
             self.repost();
         }
         self.pump();
+        if self.pending > 0 {
+            self.mend(ni, count);
+        }
         any
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        Some(Attendance {
+            alarm: vec![dup(self.cq.event_fd().ok()?)?],
+            control: vec![
+                dup(self.datagram_cq.event_fd().ok()?)?,
+                dup(self.device.events_fd())?,
+            ],
+            bell: Arc::clone(&self.bell),
+            thread: self.thread,
+        })
+    }
+
+    fn arm(&mut self) -> bool {
+        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
+        !self.gone && armed.is_ok()
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        self.tend(ni)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.next_time()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.pending > 0 && !self.gone
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone
     }
 
     fn lists_changed(&mut self, ni: &mut Ni) {
@@ -447,21 +554,39 @@ impl Nal for Verbs {
         if to == self.id {
             return Some(0);
         }
-        self.peer_of(to).map(|_| 1)
+        self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
+    }
+
+    fn paths(&self) -> Paths {
+        self.counters.paths
     }
 
     /// Waits until what was sent has left, then ends the connections; the memory of every
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {
+        let drained = |v: &mut Self| v.peers.iter().flatten().all(|p| p.is_drained());
+        // Connections that are being mended get their time; new failures are final from here on.
+        if !self.progress_until(ni, self.patience.min(PATIENCE), drained) {
+            tracing::warn!("closed although something was under way");
+        }
         self.closed = true;
-        self.progress_until(ni, PATIENCE, |v| {
-            v.peers.iter().flatten().all(Peer::is_drained)
-        });
+        self.say_bye();
+        let said = Instant::now() + BYE;
+        while self.datagrams.outstanding() > 0 && !self.gone && Instant::now() < said {
+            self.tend(ni);
+        }
+        for rank in 0..self.peers.len() {
+            self.fail_peer(ni, rank, &"the interface closes");
+        }
         self.by_qpn.clear();
         self.peers.clear();
-        self.registry.prune(|_| false);
+        self.met.clear();
+        self.registry.clear();
     }
 }
+
+/// How long the last datagrams may take to leave.
+const BYE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,6 @@
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
 use super::{PATIENCE, Verbs, Work};
-use crate::nal::Nal;
 use portals_core::{Advert, Error, MdHandle, Ni, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
 use verbs_backend::Remote;
@@ -85,10 +84,9 @@ impl Verbs {
         }
         // The call that changed the list returns once the change holds for every peer, however
         // long one computes; a peer whose connection fails does not count any more.
+        let mut idle = 0;
         while !self.published.waiting.is_empty() {
-            if !self.progress(ni) {
-                std::thread::yield_now();
-            }
+            self.progress_or_rest(ni, &mut idle);
         }
     }
 
@@ -132,27 +130,16 @@ impl Verbs {
         if old == list {
             return;
         }
-        let told: Vec<(ProcessId, RemoteMd)> = list
-            .iter()
-            .filter_map(|a| Some((a.match_id, self.describe(ni, a)?)))
-            .collect();
+        let told = self.descriptions(ni, &list);
         let token = self.published.next_token;
         self.published.next_token = token.wrapping_add(1);
         let mut asked = BTreeSet::new();
-        for (rank, peer) in self.peers.iter_mut().enumerate() {
-            let Some(peer) = peer.as_mut().filter(|p| !p.failed) else {
-                continue;
-            };
-            // A peer learns only of what it may reach.
-            let its: Vec<RemoteMd> = told
-                .iter()
-                .filter(|(who, _)| who.admits(peer.id))
-                .map(|(_, md)| *md)
-                .collect();
-            peer.send(&self.send_pool, Kind::Advertise, token, false, SLOT, |w| {
-                w.adverts(portal, &its);
-            });
-            asked.insert(rank);
+        for rank in 0..self.peers.len() {
+            // Others learn the list when they connect.
+            if self.peer(rank).is_some_and(|p| p.is_connected()) {
+                self.advertise(rank, portal, token, &told);
+                asked.insert(rank);
+            }
         }
         let mds: Vec<MdHandle> = old
             .iter()
@@ -163,6 +150,46 @@ impl Verbs {
         if !mds.is_empty() && !asked.is_empty() {
             let withdrawal = Withdrawal { mds, peers: asked };
             self.published.waiting.insert(token, withdrawal);
+        }
+    }
+
+    fn descriptions(&mut self, ni: &Ni, list: &[Advert]) -> Vec<(ProcessId, RemoteMd)> {
+        list.iter()
+            .filter_map(|a| Some((a.match_id, self.describe(ni, a)?)))
+            .collect()
+    }
+
+    /// Sends a peer what it may reach of a portal.
+    fn advertise(&mut self, rank: usize, portal: u32, token: u32, told: &[(ProcessId, RemoteMd)]) {
+        let own = self.who;
+        let pool = self.send_pool.clone();
+        let Some(peer) = self.peer(rank) else { return };
+        // The access control masks speak of this process's own user and job; what another one may do is decided
+        // for each of its messages.
+        let akin = peer.who == Some(own);
+        let its: Vec<RemoteMd> = told
+            .iter()
+            .filter(|(who, _)| akin && who.admits(peer.id))
+            .map(|(_, md)| *md)
+            .collect();
+        peer.send(&pool, Kind::Advertise, token, false, SLOT, |w| {
+            w.adverts(portal, &its);
+        });
+    }
+
+    /// Tells a new peer of every portal; of those that are empty too, since it may have heard otherwise.
+    pub(super) fn advertise_all(&mut self, ni: &Ni, rank: usize) {
+        let lists: Vec<(u32, Vec<Advert>)> = self
+            .published
+            .lists
+            .iter()
+            .map(|(portal, list)| (*portal, list.clone()))
+            .collect();
+        for (portal, list) in lists {
+            let told = self.descriptions(ni, &list);
+            let token = self.published.next_token;
+            self.published.next_token = token.wrapping_add(1);
+            self.advertise(rank, portal, token, &told);
         }
     }
 

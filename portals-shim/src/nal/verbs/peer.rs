@@ -1,4 +1,10 @@
-//! One connection: credits, order, and room in the send queue.
+//! One peer: its connection, credits, order, and room in the send queue.
+//!
+//! ```text
+//!   held ──(connected and greeted)──► path chosen ──► queue ──(room, credit)──► flying ──► done
+//!                                                       ▲                          │ connection broken
+//!                                                       └── not received ◄── lost ◄┘
+//! ```
 //!
 //! # Invariants
 //!
@@ -8,22 +14,22 @@
 //!   back only once the slot is posted again; [`Kind::Credit`] frames take one of the slots reserved
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.
 //! * At most `depth` requests are posted and not completed.
+//! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
+//!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
+//!   and each frame has its effect once however often the connection breaks.
 
 use super::frame::{self, Kind, RemoteMd, SLOT, Writer};
+use super::handshake::{self, Stage};
 use super::memory::Transfer;
-use portals_core::ProcessId;
+use portals_core::{Body, Header, ProcessId, Transmit};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 use verbs_backend::qp::PostError;
-use verbs_backend::{BufferPool, Qp, Remote, SendFlags, SendOp};
+use verbs_backend::{Buffer, BufferPool, Destination, Qp, Remote, SendFlags, SendOp, Status};
 
-/// Send queue entries of a connection.
-pub(super) const DEPTH: u32 = 128;
-/// Receive slots that each peer may fill, besides those for credits.
-pub(super) const CREDITS: u16 = 64;
-/// Slots for frames without credit, per peer.
-pub(super) const RESERVED: u16 = 4;
-/// Credits owed before they are sent on their own.
-const RETURN_AT: u16 = CREDITS / 2;
+/// Requests without answer that are remembered before those dropped by the peer are looked for.
+const EXPECTED: usize = 256;
 /// Inline data that is built on the stack.
 const STACK: usize = 256;
 
@@ -37,7 +43,6 @@ pub(super) const CREDIT: u64 = 2 << 60;
 enum Queued {
     Frame {
         bytes: Vec<u8>,
-        credit: bool,
     },
     Transfer {
         transfer: Transfer,
@@ -50,22 +55,94 @@ enum Queued {
     },
 }
 
+/// What is posted and not completed.
+#[derive(Debug)]
+enum Flying {
+    /// A frame that the post copied; kept for the case that it must be sent again.
+    Small(SmallVec<[u8; 112]>),
+    /// A frame in a buffer, which comes back with the completion.
+    Buffered(usize),
+    Credit,
+    /// A read, which may be made again.
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// A write, which may not: the peer may have changed the memory since.
+    Write(u64),
+}
+
+/// What a broken connection left undone, as far as this side knows.
+#[derive(Debug)]
+enum Lost {
+    Frame(Vec<u8>),
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    Write(u64),
+    /// Refused for a reason that a new connection does not mend.
+    Refused(u64),
+}
+
+/// How a one-sided request whose completion was lost ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) id: u64,
+    pub(super) failed: bool,
+}
+
+/// When to send a datagram again, and when to give up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer {
+    pub(super) next: Instant,
+    pub(super) interval: std::time::Duration,
+    pub(super) until: Instant,
+}
+
 /// A peer and the connection to it.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) id: ProcessId,
-    pub(super) qp: Qp,
+    pub(super) stage: Stage,
+    pub(super) qp: Option<Qp>,
+    /// The connection is broken, which nobody has looked at yet.
+    pub(super) broken: bool,
+    /// The peer has told what it advertises.
+    pub(super) greeted: bool,
+    /// The connection was in use once.
+    pub(super) met: bool,
+    pub(super) timer: Option<Timer>,
+    /// The last attempt of the peer that was accepted, and the answer to it.
+    pub(super) taken: Option<u32>,
+    pub(super) answer: Option<(u32, [u8; handshake::BYTES])>,
+    /// A request of the peer that waits for the end of the old connection.
+    pub(super) asked: Option<handshake::Message>,
+    pub(super) way: Option<(Destination, u64)>,
+    /// User and job that the peer said to be.
+    pub(super) who: Option<(u32, u32)>,
+    /// Operations that wait for the connection.
+    pub(super) held: VecDeque<Transmit>,
+    /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
+    pub(super) expected: VecDeque<(u32, Header)>,
     queue: VecDeque<Queued>,
+    flying: VecDeque<Flying>,
+    lost: VecDeque<Lost>,
     credits: u16,
+    /// Slots of the peer for this side, as it said.
+    granted: u16,
+    /// Slots of ours for the peer.
+    lent: u16,
     /// Slots of ours that the peer's frames have left and that are posted again.
     owed: u16,
     /// Slots of ours that its frames have left and that are not posted again yet.
     emptied: u16,
     /// A credit frame has been posted and has not completed.
     credit_under_way: bool,
-    posted: u64,
-    completed: u64,
+    depth: usize,
     max_inline: usize,
+    frames_sent: u32,
+    pub(super) frames_received: u32,
     /// Requests sent, and how many the peer says are done.
     pub(super) requests_sent: u32,
     pub(super) requests_done_there: u32,
@@ -73,30 +150,136 @@ pub(super) struct Peer {
     pub(super) requests_done_here: u32,
     /// What the peer advertises, by portal.
     pub(super) adverts: BTreeMap<u32, Vec<RemoteMd>>,
-    /// The connection has failed; everything for it fails.
-    pub(super) failed: bool,
 }
 
 impl Peer {
-    pub(super) fn new(id: ProcessId, qp: Qp) -> Self {
-        let max_inline = (qp.capabilities().max_inline as usize).min(STACK);
+    pub(super) fn new(id: ProcessId, lent: u16, depth: u32) -> Self {
         Self {
             id,
-            qp,
+            stage: Stage::Idle,
+            qp: None,
+            broken: false,
+            greeted: false,
+            met: false,
+            timer: None,
+            taken: None,
+            answer: None,
+            asked: None,
+            way: None,
+            who: None,
+            held: VecDeque::new(),
+            expected: VecDeque::new(),
             queue: VecDeque::new(),
-            credits: CREDITS,
+            flying: VecDeque::new(),
+            lost: VecDeque::new(),
+            credits: 0,
+            granted: 0,
+            lent,
             owed: 0,
             emptied: 0,
             credit_under_way: false,
-            posted: 0,
-            completed: 0,
-            max_inline,
+            depth: depth as usize,
+            max_inline: 0,
+            frames_sent: 0,
+            frames_received: 0,
             requests_sent: 0,
             requests_done_there: 0,
             requests_done_here: 0,
             adverts: BTreeMap::new(),
-            failed: false,
         }
+    }
+
+    /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
+    /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
+    /// connection ended.
+    pub(super) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+        let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
+        self.max_inline = (inline as usize).min(STACK);
+        self.broken = false;
+        self.greeted = false;
+        self.met = true;
+        self.adverts.clear();
+        self.granted = granted;
+        self.credits = granted;
+        self.owed = 0;
+        self.emptied = 0;
+        self.credit_under_way = false;
+        let frames = self
+            .lost
+            .iter()
+            .filter(|l| matches!(l, Lost::Frame(_)))
+            .count() as u32;
+        let first = self.frames_sent.wrapping_sub(frames);
+        // A peer cannot have had more than was sent.
+        let mut had = received.wrapping_sub(first);
+        if had > frames {
+            had = 0;
+        }
+        self.frames_sent = first.wrapping_add(had);
+        // Up to the last frame that arrived, writes have been done: a connection keeps the order.
+        let mut done = self.lost.len();
+        let mut left = had;
+        for (at, lost) in self.lost.iter().enumerate() {
+            if left == 0 {
+                done = at;
+                break;
+            }
+            left -= u32::from(matches!(lost, Lost::Frame(_)));
+        }
+        if had == 0 {
+            done = 0;
+        }
+        let mut ended = Vec::new();
+        let mut again = VecDeque::new();
+        for (at, lost) in std::mem::take(&mut self.lost).into_iter().enumerate() {
+            match lost {
+                Lost::Frame(_) if at < done => {}
+                Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
+                Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
+                Lost::Write(id) => ended.push(Ended {
+                    id,
+                    failed: at >= done,
+                }),
+                Lost::Refused(id) => ended.push(Ended { id, failed: true }),
+            }
+        }
+        again.append(&mut self.queue);
+        self.queue = again;
+        ended
+    }
+
+    /// Forgets everything that waits; the owner ends the operations.
+    pub(super) fn give_up(&mut self) {
+        self.stage = Stage::Failed;
+        self.timer = None;
+        self.asked = None;
+        self.queue.clear();
+        self.lost.clear();
+        self.adverts.clear();
+    }
+
+    /// Nothing that belongs to this peer would be lost by forgetting the connection.
+    pub(super) fn is_unused(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty() && self.lost.is_empty()
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.stage == Stage::Failed
+    }
+
+    /// Frames may be posted.
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(self.stage, Stage::Up | Stage::Opening(_)) && !self.broken
+    }
+
+    /// Operations may be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.greeted && self.is_connected()
+    }
+
+    /// Nothing of the queue pair is under way.
+    pub(super) fn is_still(&self) -> bool {
+        self.flying.is_empty()
     }
 
     /// Bytes that a post may copy.
@@ -110,13 +293,13 @@ impl Peer {
         self.queue.is_empty() && self.requests_sent == self.requests_done_there
     }
 
-    /// Everything that was queued has been posted and has completed.
+    /// Everything that was to be sent has been posted and has completed.
     pub(super) fn is_drained(&self) -> bool {
-        self.failed || (self.queue.is_empty() && self.posted == self.completed)
+        self.is_failed() || (self.is_unused() && self.flying.is_empty())
     }
 
     fn has_room(&self) -> bool {
-        self.posted - self.completed < u64::from(DEPTH)
+        self.flying.len() < self.depth && self.is_connected()
     }
 
     /// Accounts what rode on a frame of the peer.
@@ -124,7 +307,7 @@ impl Peer {
         self.credits = self
             .credits
             .saturating_add(prefix.credits.get())
-            .min(CREDITS);
+            .min(self.granted);
         // A peer cannot have done more than was sent.
         let done = prefix.requests_done.get();
         if done.wrapping_sub(self.requests_done_there)
@@ -133,20 +316,99 @@ impl Peer {
             self.requests_done_there = done;
         }
         if kind_takes_slot {
-            self.emptied += 1;
+            self.emptied = self.emptied.saturating_add(1).min(self.lent);
+            self.frames_received = self.frames_received.wrapping_add(1);
+        }
+    }
+
+    /// Accounts a frame that cannot be read; it filled a slot all the same.
+    pub(super) fn handle_bad_frame(&mut self) {
+        self.emptied = self.emptied.saturating_add(1).min(self.lent);
+        self.frames_received = self.frames_received.wrapping_add(1);
+    }
+
+    /// Remembers a request whose answer is awaited.
+    pub(super) fn expect_answer(&mut self, request: &Header) {
+        // Requests that the peer dropped are never answered: their turn has passed long ago.
+        while let Some((number, _)) = self.expected.front()
+            && self.expected.len() >= EXPECTED
+            && self.requests_done_there.wrapping_sub(*number) < 1 << 31
+        {
+            self.expected.pop_front();
+        }
+        self.expected.push_back((self.requests_sent, *request));
+    }
+
+    /// An answer has come; it is that of the oldest request it fits.
+    pub(super) fn answered(&mut self, answer: &Header) {
+        let fits = |request: &Header| match (request.body, answer.body) {
+            (
+                Body::Put {
+                    ack_md: Some(asked),
+                    length,
+                    ..
+                },
+                Body::Ack { md, rlength, .. },
+            ) => asked == md && length == rlength,
+            (
+                Body::Get {
+                    reply_md,
+                    reply_offset,
+                    ..
+                }
+                | Body::GetPut {
+                    reply_md,
+                    reply_offset,
+                    ..
+                },
+                Body::Reply {
+                    md, local_offset, ..
+                },
+            ) => reply_md == md && reply_offset == local_offset,
+            _ => false,
+        };
+        if let Some(at) = self.expected.iter().position(|(_, r)| fits(r)) {
+            self.expected.remove(at);
         }
     }
 
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
-        self.owed += std::mem::take(&mut self.emptied);
+        self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
     }
 
-    /// A request has completed; they do so in the order of their posting.
-    pub(super) fn handle_completion(&mut self, id: u64) {
-        self.completed = (self.completed + 1).min(self.posted);
-        if id == CREDIT {
+    /// A request has completed; they do so in the order of their posting. One that failed is kept for
+    /// [`Peer::renew`], unless the connection is not to blame.
+    pub(super) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
+        let Some(flying) = self.flying.pop_front() else {
+            return;
+        };
+        if matches!(flying, Flying::Credit) {
             self.credit_under_way = false;
+        }
+        if status == Status::SUCCESS {
+            return;
+        }
+        self.broken = true;
+        let refused = !status.is_of_connection();
+        let lost = match flying {
+            Flying::Small(bytes) => Lost::Frame(bytes.into_vec()),
+            Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
+                Some(bytes) => Lost::Frame(bytes.to_vec()),
+                None => return,
+            },
+            Flying::Credit => return,
+            Flying::Read { id, .. } | Flying::Write(id) if refused => Lost::Refused(id),
+            Flying::Read { transfer, id } => Lost::Read { transfer, id },
+            Flying::Write(id) => Lost::Write(id),
+        };
+        self.lost.push_back(lost);
+    }
+
+    /// The queue pair is to be destroyed although not all completions have come.
+    pub(super) fn abandon(&mut self) {
+        while !self.flying.is_empty() {
+            self.handle_completion(Status::FLUSHED, None);
         }
     }
 
@@ -179,45 +441,62 @@ impl Peer {
         build(&mut writer);
         let len = writer.len();
         bytes.truncate(len);
-        self.queue.push_back(Queued::Frame {
-            bytes,
-            credit: true,
-        });
+        self.queue.push_back(Queued::Frame { bytes });
     }
 
-    fn take_riders(&mut self, frame: &mut [u8], credit: bool) {
+    fn take_riders(&mut self, frame: &mut [u8]) {
         let owed = std::mem::take(&mut self.owed);
         frame::stamp(frame, owed, self.requests_done_here);
-        if credit {
-            self.credits -= 1;
+    }
+
+    /// Accounts a frame that was posted; one that was refused goes back to the head of the queue.
+    fn posted(&mut self, result: Result<(), PostError>, frame: Option<(&[u8], Flying)>) {
+        match (result, frame) {
+            (Ok(()), Some((_, flying))) => {
+                self.credits = self.credits.saturating_sub(1);
+                self.frames_sent = self.frames_sent.wrapping_add(1);
+                self.flying.push_back(flying);
+            }
+            (Ok(()), None) => self.flying.push_back(Flying::Credit),
+            (Err(error), frame) => {
+                self.refused(&error);
+                match frame {
+                    Some((bytes, _)) => self.queue.push_front(Queued::Frame {
+                        bytes: bytes.to_vec(),
+                    }),
+                    None => self.credit_under_way = false,
+                }
+            }
         }
     }
 
+    fn refused(&mut self, error: &PostError) {
+        tracing::warn!(peer = self.id.nid, %error, "connection broken");
+        self.broken = true;
+    }
+
     fn post_small(&mut self, frame: &mut [u8], credit: bool) {
-        self.take_riders(frame, credit);
-        self.posted += 1;
+        self.take_riders(frame);
+        let Some(qp) = &self.qp else { return };
         let id = if credit { PLAIN } else { CREDIT };
-        let result = self
-            .qp
-            .post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED);
-        self.check(result);
+        let result = qp.post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED);
+        let frame = &*frame;
+        self.posted(
+            result,
+            credit.then(|| (frame, Flying::Small(SmallVec::from_slice(frame)))),
+        );
     }
 
-    fn post_buffer(&mut self, mut buffer: verbs_backend::Buffer, len: usize, credit: bool) {
-        self.take_riders(&mut buffer[..len], credit);
-        self.posted += 1;
+    fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
+        self.take_riders(&mut buffer[..len]);
+        let Some(qp) = &self.qp else { return };
         let tag = if credit { PLAIN } else { CREDIT };
-        let result = self
-            .qp
-            .post_owned(tag, SendOp::Send, buffer, 0..len, SendFlags::empty())
-            .map_err(|rejected| rejected.error);
-        self.check(result);
-    }
-
-    fn check(&mut self, result: Result<(), PostError>) {
-        if let Err(error) = result {
-            tracing::error!(peer = self.id.nid, %error, "connection failed");
-            self.failed = true;
+        match qp.post_owned(tag, SendOp::Send, buffer, 0..len, SendFlags::empty()) {
+            Ok(()) => self.posted(Ok(()), credit.then_some((&[], Flying::Buffered(len)))),
+            Err(rejected) => self.posted(
+                Err(rejected.error),
+                credit.then_some((&rejected.buffer[..len], Flying::Buffered(len))),
+            ),
         }
     }
 
@@ -231,9 +510,21 @@ impl Peer {
     }
 
     fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
-        self.posted += 1;
-        let result = transfer.post(&self.qp, id);
-        self.check(result);
+        let Some(qp) = &self.qp else { return };
+        match transfer.post(qp, id) {
+            Ok(()) if transfer.read => self.flying.push_back(Flying::Read {
+                transfer: *transfer,
+                id,
+            }),
+            Ok(()) => self.flying.push_back(Flying::Write(id)),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Transfer {
+                    transfer: *transfer,
+                    id,
+                });
+            }
+        }
     }
 
     /// Writes up to [`Peer::max_inline`] bytes to the peer's memory; they are copied by the call.
@@ -250,31 +541,38 @@ impl Peer {
     }
 
     fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
-        self.posted += 1;
-        let result = self
-            .qp
-            .post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED);
-        self.check(result);
+        let Some(qp) = &self.qp else { return };
+        match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
+            Ok(()) => self.flying.push_back(Flying::Write(id)),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Inline {
+                    data: data.to_vec(),
+                    remote,
+                    id,
+                });
+            }
+        }
     }
 
     /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
     pub(super) fn pump(&mut self, pool: &BufferPool) {
-        while !self.failed && self.has_room() {
+        while self.has_room() {
             match self.queue.front() {
                 None => break,
-                Some(Queued::Frame { credit: true, .. }) if self.credits == 0 => break,
+                Some(Queued::Frame { .. }) if self.credits == 0 => break,
                 Some(_) => {}
             }
             match self.queue.pop_front() {
-                Some(Queued::Frame { mut bytes, credit }) => {
+                Some(Queued::Frame { mut bytes }) => {
                     if bytes.len() <= self.max_inline {
-                        self.post_small(&mut bytes, credit);
+                        self.post_small(&mut bytes, true);
                     } else if let Some(mut buffer) = pool.take() {
                         let len = bytes.len().min(buffer.len());
                         buffer[..len].copy_from_slice(&bytes[..len]);
-                        self.post_buffer(buffer, len, credit);
+                        self.post_buffer(buffer, len, true);
                     } else {
-                        self.queue.push_front(Queued::Frame { bytes, credit });
+                        self.queue.push_front(Queued::Frame { bytes });
                         break;
                     }
                 }
@@ -285,7 +583,9 @@ impl Peer {
                 None => break,
             }
         }
-        if self.owed >= RETURN_AT && !self.credit_under_way && !self.failed && self.has_room() {
+        // Half of what the peer may send has come with nothing to carry the credits back.
+        if self.owed > 0 && self.owed >= self.lent / 2 && !self.credit_under_way && self.has_room()
+        {
             self.credit_under_way = true;
             let mut scratch = [0; frame::PREFIX];
             let len = Writer::new(&mut scratch, Kind::Credit, 0, false).len();

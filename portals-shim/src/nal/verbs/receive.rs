@@ -1,6 +1,7 @@
 //! What a frame from a peer does.
 
 use super::frame::{self, Body as FrameBody, EAGER, Kind, PREFIX};
+use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::{After, Verbs, Work};
 use crate::region::LocalCopy;
@@ -18,24 +19,29 @@ impl Verbs {
     /// Takes one frame of peer `rank`. What cannot be read, or claims another sender, is counted
     /// and dropped.
     pub(super) fn handle_frame(&mut self, ni: &mut Ni, rank: usize, bytes: &[u8]) {
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let Some(peer) = self.peer(rank) else {
             return;
         };
         let (prefix, body) = match frame::parse(bytes) {
             Ok(parsed) => parsed,
             Err(error) => {
+                peer.handle_bad_frame();
                 self.counters.bad_frames += 1;
                 tracing::warn!(peer = rank, %error, "frame dropped");
                 return;
             }
         };
         peer.handle_prefix(&prefix, body != FrameBody::Credit);
-        let sender = peer.id;
+        let (sender, who) = (peer.id, peer.who);
+        if peer.stage == Stage::Answered {
+            self.ready(ni, rank);
+        }
         match body {
             FrameBody::Message { header, .. } | FrameBody::Announce { header, .. }
-                if header.source != sender =>
+                if header.source != sender || Some((header.uid, header.jid)) != who =>
             {
                 self.counters.bad_frames += 1;
+                tracing::warn!(peer = rank, "message in another process's name dropped");
             }
             FrameBody::Message { header, data } => self.message(ni, rank, &header, data),
             FrameBody::Announce {
@@ -60,23 +66,29 @@ impl Verbs {
                 token,
                 adverts,
             } => {
-                peer.adverts.insert(portal, adverts);
+                if let Some(peer) = self.peer(rank) {
+                    peer.adverts.insert(portal, adverts);
+                }
                 self.confirm(rank, token);
             }
             FrameBody::Withdrawn { token } => self.published.confirmed(rank, token),
+            FrameBody::Greeting => self.greeted(ni, rank),
             FrameBody::Credit => {}
         }
     }
 
     /// The effect of one more request of the peer is complete.
     fn request_done(&mut self, rank: usize) {
-        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) {
+        if let Some(peer) = self.peer(rank) {
             peer.requests_done_here = peer.requests_done_here.wrapping_add(1);
         }
     }
 
     /// A header whose data came with it.
     fn message(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
+        if let Some(peer) = self.peer(rank) {
+            peer.answered(header);
+        }
         let whole = data.len() as u64 >= header.payload_len();
         let fail = if whole { NiFail::OK } else { NiFail::FAIL };
         match ni.handle_header(header) {
@@ -135,6 +147,9 @@ impl Verbs {
         from: Remote,
     ) {
         let request = is_request(header);
+        if let Some(peer) = self.peer(rank) {
+            peer.answered(header);
+        }
         let d = match ni.handle_header(header) {
             Incoming::Deposit(d) if d.length > 0 => d,
             Incoming::Deposit(d) => {
@@ -200,7 +215,7 @@ impl Verbs {
         if request {
             self.request_done(rank);
         }
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
         peer.send(
@@ -218,7 +233,7 @@ impl Verbs {
 
     /// Tells a peer that its new advertisement is in force.
     fn confirm(&mut self, rank: usize, token: u32) {
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
         peer.send(

@@ -1,6 +1,7 @@
 //! The path of an outgoing message.
 
 use super::frame::{EAGER, Kind, MESSAGE_HEAD, PREFIX, Writer};
+use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::{After, Announced, Record, Verbs, Work};
 use crate::region::LocalCopy;
@@ -14,20 +15,44 @@ const ANNOUNCEMENT: usize = PREFIX + WIRE_LEN + 12;
 impl Verbs {
     /// Sends a message of this process; see the module's picture.
     pub(super) fn send_message(&mut self, ni: &mut Ni, tx: Transmit) {
-        let rank = self.peer_of(tx.header.target);
-        let Some(rank) = rank.filter(|&r| self.peers[r].as_ref().is_some_and(|p| !p.failed)) else {
-            if let Some(op) = tx.op {
-                ni.send_end(op, NiFail::FAIL);
-            }
-            return;
+        let rank = self.rank_of(tx.header.target);
+        let closed = self.closed || self.gone;
+        let Some(rank) = rank.filter(|_| !closed) else {
+            return Self::fail_message(ni, tx);
         };
+        let Some(peer) = self.meet(rank) else {
+            return Self::fail_message(ni, tx);
+        };
+        if peer.is_open() && peer.held.is_empty() {
+            return self.dispatch(ni, rank, tx);
+        }
+        match peer.stage {
+            Stage::Failed => Self::fail_message(ni, tx),
+            Stage::Idle => {
+                peer.held.push_back(tx);
+                self.dial(ni, rank);
+            }
+            _ => peer.held.push_back(tx),
+        }
+    }
+
+    /// Sends a message to a connected peer.
+    pub(super) fn dispatch(&mut self, ni: &mut Ni, rank: usize, tx: Transmit) {
         if self.one_sided(ni, rank, &tx) {
-            self.counters.one_sided += 1;
+            self.counters.paths.one_sided += 1;
             return;
         }
-        self.counters.two_sided += 1;
-        if let Some(peer) = self.peers[rank].as_mut() {
+        self.counters.paths.two_sided += 1;
+        if let Some(peer) = self.peer(rank) {
             peer.requests_sent = peer.requests_sent.wrapping_add(1);
+            match tx.header.body {
+                Body::Get { .. }
+                | Body::GetPut { .. }
+                | Body::Put {
+                    ack_md: Some(_), ..
+                } => peer.expect_answer(&tx.header),
+                _ => {}
+            }
         }
         let Transmit {
             header,
@@ -50,7 +75,7 @@ impl Verbs {
     /// A header and the data that `fill` writes after it.
     pub(super) fn eager(&mut self, rank: usize, header: &Header, fill: impl FnOnce(&mut [u8])) {
         let len = header.payload_len() as usize;
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
         peer.send(
@@ -104,7 +129,7 @@ impl Verbs {
             after,
             _staged: staged,
         });
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
         peer.send(
@@ -144,7 +169,7 @@ impl Verbs {
                 len: s.length,
             });
         match self.registry.of_md(md, whole, purpose) {
-            Ok(mr) => Some((mr.rkey(), mr.lkey())),
+            Ok(keys) => Some(keys),
             Err(error) => {
                 tracing::error!(%error, "the operation fails");
                 None
@@ -155,7 +180,7 @@ impl Verbs {
     /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
     /// take it and nothing of ours is under way there. `false`: go the two-sided way.
     fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
-        let Some(peer) = self.peers[rank].as_mut() else {
+        let Some(peer) = self.peer(rank) else {
             return false;
         };
         if !peer.is_settled() {
@@ -232,7 +257,7 @@ impl Verbs {
             },
             ..*h
         });
-        let max_inline = self.peers[rank].as_ref().map_or(0, super::Peer::max_inline);
+        let max_inline = self.peer(rank).map_or(0, |p| p.max_inline());
         if length as usize <= max_inline {
             let mut data = [0; 256];
             let data = &mut data[..(length as usize).min(256)];
@@ -248,7 +273,7 @@ impl Verbs {
                 failed: false,
                 work,
             });
-            if let Some(peer) = self.peers[rank].as_mut() {
+            if let Some(peer) = self.peer(rank) {
                 peer.write_inline(data, remote, id as u64);
             }
             // The data has been copied.
@@ -350,12 +375,13 @@ impl Verbs {
             failed: false,
             work,
         });
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else {
+        let most = self.max_message;
+        let Some(peer) = self.peer(rank) else {
             return;
         };
         let mut next = Some(transfer);
         while let Some(t) = next {
-            let (piece, rest) = t.split(self.max_message);
+            let (piece, rest) = t.split(most);
             peer.transfer(piece, id as u64);
             next = rest;
         }

@@ -5,8 +5,28 @@ use crate::fabric::Opened;
 use crate::interface::{MdMemory, MdSpec};
 use crate::region::Region;
 use portals_core::{
-    AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
+    ANY, AcEntry, AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, MeSpec, NiFail,
+    ProcessId, Unlink,
 };
+
+mod limits;
+mod links;
+mod waits;
+
+/// The device to test on; `None`, with a word about it, without one.
+fn device() -> Option<String> {
+    let device = std::env::var("PORTOLAN_TEST_DEVICE")
+        .ok()
+        .filter(|d| !d.is_empty());
+    if device.is_none() {
+        println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
+    }
+    // What goes wrong below is only logged.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .try_init();
+    device
+}
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.
 struct EndOnPanic;
@@ -21,17 +41,7 @@ impl Drop for EndOnPanic {
 
 /// Runs one body per rank on its own thread; `None` without a device.
 fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Option<Vec<R>> {
-    let Some(device) = std::env::var("PORTOLAN_TEST_DEVICE")
-        .ok()
-        .filter(|d| !d.is_empty())
-    else {
-        println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
-        return None;
-    };
-    // What goes wrong below is only logged.
-    let _ = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .try_init();
+    let device = device()?;
     let opened = super::in_threads(n, Some(&device)).unwrap();
     let body = &body;
     Some(std::thread::scope(|s| {

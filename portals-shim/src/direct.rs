@@ -1,0 +1,532 @@
+//! The library in the caller's process, under one lock, and how callers wait for it.
+//!
+//! ```text
+//!   a wait:  poll ─nothing─► spin ─64 polls─► yield ─SPIN─► arm, poll once more ─► sleep
+//!                                                            the fabric's alarm, or a call of another
+//!                                                            thread that had an effect, ends the sleep
+//!   nap:  on a fabric whose peers wake through memory, the sleep is its own (a futex), and there is no attendant
+//!   attendant: sleeps on the fabric's bell (connections, events of the device); on the alarm too while
+//!              the rank waits outside the fabric, while the fabric says that it is busy, or always with
+//!              `PORTOLAN_PROGRESS=thread`
+//! ```
+//!
+//! # Invariants
+//!
+//! * A thread is on the list of sleepers before its last poll, and whoever changes the library's state looks at the
+//!   list after releasing the lock; so a change is seen by that poll, or wakes the sleeper.
+//! * Completions that come after the arming ring the alarm; those before it are found by the last poll.
+
+use crate::call::{Answer, Call, Polled, Target, Wait};
+use crate::interface::{Bridge, ClockKind, PollError, Window};
+use crate::library::Library;
+use crate::nal::{Attendance, Nal, Nap};
+use portals_core::{AckRequest, EqHandle, Error, MdHandle};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Fruitless polls before each further one offers the core to others first: to a peer, or to the
+/// kernel threads that move the data of a software device. Programs that spin on a non-blocking
+/// poll need this as much as blocking ones.
+const SPINS: u32 = 64;
+/// How long a wait polls before it sleeps, unless `PORTOLAN_SPIN` says (in microseconds). Waking costs some 10 µs:
+/// a peer that answers at once should find this side awake.
+const SPIN: Duration = Duration::from_micros(200);
+/// Polls of a wait while it holds the lock, where a poll is only a look at memory: taking the lock costs as much as
+/// several of them. Other threads wait that long at most.
+const LOOKS: u32 = 16;
+/// With a progress thread: how long the program must have made no call before the thread makes progress for it.
+const QUIET: Duration = Duration::from_millis(1);
+
+/// A descriptor that other threads make readable.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
+        )?))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn ring(&self) {
+        // Fails only when the count is at its limit, and then it is readable.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+/// Sleeps until a descriptor is readable or the time has come.
+fn sleep<'a>(fds: impl Iterator<Item = &'a OwnedFd>, until: Option<Instant>) {
+    let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    // An interruption is a wake-up like any other.
+    let _ = poll(&mut fds, left.as_ref());
+}
+
+/// How long a wait sleeps on a fabric that cannot wake it.
+const BLIND: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+struct Sleepers {
+    /// Threads on the list; read without its lock.
+    count: AtomicUsize,
+    asleep: Mutex<Vec<Arc<Bell>>>,
+    /// Bells that nobody waits for.
+    spare: Mutex<Vec<Arc<Bell>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sleepers {
+    fn enter(&self) -> Option<Arc<Bell>> {
+        let spare = lock(&self.spare).pop();
+        let bell = match spare {
+            Some(bell) => bell,
+            None => Arc::new(Bell::new().ok()?),
+        };
+        let mut asleep = lock(&self.asleep);
+        asleep.push(Arc::clone(&bell));
+        self.count.store(asleep.len(), Ordering::SeqCst);
+        Some(bell)
+    }
+
+    fn leave(&self, bell: Arc<Bell>) {
+        let mut asleep = lock(&self.asleep);
+        asleep.retain(|b| !Arc::ptr_eq(b, &bell));
+        self.count.store(asleep.len(), Ordering::SeqCst);
+        drop(asleep);
+        bell.silence();
+        lock(&self.spare).push(bell);
+    }
+
+    /// A thread that naps comes (1) or goes (-1).
+    fn napper(&self, by: isize) {
+        self.count.fetch_add(by.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    fn ring(&self) {
+        for bell in lock(&self.asleep).iter() {
+            bell.ring();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<N> {
+    library: Mutex<Library<N>>,
+    opened: Instant,
+    /// Polls in a row that found nothing.
+    fruitless: AtomicU32,
+    sleepers: Sleepers,
+    attendance: Option<Attendance>,
+    nap: Option<Arc<dyn Nap>>,
+    /// Peers can map memory of this process.
+    shares: bool,
+    spin: Duration,
+    /// The attendant waits for the lock, which a polling program would hardly let it have.
+    wanted: AtomicBool,
+    /// Calls made, counted only for the progress thread.
+    calls: AtomicU64,
+    /// Threads that wait outside the fabric.
+    outside: AtomicU32,
+    ended: AtomicBool,
+}
+
+/// The library and the threads that use it.
+#[derive(Debug)]
+pub(crate) struct Direct<N> {
+    shared: Arc<Shared<N>>,
+    attendant: Mutex<Option<JoinHandle<()>>>,
+    /// A forked child has this value and not the thread.
+    process: rustix::process::Pid,
+}
+
+impl<N: Nal + 'static> Direct<N> {
+    pub(crate) fn new(library: Library<N>) -> Self {
+        let attendance = library.nal.attendance();
+        let nap = library.nal.nap();
+        let shares = library.nal.shares();
+        let usual = library.nal.spin().unwrap_or(SPIN);
+        let spin = std::env::var("PORTOLAN_SPIN").ok();
+        let spin = spin.and_then(|s| s.trim().parse().ok());
+        let shared = Arc::new(Shared {
+            library: Mutex::new(library),
+            opened: Instant::now(),
+            fruitless: AtomicU32::new(0),
+            sleepers: Sleepers::default(),
+            attendance,
+            nap,
+            shares,
+            spin: spin.map_or(usual, Duration::from_micros),
+            wanted: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            outside: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+        });
+        let attendant = shared.attendance.is_some().then(|| {
+            let shared = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name("portals".to_owned());
+            builder.spawn(move || shared.attend())
+        });
+        let attendant = attendant.and_then(|made| {
+            made.inspect_err(|error| tracing::error!(%error, "no thread for connections"))
+                .ok()
+        });
+        Self {
+            shared,
+            attendant: Mutex::new(attendant),
+            process: rustix::process::getpid(),
+        }
+    }
+}
+
+impl<N> Direct<N> {
+    /// Ends the attendant; the library stays.
+    fn dismiss(&self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        if let Some(attendance) = &self.shared.attendance {
+            attendance.bell.ring();
+        }
+        let thread = lock(&self.attendant).take();
+        if let Some(thread) = thread.filter(|_| rustix::process::getpid() == self.process)
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread for connections panicked");
+        }
+    }
+}
+
+impl<N> Drop for Direct<N> {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+impl<N: Nal> Shared<N> {
+    fn lock(&self) -> MutexGuard<'_, Library<N>> {
+        lock(&self.library)
+    }
+
+    /// After a poll that found nothing; how many there were before it.
+    fn rest(&self) -> u32 {
+        let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
+        if fruitless < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        let mut patience = 1000;
+        while self.wanted.load(Ordering::Relaxed) && patience > 0 {
+            std::thread::yield_now();
+            patience -= 1;
+        }
+        fruitless
+    }
+
+    /// A look into one queue; [`Shared::wait`] for programs that poll. Written so that the event is made where the
+    /// caller wants it.
+    fn look(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        let mut library = self.lock();
+        let mut looks = 0;
+        let found = loop {
+            match library.ni.eq_next(eq) {
+                Ok(None) => {}
+                Ok(Some((event, dropped))) => {
+                    break Ok(Some(Polled {
+                        event: *event,
+                        dropped,
+                        which: 0,
+                    }));
+                }
+                Err(error) => break Err(error),
+            }
+            looks += 1;
+            if looks > 1 || !library.progress() {
+                break Ok(None);
+            }
+        };
+        let moved = library.take_moved();
+        drop(library);
+        if moved {
+            self.wake();
+        }
+        if matches!(found, Ok(None)) {
+            self.rest();
+        } else {
+            self.fruitless.store(0, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Wakes threads of this process that sleep.
+    #[inline]
+    fn wake(&self) {
+        if self.sleepers.count.load(Ordering::SeqCst) > 0 {
+            self.wake_sleepers();
+        }
+    }
+
+    #[cold]
+    fn wake_sleepers(&self) {
+        match &self.nap {
+            Some(nap) => nap.wake(),
+            None => self.sleepers.ring(),
+        }
+    }
+
+    /// A poll, or as many as `looks` while nothing happens; wakes others if it changed anything.
+    fn poll(&self, eqs: &[EqHandle], looks: u32) -> Result<Option<Polled>, PollError> {
+        let mut library = self.lock();
+        let mut polled = library.poll(eqs);
+        let mut moved = library.take_moved();
+        for _ in 1..looks {
+            if moved || !matches!(polled, Ok(None)) {
+                break;
+            }
+            std::hint::spin_loop();
+            polled = library.poll(eqs);
+            moved = library.take_moved();
+        }
+        drop(library);
+        if moved {
+            self.wake();
+        }
+        polled
+    }
+
+    /// As [`Shared::doze`], on a fabric whose peers wake through memory.
+    fn nap(
+        &self,
+        nap: &dyn Nap,
+        eqs: &[EqHandle],
+        until: Option<Instant>,
+    ) -> Result<Option<Polled>, PollError> {
+        self.sleepers.napper(1);
+        let mut library = self.lock();
+        library.nal.arm();
+        let polled = library.poll(eqs);
+        let moved = library.take_moved();
+        drop(library);
+        if moved {
+            nap.wake();
+        } else if matches!(polled, Ok(None)) {
+            nap.sleep(until);
+        }
+        self.sleepers.napper(-1);
+        polled
+    }
+
+    /// Arms, polls once more, and sleeps if that found nothing.
+    fn doze(&self, eqs: &[EqHandle], until: Option<Instant>) -> Result<Option<Polled>, PollError> {
+        if let Some(nap) = &self.nap {
+            return self.nap(nap.as_ref(), eqs, until);
+        }
+        let Some((attendance, bell)) = self
+            .attendance
+            .as_ref()
+            .and_then(|a| Some((a, self.sleepers.enter()?)))
+        else {
+            std::thread::yield_now();
+            return Ok(None);
+        };
+        let mut library = self.lock();
+        let armed = library.nal.arm();
+        let polled = library.poll(eqs);
+        let moved = library.take_moved();
+        drop(library);
+        if moved {
+            self.wake();
+        }
+        if !moved && matches!(polled, Ok(None)) {
+            // A fabric that cannot ring, because it is gone, is looked at from time to time.
+            let look = (!armed).then(|| Instant::now() + BLIND);
+            let until = [until, look].into_iter().flatten().min();
+            let alarm = attendance.alarm.iter().filter(|_| armed);
+            sleep(alarm.chain([&bell.0]), until);
+        }
+        self.sleepers.leave(bell);
+        polled
+    }
+
+    fn wait(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let deadline = match wait {
+            Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
+            Wait::No | Wait::Forever => None,
+        };
+        let looks = match (&self.nap, wait) {
+            (Some(_), Wait::Nanos(_) | Wait::Forever) if !self.spin.is_zero() => LOOKS,
+            _ => 1,
+        };
+        let mut sleep_from = None;
+        loop {
+            let polled = self.poll(eqs, looks);
+            if !matches!(polled, Ok(None)) {
+                self.fruitless.store(0, Ordering::Relaxed);
+                return polled;
+            }
+            let fruitless = self.rest();
+            if wait == Wait::No {
+                return Ok(None);
+            }
+            if fruitless < SPINS && deadline.is_none() {
+                continue;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                return Ok(None);
+            }
+            let from = *sleep_from.get_or_insert(now + self.spin);
+            if now >= from {
+                let polled = self.doze(eqs, deadline);
+                if !matches!(polled, Ok(None)) {
+                    self.fruitless.store(0, Ordering::Relaxed);
+                    return polled;
+                }
+            }
+        }
+    }
+
+    /// The attendant's life.
+    fn attend(&self) {
+        let Some(attendance) = &self.attendance else {
+            return;
+        };
+        let mut seen = u64::MAX;
+        while !self.ended.load(Ordering::SeqCst) {
+            attendance.bell.silence();
+            let calls = self.calls.load(Ordering::Relaxed);
+            let quiet = attendance.thread && calls == seen;
+            seen = calls;
+            let alone = quiet || self.outside.load(Ordering::SeqCst) > 0;
+            self.wanted.store(true, Ordering::Relaxed);
+            let mut library = self.lock();
+            self.wanted.store(false, Ordering::Relaxed);
+            let (mut due, busy) = library.attend(alone);
+            let moved = library.take_moved();
+            let gone = library.nal.is_gone();
+            drop(library);
+            if moved {
+                self.wake();
+            }
+            if gone || self.ended.load(Ordering::SeqCst) {
+                break;
+            }
+            let listen = alone || busy;
+            if attendance.thread && !listen {
+                // The program makes its own progress; look again when it may have stopped.
+                let look = Instant::now() + QUIET;
+                due = Some(due.map_or(look, |d| d.min(look)));
+            }
+            let alarm = attendance.alarm.iter().filter(|_| listen);
+            let fds = attendance.control.iter().chain(alarm);
+            sleep(fds.chain([&attendance.bell.0]), due);
+        }
+    }
+}
+
+impl<N: Nal> Direct<N> {
+    /// What a call is made on; the progress thread sees that there was one.
+    #[inline]
+    fn entered(&self) -> &Shared<N> {
+        let shared = &*self.shared;
+        if shared.attendance.as_ref().is_some_and(|a| a.thread) {
+            shared.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        shared
+    }
+}
+
+impl<N: Nal> Bridge for Direct<N> {
+    fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        self.entered().look(eq)
+    }
+
+    fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        self.entered().wait(eqs, wait)
+    }
+
+    fn put(
+        &self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        let shared = self.entered();
+        let result = shared.lock().put(md, region, ack, to, hdr_data);
+        shared.wake();
+        result
+    }
+
+    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
+        let shared = self.entered();
+        let result = shared.lock().get(md, region, from);
+        shared.wake();
+        result
+    }
+
+    fn call(&self, call: Call) -> Result<Answer, Error> {
+        let shared = self.entered();
+        if let Call::EqPoll { eqs, wait } = call {
+            return match shared.wait(&eqs, wait) {
+                Ok(polled) => Ok(Answer::Polled(polled)),
+                Err(refused) => Ok(Answer::BadQueue(refused.which)),
+            };
+        }
+        let last = matches!(call, Call::Close);
+        let answer = shared.lock().execute(call);
+        shared.wake();
+        if last {
+            self.dismiss();
+        }
+        answer
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.shared.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn clock(&self) -> ClockKind {
+        ClockKind::Wall
+    }
+
+    fn shares(&self) -> bool {
+        self.shared.shares
+    }
+
+    fn window(&self, to: &Target) -> Option<Window> {
+        let (region, offset, len) = self.shared.lock().nal.window(to)?;
+        Some(Window {
+            region,
+            offset: usize::try_from(offset).ok()?,
+            len: usize::try_from(len).ok()?,
+        })
+    }
+
+    fn leave(&self) -> Result<(), Error> {
+        self.shared.outside.fetch_add(1, Ordering::SeqCst);
+        if let Some(attendance) = &self.shared.attendance {
+            attendance.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn rejoin(&self) -> Result<(), Error> {
+        self.shared.outside.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}

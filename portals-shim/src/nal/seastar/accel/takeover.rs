@@ -1,0 +1,85 @@
+//! The kernel's side of a process that the firmware has given up: its operations that were under way
+//! on the NIC end here.
+
+use super::super::process::Process;
+use super::super::ssnal::Ssnal;
+use firmware_sim::accel::{Flight, Moved, moved_index};
+use nic_model::defs::accel::SMALL_BUFFER;
+use portals_core::{Header, NiFail};
+use std::collections::BTreeMap;
+
+/// Pendings of processes that were taken over, by the index of their end event.
+#[derive(Debug, Default)]
+pub(in super::super) struct Orphans(BTreeMap<u16, Orphan>);
+
+#[derive(Debug)]
+struct Orphan {
+    process: usize,
+    flight: Flight,
+    small_buffer: u64,
+    /// What it sends.
+    request: Option<Header>,
+}
+
+impl Orphans {
+    /// Process `process` has been taken over; its small-message buffers are at `small_buffers`.
+    pub(in super::super) fn insert(
+        &mut self,
+        process: usize,
+        moved: &mut Moved,
+        small_buffers: u64,
+    ) {
+        for (pending, flight, request) in moved.flights.drain(..) {
+            let orphan = Orphan {
+                process,
+                flight,
+                small_buffer: small_buffers + SMALL_BUFFER * u64::from(pending),
+                request,
+            };
+            self.0.insert(moved_index(moved.mailbox, pending), orphan);
+        }
+    }
+}
+
+impl Ssnal {
+    /// A pending of a process that was taken over has ended.
+    pub(in super::super) fn orphan_ended(
+        &mut self,
+        processes: &mut [Process],
+        index: u16,
+        fail: NiFail,
+    ) {
+        let Some(orphan) = self.orphans.0.remove(&index) else {
+            self.counters.unknown_events += 1;
+            return;
+        };
+        let process = orphan.process;
+        match orphan.flight {
+            Flight::Idle | Flight::Message | Flight::Answer(..) => {}
+            Flight::Send(op) => self.send_ended(processes, process, op, fail),
+            Flight::Reply(op, _) => self.reply_ended(processes, process, op, fail),
+            Flight::Deposit(op, failure) => self.deposited(processes, process, op, fail, failure),
+            Flight::Exchange(swap) => {
+                let length = swap.length as usize;
+                let data = self.memory.kernel(orphan.small_buffer, length);
+                match data
+                    .map(|data| data.to_vec())
+                    .filter(|_| fail == NiFail::OK)
+                {
+                    Some(data) => self.swap(processes, process, swap, &data),
+                    None => {
+                        if let Some(p) = processes.get_mut(process) {
+                            p.ni.swap_end(swap.op, NiFail::FAIL);
+                        }
+                        self.say_failed(process, &swap.header);
+                    }
+                }
+            }
+        }
+        if fail != NiFail::OK
+            && let Some(request) = orphan.request
+        {
+            self.not_delivered(processes, process, &request);
+        }
+    }
+}

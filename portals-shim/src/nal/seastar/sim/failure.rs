@@ -1,0 +1,92 @@
+//! Hosts that stand still, ranks and nodes that are gone, programs that wait for nothing.
+
+use super::{Rank, RankState, Sim};
+use nic_model::{NodeId, SimTime};
+use portals_core::Error;
+
+impl Sim {
+    /// When the host of a node executes what is due at `at`: later if it is stalled then.
+    pub(super) fn runs(&self, n: usize, at: SimTime) -> SimTime {
+        self.world.faults().host_resumes(NodeId(n as u16), at)
+    }
+
+    /// Whether the chip of a node has stopped for good.
+    pub(super) fn is_stopped(&self, n: usize) -> bool {
+        self.world.stopped(NodeId(n as u16)).is_some()
+    }
+
+    /// The RAS controllers have noticed that a node has failed: the waits of its own ranks end, and
+    /// the other kernels are told.
+    pub(super) fn node_failed(&mut self, failed: usize) {
+        let now = self.now;
+        for i in 0..self.members.get(failed).map_or(0, Vec::len) {
+            let rank = self.members[failed][i];
+            match self.ranks[rank].state {
+                RankState::Waiting { .. } => self.finish(rank, now, Err(Error::Fail)),
+                RankState::Asking(_) | RankState::Writing(_) => self.accel_strand(now, rank),
+                _ => {}
+            }
+        }
+        while let Some((at, node)) = self.world.poll_ras_interrupt() {
+            let n = node.index();
+            let Some(kernel) = self.nodes.0.get_mut(n) else {
+                continue;
+            };
+            let start = kernel.free_at.max(at) + kernel.interrupt_entry();
+            kernel.ras_interrupt(&mut self.world.registers(node, start));
+            let done = self.settle(n, start);
+            let kernel = &mut self.nodes.0[n];
+            kernel.free_at = kernel.free_at.max(done);
+            self.wake(n, done);
+        }
+    }
+
+    /// Nothing will ever happen again. If ranks wait, and no rank vanished in a way its launcher
+    /// deals with, their waits fail.
+    pub(super) fn break_deadlock(&mut self) -> bool {
+        let vanished = |r: &Rank| matches!(r.state, RankState::Gone { closed: false });
+        let outside = |r: &Rank| matches!(r.state, RankState::Outside | RankState::Rejoining);
+        if self.running > 0 || self.ranks.iter().any(|r| vanished(r) || outside(r)) {
+            return false;
+        }
+        let waiting: Vec<usize> = (0..self.ranks.len())
+            .filter(|&r| {
+                matches!(
+                    self.ranks[r].state,
+                    RankState::Waiting { limited: false, .. } | RankState::Asking(_)
+                )
+            })
+            .collect();
+        if waiting.is_empty() {
+            return false;
+        }
+        self.deadlocks += 1;
+        let now = self.now;
+        for rank in waiting {
+            match self.ranks[rank].state {
+                RankState::Asking(_) => self.accel_strand(now, rank),
+                _ => self.finish(rank, now, Err(Error::Fail)),
+            }
+        }
+        true
+    }
+
+    /// A rank's process is gone.
+    pub(in super::super) fn handle_exit(&mut self, rank: usize) {
+        let Some(r) = self.ranks.get_mut(rank) else {
+            return;
+        };
+        match r.state {
+            RankState::Gone { .. } => return,
+            RankState::Running => self.running -= 1,
+            _ => {}
+        }
+        r.state = RankState::Gone { closed: false };
+        // An interrupt that waited for its call waits no more.
+        let node = r.node;
+        if !self.nodes.0[node].handling && !self.calling(node) {
+            self.interrupt(node);
+        }
+        self.rejoin();
+    }
+}

@@ -1,0 +1,133 @@
+//! Messages that fail: who is told, and how.
+
+use super::super::header;
+use super::super::lost::{self, Awaited};
+use super::super::process::Process;
+use super::{AfterTx, Ssnal};
+use crate::place;
+use firmware_sim::answer::has_succeeded;
+use nic_model::defs::accel::Object;
+use nic_model::defs::command::{Command, OpCode};
+use portals_core::{Body, Header, NiFail};
+
+impl Ssnal {
+    /// A message cannot be sent: whoever waits for it, or for an answer to it, is told.
+    pub(super) fn not_sent(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        header: &Header,
+        after: AfterTx,
+    ) {
+        self.ended(processes, process, after, NiFail::FAIL);
+        self.will_not_be_answered(processes, process, header);
+        if let Body::Reply { .. } = header.body {
+            self.say_failed(process, header);
+        }
+    }
+
+    /// An answer to `request` will not come.
+    pub(super) fn will_not_be_answered(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        request: &Header,
+    ) {
+        if let Some(process) = processes.get_mut(process) {
+            lost::fail(&mut process.ni, request);
+            self.cost += self.costs.event_post;
+        }
+    }
+
+    /// Tells an initiator that its request has failed.
+    pub(in super::super) fn say_failed(&mut self, process: usize, answer: &Header) {
+        if let Some(mut out) = self.outgoing(process, answer) {
+            out.packet[header::FLAGS_AT] |= header::FAILED;
+            self.backlog.push_back(out);
+            self.pump();
+        }
+    }
+
+    /// A request was not delivered.
+    pub(in super::super) fn not_delivered(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        request: &Header,
+    ) {
+        let node = place::node_index(request.target.nid);
+        if node.is_some_and(|node| self.awaited.forget(node, process, request)) {
+            self.will_not_be_answered(processes, process, request);
+        }
+    }
+
+    /// What the firmware awaited for a process is awaited here from now on.
+    pub(in super::super) fn inherit(&mut self, process: usize, awaited: &mut Awaited) {
+        for (node, request) in awaited.drain() {
+            self.awaited.asked(node, process, &request.header, None);
+        }
+    }
+
+    /// The peer has not taken an answer: an ack goes again, a reply, whose data is gone, as a failure.
+    /// Whoever asked has no other way to know.
+    pub(super) fn answer_again(&mut self, process: usize, answer: &Header, tries: u8) {
+        if !matches!(answer.body, Body::Ack { .. } | Body::Reply { .. }) {
+            return;
+        }
+        if let Some(mut out) = self.outgoing(process, answer) {
+            if !has_succeeded(&answer.body) {
+                out.packet[header::FLAGS_AT] |= header::FAILED;
+            }
+            out.tries = tries;
+            self.backlog.push_back(out);
+        }
+    }
+
+    /// An answer has come: the request's send has ended, also if the chip has not said so yet.
+    /// Whether the request is known.
+    pub(super) fn answered(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        answer: &Header,
+        failed: bool,
+    ) -> bool {
+        let Some(node) = place::node_index(answer.source.nid) else {
+            return false;
+        };
+        let Some(request) = self.awaited.answered(node, process, &answer.body, failed) else {
+            return false;
+        };
+        if let Some(op) = request.op
+            && let Some(pending) = self.sending.remove(&(process, op))
+            && let Some(sent) = self.tx[usize::from(pending)].as_mut()
+        {
+            sent.after = AfterTx::Nothing;
+            self.ended(processes, process, AfterTx::Send(op), NiFail::OK);
+        }
+        true
+    }
+
+    /// The RAS controller says that `node` has failed: nothing that it owes will come.
+    /// The firmware is told, where it holds the state of processes.
+    pub(in super::super) fn node_failed(
+        &mut self,
+        processes: &mut [Process],
+        node: u32,
+        accelerated: bool,
+    ) {
+        if accelerated {
+            let command = Object {
+                op: OpCode::NODE_FAILED,
+                flags: 0,
+                reserved: [0; 2],
+                object: node.into(),
+                reserved2: [0; 56],
+            };
+            self.commands.push_back(command.to_entry());
+        }
+        for request in self.awaited.lost(node) {
+            self.will_not_be_answered(processes, request.process, &request.header);
+        }
+    }
+}

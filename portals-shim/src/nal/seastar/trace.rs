@@ -1,0 +1,150 @@
+//! The files that a simulation writes of itself, as the environment asks.
+//!
+//! | variable | what |
+//! |---|---|
+//! | `PORTOLAN_TRACE` | timeline: JSON of Chrome's trace event format |
+//! | `PORTOLAN_TRACE_PCAP` | capture of all packets |
+//! | `PORTOLAN_TRACE_LINKS` | table of links |
+//! | `PORTOLAN_TRACE_SVG` | picture |
+//! | `PORTOLAN_TRACE_COUNTERS` | registers of the NIC control blocks at the end |
+//! | `PORTOLAN_TRACE_PACKETS` | `0`: the timeline leaves packets out |
+//! | `PORTOLAN_TRACE_TITLE` | what the picture is headed |
+//! | `PORTOLAN_TRACE_WINDOW` | `FROM..TO`, microseconds: the picture's part of the run |
+
+use super::sim::Sim;
+use nic_model::SimTime;
+use nic_model::trace::{Capture, LinkTable, Picture, Scene, Sink, Timeline};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+/// Names the file of the timeline.
+pub const TRACE_VARIABLE: &str = "PORTOLAN_TRACE";
+/// Names the file of the capture.
+pub const PCAP_VARIABLE: &str = "PORTOLAN_TRACE_PCAP";
+/// Names the file of the table of links.
+pub const LINKS_VARIABLE: &str = "PORTOLAN_TRACE_LINKS";
+/// Names the file of the picture.
+pub const SVG_VARIABLE: &str = "PORTOLAN_TRACE_SVG";
+/// Names the file of the counters.
+pub const COUNTERS_VARIABLE: &str = "PORTOLAN_TRACE_COUNTERS";
+/// Whether the timeline shows packets.
+pub const PACKETS_VARIABLE: &str = "PORTOLAN_TRACE_PACKETS";
+/// The picture's part of the run.
+pub const WINDOW_VARIABLE: &str = "PORTOLAN_TRACE_WINDOW";
+
+/// What the picture is headed.
+pub const TITLE_VARIABLE: &str = "PORTOLAN_TRACE_TITLE";
+
+/// Bytes of a file that wait for being written.
+const BUFFER: usize = 256 * 1024;
+
+/// `FROM..TO` in microseconds, decimals allowed; `None` for anything else.
+pub fn parse_window(text: &str) -> Option<(SimTime, SimTime)> {
+    let (from, to) = text.split_once("..")?;
+    let time = |text: &str| {
+        let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+        if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let whole: u64 = whole.parse().ok()?;
+        let part: u64 = format!("{part:0<6}").parse().ok()?;
+        Some(SimTime(whole.checked_mul(1_000_000)?.checked_add(part)?))
+    };
+    let window = (time(from)?, time(to)?);
+    (window.0 < window.1).then_some(window)
+}
+
+fn wanted(variable: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(variable)?;
+    (!value.is_empty()).then(|| value.into())
+}
+
+/// A file to be written; an error is told and leaves the record out, not the run.
+fn create(variable: &str) -> Option<BufWriter<File>> {
+    let path = wanted(variable)?;
+    match File::create(&path) {
+        Ok(file) => Some(BufWriter::with_capacity(BUFFER, file)),
+        Err(e) => {
+            tracing::error!("cannot create {} ({variable}): {e}", path.display());
+            None
+        }
+    }
+}
+
+/// The recorders that the environment asks for.
+fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    if let Some(file) = create(TRACE_VARIABLE) {
+        let packets = std::env::var_os(PACKETS_VARIABLE).is_none_or(|v| v != "0");
+        sinks.push(Box::new(Timeline::new(file, scene, packets)));
+    }
+    if let Some(file) = create(PCAP_VARIABLE) {
+        sinks.push(Box::new(Capture::new(file)));
+    }
+    if let Some(file) = create(LINKS_VARIABLE) {
+        sinks.push(Box::new(LinkTable::new(file, scene)));
+    }
+    if let Some(file) = create(SVG_VARIABLE) {
+        let text = std::env::var(WINDOW_VARIABLE).unwrap_or_default();
+        let window = parse_window(&text);
+        if window.is_none() && !text.is_empty() {
+            tracing::error!("{WINDOW_VARIABLE} is {text:?}, not FROM..TO in microseconds");
+        }
+        let dims = scene.topology.dims();
+        let [x, y, z] = dims;
+        let what = std::env::var(TITLE_VARIABLE).unwrap_or_default();
+        let comma = if what.is_empty() { "" } else { ": " };
+        let nodes = scene.topology.nodes();
+        let title = format!("{what}{comma}{nodes} nodes, {x} × {y} × {z}");
+        sinks.push(Box::new(Picture::new(file, scene, &title, window)));
+    }
+    sinks
+}
+
+/// Begins what the environment asks for.
+pub(super) fn begin(sim: &mut Sim) {
+    let sinks = recorders(&sim.scene());
+    if !sinks.is_empty() {
+        sim.trace_to(Box::new(sinks));
+    }
+}
+
+/// Ends it, once; to be called before the last rank is answered, because the job may be over with
+/// that.
+pub(super) fn end(sim: &mut Sim, ended: &mut bool) {
+    if std::mem::replace(ended, true) {
+        return;
+    }
+    if let Err(e) = sim.end_trace() {
+        tracing::error!("the trace is not whole: {e}");
+    }
+    if let Some(path) = wanted(COUNTERS_VARIABLE)
+        && let Err(e) = std::fs::write(&path, sim.counters())
+    {
+        tracing::error!("cannot write {}: {e}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_in_microseconds() {
+        let window = parse_window("10..12.5").unwrap();
+        assert_eq!(window, (SimTime(10_000_000), SimTime(12_500_000)));
+        for bad in [
+            "",
+            "1",
+            "2..1",
+            "1..1",
+            "a..b",
+            "-1..2",
+            "1..2.1234567",
+            "1.+5..2",
+        ] {
+            assert!(parse_window(bad).is_none(), "{bad}");
+        }
+    }
+}

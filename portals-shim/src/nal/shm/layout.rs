@@ -1,0 +1,326 @@
+//! Where everything is in the memory of a job.
+//!
+//! ```text
+//!  page 0     header: magic, version, ranks, cells, bulk            written by the rank that makes the memory
+//!  block r    bell │ adverts' generation │ who it is │ who writes to it │ adverts │ busy[0..n]       rank r's
+//!  ring a→b   consumed │ starved │ cells │ bulk                                  one for each ordered pair
+//! ```
+//!
+//! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
+
+use super::map::Map;
+use super::ring::Words;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The first bytes; "portolan" in ASCII.
+const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
+/// Of this layout and of the formats in the rings.
+pub(super) const VERSION: u32 = 1;
+/// The most ranks of one job.
+pub(super) const MOST_RANKS: u32 = 1024;
+
+const PAGE: usize = 4096;
+/// What two processors write stands on lines of its own; two of them, because processors fetch pairs.
+const LINE: usize = 64;
+
+/// Bytes of a cell: its `ready` word, a prefix, a header, and what fits of the data.
+pub(super) const CELL: usize = 256;
+/// The most adverts of one rank; descriptors beyond that are served by their owner.
+pub(super) const ADVERTS: usize = 64;
+/// 64-bit words of an advert.
+pub(super) const ADVERT_WORDS: usize = 12;
+
+const CONTACTS_AT: usize = 3 * LINE;
+const ADVERTS_AT: usize = 1024;
+const BUSY_AT: usize = ADVERTS_AT + ADVERTS * ADVERT_WORDS * 8;
+const _: () = assert!(CONTACTS_AT + MOST_RANKS as usize / 8 <= ADVERTS_AT);
+const RING_HEAD: usize = 2 * LINE;
+
+/// Sizes that follow from the number of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    ranks: usize,
+    /// Cells of a ring.
+    pub(super) cells: u32,
+    /// Bytes of a ring for data that does not fit its cells, a power of two.
+    pub(super) bulk: u32,
+    block_len: usize,
+    ring_len: usize,
+    rings_at: usize,
+}
+
+impl Layout {
+    /// For so many ranks, from 1 to [`MOST_RANKS`].
+    pub(super) const fn new(ranks: u32) -> Self {
+        let (cells, bulk) = match ranks {
+            0..=16 => (64, 128 << 10),
+            17..=64 => (32, 32 << 10),
+            _ => (16, 16 << 10),
+        };
+        let ranks = ranks as usize;
+        let block_len = (BUSY_AT + ranks * LINE).next_multiple_of(PAGE);
+        let ring = RING_HEAD + cells as usize * CELL + bulk as usize;
+        Self {
+            ranks,
+            cells,
+            bulk,
+            block_len,
+            ring_len: ring.next_multiple_of(PAGE),
+            rings_at: PAGE + ranks * block_len,
+        }
+    }
+
+    /// Bytes of all.
+    pub(super) const fn total(&self) -> usize {
+        self.rings_at + self.ranks * self.ranks * self.ring_len
+    }
+
+    /// The block of a rank.
+    pub(super) const fn block(&self, rank: usize) -> Block {
+        Block {
+            at: PAGE + rank * self.block_len,
+        }
+    }
+
+    /// The ring from one rank to another.
+    pub(super) const fn ring(&self, from: usize, to: usize) -> Ring {
+        Ring {
+            at: self.rings_at + (from * self.ranks + to) * self.ring_len,
+            cells: self.cells,
+            bulk: self.bulk,
+        }
+    }
+
+    /// Says in new memory what it is.
+    pub(super) fn sign(&self, map: &Map) {
+        let words = [
+            VERSION,
+            self.ranks as u32,
+            self.cells,
+            CELL as u32,
+            self.bulk,
+        ];
+        for (i, word) in words.into_iter().enumerate() {
+            map.word(8 + 4 * i).store(word, Ordering::Relaxed);
+        }
+        map.long(0).store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether the memory says that it is this.
+    pub(super) fn is_signed(&self, map: &Map) -> bool {
+        let words = [
+            VERSION,
+            self.ranks as u32,
+            self.cells,
+            CELL as u32,
+            self.bulk,
+        ];
+        let mut same = map.long(0).load(Ordering::Acquire) == MAGIC;
+        for (i, word) in words.into_iter().enumerate() {
+            same &= map.word(8 + 4 * i).load(Ordering::Relaxed) == word;
+        }
+        same
+    }
+}
+
+/// A rank's block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    at: usize,
+}
+
+/// What a rank says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+    pub(super) jid: u32,
+    /// The address of eight bytes that others may read, to see whether they can.
+    pub(super) probe: u64,
+}
+
+/// The state of a rank's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is there, or will be.
+    Open,
+    /// It takes nothing any more.
+    Closed,
+}
+
+impl Block {
+    /// What its threads sleep on.
+    pub(super) fn bell(self, map: &Map) -> &AtomicU32 {
+        map.word(self.bell_at())
+    }
+
+    /// Where the bell is.
+    pub(super) const fn bell_at(self) -> usize {
+        self.at
+    }
+
+    /// Of its adverts: even, or odd while they change.
+    pub(super) fn generation(self, map: &Map) -> &AtomicU64 {
+        map.long(self.at + LINE)
+    }
+
+    /// How many adverts there are.
+    pub(super) fn count(self, map: &Map) -> &AtomicU64 {
+        map.long(self.at + LINE + 8)
+    }
+
+    /// A word of an advert.
+    pub(super) fn advert(self, map: &Map, index: usize, word: usize) -> &AtomicU64 {
+        map.long(self.at + ADVERTS_AT + (index * ADVERT_WORDS + word) * 8)
+    }
+
+    /// Rank `by` is copying to or from advertised memory of this rank.
+    pub(super) fn busy(self, map: &Map, by: usize) -> &AtomicU32 {
+        map.word(self.at + BUSY_AT + by * LINE)
+    }
+
+    /// 64 bits of the set of ranks that write to this one.
+    pub(super) fn contacts(self, map: &Map, word: usize) -> &AtomicU64 {
+        map.long(self.at + CONTACTS_AT + word * 8)
+    }
+
+    fn field(self, map: &Map, index: usize) -> &AtomicU32 {
+        map.word(self.at + 2 * LINE + 4 * index)
+    }
+
+    pub(super) fn introduce(self, map: &Map, who: Identity) {
+        for (i, value) in [who.pid, who.uid, who.jid].into_iter().enumerate() {
+            self.field(map, i).store(value, Ordering::Relaxed);
+        }
+        map.long(self.at + 2 * LINE + 32)
+            .store(who.probe, Ordering::Release);
+    }
+
+    /// To be called once for each rank, after all have introduced themselves.
+    pub(super) fn identity(self, map: &Map) -> Identity {
+        let probe = map.long(self.at + 2 * LINE + 32).load(Ordering::Acquire);
+        let field = |i| self.field(map, i).load(Ordering::Relaxed);
+        Identity {
+            pid: field(0),
+            uid: field(1),
+            jid: field(2),
+            probe,
+        }
+    }
+
+    /// The rank can read and write the memory of others.
+    pub(super) fn set_attaches(self, map: &Map, can: bool) {
+        self.field(map, 3).store(u32::from(can), Ordering::Release);
+    }
+
+    pub(super) fn attaches(self, map: &Map) -> bool {
+        self.field(map, 3).load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn set_closed(self, map: &Map) {
+        self.field(map, 4).store(1, Ordering::Release);
+    }
+
+    pub(super) fn state(self, map: &Map) -> State {
+        match self.field(map, 4).load(Ordering::Acquire) {
+            0 => State::Open,
+            _ => State::Closed,
+        }
+    }
+}
+
+/// A ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    at: usize,
+    cells: u32,
+    bulk: u32,
+}
+
+impl Ring {
+    /// How many cells there are.
+    pub(super) const fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// The most bytes of the bulk area that one cell takes.
+    pub(super) const fn part(&self) -> u32 {
+        self.bulk / 4
+    }
+
+    /// The first byte of a cell.
+    #[inline]
+    pub(super) const fn cell(&self, index: u32) -> usize {
+        self.at + RING_HEAD + (index & (self.cells - 1)) as usize * CELL
+    }
+
+    /// Bytes `offset .. offset + len` of the bulk area, if it has them.
+    pub(super) fn bulk(&self, offset: u32, len: u32) -> Option<usize> {
+        let end = offset.checked_add(len)?;
+        let start = self.at + RING_HEAD + self.cells as usize * CELL;
+        (end <= self.bulk).then_some(start + offset as usize)
+    }
+
+    pub(super) const fn words(self, map: &Map) -> RingWords<'_> {
+        RingWords { map, ring: self }
+    }
+}
+
+/// The words of a ring.
+#[derive(Debug)]
+pub(super) struct RingWords<'a> {
+    map: &'a Map,
+    ring: Ring,
+}
+
+impl Words for RingWords<'_> {
+    type Word = AtomicU32;
+
+    #[inline]
+    fn ready(&self, index: u32) -> &AtomicU32 {
+        self.map.word(self.ring.cell(index))
+    }
+    #[inline]
+    fn consumed(&self) -> &AtomicU32 {
+        self.map.word(self.ring.at)
+    }
+    #[inline]
+    fn starved(&self) -> &AtomicU32 {
+        self.map.word(self.ring.at + LINE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        for ranks in [1, 2, 16, 17, 64, 65, MOST_RANKS] {
+            let l = Layout::new(ranks);
+            let n = ranks as usize;
+            assert!(l.cells.is_power_of_two() && l.bulk.is_power_of_two());
+            assert!(BUSY_AT + n * LINE <= l.block_len);
+            assert_eq!(l.block(n).at, l.rings_at);
+            assert_eq!(l.ring(n - 1, n - 1).at + l.ring_len, l.total());
+            let ring = l.ring(0, 0);
+            let last = ring.bulk(0, l.bulk).unwrap() + l.bulk as usize;
+            assert!(last <= ring.at + l.ring_len);
+            assert_eq!(ring.cell(l.cells - 1) + CELL, ring.bulk(0, 1).unwrap());
+            assert_eq!(ring.bulk(l.bulk, 1), None);
+            assert_eq!(ring.bulk(u32::MAX, 2), None);
+        }
+    }
+
+    #[test]
+    fn memory_of_another_layout_is_recognised() {
+        let l = Layout::new(2);
+        let fd = super::super::map::create("test", l.total()).unwrap();
+        let map = Map::new(fd, l.total()).unwrap();
+        assert!(!l.is_signed(&map));
+        l.sign(&map);
+        assert!(l.is_signed(&map));
+        map.word(8).store(VERSION + 1, Ordering::Relaxed);
+        assert!(!l.is_signed(&map));
+    }
+}

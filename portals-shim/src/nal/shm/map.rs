@@ -1,0 +1,262 @@
+// UNSAFETY: maps memory that other processes write, hands out its atomic words, and copies between it and the
+// memory of descriptors through raw pointers, because no Rust reference may ever point into bytes that others write.
+#![expect(
+    unsafe_code,
+    reason = "memory shared with other processes; see the lines above"
+)]
+//! Shared memory: anonymous files that are sealed against shrinking, mapped, read and written in checked ranges.
+//!
+//! # Invariants
+//!
+//! * A file is sealed before anybody maps it, and every mapper looks at the seal: no peer can cut it off under a
+//!   mapping and so end this process with a bus error.
+//! * Nothing has a name in any file system; the memory is gone with its last mapping and descriptor.
+//! * Every access is within the mapping: ranges are checked here, whatever the caller worked out from a peer's words.
+
+use portals_core::Segment;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A new file of `len` bytes, zeroed and sealed, for others to map.
+pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, len as u64)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// A mapping of a shared file.
+#[derive(Debug)]
+pub(super) struct Map {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory owned by this value and reached through raw copies and atomics only.
+unsafe impl Send for Map {}
+// SAFETY: as for Send; concurrent copies of the same bytes mix them, which their users expect of a peer anyway.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: base and len are those of the successful mmap in `Map::new`; every pointer handed out borrows
+        // this value, so none is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
+    }
+}
+
+impl Map {
+    /// Maps a file of exactly `len` bytes that cannot shrink.
+    pub(super) fn new(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        let fd = fd.as_fd();
+        let size = rustix::fs::fstat(fd)?.st_size;
+        if len == 0 || usize::try_from(size) != Ok(len) {
+            let text = format!("the shared memory has {size} bytes, not {len}");
+            return Err(io::Error::other(text));
+        }
+        if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+            return Err(io::Error::other("the shared memory is not sealed"));
+        }
+        // SAFETY: a shared mapping at an address the kernel chooses overlaps nothing; the seal looked at above keeps
+        // all of it backed by the file for its whole life.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len })
+    }
+
+    /// Bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the range is within the mapping.
+    fn holds(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    /// The first byte of a range. A range outside the mapping is a fault of this module's users, who check what
+    /// peers say against the layout.
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(self.holds(offset, len), "{offset}+{len} of {}", self.len);
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
+    /// The 32-bit word at `offset`, a multiple of 4.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "{offset}");
+        let at = self.at(offset, 4);
+        // SAFETY: in range by `at`, aligned by the check above (the base is page aligned), alive as long as `self`;
+        // other processes use the word through atomics only, or are hostile, which an atomic bears.
+        unsafe { AtomicU32::from_ptr(at.cast()) }
+    }
+
+    /// The 64-bit word at `offset`, a multiple of 8.
+    #[inline]
+    pub(super) fn long(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8), "{offset}");
+        let at = self.at(offset, 8);
+        // SAFETY: as in `word`.
+        unsafe { AtomicU64::from_ptr(at.cast()) }
+    }
+
+    /// Copies bytes out, once.
+    #[inline]
+    pub(super) fn read(&self, offset: usize, out: &mut [u8]) {
+        let from = self.at(offset, out.len());
+        // SAFETY: `at` checked the source range; `out` is exclusive, so it does not overlap memory that nobody has
+        // references to.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub(super) fn write(&self, offset: usize, data: &[u8]) {
+        let to = self.at(offset, data.len());
+        // SAFETY: `at` checked the destination range; see `read`.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+    }
+
+    /// Copies `len` bytes of a descriptor's memory in; the cursor moves on. Stops where the cursor ends.
+    #[inline]
+    pub(super) fn gather(&self, offset: usize, from: &mut Cursor<'_>, len: usize) {
+        assert!(self.holds(offset, len), "{offset}+{len} of {}", self.len);
+        let mut done = 0;
+        while let Some(piece) = from.next(len - done) {
+            let to = self.at(offset + done, piece.len as usize);
+            let source = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
+            // SAFETY: `at` checked the destination; the source is valid by the promise of the descriptor's maker,
+            // which `Ni` keeps until the operation's `*_end`. The two may overlap where a rank sends to memory
+            // that it maps itself.
+            unsafe { std::ptr::copy(source, to, piece.len as usize) };
+            done += piece.len as usize;
+        }
+    }
+
+    /// Copies `len` bytes out to a descriptor's memory; the cursor moves on. Stops where the cursor ends.
+    #[inline]
+    pub(super) fn scatter(&self, offset: usize, to: &mut Cursor<'_>, len: usize) {
+        assert!(self.holds(offset, len), "{offset}+{len} of {}", self.len);
+        let mut done = 0;
+        while let Some(piece) = to.next(len - done) {
+            let from = self.at(offset + done, piece.len as usize);
+            let target = std::ptr::with_exposed_provenance_mut::<u8>(piece.addr as usize);
+            // SAFETY: as in `gather`, in the other direction.
+            unsafe { std::ptr::copy(from, target, piece.len as usize) };
+            done += piece.len as usize;
+        }
+    }
+}
+
+/// A place in a list of pieces of memory.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    pieces: &'a [Segment],
+    /// Bytes of the first piece that are done.
+    done: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// `skip` bytes past the start.
+    pub(super) fn new(pieces: &'a [Segment], skip: u64) -> Self {
+        let mut cursor = Self { pieces, done: 0 };
+        let mut left = usize::try_from(skip).unwrap_or(usize::MAX);
+        while let Some(piece) = cursor.next(left) {
+            left -= piece.len as usize;
+        }
+        cursor
+    }
+
+    /// The next contiguous piece, of 1 to `most` bytes.
+    #[inline]
+    fn next(&mut self, most: usize) -> Option<Segment> {
+        if most == 0 {
+            return None;
+        }
+        while let Some((first, rest)) = self.pieces.split_first() {
+            let left = first.len.saturating_sub(self.done);
+            if left == 0 {
+                self.pieces = rest;
+                self.done = 0;
+                continue;
+            }
+            let len = left.min(most as u64);
+            let addr = first.addr + self.done;
+            self.done += len;
+            return Some(Segment { addr, len });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(bytes: &mut [u8]) -> Segment {
+        Segment {
+            addr: bytes.as_mut_ptr().expose_provenance() as u64,
+            len: bytes.len() as u64,
+        }
+    }
+
+    #[test]
+    fn two_mappings_of_a_file_are_one_memory() {
+        let fd = create("test", 8192).unwrap();
+        let (a, b) = (Map::new(&fd, 8192).unwrap(), Map::new(&fd, 8192).unwrap());
+        a.write(100, b"abc");
+        let mut out = [0; 3];
+        b.read(100, &mut out);
+        assert_eq!(&out, b"abc");
+        b.word(8).store(7, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(a.long(8).load(std::sync::atomic::Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn memory_that_could_shrink_is_not_mapped() {
+        let fd = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&fd, 4096).unwrap();
+        assert!(Map::new(&fd, 4096).is_err());
+        let fd = create("test", 4096).unwrap();
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+        assert!(Map::new(&fd, 8192).is_err(), "another size");
+    }
+
+    #[test]
+    fn pieces_of_memory_are_filled_in_order() {
+        let fd = create("test", 4096).unwrap();
+        let map = Map::new(&fd, 4096).unwrap();
+        let (mut a, mut b) = ([1, 2, 3, 4], [5, 6, 7, 8]);
+        let pieces = [place(&mut a), Segment { addr: 0, len: 0 }, place(&mut b)];
+        let mut from = Cursor::new(&pieces, 2);
+        map.gather(10, &mut from, 3);
+        map.gather(13, &mut from, 100);
+        let mut out = [0; 6];
+        map.read(10, &mut out);
+        assert_eq!(out, [3, 4, 5, 6, 7, 8]);
+        map.scatter(10, &mut Cursor::new(&pieces, 0), 6);
+        assert_eq!((a, b), ([3, 4, 5, 6], [7, 8, 7, 8]));
+    }
+
+    #[test]
+    #[should_panic(expected = "of 4096")]
+    fn nothing_is_read_past_the_end() {
+        let fd = create("test", 4096).unwrap();
+        Map::new(&fd, 4096).unwrap().read(4000, &mut [0; 100]);
+    }
+}

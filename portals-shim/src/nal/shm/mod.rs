@@ -1,0 +1,409 @@
+//! Portals between the ranks of one machine, over memory that they share.
+//!
+//! ```text
+//!   put, get ──► shown descriptor at the peer, and nothing of ours is under way there?
+//!                 ├─ yes: the initiator copies, and makes SEND_END, ACK, REPLY            onesided.rs
+//!                 └─ no: a cell in the ring from this rank to that one, matched there     send.rs
+//!                        ├─ up to 152 bytes: in the cell
+//!                        ├─ up to 8 KiB: in the ring's bulk area
+//!                        └─ more: the cell says where the data is, and the target has the kernel copy it straight
+//!                           into the matched descriptor; where the kernel forbids that, the data goes through the
+//!                           bulk area in parts                                            receive.rs
+//! ```
+//!
+//! | file | decides |
+//! |---|---|
+//! | `open.rs` | how ranks come to share memory, and which of them can |
+//! | `layout.rs` | where everything is in it |
+//! | `ring.rs` | who may touch which cell, and who wakes whom: no memory, no system call; played under loom |
+//! | `cell.rs` | the bytes of a cell |
+//! | `peer.rs` | one peer's rings, what waits for room, what arrives in parts |
+//! | `send.rs`, `receive.rs` | the path of a message |
+//! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
+//! | `nap.rs` | the futex |
+//! | `map.rs`, `attach.rs` | mappings, copies, the kernel's copies: all unsafe code |
+//!
+//! # Invariants
+//!
+//! * **One ring for each ordered pair of ranks, with one writer and one reader.** A ring with many writers needs a
+//!   place to be claimed before it is filled, and a writer that dies in between stops everybody behind it. Here a
+//!   dead writer stops nobody, no message needs an atomic read-modify-write, and a reader looks only at the rings of
+//!   ranks that have ever written to it.
+//! * **No lock is in shared memory.** The only thing anybody waits for there is `busy`, and not for the dead.
+//! * **What a peer writes is copied once and checked, and then only the copy is used.** Offsets and lengths end
+//!   within their area, or the cell is dropped and counted. What a peer says cannot make this process read or write
+//!   anything but the shared memory and the memory of the descriptor that `portals-core` chose.
+//! * A message is handled completely before its cell is given back, so `consumed` also says which messages have had
+//!   their effect. A one-sided operation is used only when all earlier messages to that peer have (rule 24).
+//! * No memory has a name: it is gone when the last process is.
+//! * Sending and handling a message that finds room takes no lock, no system call and no allocation here.
+
+mod attach;
+mod cell;
+mod layout;
+pub(crate) mod map;
+mod nap;
+mod onesided;
+mod open;
+mod peer;
+mod receive;
+mod ring;
+mod send;
+
+#[cfg(test)]
+mod tests;
+
+use super::{Nal, Nap};
+use crate::call::{Paths, Target};
+use crate::delivery;
+use crate::place::Placement;
+use crate::region::Region;
+use layout::{Layout, Ring, State};
+use map::Map;
+use nap::Futex;
+use onesided::Published;
+pub(crate) use open::open;
+pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
+use peer::{After, Peer};
+use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Transmit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Whether bytes of a peer can be read as a cell; for the fuzz target of the parser.
+#[doc(hidden)]
+pub fn is_cell(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|b| {
+        cell::decode(b).is_ok_and(|p| p.kind != cell::Kind::Message || cell::header(b).is_ok())
+    })
+}
+
+/// How long a peer that neither answers nor dies can hold up a withdrawal or the close.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a rank that has something to send looks whether a peer that does not take it still lives.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether a process exists and has not ended.
+fn is_alive(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return false;
+    };
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return false;
+    };
+    let mut fds = [rustix::event::PollFd::new(
+        &fd,
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec::default();
+    // Readable once it has ended, although nobody has waited for it.
+    !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..))
+}
+
+/// Data of ours that a peer was told to read.
+#[derive(Debug)]
+struct Announced {
+    rank: usize,
+    after: After,
+    header: Header,
+}
+
+/// What is counted here and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters {
+    /// Cells that could not be read, or claimed to come from somebody else.
+    bad_cells: u64,
+    paths: Paths,
+}
+
+/// All but the mapping, so that both can be used at once.
+#[derive(Debug)]
+struct Core {
+    layout: Layout,
+    rank: usize,
+    /// Own user and job.
+    who: (u32, u32),
+    place: Placement,
+    /// By rank.
+    ids: Vec<ProcessId>,
+    /// By rank; the own one is not used.
+    peers: Vec<Peer>,
+    /// The ranks that write to this one.
+    callers: Vec<usize>,
+    /// The same as a set, as it was last seen in the block.
+    contacts: Vec<u64>,
+    /// The ranks for which something waits for room.
+    backlog: Vec<usize>,
+    /// Data that peers were told to read, by token.
+    announced: Vec<Option<Announced>>,
+    spare_tokens: Vec<usize>,
+    /// How many there are.
+    outstanding: usize,
+    published: Published,
+    /// This rank can have the kernel copy from and to others' memory.
+    attaches: bool,
+    counters: Counters,
+    /// When peers that do not take what waits for them were last looked at.
+    looked: Option<Instant>,
+    closed: bool,
+}
+
+impl Core {
+    /// The rank of another process of the job.
+    #[inline]
+    fn rank_of(&self, to: ProcessId) -> Option<usize> {
+        self.place
+            .find(to, |rank| self.ids.get(rank) == Some(&to))
+            .filter(|rank| *rank != self.rank)
+    }
+
+    fn ring_to(&self, rank: usize) -> Ring {
+        self.layout.ring(self.rank, rank)
+    }
+
+    /// Learns which ranks have begun to write to this one.
+    #[inline]
+    fn meet(&mut self, map: &Map) {
+        let block = self.layout.block(self.rank);
+        for word in 0..self.contacts.len() {
+            let now = block.contacts(map, word).load(Ordering::Acquire);
+            if now != self.contacts[word] {
+                self.met(word, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn met(&mut self, word: usize, now: u64) {
+        let new = now & !self.contacts[word];
+        self.contacts[word] |= now;
+        let ranks = (0..64).filter(|bit| new & (1 << bit) != 0);
+        let ranks = ranks.map(|bit| word * 64 + bit);
+        let (own, size) = (self.rank, self.peers.len());
+        self.callers
+            .extend(ranks.filter(|rank| *rank != own && *rank < size));
+    }
+
+    fn progress(&mut self, map: &Map, ni: &mut Ni) -> bool {
+        if self.closed {
+            return false;
+        }
+        self.meet(map);
+        let mut any = false;
+        for at in 0..self.callers.len() {
+            any |= self.drain(map, ni, self.callers[at]);
+        }
+        if !self.backlog.is_empty() {
+            any |= self.flush(map, ni);
+        }
+        if !any && !self.is_drained() {
+            any = self.give_up(map, ni);
+        }
+        any
+    }
+
+    /// Gives up what is meant for peers that are dead or have closed. Returns whether there was any.
+    #[cold]
+    fn give_up(&mut self, map: &Map, ni: &mut Ni) -> bool {
+        let now = Instant::now();
+        if self.looked.is_some_and(|at| now < at + LOOK) {
+            return false;
+        }
+        self.looked = Some(now);
+        let mut wanted: Vec<usize> = self.backlog.clone();
+        wanted.extend(self.announced.iter().flatten().map(|a| a.rank));
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut any = false;
+        for rank in wanted {
+            let closed = self.layout.block(rank).state(map) == State::Closed;
+            if closed || !is_alive(self.peers[rank].pid) {
+                self.fail_peer(ni, rank);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Everything under way to a peer fails, and everything that is started later.
+    fn fail_peer(&mut self, ni: &mut Ni, rank: usize) {
+        let peer = &mut self.peers[rank];
+        peer.gone = true;
+        let waiting = std::mem::take(&mut peer.waiting);
+        let stream = peer.stream.take();
+        self.backlog.retain(|r| *r != rank);
+        for m in waiting {
+            Self::end(ni, m.after, NiFail::FAIL);
+            if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::Fetched) {
+                delivery::fail_answer(ni, &header);
+            }
+        }
+        for token in 0..self.announced.len() {
+            if self.announced[token]
+                .as_ref()
+                .is_some_and(|a| a.rank == rank)
+                && let Some(a) = self.announced[token].take()
+            {
+                self.spare_tokens.push(token);
+                self.outstanding -= 1;
+                Self::end(ni, a.after, NiFail::FAIL);
+                delivery::fail_answer(ni, &a.header);
+            }
+        }
+        if let Some(op) = stream.and_then(|s| s.op) {
+            ni.deposit_end(op, NiFail::FAIL);
+        }
+    }
+
+    fn end(ni: &mut Ni, after: After, fail: NiFail) {
+        match after {
+            After::Nothing => {}
+            After::Send(op) => ni.send_end(op, fail),
+            After::Reply(op) => ni.reply_end(op, fail),
+        }
+    }
+
+    /// Nothing of this rank's is under way that needs its memory.
+    fn is_drained(&self) -> bool {
+        self.backlog.is_empty() && self.outstanding == 0
+    }
+}
+
+/// The fabric below one interface.
+#[derive(Debug)]
+struct Shm {
+    map: Arc<Map>,
+    core: Core,
+    nap: Arc<Futex>,
+    spin: Duration,
+}
+
+impl Nal for Shm {
+    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+        self.core.send(&self.map, ni, tx);
+    }
+
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        self.core.progress(&self.map, ni)
+    }
+
+    fn lists_changed(&mut self, ni: &mut Ni) {
+        self.core.publish(&self.map, ni);
+    }
+
+    fn retire(&mut self, _ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.core.withdraw(&self.map, md)
+    }
+
+    fn nap(&self) -> Option<Arc<dyn Nap>> {
+        Some(Arc::clone(&self.nap) as Arc<dyn Nap>)
+    }
+
+    fn spin(&self) -> Option<Duration> {
+        Some(self.spin)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.core.prepare(&self.map);
+        true
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        let own = *self.core.ids.get(self.core.rank)?;
+        if to == own {
+            return Some(0);
+        }
+        let other = self.core.rank_of(to);
+        other.map(|_| u64::from(to.nid != own.nid))
+    }
+
+    fn paths(&self) -> Paths {
+        self.core.counters.paths
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        let (fd, share, len) = self.core.window(&self.map, to)?;
+        let region = Region::of_file(fd, share.len, false).ok()?;
+        Some((region, share.offset, len))
+    }
+
+    /// Waits until peers have what was sent, takes back what was shown, and takes nothing any more.
+    fn close(&mut self, ni: &mut Ni) {
+        let core = &mut self.core;
+        if core.closed {
+            return;
+        }
+        core.withdraw_all(&self.map);
+        let end = Instant::now() + PATIENCE;
+        while !core.is_drained() && Instant::now() < end {
+            if !core.progress(&self.map, ni) {
+                std::thread::yield_now();
+            }
+        }
+        if !core.is_drained() {
+            tracing::warn!("closed although something was under way");
+        }
+        core.leave(&self.map);
+    }
+}
+
+impl Drop for Shm {
+    /// Before the regions that this rank shows are unmapped.
+    fn drop(&mut self) {
+        if !self.core.closed {
+            self.core.withdraw_all(&self.map);
+            self.core.leave(&self.map);
+        }
+    }
+}
+
+impl Core {
+    /// Before a sleep: whoever makes work from now on rings the bell.
+    fn prepare(&mut self, map: &Map) {
+        ring::Bell::prepare(self.layout.block(self.rank).bell(map));
+        for at in 0..self.backlog.len() {
+            let rank = self.backlog[at];
+            let ring = self.ring_to(rank);
+            self.peers[rank].starve(map, ring);
+        }
+    }
+
+    /// Takes nothing any more, and says so.
+    fn leave(&mut self, map: &Map) {
+        self.closed = true;
+        self.layout.block(self.rank).set_closed(map);
+        for rank in &self.callers {
+            nap::ring(self.layout.block(*rank).bell(map));
+        }
+    }
+
+    /// Sends what waits for room; returns whether a message left.
+    fn flush(&mut self, map: &Map, ni: &mut Ni) -> bool {
+        let mut any = false;
+        for rank in std::mem::take(&mut self.backlog) {
+            let ring = self.ring_to(rank);
+            let mut wrote = false;
+            let peer = &mut self.peers[rank];
+            while let Some(mut m) = peer.waiting.pop_front() {
+                if !peer.write(map, ring, &mut m, &mut wrote) {
+                    peer.waiting.push_front(m);
+                    break;
+                }
+                Self::end(ni, m.after, NiFail::OK);
+                any = true;
+            }
+            if !peer.waiting.is_empty() {
+                self.backlog.push(rank);
+            }
+            if wrote {
+                self.call(map, rank);
+            }
+        }
+        any
+    }
+}

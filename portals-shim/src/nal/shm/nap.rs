@@ -1,0 +1,61 @@
+//! Sleeping and waking by futex on a rank's bell in shared memory.
+
+use super::layout::Block;
+use super::map::Map;
+use super::ring::{Bell, Word};
+use crate::nal::Nap;
+use rustix::event::Timespec;
+use rustix::thread::futex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+/// The longest sleep: afterwards a waiter looks whether those it waits for still live.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// Wakes all threads that sleep on a bell.
+#[cold]
+fn wake(bell: &AtomicU32) {
+    // Not private: the sleepers may be threads of another process. It cannot fail for a mapped, aligned word.
+    let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX.cast_unsigned());
+}
+
+/// Work was made for the owner of the bell.
+#[inline]
+pub(super) fn ring(bell: &AtomicU32) {
+    if Bell::is_due(bell) {
+        wake(bell);
+    }
+}
+
+/// The own bell.
+#[derive(Debug)]
+pub(super) struct Futex {
+    map: Arc<Map>,
+    block: Block,
+}
+
+impl Futex {
+    pub(super) fn new(map: Arc<Map>, block: Block) -> Self {
+        Self { map, block }
+    }
+}
+
+impl Nap for Futex {
+    fn sleep(&self, until: Option<Instant>) {
+        let left = until.map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()));
+        let Ok(left) = Timespec::try_from(left.min(LONGEST)) else {
+            return;
+        };
+        // An interruption, a word that has changed and the end of the time are wake-ups like any other.
+        let bell = self.block.bell(&self.map);
+        let _ = futex::wait(bell, futex::Flags::empty(), 1, Some(&left));
+    }
+
+    fn wake(&self) {
+        let bell = self.block.bell(&self.map);
+        if bell.exchange(0) == 1 {
+            wake(bell);
+        }
+    }
+}

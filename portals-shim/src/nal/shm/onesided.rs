@@ -1,0 +1,474 @@
+//! Descriptors that peers reach by themselves: the owner shows them in its block, and an initiator copies.
+//!
+//! ```text
+//!  initiator   generation known? ─no─► copy the table        owner   generation odd
+//!              busy := 1                                              fence
+//!              fence                                                  wait until nobody is busy
+//!              generation as known? ─no─► busy := 0, again            write the table
+//!              copy the bytes                                         generation even
+//!              busy := 0
+//! ```
+//!
+//! # Invariants
+//!
+//! * After a change of the table no copy by the old one is under way, and none begins. Between the two writes and the
+//!   two reads stands a fence on each side, so the owner sees `busy` or the initiator sees the new generation.
+//! * An initiator that dies while it copies is not waited for.
+//! * A copy goes to a mapping of the initiator's own, which exists whatever the owner does, or through the kernel,
+//!   which checks it; a table that lies costs nobody but its owner.
+
+use super::attach::{self, Way};
+use super::layout::{ADVERTS, Block};
+use super::map::{Cursor, Map};
+use super::{Core, PATIENCE, is_alive};
+use crate::call::Target;
+use crate::region::{self, Share};
+use portals_core::{
+    Advert, Body, Error, Header, Incoming, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit,
+};
+use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
+
+/// What this rank shows.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    lists: BTreeMap<u32, Vec<Advert>>,
+    generation: u64,
+    /// Initiators may still copy by the table before this one.
+    unconfirmed: bool,
+}
+
+impl Published {
+    fn holds(&self, md: MdHandle) -> bool {
+        self.lists.values().flatten().any(|a| a.md == md)
+    }
+}
+
+/// A descriptor of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    portal: u32,
+    match_id: ProcessId,
+    match_bits: u64,
+    ignore_bits: u64,
+    memory: Segment,
+    ac_mask: u32,
+    put: bool,
+    get: bool,
+    ack: bool,
+    /// Where to map it from.
+    share: Option<Share>,
+}
+
+impl Remote {
+    fn of(a: &Advert) -> Self {
+        Self {
+            portal: a.pt_index,
+            match_id: a.match_id,
+            match_bits: a.match_bits,
+            ignore_bits: a.ignore_bits,
+            memory: a.region,
+            ac_mask: a.ac_mask,
+            put: a.put,
+            get: a.get,
+            ack: a.ack,
+            share: region::share_of(a.region),
+        }
+    }
+
+    fn write(&self, map: &Map, block: Block, index: usize) {
+        let share = self.share.unwrap_or(Share {
+            fd: -1,
+            inode: 0,
+            len: 0,
+            offset: 0,
+        });
+        let rights = u64::from(self.put) | u64::from(self.get) << 1 | u64::from(self.ack) << 2;
+        let words = [
+            u64::from(self.portal) | rights << 32,
+            u64::from(self.match_id.nid) | u64::from(self.match_id.pid) << 32,
+            self.match_bits,
+            self.ignore_bits,
+            self.memory.addr,
+            self.memory.len,
+            u64::from(self.ac_mask) | u64::from(share.fd.cast_unsigned()) << 32,
+            share.inode,
+            share.len,
+            share.offset,
+        ];
+        for (i, word) in words.into_iter().enumerate() {
+            block.advert(map, index, i).store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn read(map: &Map, block: Block, index: usize) -> Self {
+        let w: [u64; 10] =
+            std::array::from_fn(|i| block.advert(map, index, i).load(Ordering::Relaxed));
+        let (low, high) = (|v: u64| v as u32, |v: u64| (v >> 32) as u32);
+        let rights = high(w[0]);
+        let fd = high(w[6]).cast_signed();
+        Self {
+            portal: low(w[0]),
+            match_id: ProcessId::new(low(w[1]), high(w[1])),
+            match_bits: w[2],
+            ignore_bits: w[3],
+            memory: Segment {
+                addr: w[4],
+                len: w[5],
+            },
+            ac_mask: low(w[6]),
+            put: rights & 1 != 0,
+            get: rights & 2 != 0,
+            ack: rights & 4 != 0,
+            share: (fd >= 0).then_some(Share {
+                fd,
+                inode: w[7],
+                len: w[8],
+                offset: w[9],
+            }),
+        }
+    }
+
+    /// Rules 3 to 5 of address translation, as the owner would apply them, and whether the bytes are there.
+    #[inline]
+    fn takes(&self, h: &Header, put: bool, ac_index: u32, offset: u64, length: u64) -> bool {
+        self.admits(h.pt_index, h.source, ac_index, h.match_bits)
+            && (if put { self.put } else { self.get })
+            && offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.memory.len)
+    }
+
+    fn admits(&self, portal: u32, initiator: ProcessId, ac_index: u32, bits: u64) -> bool {
+        self.portal == portal
+            && ac_index < 32
+            && self.ac_mask & (1 << ac_index) != 0
+            && self.match_id.admits(initiator)
+            && (self.match_bits ^ bits) & !self.ignore_bits == 0
+    }
+}
+
+/// What is known of a peer's table.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// Of the copy; 0 before there is one, as long as the owner shows nothing.
+    generation: u64,
+    list: Vec<Remote>,
+    /// Mappings by inode; none where the file could not be mapped.
+    maps: Vec<(u64, Option<Arc<Map>>)>,
+}
+
+impl Table {
+    /// Copies the table if it has changed. `false`: it is changing now.
+    #[inline]
+    fn refresh(&mut self, map: &Map, block: Block) -> bool {
+        let generation = block.generation(map).load(Ordering::Acquire);
+        generation == self.generation || self.copy(map, block, generation)
+    }
+
+    #[cold]
+    fn copy(&mut self, map: &Map, block: Block, generation: u64) -> bool {
+        if !generation.is_multiple_of(2) {
+            return false;
+        }
+        let count = block.count(map).load(Ordering::Relaxed);
+        let count = usize::try_from(count).unwrap_or(ADVERTS).min(ADVERTS);
+        let list: Vec<Remote> = (0..count).map(|i| Remote::read(map, block, i)).collect();
+        fence(Ordering::Acquire);
+        if block.generation(map).load(Ordering::Relaxed) != generation {
+            return false;
+        }
+        self.maps.retain(|(inode, _)| {
+            list.iter()
+                .any(|r| r.share.is_some_and(|s| s.inode == *inode))
+        });
+        self.list = list;
+        self.generation = generation;
+        true
+    }
+
+    /// The mapping that holds a descriptor.
+    #[inline]
+    fn mapping(&mut self, pid: i32, share: &Share) -> Option<&Arc<Map>> {
+        let at = match self.maps.iter().position(|(i, _)| *i == share.inode) {
+            Some(at) => at,
+            None => {
+                let made = map_share(pid, share);
+                if let Err(error) = &made {
+                    tracing::debug!(%error, pid, "a peer's memory cannot be mapped");
+                }
+                self.maps.push((share.inode, made.ok().map(Arc::new)));
+                self.maps.len() - 1
+            }
+        };
+        self.maps[at].1.as_ref()
+    }
+}
+
+/// Opens the file of a peer's region, and makes sure that it is that one.
+fn open_share(pid: i32, share: &Share) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{pid}/fd/{}", share.fd);
+    let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    if rustix::fs::fstat(&fd)?.st_ino != share.inode {
+        return Err(io::Error::other("the region is gone"));
+    }
+    Ok(fd)
+}
+
+fn map_share(pid: i32, share: &Share) -> io::Result<Map> {
+    let len = usize::try_from(share.len).map_err(io::Error::other)?;
+    Map::new(open_share(pid, share)?, len)
+}
+
+impl Core {
+    /// Shows changed portals. Returns once no peer copies by the old table, however long one takes.
+    pub(super) fn publish(&mut self, map: &Map, ni: &mut Ni) {
+        let dirty = ni.take_dirty_portals();
+        if dirty == 0 || self.closed {
+            return;
+        }
+        let last = ni.config().limits.max_pt_index.clamp(0, 63) as u32;
+        let mut changed = false;
+        for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
+            let mut list = ni.adverts(portal);
+            list.retain(|a| a.region.len > 0);
+            let old = self.published.lists.get(&portal);
+            if old.map_or(!list.is_empty(), |old| *old != list) {
+                changed = true;
+                self.published.lists.insert(portal, list);
+            }
+        }
+        if changed {
+            // Without a limit it does not fail.
+            let _ = self.show(map, None);
+        }
+    }
+
+    /// Takes a descriptor back; [`Error::MdInUse`] when a living peer does not leave it in time.
+    pub(super) fn withdraw(&mut self, map: &Map, md: MdHandle) -> Result<(), Error> {
+        if self.published.holds(md) {
+            for list in self.published.lists.values_mut() {
+                list.retain(|a| a.md != md);
+            }
+        } else if !self.published.unconfirmed {
+            return Ok(());
+        }
+        self.show(map, Some(Instant::now() + PATIENCE))
+    }
+
+    /// Takes everything back.
+    pub(super) fn withdraw_all(&mut self, map: &Map) {
+        if self.published.unconfirmed || self.published.lists.values().any(|l| !l.is_empty()) {
+            self.published.lists.clear();
+            let _ = self.show(map, None);
+        }
+    }
+
+    /// Writes the table of what [`Published`] lists; see the picture.
+    fn show(&mut self, map: &Map, until: Option<Instant>) -> Result<(), Error> {
+        let block = self.layout.block(self.rank);
+        let generation = self.published.generation | 1;
+        self.published.generation = generation;
+        self.published.unconfirmed = true;
+        block.generation(map).store(generation, Ordering::Release);
+        fence(Ordering::SeqCst);
+        for rank in 0..self.peers.len() {
+            let busy = block.busy(map, rank);
+            let mut spins = 0u32;
+            while rank != self.rank && busy.load(Ordering::Acquire) != 0 {
+                spins += 1;
+                std::thread::yield_now();
+                if spins.is_multiple_of(1024) {
+                    if !is_alive(self.peers[rank].pid) {
+                        busy.store(0, Ordering::Relaxed);
+                    } else if until.is_some_and(|at| Instant::now() >= at) {
+                        return Err(Error::MdInUse);
+                    }
+                }
+            }
+        }
+        let mut count = 0;
+        for a in self.published.lists.values().flatten().take(ADVERTS) {
+            Remote::of(a).write(map, block, count);
+            count += 1;
+        }
+        block.count(map).store(count as u64, Ordering::Relaxed);
+        self.published.generation = generation + 1;
+        self.published.unconfirmed = false;
+        block
+            .generation(map)
+            .store(generation + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Serves a put or get by copying, if the peer shows the descriptor that would take it and nothing of ours is
+    /// under way there. `false`: its owner must.
+    #[inline]
+    pub(super) fn one_sided(&mut self, map: &Map, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
+        let h = &tx.header;
+        let (length, offset, ac_index, put) = match h.body {
+            Body::Put {
+                length,
+                remote_offset,
+                ac_index,
+                ..
+            } => (length, remote_offset, ac_index, true),
+            Body::Get {
+                length,
+                remote_offset,
+                ac_index,
+                ..
+            } => (length, remote_offset, ac_index, false),
+            _ => return false,
+        };
+        let block = self.layout.block(rank);
+        let ring = self.layout.ring(self.rank, rank);
+        let peer = &mut self.peers[rank];
+        if !peer.table.refresh(map, block) || peer.table.list.is_empty() || length == 0 {
+            return false;
+        }
+        let generation = peer.table.generation;
+        let takes = |r: &&Remote| r.takes(h, put, ac_index, offset, length);
+        let Some(found) = peer.table.list.iter().find(takes).copied() else {
+            return false;
+        };
+        // The access control masks speak of the owner's own user and job. Whether all is settled is looked at last: it
+        // takes a line of memory that the peer writes.
+        if peer.who != self.who || !peer.is_settled(map, ring) {
+            return false;
+        }
+        let pid = peer.pid;
+        let mapping = found
+            .share
+            .as_ref()
+            .and_then(|s| peer.table.mapping(pid, s))
+            .filter(|m| {
+                let start = found.share.map_or(u64::MAX, |s| s.offset);
+                let end = start.checked_add(found.memory.len);
+                end.is_some_and(|end| end <= m.len() as u64)
+            });
+        if mapping.is_none() && !self.attaches {
+            return false;
+        }
+        let busy = block.busy(map, self.rank);
+        busy.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if block.generation(map).load(Ordering::Acquire) != generation {
+            busy.store(0, Ordering::Release);
+            return false;
+        }
+        let local = if put { &tx.payload } else { &tx.landing };
+        let copied = match mapping {
+            Some(m) => {
+                // Checked above: offset and length are within the descriptor, and that within the mapping.
+                let start = found.share.map_or(0, |s| s.offset) + offset;
+                let mut cursor = Cursor::new(local, 0);
+                if put {
+                    m.gather(start as usize, &mut cursor, length as usize);
+                } else {
+                    m.scatter(start as usize, &mut cursor, length as usize);
+                }
+                Ok(())
+            }
+            None => {
+                let remote = [Segment {
+                    addr: found.memory.addr.wrapping_add(offset),
+                    len: length,
+                }];
+                let way = if put { Way::Write } else { Way::Read };
+                attach::copy(way, pid, local, &remote, length)
+            }
+        };
+        busy.store(0, Ordering::Release);
+        if let Err(error) = &copied {
+            tracing::error!(%error, peer = rank, "the operation fails");
+        }
+        let fail = if copied.is_ok() {
+            NiFail::OK
+        } else {
+            NiFail::FAIL
+        };
+        self.counters.paths.one_sided += 1;
+        complete(ni, tx, fail, found.ack);
+        true
+    }
+
+    /// Where a peer's memory can be mapped from that a message to `to` would reach: the file, its length, and the
+    /// place of the descriptor in it.
+    pub(super) fn window(&mut self, map: &Map, to: &Target) -> Option<(OwnedFd, Share, u64)> {
+        let rank = self.rank_of(to.process)?;
+        let block = self.layout.block(rank);
+        let peer = &mut self.peers[rank];
+        if peer.who != self.who || !peer.table.refresh(map, block) {
+            return None;
+        }
+        let own = self.ids.get(self.rank)?;
+        let found =
+            peer.table.list.iter().find(|r| {
+                r.admits(to.pt_index, *own, to.ac_index, to.match_bits) && r.put && r.get
+            })?;
+        let share = found.share?;
+        let fd = open_share(peer.pid, &share).ok()?;
+        Some((fd, share, found.memory.len))
+    }
+}
+
+/// The events of an operation that was served by copying; `acks`: the descriptor acknowledges puts.
+fn complete(ni: &mut Ni, tx: &Transmit, fail: NiFail, acks: bool) {
+    let h = &tx.header;
+    if let Some(op) = tx.op {
+        let sent = if matches!(h.body, Body::Get { .. }) {
+            NiFail::OK
+        } else {
+            fail
+        };
+        ni.send_end(op, sent);
+    }
+    let answer = |body| Header {
+        target: h.source,
+        source: h.target,
+        body,
+        ..*h
+    };
+    match h.body {
+        Body::Put {
+            length,
+            remote_offset,
+            ack_md: Some(md),
+            ..
+        } if acks => {
+            if fail == NiFail::OK {
+                ni.handle_header(&answer(Body::Ack {
+                    md,
+                    offset: remote_offset,
+                    rlength: length,
+                    mlength: length,
+                }));
+            } else {
+                ni.ack_lost(h);
+            }
+        }
+        Body::Get {
+            length,
+            reply_md,
+            reply_offset,
+            ..
+        } => {
+            let reply = answer(Body::Reply {
+                md: reply_md,
+                local_offset: reply_offset,
+                rlength: length,
+                mlength: length,
+            });
+            if let Incoming::Deposit(d) = ni.handle_header(&reply) {
+                ni.deposit_end(d.op, fail);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,372 @@
+//! How ranks come to share memory.
+//!
+//! ```text
+//!  rank 0                                   the others
+//!  make the memory, put its /proc path      ·
+//!  ───────────────────────────── fence ─────────────────────────────
+//!  ·                                        open the path, map, look at the signature
+//!  say who we are in our block              say who we are in our block
+//!  ───────────────────────────── fence ─────────────────────────────
+//!  try to read a neighbour's memory, say whether that works
+//!  ───────────────────────────── fence ─────────────────────────────
+//!  learn who the others are; the descriptor of the memory is closed
+//! ```
+
+use super::attach::{self, Way};
+use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
+use super::map::{self, Map};
+use super::nap::Futex;
+use super::onesided::Published;
+use super::peer::Peer;
+use super::{Core, Counters, Shm};
+use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
+use crate::interface::Interface;
+use crate::job::Job;
+use crate::place::Placement;
+use crate::region::permit_memory_access;
+use portals_core::{Ni, NiConfig, ProcessId, Segment};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a rank's neighbour reads to see whether it can.
+static PROBE: u64 = 0x7072_6f62_6521;
+
+/// How long a wait polls before it sleeps, where each rank has a processor.
+const SPIN: Duration = Duration::from_micros(50);
+
+fn unusable(reason: impl Into<String>) -> FabricError {
+    FabricError::Unusable {
+        kind: FabricKind::Shm,
+        reason: reason.into(),
+    }
+}
+
+/// Whether this machine can share memory in the way the fabric does.
+///
+/// # Errors
+/// Says what is missing.
+pub fn check() -> Result<(), String> {
+    let layout = Layout::new(1);
+    let fd = map::create("portolan-check", layout.total())
+        .map_err(|e| format!("no anonymous shared memory (memfd_create): {e}"))?;
+    let path = path_of(std::process::id(), fd.as_raw_fd());
+    let again = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| format!("{path} cannot be opened ({e}); /proc must be mounted"))?;
+    let map = Map::new(again, layout.total()).map_err(|e| e.to_string())?;
+    drop(map);
+    Ok(())
+}
+
+fn path_of(pid: u32, fd: i32) -> String {
+    format!("/proc/{pid}/fd/{fd}")
+}
+
+/// The memory of a job, before ranks join.
+#[derive(Debug)]
+pub struct Memory {
+    fd: OwnedFd,
+    ranks: u32,
+}
+
+impl Memory {
+    /// Memory for so many ranks. It lives until this value is gone and all ranks have closed.
+    ///
+    /// # Errors
+    /// The system has none, or it is too many ranks.
+    pub fn new(ranks: u32) -> Result<Self, FabricError> {
+        if ranks == 0 || ranks > MOST_RANKS {
+            let text = format!("{ranks} ranks; 1 to {MOST_RANKS} ranks can share memory");
+            return Err(unusable(text));
+        }
+        let layout = Layout::new(ranks);
+        let fd = map::create("portolan", layout.total())
+            .map_err(|e| unusable(format!("no anonymous shared memory (memfd_create): {e}")))?;
+        let map = Map::new(&fd, layout.total()).map_err(|e| unusable(e.to_string()))?;
+        layout.sign(&map);
+        Ok(Self { fd, ranks })
+    }
+
+    /// Where other processes of the same user can open it, while this value lives.
+    pub fn path(&self) -> String {
+        path_of(std::process::id(), self.fd.as_raw_fd())
+    }
+
+    /// Opens what [`Memory::path`] named in another process.
+    ///
+    /// # Errors
+    /// It is not there, belongs to somebody else, or is of another version.
+    pub fn open(path: &str, ranks: u32) -> Result<Self, FabricError> {
+        let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let fd = fd.map_err(|e| {
+            unusable(format!(
+                "the memory of rank 0 at {path} cannot be opened ({e}); the ranks must belong to one user \
+                 and see each other's processes"
+            ))
+        })?;
+        Ok(Self { fd, ranks })
+    }
+
+    /// A mapping for tests that play a rank.
+    #[cfg(test)]
+    pub(super) fn map_for_test(&self) -> Map {
+        Map::new(&self.fd, Layout::new(self.ranks).total()).unwrap()
+    }
+
+    fn map(&self) -> Result<(Layout, Map), FabricError> {
+        let layout = Layout::new(self.ranks);
+        let map = Map::new(&self.fd, layout.total())
+            .ok()
+            .filter(|map| layout.is_signed(map));
+        let map = map.ok_or_else(|| {
+            unusable("the shared memory is of another version of portolan, or of another job")
+        })?;
+        Ok((layout, map))
+    }
+}
+
+/// What tests may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The kernel may copy between ranks, if it does.
+    pub attach: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { attach: true }
+    }
+}
+
+/// A rank that has mapped the memory.
+pub(super) struct Joining {
+    rank: usize,
+    layout: Layout,
+    map: Map,
+    options: Options,
+}
+
+impl Joining {
+    /// First step: who this rank is.
+    pub(super) fn new(
+        memory: &Memory,
+        rank: u32,
+        config: &NiConfig,
+        options: Options,
+    ) -> Result<Self, FabricError> {
+        let (layout, map) = memory.map()?;
+        if rank >= memory.ranks {
+            return Err(unusable(format!("rank {rank} of {}", memory.ranks)));
+        }
+        permit_memory_access();
+        let who = Identity {
+            pid: std::process::id(),
+            uid: config.uid,
+            jid: config.jid,
+            probe: std::ptr::from_ref(&PROBE).expose_provenance() as u64,
+        };
+        let rank = rank as usize;
+        layout.block(rank).introduce(&map, who);
+        Ok(Self {
+            rank,
+            layout,
+            map,
+            options,
+        })
+    }
+
+    /// Second step, when all have made the first: whether the kernel copies for this rank.
+    pub(super) fn probe(&self, ranks: u32) -> bool {
+        let next = (self.rank + 1) % ranks as usize;
+        let who = self.layout.block(next).identity(&self.map);
+        let mut seen = 0u64;
+        let here = [Segment {
+            addr: std::ptr::from_mut(&mut seen).expose_provenance() as u64,
+            len: 8,
+        }];
+        let there = [Segment {
+            addr: who.probe,
+            len: 8,
+        }];
+        let read = attach::copy(Way::Read, who.pid.cast_signed(), &here, &there, 8);
+        let can = self.options.attach && read.is_ok() && std::hint::black_box(seen) == PROBE;
+        if let Err(error) = read
+            && self.rank == 0
+        {
+            tracing::warn!(%error, "the kernel does not copy between processes (process_vm_readv); long messages \
+                are copied twice. kernel.yama.ptrace_scope=0 or the container's permission for it helps");
+        }
+        self.layout.block(self.rank).set_attaches(&self.map, can);
+        can
+    }
+
+    /// Third step, when all have made the second: the open interface.
+    pub(super) fn open(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        attaches: bool,
+    ) -> Opened {
+        let Self {
+            rank, layout, map, ..
+        } = self;
+        let peers = ids
+            .iter()
+            .enumerate()
+            .map(|(r, id)| {
+                let block = layout.block(r);
+                let mut peer = Peer::new(*id, block.identity(&map), layout.cells, layout.bulk);
+                peer.attaches = block.attaches(&map);
+                peer
+            })
+            .collect::<Vec<_>>();
+        let map = Arc::new(map);
+        let nap = Arc::new(Futex::new(Arc::clone(&map), layout.block(rank)));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = if peers.len() > processors {
+            Duration::ZERO
+        } else {
+            SPIN
+        };
+        let core = Core {
+            layout,
+            rank,
+            who: (config.uid, config.jid),
+            place,
+            ids: ids.clone(),
+            contacts: vec![0; peers.len().div_ceil(64)],
+            peers,
+            callers: Vec::new(),
+            backlog: Vec::new(),
+            announced: Vec::new(),
+            spare_tokens: Vec::new(),
+            outstanding: 0,
+            published: Published::default(),
+            attaches,
+            counters: Counters::default(),
+            looked: None,
+            closed: false,
+        };
+        let nal = Shm {
+            map,
+            core,
+            nap,
+            spin,
+        };
+        Opened {
+            interface: Interface::direct(Ni::new(config), nal),
+            peers: ids,
+        }
+    }
+}
+
+/// Makes or opens the memory of the job; collective.
+pub(crate) fn open(
+    job: &Job,
+    config: &FabricConfig,
+    wishes: Option<&Wishes>,
+) -> Result<Opened, FabricError> {
+    let opening = job.next_opening();
+    let ids = Ids::announce(job, wishes, &opening)?;
+    let key = format!("portolan.shm{opening}");
+    let made = if job.rank() == 0 {
+        let made = Memory::new(job.size())?;
+        let (path, host) = (made.path(), job.host());
+        job.put(&key, format!("{VERSION} {path} {host}"))?;
+        Some(made)
+    } else {
+        None
+    };
+    job.fence()?;
+    let memory = match made {
+        Some(made) => made,
+        None => find(job, &key)?,
+    };
+    let place = config.place;
+    let jid = job
+        .id()
+        .bytes()
+        .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
+    let config = wishes.map_or_else(
+        || rank_config(place, job.rank(), jid),
+        |w| w.config(place, job.rank(), jid),
+    );
+    let joining = Joining::new(&memory, job.rank(), &config, Options::default())?;
+    job.fence()?;
+    let ids = ids.collect(job, place)?;
+    let attaches = joining.probe(job.size());
+    job.fence()?;
+    Ok(joining.open(config, place, ids, attaches))
+}
+
+/// The memory that rank 0 made.
+fn find(job: &Job, key: &str) -> Result<Memory, FabricError> {
+    let told = job.get(key)?;
+    let mut words = told.split(' ');
+    let (version, path, host) = (words.next(), words.next(), words.next());
+    if version != Some(VERSION.to_string().as_str()) {
+        let version = version.unwrap_or_default();
+        return Err(unusable(format!(
+            "rank 0 speaks version {version:?} of the fabric, rank {} version {VERSION}",
+            job.rank()
+        )));
+    }
+    if host != Some(job.host()) {
+        return Err(unusable(format!(
+            "it joins the ranks of one machine, and rank {} is on {}, rank 0 on {}",
+            job.rank(),
+            job.host(),
+            host.unwrap_or("none")
+        )));
+    }
+    Memory::open(path.unwrap_or_default(), job.size())
+}
+
+/// `ranks` interfaces of this process, for ranks that are threads.
+///
+/// # Errors
+/// As [`Memory::new`].
+pub fn in_threads(ranks: u32) -> Result<Vec<Opened>, FabricError> {
+    in_threads_with(ranks, Options::default())
+}
+
+/// As [`in_threads`], with less than the machine can do.
+///
+/// # Errors
+/// As [`Memory::new`].
+pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Opened>, FabricError> {
+    const JID: u32 = 1;
+    let memory = Memory::new(ranks)?;
+    let place = Placement::ONE;
+    let ids: Vec<ProcessId> = (0..ranks).map(|r| place.of(r)).collect();
+    let joining = (0..ranks)
+        .map(|r| Joining::new(&memory, r, &rank_config(place, r, JID), options))
+        .collect::<Result<Vec<_>, _>>()?;
+    let attaches: Vec<bool> = joining.iter().map(|j| j.probe(ranks)).collect();
+    let ranks = (0..).zip(joining).zip(attaches);
+    Ok(ranks
+        .map(|((r, j), attaches)| j.open(rank_config(place, r, JID), place, ids.clone(), attaches))
+        .collect())
+}
+
+/// One rank of a job of processes that share `memory`; `meet` waits for all of them and is called twice.
+///
+/// # Errors
+/// The memory is not of this version.
+pub fn join(
+    memory: &Memory,
+    rank: u32,
+    options: Options,
+    mut meet: impl FnMut(),
+) -> Result<Opened, FabricError> {
+    let place = Placement::ONE;
+    let config = rank_config(place, rank, 1);
+    let ids = (0..memory.ranks).map(|r| place.of(r)).collect();
+    let joining = Joining::new(memory, rank, &config, options)?;
+    meet();
+    let attaches = joining.probe(memory.ranks);
+    meet();
+    Ok(joining.open(config, place, ids, attaches))
+}

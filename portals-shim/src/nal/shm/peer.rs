@@ -1,0 +1,303 @@
+//! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
+
+use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix};
+use super::layout::{Identity, Ring};
+use super::map::{Cursor, Map};
+use super::onesided::Table;
+use super::ring::{Consumer, Producer};
+use portals_core::{Header, OpId, ProcessId, Segments};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// What happens when the memory of an outgoing message is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Nothing,
+    Send(OpId),
+    Reply(OpId),
+}
+
+/// The data of an outgoing message.
+#[derive(Clone, Debug)]
+pub(super) enum Load {
+    /// In a descriptor, until the operation ends.
+    Pieces(Segments),
+    /// A copy.
+    Bytes(SmallVec<[u8; 64]>),
+}
+
+impl Load {
+    pub(super) fn none() -> Self {
+        Self::Bytes(SmallVec::new())
+    }
+}
+
+/// A message, as far as it has not been written to the ring.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    pub(super) kind: Kind,
+    pub(super) header: Option<Header>,
+    pub(super) load: Load,
+    /// Bytes of the load.
+    pub(super) len: u64,
+    /// Bytes of it that are in the ring.
+    pub(super) sent: u64,
+    pub(super) token: u32,
+    pub(super) failed: bool,
+    pub(super) after: After,
+}
+
+impl Outgoing {
+    /// A message that carries its data.
+    pub(super) fn message(header: Header, load: Load, after: After) -> Self {
+        Self {
+            kind: Kind::Message,
+            len: header.payload_len(),
+            header: Some(header),
+            load,
+            sent: 0,
+            token: 0,
+            failed: false,
+            after,
+        }
+    }
+}
+
+/// The sender's account of a ring's bulk area. Positions count up and wrap; a piece never crosses the end.
+#[derive(Debug)]
+struct Bulk {
+    size: u32,
+    next: u32,
+    freed: u32,
+    /// `next` after each cell, by the cell's index.
+    marks: Vec<u32>,
+}
+
+impl Bulk {
+    /// Pieces begin on lines of their own.
+    const GRAIN: u32 = 64;
+
+    /// Room for `len` bytes: the offset, and `next` after it.
+    fn room(&self, len: u32) -> Option<(u32, u32)> {
+        let at = self.next & (self.size - 1);
+        let pad = if at + len > self.size {
+            self.size - at
+        } else {
+            0
+        };
+        let end = self
+            .next
+            .wrapping_add(pad)
+            .wrapping_add(len.next_multiple_of(Self::GRAIN));
+        let fits = end.wrapping_sub(self.freed) <= self.size;
+        fits.then_some(((at + pad) & (self.size - 1), end))
+    }
+}
+
+/// A message that arrives in parts.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// None: the message was dropped, or is not kept.
+    pub(super) op: Option<OpId>,
+    pub(super) segments: Segments,
+    /// Bytes to keep.
+    pub(super) keep: u64,
+    /// Bytes that have come.
+    pub(super) done: u64,
+    /// Bytes that will have come.
+    pub(super) total: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) id: ProcessId,
+    /// User and job, as told at the start.
+    pub(super) who: (u32, u32),
+    pub(super) pid: i32,
+    /// It can read this process's memory.
+    pub(super) attaches: bool,
+    /// It knows that this rank writes to it.
+    pub(super) met: bool,
+    /// It is dead or has closed.
+    pub(super) gone: bool,
+    pub(super) waiting: VecDeque<Outgoing>,
+    out: Producer,
+    bulk: Bulk,
+    pub(super) arriving: Consumer,
+    pub(super) stream: Option<Stream>,
+    pub(super) table: Table,
+    /// Words and cells of it that made no sense.
+    pub(super) nonsense: u64,
+}
+
+impl Peer {
+    pub(super) fn new(id: ProcessId, who: Identity, cells: u32, bulk: u32) -> Self {
+        Self {
+            id,
+            who: (who.uid, who.jid),
+            pid: who.pid.cast_signed(),
+            attaches: false,
+            met: false,
+            gone: false,
+            waiting: VecDeque::new(),
+            out: Producer::new(cells),
+            bulk: Bulk {
+                size: bulk,
+                next: 0,
+                freed: 0,
+                marks: Vec::new(),
+            },
+            arriving: Consumer::new(cells),
+            stream: None,
+            table: Table::default(),
+            nonsense: 0,
+        }
+    }
+
+    /// Learns how far the peer is.
+    fn look(&mut self, map: &Map, ring: Ring) {
+        let before = self.out.seen();
+        match self.out.look(&ring.words(map)) {
+            Ok(now) if now != before => {
+                let last = now.wrapping_sub(1) as usize & (self.bulk.marks.len().max(1) - 1);
+                if let Some(mark) = self.bulk.marks.get(last) {
+                    self.bulk.freed = *mark;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                if self.nonsense == 0 {
+                    tracing::warn!(peer = %self.id.pid, %error, "not believed");
+                }
+                self.nonsense += 1;
+            }
+        }
+    }
+
+    /// Whether everything sent to the peer has had its effect there.
+    pub(super) fn is_settled(&mut self, map: &Map, ring: Ring) -> bool {
+        if !self.waiting.is_empty() {
+            return false;
+        }
+        if self.out.seen() != self.out.position() {
+            self.look(map, ring);
+        }
+        self.out.seen() == self.out.position()
+    }
+
+    /// Before sleeping with something that waits for room: the peer shall ring when there is some.
+    pub(super) fn starve(&self, map: &Map, ring: Ring) {
+        Producer::starve(&ring.words(map));
+    }
+
+    /// Writes as much of a message as the ring takes. `true`: all of it. `wrote` becomes true if anything was
+    /// published.
+    pub(super) fn write(
+        &mut self,
+        map: &Map,
+        ring: Ring,
+        m: &mut Outgoing,
+        wrote: &mut bool,
+    ) -> bool {
+        loop {
+            let index = match self.out.room() {
+                Some(index) => index,
+                None => {
+                    self.look(map, ring);
+                    match self.out.room() {
+                        Some(index) => index,
+                        None => return false,
+                    }
+                }
+            };
+            let left = m.len - m.sent;
+            let first = m.sent == 0;
+            let mut prefix = Prefix::of(if first { m.kind } else { Kind::More });
+            (prefix.token, prefix.failed) = (m.token, m.failed);
+            let mut bulk_next = self.bulk.next;
+            let cell = ring.cell(index);
+            let (at, part) = if left <= INLINE as u64 {
+                prefix.inline = left as u16;
+                (cell + INLINE_AT, left as u32)
+            } else {
+                let part = left.min(u64::from(ring.part())) as u32;
+                let room = self.bulk.room(part).or_else(|| {
+                    self.look(map, ring);
+                    self.bulk.room(part)
+                });
+                let Some((offset, next)) = room else {
+                    return false;
+                };
+                // An offset of the own account is within the area.
+                let Some(at) = ring.bulk(offset, part) else {
+                    return false;
+                };
+                (prefix.bulk_at, prefix.bulk_len, bulk_next) = (offset, part, next);
+                (at, part)
+            };
+            let head: [u8; HEAD] = cell::encode(&prefix, m.header.as_ref().filter(|_| first));
+            map.write(cell::head_at(cell), &head);
+            match &m.load {
+                Load::Pieces(pieces) => {
+                    map.gather(at, &mut Cursor::new(pieces, m.sent), part as usize);
+                }
+                Load::Bytes(bytes) => {
+                    let from = (m.sent as usize).min(bytes.len());
+                    let to = (from + part as usize).min(bytes.len());
+                    map.write(at, &bytes[from..to]);
+                }
+            }
+            if self.bulk.marks.is_empty() {
+                self.bulk.marks = vec![0; ring.cells() as usize];
+            }
+            self.bulk.marks[index as usize] = bulk_next;
+            self.bulk.next = bulk_next;
+            self.out.publish(&ring.words(map));
+            *wrote = true;
+            m.sent += u64::from(part);
+            if m.sent >= m.len {
+                return true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bulk_pieces_never_overlap_what_is_not_freed() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut bulk = Bulk {
+            size: 1024,
+            next: u32::MAX - 2047,
+            freed: u32::MAX - 2047,
+            marks: Vec::new(),
+        };
+        let mut used: VecDeque<(u32, u32, u32)> = VecDeque::new();
+        let mut most = 0;
+        for _ in 0..10_000 {
+            let len = rng.u32(1..=512);
+            match bulk.room(len) {
+                Some((at, next)) => {
+                    assert!(at + len <= 1024);
+                    for (a, l, _) in &used {
+                        assert!(at + len <= *a || a + l <= at, "{at}+{len} {a}+{l}");
+                    }
+                    used.push_back((at, len, next));
+                    bulk.next = next;
+                    most = most.max(used.len());
+                }
+                None => {
+                    let (_, _, next) = used.pop_front().expect("an empty area has room");
+                    bulk.freed = next;
+                    if used.is_empty() {
+                        assert_eq!(bulk.freed, bulk.next);
+                    }
+                }
+            }
+        }
+        assert!(most > 2);
+    }
+}

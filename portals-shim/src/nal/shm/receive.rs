@@ -1,0 +1,260 @@
+//! What a cell from a peer does.
+
+use super::attach::{self, Way};
+use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix};
+use super::layout::Ring;
+use super::map::{Cursor, Map};
+use super::peer::{After, Load, Outgoing, Stream};
+use super::{Core, nap};
+use crate::region::LocalCopy;
+use portals_core::{Header, Incoming, Ni, NiFail, OpId, Segments};
+use smallvec::SmallVec;
+
+/// Data in shared memory, within its area.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    at: usize,
+    len: usize,
+}
+
+impl Core {
+    /// Handles what a peer has written, at most a ring full of it; returns whether there was anything.
+    #[inline]
+    pub(super) fn drain(&mut self, map: &Map, ni: &mut Ni, rank: usize) -> bool {
+        let ring = self.layout.ring(rank, self.rank);
+        let mut count = 0;
+        while count < ring.cells()
+            && let Some(index) = self.peers[rank].arriving.ready(&ring.words(map))
+        {
+            self.handle_cell(map, ni, rank, ring, index);
+            self.peers[rank].arriving.release();
+            count += 1;
+            // A peer that waits for room need not wait for all.
+            if count % (ring.cells() / 4) == 0 {
+                self.tell(map, rank, ring, false);
+            }
+        }
+        self.tell(map, rank, ring, count == 0);
+        count > 0
+    }
+
+    #[inline]
+    fn tell(&mut self, map: &Map, rank: usize, ring: Ring, idle: bool) {
+        let starved = self.peers[rank].arriving.tell(&ring.words(map), idle);
+        if starved {
+            nap::ring(self.layout.block(rank).bell(map));
+        }
+    }
+
+    /// What cannot be read, or claims another sender, is counted and dropped.
+    fn bad(&mut self, rank: usize, why: &dyn std::fmt::Display) {
+        if self.peers[rank].nonsense == 0 {
+            tracing::warn!(peer = rank, %why, "cell dropped");
+        }
+        self.peers[rank].nonsense += 1;
+        self.counters.bad_cells += 1;
+    }
+
+    #[inline]
+    fn handle_cell(&mut self, map: &Map, ni: &mut Ni, rank: usize, ring: Ring, index: u32) {
+        let cell = ring.cell(index);
+        let mut head = [0; HEAD];
+        map.read(cell::head_at(cell), &mut head);
+        let prefix = match cell::decode(&head) {
+            Ok(prefix) => prefix,
+            Err(error) => return self.bad(rank, &error),
+        };
+        let part = if prefix.bulk_len == 0 {
+            let len = usize::from(prefix.inline);
+            Part {
+                at: cell + INLINE_AT,
+                len,
+            }
+        } else if let Some(at) = ring.bulk(prefix.bulk_at, prefix.bulk_len) {
+            let len = prefix.bulk_len as usize;
+            Part { at, len }
+        } else {
+            return self.bad(rank, &"data outside the ring");
+        };
+        if prefix.kind != Kind::More
+            && let Some(cut) = self.peers[rank].stream.take()
+        {
+            self.bad(rank, &"a message was cut off");
+            self.end_deposit(map, ni, rank, cut.op, NiFail::FAIL);
+        }
+        match prefix.kind {
+            Kind::Message | Kind::Announce => {
+                let header = match cell::header(&head) {
+                    Ok(header) => header,
+                    Err(error) => return self.bad(rank, &error),
+                };
+                let peer = &self.peers[rank];
+                if header.source != peer.id || (header.uid, header.jid) != peer.who {
+                    return self.bad(rank, &"a message in another process's name");
+                }
+                if prefix.kind == Kind::Message {
+                    self.message(map, ni, rank, &header, part);
+                } else {
+                    self.announcement(map, ni, rank, &header, &prefix, part);
+                }
+            }
+            Kind::More => self.more(map, ni, rank, part),
+            Kind::Fetched => self.fetched(ni, rank, &prefix),
+        }
+    }
+
+    /// A deposit is over; sends the ack that is due.
+    fn end_deposit(&mut self, map: &Map, ni: &mut Ni, rank: usize, op: Option<OpId>, fail: NiFail) {
+        if let Some(ack) = op.and_then(|op| ni.deposit_end(op, fail)) {
+            let ack = Outgoing::message(ack, Load::none(), After::Nothing);
+            self.post(map, ni, rank, ack);
+        }
+    }
+
+    /// A header, and the first part of its data.
+    #[inline]
+    fn message(&mut self, map: &Map, ni: &mut Ni, rank: usize, header: &Header, part: Part) {
+        let total = header.payload_len();
+        if part.len as u64 > total {
+            return self.bad(rank, &"more data than the header says");
+        }
+        let whole = part.len as u64 == total;
+        let rest = |op, segments, keep| Stream {
+            op,
+            segments,
+            keep,
+            done: part.len as u64,
+            total,
+        };
+        match ni.handle_header(header) {
+            Incoming::Deposit(d) => {
+                let keep = part.len.min(d.length as usize);
+                map.scatter(part.at, &mut Cursor::new(&d.segments, 0), keep);
+                if whole {
+                    self.end_deposit(map, ni, rank, Some(d.op), NiFail::OK);
+                } else {
+                    self.peers[rank].stream = Some(rest(Some(d.op), d.segments, d.length));
+                }
+            }
+            Incoming::Reply(r) => {
+                self.send_pieces(map, ni, rank, r.header, r.segments, After::Reply(r.op));
+            }
+            Incoming::Swap(s) => {
+                let length = s.length as usize;
+                let mut old: SmallVec<[u8; 64]> = SmallVec::from_elem(0, length);
+                LocalCopy::gather_into(&s.segments, &mut old);
+                let fail = if part.len >= length {
+                    map.scatter(part.at, &mut Cursor::new(&s.segments, 0), length);
+                    NiFail::OK
+                } else {
+                    NiFail::FAIL
+                };
+                ni.swap_end(s.op, fail);
+                if !whole {
+                    self.peers[rank].stream = Some(rest(None, Segments::new(), 0));
+                }
+                let reply = Outgoing::message(s.header, Load::Bytes(old), After::Nothing);
+                self.post(map, ni, rank, reply);
+            }
+            Incoming::Acked | Incoming::Dropped(_) => {
+                if !whole {
+                    self.peers[rank].stream = Some(rest(None, Segments::new(), 0));
+                }
+            }
+        }
+    }
+
+    /// A further part.
+    fn more(&mut self, map: &Map, ni: &mut Ni, rank: usize, part: Part) {
+        let Some(s) = &mut self.peers[rank].stream else {
+            return self.bad(rank, &"a part of no message");
+        };
+        let len = part.len as u64;
+        if len == 0 || len > s.total - s.done {
+            let op = s.op;
+            self.peers[rank].stream = None;
+            self.bad(rank, &"a part that is too long");
+            return self.end_deposit(map, ni, rank, op, NiFail::FAIL);
+        }
+        let keep = len.min(s.keep.saturating_sub(s.done));
+        let mut to = Cursor::new(&s.segments, s.done.min(s.keep));
+        map.scatter(part.at, &mut to, keep as usize);
+        s.done += len;
+        if s.done == s.total {
+            let op = s.op;
+            self.peers[rank].stream = None;
+            self.end_deposit(map, ni, rank, op, NiFail::OK);
+        }
+    }
+
+    /// A header whose data the kernel is to copy from the peer.
+    fn announcement(
+        &mut self,
+        map: &Map,
+        ni: &mut Ni,
+        rank: usize,
+        header: &Header,
+        prefix: &Prefix,
+        part: Part,
+    ) {
+        let mut bytes = [0; INLINE];
+        let bytes = &mut bytes[..part.len.min(INLINE)];
+        map.read(part.at, bytes);
+        let places = cell::read_pieces(bytes);
+        let (op, fail) = match ni.handle_header(header) {
+            Incoming::Deposit(d) => {
+                let pid = self.peers[rank].pid;
+                match attach::copy(Way::Read, pid, &d.segments, &places, d.length) {
+                    Ok(()) => (Some(d.op), NiFail::OK),
+                    Err(error) => {
+                        tracing::error!(%error, peer = rank, "the operation fails");
+                        (Some(d.op), NiFail::FAIL)
+                    }
+                }
+            }
+            // Gets and exchanges are never announced; a peer that does so gets nothing.
+            Incoming::Reply(r) => {
+                ni.reply_end(r.op, NiFail::FAIL);
+                (None, NiFail::FAIL)
+            }
+            Incoming::Swap(s) => {
+                ni.swap_end(s.op, NiFail::FAIL);
+                (None, NiFail::FAIL)
+            }
+            Incoming::Acked | Incoming::Dropped(_) => (None, NiFail::OK),
+        };
+        // Before the ack: SEND_END precedes ACK.
+        let done = Outgoing {
+            kind: Kind::Fetched,
+            header: None,
+            load: Load::none(),
+            len: 0,
+            sent: 0,
+            token: prefix.token,
+            failed: fail != NiFail::OK,
+            after: After::Nothing,
+        };
+        self.post(map, ni, rank, done);
+        self.end_deposit(map, ni, rank, op, fail);
+    }
+
+    /// A peer is done with data of ours.
+    fn fetched(&mut self, ni: &mut Ni, rank: usize, prefix: &Prefix) {
+        let token = prefix.token as usize;
+        let slot = self.announced.get_mut(token);
+        let Some(a) = slot.and_then(|slot| slot.take_if(|a| a.rank == rank)) else {
+            return self.bad(rank, &"an answer to no announcement");
+        };
+        self.spare_tokens.push(token);
+        self.outstanding -= 1;
+        let fail = if prefix.failed {
+            NiFail::FAIL
+        } else {
+            NiFail::OK
+        };
+        Self::end(ni, a.after, fail);
+        if fail != NiFail::OK {
+            crate::delivery::fail_answer(ni, &a.header);
+        }
+    }
+}

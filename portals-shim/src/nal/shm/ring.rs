@@ -1,0 +1,216 @@
+//! The ring between one sender and one receiver, and the bell that wakes a sleeping rank: who may touch which
+//! cell, and nothing else. Memory, formats and system calls are elsewhere, so that the same code runs on shared
+//! memory and under loom.
+//!
+//! ```text
+//!             consumed          next of the producer
+//!                 │                  │
+//!   cells  ·  ·  [4][5][6][7][8][9]  ·  ·  ·          position p lies in cell p mod cells
+//!                          │
+//!                  next of the consumer               its `ready` word says p + 1 once it is written
+//! ```
+//!
+//! # Invariants
+//!
+//! * Only the producer writes cells and `ready` words, only the consumer writes `consumed`.
+//! * The producer writes a cell only when `consumed` has passed the position that lay in it before.
+//! * A cell is written completely before its `ready` word says so: a producer that dies has published all of a
+//!   message or nothing of it. Nobody ever waits for a lock of a process that is gone, because there is none.
+//! * Positions are 32-bit numbers that wrap; a ring has a power of two of cells, at most 2^30.
+//! * A word that the other side could not have written by these rules is [`Corrupt`]: it is counted, and the last
+//!   good value stays in force.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// A 32-bit word that both sides see.
+pub(super) trait Word {
+    /// Loads; what the other side did before its store is seen.
+    fn acquire(&self) -> u32;
+    /// Stores; what was done before is seen by whoever loads this.
+    fn release(&self, value: u32);
+    /// Stores and gives what was there.
+    fn exchange(&self, value: u32) -> u32;
+    /// Orders all that this thread did before against all that it does after, for every thread that does the same.
+    fn fence();
+}
+
+impl Word for AtomicU32 {
+    fn acquire(&self) -> u32 {
+        self.load(Ordering::Acquire)
+    }
+    fn release(&self, value: u32) {
+        self.store(value, Ordering::Release);
+    }
+    fn exchange(&self, value: u32) -> u32 {
+        self.swap(value, Ordering::AcqRel)
+    }
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Where the words of a ring are.
+pub(super) trait Words {
+    type Word: Word;
+    /// The word of the cell at `index`, which is below the number of cells.
+    fn ready(&self, index: u32) -> &Self::Word;
+    /// How far the consumer is.
+    fn consumed(&self) -> &Self::Word;
+    /// 1 while the producer waits for room.
+    fn starved(&self) -> &Self::Word;
+}
+
+/// The other side's word says what it cannot mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a ring's consumer claims to be at {claimed}, which is not within {from}..={to}")]
+pub(super) struct Corrupt {
+    claimed: u32,
+    from: u32,
+    to: u32,
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(super) struct Producer {
+    mask: u32,
+    /// The next position to write.
+    next: u32,
+    /// The last good value of `consumed`.
+    seen: u32,
+}
+
+impl Producer {
+    /// The end of an unused ring of `cells` cells, a power of two.
+    pub(super) fn new(cells: u32) -> Self {
+        Self {
+            mask: cells - 1,
+            next: 0,
+            seen: 0,
+        }
+    }
+
+    /// How far the consumer is, looked at anew.
+    pub(super) fn look(&mut self, words: &impl Words) -> Result<u32, Corrupt> {
+        let claimed = words.consumed().acquire();
+        // Between the last good value and what was written, going up.
+        if claimed.wrapping_sub(self.seen) <= self.next.wrapping_sub(self.seen) {
+            self.seen = claimed;
+            Ok(claimed)
+        } else {
+            Err(Corrupt {
+                claimed,
+                from: self.seen,
+                to: self.next,
+            })
+        }
+    }
+
+    /// The cell to write next, if one is known to be free without looking at the consumer's word.
+    pub(super) fn room(&self) -> Option<u32> {
+        (self.next.wrapping_sub(self.seen) <= self.mask).then_some(self.next & self.mask)
+    }
+
+    /// The cell that [`Producer::room`] gave has been written.
+    pub(super) fn publish(&mut self, words: &impl Words) {
+        let at = self.next & self.mask;
+        self.next = self.next.wrapping_add(1);
+        words.ready(at).release(self.next);
+    }
+
+    /// The position after the last one that was published.
+    pub(super) fn position(&self) -> u32 {
+        self.next
+    }
+
+    /// How far the consumer was when it was last looked at.
+    pub(super) fn seen(&self) -> u32 {
+        self.seen
+    }
+
+    /// From now on the consumer rings when it makes room; look once more before sleeping.
+    pub(super) fn starve<W: Words>(words: &W) {
+        words.starved().release(1);
+        W::Word::fence();
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    mask: u32,
+    /// The next position to read.
+    next: u32,
+    /// What `consumed` says.
+    told: u32,
+    /// `next` when the producer was last asked whether it waits.
+    asked: u32,
+}
+
+impl Consumer {
+    /// The end of an unused ring of `cells` cells, a power of two.
+    pub(super) fn new(cells: u32) -> Self {
+        Self {
+            mask: cells - 1,
+            next: 0,
+            told: 0,
+            asked: 0,
+        }
+    }
+
+    /// The oldest cell that has been written and not released.
+    #[inline]
+    pub(super) fn ready(&self, words: &impl Words) -> Option<u32> {
+        let at = self.next & self.mask;
+        (words.ready(at).acquire() == self.next.wrapping_add(1)).then_some(at)
+    }
+
+    /// The cell that [`Consumer::ready`] gave is no longer needed.
+    pub(super) fn release(&mut self) {
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Lets the producer have what was released. `true`: it waits for that and must be woken.
+    ///
+    /// Whether it waits is asked when a quarter of the ring has been given back since the last time, or with
+    /// `idle`, when there was nothing to consume; a producer that waits has filled the ring, so one of the two
+    /// comes.
+    pub(super) fn tell<W: Words>(&mut self, words: &W, idle: bool) -> bool {
+        if self.told != self.next {
+            self.told = self.next;
+            words.consumed().release(self.next);
+        }
+        let given = self.next.wrapping_sub(self.asked);
+        if given == 0 || (!idle && given <= self.mask / 4) {
+            return false;
+        }
+        self.asked = self.next;
+        W::Word::fence();
+        words.starved().acquire() == 1 && words.starved().exchange(0) == 1
+    }
+}
+
+/// The word that a rank sleeps on: 1 while somebody sleeps or is about to.
+///
+/// A sleeper sets it, looks for work once more, and sleeps while it is still set. Whoever makes work looks at it
+/// afterwards. Between the two writes and the two reads stands a fence on each side, so one of the two sees the
+/// other.
+#[derive(Debug)]
+pub(super) struct Bell;
+
+impl Bell {
+    /// To be followed by a last look for work, and then by a sleep while the word is 1.
+    pub(super) fn prepare<W: Word>(word: &W) {
+        word.release(1);
+        W::fence();
+    }
+
+    /// Work was made. `true`: all sleepers must be woken.
+    #[inline]
+    pub(super) fn is_due<W: Word>(word: &W) -> bool {
+        W::fence();
+        word.acquire() == 1 && word.exchange(0) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The path of an outgoing message.
+
+use super::cell::{self, Kind, PIECES};
+use super::map::Map;
+use super::peer::{After, Load, Outgoing};
+use super::{Announced, Core, nap};
+use crate::delivery;
+use portals_core::{Header, Ni, NiFail, Segments, Transmit};
+use std::sync::atomic::Ordering;
+
+/// Longest data that goes through a ring where the kernel would copy it too, bytes. Below, two copies by the
+/// processor are faster than one by the kernel, which looks up both address spaces.
+pub(super) const EAGER: u64 = 8192;
+
+impl Core {
+    /// Sends a message of this process; see the module's picture.
+    #[inline]
+    pub(super) fn send(&mut self, map: &Map, ni: &mut Ni, tx: Transmit) {
+        let rank = self.rank_of(tx.header.target);
+        let Some(rank) = rank.filter(|rank| !self.closed && !self.peers[*rank].gone) else {
+            if let Some(op) = tx.op {
+                ni.send_end(op, NiFail::FAIL);
+            }
+            return delivery::fail_answer(ni, &tx.header);
+        };
+        if self.one_sided(map, ni, rank, &tx) {
+            return;
+        }
+        self.counters.paths.two_sided += 1;
+        let after = tx.op.map_or(After::Nothing, After::Send);
+        self.send_pieces(map, ni, rank, tx.header, tx.payload, after);
+    }
+
+    /// A header, and data of a descriptor of this process.
+    #[inline]
+    pub(super) fn send_pieces(
+        &mut self,
+        map: &Map,
+        ni: &mut Ni,
+        rank: usize,
+        header: Header,
+        data: Segments,
+        after: After,
+    ) {
+        let len = header.payload_len();
+        let by_kernel = len > EAGER && data.len() <= PIECES && self.peers[rank].attaches;
+        let message = if by_kernel {
+            self.announce(rank, header, &data, after)
+        } else {
+            Outgoing::message(header, Load::Pieces(data), after)
+        };
+        self.post(map, ni, rank, message);
+    }
+
+    /// Tells the peer where long data is; `after` happens when it has read it.
+    fn announce(&mut self, rank: usize, header: Header, data: &Segments, after: After) -> Outgoing {
+        let announced = Announced {
+            rank,
+            after,
+            header,
+        };
+        let token = match self.spare_tokens.pop() {
+            Some(token) => token,
+            None => {
+                self.announced.push(None);
+                self.announced.len() - 1
+            }
+        };
+        self.announced[token] = Some(announced);
+        self.outstanding += 1;
+        let places = cell::write_pieces(data);
+        Outgoing {
+            kind: Kind::Announce,
+            len: places.len() as u64,
+            load: Load::Bytes(places.into_iter().collect()),
+            token: token as u32,
+            ..Outgoing::message(header, Load::none(), After::Nothing)
+        }
+    }
+
+    /// Writes a message to the peer's ring, or keeps it until there is room.
+    #[inline]
+    pub(super) fn post(&mut self, map: &Map, ni: &mut Ni, rank: usize, mut m: Outgoing) {
+        let ring = self.ring_to(rank);
+        let peer = &mut self.peers[rank];
+        let mut wrote = false;
+        let done = peer.waiting.is_empty() && peer.write(map, ring, &mut m, &mut wrote);
+        if done {
+            Self::end(ni, m.after, NiFail::OK);
+        } else {
+            if peer.waiting.is_empty() {
+                self.backlog.push(rank);
+            }
+            peer.waiting.push_back(m);
+        }
+        if wrote {
+            self.call(map, rank);
+        }
+    }
+
+    /// Something was written for a peer: makes sure that it looks.
+    #[inline]
+    pub(super) fn call(&mut self, map: &Map, rank: usize) {
+        let block = self.layout.block(rank);
+        let peer = &mut self.peers[rank];
+        if !peer.met {
+            peer.met = true;
+            let bit = 1 << (self.rank % 64);
+            block
+                .contacts(map, self.rank / 64)
+                .fetch_or(bit, Ordering::SeqCst);
+        }
+        nap::ring(block.bell(map));
+    }
+}

@@ -1,0 +1,725 @@
+//! Connections: made when first needed, mended when they break, given up when neither works.
+//!
+//! ```text
+//!        dial                 ACCEPT                 greeting
+//!  Idle ──────▶ Asking ────────────────▶ Opening ───────────────▶ Up
+//!    │                                                            ▲  │ completion failed, CONNECT anew
+//!    │ CONNECT            READY, or a frame over the connection   │  ▼
+//!    └────────▶ Answered ─────────────────────────────────────────┘ Draining ──▶ Asking, Answered
+//!  any ── patience over, refused, peer closed, device gone ──▶ Failed
+//! ```
+//!
+//! A broken queue pair is put into the error state, its completions are awaited (so that it is known which frames
+//! of the peer have arrived), and a new one is made by a new handshake. No peer reaches memory through a queue pair in
+//! the error state, so a broken connection confirms every withdrawal.
+
+use super::frame::{Kind, PREFIX, SLOT};
+use super::handshake::{Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
+use super::peer::{Peer, Timer};
+use super::{Verbs, unusable_device};
+use crate::delivery;
+use portals_core::{Ni, NiFail};
+use std::time::{Duration, Instant};
+use verbs_backend::{Access, BufferPool, Completion, Endpoint, Event, Gid, Mtu, Qp, QpOptions};
+
+/// Time to the first repetition of a datagram; doubled from one to the next.
+const FIRST_REPEAT: Duration = Duration::from_millis(20);
+const LAST_REPEAT: Duration = Duration::from_millis(500);
+/// How often a port that cannot send is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long the flushed requests of a broken queue pair may take.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// An endpoint for datagrams that tell none.
+const NOWHERE: Endpoint = Endpoint {
+    qpn: 0,
+    psn: 0,
+    lid: 0,
+    gid: Gid([0; 16]),
+    mtu: Mtu::B256,
+};
+
+impl Verbs {
+    /// The state kept for a peer, made when it is first needed.
+    pub(super) fn meet(&mut self, rank: usize) -> Option<&mut Peer> {
+        let id = *self.ids.get(rank).filter(|_| rank != self.rank)?;
+        let (lent, depth) = (self.plan.credits, self.plan.depth);
+        let slot = self.peers.get_mut(rank)?;
+        if slot.is_none() {
+            self.met.push(rank);
+        }
+        Some(slot.get_or_insert_with(|| Box::new(Peer::new(id, lent, depth))))
+    }
+
+    pub(super) fn peer(&mut self, rank: usize) -> Option<&mut Peer> {
+        self.peers.get_mut(rank)?.as_deref_mut()
+    }
+
+    fn timer(&self) -> Timer {
+        let now = Instant::now();
+        Timer {
+            next: now + FIRST_REPEAT,
+            interval: FIRST_REPEAT,
+            until: now + self.patience,
+        }
+    }
+
+    fn card(&self, rank: usize) -> Card {
+        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        Card {
+            uid: self.who.0,
+            jid: self.who.1,
+            attempts: self.attempts,
+            received: peer.map_or(0, |p| p.frames_received),
+            credits: self.plan.credits,
+            address: self.datagrams.address(),
+            token: self.token,
+        }
+    }
+
+    fn datagram(&self, rank: usize, word: Word, attempt: u32, endpoint: Endpoint) -> Message {
+        let way = self.peers.get(rank).and_then(|p| p.as_ref()?.way.as_ref());
+        Message {
+            word,
+            from: self.rank as u32,
+            to: rank as u32,
+            token: way.map_or(0, |(_, token)| *token),
+            attempt,
+            card: self.card(rank),
+            endpoint,
+        }
+    }
+
+    /// Sends a datagram to a peer whose address is known. A loss is no error: somebody asks again.
+    fn tell_peer(&mut self, rank: usize, bytes: &[u8]) {
+        let Some((way, _)) = self.peer(rank).and_then(|p| p.way.clone()) else {
+            return;
+        };
+        if let Err(error) = self.datagrams.send(&way, bytes) {
+            tracing::debug!(peer = rank, %error, "datagram not sent");
+            self.datagrams_down = true;
+        }
+    }
+
+    /// A queue pair of the next connection, ready for the peer's address.
+    fn new_qp(&mut self) -> Result<Qp, String> {
+        let mut options = QpOptions::new(&self.cq);
+        options.srq = Some(&self.srq);
+        options.max_send = self.plan.depth;
+        options.port = self.port;
+        options.gid_index = self.gid_index;
+        options.route = self.route;
+        // SoftRoCE takes 7, the most, for no limit: a peer that is gone would never be noticed.
+        options.retry_count = 6;
+        // Each region says what peers may do to it; none allows atomic operations.
+        options.access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let qp = Qp::new(&self.registry.pd, &options).map_err(|e| e.to_string())?;
+        qp.init().map_err(|e| e.to_string())?;
+        Ok(qp)
+    }
+
+    /// Receive slots for one more connection, and its place in the completion queue; `false` if there is none.
+    fn make_room(&mut self, rank: usize) -> bool {
+        let others = self.peers.iter().flatten();
+        let linked = others.filter(|p| p.qp.is_some()).count();
+        let own = usize::from(self.peers[rank].as_ref().is_some_and(|p| p.qp.is_some()));
+        let needed = linked - own + 1;
+        if needed > self.plan.peers as usize {
+            return false;
+        }
+        if needed as u32 > self.slots_for {
+            let each = self.plan.slots_of_peer();
+            let pool = match BufferPool::new(&self.registry.pd, each, SLOT) {
+                Ok(pool) => pool,
+                Err(error) => {
+                    tracing::error!(peer = rank, %error, "no receive memory for a connection");
+                    return false;
+                }
+            };
+            let buffers = std::iter::from_fn(|| pool.take()).take(each as usize);
+            if let Err(error) = self.srq.post_recv(buffers) {
+                tracing::error!(peer = rank, %error, "no receives for a connection");
+                return false;
+            }
+            self.slots_for += 1;
+        }
+        true
+    }
+
+    /// Starts to connect to a peer.
+    pub(super) fn dial(&mut self, ni: &mut Ni, rank: usize) {
+        if self.gone {
+            return self.fail_peer(ni, rank, &"the device is gone");
+        }
+        if !self.make_room(rank) {
+            let why = format!("at most {} connections fit the device", self.plan.peers);
+            return self.fail_peer(ni, rank, &why);
+        }
+        self.find_way(rank);
+        let qp = match self.new_qp() {
+            Ok(qp) => qp,
+            Err(why) => return self.fail_peer(ni, rank, &why),
+        };
+        self.attempts = self.attempts.wrapping_add(1);
+        let (attempt, timer) = (self.attempts, self.timer());
+        let endpoint = qp.endpoint();
+        if let Some(peer) = self.peer(rank) {
+            peer.stage = Stage::Asking(attempt);
+            peer.qp = Some(qp);
+            // A connection that is being mended has had part of its time.
+            let until = peer
+                .timer
+                .filter(|_| peer.met)
+                .map_or(timer.until, |t| t.until);
+            peer.timer = Some(Timer { until, ..timer });
+        }
+        self.pending += 1;
+        let message = self.datagram(rank, Word::Connect, attempt, endpoint);
+        self.tell_peer(rank, &message.to_bytes());
+        self.bell.ring();
+    }
+
+    /// Finds out how to send datagrams to a peer, unless that is known.
+    fn find_way(&mut self, rank: usize) {
+        if self.peer(rank).is_none_or(|p| p.way.is_some()) {
+            return;
+        }
+        let way = self
+            .directory
+            .find(rank as u32)
+            .and_then(|(address, token)| {
+                let way = self.datagrams.resolve(&address);
+                way.map(|way| (way, token)).map_err(|e| e.to_string())
+            });
+        match (way, self.peer(rank)) {
+            (Ok(way), Some(peer)) => peer.way = Some(way),
+            // The way to an address may come back with the link; it is looked for again until patience ends.
+            (Err(why), _) => tracing::debug!(peer = rank, why, "no way to a peer yet"),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Connects the peer's queue pair to `remote`.
+    fn join(&mut self, rank: usize, remote: &Endpoint, card: &Card) -> Result<Endpoint, String> {
+        let Some(peer) = self.peer(rank) else {
+            return Err("no such peer".to_owned());
+        };
+        peer.who = Some((card.uid, card.jid));
+        let Some(qp) = peer.qp.clone() else {
+            return Err("no queue pair".to_owned());
+        };
+        qp.connect(remote).map_err(|e| e.to_string())?;
+        self.by_qpn.insert(qp.qpn(), rank);
+        Ok(qp.endpoint())
+    }
+
+    /// A queue pair is connected: what a broken one left is settled, frames may go.
+    fn renew(&mut self, ni: &mut Ni, rank: usize, card: &Card) {
+        // Every slot is posted again, so that the peer's credits are whole.
+        self.repost();
+        let Some(peer) = self.peer(rank) else { return };
+        for ended in peer.renew(card.credits, card.received) {
+            self.piece_done(ni, ended.id as usize, ended.failed);
+        }
+    }
+
+    /// Tells a peer what it may reach, and that this is all.
+    fn greet(&mut self, ni: &mut Ni, rank: usize) {
+        self.advertise_all(ni, rank);
+        let pool = self.send_pool.clone();
+        if let Some(peer) = self.peer(rank) {
+            peer.send(&pool, Kind::Greeting, 0, false, PREFIX, |_| {});
+        }
+    }
+
+    /// The peer has told what it advertises: operations that waited for it go now.
+    pub(super) fn greeted(&mut self, ni: &mut Ni, rank: usize) {
+        let Some(peer) = self.peer(rank) else { return };
+        peer.greeted = true;
+        if matches!(peer.stage, Stage::Opening(_)) {
+            peer.stage = Stage::Up;
+        }
+        if peer.stage == Stage::Up {
+            peer.timer = None;
+        }
+        self.count_pending();
+        while let Some(tx) = self
+            .peer(rank)
+            .filter(|p| p.is_open())
+            .and_then(|p| p.held.pop_front())
+        {
+            self.dispatch(ni, rank, tx);
+        }
+    }
+
+    /// The side that asked is ready: by its word, or because a frame of it has come.
+    pub(super) fn ready(&mut self, ni: &mut Ni, rank: usize) {
+        let Some(peer) = self.peer(rank) else { return };
+        if peer.stage != Stage::Answered {
+            return;
+        }
+        peer.stage = Stage::Up;
+        peer.timer = None;
+        self.count_pending();
+        self.greet(ni, rank);
+    }
+
+    fn count_pending(&mut self) {
+        let waits = |p: &Peer| p.timer.is_some() || p.broken || p.stage == Stage::Draining;
+        let peers = self.met.iter().filter_map(|r| self.peers[*r].as_deref());
+        self.pending = peers.filter(|p| waits(p)).count();
+    }
+
+    /// Handles one datagram.
+    fn handle_datagram(&mut self, ni: &mut Ni, bytes: &[u8]) {
+        let message = Message::parse(bytes).filter(|m| {
+            m.token == self.token && m.to as usize == self.rank && m.from as usize != self.rank
+        });
+        let Some(message) = message else {
+            self.counters.bad_frames += 1;
+            return;
+        };
+        let rank = message.from as usize;
+        if self.closed {
+            return;
+        }
+        let own = self.rank as u32;
+        let Some(peer) = self.meet(rank) else {
+            self.counters.bad_frames += 1;
+            return;
+        };
+        let (stage, taken) = (peer.stage, peer.taken);
+        let known = stage == Stage::Asking(message.attempt);
+        match message.word {
+            Word::Connect => match on_connect(own, message.from, stage, taken, message.attempt) {
+                OnConnect::Accept => self.accept(ni, rank, &message),
+                OnConnect::Repeat => {
+                    if let Some((_, answer)) = peer.answer.filter(|a| a.0 == message.attempt) {
+                        self.tell_peer(rank, &answer);
+                    }
+                }
+                OnConnect::Ignore => {}
+                OnConnect::Renew => {
+                    peer.asked = Some(message);
+                    if stage != Stage::Draining {
+                        self.drain(ni, rank);
+                    }
+                }
+                OnConnect::Refuse(why) => self.refuse(rank, &message, why),
+            },
+            Word::Accept if known => {
+                match self.join(rank, &message.endpoint, &message.card) {
+                    Ok(_) => {}
+                    Err(why) => return self.fail_peer(ni, rank, &why),
+                }
+                let timer = self.timer();
+                if let Some(peer) = self.peer(rank) {
+                    peer.stage = Stage::Opening(message.attempt);
+                    peer.taken = Some(settled(peer.taken, message.card.attempts));
+                    peer.timer = Some(timer);
+                }
+                self.renew(ni, rank, &message.card);
+                let ready = self.datagram(rank, Word::Ready, message.attempt, NOWHERE);
+                self.tell_peer(rank, &ready.to_bytes());
+                self.greet(ni, rank);
+            }
+            Word::Ready if stage == Stage::Answered && taken == Some(message.attempt) => {
+                self.ready(ni, rank);
+            }
+            Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
+            Word::Bye if peer.met => {
+                // What it sent before has arrived, and counts.
+                while self.poll_once(ni) > 0 {}
+                self.fail_peer(ni, rank, &"it has closed");
+            }
+            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye => {}
+        }
+    }
+
+    fn way_back(&mut self, rank: usize, message: &Message) -> Result<(), String> {
+        let way = self.datagrams.resolve(&message.card.address);
+        let way = way.map_err(|e| e.to_string())?;
+        if let Some(peer) = self.peer(rank) {
+            peer.way = Some((way, message.card.token));
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, rank: usize, message: &Message, why: Refusal) {
+        tracing::warn!(peer = rank, %why, "connection refused");
+        if self.way_back(rank, message).is_ok() {
+            let answer = self.datagram(rank, Word::Refuse(why), message.attempt, NOWHERE);
+            self.tell_peer(rank, &answer.to_bytes());
+        }
+    }
+
+    /// Accepts a request, by the queue pair that was to ask with if there is one.
+    fn accept(&mut self, ni: &mut Ni, rank: usize, message: &Message) {
+        if !self.make_room(rank) {
+            return self.refuse(rank, message, Refusal::Full);
+        }
+        let made = self.way_back(rank, message).and_then(|()| {
+            if self.peer(rank).is_some_and(|p| p.qp.is_none()) {
+                let qp = self.new_qp()?;
+                if let Some(peer) = self.peer(rank) {
+                    peer.qp = Some(qp);
+                }
+            }
+            self.join(rank, &message.endpoint, &message.card)
+        });
+        let endpoint = match made {
+            Ok(endpoint) => endpoint,
+            Err(why) => {
+                tracing::error!(peer = rank, why, "cannot accept a connection");
+                if let Some(peer) = self.peer(rank) {
+                    peer.qp = None;
+                }
+                return self.refuse(rank, message, Refusal::Device);
+            }
+        };
+        let timer = self.timer();
+        if let Some(peer) = self.peer(rank) {
+            peer.stage = Stage::Answered;
+            peer.taken = Some(message.attempt);
+            peer.timer = Some(timer);
+        }
+        // After the stage, and before the answer tells how many frames have come.
+        self.renew(ni, rank, &message.card);
+        let answer = self.datagram(rank, Word::Accept, message.attempt, endpoint);
+        let answer = answer.to_bytes();
+        if let Some(peer) = self.peer(rank) {
+            peer.answer = Some((message.attempt, answer));
+        }
+        self.pending += 1;
+        self.tell_peer(rank, &answer);
+    }
+
+    /// Takes a connection out of use; what was under way is awaited.
+    fn drain(&mut self, ni: &mut Ni, rank: usize) {
+        let now = Instant::now();
+        let patience = self.patience;
+        let Some(peer) = self.peer(rank) else { return };
+        peer.broken = false;
+        peer.greeted = false;
+        peer.adverts.clear();
+        peer.stage = Stage::Draining;
+        peer.timer = Some(Timer {
+            next: now + FLUSH,
+            interval: FLUSH,
+            until: now + patience,
+        });
+        if let Some(qp) = &peer.qp
+            && let Err(error) = qp.to_error()
+        {
+            tracing::debug!(peer = rank, %error, "queue pair not put into the error state");
+        }
+        self.pending += 1;
+        self.published.forget_peer(rank);
+        let _ = ni;
+        self.bell.ring();
+    }
+
+    /// Looks after broken connections. Called after polls; cheap when there is nothing to do.
+    pub(super) fn mend(&mut self, ni: &mut Ni, found: usize) {
+        for rank in 0..self.peers.len() {
+            let Some(peer) = self.peer(rank) else {
+                continue;
+            };
+            if peer.broken && peer.stage != Stage::Draining && !peer.is_failed() {
+                if self.closed {
+                    self.fail_peer(ni, rank, &"the interface closes");
+                } else {
+                    self.drain(ni, rank);
+                }
+                continue;
+            }
+            if peer.stage != Stage::Draining || found > 0 {
+                continue;
+            }
+            // The completion queue is empty. What does not come in time will not come.
+            if !peer.is_still() && peer.timer.is_some_and(|t| Instant::now() < t.next) {
+                continue;
+            }
+            peer.abandon();
+            peer.broken = false;
+            if let Some(qp) = peer.qp.take() {
+                self.by_qpn.remove(&qp.qpn());
+            }
+            let Some(peer) = self.peer(rank) else {
+                continue;
+            };
+            peer.stage = Stage::Idle;
+            if let Some(message) = peer.asked.take() {
+                self.accept(ni, rank, &message);
+            } else if self.closed {
+                self.fail_peer(ni, rank, &"the interface closes");
+            } else {
+                self.dial(ni, rank);
+            }
+        }
+        self.count_pending();
+    }
+
+    /// Repeats what was not answered, and gives up what took too long.
+    fn look_at_timers(&mut self, ni: &mut Ni) -> bool {
+        let now = Instant::now();
+        let mut any = false;
+        for rank in 0..self.peers.len() {
+            let Some(peer) = self.peer(rank) else {
+                continue;
+            };
+            let stage = peer.stage;
+            let Some(timer) = peer.timer.as_mut().filter(|t| t.next <= now) else {
+                continue;
+            };
+            any = true;
+            timer.interval = (timer.interval * 2).min(LAST_REPEAT);
+            timer.next = now + timer.interval;
+            if timer.until <= now && stage != Stage::Draining {
+                match stage {
+                    Stage::Answered if !peer.met || peer.is_unused() => {
+                        // The one that asked has vanished; it may ask again.
+                        peer.timer = None;
+                        if peer.is_unused() {
+                            self.forget_connection(rank);
+                            continue;
+                        }
+                    }
+                    _ => {}
+                }
+                let seconds = self.patience.as_secs_f64();
+                let why = format!("no answer for {seconds} s (PORTOLAN_CONNECT_TIMEOUT)");
+                self.fail_peer(ni, rank, &why);
+                continue;
+            }
+            match stage {
+                Stage::Asking(attempt) => {
+                    self.find_way(rank);
+                    let endpoint = self
+                        .peer(rank)
+                        .and_then(|p| Some(p.qp.as_ref()?.endpoint()));
+                    let endpoint = endpoint.unwrap_or(NOWHERE);
+                    let message = self.datagram(rank, Word::Connect, attempt, endpoint);
+                    self.tell_peer(rank, &message.to_bytes());
+                }
+                Stage::Opening(attempt) => {
+                    let message = self.datagram(rank, Word::Ready, attempt, NOWHERE);
+                    self.tell_peer(rank, &message.to_bytes());
+                }
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// A connection that nobody uses is undone.
+    fn forget_connection(&mut self, rank: usize) {
+        let Some(peer) = self.peer(rank) else { return };
+        peer.stage = Stage::Idle;
+        peer.abandon();
+        if let Some(qp) = peer.qp.take() {
+            self.by_qpn.remove(&qp.qpn());
+        }
+        self.count_pending();
+    }
+
+    /// Datagrams, events of the device, timers, broken connections.
+    pub(super) fn tend(&mut self, ni: &mut Ni) -> bool {
+        let mut any = self.device_events(ni);
+        if self.gone {
+            return any;
+        }
+        any |= self.poll_datagrams(ni);
+        if let Err(error) = self.datagram_cq.drain_events() {
+            tracing::debug!(%error, "event of datagrams");
+        }
+        if self.datagram_cq.arm(false).is_ok() {
+            any |= self.poll_datagrams(ni);
+        }
+        if self.datagrams_down {
+            match self.datagrams.recover() {
+                Ok(()) => self.datagrams_down = false,
+                Err(error) => tracing::debug!(%error, "no datagrams yet"),
+            }
+        }
+        if self.pending > 0 {
+            any |= self.look_at_timers(ni);
+            self.count_pending();
+        }
+        any
+    }
+
+    fn poll_datagrams(&mut self, ni: &mut Ni) -> bool {
+        let mut slots = [Completion::EMPTY; 16];
+        let mut any = false;
+        loop {
+            let done = match self.datagram_cq.poll(&mut slots) {
+                Ok(done) => done.len(),
+                Err(error) => {
+                    tracing::error!(%error, "completion queue of datagrams failed");
+                    return any;
+                }
+            };
+            if done == 0 {
+                return any;
+            }
+            for completion in &slots[..done] {
+                let mut arrived = None;
+                let handled = self.datagrams.handle(completion, |bytes| {
+                    arrived = bytes
+                        .get(..bytes.len().min(super::handshake::BYTES))
+                        .map(<[u8]>::to_vec);
+                });
+                if let Err(error) = handled {
+                    tracing::debug!(%error, "datagram lost");
+                    self.datagrams_down = true;
+                }
+                if let Some(bytes) = arrived {
+                    any = true;
+                    self.handle_datagram(ni, &bytes);
+                }
+            }
+        }
+    }
+
+    fn device_events(&mut self, ni: &mut Ni) -> bool {
+        let mut any = false;
+        while !self.gone {
+            let event = match self.device.take_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(error) => {
+                    self.device_gone(ni, &error);
+                    return true;
+                }
+            };
+            any = true;
+            match event {
+                Event::DeviceGone => {
+                    self.device_gone(ni, &"it was taken away or has failed");
+                }
+                Event::PortDown(port) if port == self.port => {
+                    tracing::warn!(device = self.device.name(), port, "port is down");
+                }
+                Event::PortUp(port) if port == self.port => {
+                    tracing::warn!(device = self.device.name(), port, "port is up");
+                }
+                Event::CompletionQueue | Event::ReceiveQueue => {
+                    self.device_gone(ni, &"a queue of it is broken");
+                }
+                Event::QueuePair { qpn, code } => {
+                    tracing::debug!(qpn, code, "queue pair failed");
+                    if let Some(&rank) = self.by_qpn.get(&qpn)
+                        && let Some(peer) = self.peer(rank)
+                    {
+                        peer.broken = true;
+                        self.pending += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// Nothing works any more: every operation ends with a failure.
+    pub(super) fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.gone, true) {
+            tracing::error!("{}", unusable_device(self.device.name(), why));
+        }
+        for rank in 0..self.peers.len() {
+            if self.peers[rank].as_ref().is_some_and(|p| !p.is_failed()) {
+                self.fail_peer(ni, rank, &"the device is gone");
+            }
+        }
+    }
+
+    /// When [`Verbs::tend`] has something to do.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let timers = self.peers.iter().flatten().filter_map(|p| p.timer);
+        let next = (self.pending > 0)
+            .then(|| timers.map(|t| t.next).min())
+            .flatten();
+        let retry = self.datagrams_down.then(|| now + RETRY);
+        [next, retry].into_iter().flatten().min()
+    }
+
+    /// Ends everything that waits for a peer, which is given up: operations with a failure, announced data as if
+    /// it had been refused, answers that will not come with what tells the initiator so.
+    pub(super) fn fail_peer(&mut self, ni: &mut Ni, rank: usize, why: &dyn std::fmt::Display) {
+        let Some(peer) = self.peer(rank) else { return };
+        if peer.is_failed() {
+            return;
+        }
+        let id = peer.id;
+        peer.abandon();
+        peer.give_up();
+        let held = std::mem::take(&mut peer.held);
+        let expected = std::mem::take(&mut peer.expected);
+        if let Some(qp) = peer.qp.take() {
+            // Its buffers stay with the adapter until then.
+            let _ = qp.to_error();
+            self.by_qpn.remove(&qp.qpn());
+        }
+        let records: Vec<usize> = self
+            .records
+            .iter()
+            .filter(|(_, r)| r.peer == rank)
+            .map(|(i, _)| i)
+            .collect();
+        let announced: Vec<usize> = self
+            .announced
+            .iter()
+            .filter(|(_, a)| a.peer == rank)
+            .map(|(i, _)| i)
+            .collect();
+        let operations = records.len() + announced.len() + held.len() + expected.len();
+        if operations > 0 && !self.closed {
+            tracing::error!(
+                peer = rank,
+                nid = id.nid,
+                pid = id.pid,
+                operations,
+                "peer given up, its operations fail: {why}"
+            );
+        } else {
+            tracing::debug!(peer = rank, "peer given up: {why}");
+        }
+        for index in records {
+            if let Some(mut record) = self.records.remove(index) {
+                record.failed = true;
+                self.finish(ni, record);
+            }
+        }
+        for token in announced {
+            self.source_free(ni, token, NiFail::FAIL);
+        }
+        for tx in held {
+            Self::fail_message(ni, tx);
+        }
+        for (_, request) in expected {
+            delivery::fail_answer(ni, &request);
+        }
+        self.published.forget_peer(rank);
+        self.count_pending();
+    }
+
+    /// A message that was not sent.
+    pub(super) fn fail_message(ni: &mut Ni, tx: portals_core::Transmit) {
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::FAIL);
+        }
+        delivery::fail_answer(ni, &tx.header);
+    }
+
+    /// Tells connected peers that this side closes.
+    pub(super) fn say_bye(&mut self) {
+        for rank in 0..self.peers.len() {
+            if self.peer(rank).is_some_and(|p| p.is_connected()) {
+                let bye = self.datagram(rank, Word::Bye, 0, NOWHERE);
+                self.tell_peer(rank, &bye.to_bytes());
+            }
+        }
+    }
+}

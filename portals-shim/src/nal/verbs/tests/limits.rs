@@ -1,0 +1,280 @@
+//! What the machine does not give: memory that may be locked, and in the end the device.
+
+use super::*;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs the test `name` of this executable in a process of its own, prepared by `wrap`; what it printed.
+fn alone(name: &str, wrap: &[&str], vars: &[(&str, &str)]) -> (bool, String) {
+    let own = std::env::current_exe().unwrap();
+    let mut words = wrap.iter();
+    let mut command = match words.next() {
+        Some(first) => {
+            let mut c = Command::new(first);
+            c.args(words).arg(own);
+            c
+        }
+        None => Command::new(own),
+    };
+    let name = format!("nal::verbs::tests::limits::{name}");
+    command.args(["--exact", &name, "--ignored", "--nocapture"]);
+    let out = command.envs(vars.iter().copied()).output().unwrap();
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    (out.status.success(), text)
+}
+
+/// Long puts between two ranks; the first event that says a failure, or none.
+fn long_puts(len: usize) -> NiFail {
+    let device = device().unwrap();
+    let opened = super::super::in_threads(2, Some(&device)).unwrap();
+    let s: Vec<Side> = opened.iter().map(|o| side(o, len)).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let fail = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = opened[1]
+                    .interface
+                    .eq_poll(&[s[1].eq], Wait::Nanos(1_000_000));
+            }
+        });
+        let there = to(opened[0].peers[1], LOUD, 0);
+        let ni = &opened[0].interface;
+        ni.put_region(s[0].source, (0, len as u64), AckRequest::NoAck, there, 0)
+            .unwrap();
+        let fail = loop {
+            let polled = ni.eq_poll(&[s[0].eq], Wait::Nanos(20_000_000_000)).unwrap();
+            let e = polled.expect("the put ends").event;
+            if e.kind == EventKind::SendEnd {
+                break e.ni_fail;
+            }
+        };
+        // Short messages, which need no registration, still go.
+        ring(&opened[0], &s[0], opened[0].peers[1]);
+        loop {
+            let polled = ni.eq_poll(&[s[0].eq], Wait::Nanos(20_000_000_000)).unwrap();
+            let e = polled.expect("the bell is sent").event;
+            if e.kind == EventKind::SendEnd {
+                assert_eq!(e.ni_fail, NiFail::OK);
+                break;
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        fail
+    });
+    for o in &opened {
+        o.interface.close().unwrap();
+    }
+    fail
+}
+
+#[test]
+#[ignore = "run by the tests below, in a process with limits"]
+fn child_long_puts() {
+    let fail = long_puts(16 << 20);
+    println!("the put ended with {fail:?}");
+}
+
+#[test]
+#[ignore = "run by the tests below, in a process with limits"]
+fn child_opens() {
+    let device = device().unwrap();
+    match super::super::in_threads(1, Some(&device)) {
+        Ok(_) => println!("it opened"),
+        Err(error) => println!("{error}"),
+    }
+}
+
+/// More registered memory than `PORTOLAN_MEMLOCK`: the operation fails and says what to raise, others go on.
+#[test]
+fn device_registrations_stay_within_the_budget() {
+    if device().is_none() {
+        return;
+    }
+    let (ok, text) = alone("child_long_puts", &[], &[("PORTOLAN_MEMLOCK", "8M")]);
+    assert!(ok, "{text}");
+    assert!(text.contains("PORTOLAN_MEMLOCK"), "{text}");
+    assert!(text.contains("the put ended with NiFail(1)"), "{text}");
+    let (ok, text) = alone("child_long_puts", &[], &[("PORTOLAN_MEMLOCK", "64M")]);
+    assert!(
+        ok && text.contains("the put ended with NiFail(0)"),
+        "{text}"
+    );
+}
+
+/// The system's own limit, for a process without the right to pass it: a message with the limit and the remedy.
+#[test]
+fn device_the_limit_of_locked_memory_is_named() {
+    if device().is_none() {
+        return;
+    }
+    let limited = |kib: &str| {
+        let words = [
+            "prlimit",
+            kib,
+            "setpriv",
+            "--bounding-set",
+            "-ipc_lock",
+            "--inh-caps",
+            "-ipc_lock",
+        ];
+        alone("child_opens", &words, &[])
+    };
+    let (ok, text) = limited("--memlock=65536:65536");
+    if !ok && text.contains("No such file") {
+        println!("skipped: no prlimit or setpriv here");
+        return;
+    }
+    assert!(text.contains("limited to 65536 bytes"), "{text}");
+    assert!(text.contains("ulimit -l unlimited"), "{text}");
+    // Enough to open, and not for long messages.
+    let words = [
+        "prlimit",
+        "--memlock=25165824:25165824",
+        "setpriv",
+        "--bounding-set",
+        "-ipc_lock",
+        "--inh-caps",
+        "-ipc_lock",
+    ];
+    let (ok, text) = alone("child_long_puts", &words, &[("PORTOLAN_MEMLOCK", "1G")]);
+    assert!(ok, "{text}");
+    assert!(text.contains("the put ended with NiFail(1)"), "{text}");
+    assert!(
+        text.contains("locked memory is limited to 25165824 bytes"),
+        "{text}"
+    );
+}
+
+/// A progress thread answers while the program computes; without it the put waits for the next call.
+#[test]
+fn device_a_progress_thread_answers_for_a_rank_that_computes() {
+    if device().is_none() {
+        return;
+    }
+    for (how, prompt) in [("thread", true), ("calls", false)] {
+        let (ok, text) = alone("child_computes", &[], &[("PORTOLAN_PROGRESS", how)]);
+        assert!(ok, "{text}");
+        assert_eq!(text.contains("prompt: true"), prompt, "{how}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "run by the test above, with each way of progress"]
+fn child_computes() {
+    const COMPUTES: Duration = Duration::from_secs(2);
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        if rank == 1 {
+            // No call is made meanwhile.
+            let start = Instant::now();
+            let mut x = 1u64;
+            while start.elapsed() < COMPUTES {
+                x = std::hint::black_box(x.wrapping_mul(3));
+            }
+            wait(o, s.eq, EventKind::PutEnd, LOUD);
+            ring(o, &s, peer);
+            return;
+        }
+        // While a connection is made the attendant makes progress in any case.
+        let _ = o
+            .interface
+            .eq_poll(&[s.eq], Wait::Nanos(400_000_000))
+            .unwrap();
+        while o.interface.eq_get(s.eq).unwrap().is_some() {}
+        let start = Instant::now();
+        let there = to(peer, LOUD, 0);
+        o.interface
+            .put_region(s.source, (0, 8), AckRequest::Ack, there, 0)
+            .unwrap();
+        wait(o, s.eq, EventKind::Ack, LOUD);
+        println!("prompt: {}", start.elapsed() < COMPUTES / 4);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+    });
+}
+
+/// The device is taken away under two ranks that talk: each operation ends, and so do the ranks. (SoftRoCE of Linux
+/// 6.1 waits until its users have left; other drivers end at once, with an event.)
+#[test]
+fn device_a_device_taken_away_ends_every_operation() {
+    let Some(name) = device() else { return };
+    if std::env::var_os("PORTOLAN_GUEST").is_none() {
+        println!("skipped: the device is taken away in a guest only");
+        return;
+    }
+    let parent = std::fs::read_to_string(format!("/sys/class/infiniband/{name}/parent"));
+    let netdev = parent.unwrap().trim().to_owned();
+    let spare = "rxespare";
+    let rdma = |words: &[&str]| {
+        let done = Command::new("rdma").args(words).status().unwrap();
+        assert!(done.success(), "rdma {words:?}");
+    };
+    // A device of its own, so that the others' stays: on an interface of its own.
+    let ip = |words: &[&str]| {
+        let done = Command::new("ip").args(words).status().unwrap();
+        assert!(done.success(), "ip {words:?}");
+    };
+    assert_ne!(netdev, "d9");
+    ip(&["link", "add", "d9", "type", "dummy"]);
+    ip(&["addr", "add", "10.9.9.1/24", "dev", "d9"]);
+    ip(&["link", "set", "d9", "up"]);
+    rdma(&["link", "add", spare, "type", "rxe", "netdev", "d9"]);
+    let opened = super::super::in_threads(2, Some(spare)).unwrap();
+    let s: Vec<Side> = opened.iter().map(|o| side(o, 1 << 20)).collect();
+    ring(&opened[0], &s[0], opened[0].peers[1]);
+    wait(&opened[1], s[1].eq, EventKind::PutEnd, BELL);
+    let mut taker = Command::new("rdma")
+        .args(["link", "delete", spare])
+        .spawn()
+        .unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let puts = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = opened[1]
+                    .interface
+                    .eq_poll(&[s[1].eq], Wait::Nanos(1_000_000));
+            }
+        });
+        let ni = &opened[0].interface;
+        let (mut puts, mut ends, mut acks, mut failed) = (0u64, 0, 0, false);
+        let start = Instant::now();
+        let enough = |failed| failed || start.elapsed() > Duration::from_secs(3);
+        while !enough(failed) || ends < puts || acks < puts {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{ends} and {acks} of {puts}"
+            );
+            if !enough(failed) && puts - acks < 4 {
+                let there = to(opened[0].peers[1], QUIET, 0);
+                ni.put_region(s[0].source, (0, 1 << 20), AckRequest::Ack, there, 0)
+                    .unwrap();
+                puts += 1;
+            }
+            while let Some(p) = ni.eq_poll(&[s[0].eq], Wait::Nanos(1_000_000)).unwrap() {
+                failed |= p.event.ni_fail != NiFail::OK;
+                match (p.event.kind, p.event.match_bits) {
+                    (EventKind::SendEnd, QUIET) => ends += 1,
+                    (EventKind::Ack, QUIET) => acks += 1,
+                    _ => {}
+                }
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        println!("{puts} puts, each with its end; failed: {failed}");
+        puts
+    });
+    assert!(puts > 0);
+    for o in &opened {
+        o.interface.close().unwrap();
+    }
+    drop(opened);
+    assert!(
+        taker.wait().unwrap().success(),
+        "the device can go once its users have left"
+    );
+    ip(&["link", "delete", "d9"]);
+}

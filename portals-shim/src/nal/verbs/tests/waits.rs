@@ -1,0 +1,115 @@
+//! Blocking waits, several waiting threads, and the progress thread.
+
+use super::*;
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// Processor time of this process.
+fn used() -> Duration {
+    let t = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// Two ranks wait, one for ever and one with a limit: both sleep.
+#[test]
+fn device_an_idle_wait_uses_no_core() {
+    const IDLE: Duration = Duration::from_secs(3);
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        if rank == 1 {
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            return;
+        }
+        // The own SEND_END may still come.
+        let _ = o
+            .interface
+            .eq_poll(&[s.eq], Wait::Nanos(200_000_000))
+            .unwrap();
+        let (start, before) = (Instant::now(), used());
+        let nanos = u64::try_from(IDLE.as_nanos()).unwrap();
+        let event = o.interface.eq_poll(&[s.eq], Wait::Nanos(nanos)).unwrap();
+        let (waited, cpu) = (start.elapsed(), used() - before);
+        assert!(event.is_none(), "{event:?}");
+        assert!(waited >= IDLE && waited < IDLE * 2, "{waited:?}");
+        let share = cpu.as_secs_f64() / waited.as_secs_f64();
+        println!(
+            "two idle ranks used {:.3} % of a core in {:.1} s",
+            share * 100.0,
+            waited.as_secs_f64()
+        );
+        assert!(share < 0.02, "{share} of a core for two idle ranks");
+        ring(o, &s, peer);
+    });
+}
+
+/// Each of several threads waits for its own queue: each gets its event, whoever of them polled it in, and
+/// also one that another thread of the process causes.
+#[test]
+fn device_several_threads_wait() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 20;
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        let ni = &o.interface;
+        let queues: Vec<EqHandle> = (0..THREADS)
+            .map(|t| {
+                let eq = ni.eq_alloc(64).unwrap();
+                let me = ni.me_attach(4, entry(100 + t), InsertPosition::After);
+                ni.md_attach(me.unwrap(), spec(MdMemory::Empty, Some(eq)), Unlink::Retain)
+                    .unwrap();
+                eq
+            })
+            .collect();
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        let own = o.peers[rank as usize];
+        std::thread::scope(|scope| {
+            for eq in queues {
+                scope.spawn(move || {
+                    let mut ends = 0;
+                    // One in two comes from the peer, the other from this process.
+                    while ends < 2 * ROUNDS {
+                        let e = ni.eq_wait(eq).unwrap().event;
+                        ends += u64::from(e.kind == EventKind::PutEnd);
+                    }
+                });
+            }
+            for round in 0..ROUNDS {
+                for t in 0..THREADS {
+                    for to_whom in [peer, own] {
+                        let there = to(to_whom, 100 + t, 0);
+                        ni.put_region(s.source, (0, 0), AckRequest::NoAck, there, round)
+                            .unwrap();
+                    }
+                }
+                // Long enough for the threads to fall asleep.
+                let _ = ni.eq_poll(&[s.eq], Wait::Nanos(1_000_000)).unwrap();
+                while ni.eq_get(s.eq).unwrap().is_some() {}
+            }
+        });
+        // The peer's threads may still need this side.
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+    });
+}
+
+/// Waits end when their time has come, not earlier and not much later.
+#[test]
+fn device_waits_end_in_time() {
+    ranks(1, |_, o| {
+        let eq = o.interface.eq_alloc(8).unwrap();
+        for ms in [1, 20, 300] {
+            let start = Instant::now();
+            let polled = o.interface.eq_poll(&[eq], Wait::Nanos(ms * 1_000_000));
+            assert!(polled.unwrap().is_none());
+            let waited = start.elapsed();
+            let limit = Duration::from_millis(ms);
+            assert!(waited >= limit, "{waited:?} of {limit:?}");
+            assert!(waited < limit + Duration::from_millis(500), "{waited:?}");
+        }
+    });
+}
