@@ -111,10 +111,13 @@ impl Conduit {
         if self.is_attached() {
             return Err(AttachError::Attached);
         }
-        let region = Region::new(segment_size).map_err(|source| AttachError::Segment {
-            size: segment_size,
-            source,
-        })?;
+        let ni = self.interface();
+        let region = ni
+            .new_region(segment_size)
+            .map_err(|source| AttachError::Segment {
+                size: segment_size,
+                source,
+            })?;
         let size = if segment_size == 0 { 0 } else { region.len() };
         let indexes = self.handlers.borrow_mut().register(handlers)?;
         let rarsrc = {
@@ -131,13 +134,36 @@ impl Conduit {
             size: size as u64,
         };
         let segments = self.exchange(own);
+        let mut near: Vec<_> = vec![None; segments.len()];
+        near[self.mynode() as usize] = Some((region.clone(), 0));
         self.core.borrow_mut().attached = Some(Attached {
             region,
             rarsrc,
             segments,
+            near,
         });
         self.meet();
+        self.look_around();
         Ok(indexes)
+    }
+
+    /// Maps the segments of ranks that share memory with this one.
+    fn look_around(&self) {
+        let mut core = self.core.borrow_mut();
+        for node in 0..self.nodes() {
+            let to = core.rar_target(node, select::RAR, 0);
+            let window = (node != self.mynode()).then(|| core.ni.window(&to));
+            let Some((window, a)) = window.flatten().zip(core.attached.as_mut()) else {
+                continue;
+            };
+            let at = node as usize;
+            if a.segments
+                .get(at)
+                .is_some_and(|s| s.size == window.len as u64)
+            {
+                a.near[at] = Some((window.region, window.offset));
+            }
+        }
     }
 
     /// Every rank's block, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`

@@ -49,6 +49,9 @@ pub(crate) struct Attached {
     /// RARSRC.
     pub(crate) rarsrc: MdHandle,
     pub(crate) segments: Vec<SegInfo>,
+    /// The segments that puts and gets reach by a copy: the own one, and those of ranks that share memory with this
+    /// one. By rank: where the segment begins in the region.
+    pub(crate) near: Vec<Option<(Region, usize)>>,
 }
 
 #[derive(Debug)]

@@ -140,33 +140,64 @@ impl Core {
         }
     }
 
-    /// A put or get whose remote side is this rank.
-    fn copy_here(&self, local: &Source, remote: u64, get: bool) -> Result<(), Fault> {
-        let Some(a) = &self.attached else {
-            return Ok(());
-        };
-        match (local, get) {
-            (Source::User(m), true) => m.copy_from(&a.region, remote as usize)?,
-            (Source::Segment { offset, len }, true) => {
-                a.region
-                    .copy_from(*offset, &a.region, remote as usize, *len)?;
-            }
-            (local, _) => self.copy_source(local, &a.region, remote as usize)?,
-        }
-        Ok(())
+    /// A put or get by a copy, where the segment of `node` is memory of this process too. `None`: it is not.
+    #[inline]
+    fn copy_near(
+        &self,
+        node: u32,
+        local: &Source,
+        remote: u64,
+        get: bool,
+    ) -> Option<Result<(), Fault>> {
+        let a = self.attached.as_ref()?;
+        let (region, start) = a.near.get(node as usize)?.as_ref()?;
+        let at = start + remote as usize;
+        Some(match (local, get) {
+            (Source::User(m), true) => m.copy_from(region, at).map_err(Fault::from),
+            (Source::Segment { offset, len }, true) => a
+                .region
+                .copy_from(*offset, region, at, *len)
+                .map_err(Fault::from),
+            (local, _) => self.copy_source(local, region, at),
+        })
     }
 }
 
 impl Conduit {
     /// Puts `data` at address `dest` of the segment of `node`; returns when it is there.
     pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        if self.wrote_near(node, dest, data) {
+            return Ok(());
+        }
         let handle = self.put_nb(node, dest, data)?;
         self.wait(handle);
         Ok(())
     }
 
+    /// A put that needs nothing but a bounds check and a copy; `false`: it is another one, or an error.
+    #[inline]
+    fn wrote_near(&self, node: u32, dest: u64, data: &[u8]) -> bool {
+        if self.handler_depth.get() > 0 {
+            return false;
+        }
+        let core = self.core.borrow();
+        let Some(a) = &core.attached else {
+            return false;
+        };
+        let at = node as usize;
+        let (Some(segment), Some(Some((region, start)))) = (a.segments.get(at), a.near.get(at))
+        else {
+            return false;
+        };
+        let offset = segment.offset_of(dest, data.len() as u64);
+        offset.is_some_and(|offset| region.write(start + offset as usize, data).is_ok())
+    }
+
     /// Starts a put; `data` is free again on return.
     pub fn put_nb(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
+        if self.wrote_near(node, dest, data) {
+            return Ok(Handle::DONE);
+        }
         let remote = self.check_remote(node, dest, data.len())?;
         self.lend(data, Scope::Full, |m| {
             self.explicit(node, remote, Source::User(m), false, false)
@@ -175,6 +206,9 @@ impl Conduit {
 
     /// As [`Conduit::put_nb`], counted with the implicit operations.
     pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        if self.wrote_near(node, dest, data) {
+            return Ok(());
+        }
         let remote = self.check_remote(node, dest, data.len())?;
         self.lend(data, Scope::Full, |m| {
             self.transfer(node, remote, Source::User(m), false, None, false);
@@ -409,8 +443,7 @@ impl Conduit {
         get: bool,
         wait_local: bool,
     ) -> Result<Handle, RmaError> {
-        if local.len() == 0 || node == self.mynode() {
-            self.transfer(node, remote, local, get, None, wait_local);
+        if local.len() == 0 || self.copied(node, &local, remote, get) {
             return Ok(Handle::DONE);
         }
         let key = self
@@ -421,6 +454,19 @@ impl Conduit {
             .ok_or(RmaError::TooManyOperations)?;
         self.transfer(node, remote, local, get, Some(key), wait_local);
         Ok(Handle(Some(key)))
+    }
+
+    /// Makes a checked put or get by a copy, if that can be.
+    #[inline]
+    fn copied(&self, node: u32, local: &Source, remote: u64, get: bool) -> bool {
+        let copied = self.core.borrow().copy_near(node, local, remote, get);
+        match copied {
+            Some(done) => {
+                self.check("a put or get within this machine", done);
+                true
+            }
+            None => false,
+        }
     }
 
     /// Starts the messages of a checked put or get; those without a key are implicit.
@@ -434,9 +480,8 @@ impl Conduit {
         wait_local: bool,
     ) {
         let len = local.len();
-        if node == self.mynode() {
-            let copied = self.core.borrow().copy_here(&local, remote, get);
-            return self.check("a put or get to this rank", copied);
+        if key.is_none() && self.copied(node, &local, remote, get) {
+            return;
         }
         let op = key.unwrap_or_else(|| self.core.borrow().ops.implicit());
         let mut done = 0;
