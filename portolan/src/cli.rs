@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand};
-use portals_shim::fabric::{FabricConfig, FabricKind};
+use portals_shim::fabric::{FabricConfig, FabricKind, MOST_PER_NODE, Mode};
+use portals_shim::place::Placement;
 
-use crate::cmd::{bench, demo, info, probe, run, seastar_sim};
+use crate::calibration;
+use crate::cmd::{bench, demo, info, probe, run, seastar_device, seastar_sim, trace};
 use crate::guest::GuestOptions;
 
 /// Portals 3.3 and the GASNet conduit on the networks of today
@@ -31,9 +33,17 @@ pub(crate) enum Command {
     Info(info::Options),
     /// Boot a small QEMU machine with SoftRoCE and run a command in it, on this machine's files
     Guest(GuestOptions),
+    /// Run a program on the SeaStar model and write what the machine did: a timeline, a capture, tables
+    Trace(trace::Options),
+    /// Serve chips of the SeaStar model as PCI devices over vfio-user
+    SeastarDevice(seastar_device::Options),
     /// Join the launcher's job and exchange values: tests a launcher without a fabric
     #[command(hide = true)]
     Probe(probe::Options),
+    /// The SeaStar model against published measurements: errors, the search for fitted parameters, the
+    /// page of the book
+    #[command(hide = true)]
+    Calibration(calibration::Options),
     /// One rank of a measurement
     #[command(hide = true)]
     BenchRank(bench::RankOptions),
@@ -45,20 +55,75 @@ pub(crate) enum Command {
 /// The choice of a fabric, the same for every command that needs one.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FabricArgs {
-    /// Fabric: seastar (a model, works everywhere) or verbs (RDMA)
+    /// Fabric: seastar (a model, works everywhere), shm (memory of one machine) or verbs (RDMA)
     #[arg(long, env = "PORTOLAN_FABRIC", default_value_t = FabricKind::Seastar, value_name = "NAME")]
     pub(crate) fabric: FabricKind,
     /// RDMA device of the verbs fabric, such as rxe0; the first usable one by default
     #[arg(long, env = "PORTOLAN_DEVICE", value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Machine that the SeaStar model is set up as
+    /// Address of the RDMA device's port: an IP address, or an index that `portolan info` shows; the one that
+    /// reaches most peers by default
+    #[arg(long, env = "PORTOLAN_GID", value_name = "GID")]
+    pub(crate) gid: Option<String>,
+    /// Ranks that share a node, numbered within it; elsewhere than on the model it is a node by name
+    #[arg(long, env = "PORTOLAN_RANKS_PER_NODE", default_value_t = 1, value_name = "R",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PER_NODE)))]
+    pub(crate) ranks_per_node: u32,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) wrong: FaultArgs,
+}
+
+/// What goes wrong on the machine that is modelled.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FaultArgs {
+    /// What goes wrong on the SeaStar model: a fault file, as in the book under Faults of the
+    /// SeaStar model; times in it are from the start of the simulated machine, as in traces
+    #[arg(long, env = FabricConfig::FAULTS, value_name = "FILE", value_parser = whole_path)]
+    pub(crate) faults: Option<String>,
+    /// Seed of what goes wrong at random, instead of the fault file's, and perhaps the rates, such
+    /// as 7:lost_packets=1000,corrupted_packets=1000 (of 10^9) or 7:link_bit_errors=1000 (of 10^12)
+    #[arg(long, env = FabricConfig::FAULT_SEED, value_name = "N[:RATE=VALUE,..]")]
+    pub(crate) fault_seed: Option<String>,
+}
+
+/// The choice of the machine that is modelled.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelArgs {
+    /// Machine that the SeaStar model is set up as: xt4, xt4-linux, xt3, xt3-linux, redstorm,
+    /// redstorm-2005, or a machine file (a path with a / or ending in .toml)
     #[arg(
         long,
         env = "PORTOLAN_MACHINE",
         default_value = "xt4",
-        value_name = "NAME"
+        value_name = "NAME|FILE",
+        value_parser = machine
     )]
     pub(crate) machine: String,
+    /// Grid of the SeaStar model, such as 4x4x2, or 4x4x2,mesh without the links that close its
+    /// rows; by default the smallest torus that holds the nodes. Nodes fill rows of x first
+    #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "XxYxZ[,mesh]")]
+    pub(crate) topology: Option<String>,
+    /// Who matches on the SeaStar model: generic (the kernels of the nodes) or accelerated (the
+    /// firmware of their NICs)
+    #[arg(long, env = "PORTOLAN_SEASTAR_MODE", default_value_t = Mode::Generic, value_name = "MODE")]
+    pub(crate) mode: Mode,
+}
+
+/// A machine's name, or the whole path of its file.
+fn machine(text: &str) -> Result<String, String> {
+    if !portals_shim::nal::seastar::is_machine_file(text) {
+        return Ok(text.to_owned());
+    }
+    whole_path(text)
+}
+
+/// The whole path of a file: ranks may have other working directories.
+fn whole_path(text: &str) -> Result<String, String> {
+    let path = std::path::absolute(text).map_err(|error| format!("{text}: {error}"))?;
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| format!("{} is not UTF-8", path.display()))
 }
 
 impl FabricArgs {
@@ -67,7 +132,13 @@ impl FabricArgs {
         FabricConfig {
             kind: self.fabric,
             device: self.device.clone(),
-            machine: self.machine.clone(),
+            machine: self.model.machine.clone(),
+            // Out of range only where clap's range was not asked.
+            place: Placement::new(self.ranks_per_node).unwrap_or_default(),
+            topology: self.model.topology.clone(),
+            mode: self.model.mode,
+            faults: self.wrong.faults.clone(),
+            fault_seed: self.wrong.fault_seed.clone(),
         }
     }
 
@@ -75,10 +146,33 @@ impl FabricArgs {
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = vec![
             ("PORTOLAN_FABRIC".into(), self.fabric.name().into()),
-            ("PORTOLAN_MACHINE".into(), self.machine.clone().into()),
+            ("PORTOLAN_MACHINE".into(), self.model.machine.clone().into()),
+            (
+                "PORTOLAN_SEASTAR_MODE".into(),
+                self.model.mode.name().into(),
+            ),
+            (
+                "PORTOLAN_RANKS_PER_NODE".into(),
+                self.ranks_per_node.to_string().into(),
+            ),
         ];
+        if let Some(topology) = &self.model.topology {
+            variables.push(("PORTOLAN_TOPOLOGY".into(), topology.into()));
+        }
+        let wrong = [
+            (FabricConfig::FAULTS, &self.wrong.faults),
+            (FabricConfig::FAULT_SEED, &self.wrong.fault_seed),
+        ];
+        for (variable, value) in wrong {
+            if let Some(value) = value {
+                variables.push((variable.into(), value.into()));
+            }
+        }
         if let Some(device) = &self.device {
             variables.push(("PORTOLAN_DEVICE".into(), device.into()));
+        }
+        if let Some(gid) = &self.gid {
+            variables.push(("PORTOLAN_GID".into(), gid.into()));
         }
         variables
     }
@@ -100,11 +194,19 @@ mod tests {
             "portolan",
             "portolan demo",
             "portolan run -n 4 -- prog a -b --c",
-            "portolan run -n 4 --fabric verbs --device rxe0 --env A=1 --env B=2 -- prog",
+            "portolan run -n 4 --fabric verbs --device rxe0 --gid 10.9.0.1 --env A=1 --env B=2 -- prog",
+            "portolan run -n 4 --fabric shm -- prog",
             "portolan bench pingpong put-latency -n 2 --fabric seastar --sizes 8,64,1K --iters 10 --json -",
             "portolan bench match-depth --plot dir",
+            "portolan bench pingpong --machine redstorm --topology 4x4x2,mesh --ranks-per-node 2",
+            "portolan demo --machine ./mine.toml",
+            "portolan bench put-rate --mode accelerated",
+            "portolan run -n 2 --faults f.toml --fault-seed 7:lost_packets=5 -- prog",
             "portolan info --json",
             "portolan guest --hosts 1 -- true",
+            "portolan trace -n 4 -- prog a",
+            "portolan trace -n 2 --out f --format perfetto --pcap p --svg s --window 1..2.5 --links --counters -- prog",
+            "portolan seastar-device --socket here --nodes 3 --once",
         ] {
             let parsed = Cli::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
@@ -122,7 +224,12 @@ mod tests {
             "portolan run -n 2 --env A -- prog",
             "portolan bench",
             "portolan bench teleport",
+            "portolan run -n 2 --ranks-per-node 0 -- prog",
+            "portolan run -n 2 --ranks-per-node 65 -- prog",
             "portolan bench pingpong --sizes 8,x",
+            "portolan trace -n 2 --svg s --window 3..2 -- prog",
+            "portolan trace -n 2 --format pdf -- prog",
+            "portolan seastar-device",
         ] {
             let error = Cli::try_parse_from(line.split(' '))
                 .map(|_| ())

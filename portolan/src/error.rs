@@ -22,6 +22,9 @@ pub(crate) enum CmdError {
     /// The simulated machine could not be built or served.
     #[error(transparent)]
     Simulation(#[from] portals_shim::nal::seastar::ServeError),
+    /// A device could not be served.
+    #[error(transparent)]
+    Device(#[from] nic_device::DeviceError),
     /// The system refused something.
     #[error("{what}")]
     System {
@@ -41,10 +44,15 @@ impl CmdError {
     /// has its own.
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Fabric(FabricError::Unknown { .. }) => 2,
+            Self::Usage(_)
+            | Self::Fabric(FabricError::Unknown { .. } | FabricError::Faults { .. }) => 2,
             Self::Fabric(FabricError::Unusable { .. }) => 3,
             Self::Guest(error) => error.exit_status(),
-            Self::Fabric(_) | Self::Simulation(_) | Self::System { .. } | Self::Failed(_) => 1,
+            Self::Fabric(_)
+            | Self::Simulation(_)
+            | Self::Device(_)
+            | Self::System { .. }
+            | Self::Failed(_) => 1,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The command `portolan`: runs and measures Portals and GASNet programs on the fabrics of this machine.
 
 mod bench;
+mod calibration;
 mod cli;
 mod cmd;
 mod error;
@@ -30,8 +31,11 @@ fn main() -> ExitCode {
             Command::Info(options) => cmd::info::run(&options),
             Command::Guest(options) => Ok(guest::run(&options)?),
             Command::Probe(options) => cmd::probe::run(&options),
+            Command::Calibration(options) => calibration::run(&options),
             Command::BenchRank(options) => cmd::bench::rank(&options),
             Command::SeastarSim(options) => cmd::seastar_sim::run(&options),
+            Command::Trace(options) => cmd::trace::run(&options),
+            Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });
     match done {

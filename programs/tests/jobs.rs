@@ -1,5 +1,5 @@
-//! The programs as jobs on the SeaStar model, started as users start them: equal to their serial
-//! runs under `portolan run` and under MPICH's launcher, and gone within seconds when a rank dies.
+//! The programs as jobs on the SeaStar model and over shared memory, started as users start them: equal to their
+//! serial runs under `portolan run` and under MPICH's launcher, and gone within seconds when a rank dies.
 //!
 //! `portolan` is taken from beside the programs: `cargo test --workspace` puts it there.
 
@@ -58,13 +58,17 @@ fn program(name: &str, args: &[&str]) -> Command {
 }
 
 fn job(ranks: u32, program: &str, args: &[&str]) -> Command {
+    job_over("seastar", ranks, program, args)
+}
+
+fn job_over(fabric: &str, ranks: u32, program: &str, args: &[&str]) -> Command {
     let mut c = Command::new(portolan());
     c.args([
         "run",
         "-n",
         &ranks.to_string(),
         "--fabric",
-        "seastar",
+        fabric,
         "--",
         program,
     ])
@@ -130,6 +134,75 @@ fn gups_equals_its_serial_run() {
             "{ranks} ranks"
         );
     }
+}
+
+/// Also with many more ranks than processors.
+#[test]
+fn shared_memory_gives_the_serial_results() {
+    let input = Input::new("heat3d-shm");
+    let size = ["--log2-table", "10", "--updates", "2048"];
+    let heat = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let gups = checksum(&succeed(program(
+        GUPS,
+        &[&["--serial"][..], &size].concat(),
+    )));
+    for ranks in [1, 2, 8, 64] {
+        for exchange in ["am", "put"] {
+            let args = [input.path(), "--exchange", exchange];
+            // The grid has 11 layers.
+            if ranks <= 8 {
+                let text = succeed(job_over("shm", ranks, HEAT3D, &args));
+                assert_eq!(checksum(&text), heat, "{ranks} ranks, {exchange}");
+            }
+        }
+        let text = succeed(job_over("shm", ranks, GUPS, &size));
+        assert_eq!(checksum(&text), gups, "{ranks} ranks");
+    }
+}
+
+/// Whenever a rank is killed, in start-up too, the job ends at once and leaves nothing.
+#[test]
+fn a_rank_killed_at_any_moment_ends_a_job_over_shared_memory() {
+    let mut rng = fastrand::Rng::with_seed(23);
+    let memory_files = || fs::read_dir("/dev/shm").map_or(0, Iterator::count);
+    let before = memory_files();
+    for round in 0..12 {
+        let updates = format!("3{:07}{round:02}", std::process::id());
+        let args = ["--log2-table", "14", "--updates", &updates];
+        let child = clean(job_over("shm", rng.u32(2..=6), GUPS, &args))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        let own = i32::try_from(child.id()).unwrap();
+        let at = Duration::from_millis(rng.u64(0..150));
+        let victim = loop {
+            let ranks: Vec<i32> = processes(&updates)
+                .into_iter()
+                .filter(|p| *p != own)
+                .collect();
+            match rng.choice(&ranks) {
+                Some(rank) if begun.elapsed() >= at => break *rank,
+                _ => assert!(begun.elapsed() < Duration::from_secs(60), "no rank starts"),
+            }
+            std::thread::yield_now();
+        };
+        succeed(program("kill", &["-KILL", &victim.to_string()]));
+        let killed = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        let took = killed.elapsed();
+        assert!(took < Duration::from_secs(10), "round {round}: {took:?}");
+        assert!(!output.status.success(), "round {round}");
+        while !processes(&updates).is_empty() {
+            assert!(
+                killed.elapsed() < Duration::from_secs(10),
+                "processes are left"
+            );
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(memory_files(), before, "something is left in /dev/shm");
 }
 
 #[test]

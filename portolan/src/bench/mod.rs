@@ -20,9 +20,10 @@ mod table;
 
 pub(crate) use error::BenchError;
 pub(crate) use name::{Axis, Name};
-pub(crate) use plot::write as write_plots;
+pub(crate) use plot::{draw_curves, write as write_plots};
+pub(crate) use portals::Software;
 pub(crate) use published::Curve;
-pub(crate) use rank::Rank;
+pub(crate) use rank::{Rank, measure_on};
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};
 pub(crate) use table::table;

@@ -49,6 +49,10 @@ pub(crate) enum Name {
     GetBandwidth,
     /// Windows of small puts until all acks
     PutRate,
+    /// Windows of small messages that the target's program takes one by one
+    MessageRate,
+    /// Puts of 2 KiB, a number of them under way together
+    PutsInFlight,
     /// An active message without payload until its reply has run
     AmShort,
     /// An active message with payload for its handler until its reply has run
@@ -65,13 +69,15 @@ pub(crate) enum Name {
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
         Self::PutBandwidth,
         Self::GetBandwidth,
         Self::PutRate,
+        Self::MessageRate,
+        Self::PutsInFlight,
         Self::AmShort,
         Self::AmMedium,
         Self::AmLong,
@@ -89,6 +95,8 @@ impl Name {
             Self::PutBandwidth => "put-bandwidth",
             Self::GetBandwidth => "get-bandwidth",
             Self::PutRate => "put-rate",
+            Self::MessageRate => "message-rate",
+            Self::PutsInFlight => "puts-in-flight",
             Self::AmShort => "am-short",
             Self::AmMedium => "am-medium",
             Self::AmLong => "am-long",
@@ -102,7 +110,9 @@ impl Name {
     pub(crate) fn unit(self) -> Unit {
         match self {
             Self::PutBandwidth | Self::GetBandwidth => Unit::MegabytesPerSecond,
-            Self::PutRate | Self::AmRate => Unit::OperationsPerSecond,
+            Self::PutRate | Self::MessageRate | Self::PutsInFlight | Self::AmRate => {
+                Unit::OperationsPerSecond
+            }
             _ => Unit::Microseconds,
         }
     }
@@ -111,6 +121,7 @@ impl Name {
     pub(crate) fn axis(self) -> Axis {
         match self {
             Self::MatchDepth => Axis::Entries,
+            Self::PutsInFlight => Axis::Operations,
             Self::AmShort | Self::AmRate | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
         }
@@ -120,7 +131,8 @@ impl Name {
     pub(crate) fn largest(self) -> Option<u64> {
         match self {
             Self::AmMedium => Some(conduit::MAX_MEDIUM as u64),
-            Self::MatchDepth => Some(32_768),
+            Self::MatchDepth => Some(100_000),
+            Self::PutsInFlight => Some(4_000),
             _ => None,
         }
     }
@@ -133,6 +145,11 @@ impl Name {
         )
     }
 
+    /// Whether it stands for a library above Portals, whose computing is part of it.
+    pub(crate) fn has_software(self) -> bool {
+        matches!(self, Self::Pingpong | Self::MessageRate)
+    }
+
     /// The points measured where the user names none.
     pub(crate) fn default_points(self) -> Vec<u64> {
         let powers = |from: u32, to: u32| (from..=to).map(|p| 1 << p);
@@ -141,7 +158,8 @@ impl Name {
                 [0].into_iter().chain(powers(3, 20)).collect()
             }
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
-            Self::PutRate => vec![8, 64],
+            Self::PutRate | Self::MessageRate => vec![8, 64],
+            Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 384, 512],
             Self::AmMedium => powers(0, 20)
                 .filter(|p| Some(*p) <= self.largest())
                 .collect(),
@@ -165,6 +183,8 @@ pub(crate) enum Axis {
     Bytes,
     /// The entries of the match list before the one that matches.
     Entries,
+    /// The operations that are under way together.
+    Operations,
     /// Nothing: there is one point.
     Nothing,
 }

@@ -18,10 +18,11 @@ use super::sizes;
 const SIZE: (u32, u32) = (900, 560);
 
 /// The measurement first, then published curves.
-const COLOURS: [RGBColor; 3] = [
+const COLOURS: [RGBColor; 4] = [
     RGBColor(0, 90, 181),
     RGBColor(200, 80, 30),
     RGBColor(100, 100, 100),
+    RGBColor(30, 140, 90),
 ];
 
 /// A named line.
@@ -70,6 +71,22 @@ pub(crate) fn write(
     Ok(files)
 }
 
+/// Draws times in µs by size.
+///
+/// # Errors
+/// The message says which file could not be drawn or written.
+pub(crate) fn draw_curves(lines: &[(String, Vec<(u64, f64)>)], file: &Path) -> Result<(), String> {
+    let series: Vec<Series> = lines
+        .iter()
+        .map(|(label, line)| Series {
+            label: label.clone(),
+            points: points(line.iter().copied()),
+        })
+        .collect();
+    draw(Name::Pingpong, &series, file)
+        .map_err(|error| format!("cannot draw {}: {error}", file.display()))
+}
+
 /// A logarithmic axis has no 0; the smallest size of 0 stands at 1.
 fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<(f64, f64)> {
     of.into_iter()
@@ -96,6 +113,7 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
     let x_words = match name.axis() {
         Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
         Axis::Entries => "entries before the match (0 stands at 1)",
+        Axis::Operations => "operations under way together",
     };
     let y_words = match name.unit() {
         Unit::Microseconds => "µs",

@@ -10,6 +10,8 @@ use super::name::Name;
 /// A published curve.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Curve {
+    /// The machine file that is to give this curve.
+    pub(crate) machine: String,
     /// A few words for a legend.
     pub(crate) label: String,
     /// Where it is published.
@@ -22,6 +24,15 @@ pub(crate) struct Curve {
     /// A fit: the last piece that starts at or below a size holds.
     #[serde(default)]
     pieces: Vec<Piece>,
+    /// Measured points between two processes of one node: bytes and one-way nanoseconds.
+    #[serde(default)]
+    same_node_ns: Vec<(u64, f64)>,
+    /// The same as a fit.
+    #[serde(default)]
+    same_node_pieces: Vec<Piece>,
+    /// Small messages that one rank sends another.
+    #[serde(default)]
+    pub(crate) messages_per_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -33,6 +44,14 @@ struct Piece {
 
 /// The sizes a fit is drawn at, as powers of 2. It is not carried on beyond the last.
 const FIT_SIZES: std::ops::RangeInclusive<u32> = 3..=20;
+
+/// What a fit says of `bytes`, µs; the last piece that starts at or below holds.
+fn fitted(pieces: &[Piece], bytes: u64) -> Option<f64> {
+    let covered = bytes <= 1 << FIT_SIZES.end();
+    let piece = pieces.iter().rev().find(|p| covered && p.from <= bytes)?;
+    let wire = |rate| bytes as f64 / (rate * 1e3);
+    Some(piece.intercept_us + piece.rate_gb_s.map_or(0.0, wire))
+}
 
 impl Curve {
     /// All published curves.
@@ -57,13 +76,61 @@ impl Curve {
             .iter()
             .find(|(size, _)| *size == bytes)
             .map(|(_, ns)| ns / 1e3);
-        let fitted = bytes <= 1 << FIT_SIZES.end();
-        let piece = || self.pieces.iter().rev().find(|p| fitted && p.from <= bytes);
-        point.or_else(|| {
-            piece().map(|p| {
-                p.intercept_us + p.rate_gb_s.map_or(0.0, |rate| bytes as f64 / (rate * 1e3))
-            })
-        })
+        point.or_else(|| fitted(&self.pieces, bytes))
+    }
+
+    /// One-way time between two processes of one node, µs, where that has this very size.
+    pub(crate) fn same_node(&self, bytes: u64) -> Option<f64> {
+        let mut points = self.same_node_ns.iter();
+        let point = points.find(|(size, _)| *size == bytes);
+        let point = point.map(|(_, ns)| ns / 1e3);
+        point.or_else(|| fitted(&self.same_node_pieces, bytes))
+    }
+
+    /// The sizes of the curve between two processes of one node.
+    pub(crate) fn same_node_sizes(&self) -> Vec<u64> {
+        if self.same_node_ns.is_empty() {
+            return vec![0, 16, 1024, 16_384, 262_144, 1 << 20];
+        }
+        self.same_node_ns.iter().map(|(size, _)| *size).collect()
+    }
+
+    /// Whether the points are a formula's, and not measured ones.
+    pub(crate) fn is_formula(&self) -> bool {
+        self.points_ns.is_empty()
+    }
+
+    /// The sizes at which a model is compared: those published, or for a fit the starts of its pieces,
+    /// powers of 2 and the middles between them from 4 KiB on. Where exactly a piece ends is not
+    /// published, so that the last byte of one is nobody's measurement.
+    pub(crate) fn compared_sizes(&self) -> Vec<u64> {
+        if !self.is_formula() {
+            return self.sizes();
+        }
+        let powers = [0].into_iter().chain(FIT_SIZES.map(|p| 1 << p));
+        let middles = (12..*FIT_SIZES.end()).map(|p| 3 << (p - 1));
+        let mut sizes: Vec<u64> = powers.chain(middles).collect();
+        sizes.extend(self.pieces.iter().map(|p| p.from));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The sizes of the curve: those published, or for a fit powers of 2 and both sides of each step.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.points_ns.iter().map(|(size, _)| *size).collect();
+        if sizes.is_empty() {
+            sizes = [0].into_iter().chain(FIT_SIZES.map(|p| 1 << p)).collect();
+            // Both sides of each step.
+            sizes.extend(
+                self.pieces
+                    .iter()
+                    .flat_map(|p| [p.from.saturating_sub(1), p.from]),
+            );
+            sizes.sort_unstable();
+            sizes.dedup();
+        }
+        sizes
     }
 
     /// What the curve says of measurement `name` at `bytes`, in the unit of `name`. Only one-way times
@@ -82,19 +149,7 @@ impl Curve {
 
     /// The curve for a plot of `name`, by size.
     pub(crate) fn series(&self, name: Name) -> Vec<(u64, f64)> {
-        let mut sizes: Vec<u64> = self.points_ns.iter().map(|(size, _)| *size).collect();
-        if sizes.is_empty() {
-            sizes = [0].into_iter().chain(FIT_SIZES.map(|p| 1 << p)).collect();
-            // Both sides of each step.
-            sizes.extend(
-                self.pieces
-                    .iter()
-                    .flat_map(|p| [p.from.saturating_sub(1), p.from]),
-            );
-            sizes.sort_unstable();
-            sizes.dedup();
-        }
-        sizes
+        self.sizes()
             .into_iter()
             .filter_map(|size| Some((size, self.value(name, size)?)))
             .collect()

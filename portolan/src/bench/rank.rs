@@ -8,7 +8,7 @@ use portals_shim::job::Job;
 use super::am::Handlers;
 use super::error::BenchError;
 use super::name::Name;
-use super::portals::{Endpoint, bandwidth, depth, latency};
+use super::portals::{Endpoint, Software, bandwidth, depth, latency};
 use super::record::Measured;
 
 /// How often an operation is repeated before its durations count.
@@ -36,10 +36,13 @@ impl Rank {
         job: Job,
         opened: &Opened,
         segment: Option<usize>,
+        software: Software,
     ) -> Result<Self, BenchError> {
         let place =
             usize::try_from(job.rank()).map_err(|_| BenchError::TooLarge(job.rank().into()))?;
-        let endpoint = Endpoint::new(opened, place)?;
+        let mut endpoint = Endpoint::new(opened, place)?;
+        endpoint.set_software(software);
+        endpoint.outside(|| job.fence())??;
         let holder = match segment {
             Some(segment) => {
                 let conduit = Conduit::with(Box::new(job), opened.clone())?;
@@ -88,6 +91,35 @@ impl Rank {
     }
 }
 
+/// Measures `plan` on one of two ranks that are threads. Rank 0 gets the medians, in the units of the
+/// measurements; `meet` waits for the other rank.
+pub(crate) fn measure_on(
+    opened: &Opened,
+    rank: usize,
+    software: Software,
+    plan: &[(Name, u64)],
+    meet: impl FnOnce(),
+) -> Result<Vec<f64>, BenchError> {
+    let mut endpoint = Endpoint::new(opened, rank)?;
+    endpoint.set_software(software);
+    endpoint.outside(meet)?;
+    let mut medians = Vec::new();
+    for &(name, point) in plan {
+        // Virtual time repeats itself but for what comes up now and then, such as a look for room in an
+        // event queue; the median leaves that out.
+        let iters = 2;
+        let measured = measure_portals(&mut endpoint, name, point, iters)?;
+        let covered = measured.bytes.saturating_mul(measured.operations);
+        let summary = measured
+            .samples
+            .summary(name.unit(), covered, measured.operations);
+        medians.extend(summary.map(|s| s.median));
+    }
+    endpoint.barrier()?;
+    endpoint.close()?;
+    Ok(medians)
+}
+
 /// Measures what needs the interface alone.
 fn measure_portals(
     endpoint: &mut Endpoint,
@@ -100,6 +132,8 @@ fn measure_portals(
         Name::PutLatency => latency::put(endpoint, point, iters),
         Name::GetLatency => latency::get(endpoint, point, iters),
         Name::PutBandwidth | Name::PutRate => bandwidth::put(endpoint, point, iters),
+        Name::MessageRate => bandwidth::messages(endpoint, point, iters),
+        Name::PutsInFlight => bandwidth::in_flight(endpoint, point, iters),
         Name::GetBandwidth => bandwidth::get(endpoint, point, iters),
         Name::MatchDepth => depth::put_behind(endpoint, point, iters),
         Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier => {
@@ -110,7 +144,11 @@ fn measure_portals(
 
 /// Durations taken where the user gives no number: virtual time repeats itself, wall time does not.
 fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
-    let bytes = if name == Name::MatchDepth { 0 } else { point };
+    let bytes = match name {
+        Name::MatchDepth => 0,
+        Name::PutsInFlight => 2048,
+        _ => point,
+    };
     match (clock, bytes) {
         (ClockKind::Virtual, 0..=4096) => 10,
         (ClockKind::Virtual, _) => 2,
@@ -131,7 +169,7 @@ mod tests {
             let mut endpoint = Endpoint::new(opened, at)?;
             let mut counts = Vec::new();
             for name in Name::ALL.into_iter().filter(|n| !n.is_of_conduit()) {
-                for point in [0, 1, 8, 5000] {
+                for point in [0, 1, 8, 900] {
                     let measured = measure_portals(&mut endpoint, name, point, 3)?;
                     counts.push((name, point, measured.samples.len(), measured.bytes));
                 }
@@ -155,14 +193,15 @@ mod tests {
     fn every_measurement_of_portals_measures_on_two_and_three_ranks() {
         for ranks in [2, 3] {
             let counts = on_ranks(ranks);
-            assert_eq!(counts.len(), 7 * 4);
+            assert_eq!(counts.len(), 9 * 4);
             for (name, point, samples, bytes) in counts {
                 assert_eq!(samples, 3, "{name} at {point}");
-                assert_eq!(
-                    bytes,
-                    if name == Name::MatchDepth { 8 } else { point },
-                    "{name}"
-                );
+                let expected = match name {
+                    Name::MatchDepth => 8,
+                    Name::PutsInFlight => 2048,
+                    _ => point,
+                };
+                assert_eq!(bytes, expected, "{name}");
             }
         }
     }

@@ -6,6 +6,7 @@ use portals_shim::ClockKind;
 use serde::{Deserialize, Serialize};
 
 use super::name::{Axis, Name};
+use super::portals::Software;
 use super::samples::Samples;
 
 /// What `--json` prints, one object per line; scripts rely on these names.
@@ -38,6 +39,16 @@ pub(crate) struct Record {
     /// Entries before the one that matches, where they are what varies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) depth: Option<u64>,
+    /// Operations under way together, where they are what varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_flight: Option<u64>,
+    /// The machine that is modelled, by name or file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) machine: Option<String>,
+    /// What a library above Portals computes for each message, on both sides together, µs; part of
+    /// the times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) software_us: Option<f64>,
 }
 
 /// What all results of one run share.
@@ -47,6 +58,9 @@ pub(crate) struct Setting {
     pub(crate) mode: String,
     pub(crate) ranks: u32,
     pub(crate) clock: ClockKind,
+    /// The machine that is modelled.
+    pub(crate) machine: Option<String>,
+    pub(crate) software: Software,
 }
 
 /// Durations of one point and what each of them covers.
@@ -88,12 +102,16 @@ impl Record {
             p99: summary.p99,
             max: summary.max,
             depth: (name.axis() == Axis::Entries).then_some(point),
+            in_flight: (name.axis() == Axis::Operations).then_some(point),
+            machine: setting.machine.clone(),
+            software_us: (name.has_software() && setting.software != Software::default())
+                .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
         })
     }
 
     /// The place on the axis of its measurement.
     pub(crate) fn point(&self) -> u64 {
-        self.depth.unwrap_or(self.bytes)
+        self.depth.or(self.in_flight).unwrap_or(self.bytes)
     }
 }
 
@@ -125,6 +143,8 @@ mod tests {
             mode: "generic".into(),
             ranks: 2,
             clock: ClockKind::Virtual,
+            machine: None,
+            software: Software::default(),
         };
         Record::new(
             &setting,

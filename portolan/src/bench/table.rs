@@ -13,6 +13,7 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
     let axis = match name.axis() {
         Axis::Bytes | Axis::Nothing => "bytes",
         Axis::Entries => "entries",
+        Axis::Operations => "in flight",
     };
     let rows: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
     let beside: Vec<&Curve> = curves
@@ -48,9 +49,19 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
     }
     let first = rows.first();
     let head = first.map_or_else(String::new, |r| {
+        let machine = r.machine.as_ref().map(|m| format!(", {m}"));
+        let software = r
+            .software_us
+            .map(|us| format!(", {us:.2} us of software above Portals"));
         format!(
-            " on {} ({}), {} ranks, {} time, {}",
-            r.fabric, r.mode, r.ranks, r.clock, r.unit
+            " on {} ({}{}), {} ranks, {} time, {}{}",
+            r.fabric,
+            r.mode,
+            machine.unwrap_or_default(),
+            r.ranks,
+            r.clock,
+            r.unit,
+            software.unwrap_or_default()
         )
     });
     format!("{name}{head}\n{table}\n")
@@ -86,6 +97,9 @@ mod tests {
             p99: 5.5,
             max: 1234.5,
             depth: None,
+            in_flight: None,
+            machine: None,
+            software_us: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
         let row = |start: &str| {

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use portals_shim::fabric::{self, FabricConfig, FabricKind};
+use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
 use portals_shim::job::Job;
+use portals_shim::nal::seastar;
 
 use crate::bench::{
-    Axis, BenchError, Curve, Name, Rank, Record, Setting, parse_size, read_records, show_size,
-    table, write_plots, write_records,
+    Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, parse_size, read_records,
+    show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
 use crate::cmd::{failed, say};
@@ -29,9 +30,42 @@ pub(crate) struct Plan {
     /// Message sizes, such as 8,64,1K,1M; for match-depth the entries before the one that matches
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
     pub(crate) sizes: Vec<u64>,
+    /// What computes for each message of pingpong and message-rate on the SeaStar model: the MPI library
+    /// of the machine, as in the published figures, or nothing
+    #[arg(long, value_enum, default_value_t = Layer::Mpi, value_name = "LAYER")]
+    pub(crate) software: Layer,
     /// Durations to take at each size
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) iters: Option<u64>,
+}
+
+/// What is above Portals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Layer {
+    /// An MPI library
+    Mpi,
+    /// Nothing
+    None,
+}
+
+impl Layer {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Mpi => "mpi",
+            Self::None => "none",
+        }
+    }
+
+    /// What it computes on the machine of `config`.
+    fn software(self, config: &FabricConfig) -> Result<Software, FabricError> {
+        match (self, config.kind) {
+            (Self::Mpi, FabricKind::Seastar) => {
+                let (send, receive) = seastar::mpi_layer(&config.machine)?;
+                Ok(Software { send, receive })
+            }
+            _ => Ok(Software::default()),
+        }
+    }
 }
 
 /// Options of `portolan bench`.
@@ -114,6 +148,7 @@ impl Plan {
         for size in &self.sizes {
             words.extend(["--sizes".into(), size.to_string().into()]);
         }
+        words.extend(["--software".into(), self.software.word().into()]);
         if let Some(iters) = self.iters {
             words.extend(["--iters".into(), iters.to_string().into()]);
         }
@@ -135,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if status != 0 {
         return Ok(status);
     }
-    let curves = published(options.fabric.fabric);
+    let curves = published(&options.fabric.config());
     if to_stdout {
         write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;
     } else {
@@ -164,7 +199,7 @@ pub(crate) fn measure(
     timeout: Option<Duration>,
 ) -> Result<(u8, Vec<Record>), CmdError> {
     plan.check()?;
-    fabric::check(fabric)?;
+    fabric::check_for(fabric, Some(ranks))?;
     let own = std::env::current_exe().map_err(failed("find this executable"))?;
     let out = ResultFile::new()?;
     let mut args: Vec<OsString> = vec!["bench-rank".into()];
@@ -197,12 +232,17 @@ pub(crate) fn print_tables(
         .try_for_each(|name| say(&table(*name, records, curves)))
 }
 
-/// The published curves that belong beside the results of a fabric.
-pub(crate) fn published(fabric: FabricKind) -> Vec<Curve> {
-    match fabric {
-        FabricKind::Seastar => Curve::all(),
-        FabricKind::Verbs => Vec::new(),
+/// The published curves that belong beside the results of a fabric: of the machine that is modelled,
+/// or all where none is published of it.
+pub(crate) fn published(fabric: &FabricConfig) -> Vec<Curve> {
+    if fabric.kind != FabricKind::Seastar {
+        return Vec::new();
     }
+    let mut curves = Curve::all();
+    if curves.iter().any(|c| c.machine == fabric.machine) {
+        curves.retain(|c| c.machine == fabric.machine);
+    }
+    curves
 }
 
 /// One rank of a measurement, started by [`measure`].
@@ -221,12 +261,15 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let points = options.plan.points();
     let (first, ranks) = (job.rank() == 0, job.size());
     let progress = progress(first, points.len());
-    let mut rank = Rank::new(job, &opened, options.plan.segment()?)?;
+    let software = options.plan.software.software(&config)?;
+    let mut rank = Rank::new(job, &opened, options.plan.segment()?, software)?;
     let setting = Setting {
         fabric: config.kind.name().to_owned(),
-        mode: mode(config.kind).to_owned(),
+        mode: mode(&config).to_owned(),
         ranks,
         clock: rank.clock(),
+        machine: (config.kind == FabricKind::Seastar).then(|| config.machine.clone()),
+        software,
     };
     let mut records = Vec::new();
     for (name, point) in points {
@@ -246,10 +289,11 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
 }
 
 /// How the fabric works, for the reader of a result.
-fn mode(fabric: FabricKind) -> &'static str {
-    match fabric {
-        FabricKind::Seastar => "generic",
+fn mode(config: &FabricConfig) -> &'static str {
+    match config.kind {
+        FabricKind::Seastar => config.mode.name(),
         FabricKind::Verbs => "rc",
+        FabricKind::Shm => "memory",
     }
 }
 
@@ -346,14 +390,14 @@ mod tests {
 
     #[test]
     fn a_match_list_is_not_endless() {
-        assert!(plan("match-depth --sizes 32K").check().is_ok());
+        assert!(plan("match-depth --sizes 100000").check().is_ok());
         assert!(matches!(
             plan("am-medium --sizes 1M").check(),
             Err(CmdError::Usage(_))
         ));
         assert!(plan("am-medium").check().is_ok());
         assert!(matches!(
-            plan("match-depth --sizes 1M").check(),
+            plan("match-depth --sizes 100001").check(),
             Err(CmdError::Usage(_))
         ));
         assert!(plan("pingpong --sizes 1M").check().is_ok());

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use portals_shim::fabric::FabricKind;
+use portals_shim::fabric::{FabricKind, Mode};
 
 use crate::bench::{Name, parse_size, write_plots, write_records};
-use crate::cli::FabricArgs;
-use crate::cmd::bench::{Plan, measure, print_tables, published};
+use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
+use crate::cmd::bench::{Layer, Plan, measure, print_tables, published};
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 
@@ -31,14 +31,8 @@ pub(crate) struct Options {
     /// Message sizes and list lengths to measure in place of the usual ones
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
     sizes: Vec<u64>,
-    /// Machine that the SeaStar model is set up as
-    #[arg(
-        long,
-        env = "PORTOLAN_MACHINE",
-        default_value = "xt4",
-        value_name = "NAME"
-    )]
-    machine: String,
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
 impl Default for Options {
@@ -46,7 +40,11 @@ impl Default for Options {
         Self {
             out: PathBuf::from("portolan-demo"),
             sizes: Vec::new(),
-            machine: "xt4".to_owned(),
+            model: ModelArgs {
+                machine: "xt4".to_owned(),
+                topology: None,
+                mode: Mode::Generic,
+            },
         }
     }
 }
@@ -56,18 +54,22 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let fabric = FabricArgs {
         fabric: FabricKind::Seastar,
         device: None,
-        machine: options.machine.clone(),
+        gid: None,
+        ranks_per_node: 1,
+        model: options.model.clone(),
+        wrong: FaultArgs::default(),
     };
     let folder = &options.out;
     make_folder(folder)?;
     say(&format!(
         "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
          conduit, in virtual time. Model values are modelled, not measured.\n",
-        options.machine
+        options.model.machine
     ))?;
     let plan = Plan {
         names: NAMES.to_vec(),
         sizes: options.sizes.clone(),
+        software: Layer::Mpi,
         iters: None,
     };
     let (status, records) = measure(
@@ -81,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if status != 0 {
         return Ok(status);
     }
-    let curves = published(FabricKind::Seastar);
+    let curves = published(&fabric.config());
     print_tables(&NAMES, &records, &curves)?;
     say(
         "Published values are of MPI, which costs time on top of Portals. Only one-way times are published: \

@@ -5,7 +5,9 @@ pub(crate) mod demo;
 pub(crate) mod info;
 pub(crate) mod probe;
 pub(crate) mod run;
+pub(crate) mod seastar_device;
 pub(crate) mod seastar_sim;
+pub(crate) mod trace;
 
 use std::io::{self, Write as _};
 

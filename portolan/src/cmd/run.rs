@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         let message = format!("no program {program:?} here, in PATH or beside portolan");
         return Err(CmdError::Usage(message));
     }
-    fabric::check(&options.fabric.config())?;
+    fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
     let mut env = options.fabric.variables();
     env.extend(options.env.iter().cloned());
     launch(&JobSpec {

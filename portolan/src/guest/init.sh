@@ -54,19 +54,69 @@ mount -t tmpfs tmpfs /host/run
 [ -e /host/dev/stdout ] || ln -s /proc/self/fd/1 /host/dev/stdout
 [ -e /host/dev/stderr ] || ln -s /proc/self/fd/2 /host/dev/stderr
 
-hostname portolan-guest
-echo "10.9.0.1 portolan-guest" >>/host/etc/hosts 2>/dev/null
+# Which machine this is, and of how many.
+number=0
+hosts=1
+for word in $(cat /proc/cmdline); do
+  case "$word" in
+    portolan.host=*) number=${word#*=} ;;
+    portolan.hosts=*) hosts=${word#*=} ;;
+  esac
+done
+address=10.9.0.$((number + 1))
+if [ "$hosts" = 1 ]; then
+  name=portolan-guest
+  echo "$address $name" >>/host/etc/hosts 2>/dev/null
+else
+  name=host$number
+  i=0
+  while [ "$i" -lt "$hosts" ]; do
+    echo "10.9.0.$((i + 1)) host$i" >>/host/etc/hosts 2>/dev/null
+    i=$((i + 1))
+  done
+fi
+hostname "$name"
 ulimit -l unlimited
 wait $network
 ip link set lo up
-ip link add d0 type dummy || finish "fail cannot make the dummy interface d0"
+if [ "$hosts" = 1 ]; then
+  ip link add d0 type dummy || finish "fail cannot make the dummy interface d0"
+else
+  ip link set eth0 name d0 || finish "fail there is no interface for the wire to the other host"
+fi
 ip link set d0 mtu 4200
-ip addr add 10.9.0.1/24 dev d0
+ip addr add "$address/24" dev d0
 ip link set d0 up
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin chroot /host rdma link add rxe0 type rxe netdev d0 || finish "fail cannot add rxe0 on d0"
 
 mkdir -p /host/run/portolan-guest
 cp /job /host/run/portolan-guest/job
+if [ "$hosts" != 1 ]; then
+  cp /bin/busybox /host/run/portolan-guest/busybox
+  # Runs the words after the host's name there. Hydra gives it all words of a command in one line of the shell.
+  cat >/host/run/portolan-guest/rsh <<'END'
+#!/bin/sh
+host=$1
+shift
+printf '%s\n' "$*" | /run/portolan-guest/busybox nc "$host" 514
+END
+  chmod 755 /host/run/portolan-guest/rsh
+  i=0
+  while [ "$i" -lt "$hosts" ]; do
+    echo "host$i" >>/host/run/portolan-guest/hosts
+    i=$((i + 1))
+  done
+  if [ "$number" != 0 ]; then
+    echo "up" >&9
+    exec nc -ll -p 514 -e env -i /bin/chroot /host /bin/sh /run/portolan-guest/job 9>&-
+  fi
+  tries=0
+  while [ "$(echo 'echo here' | nc -w 5 host1 514 2>/dev/null || echo 'echo here' | nc -w 5 10.9.0.2 514 2>/dev/null)" != here ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 300 ] || finish "fail host1 does not answer"
+    usleep 200000
+  done
+fi
 mkfifo /out /err
 cat /out >"$(port portolan.stdout)" &
 out=$!

@@ -56,6 +56,33 @@ pub(super) fn environment(
     kept
 }
 
+/// The environment of the command where there are several machines: Hydra's `mpiexec` starts ranks on all of them,
+/// by the guest's own remote shell.
+pub(super) fn several(
+    environment: &[(OsString, OsString)],
+    hosts: u8,
+) -> Vec<(OsString, OsString)> {
+    let mut all = environment.to_vec();
+    if hosts > 1 {
+        for (name, value) in [
+            ("HYDRA_LAUNCHER", "rsh"),
+            ("HYDRA_LAUNCHER_EXEC", "/run/portolan-guest/rsh"),
+            ("HYDRA_HOST_FILE", "/run/portolan-guest/hosts"),
+        ] {
+            if !all.iter().any(|(n, _)| n == name) {
+                all.push((name.into(), value.into()));
+            }
+        }
+    }
+    all
+}
+
+/// The command of a machine that serves the first one: runs the line on its standard input.
+pub(super) fn served() -> Vec<OsString> {
+    let serve = "IFS= read -r line && eval \"$line\" </dev/null 2>&1";
+    ["/bin/sh", "-c", serve].map(OsString::from).to_vec()
+}
+
 /// A POSIX shell script that changes to `folder`, sets `environment` and becomes `command`.
 pub(super) fn script(
     folder: &Path,
@@ -109,6 +136,26 @@ mod tests {
 
     fn pair(name: &str, value: &str) -> (OsString, OsString) {
         (name.into(), value.into())
+    }
+
+    #[test]
+    fn a_served_line_is_run_with_its_environment() {
+        use std::io::Write as _;
+        let script = script(Path::new("/usr"), &[pair("A", "b c")], &served());
+        let mut child = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(OsStr::from_bytes(&script))
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin
+            .write_all(b"pwd; printf '<%s>' \"$A\" 'x  y'; cat\nmore")
+            .unwrap();
+        drop(stdin);
+        let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(text, "/usr\n<b c><x  y>");
     }
 
     #[test]

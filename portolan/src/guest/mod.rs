@@ -12,6 +12,11 @@
 //!        ▼                                     ▼
 //!      qemu ── console (kept, shown when the guest fails) · control · stdout · stderr ports ── init.sh ── job
 //! ```
+//!
+//! With `--hosts 2` a second machine boots, joined to the first by a wire of QEMU's (a socket between the two
+//! processes, which nothing else sees). Both have `rxe0` on the wire's interface, 10.9.0.1 and 10.9.0.2, and the names
+//! `host0` and `host1`. The command runs on the first; the second runs what `/run/portolan-guest/rsh host1 WORDS…`
+//! sends it, and the environment tells Hydra's `mpiexec` to start ranks so, on both.
 
 mod cpio;
 mod image;
@@ -26,7 +31,8 @@ use std::time::Duration;
 /// What `portolan guest` is asked to do.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GuestOptions {
-    /// Machines to boot; one is supported
+    /// Machines to boot, 1 or 2; two are joined by a wire and have rxe0 each, and mpiexec in the command starts
+    /// ranks on both
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) hosts: u8,
     /// Memory of the guest in MiB; half of it is the room for files the command writes
@@ -53,8 +59,8 @@ pub(crate) struct GuestOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum GuestError {
-    /// More machines than one.
-    #[error("--hosts {0}: only 1 is supported")]
+    /// No machine, or more than two.
+    #[error("--hosts {0}: 1 and 2 are supported")]
     Hosts(u8),
     /// No command.
     #[error("no command to run in the guest")]
@@ -123,7 +129,7 @@ impl GuestError {
 
 /// Boots the guest, runs the command and gives its exit status (0-255).
 pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
-    if options.hosts != 1 {
+    if !(1..=2).contains(&options.hosts) {
         return Err(GuestError::Hosts(options.hosts));
     }
     if options.command.is_empty() {
@@ -136,10 +142,22 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
         .ok()
         .and_then(|exe| exe.parent().map(Path::to_path_buf));
     let environment = job::environment(std::env::vars_os(), own.as_deref(), &options.env);
-    let script = job::script(&here, &environment, &options.command);
     let scratch = Scratch::new()?;
-    let initramfs = scratch.path.join("initramfs");
-    kernel.write_initramfs(&initramfs, &tools.busybox, &script)?;
+    let mut initramfs = Vec::new();
+    for host in 0..options.hosts {
+        let script = match host {
+            0 => job::script(
+                &here,
+                &job::several(&environment, options.hosts),
+                &options.command,
+            ),
+            // The others run what the first one sends, a line each.
+            _ => job::script(&here, &environment, &job::served()),
+        };
+        let file = scratch.path.join(format!("initramfs{host}"));
+        kernel.write_initramfs(&file, &tools.busybox, &script)?;
+        initramfs.push(file);
+    }
     qemu::run(&tools, options, &kernel.file(), &initramfs, &scratch.path)
 }
 
@@ -285,19 +303,22 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_are_bad_usage() {
-        let options = GuestOptions {
-            hosts: 2,
-            memory: 1,
-            cpus: 1,
-            timeout: 1,
-            kvm: false,
-            env: Vec::new(),
-            command: vec!["true".into()],
-        };
-        let error = run(&options).unwrap_err();
-        assert_eq!(error.exit_status(), 2);
-        assert_eq!(error.to_string(), "--hosts 2: only 1 is supported");
+    fn no_host_and_three_hosts_are_bad_usage() {
+        for hosts in [0, 3] {
+            let options = GuestOptions {
+                hosts,
+                memory: 1,
+                cpus: 1,
+                timeout: 1,
+                kvm: false,
+                env: Vec::new(),
+                command: vec!["true".into()],
+            };
+            let error = run(&options).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            let text = format!("--hosts {hosts}: 1 and 2 are supported");
+            assert_eq!(error.to_string(), text);
+        }
     }
 
     #[test]

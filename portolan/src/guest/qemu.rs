@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -60,22 +60,93 @@ impl Drop for Machine {
     }
 }
 
-/// Boots `kernel` with `initramfs` and waits for the end of the job in it. `scratch` receives the console.
-pub(super) fn run(
+/// A machine to be: which, of how many, with what.
+#[derive(Debug, Clone, Copy)]
+struct Host<'a> {
+    number: usize,
+    count: usize,
+    initramfs: &'a Path,
+    console: &'a Path,
+    messages: &'a Path,
+    /// Its end of the wire between two.
+    wire: Option<&'a OwnedFd>,
+}
+
+/// This side's ends of a machine's ports.
+#[derive(Debug)]
+struct Ports {
+    control: UnixStream,
+    out: UnixStream,
+    err: UnixStream,
+}
+
+/// Starts QEMU for a machine.
+fn start(
     tools: &Tools,
     options: &GuestOptions,
     kernel: &Path,
-    initramfs: &Path,
-    scratch: &Path,
-) -> Result<u8, GuestError> {
+    host: Host<'_>,
+) -> Result<(Machine, Ports), GuestError> {
     let pair = || UnixStream::pair().map_err(GuestError::io("make a socket pair".into()));
     let (control, guest_control) = pair()?;
     let (out, guest_out) = pair()?;
     let (err, guest_err) = pair()?;
-    let console = scratch.join("console");
-    let messages = scratch.join("qemu");
-    let log = std::fs::File::create(&messages)
-        .map_err(GuestError::io(format!("make {}", messages.display())))?;
+    let log = std::fs::File::create(host.messages)
+        .map_err(GuestError::io(format!("make {}", host.messages.display())))?;
+    let ends = [
+        OwnedFd::from(guest_control),
+        OwnedFd::from(guest_out),
+        OwnedFd::from(guest_err),
+    ];
+    let mut command = command(tools, options, kernel, host, &ends);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    // Its own group: a Ctrl-C at the terminal reaches this process alone, which then ends QEMU.
+    command.process_group(0);
+    for end in ends.iter().chain(host.wire) {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())
+            .map_err(|e| GuestError::io("pass a socket to QEMU".into())(e.into()))?;
+    }
+    let child = command
+        .spawn()
+        .map_err(GuestError::io(format!("run {}", tools.qemu.display())))?;
+    if let Some(wire) = host.wire {
+        // Machines that start later must not hold this end.
+        let _ = rustix::io::fcntl_setfd(wire, rustix::io::FdFlags::CLOEXEC);
+    }
+    Ok((Machine { child }, Ports { control, out, err }))
+}
+
+/// Boots `kernel` with each of `initramfs` and waits for the end of the job in the first. `scratch` receives the
+/// consoles.
+pub(super) fn run(
+    tools: &Tools,
+    options: &GuestOptions,
+    kernel: &Path,
+    initramfs: &[PathBuf],
+    scratch: &Path,
+) -> Result<u8, GuestError> {
+    let file = |name: &str, host: usize| scratch.join(format!("{name}{host}"));
+    let consoles: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("console", h)).collect();
+    let messages: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("qemu", h)).collect();
+    let wire = match initramfs.len() {
+        0 | 1 => None,
+        _ => {
+            let (one, other) =
+                UnixStream::pair().map_err(GuestError::io("make a socket pair".into()))?;
+            Some([OwnedFd::from(one), OwnedFd::from(other)])
+        }
+    };
+    let host = |number: usize| Host {
+        number,
+        count: initramfs.len(),
+        initramfs: &initramfs[number],
+        console: &consoles[number],
+        messages: &messages[number],
+        wire: wire.as_ref().map(|ends| &ends[number.min(1)]),
+    };
 
     // Signals are caught before QEMU exists, so that none can leave it behind.
     let mut signals =
@@ -91,35 +162,31 @@ pub(super) fn run(
         }
     });
 
-    let ends = [
-        OwnedFd::from(guest_control),
-        OwnedFd::from(guest_out),
-        OwnedFd::from(guest_err),
-    ];
-    let mut command = command(tools, options, kernel, initramfs, &console, &ends);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
-    // Its own group: a Ctrl-C at the terminal reaches this process alone, which then ends QEMU.
-    command.process_group(0);
-    for end in &ends {
-        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())
-            .map_err(|e| GuestError::io("pass a socket to QEMU".into())(e.into()))?;
-    }
-    let spawned = command.spawn();
-    drop(ends);
-    let result = spawned
-        .map_err(GuestError::io(format!("run {}", tools.qemu.display())))
-        .and_then(|child| {
-            let machine = Machine { child };
-            let control_events = events.clone();
-            let threads = [
-                thread::spawn(move || read_control(control, &control_events)),
-                copier(out, io::stdout(), events.clone()),
-                copier(err, io::stderr(), events),
+    let result = (0..initramfs.len())
+        .map(|number| start(tools, options, kernel, host(number)))
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|mut started| {
+            let (machine, ports) = started.remove(0);
+            let mut threads = vec![
+                {
+                    let events = events.clone();
+                    let control = ports.control;
+                    thread::spawn(move || read_control(control, &events))
+                },
+                copier(ports.out, io::stdout(), events.clone()),
+                copier(ports.err, io::stderr(), events),
             ];
+            // The others say what goes wrong; their end is not awaited.
+            let mut others = Vec::new();
+            for (machine, ports) in started {
+                others.push(machine);
+                let number = others.len();
+                for from in [ports.control, ports.out, ports.err] {
+                    threads.push(thread::spawn(move || watch(from, number)));
+                }
+            }
             let result = wait(machine, &received, options.timeout);
+            drop(others);
             // QEMU has ended, so that every socket reads its end of file.
             for thread in threads {
                 let _ = thread.join();
@@ -128,7 +195,7 @@ pub(super) fn run(
         });
     handle.close();
     let _ = signal_thread.join();
-    result.map_err(|error| with_console(error, &console, &messages))
+    result.map_err(|error| with_console(error, &consoles[0], &messages[0]))
 }
 
 /// QEMU's command line. The three ports' sockets are inherited under their own numbers.
@@ -136,8 +203,7 @@ fn command(
     tools: &Tools,
     options: &GuestOptions,
     kernel: &Path,
-    initramfs: &Path,
-    console: &Path,
+    host: Host<'_>,
     ends: &[OwnedFd; 3],
 ) -> Command {
     let mut command = match &tools.setpriv {
@@ -177,13 +243,23 @@ fn command(
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
-        .arg(initramfs);
-    command.args([
-        "-append",
-        "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
-    ]);
+        .arg(host.initramfs);
+    command.arg("-append").arg(format!(
+        "console=ttyS0 loglevel=4 panic=-1 no_timer_check mitigations=off random.trust_cpu=on \
+         portolan.host={} portolan.hosts={}",
+        host.number, host.count
+    ));
+    if let Some(wire) = host.wire {
+        command
+            .arg("-netdev")
+            .arg(format!("socket,id=wire,fd={}", wire.as_raw_fd()));
+        command.arg("-device").arg(format!(
+            "virtio-net-pci,netdev=wire,host_mtu=4200,mac=52:54:00:09:00:{:02x}",
+            host.number + 1
+        ));
+    }
     // A comma inside a value of QEMU's option syntax is written twice.
-    let console = console.to_string_lossy().replace(',', ",,");
+    let console = host.console.to_string_lossy().replace(',', ",,");
     command
         .arg("-chardev")
         .arg(format!("file,id=console,path={console}"));
@@ -274,6 +350,15 @@ fn not_booted(why: String) -> GuestError {
     GuestError::NotBooted {
         why,
         console: String::new(),
+    }
+}
+
+/// Shows what a machine besides the first says.
+fn watch(from: UnixStream, number: usize) {
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        if line != "up" {
+            eprintln!("portolan guest: host{number}: {line}");
+        }
     }
 }
 

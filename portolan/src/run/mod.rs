@@ -26,10 +26,14 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
+pub(crate) use edge::same_addresses;
 use pmi_server::PmiServer;
 use policy::Policy;
 pub(crate) use spawn::find_program;
 use supervise::{Interrupts, Supervisor};
+
+/// Variable of the ranks that names their job.
+pub(crate) const JOB_VARIABLE: &str = "PORTOLAN_JOB_ID";
 
 /// A job to run.
 #[derive(Debug, Clone)]
@@ -71,7 +75,7 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
         tracing::warn!(%errno, "processes that detach from their rank may outlive the job");
     }
     let interrupts = Interrupts::catch().map_err(failed("catch signals"))?;
-    let server = PmiServer::new(spec.ranks, &job_id());
+    let server = PmiServer::new(spec.ranks, &job_id(&spec.env));
     let policy = Policy::new(spec.ranks, program.display().to_string());
     let mut job = Supervisor::new(server, policy, interrupts);
     for rank in 0..spec.ranks {
@@ -94,8 +98,18 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
     Ok(verdict.status)
 }
 
-/// A name no other job of this machine has at this time.
-fn job_id() -> String {
+/// Names the job, where a variable of the ranks does not, so that no other job of this machine has
+/// the name at this time.
+fn job_id(env: &[(OsString, OsString)]) -> String {
+    let named = env.iter().rev().find(|(name, _)| name == JOB_VARIABLE);
+    // A word of the lines that ranks read.
+    let word = |name: &&str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        (1..=64).contains(&name.len()) && name.bytes().all(plain)
+    };
+    if let Some(name) = named.and_then(|(_, v)| v.to_str()).filter(word) {
+        return name.to_owned();
+    }
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -44,6 +44,17 @@ pub(in crate::bench) struct Endpoint {
     arrival_eq: EqHandle,
     send: Region,
     receive: Region,
+    software: Software,
+}
+
+/// What the library above Portals computes for a message, nanoseconds of virtual time: the figures
+/// of the published curves are MPI's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Software {
+    /// Before it calls Portals.
+    pub(crate) send: u64,
+    /// After the event.
+    pub(crate) receive: u64,
 }
 
 /// What this rank lets its peer reach; taken back by [`Endpoint::withdraw`].
@@ -82,6 +93,7 @@ impl Endpoint {
                 Unlink::Retain,
             ),
         )?;
+        let (send, receive) = (ni.new_region(1)?, ni.new_region(1)?);
         Ok(Self {
             ni,
             rank,
@@ -92,9 +104,32 @@ impl Endpoint {
             early: BTreeSet::new(),
             own_eq,
             arrival_eq,
-            send: Region::new(1)?,
-            receive: Region::new(1)?,
+            send,
+            receive,
+            software: Software::default(),
         })
+    }
+
+    /// Has a library above Portals compute for each message of the measurements that stand for it; returns
+    /// what it computed before.
+    pub(in crate::bench) fn set_software(&mut self, software: Software) -> Software {
+        std::mem::replace(&mut self.software, software)
+    }
+
+    /// What that library does before a message.
+    pub(in crate::bench) fn before_send(&self) -> Result<(), BenchError> {
+        call("computing", self.ni.compute(self.software.send))
+    }
+
+    /// What that library does after the event of a message.
+    pub(in crate::bench) fn after_receive(&self) -> Result<(), BenchError> {
+        call("computing", self.ni.compute(self.software.receive))
+    }
+
+    /// Runs `wait`, in which this rank waits for the others by other means than the fabric. Until all
+    /// have been here, a message may come before its target has an entry for it.
+    pub(in crate::bench) fn outside<R>(&self, wait: impl FnOnce() -> R) -> Result<R, BenchError> {
+        call("waiting outside", self.ni.outside(wait))
     }
 
     pub(in crate::bench) fn rank(&self) -> usize {
@@ -124,8 +159,8 @@ impl Endpoint {
     pub(in crate::bench) fn buffers(&mut self, bytes: u64) -> Result<usize, BenchError> {
         let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
         if self.send.len() < len {
-            self.send = Region::new(len)?;
-            self.receive = Region::new(len)?;
+            self.send = self.ni.new_region(len)?;
+            self.receive = self.ni.new_region(len)?;
         }
         let pattern: Vec<u8> = (0..len).map(|at| pattern(self.rank, at)).collect();
         self.send.write(0, &pattern)?;

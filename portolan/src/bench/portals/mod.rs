@@ -6,3 +6,4 @@ mod endpoint;
 pub(super) mod latency;
 
 pub(super) use endpoint::Endpoint;
+pub(crate) use endpoint::Software;

@@ -1,0 +1,199 @@
+//! `portolan trace`: a program on the SeaStar model, and what the simulated machine did.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use portals_shim::fabric::{self, FabricKind};
+use portals_shim::nal::seastar::{
+    COUNTERS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE,
+    TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+};
+
+use crate::cli::FabricArgs;
+use crate::cmd::failed;
+use crate::error::CmdError;
+use crate::run::{JOB_VARIABLE, JobSpec, find_program, launch, same_addresses};
+
+/// How the timeline is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// JSON of Chrome's trace event format: ui.perfetto.dev, chrome://tracing
+    Perfetto,
+}
+
+/// Options of `portolan trace`.
+///
+/// Without --out, --pcap, --svg, --links and --counters the timeline goes to portolan-trace.json.
+/// The exit status is that of portolan run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ranks: u32,
+    #[command(flatten)]
+    fabric: FabricArgs,
+    /// Write the timeline of calls, kernels, firmwares, engines and links into FILE
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// How the timeline is written
+    #[arg(long, value_enum, default_value_t = Format::Perfetto, value_name = "NAME")]
+    format: Format,
+    /// Leave packets on links out of the timeline
+    #[arg(long)]
+    no_packets: bool,
+    /// Write every packet that came out of the network into FILE, as pcap
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Draw how busy each part of each node was into FILE, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Part of the run that --svg draws, with its messages, in microseconds of virtual time
+    #[arg(long, value_name = "FROM..TO", requires = "svg", value_parser = window)]
+    window: Option<String>,
+    /// Print what each link carried
+    #[arg(long)]
+    links: bool,
+    /// Print the registers of the NIC control blocks at the end
+    #[arg(long)]
+    counters: bool,
+    /// Set a variable for every rank; may be repeated
+    #[arg(long = "env", value_name = "K=V", value_parser = super::run::variable)]
+    env: Vec<(OsString, OsString)>,
+    /// End the job after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    timeout: Option<Duration>,
+    /// The program and its arguments; looked for as given, in PATH, and beside portolan
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+fn window(text: &str) -> Result<String, String> {
+    parse_window(text)
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "FROM..TO in microseconds is expected, such as 120..180.5".to_owned())
+}
+
+/// Tables that the simulation writes and this command prints; removed at the end.
+struct Tables(Vec<(&'static str, PathBuf)>);
+
+impl Tables {
+    fn new(options: &Options) -> Self {
+        let folder = std::env::temp_dir();
+        let wanted = [
+            (LINKS_VARIABLE, "links", options.links),
+            (COUNTERS_VARIABLE, "counters", options.counters),
+        ];
+        let path = |name| folder.join(format!("portolan-{name}-{}", std::process::id()));
+        Self(
+            wanted
+                .into_iter()
+                .filter(|(.., wanted)| *wanted)
+                .map(|(variable, name, _)| (variable, path(name)))
+                .collect(),
+        )
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        for (_, path) in &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The whole path of a file that another process is to write, once it is known to be writable.
+fn writable(path: &Path) -> Result<OsString, CmdError> {
+    fs::File::create(path).map_err(failed(&format!("create {}", path.display())))?;
+    let path = std::path::absolute(path).map_err(failed("find the working directory"))?;
+    Ok(path.into())
+}
+
+/// The program's name and its arguments.
+fn title(program: &[OsString]) -> String {
+    let (first, rest) = program.split_at(program.len().min(1));
+    let name = first.iter().map(|p| Path::new(p).file_name().unwrap_or(p));
+    let words = name.chain(rest.iter().map(OsString::as_os_str));
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Runs the program and returns the job's exit status.
+pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    let Some((program, args)) = options.program.split_first() else {
+        return Err(CmdError::Usage("no program to run".to_owned()));
+    };
+    if options.fabric.fabric != FabricKind::Seastar {
+        return Err(CmdError::Usage(
+            "only the SeaStar model can be traced: --fabric seastar".to_owned(),
+        ));
+    }
+    if find_program(program).is_none() {
+        let message = format!("no program {program:?} here, in PATH or beside portolan");
+        return Err(CmdError::Usage(message));
+    }
+    fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
+    let Format::Perfetto = options.format;
+    let tables = Tables::new(options);
+    let nothing = options.pcap.is_none() && options.svg.is_none() && tables.0.is_empty();
+    let timeline = match &options.out {
+        Some(path) => Some(path.clone()),
+        None => nothing.then(|| PathBuf::from("portolan-trace.json")),
+    };
+    let mut env = options.fabric.variables();
+    // The same job in every run: its id is in every message.
+    env.push((JOB_VARIABLE.into(), "trace".into()));
+    for (variable, path) in [
+        (TRACE_VARIABLE, &timeline),
+        (PCAP_VARIABLE, &options.pcap),
+        (SVG_VARIABLE, &options.svg),
+    ] {
+        if let Some(path) = path {
+            env.push((variable.into(), writable(path)?));
+        }
+    }
+    for (variable, path) in &tables.0 {
+        env.push(((*variable).into(), path.clone().into()));
+    }
+    if options.no_packets {
+        env.push((PACKETS_VARIABLE.into(), "0".into()));
+    }
+    env.push((TITLE_VARIABLE.into(), title(&options.program).into()));
+    if let Some(window) = &options.window {
+        env.push((WINDOW_VARIABLE.into(), window.into()));
+    }
+    env.extend(options.env.iter().cloned());
+    // What a program sends may hold addresses.
+    if let Err(error) = same_addresses() {
+        tracing::warn!(%error, "a capture may differ from run to run");
+    }
+    let status = launch(&JobSpec {
+        title: "portolan trace",
+        ranks: options.ranks,
+        program: program.clone(),
+        args: args.to_vec(),
+        env,
+        timeout: options.timeout,
+    })?;
+    for (_, path) in &tables.0 {
+        // Not there when the program never opened the fabric.
+        if let Ok(text) = fs::read_to_string(path) {
+            super::say(text.trim_end())?;
+        }
+    }
+    let files = [&timeline, &options.pcap, &options.svg];
+    for path in files.into_iter().flatten() {
+        let name = path.display();
+        match fs::metadata(path) {
+            Ok(file) if file.len() > 0 => eprintln!("{name}"),
+            _ => eprintln!(
+                "portolan trace: {name} is empty: the program did not use the fabric, or was ended"
+            ),
+        }
+    }
+    Ok(status)
+}

@@ -1,0 +1,287 @@
+//! `portolan trace`: that files are what their formats say, and the same in every run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn portolan(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PORTOLAN_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn success(line: &str) -> String {
+    let output = portolan(line);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder of this test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("portolan-trace-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program that sends short and long messages to and fro.
+fn program(folder: &Folder) -> String {
+    format!(
+        "portolan bench-rank pingpong get-latency --sizes 8,4096 --iters 2 --out {}",
+        folder.file("results")
+    )
+}
+
+/// Events of a timeline, each checked for the fields that its phase must have.
+fn timeline(text: &[u8]) -> Vec<Value> {
+    let events: Vec<Value> = serde_json::from_slice(text).unwrap();
+    for event in &events {
+        let number = |key: &str| {
+            event[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{key} of {event}"))
+        };
+        assert!(number("pid") >= 1.0 && number("tid") >= 1.0, "{event}");
+        assert!(event["name"].is_string(), "{event}");
+        match event["ph"].as_str().unwrap() {
+            "M" => assert!(event["args"].is_object(), "{event}"),
+            "X" => assert!(number("ts") >= 0.0 && number("dur") >= 0.0, "{event}"),
+            "i" => assert!(number("ts") >= 0.0 && event["s"] == "t", "{event}"),
+            "s" => assert!(number("id") >= 0.0 && event["cat"] == "message", "{event}"),
+            "f" => assert!(number("id") >= 0.0 && event["bp"] == "e", "{event}"),
+            other => panic!("phase {other}"),
+        }
+    }
+    events
+}
+
+/// Picoseconds of a time of the timeline.
+fn ps(event: &Value, key: &str) -> u64 {
+    (event[key].as_f64().unwrap() * 1e6).round() as u64
+}
+
+/// Names of threads with their nodes, and the slices of each; those of a thread do not overlap.
+type Rows = (BTreeMap<u64, (u64, String)>, BTreeMap<u64, Vec<(u64, u64)>>);
+
+fn rows(events: &[Value]) -> Rows {
+    let mut threads = BTreeMap::new();
+    for event in events.iter().filter(|e| e["name"] == "thread_name") {
+        let name = event["args"]["name"].as_str().unwrap();
+        let node = event["pid"].as_u64().unwrap();
+        threads.insert(event["tid"].as_u64().unwrap(), (node, name.to_owned()));
+    }
+    let mut slices: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for event in events.iter().filter(|e| e["ph"] == "X") {
+        let (from, length) = (ps(event, "ts"), ps(event, "dur"));
+        let tid = event["tid"].as_u64().unwrap();
+        slices.entry(tid).or_default().push((from, from + length));
+    }
+    for (tid, slices) in &mut slices {
+        slices.sort_unstable();
+        let (_, name) = &threads[tid];
+        // The arrival of a header is shown as an instant long enough for an arrow.
+        if name != "rx" {
+            for pair in slices.windows(2) {
+                assert!(pair[0].1 <= pair[1].0, "{name}: {pair:?}");
+            }
+        }
+    }
+    (threads, slices)
+}
+
+#[test]
+fn the_timeline_is_chromes_format_and_shows_every_part() {
+    let folder = Folder::new("timeline");
+    let out = folder.file("t.json");
+    success(&format!("trace -n 2 --out {out} -- {}", program(&folder)));
+    let events = timeline(&folder.read("t.json"));
+    let (threads, slices) = rows(&events);
+    assert_eq!(threads.len(), 2 * 12, "{threads:?}");
+    for part in ["rank", "host", "firmware", "tx", "rx", "port node"] {
+        for node in [1, 2] {
+            let (tid, _) = threads
+                .iter()
+                .find(|(_, (n, name))| *n == node && name.starts_with(part))
+                .unwrap();
+            assert!(slices.contains_key(tid), "nothing on {part} of {node}");
+        }
+    }
+    let named = |name: &str| events.iter().filter(|e| e["name"] == name).count();
+    for name in [
+        "put",
+        "eq wait",
+        "transmit",
+        "receive",
+        "poll",
+        "header",
+        "match",
+        "doorbell",
+        "interrupt",
+        "handle HEADER",
+        "post RX_DONE",
+        "deposit",
+        "0 to 1",
+    ] {
+        assert!(named(name) > 0, "no {name}");
+    }
+    let ends = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
+    assert!(ends("s") > 10);
+    assert_eq!(ends("s"), ends("f"), "every message arrives");
+}
+
+#[test]
+fn two_runs_leave_the_same_bytes() {
+    let folder = Folder::new("twice");
+    for run in ["a", "b"] {
+        let [out, pcap, svg] = ["json", "pcap", "svg"].map(|e| folder.file(&format!("{run}.{e}")));
+        success(&format!(
+            "trace -n 3 --out {out} --pcap {pcap} --svg {svg} -- {}",
+            program(&folder)
+        ));
+    }
+    for kind in ["json", "pcap", "svg"] {
+        let [a, b] = ["a", "b"].map(|run| folder.read(&format!("{run}.{kind}")));
+        assert!(a.len() > 1000, "{kind} has {} bytes", a.len());
+        assert!(a == b, "{kind} differs");
+    }
+}
+
+#[test]
+fn the_capture_is_pcap_with_the_layout_of_the_book() {
+    let folder = Folder::new("pcap");
+    let pcap = folder.file("p.pcap");
+    let out = success(&format!(
+        "trace -n 2 --pcap {pcap} --links --counters -- {}",
+        program(&folder)
+    ));
+    let bytes = folder.read("p.pcap");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!(
+        (word(0), word(4), word(20)),
+        (0xA1B2_3C4D, 0x0004_0002, 147)
+    );
+    let (mut at, mut frames, mut last, mut payload) = (24, 0u64, 0, 0u64);
+    while at < bytes.len() {
+        let length = word(at + 8) as usize;
+        assert_eq!(word(at + 12) as usize, length);
+        let frame = &bytes[at + 16..at + 16 + length];
+        assert_eq!(frame[0], 1);
+        let time = u64::from_be_bytes(frame[4..12].try_into().unwrap());
+        let ns = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4));
+        assert_eq!(ns, time / 1000);
+        assert!(time >= last, "in the order of time");
+        let flit = u64::from_be_bytes(frame[12..20].try_into().unwrap());
+        let node = u16::from_be_bytes([frame[2], frame[3]]);
+        assert_eq!(
+            flit & 0x7FFF,
+            u64::from(node),
+            "came out at its destination"
+        );
+        assert!((20..=84).contains(&length));
+        payload += length as u64 - 20;
+        (at, frames, last) = (at + 16 + length, frames + 1, time);
+    }
+    assert_eq!(at, bytes.len());
+    // Two gets and two ping-pongs of 4 KiB at the least.
+    assert!(
+        frames > 200 && payload > 16_384,
+        "{frames} frames, {payload} bytes"
+    );
+    assert!(out.contains("links and node ports"), "{out}");
+    assert!(out.contains("rx message"), "{out}");
+    let ports: u64 = out
+        .lines()
+        .filter(|l| l.split_whitespace().nth(1) == Some("node") && !l.starts_with("register"))
+        .filter_map(|l| l.split_whitespace().nth(2)?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(ports, frames, "{out}");
+}
+
+#[test]
+fn a_picture_is_drawn_of_all_or_of_a_part() {
+    let folder = Folder::new("svg");
+    let [all, part] = ["all.svg", "part.svg"].map(|name| folder.file(name));
+    let program = program(&folder);
+    success(&format!("trace -n 2 --svg {all} -- {program}"));
+    success(&format!(
+        "trace -n 2 --svg {part} --window 20..60.5 -- {program}"
+    ));
+    let text = |name| String::from_utf8(folder.read(name)).unwrap();
+    let (all, part) = (text("all.svg"), text("part.svg"));
+    for picture in [&all, &part] {
+        assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+        assert!(picture.contains("node 1"));
+    }
+    assert!(!all.contains("<line x1") || !all.contains("marker-end"));
+    assert!(part.contains(">40</text>"), "an axis in microseconds");
+}
+
+#[test]
+fn the_environment_traces_any_run() {
+    let folder = Folder::new("env");
+    let out = folder.file("t.json");
+    success(&format!(
+        "run -n 2 --env PORTOLAN_TRACE={out} --env PORTOLAN_TRACE_PACKETS=0 -- {}",
+        program(&folder)
+    ));
+    let events = timeline(&folder.read("t.json"));
+    assert!(events.iter().any(|e| e["name"] == "put"));
+    assert!(!events.iter().any(|e| e["name"] == "0 to 1"), "no packets");
+}
+
+#[test]
+fn what_cannot_be_traced_is_said() {
+    let folder = Folder::new("bad");
+    let output = portolan("trace -n 2 --fabric verbs -- portolan probe");
+    assert_eq!(output.status.code(), Some(2));
+    let out = folder.0.join("no/such/folder/t.json");
+    let output = portolan(&format!(
+        "trace -n 2 --out {} -- portolan probe",
+        out.display()
+    ));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot create"), "{errors}");
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_program_without_the_fabric_leaves_nothing_and_that_is_said() {
+    let folder = Folder::new("nothing");
+    let out = folder.file("t.json");
+    let output = portolan(&format!("trace -n 2 --out {out} -- portolan probe"));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("did not use the fabric"), "{errors}");
+}
