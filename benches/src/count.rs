@@ -3,7 +3,7 @@
 //! A run of N deliveries and one of 2N are counted; the difference divided by N is free of the
 //! start of the program and the making of the list.
 
-use crate::{Before, Pair};
+use crate::{Before, Joined, Pair};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,22 @@ use std::process::Command;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 4] = ["deliver-1", "deliver-10", "deliver-1000", "put-and-ack"];
+pub const WORKLOADS: [&str; 7] = [
+    "deliver-1",
+    "deliver-10",
+    "deliver-1000",
+    "put-and-ack",
+    "interface-look",
+    "interface-put",
+    "interface-put-and-ack",
+];
 
 /// What went wrong with counting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CountError {
     /// There is no such workload.
-    #[error("workload {0:?} is none of deliver-1, deliver-10, deliver-1000, put-and-ack")]
+    #[error("workload {0:?} is none of {all}", all = WORKLOADS.join(", "))]
     Workload(String),
     /// The workload did not do what it counts.
     #[error("delivery {0} of {1} did not arrive")]
@@ -68,29 +76,34 @@ impl Record {
     }
 }
 
+/// Does `one` so often; whether each was done.
+fn repeat(workload: &str, times: u64, mut one: impl FnMut() -> bool) -> Result<(), CountError> {
+    let lost = (0..times).find(|_| !one());
+    lost.map_or(Ok(()), |i| Err(CountError::Lost(i, workload.to_owned())))
+}
+
 /// Does `workload` `times` times.
 ///
 /// # Errors
 /// When one of them is not delivered.
 pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
     let before = match workload {
-        "deliver-1" | "put-and-ack" => 0,
         "deliver-10" => 9,
         "deliver-1000" => 999,
-        other => return Err(CountError::Workload(other.to_owned())),
+        _ => 0,
     };
     let mut pair = Pair::new(Before::Exact(before), true)?;
-    for i in 0..times {
-        let done = if workload == "put-and-ack" {
-            pair.put_and_ack()
-        } else {
-            pair.deliver().is_some()
-        };
-        if !done {
-            return Err(CountError::Lost(i, workload.to_owned()));
+    let joined = Joined::new()?;
+    match workload {
+        "deliver-1" | "deliver-10" | "deliver-1000" => {
+            repeat(workload, times, || pair.deliver().is_some())
         }
+        "put-and-ack" => repeat(workload, times, || pair.put_and_ack()),
+        "interface-look" => repeat(workload, times, || joined.look()),
+        "interface-put" => repeat(workload, times, || joined.put()),
+        "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),
+        other => Err(CountError::Workload(other.to_owned())),
     }
-    Ok(())
 }
 
 /// Whether valgrind can be started.

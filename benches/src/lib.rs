@@ -5,6 +5,9 @@
 //! PUT_END.
 
 pub mod count;
+mod joined;
+
+pub use joined::Joined;
 
 use portals_core::header::WIRE_LEN;
 use portals_core::{
@@ -132,6 +135,12 @@ impl Pair {
         Ok(t.header.encode())
     }
 
+    /// The header of the put that [`Pair::deliver`] delivers, as it travels.
+    #[must_use]
+    pub fn put_header(&self) -> [u8; WIRE_LEN] {
+        self.put
+    }
+
     /// One delivery; the entries looked at, or `None` when PUT_END was not read.
     pub fn deliver(&mut self) -> Option<u32> {
         let put = self.put;
@@ -145,6 +154,9 @@ impl Pair {
         self.arrive(&header.encode()).map(|(searched, _)| searched)
     }
 
+    /// The entries looked at and the ack. Part of each caller: an ack that nobody looks at is not
+    /// moved about.
+    #[inline(always)]
     fn arrive(&mut self, wire: &[u8]) -> Option<(u32, Option<Header>)> {
         let header = Header::decode(wire).ok()?;
         let Incoming::Deposit(d) = self.target.handle_header(&header) else {

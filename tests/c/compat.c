@@ -15,6 +15,10 @@
 #include <catamount/cnos_mpi_os.h>
 #include <pctmbox.h>
 
+/* Rule 68: physical addresses are for kernels; programs define the missing name as 0. */
+#ifdef PTL_MD_PHYS
+#error "PTL_MD_PHYS has no meaning here"
+#endif
 #ifndef PTL_IFACE_DUP
 #define PTL_IFACE_DUP 999999
 #endif

@@ -1,5 +1,7 @@
 /* A rank that joins its job and ends in the way its argument says; the other ranks return from
- * main. */
+ * main.
+ *
+ * Rule 72: a forked child has no Portals, and its end is not the rank's. */
 #include "check.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* What every function says of bad pointers, handles and values. One rank; two interfaces: that of
- * the job, and the one that reaches only this process. */
+/* What every function says of bad pointers, handles and values. One rank; two interfaces: that of the
+ * job and the one that reaches only this process, of which one is under test. */
 #include "check.h"
 
 #include <p3api/debug.h>
@@ -8,6 +8,7 @@
 
 static ptl_handle_ni_t ni, own;
 static char bytes[256];
+static ptl_interface_t tested, second;
 
 /* Scenario 1. */
 static void before_init(void)
@@ -22,8 +23,8 @@ static void before_init(void)
 	unsigned long distance;
 	int which;
 
-	GIVES(PTL_NO_INIT, PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, &h));
-	GIVES(PTL_NO_INIT, PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, NULL));
+	GIVES(PTL_NO_INIT, PtlNIInit(tested, PTL_PID_ANY, NULL, NULL, &h));
+	GIVES(PTL_NO_INIT, PtlNIInit(tested, PTL_PID_ANY, NULL, NULL, NULL));
 	GIVES(PTL_NO_INIT, PtlNIFini(h));
 	GIVES(PTL_NO_INIT, PtlNIStatus(h, PTL_SR_DROP_COUNT, &value));
 	GIVES(PTL_NO_INIT, PtlNIDist(h, anyone, &distance));
@@ -80,27 +81,27 @@ static void init(void)
 	CHECK(max_interfaces >= 2);
 	OK(PtlInit(NULL));
 
-	GIVES(PTL_SEGV, PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, NULL));
+	GIVES(PTL_SEGV, PtlNIInit(tested, PTL_PID_ANY, NULL, NULL, NULL));
 	GIVES(PTL_IFACE_INVALID, PtlNIInit(PTL_NALTYPE_NONE, PTL_PID_ANY, NULL, NULL, &none));
 	GIVES(PTL_IFACE_INVALID, PtlNIInit(0xffffffffu, PTL_PID_ANY, NULL, NULL, &none));
-	GIVES(PTL_PID_INVALID, PtlNIInit(PTL_IFACE_DEFAULT, 0x10000, NULL, NULL, &none));
+	GIVES(PTL_PID_INVALID, PtlNIInit(tested, 0x10000, NULL, NULL, &none));
 	CHECK(none == 12345);
 
 	memset(&wish, 0x7f, sizeof wish);
 	wish.max_pt_index = 40;
 	wish.max_eqs = -5;
-	OK(PtlNIInit(PTL_IFACE_SELF, 98, &wish, &got, &own));
+	OK(PtlNIInit(second, 98, &wish, &got, &own));
 	CHECK(got.max_pt_index == 40 && got.max_eqs == 0 && got.max_mes > 1000);
 	OK(PtlNIFini(own));
 	memset(&wish, 0x7f, sizeof wish);
 	wish.max_pt_index = 40;
-	OK(PtlNIInit(PTL_IFACE_DEFAULT, 98, &wish, &got, &ni));
+	OK(PtlNIInit(tested, 98, &wish, &got, &ni));
 	CHECK(got.max_pt_index == 40 && got.max_getput_md >= 8);
 	wish.max_pt_index = 3;
 	memset(&got, 0, sizeof got);
-	OK(PtlNIInit(PTL_IFACE_DEFAULT, 99, &wish, &got, &again));
+	OK(PtlNIInit(tested, 99, &wish, &got, &again));
 	CHECK(again == ni && got.max_pt_index == 40);
-	OK(PtlNIInit(PTL_IFACE_SELF, PTL_PID_ANY, NULL, NULL, &own));
+	OK(PtlNIInit(second, PTL_PID_ANY, NULL, NULL, &own));
 	CHECK(own != ni);
 }
 
@@ -310,6 +311,8 @@ static void values(void)
 	OK(PtlNIEqDump(ni));
 	GIVES(PTL_AC_INDEX_INVALID, PtlACEntry(ni, 8, anyone, PTL_UID_ANY, PTL_JID_ANY, 4));
 	GIVES(PTL_PT_INDEX_INVALID, PtlACEntry(ni, 1, anyone, PTL_UID_ANY, PTL_JID_ANY, 41));
+	/* Without a job, as in 3.2. */
+	GIVES(PTL_PT_INDEX_INVALID, PtlACEntry(ni, 1, anyone, PTL_UID_ANY, 41));
 	OK(PtlACEntry(ni, 1, anyone, PTL_UID_ANY, PTL_JID_ANY, PTL_PT_INDEX_ANY));
 	CHECK(PtlNIDebug(ni, PTL_DBG_ALL) == PTL_DBG_NONE);
 	CHECK(PtlNIDebug(ni, PTL_DBG_NONE) == PTL_DBG_ALL);
@@ -379,6 +382,8 @@ static void after_fini(void)
 
 int main(void)
 {
+	tested = tested_interface();
+	second = tested == PTL_IFACE_SELF ? PTL_IFACE_DEFAULT : PTL_IFACE_SELF;
 	before_init();
 	init();
 	pointers();

@@ -3,6 +3,38 @@
 #include "check.h"
 
 #include <cnos_mpi_os.h>
+#include <unistd.h>
+
+enum { ROUNDS = 10 };
+
+/* One rank is late at the barrier, and leaves a file behind before it comes; the other finds the file
+ * behind the barrier. Both are children of the launcher. */
+static void barrier_waits(unsigned rank)
+{
+	char path[100];
+	unsigned round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		int late = round % 2 == rank;
+
+		snprintf(path, sizeof path, "/tmp/portolan-barrier-%ld-%u", (long)getppid(),
+			 round);
+		if (late) {
+			volatile unsigned long work;
+			FILE *file;
+
+			for (work = 0; work < 3000000; work++)
+				;
+			file = fopen(path, "w");
+			CHECK(file && fclose(file) == 0);
+		}
+		CHECK(cnos_barrier() == 0);
+		CHECK(access(path, F_OK) == 0);
+		CHECK(cnos_barrier() == 0);
+		if (late)
+			CHECK(unlink(path) == 0);
+	}
+}
 
 /* Scenarios 102 and 104. */
 int main(void)
@@ -11,6 +43,7 @@ int main(void)
 	ptl_handle_ni_t ni;
 	ptl_process_id_t id, own;
 	ptl_nid_t nids[2];
+	cnos_nidpid_map_t *map;
 	ptl_pid_t pids[2];
 	unsigned rank, size, i;
 	int of_environment = getenv("PTL_MY_RID") != NULL;
@@ -38,13 +71,19 @@ int main(void)
 	OK(PtlGetNIDMap(ni, nids, 2));
 	OK(PtlGetPIDMap(ni, pids, 2));
 	CHECK(nids[rank] == own.nid && pids[rank] == own.pid);
-	CHECK(cnos_barrier() == 0);
+	CHECK(cnos_get_size() == 2 && cnos_register_ptlid(own) == 0);
+	CHECK(cnos_get_nidpid_map(&map) == 2);
+	for (i = 0; i < size; i++) {
+		OK(PtlGetRankId(ni, i, &id));
+		CHECK(map[i].nid == id.nid && map[i].pid == id.pid);
+	}
+	barrier_waits(rank);
 	OK(PtlNIFini(ni));
 
 	/* Again, with ranks of the program's own making. */
 	OK(PtlSetRank(PTL_INVALID_HANDLE, 1 - rank, 2));
-	nids[0] = 1;
-	nids[1] = 0;
+	nids[0] = 2;
+	nids[1] = 1;
 	pids[0] = pids[1] = 321;
 	GIVES(PTL_FAIL, PtlSetNIDMap(PTL_INVALID_HANDLE, nids, 1));
 	OK(PtlSetNIDMap(PTL_INVALID_HANDLE, nids, 2));

@@ -1,4 +1,4 @@
-/* Threads of one rank: two wait on one queue while the main thread puts to its own rank and to the
+/* Rules 59 and 73. Threads of one rank: two wait on one queue while the main thread puts to its own rank and to the
  * other one; each event comes once. At the end a thread still waits when main returns. */
 #include "check.h"
 

@@ -1,7 +1,11 @@
-//! The fabrics that the conformance suite runs on.
+//! The ways in which the conformance suite is run: fabrics, and modes of a fabric.
+//!
+//! [`MODES`] is the one list. A further mode is a line in it, a [`Harness`], and a test of its name
+//! in `tests/tests/conformance.rs`; `cargo xtask conformance` asks the test executable for the list
+//! and makes a column of every line.
 
-use portals_shim::fabric::{self, FabricError, Opened};
-use portals_shim::nal::{seastar, verbs};
+use portals_shim::fabric::{self, FabricConfig, FabricError, Opened};
+use portals_shim::nal::{seastar, shm, verbs};
 
 /// Joins one rank to its fabric; called on the rank's own thread, because joining may wait for the
 /// other ranks.
@@ -18,14 +22,106 @@ pub enum Effort {
 
 /// A fabric under test.
 pub trait Harness {
-    /// Its name.
-    fn name(&self) -> &'static str;
-
     /// How much it can bear.
     fn effort(&self) -> Effort;
 
     /// Ranks of one process, by rank; an error says why the fabric cannot be used here.
     fn open(&self, ranks: u32) -> Result<Vec<Join>, String>;
+
+    /// The mode is there to see messages that adapters serve alone: cases say how many they make,
+    /// the run counts them, and cases without one are left out with their reason.
+    fn one_sided(&self) -> bool {
+        false
+    }
+
+    /// Why the case with this name cannot be played in this mode.
+    fn leaves_out(&self, _case: &str) -> Option<&'static str> {
+        None
+    }
+}
+
+/// One way to run the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Its column in the table of results.
+    pub name: &'static str,
+    /// The test that runs it.
+    pub test: &'static str,
+    /// It needs the RDMA device that [`Verbs::DEVICE`] names.
+    pub device: bool,
+    /// Makes the harness.
+    pub harness: fn() -> Box<dyn Harness>,
+}
+
+/// Every mode, in the order of the table's columns.
+pub const MODES: &[Mode] = &[
+    Mode {
+        name: "in-process",
+        test: "in_process",
+        device: false,
+        harness: || Box::new(InProcess),
+    },
+    Mode {
+        name: "seastar",
+        test: "seastar",
+        device: false,
+        harness: || Box::new(Seastar::from_env(seastar::Mode::Generic)),
+    },
+    Mode {
+        name: "seastar accelerated",
+        test: "seastar_accelerated",
+        device: false,
+        harness: || Box::new(Seastar::from_env(seastar::Mode::Accelerated)),
+    },
+    Mode {
+        name: "shm",
+        test: "shm",
+        device: false,
+        harness: || Box::new(Shm::default()),
+    },
+    Mode {
+        name: "shm one-sided",
+        test: "shm_one_sided",
+        device: false,
+        harness: || {
+            Box::new(Shm {
+                one_sided: true,
+                ..Shm::default()
+            })
+        },
+    },
+    Mode {
+        name: "shm without attach",
+        test: "shm_without_attach",
+        device: false,
+        harness: || {
+            Box::new(Shm {
+                options: shm::Options { attach: false },
+                ..Shm::default()
+            })
+        },
+    },
+    Mode {
+        name: "verbs",
+        test: "verbs",
+        device: true,
+        harness: || Box::new(Verbs::from_env()),
+    },
+    Mode {
+        name: "verbs one-sided",
+        test: "verbs_one_sided",
+        device: true,
+        harness: || Box::new(OneSided(Verbs::from_env())),
+    },
+];
+
+/// The mode that a test runs.
+///
+/// # Panics
+/// When there is none.
+pub fn mode(test: &str) -> &'static Mode {
+    let found = MODES.iter().find(|m| m.test == test);
+    found.unwrap_or_else(|| panic!("no mode has the test \"{test}\""))
 }
 
 /// Queues within the process.
@@ -33,10 +129,6 @@ pub trait Harness {
 pub struct InProcess;
 
 impl Harness for InProcess {
-    fn name(&self) -> &'static str {
-        "in-process"
-    }
-
     fn effort(&self) -> Effort {
         Effort::Full
     }
@@ -49,25 +141,68 @@ impl Harness for InProcess {
     }
 }
 
-/// The simulated SeaStar, its simulation in a thread, with this machine's parameters.
+/// The simulated SeaStar, its simulation in a thread.
 #[derive(Debug)]
-pub struct Seastar(pub &'static str);
+pub struct Seastar {
+    config: FabricConfig,
+}
+
+impl Seastar {
+    /// The environment variable that names the machine's parameters; `xt4` when unset.
+    pub const MACHINE: &'static str = "PORTOLAN_TEST_MACHINE";
+
+    /// The machine that the environment names.
+    pub fn from_env(mode: seastar::Mode) -> Self {
+        let named = std::env::var(Self::MACHINE).ok();
+        let config = FabricConfig {
+            machine: named
+                .filter(|m| !m.is_empty())
+                .unwrap_or_else(|| "xt4".to_owned()),
+            mode,
+            ..FabricConfig::default()
+        };
+        Self { config }
+    }
+}
 
 impl Harness for Seastar {
-    fn name(&self) -> &'static str {
-        "seastar"
-    }
-
     fn effort(&self) -> Effort {
         Effort::Small
     }
 
     fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
-        Ok(seastar::in_threads(ranks, self.0)
+        Ok(seastar::in_threads_of(ranks, &self.config)
             .map_err(|e| e.to_string())?
             .into_iter()
             .map(|r| Box::new(move || r.join()) as Join)
             .collect())
+    }
+}
+
+/// Shared memory, its ranks in threads.
+#[derive(Debug, Default)]
+pub struct Shm {
+    /// What the kernel is not asked for.
+    pub options: shm::Options,
+    /// See [`Harness::one_sided`].
+    pub one_sided: bool,
+}
+
+impl Harness for Shm {
+    fn effort(&self) -> Effort {
+        Effort::Full
+    }
+
+    fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
+        Ok(shm::in_threads_with(ranks, self.options)
+            .map_err(|e| e.to_string())?
+            .into_iter()
+            .map(|o| Box::new(move || Ok(o)) as Join)
+            .collect())
+    }
+
+    fn one_sided(&self) -> bool {
+        self.one_sided
     }
 }
 
@@ -90,10 +225,6 @@ impl Verbs {
 }
 
 impl Harness for Verbs {
-    fn name(&self) -> &'static str {
-        "verbs"
-    }
-
     fn effort(&self) -> Effort {
         Effort::Small
     }
@@ -108,5 +239,23 @@ impl Harness for Verbs {
             .into_iter()
             .map(|o| Box::new(move || Ok(o)) as Join)
             .collect())
+    }
+}
+
+/// RDMA verbs, and the cases whose messages adapters serve alone.
+#[derive(Debug)]
+pub struct OneSided(pub Verbs);
+
+impl Harness for OneSided {
+    fn effort(&self) -> Effort {
+        self.0.effort()
+    }
+
+    fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
+        self.0.open(ranks)
+    }
+
+    fn one_sided(&self) -> bool {
+        true
     }
 }

@@ -33,7 +33,7 @@ fn check(compare: bool) -> Result<bool, CountError> {
                 let within = seen <= limit;
                 good &= within;
                 let verdict = if within { "ok" } else { "TOO MANY" };
-                println!("{workload:14} {seen:6} instructions, at most {limit:6}: {verdict}");
+                println!("{workload:21} {seen:6} instructions, at most {limit:6}: {verdict}");
             }
             None => println!("{workload} = {seen}"),
         }

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod frames;
 pub mod input;
 pub mod pmi;
+pub mod registers;
 pub mod wire;
 
 /// A target: its name, which is also its corpus' directory, and its body. The body returns how
@@ -14,9 +15,10 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]) -> u32);
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     ("wire", wire::run),
     ("calls", calls::run),
     ("frames", frames::run),
     ("pmi", pmi::run),
+    ("registers", registers::run),
 ];

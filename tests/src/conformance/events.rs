@@ -1,11 +1,10 @@
 //! Events and queues.
 
 use super::rank::*;
-use super::{Case, case};
+use super::{Case, LOCAL, case};
 use portals_shim::{
     ClockKind, EqHandle, Error, EventKind, MdOptions, MdSpec, PollError, Unlink, Wait,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -19,15 +18,20 @@ pub(super) const CASES: &[Case] = &[
         links,
     ),
     case("sequence numbers go up by one", "79", sequence),
-    case("an overflow is told once", "80, rules 13, 54", overflow),
+    case(
+        "an END follows its START whatever becomes of the descriptor",
+        "78, rules 35, 66",
+        promised,
+    ),
+    case("an overflow is told once", "80, rules 13, 54, 55", overflow),
     case(
         "a queue holds what was asked",
         "81, 82, 83, rule 53",
         capacity,
     ),
-    case("a wait ends in time", "84, rule 57", timeouts),
+    case("a wait ends in time", "84, rule 57", timeouts).not_served(LOCAL),
+    case("a get from a queue moves data", "83, rule 56", driving),
     case("a wait wakes on a message", "85, 86, rule 57", wakes),
-    case("each event goes to one waiter", "88, rule 59", waiters),
     case("events show the descriptor", "90, rules 43, 69", snapshot),
 ];
 
@@ -147,6 +151,7 @@ fn sequence(r: &Rank) {
         return;
     }
     let t = r.target(8, |_| ());
+    let mut wrapped = false;
     let mut expected: Option<u32> = None;
     for _ in 0..COUNT / 100 {
         r.barrier();
@@ -155,9 +160,12 @@ fn sequence(r: &Rank) {
             if let Some(expected) = expected {
                 assert_eq!(e.sequence, expected);
             }
+            wrapped |= e.sequence == u32::MAX;
             expected = Some(e.sequence.wrapping_add(1));
         }
     }
+    // A queue of 256 begins 256 before the wrap.
+    assert!(wrapped);
 }
 
 /// A target that posts PUT_END alone to a queue of `count` events.
@@ -292,44 +300,6 @@ fn wakes(r: &Rank) {
     assert_eq!(r.ni.eq_poll(&[], Wait::No), refused(0));
 }
 
-/// Threads of one rank; on a virtual clock a rank is one thread.
-fn waiters(r: &Rank) {
-    if r.ni.clock() == ClockKind::Virtual {
-        return;
-    }
-    let count = r.many(2000, 200);
-    if !r.is_target() {
-        r.barrier();
-        for i in 0..count {
-            r.knock(r.to(), i);
-        }
-        r.barrier();
-        return;
-    }
-    let eq = narrow(r, 4096);
-    let (taken, sum) = (AtomicU64::new(0), AtomicU64::new(0));
-    let ni = &r.ni;
-    r.barrier();
-    std::thread::scope(|s| {
-        for _ in 0..2 {
-            s.spawn(|| {
-                while taken.load(Ordering::Acquire) < count {
-                    let polled = ni.eq_poll(&[eq], Wait::Nanos(1_000_000)).expect("a queue");
-                    if let Some(p) = polled {
-                        let hdr = p.event.hdr_data;
-                        sum.fetch_add(hdr + 1, Ordering::AcqRel);
-                        taken.fetch_add(1, Ordering::AcqRel);
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(taken.into_inner(), count);
-    assert_eq!(sum.into_inner(), count * (count + 1) / 2);
-    r.barrier();
-    r.none(eq);
-}
-
 fn snapshot(r: &Rank) {
     if !r.is_target() {
         r.barrier();
@@ -355,4 +325,56 @@ fn snapshot(r: &Rank) {
         assert_eq!((e.md.options, e.md.eq), (options, Some(t.eq)));
     }
     assert_eq!(r.ni.md_query(t.md).expect("alive").threshold, 1);
+}
+
+/// The queue and the options at the START are those of the END too.
+fn promised(r: &Rank) {
+    let len = r.many(1 << 20, 60_000) as usize;
+    if !r.is_target() {
+        let s = r.source(len, |_| ());
+        r.barrier();
+        r.put(&s, (0, len as u64), NoAck, r.to(), 9);
+        r.barrier();
+        r.knock(r.to(), 1);
+        return;
+    }
+    let t = r.target(len, |_| ());
+    let (other, small) = (r.eq(8), Buf::new(8));
+    r.barrier();
+    let start = r.take(t.eq, &[PutStart])[0];
+    let silent = MdSpec {
+        eq: Some(other),
+        ..md(small.memory(), PUT | NO_END)
+    };
+    r.ni.md_update(t.md, silent, None).expect("unconditional");
+    let end = r.take(t.eq, &[PutEnd])[0];
+    assert_eq!((end.link, end.mlength), (start.link, len as u64));
+    assert!(t.buf.read() == Buf::pattern(len, 0));
+    assert_eq!(small.read(), [FILL; 8]);
+    r.barrier();
+    r.take(other, &[PutStart]);
+    r.none(t.eq);
+    r.none(other);
+}
+
+/// Both ranks call nothing but `eq_get`.
+fn driving(r: &Rank) {
+    let t = r.target(20_000, |d| d.options = PUT | GET | REMOTE);
+    let s = r.source(20_000, |_| ());
+    r.barrier();
+    let spin = |eq, kind| loop {
+        let polled = r.ni.eq_get(eq).expect("a queue");
+        if polled.is_some_and(|p| p.event.kind == kind) {
+            break;
+        }
+    };
+    for len in [8, 20_000] {
+        r.ni.put_region(s.md, (0, len), Ack, r.to(), 0)
+            .expect("the put starts");
+        spin(s.eq, ACKED);
+        r.ni.get_region(s.md, (0, len), r.to())
+            .expect("the get starts");
+        spin(s.eq, ReplyEnd);
+        spin(t.eq, GetEnd);
+    }
 }

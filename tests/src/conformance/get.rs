@@ -1,7 +1,7 @@
 //! Gets and getputs.
 
 use super::rank::*;
-use super::{Case, case};
+use super::{Case, EXCHANGE, case};
 use portals_shim::{Error, MdSpec, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[
@@ -10,18 +10,25 @@ pub(super) const CASES: &[Case] = &[
         "a get nobody answers leaves its descriptor free",
         "52, rule 61",
         unanswered,
-    ),
-    case("a late reply touches nothing", "53, rules 18, 66", late),
-    case("the reply is a get's one count", "54, rule 39", threshold),
+    )
+    .not_served("what nothing admits goes to the target's library"),
+    case("a late reply touches nothing", "53, rules 18, 66, 71", late)
+        .not_served("the unlink waits for the adapter; see the memory of a get that is given up"),
+    case("the reply is a get's one count", "54, rule 39", threshold).served(1),
     case("a get longer than the target", "55, rules 8, 9", longer),
-    case("a getput exchanges both memories", "56, rules 6, 21", swap),
-    case("a getput has a longest length", "57", longest),
-    Case {
-        ranks: 4,
-        ..case("getputs make a lock", "58, rule 21", lock)
-    },
-    case("a long reply is cut", "59", cut),
-    case("gets of every size", "49, rule 28", sizes),
+    case("a getput exchanges both memories", "56, rules 6, 21", swap).not_served(EXCHANGE),
+    case(
+        "a getput costs both descriptors one count",
+        "56, rules 40, 41",
+        counts,
+    )
+    .not_served(EXCHANGE),
+    case("a getput has a longest length", "57", longest).not_served(EXCHANGE),
+    case("getputs make a lock", "58, rule 21", lock)
+        .ranks(8)
+        .not_served(EXCHANGE),
+    case("a long reply is cut", "59, rule 18", cut).not_served(EXCHANGE),
+    case("gets of every size", "49, rule 28", sizes).served(9),
 ];
 
 fn fields(r: &Rank) {
@@ -119,6 +126,7 @@ fn threshold(r: &Rank) {
         } else {
             let d = r.source_with(8, Unlink::Unlink, |d| d.threshold = 1);
             r.barrier();
+            r.settle();
             r.ni.get(d.md, r.to()).expect("the get starts");
             let e = r.take(d.eq, &[ReplyStart, ReplyEnd, UNLINKED]);
             assert_eq!(e[2].link, e[1].sequence);
@@ -296,6 +304,7 @@ fn sizes(r: &Rank) {
             } else {
                 let d = r.source(len, |_| ());
                 r.barrier();
+                r.settle();
                 r.ni.get(d.md, r.to()).expect("the get starts");
                 assert_eq!(r.take(d.eq, &[ReplyStart, ReplyEnd])[1].mlength, len as u64);
                 assert!(d.buf.read() == Buf::pattern(len, 3), "{len} bytes differ");
@@ -305,4 +314,43 @@ fn sizes(r: &Rank) {
             r.barrier();
         }
     }
+}
+
+/// The put descriptor's at the call, the get descriptor's at the reply, the target's one; and what
+/// is dropped costs the target nothing.
+fn counts(r: &Rank) {
+    if r.is_target() {
+        let t = r.target(8, |d| {
+            d.options = PUT | GET | REMOTE;
+            d.threshold = 9;
+        });
+        r.barrier();
+        let e = r.take(t.eq, &[GetPutStart, GetPutEnd, PutStart, PutEnd]);
+        assert_eq!((e[0].md.threshold, e[3].md.threshold), (8, 7));
+        let e = r.take(t.eq, &[GetStart, GetEnd]);
+        assert_eq!(e[1].md.threshold, 6);
+        r.barrier();
+        r.none(t.eq);
+        assert_eq!(r.drops(), 1);
+        assert_eq!(r.ni.md_query(t.md).expect("alive").threshold, 6);
+        return;
+    }
+    let (get, put) = (
+        r.source_with(8, Unlink::Unlink, |d| d.threshold = 1),
+        r.source_with(8, Unlink::Unlink, |d| d.threshold = 1),
+    );
+    let s = r.source(8, |_| ());
+    r.barrier();
+    r.ni.get_put(get.md, put.md, r.to(), 0)
+        .expect("the getput starts");
+    let e = r.take(put.eq, &[SendStart, SendEnd, UNLINKED]);
+    assert_eq!(e[0].md.threshold, 0);
+    let e = r.take(get.eq, &[ReplyStart, ReplyEnd, UNLINKED]);
+    assert_eq!(e[0].md.threshold, 0);
+    // The ack costs the target nothing.
+    r.put_acked(&s, r.to(), 0);
+    r.ni.get(s.md, r.to()).expect("the get starts");
+    r.take(s.eq, &[ReplyStart, ReplyEnd]);
+    r.put(&s, (0, 8), NoAck, r.at(1), 0);
+    r.barrier();
 }

@@ -2,7 +2,7 @@
 
 use super::pieces::iovec;
 use super::rank::*;
-use super::{Case, case};
+use super::{Case, EXCHANGE, LOCAL, case};
 use portals_shim::{Error, MdOptions, Unlink};
 
 pub(super) const CASES: &[Case] = &[
@@ -11,9 +11,9 @@ pub(super) const CASES: &[Case] = &[
         "99, 100, 90, rules 11, 67, 70",
         across,
     ),
-    case("gets and getputs cross pieces", "99", both_ways),
+    case("gets and getputs cross pieces", "99", both_ways).not_served(EXCHANGE),
     case("long messages cross pieces", "99", long),
-    case("pieces are limited", "101, rule 67", limited),
+    case("pieces are limited", "101, rule 67", limited).not_served(LOCAL),
 ];
 
 const PIECES: MdOptions = MdOptions::IOVEC;

@@ -1,22 +1,20 @@
 //! Handles, use while under way, the end of an interface.
 
 use super::rank::*;
-use super::{Case, case};
+use super::{Case, LOCAL, case};
 use portals_shim::{Error, MdSpec, Unlink};
 
 pub(super) const CASES: &[Case] = &[
-    case("freed handles stay invalid", "13", freed),
+    case("freed handles stay invalid", "13", freed).not_served(LOCAL),
     case(
         "END, ACK and REPLY_END free the descriptor",
         "74, rule 60",
         free_at_end,
-    ),
+    )
+    .served(30),
     case("a target under way is in use", "75, rules 62, 64, 66", busy),
-    case("a queue is not freed under its users", "89", queues),
-    Case {
-        closes: true,
-        ..case("an interface ends with traffic under way", "10", close)
-    },
+    case("a queue is not freed under its users", "89", queues).not_served(LOCAL),
+    case("an interface ends with traffic under way", "10", close).closes(),
 ];
 
 fn freed(r: &Rank) {
@@ -59,7 +57,7 @@ fn freed(r: &Rank) {
 }
 
 fn free_at_end(r: &Rank) {
-    let rounds = r.many(20_000, 60);
+    let rounds = r.rounds(20_000, 60);
     if r.is_target() {
         r.target(64, |d| {
             d.options = PUT | GET | REMOTE;
@@ -70,6 +68,7 @@ fn free_at_end(r: &Rank) {
         return;
     }
     r.barrier();
+    r.settle();
     let eq = r.eq(16);
     let buf = Buf::new(64);
     let spec = MdSpec {

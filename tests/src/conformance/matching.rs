@@ -1,7 +1,7 @@
 //! Match lists.
 
 use super::rank::*;
-use super::{Case, case};
+use super::{Case, LOCAL, case};
 use portals_shim::{ANY, Error, MdSpec, MeSpec, ProcessId, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[
@@ -16,7 +16,12 @@ pub(super) const CASES: &[Case] = &[
         "17-20, rules 5-8",
         unfit,
     ),
-    case("entries and lists have limits", "21, 22, 24, 25", limits),
+    case("entries and lists have limits", "21, 22, 24, 25", limits).not_served(LOCAL),
+    case(
+        "list changes lose no message",
+        "14, rules 5, 65",
+        changing_lists,
+    ),
 ];
 
 fn order(r: &Rank) {
@@ -188,4 +193,49 @@ fn limits(r: &Rank) {
     let u = r.target_with(8, Unlink::Unlink, |_| ());
     ni.me_unlink(u.me).expect("not in use");
     assert_eq!(ni.md_query(u.md), Err(Error::MdInvalid));
+}
+
+/// Entries come and go in front of one that takes the rest, while messages arrive.
+fn changing_lists(r: &Rank) {
+    let count = r.rounds(5000, 200);
+    const BATCH: u64 = 50;
+    if !r.is_target() {
+        for first in (0..count).step_by(BATCH as usize) {
+            r.barrier();
+            for i in first..count.min(first + BATCH) {
+                r.knock(r.to(), i);
+            }
+        }
+        return;
+    }
+    let eq = r.eq(4 * BATCH);
+    let last = r.listener(eq, Err((PORTAL, After)), entry(BITS), 0);
+    let mut taken = [0u64; 4];
+    let mut next = 0;
+    while next < count {
+        let until = count.min(next + BATCH);
+        // Two entries that admit everything, and one that admits nothing, at every place.
+        let before_last = || r.listener(eq, Ok((last, Before)), entry(BITS), 1);
+        // Surely there when the first message comes.
+        let mut there = Some(before_last());
+        r.barrier();
+        while next < until {
+            let a = there.take().unwrap_or_else(before_last);
+            let b = r.listener(eq, Err((PORTAL, Before)), entry(BITS), 2);
+            let c = r.listener(eq, Ok((b, After)), entry(BITS + 1), 3);
+            r.ni.me_unlink(b).expect("not in use");
+            while let Some(p) = r.ni.eq_get(eq).expect("a queue") {
+                assert!(!p.dropped);
+                assert_eq!((p.event.kind, p.event.hdr_data), (PutEnd, next));
+                taken[p.event.md.user_ptr as usize] += 1;
+                next += 1;
+            }
+            r.ni.me_unlink(a).expect("not in use");
+            r.ni.me_unlink(c).expect("not in use");
+        }
+    }
+    assert_eq!(taken.iter().sum::<u64>(), count);
+    assert_eq!(taken[3], 0);
+    assert!(taken[1] > 0);
+    assert_eq!(r.drops(), 0);
 }

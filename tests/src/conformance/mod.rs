@@ -4,26 +4,39 @@
 //! A case is a function that every rank calls on its own thread. Rank 0 initiates, rank 1 is the
 //! target; the few cases with more ranks say so. Ranks meet by `Rank::barrier`, which is made of
 //! Portals messages: a rank that waited outside the fabric would stop virtual time for the others.
+//!
+//! A line of output is one result, for people and for `cargo xtask conformance`:
+//!
+//! ```text
+//! conformance | MODE | SCENARIOS AND RULES | CASE | pass, FAIL or n/a: WHY | TIME
+//! ```
 
 mod access;
 mod events;
 mod get;
+mod interfaces;
 mod iovec;
 mod lifetime;
 mod matching;
 mod patterns;
 mod pieces;
 mod put;
+mod quiet;
 mod rank;
+mod serves;
+mod threads;
 mod threshold;
 mod transfer;
 mod update;
 
-use crate::harness::{Effort, Harness, Join};
+use crate::harness::{Effort, Harness, Join, Mode};
 use portals_shim::Interface;
+use portals_shim::fabric::{self, FabricConfig};
+use portals_shim::job::Job;
 use rank::Rank;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
@@ -36,8 +49,28 @@ struct Case {
     ranks: u32,
     /// The body closes an interface, so that the ranks cannot meet afterwards.
     closes: bool,
+    one_sided: OneSided,
     body: fn(&Rank),
 }
+
+/// What adapters do in a case without the target's library, on fabrics where they can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OneSided {
+    /// They serve at least so many messages; 0: the case is about messages that they must not serve.
+    Serves(u64),
+    /// None, because of this.
+    No(&'static str),
+}
+
+/// Most cases look at both sides.
+const WATCHED: &str =
+    "the target's events are looked at, and a descriptor with a queue is not advertised";
+/// Cases of one process, and of what its queues do.
+const LOCAL: &str = "the path of a message makes no difference";
+/// Getputs.
+const EXCHANGE: &str = "an exchange needs the target's library";
+/// Descriptors that count, move their offset, or say what they took.
+const COUNTS: &str = "the target counts or places what it accepts, which needs its library";
 
 /// A case of two ranks.
 const fn case(name: &'static str, covers: &'static str, body: fn(&Rank)) -> Case {
@@ -46,12 +79,42 @@ const fn case(name: &'static str, covers: &'static str, body: fn(&Rank)) -> Case
         covers,
         ranks: 2,
         closes: false,
+        one_sided: OneSided::No(WATCHED),
         body,
+    }
+}
+
+impl Case {
+    const fn ranks(self, ranks: u32) -> Self {
+        Self { ranks, ..self }
+    }
+
+    /// Adapters serve at least so many of its messages.
+    const fn served(self, least: u64) -> Self {
+        Self {
+            one_sided: OneSided::Serves(least),
+            ..self
+        }
+    }
+
+    const fn not_served(self, why: &'static str) -> Self {
+        Self {
+            one_sided: OneSided::No(why),
+            ..self
+        }
+    }
+
+    const fn closes(self) -> Self {
+        Self {
+            closes: true,
+            ..self
+        }
     }
 }
 
 fn cases() -> impl Iterator<Item = &'static Case> {
     [
+        interfaces::CASES,
         matching::CASES,
         access::CASES,
         put::CASES,
@@ -62,6 +125,9 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         events::CASES,
         update::CASES,
         iovec::CASES,
+        quiet::CASES,
+        serves::CASES,
+        threads::CASES,
         patterns::CASES,
     ]
     .into_iter()
@@ -71,49 +137,131 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 /// The environment variable that restricts a run to cases whose name or numbers contain its value.
 pub const FILTER: &str = "PORTOLAN_CASE";
 
+/// The environment variable that sets how often the cases that look for races repeat themselves,
+/// 1000000 in a long run.
+pub const ROUNDS: &str = "PORTOLAN_CONFORMANCE_ROUNDS";
+
+fn rounds() -> Option<u64> {
+    std::env::var(ROUNDS).ok()?.parse().ok()
+}
+
 /// Runs every case and prints a table.
 ///
 /// # Panics
 /// When a case fails, after all have run; the message names those that did.
-pub fn run(harness: &dyn Harness) {
+pub fn run(mode: &Mode) {
     let filter = std::env::var(FILTER).unwrap_or_default();
+    let harness = (mode.harness)();
     let mut failed = Vec::new();
     for case in cases() {
         if !case.name.contains(&filter) && !case.covers.contains(&filter) {
             continue;
         }
-        let joins = match harness.open(case.ranks) {
-            Ok(joins) => joins,
-            Err(reason) => {
-                println!("skipped: {} ({reason})", harness.name());
-                return;
+        let started = std::time::Instant::now();
+        let left_out = harness.leaves_out(case.name).or(match case.one_sided {
+            OneSided::No(why) if harness.one_sided() => Some(why),
+            _ => None,
+        });
+        let word = match left_out {
+            Some(why) => format!("n/a: {why}"),
+            None => {
+                let joins = match harness.open(case.ranks) {
+                    Ok(joins) => joins,
+                    Err(reason) => {
+                        println!("skipped: {} ({reason})", mode.name);
+                        return;
+                    }
+                };
+                let run = AssertUnwindSafe(|| run_case(harness.as_ref(), case, joins));
+                if catch_unwind(run).is_ok() {
+                    "pass".to_owned()
+                } else {
+                    failed.push(case.name);
+                    "FAIL".to_owned()
+                }
             }
         };
-        let started = std::time::Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| run_case(harness, case, joins)));
-        let word = if result.is_ok() { "pass" } else { "FAIL" };
         println!(
-            "{:<12} {:<28} {:<60} {word} ({} ms)",
-            harness.name(),
+            "conformance | {} | {} | {} | {word} | {} ms",
+            mode.name,
             case.covers,
             case.name,
             started.elapsed().as_millis()
         );
-        if result.is_err() {
-            failed.push(case.name);
-        }
     }
     assert!(
         failed.is_empty(),
         "{} cases failed on {}: {}",
         failed.len(),
-        harness.name(),
+        mode.name,
         failed.join("; ")
     );
 }
 
+/// Runs every case made for as many ranks as the job has, each rank a process, over the fabric that the environment
+/// names; rank 0 prints the table. A case that fails ends the job.
+///
+/// # Panics
+/// When the fabric cannot be opened.
+pub fn run_job(job: Job) {
+    let filter = std::env::var(FILTER).unwrap_or_default();
+    let config = FabricConfig::from_env().expect("variables of the fabric");
+    let job = Arc::new(job);
+    let mut passed = 0;
+    for case in cases() {
+        let wanted = case.name.contains(&filter) || case.covers.contains(&filter);
+        if !wanted || case.ranks != job.size() {
+            continue;
+        }
+        let started = std::time::Instant::now();
+        let opened = fabric::open(&job, &config).expect("the fabric opens");
+        let run = Run {
+            effort: Effort::Small,
+            one_sided: false,
+            gate: Gate::Processes(Arc::clone(&job)),
+            served: AtomicU64::new(0),
+        };
+        let body = AssertUnwindSafe(|| run_rank(case, &run, job.rank(), Box::new(|| Ok(opened))));
+        if catch_unwind(body).is_err() {
+            job.abort(1, &format!("case \"{}\" failed", case.name));
+        }
+        passed += 1;
+        if job.rank() == 0 {
+            println!(
+                "conformance | {} processes | {} | {} | pass | {} ms",
+                config.kind,
+                case.covers,
+                case.name,
+                started.elapsed().as_millis()
+            );
+        }
+    }
+    if job.rank() == 0 {
+        println!("{passed} cases passed over {} ranks", job.size());
+    }
+    job.finalize().expect("the launcher takes the end");
+}
+
+/// Where all ranks of a run meet, outside the fabric.
+#[derive(Debug)]
+enum Gate {
+    Threads(Barrier),
+    Processes(Arc<Job>),
+}
+
+impl Gate {
+    fn wait(&self) {
+        match self {
+            Self::Threads(barrier) => {
+                barrier.wait();
+            }
+            Self::Processes(job) => job.barrier().expect("the launcher keeps the barrier"),
+        }
+    }
+}
+
 /// Waits for all ranks, outside the fabric: when a rank has failed, messages would not come.
-fn meet(gate: &Barrier, ni: Option<&Interface>) {
+fn meet(gate: &Gate, ni: Option<&Interface>) {
     let met = Cell::new(false);
     let wait = || {
         gate.wait();
@@ -127,10 +275,21 @@ fn meet(gate: &Barrier, ni: Option<&Interface>) {
     }
 }
 
-fn run_rank(case: &Case, effort: Effort, rank: u32, join: Join, gate: &Barrier) {
+/// What the ranks of a run have in common.
+#[derive(Debug)]
+struct Run {
+    effort: Effort,
+    one_sided: bool,
+    gate: Gate,
+    /// Messages that adapters served, over all ranks.
+    served: AtomicU64,
+}
+
+fn run_rank(case: &Case, run: &Run, rank: u32, join: Join) {
+    let gate = &run.gate;
     let made = catch_unwind(AssertUnwindSafe(|| {
         let opened = join().unwrap_or_else(|e| panic!("rank {rank} cannot join: {e}"));
-        Rank::new(rank, opened, effort)
+        Rank::new(rank, opened, run.effort, run.one_sided)
     }));
     // Every rank's bell hangs before any is rung.
     meet(gate, made.as_ref().ok().map(|r| &r.ni));
@@ -140,6 +299,7 @@ fn run_rank(case: &Case, effort: Effort, rank: u32, join: Join, gate: &Barrier) 
             if !case.closes {
                 r.barrier();
             }
+            run.served.fetch_add(r.served(), Ordering::Relaxed);
         }));
         if body.is_err() {
             // A failed rank leaves the fabric, so that time goes on for the others.
@@ -157,19 +317,25 @@ fn run_rank(case: &Case, effort: Effort, rank: u32, join: Join, gate: &Barrier) 
 }
 
 /// Longer than any case takes; a call that never returns is a failure, not the end of the run.
-const LIMIT: Duration = Duration::from_secs(120);
+fn limit() -> Duration {
+    Duration::from_secs(120) + Duration::from_millis(rounds().unwrap_or(0))
+}
 
 fn run_case(harness: &dyn Harness, case: &'static Case, joins: Vec<Join>) {
-    let gate = Arc::new(Barrier::new(joins.len()));
-    let effort = harness.effort();
+    let run = Arc::new(Run {
+        effort: harness.effort(),
+        one_sided: harness.one_sided(),
+        gate: Gate::Threads(Barrier::new(joins.len())),
+        served: AtomicU64::new(0),
+    });
     let ranks = joins.len();
     let (done, results) = mpsc::channel();
     for (rank, join) in (0..).zip(joins) {
-        let (gate, done) = (Arc::clone(&gate), done.clone());
+        let (run, done) = (Arc::clone(&run), done.clone());
         let body = move || {
-            let run = AssertUnwindSafe(|| run_rank(case, effort, rank, join, &gate));
+            let body = AssertUnwindSafe(|| run_rank(case, &run, rank, join));
             // The receiver is gone if another rank never came back.
-            let _ = done.send(catch_unwind(run));
+            let _ = done.send(catch_unwind(body));
         };
         std::thread::Builder::new()
             .name(format!("{}, rank {rank}", case.name))
@@ -178,13 +344,27 @@ fn run_case(harness: &dyn Harness, case: &'static Case, joins: Vec<Join>) {
     }
     let mut failed = None;
     for _ in 0..ranks {
-        match results.recv_timeout(LIMIT) {
+        match results.recv_timeout(limit()) {
             Ok(Ok(())) => {}
             Ok(Err(e)) => failed = Some(e),
-            Err(_) => panic!("\"{}\": a rank has not returned in {LIMIT:?}", case.name),
+            Err(_) => panic!(
+                "\"{}\": a rank has not returned in {:?}",
+                case.name,
+                limit()
+            ),
         }
     }
     if let Some(e) = failed {
         resume_unwind(e);
+    }
+    if let OneSided::Serves(least) = case.one_sided
+        && run.one_sided
+    {
+        let served = run.served.load(Ordering::Relaxed);
+        assert!(
+            served >= least,
+            "\"{}\": adapters served {served} messages, not {least}",
+            case.name
+        );
     }
 }

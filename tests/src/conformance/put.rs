@@ -1,41 +1,74 @@
 //! Puts: matching, fields, acks.
 
 use super::rank::*;
-use super::{Case, case};
-use portals_shim::{Error, MdMemory, MdOptions, NiFail, ProcessId, Target, Unlink};
+use super::{COUNTS, Case, LOCAL, case};
+use portals_shim::{
+    ANY, AcEntry, Error, MdMemory, MdOptions, MdSpec, NiFail, ProcessId, Target, Unlink,
+};
 
 pub(super) const CASES: &[Case] = &[
     case(
         "a put with ack, every field",
-        "30, 42, 43, 44, rule 30",
+        "30, 42, 43, 44, rules 15, 30",
         fields,
     ),
     case(
         "the target's offset moves",
-        "31, 32, rules 7-9",
+        "31, 32, rules 7-9, 41",
         local_offset,
-    ),
+    )
+    .not_served(COUNTS),
     case(
         "a truncating target says what it took",
         "33, 34, 35, rule 8",
         truncate,
-    ),
-    case("offsets do not wrap", "36, rule 8", wrap),
-    case("a put of nothing is a put", "37, rule 23", nothing),
+    )
+    .not_served("a descriptor that truncates is not advertised"),
+    case("offsets do not wrap", "36, rule 8", wrap).served(0),
+    case("a put of nothing is a put", "37, rule 23", nothing)
+        .not_served("there is nothing for an adapter to move"),
     case("regions lie within descriptors", "38, rule 23", regions),
     case(
         "a target can refuse to acknowledge",
         "39, rule 14",
         ack_disable,
-    ),
-    case("no ack comes unasked", "40, rule 14", no_ack),
+    )
+    .served(1),
+    case("no ack comes unasked", "40, rule 14", no_ack).served(11),
     case(
         "a target without a queue works",
         "41, rule 34",
         silent_target,
-    ),
-    case("a process that does not exist", "46", nobody),
-    case("a put to the own process", "47, rules 22, 42", own),
+    )
+    .not_served("the descriptor keeps its own offset"),
+    case("a process that does not exist", "46, rules 1, 36", nobody)
+        .not_served("nobody advertises anything"),
+    case("a put to the own process", "47, rules 22, 42", own)
+        .not_served("messages to the own process stay in its library"),
+    case(
+        "sends do not move the local offset",
+        "31, rules 7, 20, 42",
+        offsets,
+    )
+    .not_served(COUNTS),
+    case(
+        "drops are counted, of every kind",
+        "45, 52, rules 9, 71",
+        drops,
+    )
+    .not_served("what nothing admits goes to the target's library"),
+    case(
+        "an ack that nobody awaits is dropped",
+        "60, rule 17",
+        late_ack,
+    )
+    .served(3),
+    case(
+        "job and user are the process's own",
+        "27, 44, rule 4",
+        identity,
+    )
+    .not_served(LOCAL),
 ];
 
 fn fields(r: &Rank) {
@@ -145,6 +178,7 @@ fn wrap(r: &Rank) {
         } else {
             let s = r.source(16, |_| ());
             r.barrier();
+            r.settle();
             r.put(&s, (0, 16), NoAck, r.at(u64::MAX - 7), 0);
             r.ni.get(s.md, r.at(u64::MAX - 7)).expect("the get starts");
             r.barrier();
@@ -220,6 +254,7 @@ fn ack_disable(r: &Rank) {
         } else {
             let s = r.source_with(4, Unlink::Unlink, |d| d.threshold = 2);
             r.barrier();
+            r.settle();
             r.put(&s, (0, 4), Ack, r.to(), 0);
             r.barrier();
             r.none(s.eq);
@@ -238,6 +273,7 @@ fn no_ack(r: &Rank) {
     r.barrier();
     if !r.is_target() {
         let s = r.source(1, |_| ());
+        r.settle();
         for rank in [1, 0] {
             let to = r.to_rank(rank);
             r.put_acked(&s, to, 0);
@@ -275,8 +311,9 @@ fn nobody(r: &Rank) {
     if r.is_target() {
         return;
     }
-    let s = r.source(8, |_| ());
+    let s = r.source(8, |d| d.threshold = 10);
     let peer = r.peer();
+    let mut left = 10;
     for process in [
         ProcessId::new(peer.nid, peer.pid + 1),
         ProcessId::new(peer.nid + 1000, peer.pid),
@@ -285,12 +322,23 @@ fn nobody(r: &Rank) {
         let to = Target { process, ..r.to() };
         match r.ni.put(s.md, Ack, to, 0) {
             Ok(()) => {
-                r.take(s.eq, &[SendStart, SendEnd]);
+                // The count is spent whether the fabric tells of the failure or not.
+                let e = r.take(s.eq, &[SendStart, SendEnd]);
+                left -= 1;
+                assert_eq!(e[0].ni_fail, NiFail::OK);
+                assert!([NiFail::OK, NiFail::FAIL].contains(&e[1].ni_fail));
+                assert_eq!(e[1].md.threshold, left);
+                // A fabric that has given the target up may say that no ack will come.
+                while let Some(p) = r.ni.eq_get(s.eq).expect("a queue") {
+                    left -= 1;
+                    assert_eq!((p.event.kind, p.event.ni_fail), (ACKED, NiFail::FAIL));
+                }
             }
             Err(e) => assert_eq!(e, Error::ProcessInvalid),
         }
     }
     r.none(s.eq);
+    assert_eq!(r.ni.md_unlink(s.md), Ok(()));
 }
 
 fn own(r: &Rank) {
@@ -314,4 +362,127 @@ fn own(r: &Rank) {
     r.barrier();
     r.none(eq);
     assert_eq!(r.drops(), 1);
+}
+
+/// One descriptor is the source of puts and gets, and the target of others.
+fn offsets(r: &Rank) {
+    if !r.is_target() {
+        let s = r.source(8, |_| ());
+        let sink = r.target(64, |d| d.options = PUT | GET | REMOTE);
+        for hdr in 0..3 {
+            r.barrier();
+            r.take(sink.eq, &[PutStart, PutEnd, PutStart, PutEnd]);
+            r.take(sink.eq, &[GetStart, GetEnd]);
+            r.put_acked(&s, r.to(), hdr);
+        }
+        return;
+    }
+    let t = r.target(64, |_| ());
+    for hdr in 0..3 {
+        r.barrier();
+        // The whole descriptor, then a part.
+        r.ni.put(t.md, NoAck, r.to(), 0).expect("the put starts");
+        let e = r.take(t.eq, &[SendStart, SendEnd]);
+        assert_eq!((e[1].rlength, e[1].offset), (64, 0));
+        r.ni.put_region(t.md, (40, 9), NoAck, r.to(), 0)
+            .expect("the put starts");
+        let e = r.take(t.eq, &[SendStart, SendEnd]);
+        assert_eq!((e[1].rlength, e[1].offset), (9, 40));
+        r.ni.get_region(t.md, (60, 4), r.to())
+            .expect("the get starts");
+        r.take(t.eq, &[ReplyStart, ReplyEnd]);
+        let e = r.take(t.eq, &[PutStart, PutEnd])[1];
+        assert_eq!((e.hdr_data, e.offset), (hdr, 8 * hdr));
+    }
+}
+
+fn drops(r: &Rank) {
+    if r.is_target() {
+        // A put only, shorter than what comes.
+        let t = r.target(4, |_| ());
+        for lengths in [8, 16, 24] {
+            r.barrier();
+            r.barrier();
+            let s = r.ni.status().expect("a status");
+            assert_eq!((s.drop_count, s.drop_length), (lengths / 8, lengths));
+            assert_eq!(s.recv_length, 0);
+        }
+        r.none(t.eq);
+        return;
+    }
+    let (s, d) = (r.source(8, |_| ()), r.source(8, |_| ()));
+    r.barrier();
+    r.put(&s, (0, 8), Ack, r.to(), 0);
+    r.barrier();
+    r.barrier();
+    r.ni.get(d.md, r.to()).expect("the get starts");
+    r.barrier();
+    r.barrier();
+    r.ni.get_put(d.md, s.md, r.to(), 0)
+        .expect("the getput starts");
+    r.take(s.eq, &[SendStart, SendEnd]);
+    r.barrier();
+    r.none(s.eq);
+    r.none(d.eq);
+}
+
+/// Acks whose descriptor has gone, has been made anew, or is inactive.
+fn late_ack(r: &Rank) {
+    if r.is_target() {
+        r.target(8, |d| {
+            d.options = PUT | REMOTE;
+            d.eq = None;
+        });
+        r.barrier();
+        r.barrier();
+        return;
+    }
+    r.barrier();
+    r.settle();
+    for unlink in [Unlink::Unlink, Unlink::Retain, Unlink::Unlink] {
+        let before = r.drops();
+        let s = r.source_with(8, unlink, |d| d.threshold = 1);
+        r.ni.put(s.md, Ack, r.to(), 0).expect("the put starts");
+        r.take(s.eq, &[SendStart, SendEnd]);
+        let again = MdSpec {
+            eq: Some(s.eq),
+            ..md(s.buf.memory(), NONE)
+        };
+        if unlink == Unlink::Unlink {
+            r.take(s.eq, &[UNLINKED]);
+            r.ni.md_bind(again, Unlink::Retain).expect("a descriptor");
+        }
+        // Something comes back after it.
+        while r.drops() == before {
+            r.none(s.eq);
+        }
+        r.none(s.eq);
+        assert_eq!(r.drops(), before + 1);
+    }
+    r.barrier();
+}
+
+fn identity(r: &Rank) {
+    let id = r.ni.id();
+    assert_eq!(id, r.peers[r.rank as usize]);
+    assert_eq!(r.ni.distance(id), Ok(0));
+    assert_eq!(r.ni.distance(r.peer()), Ok(1));
+    let nobody = ProcessId::new(id.nid + 1000, id.pid);
+    assert_eq!(r.ni.distance(nobody), Err(Error::ProcessInvalid));
+    if !r.is_target() {
+        r.barrier();
+        r.knock(r.to(), 0);
+        return;
+    }
+    let t = r.target(0, |d| d.memory = MdMemory::Empty);
+    let entry = AcEntry {
+        match_id: r.peer(),
+        uid: r.ni.uid(),
+        jid: r.ni.jid(),
+        pt_index: ANY,
+    };
+    r.ni.ac_entry(0, entry).expect("legal");
+    r.barrier();
+    let e = r.take(t.eq, &[PutStart, PutEnd])[1];
+    assert_eq!((e.uid, e.jid), (entry.uid, entry.jid));
 }

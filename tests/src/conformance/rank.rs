@@ -32,6 +32,7 @@ const GUARD: usize = 64;
 /// The portal that cases use, and the one that the barrier does.
 pub(super) const PORTAL: u32 = 4;
 const BARRIER_PORTAL: u32 = 62;
+const PROBE_PORTAL: u32 = 61;
 /// The bits that targets match unless a case says otherwise.
 pub(super) const BITS: u64 = 0x1122_3344_5566_7788;
 
@@ -151,6 +152,37 @@ pub(super) struct Bound {
     pub(super) md: MdHandle,
 }
 
+/// A byte at every rank that others may get, and where they put it.
+#[derive(Debug)]
+struct Probe {
+    eq: EqHandle,
+    md: MdHandle,
+    /// Messages that adapters served and that belong to no case.
+    served: Cell<u64>,
+}
+
+impl Probe {
+    fn new(ni: &Interface) -> Self {
+        let (theirs, mine) = (Buf::new(1), Buf::new(1));
+        let me = ni
+            .me_attach(PROBE_PORTAL, entry(0), After)
+            .expect("an entry");
+        ni.md_attach(me, md(theirs.memory(), GET | REMOTE), Unlink::Retain)
+            .expect("a descriptor");
+        let eq = ni.eq_alloc(8).expect("a queue");
+        let spec = MdSpec {
+            eq: Some(eq),
+            ..md(mine.memory(), NO_START)
+        };
+        let md = ni.md_bind(spec, Unlink::Retain).expect("a descriptor");
+        Self {
+            eq,
+            md,
+            served: Cell::new(0),
+        }
+    }
+}
+
 /// One rank of a case.
 #[derive(Debug)]
 pub(super) struct Rank {
@@ -161,10 +193,12 @@ pub(super) struct Rank {
     bell: EqHandle,
     hammer: MdHandle,
     rung: Cell<u64>,
+    /// In a mode that looks at the path of messages.
+    probe: Option<Probe>,
 }
 
 impl Rank {
-    pub(super) fn new(rank: u32, opened: Opened, effort: Effort) -> Self {
+    pub(super) fn new(rank: u32, opened: Opened, effort: Effort, one_sided: bool) -> Self {
         let ni = opened.interface;
         let bell = ni.eq_alloc(64).expect("a queue");
         let me = ni
@@ -179,6 +213,7 @@ impl Rank {
         let hammer = ni
             .md_bind(md(MdMemory::Empty, NONE), Unlink::Retain)
             .expect("a descriptor");
+        let probe = one_sided.then(|| Probe::new(&ni));
         Self {
             rank,
             ni,
@@ -187,6 +222,7 @@ impl Rank {
             bell,
             hammer,
             rung: Cell::new(0),
+            probe,
         }
     }
 
@@ -228,6 +264,42 @@ impl Rank {
             self.ring(0);
             self.listen();
         }
+    }
+
+    /// Every message before has had its effect, so that adapters may serve the next one. The other
+    /// ranks must be polling. Does nothing where the path of messages is not looked at.
+    pub(super) fn settle(&self) {
+        let Some(probe) = &self.probe else { return };
+        let served = || self.ni.paths().expect("paths").one_sided;
+        for rank in (0..self.peers.len()).filter(|r| *r as u32 != self.rank) {
+            let from = Target {
+                pt_index: PROBE_PORTAL,
+                match_bits: 0,
+                ..self.to_rank(rank)
+            };
+            loop {
+                let before = served();
+                self.ni.get(probe.md, from).expect("the get starts");
+                self.take(probe.eq, &[ReplyEnd]);
+                if served() > before {
+                    probe.served.set(probe.served.get() + 1);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Messages of the case that adapters served.
+    pub(super) fn served(&self) -> u64 {
+        let Some(probe) = &self.probe else { return 0 };
+        // An interface that the case has closed says nothing any more.
+        let all = self.ni.paths().map_or(0, |p| p.one_sided);
+        all.saturating_sub(probe.served.get())
+    }
+
+    /// How often to repeat what may show a race; [`super::ROUNDS`] overrides it.
+    pub(super) fn rounds(&self, full: u64, small: u64) -> u64 {
+        super::rounds().unwrap_or_else(|| self.many(full, small))
     }
 
     /// How often to do something.
@@ -280,6 +352,8 @@ impl Rank {
             ClockKind::Virtual => 2_000_000_000,
             ClockKind::Wall => 20_000_000_000,
         };
+        // In a long run a rank may wait for all rounds of another one.
+        let limit = limit + 1_000_000 * super::rounds().unwrap_or(0);
         let polled = self
             .ni
             .eq_poll(&[eq], Wait::Nanos(limit))

@@ -1,16 +1,16 @@
 //! Thresholds, max_size, automatic unlinking.
 
 use super::rank::*;
-use super::{Case, case};
-use portals_shim::{Error, MdOptions, MdSpec, MeSpec, THRESHOLD_INFINITE, Target, Unlink};
+use super::{COUNTS, Case, case};
+use portals_shim::{Error, MdOptions, MdSpec, MeSpec, THRESHOLD_INFINITE, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
     case(
         "a source good for one loses its ack",
-        "60, rules 38, 44",
+        "60, rules 17, 38, 44",
         one,
     ),
-    case("a put with ack costs two counts", "61, rule 38", two),
+    case("a put with ack costs two counts", "61, rule 38", two).served(1),
     case(
         "a put and a get share one threshold",
         "62, rule 42",
@@ -18,25 +18,28 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "a retained target rests and is revived",
-        "63, rule 49",
+        "63, rules 10, 41, 49",
         revive,
-    ),
+    )
+    .not_served(COUNTS),
     case(
         "a threshold of nothing is inactive",
         "64, 65, 66, rule 45",
         zero,
-    ),
+    )
+    .not_served(COUNTS),
     case(
         "an infinite threshold never changes",
         "67, rule 37",
         infinite,
     ),
-    case("max_size retires a buffer", "68, 69, 70", max_size),
-    Case {
-        ranks: 3,
-        ..case("UNLINK waits for all operations", "71", last)
-    },
-    case("an entry follows its descriptor", "72, 73", entries),
+    case("max_size retires a buffer", "68, 69, 70, rule 10", max_size).not_served(COUNTS),
+    case("UNLINK waits for all operations", "71", last)
+        .ranks(3)
+        .not_served(COUNTS),
+    case("an entry follows its descriptor", "72, 73", entries).not_served(COUNTS),
+    case("of two unlinks one wins", "60, 72, 73, rule 63", one_wins).not_served(COUNTS),
+    case("an unlink is told to who asks", "73, row 10", told).not_served(super::LOCAL),
     case(
         "UNLINK is told when START and END are not",
         "76, rule 31",
@@ -75,6 +78,7 @@ fn two(r: &Rank) {
         } else {
             let s = r.source_with(8, Unlink::Unlink, |d| d.threshold = 2);
             r.barrier();
+            r.settle();
             r.ni.put(s.md, Ack, r.to(), 0).expect("the put starts");
             r.take(s.eq, &[SendStart, SendEnd, ACKED, UNLINKED]);
             assert_eq!(r.ni.md_query(s.md), Err(Error::MdInvalid));
@@ -315,4 +319,79 @@ fn silent(r: &Rank) {
     let e = r.take(t.eq, &[UNLINKED])[0];
     assert_eq!((e.link, e.md.threshold), (e.sequence, 0));
     assert_eq!((e.initiator, e.md_handle), (r.peer(), t.md));
+}
+
+/// A message spends the descriptor while the program takes it away: one of them does it.
+fn one_wins(r: &Rank) {
+    let rounds = r.rounds(2000, 60);
+    if !r.is_target() {
+        for _ in 0..rounds {
+            r.barrier();
+            r.knock(r.to(), 0);
+            r.barrier();
+        }
+        return;
+    }
+    let (mut program, mut message) = (0, 0);
+    for round in 0..rounds {
+        let before = r.drops();
+        let t = r.target_with(8, Unlink::Unlink, |d| {
+            d.threshold = 1;
+            d.options = PUT | NO_START;
+        });
+        r.barrier();
+        // Lets the message come a little, or all the way.
+        let mut seen = Vec::new();
+        let mut look = |wait| {
+            let polled = r.ni.eq_poll(&[t.eq], wait).expect("a queue");
+            seen.extend(polled.map(|p| p.event.kind));
+        };
+        match round % 3 {
+            0 => {}
+            1 => look(Wait::No),
+            _ => look(Wait::Forever),
+        }
+        let unlinked = loop {
+            match r.ni.md_unlink(t.md) {
+                Err(Error::MdInUse) => {}
+                other => break other,
+            }
+        };
+        r.barrier();
+        while let Some(p) = r.ni.eq_get(t.eq).expect("a queue") {
+            seen.push(p.event.kind);
+        }
+        match unlinked {
+            Ok(()) => {
+                program += 1;
+                assert_eq!(seen, [], "an unlink by the program is silent");
+                assert_eq!(r.drops(), before + 1);
+            }
+            Err(e) => {
+                message += 1;
+                assert_eq!(e, Error::MdInvalid);
+                assert_eq!(seen, [PutEnd, UNLINKED]);
+            }
+        }
+        r.ni.me_unlink(t.me).expect("not in use");
+        r.ni.eq_free(t.eq).expect("not in use");
+    }
+    assert!(program + message == rounds && message >= rounds / 3);
+}
+
+fn told(r: &Rank) {
+    for by_entry in [false, true] {
+        let t = r.target_with(8, Unlink::Unlink, |d| {
+            d.options = PUT | MdOptions::EVENT_MANUAL_UNLINK_ENABLE;
+        });
+        if by_entry {
+            r.ni.me_unlink(t.me).expect("not in use");
+        } else {
+            r.ni.md_unlink(t.md).expect("not in use");
+        }
+        let e = r.take(t.eq, &[UNLINKED])[0];
+        assert_eq!((e.initiator, e.md_handle), (r.ni.id(), t.md));
+        assert_eq!(r.ni.md_query(t.md), Err(Error::MdInvalid));
+        assert_eq!(r.ni.eq_free(t.eq), Ok(()));
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::rank::*;
 use super::{Case, case};
-use portals_shim::Unlink;
+use portals_shim::{MdMemory, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -11,11 +11,22 @@ pub(super) const CASES: &[Case] = &[
         order,
     ),
     case("every size arrives exactly", "49, rule 28", sizes),
-    case("every size arrives without a queue", "49, 41", quiet_sizes),
+    case("every size arrives without a queue", "49, 41", quiet_sizes).served(12),
     case(
         "a source may be overwritten after SEND_END",
         "50, rule 28",
         reuse,
+    ),
+    case(
+        "initiators know nothing of each other's order",
+        "48, rules 24, 25",
+        initiators,
+    )
+    .ranks(3),
+    case(
+        "STARTs keep the order, ENDs need not",
+        "48, 78, rules 26, 27, 29",
+        mixed,
     ),
 ];
 
@@ -96,6 +107,7 @@ fn every_size(r: &Rank, loud: bool) {
             buf.write(0, &Buf::pattern(len, seed));
             let md = r.ni.md_bind(spec, Unlink::Retain).expect("a descriptor");
             r.barrier();
+            r.settle();
             r.ni.put(md, Ack, r.to(), 0).expect("the put starts");
             let e = r.take(eq, &[SendStart, SendEnd, ACKED]);
             assert_eq!(e[2].mlength, len as u64);
@@ -131,4 +143,68 @@ fn reuse(r: &Rank) {
         }
         r.barrier();
     }
+}
+
+/// Each initiator's messages keep their order; how the two streams mix is nobody's promise.
+fn initiators(r: &Rank) {
+    let count = r.many(2000, 60);
+    const BATCH: u64 = 20;
+    if !r.is_target() {
+        for first in (0..count).step_by(BATCH as usize) {
+            r.barrier();
+            for i in first..first + BATCH {
+                r.knock(r.to_rank(1), i);
+            }
+        }
+        return;
+    }
+    let t = r.target(0, |d| {
+        d.memory = MdMemory::Empty;
+        d.options = PUT | REMOTE | NO_END;
+    });
+    let mut next = [0; 3];
+    for _ in 0..count / BATCH {
+        r.barrier();
+        for _ in 0..2 * BATCH {
+            let e = r.take(t.eq, &[PutStart])[0];
+            let from = r.peers.iter().position(|p| *p == e.initiator);
+            let from = from.expect("a rank");
+            assert_eq!(e.hdr_data, next[from]);
+            next[from] += 1;
+        }
+    }
+    assert_eq!(next, [count, 0, count]);
+}
+
+/// Long messages, which take their time, between short ones.
+fn mixed(r: &Rank) {
+    const COUNT: u64 = 12;
+    let long = r.many(1 << 20, 40_000);
+    if !r.is_target() {
+        let s = r.source(long as usize, |d| d.eq = None);
+        r.barrier();
+        for i in 0..COUNT {
+            let len = if i % 3 == 0 { long } else { i };
+            r.ni.put_region(s.md, (0, len), NoAck, r.to(), i)
+                .expect("the put starts");
+        }
+        return;
+    }
+    let t = r.target(long as usize, |d| d.options = PUT | REMOTE);
+    r.barrier();
+    let (mut started, mut open, mut ended) = (0, Vec::new(), Vec::new());
+    for _ in 0..2 * COUNT {
+        let e = r.next(t.eq);
+        if e.kind == PutStart {
+            assert_eq!(e.hdr_data, started);
+            open.push(e.link);
+            started += 1;
+        } else {
+            let at = open.iter().position(|l| *l == e.link);
+            open.swap_remove(at.expect("START comes before END"));
+            ended.push(e.hdr_data);
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, (0..COUNT).collect::<Vec<_>>());
 }

@@ -1,20 +1,30 @@
 //! Conditional update and post.
 
 use super::rank::*;
-use super::{Case, case};
+use super::{COUNTS, Case, LOCAL, case};
 use portals_shim::{EqHandle, Error, MdSpec, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
         "an update is refused by an unread event",
-        "91, 95, 96, rule 47",
+        "91, 95, 96, rules 47, 50",
         refused,
     ),
-    case("a bad update changes nothing", "97, rule 49", bad),
+    case("a bad update changes nothing", "97, rule 49", bad).not_served(LOCAL),
+    case(
+        "an update is refused until a promised END is read",
+        "92, rule 47",
+        outstanding,
+    ),
     case("a refused post makes nothing", "94", post),
     case("an update replaces the memory", "98, rule 49", memory),
-    case("updates lose no message", "93, rules 46, 48", race_update),
-    case("posts lose no message", "93, rules 46, 48", race_post),
+    case(
+        "updates lose no message",
+        "93, rules 46, 48, 52",
+        race_update,
+    )
+    .not_served(COUNTS),
+    case("posts lose no message", "93, rules 46, 48", race_post).not_served(COUNTS),
 ];
 
 fn refused(r: &Rank) {
@@ -147,7 +157,7 @@ fn race_post(r: &Rank) {
 
 /// The receives of a message-passing library: search what came early, and post if there is nothing.
 fn race(r: &Rank, by_update: bool) {
-    let count = r.many(5000, 200);
+    let count = r.rounds(5000, 200);
     if !r.is_target() {
         let s = r.source(8, |d| d.eq = None);
         r.barrier();
@@ -162,7 +172,7 @@ fn race(r: &Rank, by_update: bool) {
     }
     let early = r.target(8, |d| {
         d.options = PUT | REMOTE | NO_START;
-        d.eq = Some(r.eq(2 * count));
+        d.eq = Some(r.eq(256));
     });
     let early_eq = r.ni.md_query(early.md).expect("alive").eq;
     let early_eq = early_eq.expect("a queue");
@@ -232,4 +242,35 @@ fn race(r: &Rank, by_update: bool) {
     assert_eq!(seen, (0..count).collect::<Vec<_>>());
     assert_eq!(r.drops(), 0);
     assert!(direct > 0);
+}
+
+/// START has been read, END is under way, or unread, or read at last.
+fn outstanding(r: &Rank) {
+    let len = r.many(1 << 20, 100_000) as usize;
+    if !r.is_target() {
+        let s = r.source(len, |_| ());
+        r.barrier();
+        r.put(&s, (0, len as u64), NoAck, r.to(), 0);
+        return;
+    }
+    let t = r.target(len, |_| ());
+    let new = MdSpec {
+        eq: Some(t.eq),
+        ..md(t.buf.memory(), PUT)
+    };
+    r.barrier();
+    r.take(t.eq, &[PutStart]);
+    let before = r.ni.md_query(t.md);
+    loop {
+        let update = r.ni.md_update(t.md, new.clone(), Some(t.eq));
+        assert_eq!(update, Err(Error::MdNoUpdate));
+        assert_eq!(r.ni.md_query(t.md), before);
+        if r.ni.eq_peek(t.eq).expect("a queue").is_some() {
+            break;
+        }
+    }
+    let update = || r.ni.md_update(t.md, new.clone(), Some(t.eq));
+    assert_eq!(update(), Err(Error::MdNoUpdate));
+    r.take(t.eq, &[PutEnd]);
+    assert!(update().is_ok());
 }

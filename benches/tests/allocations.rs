@@ -1,0 +1,76 @@
+//! Operations do not allocate, once queues and lists are made.
+
+use portals_core::{Header, Incoming, NiFail};
+use portolan_benches::{Before, Joined, Pair};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Calls of the allocator while `work` runs.
+fn allocations(work: impl FnOnce()) -> usize {
+    let region = Region::new(ALLOCATOR);
+    work();
+    let stats = region.change();
+    stats.allocations + stats.reallocations + stats.deallocations
+}
+
+/// Without the test harness: the counter sees every thread, and the harness has one of its own.
+fn main() {
+    operations_do_not_allocate();
+    println!("operations_do_not_allocate ... ok");
+}
+
+fn operations_do_not_allocate() {
+    assert!(allocations(|| drop(Box::new(1))) > 0, "the counter counts");
+    for before in [
+        Before::Exact(0),
+        Before::Exact(10),
+        Before::Exact(1000),
+        Before::Masked(1000),
+    ] {
+        let mut pair = Pair::new(before, true).unwrap();
+        let mut work = |times| {
+            for _ in 0..times {
+                assert!(pair.deliver().is_some());
+                assert!(pair.put_and_ack());
+            }
+        };
+        // Rings grow to their size the first time they are filled.
+        work(20);
+        assert_eq!(allocations(|| work(1000)), 0, "{before:?}");
+    }
+
+    // Many operations under way at once, ended in another order than they began.
+    let mut pair = Pair::new(Before::Exact(100), true).unwrap();
+    let header = Header::decode(&pair.put_header()).unwrap();
+    let mut under_way = Vec::with_capacity(1000);
+    let mut work = || {
+        for _ in 0..1000 {
+            let Incoming::Deposit(d) = pair.target.handle_header(&header) else {
+                panic!("not taken");
+            };
+            under_way.push(d.op);
+        }
+        for op in under_way.drain(..) {
+            pair.target.deposit_end(op, NiFail::OK);
+        }
+    };
+    work();
+    assert_eq!(allocations(work), 0);
+
+    through_the_interface(&Joined::new().unwrap());
+    through_the_interface(&Joined::over_memory().unwrap());
+}
+
+/// The same between two interfaces of the in-process fabric and of shared memory, as a program calls them.
+fn through_the_interface(joined: &Joined) {
+    let work = |times| {
+        for _ in 0..times {
+            assert!(joined.put() && joined.put_and_ack() && joined.look());
+        }
+    };
+    work(20);
+    assert_eq!(allocations(|| work(1000)), 0);
+}
