@@ -1,32 +1,73 @@
-//! `cargo xtask conformance`: runs the conformance suite on every fabric and writes what it said as a
-//! page of the book. The device's runs happen in the guest, or here where there is a device.
+//! `cargo xtask conformance`: runs the conformance suite in every mode, and the C programs on every
+//! fabric, and writes what they said as a page of the book. What needs a device runs in the guest, or
+//! here where there is one.
+//!
+//! A result is a line that the suite prints (`tests/src/conformance/mod.rs`); results of C programs
+//! are made to look the same:
+//!
+//! ```text
+//! conformance | MODE | SCENARIOS AND RULES | CASE | pass, FAIL or n/a: WHY | TIME
+//! ```
+
+mod page;
+mod programs;
 
 use crate::cargo::{self, release_dir, root};
 use anyhow::{Context, Result, bail};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Leave out the fabric that needs a device or a guest; its column says so
+    /// Leave out what needs a device or a guest; its columns say so
     #[arg(long)]
     no_guest: bool,
 }
 
-/// Highest numbers of the lists that cases refer to.
-const SCENARIOS: u32 = 110;
-const RULES: u32 = 73;
-const FABRICS: [&str; 3] = ["in-process", "seastar", "verbs"];
-const PAGE: &str = "docs/src/conformance.md";
+/// Runs inside the guest.
+#[derive(clap::Args)]
+pub(crate) struct InGuest {
+    /// The RDMA device
+    #[arg(long)]
+    device: String,
+    /// The suite's executable
+    #[arg(long)]
+    suite: PathBuf,
+    /// Folder of the compiled C programs
+    #[arg(long)]
+    programs: PathBuf,
+}
 
-/// One line of the suite's output.
-struct Line {
-    fabric: String,
-    numbers: String,
+const PAGE: &str = "docs/src/conformance.md";
+/// Names the RDMA device for the suite.
+const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
+/// SoftRoCE's name in the guest.
+const GUEST_DEVICE: &str = "rxe0";
+
+/// A column of the table: a way to run the suite. The list is `tests/src/harness.rs`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mode {
+    test: String,
     name: String,
+    device: bool,
+}
+
+/// One result.
+#[derive(Debug)]
+struct Line {
+    mode: String,
+    numbers: String,
+    case: String,
     result: String,
+}
+
+/// What becomes of a test's output when results are looked for: libtest puts the test's name before
+/// the first line that a test prints.
+fn fields<'a>(line: &'a str, mark: &str) -> Option<Vec<&'a str>> {
+    let from = line.find(mark)?;
+    let fields = line[from + mark.len()..].split('|').map(str::trim);
+    Some(fields.collect())
 }
 
 /// Scenario and rule numbers of a text such as `14, 17-20, rules 5, 8`.
@@ -47,197 +88,156 @@ fn numbers(text: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
     (scenarios, rules)
 }
 
-/// The suite's lines: fabric, numbers, name and result in columns two blanks apart.
 fn lines(output: &str) -> Vec<Line> {
-    let parse = |line: &str| {
-        let fabric = FABRICS
-            .into_iter()
-            .find(|f| line.starts_with(&format!("{f} ")))?;
-        let columns: Vec<&str> = line[fabric.len()..]
-            .split("  ")
-            .map(str::trim)
-            .filter(|c| !c.is_empty())
-            .collect();
-        let [numbers, name, result] = columns[..] else {
-            return None;
-        };
-        Some(Line {
-            fabric: fabric.to_owned(),
+    let parse = |line: &str| match fields(line, "conformance | ")?[..] {
+        [mode, numbers, case, result, _time] => Some(Line {
+            mode: mode.to_owned(),
             numbers: numbers.to_owned(),
+            case: case.to_owned(),
+            result: result.to_owned(),
+        }),
+        _ => None,
+    };
+    output.lines().filter_map(parse).collect()
+}
+
+/// The suite's modes, as its executable lists them.
+fn modes(suite: &Path) -> Result<Vec<Mode>> {
+    let mut command = Command::new(suite);
+    command.args(["modes_are_listed", "--nocapture"]);
+    let output = command.output().with_context(|| cargo::line(&command))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let parse = |line: &str| match fields(line, "mode | ")?[..] {
+        [test, name, device] => Some(Mode {
+            test: test.to_owned(),
             name: name.to_owned(),
-            result: result.split(' ').next().unwrap_or_default().to_owned(),
-        })
+            device: device == "true",
+        }),
+        _ => None,
     };
-    // libtest puts the test's name before the first line that a test prints.
-    output
-        .lines()
-        .map(|l| l.split_once(" ... ").map_or(l, |(_, rest)| rest))
-        .filter_map(parse)
-        .collect()
+    let found: Vec<Mode> = text.lines().filter_map(parse).collect();
+    if !output.status.success() || found.is_empty() {
+        bail!("{}: {}\n{text}", cargo::line(&command), output.status);
+    }
+    Ok(found)
 }
 
-fn suite(options: &Options) -> Result<Vec<Line>> {
-    let tests = cargo::release_tests(&["portolan-tests"])?;
-    let (_, exe) = tests
-        .iter()
-        .find(|(n, _)| n == "conformance")
-        .context("no conformance test")?;
-    let run = |mut command: Command, fabric: &str| -> Result<Vec<Line>> {
-        println!("$ {}", cargo::line(&command));
-        let output = command.output().with_context(|| cargo::line(&command))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let found = lines(&text);
-        if !output.status.success() || found.is_empty() {
-            print!("{text}{}", String::from_utf8_lossy(&output.stderr));
-            bail!(
-                "conformance on {fabric}: {}, {} results",
-                output.status,
-                found.len()
-            );
-        }
-        Ok(found)
-    };
-    let arguments = |filter: &str| [filter.to_owned(), "--nocapture".to_owned()];
-    let mut all = Vec::new();
-    for filter in ["in_process", "seastar"] {
-        let mut command = Command::new(exe);
-        command.args(arguments(filter));
-        all.extend(run(command, filter)?);
+/// Runs the suite in a mode and prints what it says.
+fn run_mode(suite: &Path, mode: &Mode, device: Option<&str>) -> Result<String> {
+    let mut command = Command::new(suite);
+    command.args(["--exact", &mode.test, "--nocapture"]);
+    if let Some(device) = device {
+        command.env(DEVICE_VARIABLE, device);
     }
-    if !options.no_guest {
-        cargo::run(&mut cargo::cargo(&["build", "--release", "--quiet"]))?;
-        let native = std::env::var("PORTOLAN_TEST_DEVICE").is_ok_and(|d| !d.is_empty());
-        let mut command = if native {
-            Command::new(exe)
-        } else {
-            let mut c = Command::new(release_dir().join("portolan"));
-            c.args(["guest", "--timeout", "900", "--"]).arg(exe);
-            c
-        };
-        command.args(arguments("verbs"));
-        all.extend(run(command, "verbs")?);
+    println!("$ {}", cargo::line(&command));
+    let output = command.output().with_context(|| cargo::line(&command))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = lines(&text);
+    if found.is_empty() || !output.status.success() {
+        print!("{}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(all)
+    if found.is_empty() {
+        bail!("conformance, {}: {}\n{text}", mode.name, output.status);
+    }
+    Ok(text)
 }
 
-/// Numbers that the doc comments of tests name: (scenarios, rules) to the tests' files.
-fn named_in(folder: &Path, found: &mut BTreeMap<(bool, u32), BTreeSet<String>>) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            named_in(&path, found)?;
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let file = path
-            .strip_prefix(root())
-            .unwrap_or(&path)
-            .display()
-            .to_string();
-        for line in text.lines().map(|l| l.trim_start_matches(['/', '*', ' '])) {
-            let lower = line.to_lowercase();
-            if !(lower.starts_with("scenario") || lower.starts_with("rule")) {
-                continue;
-            }
-            let (scenarios, rules) = numbers(line);
-            let keys = scenarios
-                .into_iter()
-                .map(|n| (false, n))
-                .chain(rules.into_iter().map(|n| (true, n)));
-            for key in keys {
-                found.entry(key).or_default().insert(file.clone());
-            }
-        }
+/// Everything that needs the device.
+pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
+    for mode in modes(&options.suite)?.iter().filter(|m| m.device) {
+        print!("{}", run_mode(&options.suite, mode, Some(&options.device))?);
+    }
+    for line in programs::run_all(&options.programs, programs::On::Verbs(&options.device))? {
+        println!("{line}");
     }
     Ok(())
 }
 
-fn page(results: &[Line], unit: &BTreeMap<(bool, u32), BTreeSet<String>>) -> Result<String> {
-    let mut cases: Vec<(&str, &str)> = Vec::new();
-    for line in results {
-        if !cases.contains(&(line.numbers.as_str(), line.name.as_str())) {
-            cases.push((&line.numbers, &line.name));
+fn results(options: &Options, suite: &Path, modes: &[Mode]) -> Result<Vec<Line>> {
+    let mut text = String::new();
+    for mode in modes.iter().filter(|m| !m.device) {
+        text += &run_mode(suite, mode, None)?;
+    }
+    let folder = programs::compile_all()?;
+    for on in [programs::On::InProcess, programs::On::Seastar] {
+        for line in programs::run_all(&folder, on)? {
+            text += &line;
+            text.push('\n');
         }
     }
-    let result = |name: &str, fabric: &str| {
-        let found = results
-            .iter()
-            .find(|l| l.name == name && l.fabric == fabric);
-        found.map_or("not run", |l| l.result.as_str())
-    };
-    let mut out = String::from(
-        "# Conformance\n\nWritten by `cargo xtask conformance` from a run; not edited by hand. One body per case, \
-         run on every fabric; on `verbs` with SoftRoCE. The suite is `tests/src/conformance`.\n\n\
-         | case | scenarios and rules | in-process | seastar | verbs |\n|---|---|---|---|---|\n",
-    );
-    for (numbers, name) in &cases {
-        writeln!(
-            out,
-            "| {name} | {numbers} | {} | {} | {} |",
-            result(name, FABRICS[0]),
-            result(name, FABRICS[1]),
-            result(name, FABRICS[2])
-        )?;
-    }
-    for (rules, title, last) in [(false, "Scenarios", SCENARIOS), (true, "Rules", RULES)] {
-        writeln!(
-            out,
-            "\n## {title}, one by one\n\nCases of the suite, and files of tests of one process that name the number. \
-             A dash means that no test names it.\n\n| {title} | cases | other tests |\n|--:|---|---|"
-        )?;
-        for n in 1..=last {
-            let names: Vec<&str> = cases
-                .iter()
-                .filter(|(text, _)| {
-                    let (s, r) = numbers(text);
-                    if rules { &r } else { &s }.contains(&n)
-                })
-                .map(|(_, name)| *name)
-                .collect();
-            let files: Vec<String> = unit
-                .get(&(rules, n))
-                .into_iter()
-                .flatten()
-                .map(|f| format!("`{f}`"))
-                .collect();
-            let or_dash = |text: String| {
-                if text.is_empty() {
-                    "–".to_owned()
-                } else {
-                    text
-                }
-            };
-            writeln!(
-                out,
-                "| {n} | {} | {} |",
-                or_dash(names.join("; ")),
-                or_dash(files.join(", "))
-            )?;
+    if !options.no_guest {
+        let own = std::env::current_exe().context("where this executable is")?;
+        let native = std::env::var(DEVICE_VARIABLE).ok();
+        let device = native.as_deref().filter(|d| !d.is_empty());
+        let mut command = match device {
+            Some(_) => Command::new(own),
+            None => {
+                let mut c = Command::new(release_dir().join("portolan"));
+                c.args(["guest", "--timeout", "900", "--"]).arg(own);
+                c
+            }
+        };
+        command
+            .args(["conformance-in-guest", "--device"])
+            .arg(device.unwrap_or(GUEST_DEVICE))
+            .arg("--suite")
+            .arg(suite)
+            .arg("--programs")
+            .arg(&folder);
+        println!("$ {}", cargo::line(&command));
+        let output = command.output().with_context(|| cargo::line(&command))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || said.contains("| FAIL |") {
+            print!("{said}{}", String::from_utf8_lossy(&output.stderr));
         }
+        if !output.status.success() {
+            bail!("conformance on a device: {}", output.status);
+        }
+        text += &said;
     }
-    Ok(out)
+    Ok(lines(&text))
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let results = suite(options)?;
-    let mut unit = BTreeMap::new();
-    for folder in [
-        "portals-core/src/ni/tests",
-        "portals-core/tests",
-        "tests/c",
-        "portals-shim/capi/tests",
-    ] {
-        named_in(&root().join(folder), &mut unit)?;
-    }
-    let text = page(&results, &unit)?;
+    let tests = cargo::release_tests(&["portolan-tests"])?;
+    let (_, suite) = tests
+        .iter()
+        .find(|(n, _)| n == "conformance")
+        .context("no conformance test")?;
+    let build = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "portolan",
+        "-p",
+        "portals-c",
+    ];
+    cargo::run(&mut cargo::cargo(&build))?;
+    let modes = modes(suite)?;
+    let results = results(options, suite, &modes)?;
+    let (text, gaps) = page::write(&modes, &results, &page::other_tests()?)?;
     std::fs::write(root().join(PAGE), text).with_context(|| format!("cannot write {PAGE}"))?;
-    let failed = results.iter().filter(|l| l.result != "pass").count();
-    println!(
-        "{} results, {failed} not passed; {PAGE} is written",
-        results.len()
-    );
+    for mode in &modes {
+        let count = |word| {
+            let of_mode = results.iter().filter(|l| l.mode == mode.name);
+            of_mode.filter(|l| l.result.starts_with(word)).count()
+        };
+        println!(
+            "{}: {} pass, {} n/a, {} FAIL",
+            mode.name,
+            count("pass"),
+            count("n/a"),
+            count("FAIL")
+        );
+    }
+    println!("{PAGE} is written");
+    let failed = results.iter().filter(|l| l.result == "FAIL").count();
     if failed > 0 {
-        bail!("{failed} results are not passes");
+        bail!("{failed} results are failures");
+    }
+    if !gaps.is_empty() && !options.no_guest {
+        bail!("no result and no reason for {}", gaps.join(", "));
     }
     Ok(())
 }
@@ -269,21 +269,21 @@ mod tests {
 
     #[test]
     fn a_line_of_the_suite() {
-        let out = "test in_process ... in-process   14, rule 5    entries are searched   pass (1 ms)\n\
-                   seastar      29           entries are checked when set      FAIL: x\nok\n";
+        let out = "test in_process ... conformance | in-process | 14, rule 5 | entries are searched | pass | 1 ms\n\
+                   conformance | seastar | 29 | entries are checked when set | n/a: no: reason | 0 ms\nok\n";
         let l = lines(out);
         assert_eq!(l.len(), 2);
         assert_eq!(
             (
                 l[0].numbers.as_str(),
-                l[0].name.as_str(),
+                l[0].case.as_str(),
                 l[0].result.as_str()
             ),
             ("14, rule 5", "entries are searched", "pass")
         );
         assert_eq!(
-            (l[1].fabric.as_str(), l[1].result.as_str()),
-            ("seastar", "FAIL:")
+            (l[1].mode.as_str(), l[1].result.as_str()),
+            ("seastar", "n/a: no: reason")
         );
     }
 }

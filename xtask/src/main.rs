@@ -1,6 +1,7 @@
 //! What developers run: `cargo xtask test`, `cargo xtask perf`, `cargo xtask install`.
 
 mod book;
+mod calibration;
 mod cargo;
 mod conformance;
 mod device;
@@ -29,11 +30,16 @@ enum Task {
     Perf(perf::Options),
     /// The conformance suite on every fabric, as a page of the book
     Conformance(conformance::Options),
+    /// The SeaStar model beside published measurements, as a page of the book
+    Calibration(calibration::Options),
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
     /// Runs inside the guest: the device tests
     #[command(hide = true)]
     InGuest(device::InGuest),
+    /// Runs inside the guest: the conformance suite and the C programs
+    #[command(hide = true)]
+    ConformanceInGuest(conformance::InGuest),
     /// Runs inside the guest: the measurements
     #[command(hide = true)]
     PerfInGuest(perf::InGuest),
@@ -44,8 +50,10 @@ fn run() -> Result<()> {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Calibration(options) => calibration::run(&options),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
+        Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
     }
 }

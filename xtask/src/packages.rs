@@ -20,7 +20,7 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 /// The same, of what a test is left out without.
-const WANTED: &[(&str, &str)] = &[("python3", "python3")];
+const WANTED: &[(&str, &str)] = &[("python3", "python3"), ("valgrind", "valgrind")];
 
 /// Whether an executable is in the path or a file exists.
 pub(crate) fn is_there(name: &str) -> bool {
@@ -43,41 +43,48 @@ fn missing(of: &[(&str, &'static str)]) -> Vec<&'static str> {
     missing
 }
 
+/// Runs apt-get without questions; whether it succeeded.
+fn apt(args: &[&str]) -> bool {
+    Command::new("apt-get")
+        .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+fn install(packages: &[&str]) -> bool {
+    println!("installing {}", packages.join(" "));
+    let install = ["install", "--yes", "--no-install-recommends"];
+    apt(&[&install, packages].concat())
+}
+
 /// Installs what is missing (as root, on Debian and its kin), or says what to install.
 pub(crate) fn ensure() -> Result<()> {
-    let mut missing_here = missing(NEEDED);
+    let (needed, wanted) = (missing(NEEDED), missing(WANTED));
     let root = Command::new("id")
         .arg("-u")
         .output()
         .is_ok_and(|o| o.stdout == b"0\n");
     let installs = root && is_there("apt-get");
-    if installs {
-        missing_here.extend(missing(WANTED));
-    }
-    if missing_here.is_empty() {
-        return Ok(());
-    }
-    let list = missing_here.join(" ");
-    if !installs {
+    let list = needed.join(" ");
+    if !installs && !needed.is_empty() {
         bail!(
             "the tests need these Debian packages: {list} (for example: sudo apt-get install {list})"
         );
     }
-    println!("installing {list}");
-    let apt = |args: &[&str]| {
-        Command::new("apt-get")
-            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
-            .args(args)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .status()
-            .is_ok_and(|s| s.success())
-    };
-    let install: Vec<&str> = ["install", "--yes", "--no-install-recommends"]
-        .into_iter()
-        .chain(missing_here)
-        .collect();
-    if !apt(&["update"]) || !apt(&install) {
+    if !installs || (needed.is_empty() && wanted.is_empty()) {
+        return Ok(());
+    }
+    let updated = apt(&["update"]);
+    let got = |packages: &[&str]| packages.is_empty() || (updated && install(packages));
+    if !got(&needed) {
         bail!("apt-get could not install {list}");
+    }
+    for package in wanted {
+        if !got(&[package]) {
+            println!("skipped: what needs {package}, which apt-get could not install");
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::cargo::{self, cargo};
 use crate::{book, device, packages};
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -31,6 +31,29 @@ fn lint() -> Result<()> {
     book::check()
 }
 
+/// The guard against slower delivery, which counts instructions and so needs the optimized build and
+/// valgrind. Continuous integration does not pass without it.
+fn costs() -> Result<()> {
+    if !packages::is_there("valgrind") {
+        println!("skipped: no valgrind, so nothing counts the instructions of a delivery");
+        if std::env::var_os("CI").is_some() {
+            bail!("continuous integration has to count the instructions of a delivery");
+        }
+        return Ok(());
+    }
+    cargo::run(&mut cargo(&[
+        "test",
+        "--release",
+        "--quiet",
+        "--package",
+        "portolan-benches",
+        "--test",
+        "instructions",
+        "--",
+        "--nocapture",
+    ]))
+}
+
 /// Runs everything; the last lines say what was tested on which device.
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
@@ -45,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "--quiet",
         "--no-fail-fast",
     ]))?;
+    costs()?;
     book::example()?;
     if !options.no_guest {
         device::run()?;
