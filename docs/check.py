@@ -78,7 +78,7 @@ def table():
         "A file with a missing, misspelt, absurd or wrongly measured parameter is refused with key, line and"
         " reason (`nic-model/src/params.rs`).",
     ]
-    for section in ("network", "chip", "firmware", "host"):
+    for section in (k for k, v in machine.items() if isinstance(v, dict)):
         out += ["", f"## {section}", "", "| parameter | value | status | source | what |", "|---|--:|---|---|---|"]
         for key, p in machine[section].items():
             value = shown(p["value"], p["unit"])
