@@ -15,6 +15,8 @@ const PACKAGES: &[(&str, &str)] = &[
 ];
 /// Test executables of which at least one test must run on the device.
 const SUITES: [&str; 3] = ["device", "portals_shim", "conformance"];
+/// For one executable, seconds; the longest takes a tenth of it.
+const SUITE_LIMIT: &str = "300";
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
 
 #[derive(clap::Args)]
@@ -96,13 +98,16 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         let name = name
             .rsplit_once('-')
             .map_or(name.clone(), |(n, _)| n.to_owned());
-        let mut command = Command::new(&exe);
+        // A suite that hangs is ended, and what it printed names the test.
+        let mut command = Command::new("timeout");
+        command.args(["--signal=ABRT", SUITE_LIMIT]).arg(&exe);
         if !filter.is_empty() {
             command.arg(filter);
         }
         command
             .args(["--test-threads", "1", "--nocapture"])
             .env(DEVICE_VARIABLE, &options.device);
+        let started = std::time::Instant::now();
         let output = command
             .output()
             .with_context(|| format!("cannot start {}", exe.display()))?;
@@ -112,6 +117,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             print!("{text}");
             bail!("{name}: {}", output.status);
         }
+        println!("{name}: {:.1} s", started.elapsed().as_secs_f64());
         done.extend(passed(&text)?.into_iter().map(|t| format!("{name}::{t}")));
     }
     // A renamed test or a wrong filter must not pass as nothing to do.

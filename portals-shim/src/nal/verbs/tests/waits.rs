@@ -55,9 +55,11 @@ fn device_several_threads_wait() {
         let s = side(o, 4096);
         let peer = o.peers[1 - rank as usize];
         let ni = &o.interface;
+        let nothing = ni.eq_alloc(1).unwrap();
         let queues: Vec<EqHandle> = (0..THREADS)
             .map(|t| {
-                let eq = ni.eq_alloc(64).unwrap();
+                // Two puts a round make a start and an end each; none may be overwritten, however late the thread is.
+                let eq = ni.eq_alloc(4 * ROUNDS).unwrap();
                 let me = ni.me_attach(4, entry(100 + t), InsertPosition::After);
                 ni.md_attach(me.unwrap(), spec(MdMemory::Empty, Some(eq)), Unlink::Retain)
                     .unwrap();
@@ -73,8 +75,9 @@ fn device_several_threads_wait() {
                     let mut ends = 0;
                     // One in two comes from the peer, the other from this process.
                     while ends < 2 * ROUNDS {
-                        let e = ni.eq_wait(eq).unwrap().event;
-                        ends += u64::from(e.kind == EventKind::PutEnd);
+                        let polled = ni.eq_wait(eq).unwrap();
+                        assert!(!polled.dropped);
+                        ends += u64::from(polled.event.kind == EventKind::PutEnd);
                     }
                 });
             }
@@ -87,8 +90,11 @@ fn device_several_threads_wait() {
                     }
                 }
                 // Long enough for the threads to fall asleep.
-                let _ = ni.eq_poll(&[s.eq], Wait::Nanos(1_000_000)).unwrap();
-                while ni.eq_get(s.eq).unwrap().is_some() {}
+                assert!(
+                    ni.eq_poll(&[nothing], Wait::Nanos(1_000_000))
+                        .unwrap()
+                        .is_none()
+                );
             }
         });
         // The peer's threads may still need this side.
