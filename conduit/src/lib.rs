@@ -4,6 +4,7 @@
 //! ```text
 //!  client ─► am/        requests, replies, handlers          ┐
 //!         ─► putget     puts and gets, ops their handles     │   conduit.rs  polling and waiting
+//!         ─► extended   pieces of one operation, memset, threads
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
 //!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
 //!         ─► bootstrap  init, attach                         ┘          │
@@ -60,6 +61,7 @@ mod env;
 mod error;
 mod exchange;
 mod exit;
+mod extended;
 mod fault;
 mod lend;
 mod matchbits;
@@ -74,13 +76,15 @@ mod tmpmd;
 mod tests;
 
 pub use am::{
-    FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload, Token,
+    FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload,
+    Token,
 };
 pub use barrier::BarrierName;
 pub use conduit::Conduit;
 pub use env::EnvError;
 pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
 pub use exchange::{Exchange, ExchangeError};
-pub use ops::Handle;
+pub use extended::{Counted, Piece};
+pub use ops::{Handle, Implicit};
 pub use portals_shim::{ClockKind, Region, RegionError};
 pub use segment::SegInfo;

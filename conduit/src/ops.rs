@@ -49,6 +49,8 @@ struct Slot {
     generation: u32,
     used: bool,
     implicit: bool,
+    /// It counts a thread's implicit operations outside of access regions, and is never freed.
+    base: bool,
     counts: Counts,
 }
 
@@ -56,12 +58,23 @@ struct Slot {
 pub(crate) struct Ops {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// Slot that implicit operations count on.
+    /// What implicit operations count on.
+    implicit: Implicit,
+}
+
+/// The implicit operations of one thread of the client.
+///
+/// Exactly one is in [`Ops`]; a client of several threads puts that of the thread that calls there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Implicit {
+    /// Slot of the operations outside of access regions.
+    base: u16,
+    /// Slot of those that start next: `base`, or that of the access region.
     current: u16,
     region: bool,
 }
 
-/// Slot of the implicit operations outside of access regions.
+/// Slot of the implicit operations of the first thread.
 const IMPLICIT: u16 = 0;
 
 impl Ops {
@@ -70,14 +83,34 @@ impl Ops {
             generation: 0,
             used: true,
             implicit: true,
+            base: true,
             counts: Counts::default(),
         };
         Self {
             slots: vec![first],
             free: Vec::new(),
-            current: IMPLICIT,
-            region: false,
+            implicit: Implicit {
+                base: IMPLICIT,
+                current: IMPLICIT,
+                region: false,
+            },
         }
+    }
+
+    /// Implicit operations of one more thread; `None` when slots are out.
+    pub(crate) fn new_implicit(&mut self) -> Option<Implicit> {
+        let base = self.allocate(true)?.index;
+        self.slots[usize::from(base)].base = true;
+        Some(Implicit {
+            base,
+            current: base,
+            region: false,
+        })
+    }
+
+    /// Implicit operations count on `other` from here on, which becomes what they counted on.
+    pub(crate) fn swap_implicit(&mut self, other: &mut Implicit) {
+        std::mem::swap(&mut self.implicit, other);
     }
 
     fn allocate(&mut self, implicit: bool) -> Option<Key> {
@@ -90,6 +123,7 @@ impl Ops {
                     generation: 0,
                     used: false,
                     implicit,
+                    base: false,
                     counts: Counts::default(),
                 });
                 i
@@ -115,34 +149,34 @@ impl Ops {
     /// The operation that implicit puts and gets count on now.
     pub(crate) fn implicit(&self) -> Key {
         Key {
-            index: self.current,
-            generation: self.slots[usize::from(self.current)].generation,
+            index: self.implicit.current,
+            generation: self.slots[usize::from(self.implicit.current)].generation,
         }
     }
 
     /// Later implicit operations count on a new slot; `None` when one is open or slots are out.
     pub(crate) fn begin_region(&mut self) -> Option<()> {
-        if self.region {
+        if self.implicit.region {
             return None;
         }
-        self.current = self.allocate(true)?.index;
-        self.region = true;
+        self.implicit.current = self.allocate(true)?.index;
+        self.implicit.region = true;
         Some(())
     }
 
     /// Whether an access region is open.
     pub(crate) fn in_region(&self) -> bool {
-        self.region
+        self.implicit.region
     }
 
     /// The slot of the region that ends.
     pub(crate) fn end_region(&mut self) -> Option<Key> {
-        if !self.region {
+        if !self.implicit.region {
             return None;
         }
         let key = self.implicit();
-        self.current = IMPLICIT;
-        self.region = false;
+        self.implicit.current = self.implicit.base;
+        self.implicit.region = false;
         Some(key)
     }
 
@@ -178,7 +212,7 @@ impl Ops {
     /// Whether every message is complete; then the slot is free again. Stale keys are complete.
     pub(crate) fn finish(&mut self, key: Key) -> bool {
         match self.slots.get_mut(usize::from(key.index)) {
-            Some(s) if s.used && s.generation == key.generation && key.index != IMPLICIT => {
+            Some(s) if s.used && s.generation == key.generation && !s.base => {
                 if s.counts.puts + s.counts.gets > 0 {
                     return false;
                 }
@@ -192,7 +226,7 @@ impl Ops {
 
     /// Whether no implicit put (or get) outside access regions is under way.
     pub(crate) fn implicit_done(&self, puts: bool, gets: bool) -> bool {
-        let c = self.slots[usize::from(IMPLICIT)].counts;
+        let c = self.slots[usize::from(self.implicit.base)].counts;
         !(puts && c.puts > 0 || gets && c.gets > 0)
     }
 }
@@ -236,6 +270,21 @@ mod tests {
         assert!(!ops.finish(key));
         ops.complete(key.index, false).unwrap();
         assert!(ops.finish(key));
+    }
+
+    #[test]
+    fn threads_count_their_implicit_operations_apart() {
+        let mut ops = Ops::new();
+        let mut other = ops.new_implicit().unwrap();
+        ops.begin_region().unwrap();
+        ops.swap_implicit(&mut other);
+        let theirs = ops.implicit();
+        ops.begin(theirs, true);
+        assert!(!ops.implicit_done(true, true) && !ops.in_region());
+        assert!(ops.finish(theirs), "a base slot is nobody's handle");
+        ops.swap_implicit(&mut other);
+        assert!(ops.implicit_done(true, true) && ops.in_region());
+        assert_ne!(ops.implicit().index, theirs.index);
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Source {
 
 impl Core {
     /// Memory of the client that is in the own segment needs no descriptor of its own.
-    fn locate(&self, memory: UserMem) -> Source {
+    pub(crate) fn locate(&self, memory: UserMem) -> Source {
         let own = self
             .attached
             .as_ref()
@@ -403,7 +403,7 @@ impl Conduit {
         Ok(())
     }
 
-    fn check_remote(&self, node: u32, addr: u64, len: usize) -> Result<u64, RmaError> {
+    pub(crate) fn check_remote(&self, node: u32, addr: u64, len: usize) -> Result<u64, RmaError> {
         if self.handler_depth.get() > 0 {
             return Err(RmaError::InHandler);
         }
@@ -458,7 +458,7 @@ impl Conduit {
 
     /// Makes a checked put or get by a copy, if that can be.
     #[inline]
-    fn copied(&self, node: u32, local: &Source, remote: u64, get: bool) -> bool {
+    pub(crate) fn copied(&self, node: u32, local: &Source, remote: u64, get: bool) -> bool {
         let copied = self.core.borrow().copy_near(node, local, remote, get);
         match copied {
             Some(done) => {
@@ -470,7 +470,7 @@ impl Conduit {
     }
 
     /// Starts the messages of a checked put or get; those without a key are implicit.
-    fn transfer(
+    pub(crate) fn transfer(
         &self,
         node: u32,
         remote: u64,

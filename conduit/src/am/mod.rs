@@ -32,6 +32,9 @@ pub const MAX_LONG: usize = 1 << 30;
 /// First handler index of clients; lower ones are the conduit's.
 pub const FIRST_HANDLER: u8 = 128;
 
+/// First handler index of layers between the conduit and the client.
+pub const FIRST_EXTENDED: u8 = 64;
+
 /// The reply sent for a handler that did not reply; runs nothing.
 pub(crate) const NOOP_REPLY: u8 = 2;
 

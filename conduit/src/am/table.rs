@@ -1,6 +1,6 @@
 //! Handlers by index.
 
-use super::{FIRST_HANDLER, Handler, HandlerEntry};
+use super::{FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry};
 use crate::error::AttachError;
 use std::fmt;
 use std::rc::Rc;
@@ -49,6 +49,22 @@ impl HandlerTable {
         }
         self.handlers = table;
         Ok(indexes)
+    }
+
+    /// Puts `entries` at their indexes, which are those of the extended API.
+    pub(crate) fn register_extended(
+        &mut self,
+        entries: Vec<HandlerEntry>,
+    ) -> Result<(), AttachError> {
+        for e in &entries {
+            if !(FIRST_EXTENDED..FIRST_HANDLER).contains(&e.index) {
+                return Err(AttachError::HandlerIndex { index: e.index });
+            }
+        }
+        for e in entries {
+            self.handlers[usize::from(e.index)] = Some(e.run);
+        }
+        Ok(())
     }
 
     pub(crate) fn get(&self, index: u8) -> Option<Rc<Handler>> {

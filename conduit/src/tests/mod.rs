@@ -3,6 +3,7 @@
 mod am;
 mod barrier;
 mod exit;
+mod extended;
 mod flow;
 mod rma;
 

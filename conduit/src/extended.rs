@@ -1,0 +1,142 @@
+//! What layers above the conduit build their own calls from: operations of many pieces, memset,
+//! handlers of their own, and the implicit operations of several threads.
+// UNSAFETY: turns the raw addresses of C callers into memory that the interface may touch after the
+// call that named it returned.
+#![expect(
+    unsafe_code,
+    reason = "lending memory that the conduit does not own; see the line above"
+)]
+
+use crate::am::HandlerEntry;
+use crate::conduit::{Conduit, Scope};
+use crate::error::{AttachError, RmaError};
+use crate::ops::{Handle, Implicit, Key};
+use crate::tmpmd::UserMem;
+
+/// One contiguous part of a put or get.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Address in the segment of the remote rank.
+    pub remote: u64,
+    /// Address of this process.
+    pub local: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// How an operation is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// It has a handle.
+    Explicit,
+    /// With the implicit operations.
+    Implicit,
+}
+
+/// Bytes a memset sends in one message: what fits a chunk.
+const FILL: usize = crate::chunks::CHUNK;
+
+impl Conduit {
+    /// Registers handlers of a layer between the conduit and the client, at indexes 64 to 127.
+    /// Before [`Conduit::attach`], and the same on all ranks.
+    pub fn register_extended(&self, handlers: Vec<HandlerEntry>) -> Result<(), AttachError> {
+        if self.is_attached() {
+            return Err(AttachError::Attached);
+        }
+        self.handlers.borrow_mut().register_extended(handlers)
+    }
+
+    /// Starts a get (or put) of many pieces as one operation. Nothing starts if a piece is bad, or
+    /// goes beyond the segment of `node`.
+    ///
+    /// # Safety
+    ///
+    /// The local memory of every piece is readable and does not change (for a put), or is writable
+    /// and not borrowed (for a get), until the operation is synchronised.
+    pub unsafe fn transfer_pieces(
+        &self,
+        node: u32,
+        get: bool,
+        counted: Counted,
+        pieces: impl Iterator<Item = Piece> + Clone,
+    ) -> Result<Handle, RmaError> {
+        for p in pieces.clone() {
+            self.check_remote(node, p.remote, p.len)?;
+        }
+        let base = self.segment(node).addr;
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let lend = |p: &Piece| unsafe { UserMem::new(p.local, p.len, 0) };
+        let mut key = None;
+        for p in pieces.filter(|p| p.len > 0) {
+            let local = self.core.borrow().locate(lend(&p));
+            let remote = p.remote - base;
+            if self.copied(node, &local, remote, get) {
+                continue;
+            }
+            let op = self.operation(counted, &mut key)?;
+            self.transfer(node, remote, local, get, op, false);
+        }
+        Ok(Handle(key))
+    }
+
+    /// The operation that messages count on; takes an explicit one when first needed.
+    fn operation(&self, counted: Counted, key: &mut Option<Key>) -> Result<Option<Key>, RmaError> {
+        if counted == Counted::Explicit && key.is_none() {
+            let new = self.core.borrow_mut().ops.explicit();
+            *key = Some(new.ok_or(RmaError::TooManyOperations)?);
+        }
+        Ok(*key)
+    }
+
+    /// Starts to set `len` bytes at address `dest` of the segment of `node` to `value`.
+    pub fn memset(
+        &self,
+        node: u32,
+        dest: u64,
+        value: u8,
+        len: usize,
+        counted: Counted,
+    ) -> Result<Handle, RmaError> {
+        let remote = self.check_remote(node, dest, len)?;
+        if len == 0 {
+            return Ok(Handle::DONE);
+        }
+        if let Some((region, start)) = self.near(node) {
+            let at = start + remote as usize;
+            let filled = region.fill(at, len, value);
+            self.check("memset", filled.map_err(crate::fault::Fault::from));
+            return Ok(Handle::DONE);
+        }
+        let mut key = None;
+        let op = self.operation(counted, &mut key)?;
+        let data = [value; FILL];
+        self.lend(&data, Scope::Full, |memory| {
+            let mut done = 0;
+            while done < len {
+                let n = (len - done).min(FILL);
+                let source = crate::am::request::Source::User(memory.part(0, n));
+                self.transfer(node, remote + done as u64, source, false, op, false);
+                done += n;
+            }
+        });
+        Ok(Handle(key))
+    }
+
+    /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
+    fn near(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
+        let core = self.core.borrow();
+        let attached = core.attached.as_ref()?;
+        attached.near.get(node as usize)?.clone()
+    }
+
+    /// Implicit operations of one more thread of the client; `None` when 65535 operations are
+    /// under way.
+    pub fn new_implicit(&self) -> Option<Implicit> {
+        self.core.borrow_mut().ops.new_implicit()
+    }
+
+    /// Implicit operations count on `other` from here on, which becomes what they counted on.
+    pub fn swap_implicit(&self, other: &mut Implicit) {
+        self.core.borrow_mut().ops.swap_implicit(other);
+    }
+}

@@ -1,0 +1,140 @@
+//! Operations of many pieces, memset, and the implicit operations of several threads.
+
+use super::{pattern, returned};
+use crate::{BarrierName, Conduit, Counted, Handle, HandlerEntry, Piece, RmaError, threads};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const SIZE: usize = 1 << 20;
+
+fn with(body: impl Fn(&Conduit) + Sync) {
+    let ends = threads::run(2, |conduit| {
+        conduit.attach(vec![], SIZE).unwrap();
+        body(conduit);
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+    });
+    returned(ends);
+}
+
+#[test]
+fn pieces_arrive_where_they_belong_and_nowhere_else() {
+    with(|conduit| {
+        let peer = 1 - conduit.mynode();
+        let seg = conduit.segment(peer);
+        let own = conduit.local_segment().unwrap();
+        let base = own.addr();
+        own.write(SIZE / 2, &pattern(9, 30_000)).unwrap();
+        let implicit = conduit
+            .memset(peer, seg.addr, 0xee, 100_000, Counted::Implicit)
+            .unwrap();
+        assert_eq!(implicit, Handle::DONE);
+        conduit.wait_nbi_all();
+        let lens = [0usize, 1, 100, 2048, 5000, 7];
+        let mut pieces = vec![];
+        let (mut from, mut to) = (SIZE / 2, 10);
+        for len in lens {
+            let local = std::ptr::with_exposed_provenance_mut((base as usize) + from);
+            pieces.push(Piece {
+                remote: seg.addr + to,
+                local,
+                len,
+            });
+            from += len;
+            to += 2 * len as u64 + 3;
+        }
+        // SAFETY: the memory is the own segment's, which nothing changes before the wait.
+        #[expect(unsafe_code, reason = "raw pieces of the own segment")]
+        let put = unsafe {
+            conduit.transfer_pieces(peer, false, Counted::Explicit, pieces.iter().copied())
+        };
+        conduit.wait(put.unwrap());
+        let mut back = vec![0; 100_000];
+        conduit.get(&mut back, peer, seg.addr).unwrap();
+        let mut want = vec![0xee; 100_000];
+        let data = pattern(9, 30_000);
+        let (mut from, mut to) = (0, 10);
+        for len in lens {
+            want[to..to + len].copy_from_slice(&data[from..from + len]);
+            from += len;
+            to += 2 * len + 3;
+        }
+        assert!(back == want);
+        let bad = Piece {
+            remote: seg.addr + seg.size,
+            local: std::ptr::null_mut(),
+            len: 1,
+        };
+        // SAFETY: refused before the memory is looked at.
+        #[expect(unsafe_code, reason = "raw pieces")]
+        let refused =
+            unsafe { conduit.transfer_pieces(peer, true, Counted::Explicit, [bad].into_iter()) };
+        assert!(matches!(refused, Err(RmaError::Remote { .. })));
+    });
+}
+
+#[test]
+fn memset_fills_exactly_its_range() {
+    with(|conduit| {
+        let peer = 1 - conduit.mynode();
+        let there = conduit.segment(peer).addr;
+        for (at, len, value) in [
+            (3u64, 0usize, 1u8),
+            (5, 1, 2),
+            (4096, 10_001, 3),
+            (100, 2048, 4),
+        ] {
+            let handle = conduit
+                .memset(peer, there + at, value, len, Counted::Explicit)
+                .unwrap();
+            conduit.wait(handle);
+            let mut back = vec![9; len + 2];
+            conduit.get(&mut back, peer, there + at - 1).unwrap();
+            assert!(back[1..=len].iter().all(|b| *b == value));
+            assert!(back[0] != value && back[len + 1] != value);
+        }
+        let end = there + SIZE as u64;
+        assert!(conduit.memset(peer, end, 0, 1, Counted::Explicit).is_err());
+    });
+}
+
+#[test]
+fn threads_wait_for_their_own_implicit_operations() {
+    with(|conduit| {
+        let peer = 1 - conduit.mynode();
+        let there = conduit.segment(peer).addr;
+        let mut other = conduit.new_implicit().unwrap();
+        conduit.begin_nbi_region().unwrap();
+        conduit.put_nbi(peer, there, &[1; 8]).unwrap();
+        conduit.swap_implicit(&mut other);
+        conduit.put_nbi(peer, there + 8, &[2; 8]).unwrap();
+        conduit.wait_nbi_all();
+        conduit.begin_nbi_region().unwrap();
+        let second = conduit.end_nbi_region().unwrap();
+        conduit.swap_implicit(&mut other);
+        let first = conduit.end_nbi_region().unwrap();
+        conduit.wait(first);
+        conduit.wait(second);
+        let mut back = [0; 16];
+        conduit.get(&mut back, peer, there).unwrap();
+        assert_eq!(back, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
+    });
+}
+
+#[test]
+fn layers_have_handlers_of_their_own() {
+    let ends = threads::run(2, |conduit| {
+        let seen = Rc::new(Cell::new(0));
+        let counter = seen.clone();
+        let layer = HandlerEntry::new(100, move |_, _, args| counter.set(args[0]));
+        conduit.register_extended(vec![layer]).unwrap();
+        let client = HandlerEntry::new(128, |_, _, _| {});
+        assert!(conduit.register_extended(vec![client]).is_err());
+        conduit.attach(vec![], 4096).unwrap();
+        conduit
+            .am_request_short(1 - conduit.mynode(), 100, &[7])
+            .unwrap();
+        conduit.block_until(|| seen.get() == 7);
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+    });
+    returned(ends);
+}
