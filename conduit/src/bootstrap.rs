@@ -12,10 +12,10 @@ use crate::am::HandlerEntry;
 use crate::chunks::Chunks;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Attached, Core};
-use crate::credits::{BUFFER_BYTES, Plan, Wishes};
+use crate::credits::{BUFFER_BYTES, Plan};
 use crate::descriptors::Descriptors;
 use crate::dissemination::distances;
-use crate::env::{Env, EnvError};
+use crate::env::Env;
 use crate::error::{AttachError, InitError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
@@ -65,18 +65,12 @@ impl Conduit {
             let reason = format!("rank {me} of {nodes} was given {} addresses", peers.len());
             return Err(ExchangeError { reason }.into());
         }
-        let wishes = Wishes {
-            flow_control: env.flow_control,
-            per_node: env.cred_per_node,
-            space: env.amrecv_space,
-        };
-        let plan = Plan::new(nodes, wishes).map_err(|e| {
-            InitError::Env(EnvError {
-                name: "GASNET_PORTAL_CRED_PER_NODE",
-                value: e.per_node.to_string(),
-                expected: "at least 8, the credits of a full message",
-            })
-        })?;
+        if me == 0 {
+            for note in &env.notes {
+                eprintln!("{note}");
+            }
+        }
+        let plan = Plan::new(nodes, env.credits)?;
         let reqsb = Chunks::new(env.sb_chunks)?;
         let rplsb = Chunks::new(env.rpl_chunks)?;
         let reqrb = (0..plan.buffers)

@@ -4,7 +4,7 @@
 use crate::am::deliver::{Delivery, HeldHeader};
 use crate::am::lid::Lids;
 use crate::chunks::{CHUNK, Chunks};
-use crate::credits::{Credits, Plan};
+use crate::credits::{Credits, Notice, Plan};
 use crate::descriptors::{Descriptors, Md};
 use crate::dissemination::{BarrierName, Dissemination};
 use crate::env::Env;
@@ -111,7 +111,7 @@ impl Core {
             reqsb,
             rplsb,
             reserve: Reserve::default(),
-            credits: Credits::new(plan, me, nodes),
+            credits: Credits::new(plan, env.knobs(), me, nodes),
             ops: Ops::new(),
             lids: Lids::new(nodes),
             reply_lids: vec![0; peers.len()],
@@ -270,6 +270,18 @@ impl Core {
                 }
                 self.advance_meeting()?;
             }
+            SysMsg::CreditRevoke { epoch, sender } => {
+                self.sender(sender, event)?;
+                self.handle_notice(sender, Notice::Revoke { epoch })?;
+            }
+            SysMsg::CreditReturn {
+                credits,
+                epoch,
+                sender,
+            } => {
+                self.sender(sender, event)?;
+                self.handle_notice(sender, Notice::Return { credits, epoch })?;
+            }
             SysMsg::ClientBarrier {
                 phase,
                 round,
@@ -285,6 +297,30 @@ impl Core {
                 }
                 self.advance_barrier()?;
             }
+        }
+        Ok(())
+    }
+
+    fn handle_notice(&mut self, node: u32, notice: Notice) -> Result<(), Fault> {
+        self.credits
+            .handle_notice(node, notice)
+            .map_err(|fault| Fault::Credits { node, fault })?;
+        self.send_notices()
+    }
+
+    /// Sends what the credits have due.
+    pub(crate) fn send_notices(&mut self) -> Result<(), Fault> {
+        let sender = self.me;
+        while let Some((to, notice)) = self.credits.poll_notice() {
+            let message = match notice {
+                Notice::Revoke { epoch } => SysMsg::CreditRevoke { epoch, sender },
+                Notice::Return { credits, epoch } => SysMsg::CreditReturn {
+                    credits,
+                    epoch,
+                    sender,
+                },
+            };
+            self.send_sys(to, message)?;
         }
         Ok(())
     }

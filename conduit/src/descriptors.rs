@@ -14,6 +14,7 @@
 
 use crate::chunks::{CHUNK, Chunks};
 use crate::credits::{BUFFER_BYTES, Plan};
+use crate::dissemination::distances;
 use crate::env::Env;
 use crate::matchbits::{AM_PORTAL, IGNORE, RAR_PORTAL, select};
 use portals_shim::{
@@ -165,7 +166,12 @@ impl Descriptors {
             2 * u64::from(env.msg_limit) + u64::from(env.rpl_chunks) + 3 * u64::from(env.sb_chunks);
         let safe = if safe > 10_000 { safe * 3 / 4 } else { safe };
         let queues = Queues {
-            sys: eq(2 * u64::from(nodes) + 10, "SYS_EQ")?,
+            // From each rank a revoke and a return; of each of five dissemination rounds (two barriers
+            // in two phases, the exit) one message for each power of two below the number of ranks.
+            sys: eq(
+                2 * u64::from(nodes) + 10 + 5 * distances(nodes).count() as u64,
+                "SYS_EQ",
+            )?,
             safe: eq(safe, "SAFE_EQ")?,
             // Credits count messages; a buffer that retires posts one event more.
             am: eq(plan.events + u64::from(plan.buffers), "AM_EQ")?,

@@ -1,5 +1,6 @@
 //! Why a call was refused, one enum for each family of calls.
 
+use crate::credits::PlanError;
 use crate::env::EnvError;
 use crate::exchange::ExchangeError;
 use portals_shim::RegionError;
@@ -19,6 +20,9 @@ pub enum InitError {
     /// A variable of the environment has a bad value.
     #[error(transparent)]
     Env(#[from] EnvError),
+    /// Credits that cannot work.
+    #[error(transparent)]
+    Credits(#[from] PlanError),
     /// The exchange with the other ranks failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),

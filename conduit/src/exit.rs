@@ -23,6 +23,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use portals_shim::Wait;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -165,6 +166,7 @@ impl Conduit {
             (self.nodes() > 1).then(|| watch(self.job.clone(), grace, late_code, late.clone()));
         let told = self.tell_all(end, timeout);
         drop(watch);
+        self.write_credit_stats();
         match told {
             Ok(Parted::Together(end)) => {
                 let _ = self.core.borrow().ni.close();
@@ -172,6 +174,19 @@ impl Conduit {
             }
             Ok(Parted::Late) => self.job.abort(late_code, &late),
             Err(fault) => self.fatal("exit", &fault),
+        }
+    }
+
+    /// `portals-credits.RANK`, if asked for.
+    fn write_credit_stats(&self) {
+        let core = self.core.borrow();
+        if !core.env.credit_stats {
+            return;
+        }
+        let folder = core.env.tmpdir.as_deref().unwrap_or(".");
+        let file = Path::new(folder).join(format!("portals-credits.{}", core.me));
+        if let Err(e) = std::fs::write(&file, core.credits.report().to_string()) {
+            tracing::warn!("credit statistics: {}: {e}", file.display());
         }
     }
 

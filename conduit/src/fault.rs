@@ -1,5 +1,6 @@
 //! What a running job cannot survive.
 
+use crate::credits::CreditFault;
 use portals_shim::{EventKind, RegionError};
 
 /// A condition that ends the job; see `Conduit::fatal`.
@@ -18,6 +19,8 @@ pub(crate) enum Fault {
     CatchBasin { node: u32 },
     #[error("malformed message from node {node}: {what}")]
     Malformed { node: u32, what: &'static str },
+    #[error("malformed message from node {node}: {fault}")]
+    Credits { node: u32, fault: CreditFault },
     #[error("active message from node {node} to handler {handler}, which is not registered here")]
     Unregistered { node: u32, handler: u8 },
     #[error("a handler waits, which none may")]

@@ -81,6 +81,7 @@ pub use am::{
 };
 pub use barrier::BarrierName;
 pub use conduit::Conduit;
+pub use credits::{PlanError, migration};
 pub use env::EnvError;
 pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
 pub use exchange::{Exchange, ExchangeError};

@@ -256,6 +256,14 @@ pub(crate) enum SysMsg {
         distance: u32,
         sender: u32,
     },
+    /// Asks for credits that the receiver does not need; see [`crate::credits`].
+    CreditRevoke { epoch: bool, sender: u32 },
+    /// The answer.
+    CreditReturn {
+        credits: u16,
+        epoch: bool,
+        sender: u32,
+    },
     /// One round of the client's barrier; `flags` 0 named, 1 anonymous, 2 mismatch.
     ClientBarrier {
         phase: u8,
@@ -280,6 +288,12 @@ impl SysMsg {
                 distance,
                 sender,
             } => (1, phase, distance, sender),
+            Self::CreditRevoke { epoch, sender } => (2, sender, u32::from(epoch), 0),
+            Self::CreditReturn {
+                credits,
+                epoch,
+                sender,
+            } => (3, sender, u32::from(credits), u32::from(epoch)),
             Self::ClientBarrier {
                 phase,
                 round,
@@ -308,6 +322,15 @@ impl SysMsg {
                 phase: a0,
                 distance: a1,
                 sender: a2,
+            },
+            2 => Self::CreditRevoke {
+                epoch: a1 != 0,
+                sender: a0,
+            },
+            3 => Self::CreditReturn {
+                credits: u16::try_from(a1).ok()?,
+                epoch: a2 != 0,
+                sender: a0,
             },
             4 => Self::ClientBarrier {
                 phase: a0 as u8,
@@ -431,6 +454,15 @@ mod tests {
                     distance: rng.u32(..),
                     sender: rng.u32(..),
                 },
+                SysMsg::CreditRevoke {
+                    epoch: rng.bool(),
+                    sender: rng.u32(..),
+                },
+                SysMsg::CreditReturn {
+                    credits: rng.u16(..),
+                    epoch: rng.bool(),
+                    sender: rng.u32(..),
+                },
                 SysMsg::ClientBarrier {
                     phase: rng.u8(..),
                     round: rng.u8(..),
@@ -444,7 +476,7 @@ mod tests {
                 assert_eq!(SysMsg::decode(bits, data), Some(sys));
             }
         }
-        assert_eq!(SysMsg::decode(2 << 8 | select::SYS, 0), None);
+        assert_eq!(SysMsg::decode(5 << 8 | select::SYS, 0), None);
         assert_eq!(kind(0), None);
         assert_eq!(AmBits::decode(TYPE_AM), None);
     }

@@ -119,7 +119,11 @@ impl Core {
         let credits = self
             .credits
             .handle_request(source, CreditByte::decode(hdr.credits))
-            .map_err(|_| malformed("credits used that were not lent"))?;
+            .map_err(|fault| Fault::Credits {
+                node: source,
+                fault,
+            })?;
+        self.send_notices()?;
         let reply = ReplyPath::Remote {
             chunk: bits.chunk,
             credits: credits.encode(),
@@ -144,7 +148,10 @@ impl Core {
         }
         self.credits
             .handle_reply(source, CreditByte::decode(hdr.credits))
-            .map_err(|_| malformed("credits returned that were not out"))?;
+            .map_err(|fault| Fault::Credits {
+                node: source,
+                fault,
+            })?;
         if bits.handler == NOOP_REPLY && bits.category == Category::Short {
             self.reqsb.release(event.offset);
             return Ok(None);

@@ -123,13 +123,13 @@ impl Core {
             .map_err(refused("PtlPutRegion of a payload"))
     }
 
-    /// Sends a request whose resources are all in hand.
+    /// Sends a request whose resources are all in hand. `credits`: used, and wanted on top.
     fn send_request(
         &mut self,
         node: u32,
         m: &Message,
         packed: bool,
-        credits: u16,
+        credits: (u16, u8),
         chunk: u32,
         sync: bool,
     ) -> Result<(), Fault> {
@@ -149,7 +149,7 @@ impl Core {
         let hdr = AmHdr {
             source: self.me,
             other: if inline { m.source.len() as u32 } else { 0 },
-            credits: self.credits.of_request(credits).encode(),
+            credits: self.credits.of_request(node, credits.0, credits.1).encode(),
         };
         let to = self.am_target(node, bits.encode(), 0);
         self.ni
@@ -328,15 +328,16 @@ impl Conduit {
         }
     }
 
-    /// Waits for the credits of a request; says whether a Long is packed, and how many it took.
-    fn take_credits(&self, node: u32, m: &Message) -> (bool, u16) {
+    /// Waits for the credits of a request; says whether a Long is packed, how many it took, and how
+    /// many more it would have liked.
+    fn take_credits(&self, node: u32, m: &Message) -> (bool, (u16, u8)) {
         let args = 4 * m.args.len();
         let (whole, header) = match m.category {
             Category::Short => (round8(args), None),
             Category::Medium => (round8(round8(args) + m.source.len()), None),
             Category::Long => (round8(args + 8 + m.source.len()), Some(round8(args))),
         };
-        let mut stalled = false;
+        let mut wanted = None;
         self.wait_for(Scope::Full, |c| {
             let whole_cost = cost(whole);
             let choice = match header {
@@ -353,12 +354,9 @@ impl Conduit {
                 }
             };
             if c.credits.take(node, choice.1) {
-                return Some(choice);
+                return Some((choice.0, (choice.1, wanted.unwrap_or(0))));
             }
-            if !stalled {
-                c.credits.stalled(node);
-                stalled = true;
-            }
+            wanted.get_or_insert_with(|| c.credits.stall(node, choice.1));
             None
         })
     }

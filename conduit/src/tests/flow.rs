@@ -84,7 +84,11 @@ fn four_ranks_flood_each_other_with_few_credits() {
 fn a_sender_without_credits_waits() {
     const MESSAGES: usize = 4000;
     let sent = AtomicUsize::new(0);
-    let ends = threads::run_in(2, &[("GASNET_PORTAL_SB_CHUNKS", "4096")], |conduit| {
+    let variables = [
+        ("GASNET_PORTAL_SB_CHUNKS", "4096"),
+        ("GASNET_PORTAL_DYNAMIC_CREDITS", "0"),
+    ];
+    let ends = threads::run_in(2, &variables, |conduit| {
         let taken = Rc::new(Cell::new(0));
         let t = taken.clone();
         let take = HandlerEntry::new(TAKE, move |_, _, _| t.set(t.get() + 1));
@@ -111,6 +115,63 @@ fn a_sender_without_credits_waits() {
         conduit.barrier(BarrierName::Anonymous).unwrap();
     });
     returned(ends);
+}
+
+/// Messages of each sender of [`fifteen_ranks_flood_one`]; `PORTOLAN_FLOOD` says how many in all.
+fn flood_size() -> usize {
+    let all = std::env::var("PORTOLAN_FLOOD").map_or(6000, |n| n.parse().unwrap());
+    all / 15
+}
+
+/// Messages of every size; the target takes its time, so that senders stall, ask for more and are
+/// asked to give back. The catch basin would end the job.
+#[test]
+fn fifteen_ranks_flood_one() {
+    let count = flood_size();
+    let variables = [
+        ("GASNET_PORTAL_CRED_PER_NODE", "500"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+        ("GASNET_PORTAL_MAX_CRED_PER_NODE", "700"),
+        ("GASNET_PORTAL_EPOCH_DURATION", "100"),
+        ("GASNET_PORTAL_AM_LIMIT", "2"),
+    ];
+    let ends = threads::run_in(16, &variables, |conduit| {
+        let taken = Rc::new(Cell::new(0usize));
+        let t = taken.clone();
+        let take = HandlerEntry::new(TAKE, move |_, payload, args| {
+            assert_eq!(payload.bytes().len(), args[0] as usize);
+            t.set(t.get() + 1);
+        });
+        conduit.attach(vec![take], 0).unwrap();
+        let me = conduit.mynode();
+        if me == 0 {
+            conduit.block_until(|| taken.get() == 15 * count);
+        } else {
+            // Some ranks send much at first and little later, others the other way round.
+            for i in 0..count {
+                let busy = (i * 4 / count) % 2 == me as usize % 2;
+                let len = if busy { MAX_MEDIUM } else { i % 200 };
+                conduit
+                    .am_request_medium(0, TAKE, &[7; MAX_MEDIUM][..len], &[len as i32; 16])
+                    .unwrap();
+            }
+        }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        let counts = conduit.core.borrow().credits.counts();
+        (taken.get(), counts)
+    });
+    let ends = returned(ends);
+    assert_eq!(ends[0].0, 15 * count);
+    let stalls: u64 = ends.iter().map(|(_, c)| c.stalls).sum();
+    let c = ends[0].1;
+    println!(
+        "{} messages, {stalls} stalls, {} granted, {} recovered in {} epochs",
+        15 * count,
+        c.granted,
+        c.recovered,
+        c.epochs
+    );
+    assert!(c.epochs > 0);
 }
 
 /// Without flow control the catch basin ends the job, and says so.

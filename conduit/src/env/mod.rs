@@ -1,0 +1,292 @@
+//! The environment variables of the conduit, read once.
+//!
+//! Names and defaults are those of the portals-conduit (`names.rs` has them all). Numbers are
+//! decimal or `0x` hexadecimal with an optional suffix K, M, G, T or B (powers of 1024); an empty
+//! variable counts as unset; switches take 1/0, y/n, yes/no.
+
+mod names;
+mod reader;
+
+use crate::credits::{Knobs, Wishes};
+pub use reader::EnvError;
+use reader::{Reader, Shown};
+
+/// The choices of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Env {
+    /// Messages in flight that this rank initiated.
+    pub(crate) msg_limit: u32,
+    /// Temporary descriptors at one time.
+    pub(crate) num_tmpmd: u32,
+    /// Small Longs travel in one message.
+    pub(crate) packed_long: bool,
+    /// What is asked of the credits.
+    pub(crate) credits: Wishes,
+    /// `GASNET_PORTAL_MAX_CRED_PER_NODE`, `GASNET_PORTAL_EPOCH_DURATION`
+    most_credits: u16,
+    epoch: u32,
+    /// Credit statistics are written at the end.
+    pub(crate) credit_stats: bool,
+    /// Chunks of the request send buffer.
+    pub(crate) sb_chunks: u32,
+    /// Chunks of the reply send buffer.
+    pub(crate) rpl_chunks: u32,
+    /// Events of each queue in one poll; `u32::MAX` for no limit.
+    pub(crate) sys_limit: u32,
+    pub(crate) safe_limit: u32,
+    pub(crate) am_limit: u32,
+    /// Largest transfers that are copied through a chunk, bytes.
+    pub(crate) put_bounce: usize,
+    pub(crate) get_bounce: usize,
+    exit_timeout: Option<f64>,
+    exit_max: f64,
+    exit_min: f64,
+    exit_factor: f64,
+    /// Signals that are left alone, by name or number.
+    pub(crate) no_catch: Vec<String>,
+    /// Where files are written.
+    pub(crate) tmpdir: Option<String>,
+    quiet: bool,
+    /// What rank 0 says at the start.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Fewer messages in flight than this could not carry one Long and its reply.
+const MIN_MSG_LIMIT: u64 = 12;
+/// A reply's long id must be above every chunk offset of 2048-byte chunks.
+const MAX_SB_CHUNKS: u64 = 4096;
+
+impl Env {
+    /// The process's environment.
+    pub(crate) fn from_env() -> Result<Self, EnvError> {
+        let mut env = Self::read(|name| std::env::var(name).ok())?;
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        if !env.quiet {
+            let warnings = names::warnings(names);
+            env.notes
+                .extend(warnings.into_iter().map(|w| format!("WARNING: {w}")));
+        }
+        Ok(env)
+    }
+
+    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
+        let r = Reader::new(get);
+        let verbose = r.switch("GASNET_VERBOSEENV", false)?;
+        let quiet = r.switch("GASNET_QUIET", false)?;
+        let mut notes = Vec::new();
+        let credits = Self::credits(&r, &mut notes)?;
+        let chunk = crate::chunks::CHUNK as u64;
+        let bounce = r
+            .number("GASNET_PORTAL_PUTGET_BOUNCE_LIMIT", "2048")?
+            .unwrap_or(chunk)
+            .min(chunk);
+        let put_bounce = r
+            .number("GASNET_PORTAL_PUT_BOUNCE_LIMIT", &bounce.to_string())?
+            .unwrap_or(bounce);
+        let get_bounce = r
+            .number(
+                "GASNET_PORTAL_GET_BOUNCE_LIMIT",
+                &bounce.min(chunk - 8).to_string(),
+            )?
+            .unwrap_or(bounce);
+        let limit = |n: u32| if n == 0 { u32::MAX } else { n };
+        let most = u64::from(u32::MAX);
+        let mut env = Self {
+            msg_limit: r.count("GASNET_PORTAL_MSG_LIMIT", 250, MIN_MSG_LIMIT, 1 << 16)?,
+            num_tmpmd: r.count("GASNET_PORTAL_NUM_TMPMD", 1024, 2, 1 << 15)?,
+            packed_long: r.switch("GASNET_PORTAL_PACKED_LONG", true)?,
+            credits,
+            // More than fits the state of a peer is never lent.
+            most_credits: r.count("GASNET_PORTAL_MAX_CRED_PER_NODE", 400, 0, 65_535)? as u16,
+            epoch: r.count("GASNET_PORTAL_EPOCH_DURATION", 1024, 1, most)?,
+            credit_stats: r.switch("GASNET_PORTAL_CREDIT_STATS", false)?
+                || r.switch("GASNET_PORTAL_STATS", false)?,
+            sb_chunks: r.count("GASNET_PORTAL_SB_CHUNKS", 2048, 1, MAX_SB_CHUNKS)?,
+            rpl_chunks: r.count("GASNET_PORTAL_RPL_CHUNKS", 256, 1, 1 << 16)?,
+            sys_limit: limit(r.count("GASNET_PORTAL_SYS_LIMIT", 0, 0, most)?),
+            safe_limit: limit(r.count("GASNET_PORTAL_SAFE_LIMIT", 12, 0, most)?),
+            am_limit: limit(r.count("GASNET_PORTAL_AM_LIMIT", 8, 0, most)?),
+            put_bounce: usize::try_from(put_bounce.min(chunk)).unwrap_or(0),
+            // The first 8 bytes of a get's chunk are not payload in the conduit's format.
+            get_bounce: usize::try_from(get_bounce.min(chunk - 8)).unwrap_or(0),
+            exit_timeout: r.seconds("GASNET_EXITTIMEOUT", "from the number of ranks")?,
+            exit_max: r.seconds("GASNET_EXITTIMEOUT_MAX", "360")?.unwrap_or(360.0),
+            exit_min: r.seconds("GASNET_EXITTIMEOUT_MIN", "5")?.unwrap_or(5.0),
+            exit_factor: r
+                .seconds("GASNET_EXITTIMEOUT_FACTOR", "0.25")?
+                .unwrap_or(0.25),
+            no_catch: list(r.text("GASNET_NO_CATCH_SIGNAL")),
+            tmpdir: r.text("GASNET_TMPDIR").or_else(|| r.text("TMPDIR")),
+            notes,
+            quiet,
+        };
+        if verbose {
+            let shown = r.shown();
+            env.notes.splice(0..0, shown.iter().map(Shown::to_string));
+        }
+        Ok(env)
+    }
+
+    /// What the environment says of credits. Without flow control there are none to move; where it
+    /// is switched off and dynamic credits are asked for by name, the latter count.
+    fn credits<F: Fn(&str) -> Option<String>>(
+        r: &Reader<F>,
+        notes: &mut Vec<String>,
+    ) -> Result<Wishes, EnvError> {
+        let flow_control = r.switch("GASNET_PORTAL_FLOW_CONTROL", true)?;
+        let dynamic = r.choice("GASNET_PORTAL_DYNAMIC_CREDITS", flow_control)?;
+        if !flow_control && dynamic == Some(true) {
+            notes.push(
+                "WARNING: GASNET_PORTAL_DYNAMIC_CREDITS=1 needs flow control, which stays on"
+                    .to_owned(),
+            );
+        }
+        Ok(Wishes {
+            flow_control: flow_control || dynamic == Some(true),
+            dynamic: dynamic.unwrap_or(flow_control),
+            per_node: r.number("GASNET_PORTAL_CRED_PER_NODE", "from the number of ranks")?,
+            banked: r.number("GASNET_PORTAL_BANKED_CREDITS", "from the number of ranks")?,
+            space: r.number("GASNET_PORTAL_AMRECV_SPACE", "from the number of ranks")?,
+        })
+    }
+
+    /// How fast credits move.
+    pub(crate) fn knobs(&self) -> Knobs {
+        Knobs {
+            most: self.most_credits,
+            epoch: self.epoch,
+            ..Knobs::DEFAULT
+        }
+    }
+
+    /// How long an exit may take to reach every rank, in nanoseconds of the fabric's time.
+    /// Before `attach` the variables do not count.
+    pub(crate) fn exit_timeout_ns(&self, nodes: u32, attached: bool) -> u64 {
+        let seconds = if attached {
+            self.exit_timeout.unwrap_or_else(|| {
+                self.exit_max
+                    .min(self.exit_min + self.exit_factor * f64::from(nodes))
+            })
+        } else {
+            f64::from((3 + nodes / 8).min(360))
+        };
+        u64::try_from(
+            std::time::Duration::try_from_secs_f64(seconds)
+                .unwrap_or(std::time::Duration::MAX)
+                .as_nanos(),
+        )
+        .unwrap_or(u64::MAX)
+    }
+}
+
+/// The words of a list with commas.
+fn list(text: Option<String>) -> Vec<String> {
+    let text = text.unwrap_or_default();
+    let words = text.split(',').map(|w| w.trim().to_owned());
+    words.filter(|w| !w.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Result<Env, EnvError> {
+        Env::read(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        })
+    }
+
+    #[test]
+    fn defaults_are_the_conduits() {
+        let e = with(&[]).unwrap();
+        assert_eq!(
+            (e.msg_limit, e.num_tmpmd, e.sb_chunks, e.rpl_chunks),
+            (250, 1024, 2048, 256)
+        );
+        assert_eq!((e.sys_limit, e.safe_limit, e.am_limit), (u32::MAX, 12, 8));
+        assert_eq!((e.put_bounce, e.get_bounce), (2048, 2040));
+        assert!(e.packed_long && e.credits == Wishes::DEFAULT && e.knobs() == Knobs::DEFAULT);
+        assert!(!e.credit_stats && e.notes.is_empty() && e.no_catch.is_empty());
+        assert_eq!(e.exit_timeout_ns(4, true), 6_000_000_000);
+        assert_eq!(e.exit_timeout_ns(65_535, true), 360_000_000_000);
+    }
+
+    #[test]
+    fn values_are_clamped_and_suffixes_understood() {
+        let e = with(&[
+            ("GASNET_PORTAL_MSG_LIMIT", "0"),
+            ("GASNET_PORTAL_SB_CHUNKS", "0x10000"),
+            ("GASNET_PORTAL_AMRECV_SPACE", "3m"),
+            ("GASNET_PORTAL_PACKED_LONG", "No"),
+            ("GASNET_PORTAL_PUTGET_BOUNCE_LIMIT", "100"),
+            ("GASNET_PORTAL_GET_BOUNCE_LIMIT", "5000"),
+            ("GASNET_EXITTIMEOUT", "1.5"),
+            ("GASNET_PORTAL_NUM_TMPMD", " "),
+        ])
+        .unwrap();
+        assert_eq!((e.msg_limit, e.sb_chunks, e.num_tmpmd), (12, 4096, 1024));
+        assert_eq!(e.credits.space, Some(3 << 20));
+        assert_eq!((e.put_bounce, e.get_bounce), (100, 2040));
+        assert!(!e.packed_long);
+        assert_eq!(e.exit_timeout_ns(4, true), 1_500_000_000);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let e = with(&[("GASNET_PORTAL_MSG_LIMIT", "many")]).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "GASNET_PORTAL_MSG_LIMIT=\"many\" is not a number"
+        );
+        assert!(with(&[("GASNET_PORTAL_FLOW_CONTROL", "maybe")]).is_err());
+        assert!(with(&[("GASNET_EXITTIMEOUT_MIN", "-1")]).is_err());
+    }
+
+    #[test]
+    fn flow_control_and_dynamic_credits() {
+        let c = |pairs: &[(&str, &str)]| {
+            let e = with(pairs).unwrap();
+            (e.credits.flow_control, e.credits.dynamic, e.notes.len())
+        };
+        let (flow, dynamic) = (
+            "GASNET_PORTAL_FLOW_CONTROL",
+            "GASNET_PORTAL_DYNAMIC_CREDITS",
+        );
+        assert_eq!(c(&[]), (true, true, 0));
+        assert_eq!(c(&[(dynamic, "0")]), (true, false, 0));
+        assert_eq!(c(&[(flow, "0")]), (false, false, 0));
+        assert_eq!(c(&[(flow, "0"), (dynamic, "1")]), (true, true, 1));
+    }
+
+    #[test]
+    fn verbose_shows_what_counts() {
+        let e = with(&[
+            ("GASNET_VERBOSEENV", "1"),
+            ("GASNET_PORTAL_MSG_LIMIT", "2"),
+            ("GASNET_PORTAL_SB_CHUNKS", "64"),
+        ])
+        .unwrap();
+        let line = |name: &str| {
+            let found = e.notes.iter().find(|n| n.contains(name));
+            found.cloned().unwrap_or_default()
+        };
+        assert_eq!(
+            line("MSG_LIMIT"),
+            "ENV parameter: GASNET_PORTAL_MSG_LIMIT = 2 (12)"
+        );
+        assert_eq!(
+            line("SB_CHUNKS"),
+            "ENV parameter: GASNET_PORTAL_SB_CHUNKS = 64"
+        );
+        assert_eq!(
+            line("AM_LIMIT"),
+            "ENV parameter: GASNET_PORTAL_AM_LIMIT = 8                        (default)"
+        );
+        for name in names::KNOWN {
+            assert_ne!(line(name), "", "{name}");
+        }
+    }
+}

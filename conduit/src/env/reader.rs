@@ -1,0 +1,192 @@
+//! Reading variables: what their texts mean, and a record of what was read for `GASNET_VERBOSEENV`.
+
+use std::cell::RefCell;
+use std::fmt;
+
+/// A variable has a value that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}=\"{value}\" is not {expected}")]
+pub struct EnvError {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it should have been.
+    pub expected: &'static str,
+}
+
+/// A variable that was read, as `GASNET_VERBOSEENV` shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shown {
+    name: &'static str,
+    /// What counts.
+    value: String,
+    /// What the environment says, if it says something.
+    text: Option<String>,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, text } = self;
+        match text {
+            None => write!(f, "ENV parameter: {name} = {value:<24} (default)"),
+            Some(text) if text == value => write!(f, "ENV parameter: {name} = {value}"),
+            Some(text) => write!(f, "ENV parameter: {name} = {text} ({value})"),
+        }
+    }
+}
+
+pub(super) struct Reader<F> {
+    get: F,
+    shown: RefCell<Vec<Shown>>,
+}
+
+impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    pub(super) fn new(get: F) -> Self {
+        Self {
+            get,
+            shown: RefCell::default(),
+        }
+    }
+
+    /// All that was read, in order.
+    pub(super) fn shown(self) -> Vec<Shown> {
+        self.shown.into_inner()
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        (self.get)(name)
+            .map(|v| v.trim().to_owned())
+            .filter(|v| !v.is_empty())
+    }
+
+    fn show(&self, name: &'static str, value: impl fmt::Display) {
+        let text = self.text(name);
+        let value = value.to_string();
+        self.shown.borrow_mut().push(Shown { name, value, text });
+    }
+
+    /// The value of `name`, or `None`, shown as `unset`.
+    fn read<T: fmt::Display>(
+        &self,
+        name: &'static str,
+        unset: &str,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, EnvError> {
+        let Some(value) = self.text(name) else {
+            self.show(name, unset);
+            return Ok(None);
+        };
+        let parsed = parse(&value).ok_or(EnvError {
+            name,
+            value,
+            expected,
+        })?;
+        self.show(name, &parsed);
+        Ok(Some(parsed))
+    }
+
+    pub(super) fn number(&self, name: &'static str, unset: &str) -> Result<Option<u64>, EnvError> {
+        self.read(name, unset, "a number", parse_number)
+    }
+
+    /// A number that counts as the nearest that makes sense.
+    pub(super) fn count(
+        &self,
+        name: &'static str,
+        default: u64,
+        least: u64,
+        most: u64,
+    ) -> Result<u32, EnvError> {
+        let parse = |text: &str| parse_number(text).map(|n| n.clamp(least, most));
+        let n = self.read(name, &default.to_string(), "a number", parse)?;
+        Ok(u32::try_from(n.unwrap_or(default)).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn seconds(&self, name: &'static str, unset: &str) -> Result<Option<f64>, EnvError> {
+        self.read(name, unset, "a number of seconds", |text| {
+            text.parse::<f64>()
+                .ok()
+                .filter(|v| v.is_finite() && *v >= 0.0)
+        })
+    }
+
+    /// `None` where the environment does not say.
+    pub(super) fn choice(
+        &self,
+        name: &'static str,
+        default: bool,
+    ) -> Result<Option<bool>, EnvError> {
+        let word = |yes| if yes { "YES" } else { "NO" };
+        let found = self.read(name, word(default), "yes or no", |text| {
+            match text.to_ascii_lowercase().as_str() {
+                "1" | "y" | "yes" => Some("YES"),
+                "0" | "n" | "no" => Some("NO"),
+                _ => None,
+            }
+        })?;
+        Ok(found.map(|w| w == "YES"))
+    }
+
+    pub(super) fn switch(&self, name: &'static str, default: bool) -> Result<bool, EnvError> {
+        Ok(self.choice(name, default)?.unwrap_or(default))
+    }
+}
+
+/// Decimal, with a fraction if a suffix makes it whole, or `0x` hexadecimal; K, M, G, T are powers
+/// of 1024, B is 1.
+fn parse_number(text: &str) -> Option<u64> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.strip_prefix('+').unwrap_or(&upper);
+    if let Some(hex) = upper.strip_prefix("0X") {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    let shift = match upper.as_bytes().last()? {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        b'T' => 40,
+        _ => 0,
+    };
+    let digits = upper.strip_suffix(['B', 'K', 'M', 'G', 'T']);
+    let digits = digits.unwrap_or(upper);
+    let unit = 1u64 << shift;
+    match digits.split_once('.') {
+        None => digits.parse::<u64>().ok()?.checked_mul(unit),
+        Some((whole, part)) => {
+            let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+            let tenths = part.parse::<u64>().ok()?;
+            let scale = 10u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+            let part = u128::from(tenths) * u128::from(unit) / u128::from(scale);
+            whole.checked_add(u64::try_from(part).ok()?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for (text, number) in [
+            ("12", Some(12)),
+            ("+12", Some(12)),
+            ("0x1F", Some(31)),
+            ("3m", Some(3 << 20)),
+            ("1.5K", Some(1536)),
+            ("2B", Some(2)),
+            ("1.9", Some(1)),
+            ("16777216T", None),
+            ("-1", None),
+            ("", None),
+            ("K", None),
+            ("1.", None),
+            ("1.-5", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parse_number(text), number, "{text:?}");
+        }
+    }
+}
