@@ -31,14 +31,12 @@ use std::time::{Duration, Instant};
 
 /// Fruitless polls before each further one offers the core to others first: to a peer, or to the
 /// kernel threads that move the data of a software device. Programs that spin on a non-blocking
-/// poll need this as much as blocking ones.
+/// poll need this as much as blocking ones. Where every rank has a core ([`Nal::looks`]) there are more of them, since
+/// the offer, a system call, delays the answer that is about to come.
 const SPINS: u32 = 64;
 /// How long a wait polls before it sleeps, unless `PORTOLAN_SPIN` says (in microseconds). Waking costs some 10 µs:
 /// a peer that answers at once should find this side awake.
 const SPIN: Duration = Duration::from_micros(200);
-/// Polls of a wait while it holds the lock, where a poll is only a look at memory: taking the lock costs as much as
-/// several of them. Other threads wait that long at most.
-const LOOKS: u32 = 16;
 /// With a progress thread: how long the program must have made no call before the thread makes progress for it.
 const QUIET: Duration = Duration::from_millis(1);
 
@@ -133,6 +131,8 @@ struct Shared<N> {
     sleepers: Sleepers,
     attendance: Option<Attendance>,
     nap: Option<Arc<dyn Nap>>,
+    /// See [`Nal::looks`].
+    looks: u32,
     /// Peers can map memory of this process.
     shares: bool,
     spin: Duration,
@@ -159,6 +159,7 @@ impl<N: Nal + 'static> Direct<N> {
         let attendance = library.nal.attendance();
         let nap = library.nal.nap();
         let shares = library.nal.shares();
+        let looks = library.nal.looks().max(1);
         let usual = library.nal.spin().unwrap_or(SPIN);
         let spin = std::env::var("PORTOLAN_SPIN").ok();
         let spin = spin.and_then(|s| s.trim().parse().ok());
@@ -169,6 +170,7 @@ impl<N: Nal + 'static> Direct<N> {
             sleepers: Sleepers::default(),
             attendance,
             nap,
+            looks,
             shares,
             spin: spin.map_or(usual, Duration::from_micros),
             wanted: AtomicBool::new(false),
@@ -220,20 +222,29 @@ impl<N: Nal> Shared<N> {
         lock(&self.library)
     }
 
-    /// After a poll that found nothing; how many there were before it.
-    fn rest(&self) -> u32 {
-        let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
-        if fruitless < SPINS {
-            std::hint::spin_loop();
-        } else {
+    /// After `polls` polls that found nothing; whether there have been so many that the core was offered to others.
+    fn rest(&self, polls: u32) -> bool {
+        // Threads that poll at once may lose some of the count, which is no exact one.
+        let fruitless = self.fruitless.load(Ordering::Relaxed).saturating_add(polls);
+        self.fruitless.store(fruitless, Ordering::Relaxed);
+        let long = fruitless > SPINS * self.looks;
+        if long {
             std::thread::yield_now();
         }
+        if self.wanted.load(Ordering::Relaxed) {
+            self.give_way();
+        }
+        long
+    }
+
+    /// Lets the attendant have the lock.
+    #[cold]
+    fn give_way(&self) {
         let mut patience = 1000;
         while self.wanted.load(Ordering::Relaxed) && patience > 0 {
             std::thread::yield_now();
             patience -= 1;
         }
-        fruitless
     }
 
     /// A look into one queue; [`Shared::wait`] for programs that poll. Written so that the event is made where the
@@ -264,7 +275,7 @@ impl<N: Nal> Shared<N> {
             self.wake();
         }
         if matches!(found, Ok(None)) {
-            self.rest();
+            self.rest(1);
         } else {
             self.fruitless.store(0, Ordering::Relaxed);
         }
@@ -366,8 +377,8 @@ impl<N: Nal> Shared<N> {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
         };
-        let looks = match (&self.nap, wait) {
-            (Some(_), Wait::Nanos(_) | Wait::Forever) if !self.spin.is_zero() => LOOKS,
+        let looks = match wait {
+            Wait::Nanos(_) | Wait::Forever if !self.spin.is_zero() => self.looks,
             _ => 1,
         };
         let mut sleep_from = None;
@@ -377,11 +388,11 @@ impl<N: Nal> Shared<N> {
                 self.fruitless.store(0, Ordering::Relaxed);
                 return polled;
             }
-            let fruitless = self.rest();
+            let long = self.rest(looks);
             if wait == Wait::No {
                 return Ok(None);
             }
-            if fruitless < SPINS && deadline.is_none() {
+            if !long && deadline.is_none() {
                 continue;
             }
             let now = Instant::now();

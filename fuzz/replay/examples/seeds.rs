@@ -114,11 +114,8 @@ fn main() -> std::io::Result<()> {
         // A SeaStar header packet of each operation, two of them unknown.
         let packet = [&[0, kind][..], &[0x11; 63]].concat();
         write("frames", &format!("packet-{kind}"), &packet)?;
-        // A frame of each kind, one of them unknown, around a header and what may follow it.
-        let (_, header) = honest()[0];
-        let body = [&header.encode()[..], &[0x22; 60]].concat();
-        let length = (body.len() as u32).to_le_bytes();
-        let frame = [&[1, kind][..], &[0; 11], &length, &body].concat();
+        // A frame of each kind, with all that a header may have.
+        let frame = [&[1, kind][..], &[0; 7], &[0, 0x7f, 0, 0], &[0x22; 120]].concat();
         write("frames", &format!("frame-{kind}"), &frame)?;
     }
 

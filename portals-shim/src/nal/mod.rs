@@ -23,6 +23,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// [`Nal::looks`] of fabrics that are polled by a look at memory, where every rank has a core.
+pub(crate) const LOOKS: u32 = 16;
+
 /// What threads sleep on while a fabric has nothing to do.
 #[derive(Debug)]
 pub struct Attendance {
@@ -89,6 +92,14 @@ pub trait Nal: Send + std::fmt::Debug {
     /// How long a wait polls before it sleeps, if the fabric knows better than the library.
     fn spin(&self) -> Option<Duration> {
         None
+    }
+
+    /// Polls that a wait makes in a row while it holds the lock: more than one where a poll is only a look at memory,
+    /// since taking the lock costs as much as several of them, and every rank here has a core of its own, so that
+    /// none is kept waiting by another one's polls. Other threads of the process wait that long at most. Asked once,
+    /// at the start.
+    fn looks(&self) -> u32 {
+        1
     }
 
     /// From now on what arrives or completes makes the alarm readable, or ends a nap. `false` if it cannot be done.
@@ -164,6 +175,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn spin(&self) -> Option<Duration> {
         (**self).spin()
+    }
+    fn looks(&self) -> u32 {
+        (**self).looks()
     }
     fn shares(&self) -> bool {
         (**self).shares()

@@ -5,13 +5,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use conduit::{BarrierName, Conduit, HandlerEntry, Payload};
+use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry, Payload};
 
 use super::error::BenchError;
 use super::name::Name;
 use super::rank::WARM_UP;
 use super::record::Measured;
-use super::samples::Samples;
+use super::samples::{self, Samples};
 
 /// Handler of requests: counts one and replies.
 const REQUEST: u8 = 200;
@@ -113,6 +113,7 @@ impl Handlers {
             return Ok(samples);
         }
         let dest = conduit.segment(1).addr;
+        let reading = reading_of(conduit);
         for i in 0..WARM_UP + iters {
             let start = conduit.now();
             let replies = self.seen.replies.get();
@@ -123,7 +124,7 @@ impl Handlers {
             }
             conduit.block_until(|| self.seen.replies.get() > replies);
             if i >= WARM_UP {
-                samples.add(conduit.now() - start);
+                samples.add((conduit.now() - start).saturating_sub(reading));
             }
         }
         Ok(samples)
@@ -135,6 +136,7 @@ impl Handlers {
         if conduit.mynode() != 0 {
             return Ok(samples);
         }
+        let reading = reading_of(conduit);
         for i in 0..WARM_UP + iters {
             let start = conduit.now();
             let all = self.seen.replies.get() + WINDOW;
@@ -143,7 +145,7 @@ impl Handlers {
             }
             conduit.block_until(|| self.seen.replies.get() >= all);
             if i >= WARM_UP {
-                samples.add(conduit.now() - start);
+                samples.add((conduit.now() - start).saturating_sub(reading));
             }
         }
         Ok(samples)
@@ -164,16 +166,25 @@ impl Handlers {
 /// come and long where it is the first; in a row the others' times are in it.
 fn barriers(conduit: &Conduit, iters: u64) -> Result<Samples, BenchError> {
     let mut samples = Samples::new();
+    let reading = reading_of(conduit);
     for i in 0..WARM_UP + iters {
         let start = conduit.now();
         for _ in 0..ROW {
             conduit.barrier(BarrierName::Anonymous)?;
         }
         if i >= WARM_UP && conduit.mynode() == 0 {
-            samples.add(conduit.now() - start);
+            samples.add((conduit.now() - start).saturating_sub(reading));
         }
     }
     Ok(samples)
+}
+
+/// What reading the clock takes, nanoseconds; nothing where time is virtual.
+fn reading_of(conduit: &Conduit) -> u64 {
+    match conduit.clock() {
+        ClockKind::Wall => samples::reading(|| conduit.now()),
+        ClockKind::Virtual => 0,
+    }
 }
 
 #[cfg(test)]

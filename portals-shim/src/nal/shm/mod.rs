@@ -304,6 +304,10 @@ impl Nal for Shm {
         Some(self.spin)
     }
 
+    fn looks(&self) -> u32 {
+        if self.spin.is_zero() { 1 } else { super::LOOKS }
+    }
+
     fn arm(&mut self) -> bool {
         self.core.prepare(&self.map);
         true

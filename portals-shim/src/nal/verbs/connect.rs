@@ -132,6 +132,12 @@ impl Directory {
         self.known.insert(rank, contact);
         Ok(contact)
     }
+
+    /// How many of the ranks known so far have the port of `own`, and with it this machine.
+    fn neighbours(&self, own: &DatagramAddress) -> usize {
+        let here = |a: &DatagramAddress| (a.gid, a.lid) == (own.gid, own.lid) && a.qpn != own.qpn;
+        self.known.values().filter(|(a, _)| here(a)).count()
+    }
 }
 
 fn random() -> u64 {
@@ -232,6 +238,8 @@ impl Unconnected {
         ids: Vec<ProcessId>,
         directory: Directory,
     ) -> Result<Opened, FabricError> {
+        let neighbours = directory.neighbours(&self.datagrams.address());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
         let nal = Verbs {
             rank: self.rank as usize,
@@ -244,7 +252,7 @@ impl Unconnected {
             send_pool: self.send_pool,
             peers: (0..self.size).map(|_| None).collect(),
             met: Vec::new(),
-            by_qpn: BTreeMap::new(),
+            by_qpn: super::QpTable::default(),
             records: Slab::new(),
             announced: Slab::new(),
             registry: Registry::new(self.pd, self.settings.budget),
@@ -253,7 +261,7 @@ impl Unconnected {
             max_message: u64::from(self.port.message_bytes.max(4096)),
             counters: Counters::default(),
             spare: Vec::new(),
-            slots: Vec::new(),
+            slots: Box::new([verbs_backend::Completion::EMPTY; super::BATCH]),
             closed: false,
             device: self.device,
             port: self.port.number,
@@ -268,6 +276,8 @@ impl Unconnected {
             directory,
             token: self.token,
             attempts: random() as u32,
+            crowded: neighbours >= processors,
+            stirred: false,
             pending: 0,
             slots_for: 0,
             bell: Arc::new(bell),

@@ -1,8 +1,7 @@
 //! What two libraries say to each other over a reliable connection: one frame for each SEND.
 //!
 //! ```text
-//!  0 kind u8   1 flags u8   2 credits u16   4 requests done u32   8 token u32   12 length u32
-//! 16 body …
+//!  0 kind u8   1 flags u8   2 credits u16   4 requests done u32   8 body …
 //! ```
 //!
 //! `credits` gives receive slots back to the sender's peer; `requests done` says how many of the
@@ -11,24 +10,47 @@
 //!
 //! | kind | body | then |
 //! |---|---|---|
-//! | [`Kind::Message`] | header (80), data | delivered |
-//! | [`Kind::Announce`] | header (80), where the data is (12) | the receiver reads it, then `Fetched` |
-//! | [`Kind::Fetched`] | – (token of the announcement; flag: it failed) | the data may be reused |
-//! | [`Kind::Advertise`] | portal index, adverts (52 each) | replaces what was known of that portal |
-//! | [`Kind::Withdrawn`] | – (token of the advertisement) | the peer uses the new ones only |
+//! | [`Kind::Message`] | header, data | delivered |
+//! | [`Kind::Announce`] | token (4), where the data is (12), header | the receiver reads it, then `Fetched` |
+//! | [`Kind::Fetched`] | token of the announcement (4); flag: it failed | the data may be reused |
+//! | [`Kind::Advertise`] | token (4), portal index (4), adverts (52 each) | replaces what was known of that portal |
+//! | [`Kind::Withdrawn`] | token of the advertisement (4) | the peer uses the new ones only |
 //! | [`Kind::Credit`] | – | takes no credit itself |
 //! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
+//!
+//! # Headers
+//!
+//! A connection has two [`Ends`], so a header on it tells neither its source and target nor the sender's user and
+//! job. Of the rest it tells what is there: bytes of a small message cost as much as its handling.
+//!
+//! ```text
+//!  0 operation u8   1 present u8   2 portal u8   3 access control u8   then, as far as present:
+//!  bit 0: portal u32, access control u32 (for values above 255; bytes 2 and 3 are then 0)
+//!  bit 1: match bits u64
+//!  bit 2: length u64 (else the data that follows is all)
+//!  bit 3: offset u64
+//!  bit 4: extra u64: hdr_data of a put or getput, reply offset of a get
+//!  bit 5: md u32: for the ack, of the reply
+//!  bit 6: moved u64: moved length of an ack or reply, reply offset of a getput
+//! ```
+//!
+//! What is not present is 0; an md that is not present is none.
 
-use portals_core::header::{DecodeError, WIRE_LEN};
-use portals_core::{Header, ProcessId};
+use portals_core::{Body as Operation, Header, MdHandle, ProcessId};
 use verbs_backend::Remote;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the body.
-pub(super) const PREFIX: usize = 16;
-/// Bytes before the data of a message.
-pub(super) const MESSAGE_HEAD: usize = PREFIX + WIRE_LEN;
+pub(super) const PREFIX: usize = 8;
+/// Most bytes of a header.
+const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
+/// Most bytes before the data of a message.
+pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
+/// Most bytes of an announcement.
+pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
+/// Bytes of a frame that has a token and nothing else.
+pub(super) const TOKEN: usize = PREFIX + 4;
 /// Longest data that travels with its header.
 pub(super) const EAGER: usize = 8192;
 /// Bytes of the longest frame.
@@ -67,9 +89,6 @@ pub(super) struct Prefix {
     flags: u8,
     pub(super) credits: U16,
     pub(super) requests_done: U32,
-    pub(super) token: U32,
-    /// Bytes of the body.
-    length: U32,
 }
 
 const _: () = assert!(size_of::<Prefix>() == PREFIX);
@@ -165,8 +184,275 @@ pub(super) enum FrameError {
     Short(usize),
     #[error("unknown frame kind {0}")]
     Kind(u8),
-    #[error(transparent)]
-    Header(#[from] DecodeError),
+    #[error("unknown operation {0}")]
+    Operation(u8),
+    #[error("{0} without a descriptor")]
+    NoDescriptor(&'static str),
+}
+
+/// Who talks over a connection, seen by the receiver of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) target: ProcessId,
+    pub(super) source: ProcessId,
+    /// User and job of the source.
+    pub(super) who: (u32, u32),
+}
+
+const WIDE: u8 = 1 << 0;
+const MATCH_BITS: u8 = 1 << 1;
+const LENGTH: u8 = 1 << 2;
+const OFFSET: u8 = 1 << 3;
+const EXTRA: u8 = 1 << 4;
+const MD: u8 = 1 << 5;
+const MOVED: u8 = 1 << 6;
+
+/// A header without its ends, all fields side by side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fields {
+    operation: u8,
+    pt_index: u32,
+    ac_index: u32,
+    match_bits: u64,
+    /// `None`: as long as the data.
+    length: Option<u64>,
+    offset: u64,
+    extra: u64,
+    md: Option<MdHandle>,
+    moved: u64,
+}
+
+impl Fields {
+    /// Of a header that `data` bytes follow.
+    #[inline]
+    fn new(header: &Header, data: u64) -> Self {
+        let fields = match header.body {
+            Operation::Put {
+                length,
+                remote_offset,
+                hdr_data,
+                ac_index,
+                ack_md,
+            } => Self {
+                operation: 0,
+                ac_index,
+                length: Some(length),
+                offset: remote_offset,
+                extra: hdr_data,
+                md: ack_md,
+                ..Self::default()
+            },
+            Operation::Get {
+                length,
+                remote_offset,
+                ac_index,
+                reply_md,
+                reply_offset,
+            } => Self {
+                operation: 1,
+                ac_index,
+                length: Some(length),
+                offset: remote_offset,
+                extra: reply_offset,
+                md: Some(reply_md),
+                ..Self::default()
+            },
+            Operation::GetPut {
+                length,
+                remote_offset,
+                hdr_data,
+                ac_index,
+                reply_md,
+                reply_offset,
+            } => Self {
+                operation: 2,
+                ac_index,
+                length: Some(length),
+                offset: remote_offset,
+                extra: hdr_data,
+                md: Some(reply_md),
+                moved: reply_offset,
+                ..Self::default()
+            },
+            Operation::Ack {
+                md,
+                offset,
+                rlength,
+                mlength,
+            } => Self {
+                operation: 3,
+                length: Some(rlength),
+                offset,
+                md: Some(md),
+                moved: mlength,
+                ..Self::default()
+            },
+            Operation::Reply {
+                md,
+                local_offset,
+                rlength,
+                mlength,
+            } => Self {
+                operation: 4,
+                length: Some(rlength),
+                offset: local_offset,
+                md: Some(md),
+                moved: mlength,
+                ..Self::default()
+            },
+        };
+        Self {
+            pt_index: header.pt_index,
+            match_bits: header.match_bits,
+            length: fields.length.filter(|length| *length != data),
+            ..fields
+        }
+    }
+
+    /// The header of a message with `data` bytes.
+    #[inline]
+    fn header(&self, ends: &Ends, data: u64) -> Result<Header, FrameError> {
+        let length = self.length.unwrap_or(data);
+        let md = |what| self.md.ok_or(FrameError::NoDescriptor(what));
+        let body = match self.operation {
+            0 => Operation::Put {
+                length,
+                remote_offset: self.offset,
+                hdr_data: self.extra,
+                ac_index: self.ac_index,
+                ack_md: self.md,
+            },
+            1 => Operation::Get {
+                length,
+                remote_offset: self.offset,
+                ac_index: self.ac_index,
+                reply_md: md("get")?,
+                reply_offset: self.extra,
+            },
+            2 => Operation::GetPut {
+                length,
+                remote_offset: self.offset,
+                hdr_data: self.extra,
+                ac_index: self.ac_index,
+                reply_md: md("getput")?,
+                reply_offset: self.moved,
+            },
+            3 => Operation::Ack {
+                md: md("ack")?,
+                offset: self.offset,
+                rlength: length,
+                mlength: self.moved,
+            },
+            4 => Operation::Reply {
+                md: md("reply")?,
+                local_offset: self.offset,
+                rlength: length,
+                mlength: self.moved,
+            },
+            other => return Err(FrameError::Operation(other)),
+        };
+        Ok(Header {
+            target: ends.target,
+            source: ends.source,
+            uid: ends.who.0,
+            jid: ends.who.1,
+            pt_index: self.pt_index,
+            match_bits: self.match_bits,
+            body,
+        })
+    }
+
+    fn write(&self, to: &mut Writer<'_>) {
+        let start = to.len;
+        let wide = (self.pt_index | self.ac_index) > 0xff;
+        let mut present = 0;
+        let (pt, ac) = if wide {
+            (0, 0)
+        } else {
+            (self.pt_index as u8, self.ac_index as u8)
+        };
+        to.push_array([self.operation, 0, pt, ac]);
+        if wide {
+            present |= WIDE;
+            to.push_array(self.pt_index.to_le_bytes());
+            to.push_array(self.ac_index.to_le_bytes());
+        }
+        let mut word = |bit: u8, value: u64| {
+            if value != 0 {
+                present |= bit;
+                to.push_array(value.to_le_bytes());
+            }
+        };
+        word(MATCH_BITS, self.match_bits);
+        if let Some(length) = self.length {
+            present |= LENGTH;
+            to.push_array(length.to_le_bytes());
+        }
+        let mut word = |bit: u8, value: u64| {
+            if value != 0 {
+                present |= bit;
+                to.push_array(value.to_le_bytes());
+            }
+        };
+        word(OFFSET, self.offset);
+        word(EXTRA, self.extra);
+        if let Some(md) = self.md {
+            present |= MD;
+            to.push_array(md.raw().to_le_bytes());
+        }
+        if self.moved != 0 {
+            present |= MOVED;
+            to.push_array(self.moved.to_le_bytes());
+        }
+        if let Some(place) = to.bytes.get_mut(start + 1) {
+            *place = present;
+        }
+    }
+
+    /// The fields, and what follows them.
+    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
+        let short = FrameError::Short(bytes.len());
+        let (first, mut rest) = bytes.split_first_chunk::<4>().ok_or(short)?;
+        let [operation, present, pt, ac] = *first;
+        let mut fields = Self {
+            operation,
+            pt_index: u32::from(pt),
+            ac_index: u32::from(ac),
+            ..Self::default()
+        };
+        if present & WIDE != 0 {
+            fields.pt_index = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
+            fields.ac_index = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
+        }
+        if present & MATCH_BITS != 0 {
+            fields.match_bits = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
+        }
+        if present & LENGTH != 0 {
+            fields.length = Some(u64::from_le_bytes(take(&mut rest).ok_or(short)?));
+        }
+        if present & OFFSET != 0 {
+            fields.offset = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
+        }
+        if present & EXTRA != 0 {
+            fields.extra = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
+        }
+        if present & MD != 0 {
+            let raw = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
+            fields.md = Some(MdHandle::from_raw(raw));
+        }
+        if present & MOVED != 0 {
+            fields.moved = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
+        }
+        Ok((fields, rest))
+    }
+}
+
+/// The next bytes.
+#[inline]
+fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = from.split_first_chunk::<N>()?;
+    *from = rest;
+    Some(*first)
 }
 
 /// A frame as the receiver sees it.
@@ -205,18 +491,27 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(bytes: &'a mut [u8], kind: Kind, token: u32, failed: bool) -> Self {
-        let prefix = Prefix {
-            kind: kind as u8,
-            flags: u8::from(failed),
-            credits: 0.into(),
-            requests_done: 0.into(),
-            token: token.into(),
-            length: 0.into(),
-        };
+    #[inline]
+    pub(super) fn new(bytes: &'a mut [u8], kind: Kind, failed: bool) -> Self {
         let mut writer = Self { bytes, len: 0 };
-        writer.push(prefix.as_bytes());
+        writer.push_array([kind as u8, u8::from(failed), 0, 0, 0, 0, 0, 0]);
         writer
+    }
+
+    /// [`Writer::push`] of a few bytes.
+    #[inline]
+    fn push_array<const N: usize>(&mut self, data: [u8; N]) {
+        match self
+            .bytes
+            .get_mut(self.len..)
+            .and_then(|b| b.first_chunk_mut())
+        {
+            Some(place) => {
+                *place = data;
+                self.len += N;
+            }
+            None => self.push(&data),
+        }
     }
 
     /// Appends; what does not fit is cut off, which the receiver finds out by the length.
@@ -233,8 +528,13 @@ impl<'a> Writer<'a> {
         &mut self.bytes[start..self.len]
     }
 
-    pub(super) fn header(&mut self, header: &Header) {
-        self.push(&header.encode());
+    /// A header that `data` bytes follow.
+    pub(super) fn header(&mut self, header: &Header, data: u64) {
+        Fields::new(header, data).write(self);
+    }
+
+    pub(super) fn token(&mut self, token: u32) {
+        self.push_array(token.to_le_bytes());
     }
 
     pub(super) fn place(&mut self, at: Remote) {
@@ -258,69 +558,79 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Sets what rides on every frame, and the body's length. Called when the frame is posted.
+/// Sets what rides on every frame. Called when the frame is posted.
+#[inline]
 pub(super) fn stamp(frame: &mut [u8], credits: u16, requests_done: u32) {
-    let body = frame.len().saturating_sub(PREFIX) as u32;
     if let Ok((prefix, _)) = Prefix::mut_from_prefix(frame) {
         prefix.credits = credits.into();
         prefix.requests_done = requests_done.into();
-        prefix.length = body.into();
     }
 }
 
 /// How many adverts fit a frame.
-pub(super) const ADVERTS_PER_FRAME: usize = (SLOT - PREFIX - 4) / ADVERT;
+pub(super) const ADVERTS_PER_FRAME: usize = (SLOT - PREFIX - 8) / ADVERT;
 
-/// Reads a frame.
-pub(super) fn parse(bytes: &[u8]) -> Result<(Prefix, Body<'_>), FrameError> {
+/// Reads a frame that came over the connection between `ends`.
+#[inline]
+pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a>), FrameError> {
     let short = FrameError::Short(bytes.len());
-    let (prefix, rest) = Prefix::read_from_prefix(bytes).map_err(|_| short)?;
-    let body = rest.get(..prefix.length.get() as usize).ok_or(short)?;
+    let (prefix, mut body) = Prefix::read_from_prefix(bytes).map_err(|_| short)?;
     let kind = *Kind::ALL
         .get(usize::from(prefix.kind))
         .ok_or(FrameError::Kind(prefix.kind))?;
-    let token = prefix.token.get();
+    if kind == Kind::Message {
+        let (fields, data) = Fields::read(body)?;
+        let header = fields.header(ends, data.len() as u64)?;
+        return Ok((prefix, Body::Message { header, data }));
+    }
+    let mut token = || take(&mut body).map(u32::from_le_bytes).ok_or(short);
     let parsed = match kind {
-        Kind::Message => Body::Message {
-            header: Header::decode(body)?,
-            data: body.get(WIRE_LEN..).ok_or(short)?,
-        },
         Kind::Announce => {
-            let header = Header::decode(body)?;
-            let place = body.get(WIRE_LEN..).ok_or(short)?;
-            let (place, _) = Place::read_from_prefix(place).map_err(|_| short)?;
-            let from = Remote {
-                address: place.address.get(),
-                rkey: place.rkey.get(),
-            };
+            let token = token()?;
+            let (place, rest) = Place::read_from_prefix(body).map_err(|_| short)?;
+            let (fields, _) = Fields::read(rest)?;
             Body::Announce {
-                header,
+                header: fields.header(ends, 0)?,
                 token,
-                from,
+                from: Remote {
+                    address: place.address.get(),
+                    rkey: place.rkey.get(),
+                },
             }
         }
         Kind::Fetched => Body::Fetched {
-            token,
+            token: token()?,
             failed: prefix.flags & 1 != 0,
         },
         Kind::Advertise => {
-            let (portal, list) = body.split_first_chunk::<4>().ok_or(short)?;
-            let adverts = list
+            let (token, portal) = (token()?, token()?);
+            let adverts = body
                 .chunks_exact(ADVERT)
                 .filter_map(|c| WireAdvert::read_from_bytes(c).ok())
                 .map(|w| RemoteMd::from_wire(&w))
                 .collect();
             Body::Advertise {
-                portal: u32::from_le_bytes(*portal),
+                portal,
                 token,
                 adverts,
             }
         }
-        Kind::Withdrawn => Body::Withdrawn { token },
-        Kind::Credit => Body::Credit,
+        Kind::Withdrawn => Body::Withdrawn { token: token()? },
+        Kind::Credit | Kind::Message => Body::Credit,
         Kind::Greeting => Body::Greeting,
     };
     Ok((prefix, parsed))
+}
+
+/// Whether bytes are a frame between some ends.
+pub(super) fn is_frame(bytes: &[u8]) -> bool {
+    let nobody = ProcessId::new(0, 0);
+    let ends = Ends {
+        target: nobody,
+        source: nobody,
+        who: (0, 0),
+    };
+    parse(bytes, &ends).is_ok()
 }
 
 #[cfg(test)]
@@ -328,28 +638,38 @@ mod tests {
     use super::*;
     use portals_core::Body as Operation;
 
-    fn header() -> Header {
+    const ENDS: Ends = Ends {
+        target: ProcessId { nid: 1, pid: 128 },
+        source: ProcessId { nid: 0, pid: 128 },
+        who: (5, 6),
+    };
+
+    fn header(body: Operation) -> Header {
         Header {
-            target: ProcessId::new(1, 128),
-            source: ProcessId::new(0, 128),
+            target: ENDS.target,
+            source: ENDS.source,
             uid: 5,
             jid: 6,
             pt_index: 38,
             match_bits: 9,
-            body: Operation::Put {
-                length: 3,
-                remote_offset: 0,
-                hdr_data: 1,
-                ac_index: 0,
-                ack_md: None,
-            },
+            body,
         }
     }
 
+    fn put(length: u64) -> Header {
+        header(Operation::Put {
+            length,
+            remote_offset: 0,
+            hdr_data: 1,
+            ac_index: 0,
+            ack_md: None,
+        })
+    }
+
     /// A finished frame.
-    fn frame(kind: Kind, token: u32, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    fn frame(kind: Kind, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
         let mut bytes = vec![0; SLOT];
-        let mut writer = Writer::new(&mut bytes, kind, token, false);
+        let mut writer = Writer::new(&mut bytes, kind, false);
         body(&mut writer);
         let len = writer.len();
         bytes.truncate(len);
@@ -359,16 +679,18 @@ mod tests {
 
     #[test]
     fn frames_survive_the_wire() {
-        let b = frame(Kind::Message, 0, |w| {
-            w.header(&header());
+        let b = frame(Kind::Message, |w| {
+            w.header(&put(3), 3);
             w.push(b"abc");
         });
-        let (prefix, body) = parse(&b).unwrap();
+        assert_eq!(b.len(), PREFIX + 4 + 8 + 8 + 3);
+        let (prefix, body) = parse(&b, &ENDS).unwrap();
         assert_eq!((prefix.credits.get(), prefix.requests_done.get()), (7, 99));
+        let header = put(3);
         assert_eq!(
             body,
             Body::Message {
-                header: header(),
+                header,
                 data: b"abc"
             }
         );
@@ -387,8 +709,11 @@ mod tests {
             get: false,
             ack: true,
         };
-        let b = frame(Kind::Advertise, 3, |w| w.adverts(38, &[md, md]));
-        let (_, body) = parse(&b).unwrap();
+        let b = frame(Kind::Advertise, |w| {
+            w.token(3);
+            w.adverts(38, &[md, md]);
+        });
+        let (_, body) = parse(&b, &ENDS).unwrap();
         assert_eq!(
             body,
             Body::Advertise {
@@ -403,31 +728,119 @@ mod tests {
     }
 
     #[test]
+    fn every_header_survives_the_wire() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for _ in 0..20_000 {
+            // Zero, small, and anything, because each is told another way.
+            let mut value = || match rng.u8(..3) {
+                0 => 0,
+                1 => rng.u64(..300),
+                _ => rng.u64(..),
+            };
+            let (length, offset, extra, moved) = (value(), value(), value(), value());
+            let (match_bits, pt, ac) = (value(), value() as u32, value() as u32);
+            let md = MdHandle::from_raw(value() as u32);
+            let body = match value() % 5 {
+                0 => Operation::Put {
+                    length,
+                    remote_offset: offset,
+                    hdr_data: extra,
+                    ac_index: ac,
+                    ack_md: (moved % 2 == 0).then_some(md),
+                },
+                1 => Operation::Get {
+                    length,
+                    remote_offset: offset,
+                    ac_index: ac,
+                    reply_md: md,
+                    reply_offset: extra,
+                },
+                2 => Operation::GetPut {
+                    length,
+                    remote_offset: offset,
+                    hdr_data: extra,
+                    ac_index: ac,
+                    reply_md: md,
+                    reply_offset: moved,
+                },
+                3 => Operation::Ack {
+                    md,
+                    offset,
+                    rlength: length,
+                    mlength: moved,
+                },
+                _ => Operation::Reply {
+                    md,
+                    local_offset: offset,
+                    rlength: length,
+                    mlength: moved,
+                },
+            };
+            let header = Header {
+                pt_index: pt,
+                match_bits,
+                ..header(body)
+            };
+            for data in [0, 5, length % 200] {
+                let data = vec![7; data as usize];
+                let b = frame(Kind::Message, |w| {
+                    w.header(&header, data.len() as u64);
+                    w.push(&data);
+                });
+                assert!(b.len() <= MESSAGE_HEAD + data.len());
+                let (_, body) = parse(&b, &ENDS).unwrap();
+                let data = data.as_slice();
+                assert_eq!(body, Body::Message { header, data });
+            }
+            let from = Remote {
+                address: extra,
+                rkey: ac,
+            };
+            let b = frame(Kind::Announce, |w| {
+                w.token(pt);
+                w.place(from);
+                w.header(&header, 0);
+            });
+            assert!(b.len() <= ANNOUNCEMENT);
+            let announced = Body::Announce {
+                header,
+                token: pt,
+                from,
+            };
+            assert_eq!(parse(&b, &ENDS).unwrap().1, announced);
+        }
+    }
+
+    #[test]
     fn every_prefix_of_a_frame_and_every_corruption_is_an_answer() {
-        let b = frame(Kind::Announce, 1, |w| {
-            w.header(&header());
+        let b = frame(Kind::Announce, |w| {
+            w.token(1);
             w.place(Remote {
                 address: 1,
                 rkey: 2,
             });
+            w.header(&put(100), 0);
         });
-        assert!(parse(&b).is_ok());
+        assert!(parse(&b, &ENDS).is_ok());
         for end in 0..b.len() {
-            assert!(parse(&b[..end]).is_err(), "{end}");
+            assert!(parse(&b[..end], &ENDS).is_err(), "{end}");
         }
         let mut rng = fastrand::Rng::with_seed(3);
         for _ in 0..10_000 {
             let mut c = b.clone();
             c[rng.usize(..b.len())] = rng.u8(..);
-            let _ = parse(&c);
+            let _ = parse(&c, &ENDS);
         }
     }
 
     #[test]
     fn a_frame_never_grows_past_its_memory() {
-        let mut bytes = [0; 40];
-        let mut w = Writer::new(&mut bytes, Kind::Message, 0, false);
-        w.header(&header());
-        assert_eq!(w.len(), 40);
+        for room in 0..40 {
+            let mut bytes = vec![0; room];
+            let mut w = Writer::new(&mut bytes, Kind::Message, false);
+            w.header(&put(1), 0);
+            w.push(&[0; 30]);
+            assert_eq!(w.len(), room);
+        }
     }
 }

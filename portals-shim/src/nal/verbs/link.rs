@@ -228,7 +228,7 @@ impl Verbs {
         self.advertise_all(ni, rank);
         let pool = self.send_pool.clone();
         if let Some(peer) = self.peer(rank) {
-            peer.send(&pool, Kind::Greeting, 0, false, PREFIX, |_| {});
+            peer.send(&pool, Kind::Greeting, false, PREFIX, |_| {});
         }
     }
 
@@ -443,7 +443,7 @@ impl Verbs {
             peer.abandon();
             peer.broken = false;
             if let Some(qp) = peer.qp.take() {
-                self.by_qpn.remove(&qp.qpn());
+                self.by_qpn.remove(qp.qpn());
             }
             let Some(peer) = self.peer(rank) else {
                 continue;
@@ -518,7 +518,7 @@ impl Verbs {
         peer.stage = Stage::Idle;
         peer.abandon();
         if let Some(qp) = peer.qp.take() {
-            self.by_qpn.remove(&qp.qpn());
+            self.by_qpn.remove(qp.qpn());
         }
         self.count_pending();
     }
@@ -609,7 +609,7 @@ impl Verbs {
                 }
                 Event::QueuePair { qpn, code } => {
                     tracing::debug!(qpn, code, "queue pair failed");
-                    if let Some(&rank) = self.by_qpn.get(&qpn)
+                    if let Some(rank) = self.by_qpn.rank(qpn)
                         && let Some(peer) = self.peer(rank)
                     {
                         peer.broken = true;
@@ -660,7 +660,7 @@ impl Verbs {
         if let Some(qp) = peer.qp.take() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();
-            self.by_qpn.remove(&qp.qpn());
+            self.by_qpn.remove(qp.qpn());
         }
         let records: Vec<usize> = self
             .records

@@ -358,6 +358,28 @@ impl Transfer {
     }
 }
 
+/// Posts, signalled under `id`, a write of `data`, which the call copies.
+pub(super) fn write_inline(
+    qp: &Qp,
+    id: u64,
+    data: Segment,
+    remote: Remote,
+) -> Result<(), PostError> {
+    let end = data.len as usize;
+    let segment = verbs_backend::Segment::new(data.addr as usize, end, 0);
+    let segment = segment.ok_or(verbs_backend::batch::PushError::Range { start: 0, end })?;
+    // SAFETY: the memory belongs to an operation under way, whose MD keeps it mapped, and it is read before the
+    // call returns.
+    unsafe {
+        qp.post_raw(
+            id,
+            SendOp::Write(remote),
+            &[segment],
+            SendFlags::SIGNALLED | SendFlags::INLINE,
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,7 +52,9 @@ use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
 use plan::Plan;
-use portals_core::{Error, Header, MdHandle, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
+use portals_core::{
+    Body, Error, Header, MdHandle, Ni, NiFail, OpId, ProcessId, Segments, Transmit,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +67,19 @@ pub use connect::{check, in_threads, in_threads_of};
 /// Whether bytes of a peer are a frame; for the fuzz target of the parser.
 #[doc(hidden)]
 pub fn is_frame(bytes: &[u8]) -> bool {
-    frame::parse(bytes).is_ok()
+    frame::is_frame(bytes)
+}
+
+/// What the target of a one-sided operation would have answered.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// The descriptor that waits for it.
+    md: MdHandle,
+    pt_index: u32,
+    match_bits: u64,
+    /// Remote of a put, local of a get.
+    offset: u64,
+    length: u64,
 }
 
 /// What the end of an RDMA operation, or a peer's answer, completes.
@@ -74,18 +88,26 @@ enum Work {
     /// A one-sided put; the ack that the target would have sent.
     Write {
         op: Option<OpId>,
-        ack: Option<Header>,
-        _staged: Option<Staged>,
+        ack: Option<Due>,
+        _staged: Option<Box<Staged>>,
     },
     /// A one-sided get; the reply that the target would have sent, whose data is in place.
-    Read { md: MdHandle, reply: Header },
+    Read(Due),
     /// Announced data being read into a descriptor.
     Fetch {
         op: OpId,
         token: u32,
         request: bool,
-        staged: Option<(Staged, Segments, u64)>,
+        staged: Option<Box<Fetched>>,
     },
+}
+
+/// Announced data that is read into a stand-in, and where it goes from there.
+#[derive(Debug)]
+struct Fetched {
+    staged: Staged,
+    segments: Segments,
+    len: u64,
 }
 
 /// A record of [`Work`]: for whom, and how many requests of it are still under way.
@@ -110,31 +132,6 @@ struct Announced {
 enum After {
     Send(Option<OpId>),
     Reply(OpId),
-}
-
-/// The put that `ack` would have answered, as far as [`Ni::ack_lost`] looks at it.
-fn unanswered(ack: &Header) -> Header {
-    let body = match ack.body {
-        portals_core::Body::Ack {
-            md,
-            offset,
-            rlength,
-            ..
-        } => portals_core::Body::Put {
-            length: rlength,
-            remote_offset: offset,
-            hdr_data: 0,
-            ac_index: 0,
-            ack_md: Some(md),
-        },
-        other => other,
-    };
-    Header {
-        target: ack.source,
-        source: ack.target,
-        body,
-        ..*ack
-    }
 }
 
 /// What is counted here and nowhere else.
@@ -191,6 +188,40 @@ impl<T> Slab<T> {
     }
 }
 
+/// Ranks by the queue pairs of their connections.
+#[derive(Debug, Default)]
+struct QpTable {
+    all: BTreeMap<u32, usize>,
+    /// The one asked for last; completions of a queue pair come in rows.
+    last: Option<(u32, usize)>,
+}
+
+impl QpTable {
+    #[inline]
+    fn rank(&mut self, qpn: u32) -> Option<usize> {
+        match self.last {
+            Some((last, rank)) if last == qpn => Some(rank),
+            _ => self.find(qpn),
+        }
+    }
+
+    fn find(&mut self, qpn: u32) -> Option<usize> {
+        let rank = *self.all.get(&qpn)?;
+        self.last = Some((qpn, rank));
+        Some(rank)
+    }
+
+    fn insert(&mut self, qpn: u32, rank: usize) {
+        self.last = None;
+        self.all.insert(qpn, rank);
+    }
+
+    fn remove(&mut self, qpn: u32) {
+        self.last = None;
+        self.all.remove(&qpn);
+    }
+}
+
 /// The fabric below one interface.
 #[derive(Debug)]
 struct Verbs {
@@ -208,7 +239,7 @@ struct Verbs {
     peers: Vec<Option<Box<Peer>>>,
     /// The ranks that have a peer.
     met: Vec<usize>,
-    by_qpn: BTreeMap<u32, usize>,
+    by_qpn: QpTable,
     records: Slab<Record>,
     announced: Slab<Announced>,
     registry: Registry,
@@ -221,7 +252,7 @@ struct Verbs {
     /// Receive buffers to be given back to the queue.
     spare: Vec<Buffer>,
     /// Where completions are polled into.
-    slots: Vec<Completion>,
+    slots: Box<[Completion; BATCH]>,
     closed: bool,
 
     device: Device,
@@ -241,6 +272,10 @@ struct Verbs {
     token: u64,
     /// Number of the last attempt to connect.
     attempts: u32,
+    /// More ranks than cores are on this machine.
+    crowded: bool,
+    /// Something was sent or has completed since [`Verbs::pump`].
+    stirred: bool,
     /// Peers that are being connected, mended or given up; those that have just broken may be missing.
     pending: usize,
     /// Connections that there are receive slots for.
@@ -283,20 +318,21 @@ impl Verbs {
     }
 
     /// Handles up to a batch of completions; returns how many there were.
+    #[inline]
     fn poll_once(&mut self, ni: &mut Ni) -> usize {
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.resize(BATCH, Completion::EMPTY);
-        let count = match self.cq.poll(&mut slots) {
+        let count = match self.cq.poll(&mut self.slots[..]) {
+            Ok([]) => return 0,
             Ok(done) => done.len(),
             Err(error) => {
                 self.device_gone(ni, &error);
-                0
+                return 0;
             }
         };
-        for completion in &slots[..count] {
-            self.handle_completion(ni, completion);
+        self.stirred = true;
+        for at in 0..count.min(BATCH) {
+            let completion = self.slots[at];
+            self.handle_completion(ni, &completion);
         }
-        self.slots = slots;
         if self.spare.len() >= REPOST_AT {
             self.repost();
         }
@@ -305,8 +341,8 @@ impl Verbs {
 
     /// Gives receive buffers back to the queue.
     fn repost(&mut self) {
-        let spare = std::mem::take(&mut self.spare);
-        if let Err(error) = self.srq.post_recv(spare) {
+        self.stirred = true;
+        if let Err(error) = self.srq.post_recv(self.spare.drain(..)) {
             if !self.gone {
                 tracing::error!(%error, "receives could not be posted again");
             }
@@ -321,7 +357,7 @@ impl Verbs {
     }
 
     fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
-        let rank = self.by_qpn.get(&completion.qpn()).copied();
+        let rank = self.by_qpn.rank(completion.qpn());
         if completion
             .opcode()
             .is_some_and(verbs_backend::Opcode::is_receive)
@@ -335,7 +371,7 @@ impl Verbs {
             }
             return;
         }
-        let peer = rank.and_then(|rank| self.peers[rank].as_deref_mut());
+        let peer = rank.and_then(|rank| self.peers.get_mut(rank)?.as_deref_mut());
         let (Some(rank), Some(peer)) = (rank, peer) else {
             // Of a queue pair that is gone.
             self.spare.extend(self.srq.take(completion));
@@ -356,17 +392,14 @@ impl Verbs {
                 }
             }
         }
-        if let Err(error) = completion.result()
-            && !peer.broken
-            && peer.stage != handshake::Stage::Draining
-            && !self.closed
-        {
-            tracing::warn!(peer = rank, %error, "connection broken");
+        if let Err(error) = completion.result() {
+            self.pending += 1;
+            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
+                tracing::warn!(peer = rank, %error, "connection broken");
+            }
         }
         peer.handle_completion(completion.status(), buffer);
-        if !completion.is_ok() {
-            self.pending += 1;
-        } else if id < peer::PLAIN {
+        if completion.is_ok() && id < peer::PLAIN {
             self.piece_done(ni, id as usize, false);
         }
     }
@@ -385,6 +418,21 @@ impl Verbs {
         }
     }
 
+    /// The header of an answer of `peer`.
+    #[inline]
+    fn answer(&self, peer: usize, due: &Due, body: Body) -> Header {
+        let source = self.ids.get(peer).copied().unwrap_or(self.id);
+        Header {
+            target: self.id,
+            source,
+            uid: self.who.0,
+            jid: self.who.1,
+            pt_index: due.pt_index,
+            match_bits: due.match_bits,
+            body,
+        }
+    }
+
     fn finish(&mut self, ni: &mut Ni, record: Record) {
         let fail = if record.failed {
             NiFail::FAIL
@@ -396,15 +444,40 @@ impl Verbs {
                 if let Some(op) = op {
                     ni.send_end(op, fail);
                 }
-                match ack {
-                    Some(ack) if record.failed => ni.ack_lost(&unanswered(&ack)),
-                    Some(ack) => {
-                        ni.handle_header(&ack);
-                    }
-                    None => {}
+                let Some(due) = ack else { return };
+                if record.failed {
+                    // As far as it is looked at.
+                    let put = Body::Put {
+                        length: due.length,
+                        remote_offset: due.offset,
+                        hdr_data: 0,
+                        ac_index: 0,
+                        ack_md: Some(due.md),
+                    };
+                    let unanswered = self.answer(record.peer, &due, put);
+                    ni.ack_lost(&Header {
+                        target: unanswered.source,
+                        source: unanswered.target,
+                        ..unanswered
+                    });
+                } else {
+                    let ack = Body::Ack {
+                        md: due.md,
+                        offset: due.offset,
+                        rlength: due.length,
+                        mlength: due.length,
+                    };
+                    ni.handle_header(&self.answer(record.peer, &due, ack));
                 }
             }
-            Work::Read { reply, .. } => {
+            Work::Read(due) => {
+                let reply = Body::Reply {
+                    md: due.md,
+                    local_offset: due.offset,
+                    rlength: due.length,
+                    mlength: due.length,
+                };
+                let reply = self.answer(record.peer, &due, reply);
                 if let portals_core::Incoming::Deposit(d) = ni.handle_header(&reply) {
                     ni.deposit_end(d.op, fail);
                 }
@@ -415,10 +488,10 @@ impl Verbs {
                 request,
                 staged,
             } => {
-                if let Some((staged, segments, len)) = staged.filter(|_| !record.failed) {
-                    let mut data = vec![0; len as usize];
-                    if staged.region.read(0, &mut data).is_ok() {
-                        crate::region::LocalCopy::scatter(&segments, &data);
+                if let Some(fetched) = staged.filter(|_| !record.failed) {
+                    let mut data = vec![0; fetched.len as usize];
+                    if fetched.staged.region.read(0, &mut data).is_ok() {
+                        crate::region::LocalCopy::scatter(&fetched.segments, &data);
                     }
                 }
                 self.fetched(ni, record.peer, token, request, Some(op), fail);
@@ -435,9 +508,13 @@ impl Verbs {
         }
     }
 
+    /// Posts what waits.
     fn pump(&mut self) {
+        self.stirred = false;
         for rank in &self.met {
-            if let Some(peer) = self.peers[*rank].as_deref_mut() {
+            if let Some(peer) = self.peers[*rank].as_deref_mut()
+                && peer.wants_pump()
+            {
                 peer.pump(&self.send_pool);
                 self.pending += usize::from(peer.broken);
             }
@@ -482,6 +559,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+        self.stirred = true;
         self.send_message(ni, tx);
     }
 
@@ -498,11 +576,18 @@ impl Nal for Verbs {
         if !any && !self.spare.is_empty() {
             self.repost();
         }
-        self.pump();
+        if self.stirred {
+            self.pump();
+        }
         if self.pending > 0 {
             self.mend(ni, count);
+            self.stirred = true;
         }
         any
+    }
+
+    fn looks(&self) -> u32 {
+        if self.crowded { 1 } else { super::LOOKS }
     }
 
     fn attendance(&self) -> Option<Attendance> {
@@ -524,6 +609,7 @@ impl Nal for Verbs {
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
+        self.stirred = true;
         self.tend(ni)
     }
 
@@ -578,7 +664,7 @@ impl Nal for Verbs {
         for rank in 0..self.peers.len() {
             self.fail_peer(ni, rank, &"the interface closes");
         }
-        self.by_qpn.clear();
+        self.by_qpn = QpTable::default();
         self.peers.clear();
         self.met.clear();
         self.registry.clear();

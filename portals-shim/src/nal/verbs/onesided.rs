@@ -96,7 +96,7 @@ impl Verbs {
         let reading = |v: &mut Self| {
             !v.records
                 .iter()
-                .any(|(_, r)| matches!(r.work, Work::Read { md: m, .. } if m == md))
+                .any(|(_, r)| matches!(r.work, Work::Read(due) if due.md == md))
         };
         if !self.progress_until(ni, PATIENCE, reading) {
             return Err(Error::MdInUse);
@@ -172,7 +172,8 @@ impl Verbs {
             .filter(|(who, _)| akin && who.admits(peer.id))
             .map(|(_, md)| *md)
             .collect();
-        peer.send(&pool, Kind::Advertise, token, false, SLOT, |w| {
+        peer.send(&pool, Kind::Advertise, false, SLOT, |w| {
+            w.token(token);
             w.adverts(portal, &its);
         });
     }

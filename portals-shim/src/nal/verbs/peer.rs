@@ -21,8 +21,7 @@
 use super::frame::{self, Kind, RemoteMd, SLOT, Writer};
 use super::handshake::{self, Stage};
 use super::memory::Transfer;
-use portals_core::{Body, Header, ProcessId, Transmit};
-use smallvec::SmallVec;
+use portals_core::{Body, Header, ProcessId, Segment, Transmit};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 use verbs_backend::qp::PostError;
@@ -30,8 +29,8 @@ use verbs_backend::{Buffer, BufferPool, Destination, Qp, Remote, SendFlags, Send
 
 /// Requests without answer that are remembered before those dropped by the peer are looked for.
 const EXPECTED: usize = 256;
-/// Inline data that is built on the stack.
-const STACK: usize = 256;
+/// Most bytes that a post copies, so that a frame is kept in this much.
+const COPY: usize = 256;
 
 /// Ids of requests without a record of their own; those with one use its index.
 pub(super) const PLAIN: u64 = 1 << 60;
@@ -58,8 +57,8 @@ enum Queued {
 /// What is posted and not completed.
 #[derive(Debug)]
 enum Flying {
-    /// A frame that the post copied; kept for the case that it must be sent again.
-    Small(SmallVec<[u8; 112]>),
+    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again.
+    Small(usize),
     /// A frame in a buffer, which comes back with the completion.
     Buffered(usize),
     Credit,
@@ -127,6 +126,10 @@ pub(super) struct Peer {
     pub(super) expected: VecDeque<(u32, Header)>,
     queue: VecDeque<Queued>,
     flying: VecDeque<Flying>,
+    /// A place for each request under way, used in turn: a frame that the post copies is written there.
+    copies: Vec<[u8; COPY]>,
+    /// The place of the next request.
+    next_copy: usize,
     lost: VecDeque<Lost>,
     credits: u16,
     /// Slots of the peer for this side, as it said.
@@ -171,6 +174,8 @@ impl Peer {
             expected: VecDeque::new(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
+            copies: Vec::new(),
+            next_copy: 0,
             lost: VecDeque::new(),
             credits: 0,
             granted: 0,
@@ -194,7 +199,8 @@ impl Peer {
     /// connection ended.
     pub(super) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
-        self.max_inline = (inline as usize).min(STACK);
+        self.max_inline = (inline as usize).min(COPY);
+        self.copies.resize(self.depth, [0; COPY]);
         self.broken = false;
         self.greeted = false;
         self.met = true;
@@ -298,6 +304,24 @@ impl Peer {
         self.is_failed() || (self.is_unused() && self.flying.is_empty())
     }
 
+    /// What [`Peer::pump`] does would have an effect.
+    pub(super) fn wants_pump(&self) -> bool {
+        !self.queue.is_empty() || self.owes() || self.broken
+    }
+
+    /// Half of what the peer may send has come, and its slots are posted again.
+    fn owes(&self) -> bool {
+        self.owed > 0 && self.owed >= self.lent / 2 && !self.credit_under_way
+    }
+
+    fn fly(&mut self, flying: Flying) {
+        self.flying.push_back(flying);
+        self.next_copy += 1;
+        if self.next_copy >= self.depth {
+            self.next_copy = 0;
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.flying.len() < self.depth && self.is_connected()
     }
@@ -379,6 +403,7 @@ impl Peer {
 
     /// A request has completed; they do so in the order of their posting. One that failed is kept for
     /// [`Peer::renew`], unless the connection is not to blame.
+    #[inline]
     pub(super) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
         let Some(flying) = self.flying.pop_front() else {
             return;
@@ -386,13 +411,25 @@ impl Peer {
         if matches!(flying, Flying::Credit) {
             self.credit_under_way = false;
         }
-        if status == Status::SUCCESS {
-            return;
+        if status != Status::SUCCESS {
+            self.lose(flying, status, buffer);
         }
+    }
+
+    #[cold]
+    fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
         self.broken = true;
         let refused = !status.is_of_connection();
         let lost = match flying {
-            Flying::Small(bytes) => Lost::Frame(bytes.into_vec()),
+            Flying::Small(len) => {
+                // The requests after it have the places before the next one's.
+                let back = self.flying.len() + 1;
+                let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
+                match self.copies.get(at).and_then(|copy| copy.get(..len)) {
+                    Some(bytes) => Lost::Frame(bytes.to_vec()),
+                    None => return,
+                }
+            }
             Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
                 Some(bytes) => Lost::Frame(bytes.to_vec()),
                 None => return,
@@ -413,60 +450,58 @@ impl Peer {
     }
 
     /// Sends a frame of at most `size` bytes, written by `build`.
+    #[inline]
     pub(super) fn send(
         &mut self,
         pool: &BufferPool,
         kind: Kind,
-        token: u32,
         failed: bool,
         size: usize,
         build: impl FnOnce(&mut Writer<'_>),
     ) {
         let direct = self.queue.is_empty() && self.credits > 0 && self.has_room();
-        if direct && size <= self.max_inline {
-            let mut scratch = [0; STACK];
-            let mut writer = Writer::new(&mut scratch, kind, token, failed);
+        if direct
+            && size <= self.max_inline
+            && let Some(copy) = self.copies.get_mut(self.next_copy)
+        {
+            let mut writer = Writer::new(copy, kind, failed);
             build(&mut writer);
             let len = writer.len();
-            return self.post_small(&mut scratch[..len], true);
+            return self.post_copy(len, true);
         }
         if direct && let Some(mut buffer) = pool.take() {
-            let mut writer = Writer::new(&mut buffer, kind, token, failed);
+            let mut writer = Writer::new(&mut buffer, kind, failed);
             build(&mut writer);
             let len = writer.len();
             return self.post_buffer(buffer, len, true);
         }
         let mut bytes = vec![0; size.min(SLOT)];
-        let mut writer = Writer::new(&mut bytes, kind, token, failed);
+        let mut writer = Writer::new(&mut bytes, kind, failed);
         build(&mut writer);
         let len = writer.len();
         bytes.truncate(len);
         self.queue.push_back(Queued::Frame { bytes });
     }
 
-    fn take_riders(&mut self, frame: &mut [u8]) {
-        let owed = std::mem::take(&mut self.owed);
-        frame::stamp(frame, owed, self.requests_done_here);
+    /// Accounts a frame that was posted.
+    #[inline]
+    fn posted(&mut self, flying: Flying) {
+        if !matches!(flying, Flying::Credit) {
+            self.credits = self.credits.saturating_sub(1);
+            self.frames_sent = self.frames_sent.wrapping_add(1);
+        }
+        self.owed = 0;
+        self.fly(flying);
     }
 
-    /// Accounts a frame that was posted; one that was refused goes back to the head of the queue.
-    fn posted(&mut self, result: Result<(), PostError>, frame: Option<(&[u8], Flying)>) {
-        match (result, frame) {
-            (Ok(()), Some((_, flying))) => {
-                self.credits = self.credits.saturating_sub(1);
-                self.frames_sent = self.frames_sent.wrapping_add(1);
-                self.flying.push_back(flying);
-            }
-            (Ok(()), None) => self.flying.push_back(Flying::Credit),
-            (Err(error), frame) => {
-                self.refused(&error);
-                match frame {
-                    Some((bytes, _)) => self.queue.push_front(Queued::Frame {
-                        bytes: bytes.to_vec(),
-                    }),
-                    None => self.credit_under_way = false,
-                }
-            }
+    /// A frame was refused: it goes back to the head of the queue.
+    #[cold]
+    fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
+        self.refused(error);
+        self.owed = 0;
+        match frame {
+            Some(bytes) => self.queue.push_front(Queued::Frame { bytes }),
+            None => self.credit_under_way = false,
         }
     }
 
@@ -475,28 +510,36 @@ impl Peer {
         self.broken = true;
     }
 
-    fn post_small(&mut self, frame: &mut [u8], credit: bool) {
-        self.take_riders(frame);
+    /// Posts the frame of `len` bytes in the next request's place.
+    fn post_copy(&mut self, len: usize, credit: bool) {
+        let place = self.copies.get_mut(self.next_copy);
+        let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
+            return;
+        };
+        frame::stamp(frame, self.owed, self.requests_done_here);
         let Some(qp) = &self.qp else { return };
         let id = if credit { PLAIN } else { CREDIT };
-        let result = qp.post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED);
-        let frame = &*frame;
-        self.posted(
-            result,
-            credit.then(|| (frame, Flying::Small(SmallVec::from_slice(frame)))),
-        );
+        match qp.post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED) {
+            Ok(()) if credit => self.posted(Flying::Small(len)),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(error) => {
+                let frame = credit.then(|| frame.to_vec());
+                self.not_posted(&error, frame);
+            }
+        }
     }
 
     fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
-        self.take_riders(&mut buffer[..len]);
+        frame::stamp(&mut buffer[..len], self.owed, self.requests_done_here);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { PLAIN } else { CREDIT };
         match qp.post_owned(tag, SendOp::Send, buffer, 0..len, SendFlags::empty()) {
-            Ok(()) => self.posted(Ok(()), credit.then_some((&[], Flying::Buffered(len)))),
-            Err(rejected) => self.posted(
-                Err(rejected.error),
-                credit.then_some((&rejected.buffer[..len], Flying::Buffered(len))),
-            ),
+            Ok(()) if credit => self.posted(Flying::Buffered(len)),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(rejected) => {
+                let frame = credit.then(|| rejected.buffer[..len].to_vec());
+                self.not_posted(&rejected.error, frame);
+            }
         }
     }
 
@@ -512,11 +555,11 @@ impl Peer {
     fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
         let Some(qp) = &self.qp else { return };
         match transfer.post(qp, id) {
-            Ok(()) if transfer.read => self.flying.push_back(Flying::Read {
+            Ok(()) if transfer.read => self.fly(Flying::Read {
                 transfer: *transfer,
                 id,
             }),
-            Ok(()) => self.flying.push_back(Flying::Write(id)),
+            Ok(()) => self.fly(Flying::Write(id)),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Transfer {
@@ -527,23 +570,36 @@ impl Peer {
         }
     }
 
-    /// Writes up to [`Peer::max_inline`] bytes to the peer's memory; they are copied by the call.
-    pub(super) fn write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
-        if self.queue.is_empty() && self.has_room() {
-            self.post_write_inline(data, remote, id);
-        } else {
-            self.queue.push_back(Queued::Inline {
-                data: data.to_vec(),
-                remote,
-                id,
-            });
+    /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
+    pub(super) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
+        if self.queue.is_empty()
+            && self.has_room()
+            && let Some(qp) = &self.qp
+        {
+            let result = super::memory::write_inline(qp, id, data, remote);
+            match result {
+                Ok(()) => return self.fly(Flying::Write(id)),
+                Err(error) => self.refused(&error),
+            }
         }
+        self.queue_inline(data, remote, id);
+    }
+
+    #[cold]
+    fn queue_inline(&mut self, data: Segment, remote: Remote, id: u64) {
+        let mut bytes = Vec::new();
+        crate::region::LocalCopy::gather(&[data], &mut bytes);
+        self.queue.push_back(Queued::Inline {
+            data: bytes,
+            remote,
+            id,
+        });
     }
 
     fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
         let Some(qp) = &self.qp else { return };
         match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
-            Ok(()) => self.flying.push_back(Flying::Write(id)),
+            Ok(()) => self.fly(Flying::Write(id)),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Inline {
@@ -564,9 +620,13 @@ impl Peer {
                 Some(_) => {}
             }
             match self.queue.pop_front() {
-                Some(Queued::Frame { mut bytes }) => {
-                    if bytes.len() <= self.max_inline {
-                        self.post_small(&mut bytes, true);
+                Some(Queued::Frame { bytes }) => {
+                    let len = bytes.len();
+                    let place = self.copies.get_mut(self.next_copy);
+                    let place = place.filter(|_| len <= self.max_inline);
+                    if let Some(place) = place.and_then(|copy| copy.get_mut(..len)) {
+                        place.copy_from_slice(&bytes);
+                        self.post_copy(len, true);
                     } else if let Some(mut buffer) = pool.take() {
                         let len = bytes.len().min(buffer.len());
                         buffer[..len].copy_from_slice(&bytes[..len]);
@@ -583,16 +643,15 @@ impl Peer {
                 None => break,
             }
         }
-        // Half of what the peer may send has come with nothing to carry the credits back.
-        if self.owed > 0 && self.owed >= self.lent / 2 && !self.credit_under_way && self.has_room()
-        {
+        // Nothing carries the credits back.
+        if self.owes() && self.has_room() {
             self.credit_under_way = true;
-            let mut scratch = [0; frame::PREFIX];
-            let len = Writer::new(&mut scratch, Kind::Credit, 0, false).len();
-            if len <= self.max_inline {
-                self.post_small(&mut scratch[..len], false);
+            let place = self.copies.get_mut(self.next_copy);
+            if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
+                let len = Writer::new(place, Kind::Credit, false).len();
+                self.post_copy(len, false);
             } else if let Some(mut buffer) = pool.take() {
-                buffer[..len].copy_from_slice(&scratch[..len]);
+                let len = Writer::new(&mut buffer, Kind::Credit, false).len();
                 self.post_buffer(buffer, len, false);
             } else {
                 self.credit_under_way = false;

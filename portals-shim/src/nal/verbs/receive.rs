@@ -1,9 +1,9 @@
 //! What a frame from a peer does.
 
-use super::frame::{self, Body as FrameBody, EAGER, Kind, PREFIX};
+use super::frame::{self, Body as FrameBody, EAGER, Ends, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
-use super::{After, Verbs, Work};
+use super::{After, Fetched, Verbs, Work};
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment};
 use verbs_backend::Remote;
@@ -16,13 +16,20 @@ fn is_request(header: &Header) -> bool {
 }
 
 impl Verbs {
-    /// Takes one frame of peer `rank`. What cannot be read, or claims another sender, is counted
-    /// and dropped.
+    /// Takes one frame of peer `rank`. What cannot be read is counted and dropped.
     pub(super) fn handle_frame(&mut self, ni: &mut Ni, rank: usize, bytes: &[u8]) {
+        let own = self.id;
         let Some(peer) = self.peer(rank) else {
             return;
         };
-        let (prefix, body) = match frame::parse(bytes) {
+        // Without a handshake there are no frames.
+        let Some(who) = peer.who else { return };
+        let ends = Ends {
+            target: own,
+            source: peer.id,
+            who,
+        };
+        let (prefix, body) = match frame::parse(bytes, &ends) {
             Ok(parsed) => parsed,
             Err(error) => {
                 peer.handle_bad_frame();
@@ -32,17 +39,10 @@ impl Verbs {
             }
         };
         peer.handle_prefix(&prefix, body != FrameBody::Credit);
-        let (sender, who) = (peer.id, peer.who);
         if peer.stage == Stage::Answered {
             self.ready(ni, rank);
         }
         match body {
-            FrameBody::Message { header, .. } | FrameBody::Announce { header, .. }
-                if header.source != sender || Some((header.uid, header.jid)) != who =>
-            {
-                self.counters.bad_frames += 1;
-                tracing::warn!(peer = rank, "message in another process's name dropped");
-            }
             FrameBody::Message { header, data } => self.message(ni, rank, &header, data),
             FrameBody::Announce {
                 header,
@@ -177,7 +177,13 @@ impl Verbs {
                     addr: s.region.addr(),
                     len: d.length,
                 };
-                (local, s.mr.lkey(), Some((s, d.segments.clone(), d.length)))
+                let lkey = s.mr.lkey();
+                let fetched = Fetched {
+                    staged: s,
+                    segments: d.segments.clone(),
+                    len: d.length,
+                };
+                (local, lkey, Some(Box::new(fetched)))
             }),
         };
         let Some((local, lkey, staged)) = target else {
@@ -221,10 +227,9 @@ impl Verbs {
         peer.send(
             &self.send_pool,
             Kind::Fetched,
-            token,
             fail != NiFail::OK,
-            PREFIX,
-            |_| {},
+            TOKEN,
+            |w| w.token(token),
         );
         if let Some(ack) = ack {
             self.eager(rank, &ack, |_| {});
@@ -236,13 +241,8 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
-        peer.send(
-            &self.send_pool,
-            Kind::Withdrawn,
-            token,
-            false,
-            PREFIX,
-            |_| {},
-        );
+        peer.send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {
+            w.token(token)
+        });
     }
 }

@@ -1,16 +1,12 @@
 //! The path of an outgoing message.
 
-use super::frame::{EAGER, Kind, MESSAGE_HEAD, PREFIX, Writer};
+use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
-use super::{After, Announced, Record, Verbs, Work};
+use super::{After, Announced, Due, Record, Verbs, Work};
 use crate::region::LocalCopy;
-use portals_core::header::WIRE_LEN;
 use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
-
-/// Bytes of an announcement.
-const ANNOUNCEMENT: usize = PREFIX + WIRE_LEN + 12;
 
 impl Verbs {
     /// Sends a message of this process; see the module's picture.
@@ -81,11 +77,10 @@ impl Verbs {
         peer.send(
             &self.send_pool,
             Kind::Message,
-            0,
             false,
             MESSAGE_HEAD + len,
             |w: &mut Writer<'_>| {
-                w.header(header);
+                w.header(header, len as u64);
                 fill(w.room(len));
             },
         );
@@ -132,17 +127,11 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
-        peer.send(
-            &self.send_pool,
-            Kind::Announce,
-            token as u32,
-            false,
-            ANNOUNCEMENT,
-            |w| {
-                w.header(header);
-                w.place(remote);
-            },
-        );
+        peer.send(&self.send_pool, Kind::Announce, false, ANNOUNCEMENT, |w| {
+            w.token(token as u32);
+            w.place(remote);
+            w.header(header, 0);
+        });
     }
 
     /// Registers the contiguous descriptor that holds `piece`; gives (rkey, lkey). `None`, with a
@@ -214,15 +203,16 @@ impl Verbs {
                     && fits(md)
             })
         });
-        let Some(found) = found.copied().filter(|_| length > 0) else {
+        let Some(found) = found.filter(|_| length > 0) else {
             return false;
         };
         let remote = Remote {
             address: found.start.address + offset,
             rkey: found.start.rkey,
         };
+        let acks = found.ack;
         if is_put {
-            self.one_sided_put(ni, rank, tx, remote, found.ack)
+            self.one_sided_put(ni, rank, tx, remote, acks)
         } else {
             self.one_sided_get(ni, rank, tx, remote)
         }
@@ -246,22 +236,17 @@ impl Verbs {
         else {
             return false;
         };
-        let ack = ack_md.filter(|_| acks).map(|md| Header {
-            target: h.source,
-            source: h.target,
-            body: Body::Ack {
-                md,
-                offset: remote_offset,
-                rlength: length,
-                mlength: length,
-            },
-            ..*h
+        let ack = ack_md.filter(|_| acks).map(|md| Due {
+            md,
+            pt_index: h.pt_index,
+            match_bits: h.match_bits,
+            offset: remote_offset,
+            length,
         });
-        let max_inline = self.peer(rank).map_or(0, |p| p.max_inline());
-        if length as usize <= max_inline {
-            let mut data = [0; 256];
-            let data = &mut data[..(length as usize).min(256)];
-            LocalCopy::gather_into(&tx.payload, data);
+        if let [data] = *tx.payload.as_slice()
+            && let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+            && length as usize <= peer.max_inline()
+        {
             let work = Work::Write {
                 op: None,
                 ack,
@@ -273,9 +258,7 @@ impl Verbs {
                 failed: false,
                 work,
             });
-            if let Some(peer) = self.peer(rank) {
-                peer.write_inline(data, remote, id as u64);
-            }
+            peer.write_inline(data, remote, id as u64);
             // The data has been copied.
             if let Some(op) = tx.op {
                 ni.send_end(op, NiFail::OK);
@@ -311,7 +294,7 @@ impl Verbs {
             Work::Write {
                 op: tx.op,
                 ack,
-                _staged: staged,
+                _staged: staged.map(Box::new),
             },
         );
         true
@@ -335,17 +318,6 @@ impl Verbs {
         let Some((_, lkey)) = self.registered(ni, tx.md, landing, Use::Landing) else {
             return false;
         };
-        let reply = Header {
-            target: h.source,
-            source: h.target,
-            body: Body::Reply {
-                md: reply_md,
-                local_offset: reply_offset,
-                rlength: length,
-                mlength: length,
-            },
-            ..*h
-        };
         if let Some(op) = tx.op {
             ni.send_end(op, NiFail::OK);
         }
@@ -358,10 +330,13 @@ impl Verbs {
         self.start(
             rank,
             transfer,
-            Work::Read {
+            Work::Read(Due {
                 md: reply_md,
-                reply,
-            },
+                pt_index: h.pt_index,
+                match_bits: h.match_bits,
+                offset: reply_offset,
+                length,
+            }),
         );
         true
     }

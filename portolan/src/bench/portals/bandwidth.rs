@@ -36,7 +36,7 @@ pub(in crate::bench) fn put(
                 end.wait(end.own(), EventKind::Ack)?;
             }
             if i >= WARM_UP {
-                samples.add(end.now() - start);
+                samples.add(end.since(start));
             }
         }
     }
@@ -103,7 +103,7 @@ fn burst(
                 }
                 end.wait(end.arrivals(), EventKind::PutEnd)?;
                 if i >= WARM_UP {
-                    samples.add(end.now() - start);
+                    samples.add(end.since(start));
                 }
             }
             1 => {
@@ -151,7 +151,7 @@ pub(in crate::bench) fn get(
                 end.wait(end.own(), EventKind::ReplyEnd)?;
             }
             if i >= WARM_UP {
-                samples.add(end.now() - start);
+                samples.add(end.since(start));
             }
         }
         end.check_received(1, len)?;

@@ -31,7 +31,7 @@ pub(in crate::bench) fn put_behind(
                 end.put(source, AckRequest::Ack, 1)?;
                 end.wait(end.own(), EventKind::Ack)?;
                 if i >= WARM_UP {
-                    samples.add(end.now() - start);
+                    samples.add(end.since(start));
                 }
             }
             1 => {

@@ -12,6 +12,7 @@ use portals_shim::{
 };
 
 use crate::bench::error::BenchError;
+use crate::bench::samples;
 
 /// Portal index of measured messages.
 const DATA: u32 = 4;
@@ -45,6 +46,8 @@ pub(in crate::bench) struct Endpoint {
     send: Region,
     receive: Region,
     software: Software,
+    /// What reading the clock takes, nanoseconds.
+    reading: u64,
 }
 
 /// What the library above Portals computes for a message, nanoseconds of virtual time: the figures
@@ -72,6 +75,10 @@ impl Endpoint {
             return Err(BenchError::TooFewRanks(opened.peers.len()));
         }
         let ni = opened.interface.clone();
+        let reading = match ni.clock() {
+            ClockKind::Wall => samples::reading(|| ni.now()),
+            ClockKind::Virtual => 0,
+        };
         let sync_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
         let own_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
         let arrival_eq = call("PtlEQAlloc", ni.eq_alloc(EVENTS))?;
@@ -107,6 +114,7 @@ impl Endpoint {
             send,
             receive,
             software: Software::default(),
+            reading,
         })
     }
 
@@ -143,6 +151,11 @@ impl Endpoint {
     /// Nanoseconds of the fabric's clock.
     pub(in crate::bench) fn now(&self) -> u64 {
         self.ni.now()
+    }
+
+    /// Nanoseconds since `start`, without what reading the clock takes.
+    pub(in crate::bench) fn since(&self, start: u64) -> u64 {
+        (self.now() - start).saturating_sub(self.reading)
     }
 
     /// The events of arrivals.

@@ -31,7 +31,7 @@ pub(in crate::bench) fn pingpong(
                 end.wait(end.arrivals(), EventKind::PutEnd)?;
                 end.after_receive()?;
                 if counted.contains(&i) {
-                    samples.add((end.now() - start) / 2);
+                    samples.add(end.since(start) / 2);
                 }
             }
             1 => {
@@ -73,7 +73,7 @@ pub(in crate::bench) fn put(
             end.put(source, AckRequest::Ack, 1)?;
             end.wait(end.own(), EventKind::Ack)?;
             if i >= WARM_UP {
-                samples.add(end.now() - start);
+                samples.add(end.since(start));
             }
         }
     }
@@ -107,7 +107,7 @@ pub(in crate::bench) fn get(
             end.get(destination, 1)?;
             end.wait(end.own(), EventKind::ReplyEnd)?;
             if i >= WARM_UP {
-                samples.add(end.now() - start);
+                samples.add(end.since(start));
             }
         }
         end.check_received(1, len)?;
