@@ -37,7 +37,9 @@ impl Conduit {
         let job = Job::from_env()?;
         let config = FabricConfig::from_env()?;
         let opened = fabric::open(&job, &config)?;
-        Self::with(Box::new(job), opened)
+        let conduit = Self::with(Box::new(job), opened)?;
+        conduit.catch_signals();
+        Ok(conduit)
     }
 
     /// As [`Conduit::init`] for a job and an interface that exist. Collective.
@@ -98,6 +100,17 @@ impl Conduit {
     /// none). Collective; returns the handlers' indexes in the order given. Ranks register equal
     /// lists.
     pub fn attach(
+        &self,
+        handlers: Vec<HandlerEntry>,
+        segment_size: usize,
+    ) -> Result<Vec<u8>, AttachError> {
+        if self.gate.is_some() {
+            return Err(AttachError::Shared);
+        }
+        self.attach_entries(handlers, segment_size)
+    }
+
+    pub(crate) fn attach_entries(
         &self,
         handlers: Vec<HandlerEntry>,
         segment_size: usize,

@@ -17,15 +17,17 @@ use crate::barrier::ClientBarrier;
 use crate::core::Core;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::gate::Gate;
 use crate::segment::SegInfo;
+use crate::signals::Signals;
 use portals_shim::{ClockKind, EqHandle, Interface, Region, Wait};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// A rank's GASNet endpoint, for one client thread (`GASNET_SEQ`).
+/// A rank's GASNet endpoint, for one client thread (`GASNET_SEQ`); [`crate::Par`] is for several.
 ///
 /// It is neither [`Send`] nor [`Sync`]: handlers run on the thread that polls, inside any call that
 /// waits, and share state with the program through `Rc` and `Cell`.
@@ -53,10 +55,18 @@ pub struct Conduit {
     pub(crate) finishing: Cell<bool>,
     pub(crate) lendings: Cell<u64>,
     pub(crate) barrier: Cell<ClientBarrier>,
+    /// Taken by whoever uses this conduit, where several threads do; see [`crate::Par`].
+    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) signals: OnceCell<Signals>,
+    /// The exit must not take long.
+    pub(crate) hasty: Cell<bool>,
     me: u32,
     nodes: u32,
     single_thread: PhantomData<Rc<()>>,
 }
+
+/// How long a wait keeps the gate, nanoseconds.
+const TURN: u64 = 50_000;
 
 /// Which events may be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +164,9 @@ impl Conduit {
             finishing: Cell::new(false),
             lendings: Cell::new(0),
             barrier: Cell::default(),
+            gate: None,
+            signals: OnceCell::new(),
+            hasty: Cell::new(false),
             me,
             nodes,
             single_thread: PhantomData,
@@ -226,7 +239,7 @@ impl Conduit {
     /// synchronisation change: the wait ends only when an event was handled.
     pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
         while !ready() {
-            self.step(Scope::Full, Wait::Forever, &mut Budget::unlimited());
+            self.wait_step(Scope::Full);
         }
     }
 
@@ -236,6 +249,7 @@ impl Conduit {
         if scope == Scope::Full && self.handler_depth.get() > 0 {
             self.fatal("polling", &Fault::WaitInHandler);
         }
+        self.obey_signal();
         let stepped = self.core.borrow_mut().step(scope, wait, budget);
         let delivery = match stepped {
             Ok(None) => return false,
@@ -272,7 +286,26 @@ impl Conduit {
             if let Some(found) = ready(&mut self.core.borrow_mut()) {
                 return found;
             }
-            self.step(scope, Wait::Forever, &mut Budget::unlimited());
+            self.wait_step(scope);
+        }
+    }
+
+    /// One event, or a turn for other threads.
+    fn wait_step(&self, scope: Scope) {
+        let mut budget = Budget::unlimited();
+        let Some(gate) = &self.gate else {
+            self.step(scope, Wait::Forever, &mut budget);
+            return;
+        };
+        let wait = if gate.is_wanted() {
+            Wait::No
+        } else {
+            Wait::Nanos(TURN)
+        };
+        let stepped = self.step(scope, wait, &mut budget);
+        // A handler is not interrupted: what it holds of the conduit is for its reply.
+        if !stepped && self.handler_depth.get() == 0 && gate.leave() {
+            gate.enter();
         }
     }
 

@@ -270,6 +270,7 @@ impl Core {
                 }
                 self.advance_meeting()?;
             }
+            SysMsg::Wake => {}
             SysMsg::CreditRevoke { epoch, sender } => {
                 self.sender(sender, event)?;
                 self.handle_notice(sender, Notice::Revoke { epoch })?;

@@ -54,6 +54,9 @@ pub enum AttachError {
     /// It was done before.
     #[error("attach was called before")]
     Attached,
+    /// The conduit is shared by threads, whose handlers must be able to run on any of them.
+    #[error("a conduit of several threads is attached by Par::attach")]
+    Shared,
     /// A handler index that clients may not use.
     #[error("handler index {index} is not 0 or 128 to 255")]
     HandlerIndex {

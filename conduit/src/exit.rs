@@ -22,18 +22,22 @@ use crate::dissemination::{BarrierName, distances};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
-use portals_shim::Wait;
+use crate::signals::{HASTY, Signals, Wake};
+use portals_shim::{AckRequest, ClockKind, Wait};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+/// Longest exit after a signal whose sender waits; half of what the launcher allows.
+const HASTY_NS: u64 = 1_000_000_000;
 
 /// How much longer than the fabric's clock the wall clock waits for an exit.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Ends the job after this much wall time, unless what it returns is dropped first. Without a thread
 /// the fabric's clock alone has to do.
-fn watch(
+pub(crate) fn watch(
     job: Arc<dyn Exchange>,
     after: Duration,
     code: i32,
@@ -125,6 +129,55 @@ impl Conduit {
         self.wait_for(Scope::Full, |c| c.meeting.try_leave());
     }
 
+    /// Records the signals that end a job from here on, see [`crate::signals`]; once.
+    pub(crate) fn catch_signals(&self) {
+        let core = self.core.borrow();
+        let wake = (core.ni.clock() == ClockKind::Wall).then(|| {
+            let (ni, source) = (core.ni.clone(), core.descriptors.sys_send);
+            let (bits, data) = SysMsg::Wake.encode();
+            let to = core.am_target(core.me, bits, 0);
+            // Refused only when the interface is closed, and then nobody waits.
+            Box::new(move || {
+                let _ = ni.put(source, AckRequest::NoAck, to, data);
+            }) as Wake
+        });
+        match Signals::catch(&core.env.no_catch, wake) {
+            Ok(signals) => drop(self.signals.set(signals)),
+            Err(e) => tracing::warn!("signals keep their defaults: {e}"),
+        }
+    }
+
+    /// Leaves if a signal asked for it.
+    #[inline]
+    pub(crate) fn obey_signal(&self) {
+        if let Some(signal) = self.signals.get().and_then(Signals::take) {
+            self.leave_for(signal);
+        }
+    }
+
+    #[cold]
+    fn leave_for(&self, signal: i32) {
+        if self.ended.get() {
+            return;
+        }
+        self.hasty.set(signal == HASTY);
+        self.tell_client();
+        self.exit(1);
+    }
+
+    /// The client's handler of SIGQUIT may end the job its own way.
+    fn tell_client(&self) {
+        if let Some(signals) = self.signals.get() {
+            signals.tell_client();
+        }
+    }
+
+    /// How long an exit may take before it is given up, on the clock of the wall.
+    pub(crate) fn longest_exit(&self) -> Duration {
+        let core = self.core.borrow();
+        Duration::from_nanos(core.env.exit_timeout_ns(core.nodes, true)).saturating_add(GRACE)
+    }
+
     /// Joins an exit that was heard of.
     pub(crate) fn obey_shutdown(&self) {
         if self.ended.get() || self.finishing.get() {
@@ -135,6 +188,7 @@ impl Conduit {
             core.leaving.heard.then_some(core.leaving.end)
         };
         if let Some(end) = end {
+            self.tell_client();
             self.exit(code_of(end));
         }
     }
@@ -152,8 +206,14 @@ impl Conduit {
         }
         let timeout = {
             let core = self.core.borrow();
-            core.env
-                .exit_timeout_ns(core.nodes, core.attached.is_some())
+            let timeout = core
+                .env
+                .exit_timeout_ns(core.nodes, core.attached.is_some());
+            if self.hasty.get() {
+                timeout.min(HASTY_NS)
+            } else {
+                timeout
+            }
         };
         let late = format!(
             "failed to coordinate shutdown after {} milliseconds",
@@ -172,6 +232,8 @@ impl Conduit {
                 let _ = self.core.borrow().ni.close();
                 end
             }
+            // Ranks that were told to end together, or that died, are not missed.
+            Ok(Parted::Late) if self.hasty.get() => end,
             Ok(Parted::Late) => self.job.abort(late_code, &late),
             Err(fault) => self.fatal("exit", &fault),
         }

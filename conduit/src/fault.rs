@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Unregistered { node: u32, handler: u8 },
     #[error("a handler waits, which none may")]
     WaitInHandler,
+    #[error("a handler-safe lock is held, or a no-interrupt section not ended")]
+    HslHeld,
     #[error("buffer access: {0}")]
     Region(#[from] RegionError),
 }

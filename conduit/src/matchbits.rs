@@ -264,6 +264,8 @@ pub(crate) enum SysMsg {
         epoch: bool,
         sender: u32,
     },
+    /// From a rank to itself: ends a wait.
+    Wake,
     /// One round of the client's barrier; `flags` 0 named, 1 anonymous, 2 mismatch.
     ClientBarrier {
         phase: u8,
@@ -294,6 +296,7 @@ impl SysMsg {
                 epoch,
                 sender,
             } => (3, sender, u32::from(credits), u32::from(epoch)),
+            Self::Wake => (5, 0, 0, 0),
             Self::ClientBarrier {
                 phase,
                 round,
@@ -339,6 +342,7 @@ impl SysMsg {
                 id: a1,
                 sender: a2,
             },
+            5 => Self::Wake,
             _ => return None,
         })
     }
@@ -458,6 +462,7 @@ mod tests {
                     epoch: rng.bool(),
                     sender: rng.u32(..),
                 },
+                SysMsg::Wake,
                 SysMsg::CreditReturn {
                     credits: rng.u16(..),
                     epoch: rng.bool(),
@@ -476,7 +481,7 @@ mod tests {
                 assert_eq!(SysMsg::decode(bits, data), Some(sys));
             }
         }
-        assert_eq!(SysMsg::decode(5 << 8 | select::SYS, 0), None);
+        assert_eq!(SysMsg::decode(6 << 8 | select::SYS, 0), None);
         assert_eq!(kind(0), None);
         assert_eq!(AmBits::decode(TYPE_AM), None);
     }

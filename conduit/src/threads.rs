@@ -3,6 +3,7 @@
 use crate::conduit::Conduit;
 use crate::env::{Env, EnvError};
 use crate::exchange::{Exchange, ExchangeError};
+use crate::par::Par;
 use portals_shim::Interface;
 use portals_shim::fabric;
 use std::any::Any;
@@ -132,6 +133,36 @@ pub fn run_in<R: Send>(
     variables: &[(&str, &str)],
     rank: impl Fn(&Conduit) -> R + Sync,
 ) -> Vec<RankEnd<R>> {
+    run_whole(n, variables, |conduit| {
+        let result = rank(&conduit);
+        conduit.finish();
+        result
+    })
+}
+
+/// As [`run_in`] with ranks that have threads of their own.
+///
+/// # Panics
+///
+/// With the panic of a rank, if one panicked; with a message for bad variables.
+pub fn run_par<R: Send>(
+    n: u32,
+    variables: &[(&str, &str)],
+    rank: impl Fn(&Par) -> R + Sync,
+) -> Vec<RankEnd<R>> {
+    run_whole(n, variables, |conduit| {
+        let par = Par::share(conduit);
+        let result = rank(&par);
+        par.finish();
+        result
+    })
+}
+
+fn run_whole<R: Send>(
+    n: u32,
+    variables: &[(&str, &str)],
+    rank: impl Fn(Conduit) -> R + Sync,
+) -> Vec<RankEnd<R>> {
     let env = |name: &str| {
         variables
             .iter()
@@ -161,9 +192,7 @@ pub fn run_in<R: Send>(
                     let body = AssertUnwindSafe(|| {
                         let conduit = Conduit::with_env(Box::new(job), opened, env)
                             .unwrap_or_else(|e| panic!("rank {r}: {e}"));
-                        let result = rank(&conduit);
-                        conduit.finish();
-                        result
+                        rank(conduit)
                     });
                     let end = catch_unwind(body);
                     match end {

@@ -7,6 +7,7 @@ use crate::conduit::Conduit;
 use crate::core::{Core, SbUse};
 use crate::credits::CreditByte;
 use crate::fault::Fault;
+use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
 use portals_shim::{Event, Region};
 use std::ops::Deref;
@@ -330,6 +331,7 @@ impl Conduit {
             );
         };
         let mut token = Token::new(self, source, reply);
+        let locks = self.gate.as_ref().map(|_| hsl::held());
         self.handler_depth.set(self.handler_depth.get() + 1);
         let buffer = match content {
             Content::Empty => {
@@ -354,6 +356,9 @@ impl Conduit {
                 None
             }
         };
+        if locks.is_some_and(|before| before != hsl::held()) {
+            self.fatal("the end of a handler", &Fault::HslHeld);
+        }
         token.finish();
         self.handler_depth.set(self.handler_depth.get() - 1);
         self.core.borrow_mut().finish(chunk, buffer);

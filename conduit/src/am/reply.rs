@@ -8,6 +8,7 @@ use crate::conduit::Scope;
 use crate::core::Core;
 use crate::error::AmError;
 use crate::fault::{Fault, refused};
+use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
 use portals_shim::AckRequest;
 
@@ -149,6 +150,9 @@ impl Token<'_> {
     fn reply(&mut self, m: &Message) {
         self.replied = true;
         let conduit = self.conduit;
+        if conduit.gate.is_some() && hsl::held() > 0 {
+            conduit.fatal("a reply", &Fault::HslHeld);
+        }
         match self.reply {
             ReplyPath::None => {}
             ReplyPath::Loopback => conduit.run_here(m, ReplyPath::None),

@@ -5,6 +5,7 @@ mod barrier;
 mod exit;
 mod extended;
 mod flow;
+mod par;
 mod rma;
 
 use crate::threads::RankEnd;

@@ -1,0 +1,143 @@
+//! A lock that is taken and given back by calls, in the order of asking.
+//!
+//! It knows which thread holds it, so that misuse is an answer and not a hang. A waiting thread
+//! looks for a while and then sleeps.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Looks before a waiting thread sleeps; the holder of a conduit's gate is seldom done sooner.
+const LOOKS: u32 = 200;
+
+/// A number for the calling thread, never 0.
+pub(crate) fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    // A thread that is ending has no numbers of its own any more; none waits for it.
+    MINE.try_with(|n| *n).unwrap_or(u64::MAX)
+}
+
+/// Asked for by number, held by whose number is called.
+///
+/// Invariants: `next - called` threads hold or wait; whoever sleeps was counted in `asleep` under the
+/// mutex before it looked at `called` once more, and whoever calls the next number looks at `asleep`
+/// afterwards, so no call is missed.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    next: AtomicU32,
+    called: AtomicU32,
+    owner: AtomicU64,
+    asleep: AtomicU32,
+    beds: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Self {
+            next: AtomicU32::new(0),
+            called: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+            asleep: AtomicU32::new(0),
+            beds: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Whether the calling thread holds it.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Whether somebody waits while another holds it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let called = self.called.load(Ordering::Relaxed);
+        self.next.load(Ordering::Relaxed).wrapping_sub(called) > 1
+    }
+
+    /// Waits for it; the caller does not hold it.
+    pub(crate) fn enter(&self) {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        let mut looks = 0;
+        while self.called.load(Ordering::SeqCst) != number {
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let mut bed = self.beds.lock().unwrap_or_else(PoisonError::into_inner);
+            self.asleep.fetch_add(1, Ordering::SeqCst);
+            while self.called.load(Ordering::SeqCst) != number {
+                bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.asleep.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.owner.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// Takes it if nobody holds or waits.
+    pub(crate) fn try_enter(&self) -> bool {
+        let called = self.called.load(Ordering::SeqCst);
+        let after = called.wrapping_add(1);
+        let taken = self
+            .next
+            .compare_exchange(called, after, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok();
+        if taken {
+            self.owner.store(this_thread(), Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Gives it to whoever waits longest. `false`, and nothing happens, if the caller does not hold it.
+    pub(crate) fn leave(&self) -> bool {
+        if !self.is_mine() {
+            return false;
+        }
+        self.owner.store(0, Ordering::Relaxed);
+        self.called.fetch_add(1, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) > 0 {
+            drop(self.beds.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wake.notify_all();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn one_at_a_time_and_everybody_comes() {
+        let (gate, inside, turns) = (Gate::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|s| {
+            for _ in 0..6 {
+                s.spawn(|| {
+                    for _ in 0..5000 {
+                        gate.enter();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        assert!(gate.leave());
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.into_inner(), 30_000);
+    }
+
+    #[test]
+    fn it_knows_its_holder() {
+        let gate = Gate::new();
+        assert!(!gate.leave() && !gate.is_mine());
+        assert!(gate.try_enter() && gate.is_mine() && !gate.try_enter());
+        std::thread::scope(|s| {
+            s.spawn(|| assert!(!gate.is_mine() && !gate.leave() && !gate.try_enter()));
+        });
+        assert!(gate.leave() && gate.try_enter());
+    }
+}
