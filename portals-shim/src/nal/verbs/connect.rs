@@ -238,6 +238,22 @@ impl Unconnected {
         ids: Vec<ProcessId>,
         directory: Directory,
     ) -> Result<Opened, FabricError> {
+        let peers = ids.clone();
+        let (ni, nal) = self.parts(config, place, ids, directory)?;
+        Ok(Opened {
+            interface: Interface::direct(ni, nal),
+            peers,
+        })
+    }
+
+    /// What an interface is made of.
+    fn parts(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+    ) -> Result<(Ni, Verbs), FabricError> {
         let neighbours = directory.neighbours(&self.datagrams.address());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
@@ -246,7 +262,7 @@ impl Unconnected {
             id: config.id,
             who: (config.uid, config.jid),
             place,
-            ids: ids.clone(),
+            ids,
             cq: self.cq,
             srq: self.srq,
             send_pool: self.send_pool,
@@ -283,10 +299,7 @@ impl Unconnected {
             bell: Arc::new(bell),
             gone: false,
         };
-        Ok(Opened {
-            interface: Interface::direct(Ni::new(config), nal),
-            peers: ids,
-        })
+        Ok((Ni::new(config), nal))
     }
 }
 
@@ -348,7 +361,28 @@ pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Opened>, F
     joined(jids, jids.len() as u32, Some(device))
 }
 
+/// The parts of interfaces of one job, which somebody has to drive.
+#[cfg(test)]
+pub(super) fn in_parts(ranks: u32, device: &str) -> Result<Vec<(Ni, Verbs)>, FabricError> {
+    each(
+        &vec![1; ranks as usize],
+        ranks,
+        Some(device),
+        Unconnected::parts,
+    )
+}
+
 fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+    each(jids, size, device, Unconnected::open)
+}
+
+/// Ranks of one process that know each other's addresses, each finished by `end`.
+fn each<T>(
+    jids: &[u32],
+    size: u32,
+    device: Option<&str>,
+    end: impl Fn(Unconnected, NiConfig, Placement, Vec<ProcessId>, Directory) -> Result<T, FabricError>,
+) -> Result<Vec<T>, FabricError> {
     let unconnected = (0..)
         .zip(jids)
         .map(|(rank, _)| Unconnected::new(rank, size, device))
@@ -365,7 +399,7 @@ fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Opened>, 
                 known: known.clone(),
             };
             let config = rank_config(place, u.rank, *jid);
-            u.open(config, place, ids, directory)
+            end(u, config, place, ids, directory)
         })
         .collect()
 }

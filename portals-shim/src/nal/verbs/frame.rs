@@ -184,6 +184,10 @@ pub(super) enum FrameError {
     Short(usize),
     #[error("unknown frame kind {0}")]
     Kind(u8),
+    #[error("portal {0} of an advertisement does not exist")]
+    Portal(u32),
+    #[error("an advertised descriptor of {length} bytes at {address:#x} wraps around")]
+    Wraps { address: u64, length: u64 },
     #[error("unknown operation {0}")]
     Operation(u8),
     #[error("{0} without a descriptor")]
@@ -567,6 +571,9 @@ pub(super) fn stamp(frame: &mut [u8], credits: u16, requests_done: u32) {
     }
 }
 
+/// Portals that can be advertised: the table of changes is a word of bits (`Ni::take_dirty_portals`).
+const PORTALS: u32 = 64;
+
 /// How many adverts fit a frame.
 pub(super) const ADVERTS_PER_FRAME: usize = (SLOT - PREFIX - 8) / ADVERT;
 
@@ -604,11 +611,20 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
         },
         Kind::Advertise => {
             let (token, portal) = (token()?, token()?);
-            let adverts = body
+            if portal >= PORTALS {
+                return Err(FrameError::Portal(portal));
+            }
+            let adverts: Vec<RemoteMd> = body
                 .chunks_exact(ADVERT)
                 .filter_map(|c| WireAdvert::read_from_bytes(c).ok())
                 .map(|w| RemoteMd::from_wire(&w))
                 .collect();
+            for md in &adverts {
+                let (address, length) = (md.start.address, md.length);
+                if address.checked_add(length).is_none() {
+                    return Err(FrameError::Wraps { address, length });
+                }
+            }
             Body::Advertise {
                 portal,
                 token,

@@ -381,6 +381,9 @@ pub(super) fn write_inline(
 }
 
 #[cfg(test)]
+mod oracle;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -124,6 +124,8 @@ struct Record {
 struct Announced {
     peer: usize,
     after: After,
+    /// The message that the data belongs to.
+    header: Header,
     /// Keeps a stand-in alive until the peer has read it.
     _staged: Option<Staged>,
 }

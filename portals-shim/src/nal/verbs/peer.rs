@@ -396,6 +396,13 @@ impl Peer {
         }
     }
 
+    /// No answer to this request will come.
+    pub(super) fn forget_expected(&mut self, request: &Header) {
+        if let Some(at) = self.expected.iter().rposition(|(_, r)| r == request) {
+            self.expected.remove(at);
+        }
+    }
+
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
         self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);

@@ -4,6 +4,7 @@ use super::frame::{self, Body as FrameBody, EAGER, Ends, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::{After, Fetched, Verbs, Work};
+use crate::delivery;
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment};
 use verbs_backend::Remote;
@@ -52,13 +53,21 @@ impl Verbs {
                 self.announcement(ni, rank, &header, token, from);
             }
             FrameBody::Fetched { token, failed } => {
-                let own = self
-                    .announced
-                    .get_mut(token as usize)
-                    .is_some_and(|a| a.peer == rank);
-                if own {
-                    let fail = if failed { NiFail::FAIL } else { NiFail::OK };
-                    self.source_free(ni, token as usize, fail);
+                let announced = self.announced.get_mut(token as usize);
+                let own = announced.filter(|a| a.peer == rank);
+                let Some((header, after)) = own.map(|a| (a.header, a.after)) else {
+                    self.counters.bad_frames += 1;
+                    tracing::warn!(peer = rank, token, "nothing was announced by this token");
+                    return;
+                };
+                let fail = if failed { NiFail::FAIL } else { NiFail::OK };
+                self.source_free(ni, token as usize, fail);
+                // A put that failed at its target is not acknowledged by it.
+                if failed && matches!(after, After::Send(_)) {
+                    if let Some(peer) = self.peer(rank) {
+                        peer.forget_expected(&header);
+                    }
+                    delivery::fail_answer(ni, &header);
                 }
             }
             FrameBody::Advertise {

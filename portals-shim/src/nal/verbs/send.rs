@@ -4,6 +4,7 @@ use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::{After, Announced, Due, Record, Verbs, Work};
+use crate::delivery;
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
@@ -112,16 +113,12 @@ impl Verbs {
                 .and_then(|s| Some((s.mr.remote(0)?, Some(s)))),
         };
         let Some((remote, staged)) = place else {
-            match after {
-                After::Send(Some(op)) => ni.send_end(op, NiFail::FAIL),
-                After::Reply(op) => ni.reply_end(op, NiFail::FAIL),
-                After::Send(None) => {}
-            }
-            return;
+            return self.not_announced(ni, rank, header, after);
         };
         let token = self.announced.insert(Announced {
             peer: rank,
             after,
+            header: *header,
             _staged: staged,
         });
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
@@ -132,6 +129,33 @@ impl Verbs {
             w.place(remote);
             w.header(header, 0);
         });
+    }
+
+    /// Long data that cannot be registered is not sent. A request ends here, as if it had never been made; of a
+    /// reply the peer gets the header alone, which ends its operation with a failure.
+    fn not_announced(&mut self, ni: &mut Ni, rank: usize, header: &Header, after: After) {
+        match after {
+            After::Send(op) => {
+                if let Some(peer) = self.peer(rank) {
+                    peer.requests_sent = peer.requests_sent.wrapping_sub(1);
+                    peer.forget_expected(header);
+                }
+                if let Some(op) = op {
+                    ni.send_end(op, NiFail::FAIL);
+                }
+                delivery::fail_answer(ni, header);
+            }
+            After::Reply(op) => {
+                ni.reply_end(op, NiFail::FAIL);
+                let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+                    return;
+                };
+                let pool = &self.send_pool;
+                peer.send(pool, Kind::Message, false, MESSAGE_HEAD, |w| {
+                    w.header(header, 0);
+                });
+            }
+        }
     }
 
     /// Registers the contiguous descriptor that holds `piece`; gives (rkey, lkey). `None`, with a

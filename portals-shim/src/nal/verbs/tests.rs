@@ -9,12 +9,15 @@ use portals_core::{
     ProcessId, Unlink,
 };
 
+mod hostile;
+mod keys;
 mod limits;
 mod links;
+mod raw;
 mod waits;
 
 /// The device to test on; `None`, with a word about it, without one.
-fn device() -> Option<String> {
+pub(super) fn device() -> Option<String> {
     let device = std::env::var("PORTOLAN_TEST_DEVICE")
         .ok()
         .filter(|d| !d.is_empty());

@@ -102,6 +102,101 @@ fn device_registrations_stay_within_the_budget() {
     );
 }
 
+/// What a program may wait for comes, whichever side has no memory to register: SEND_END and ACK of a put, REPLY_END
+/// of a get; and adapters serve the peer as before.
+#[test]
+fn device_an_operation_without_memory_ends_in_all_its_events() {
+    if device().is_none() {
+        return;
+    }
+    let (ok, text) = alone("child_answers", &[], &[("PORTOLAN_MEMLOCK", "8M")]);
+    assert!(ok, "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process with limits"]
+fn child_answers() {
+    const SMALL: usize = 2 << 20;
+    const BIG: usize = 16 << 20;
+    const TINY: u64 = 20;
+    let device = device().unwrap();
+    let opened = super::super::in_threads(2, Some(&device)).unwrap();
+    // The memory that the one works from can be registered, that of the other one not.
+    let (zero, one) = (&opened[0], &opened[1]);
+    let (s0, s1) = (side(zero, SMALL), side(one, BIG));
+    let tiny = Region::new(4096).unwrap();
+    let me = one
+        .interface
+        .me_attach(4, entry(TINY), InsertPosition::After);
+    let md = spec(MdMemory::whole(&tiny), None);
+    one.interface
+        .md_attach(me.unwrap(), md, Unlink::Retain)
+        .unwrap();
+    let ni = &zero.interface;
+    let region = Region::new(BIG).unwrap();
+    let md = spec(MdMemory::whole(&region), Some(s0.eq));
+    let big = ni.md_bind(md, Unlink::Retain).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = one.interface.eq_poll(&[s1.eq], Wait::Nanos(1_000_000));
+            }
+        });
+        let _stop = StopOnDrop(&stop);
+        let ends = |bits, kinds: &[EventKind], fail| {
+            for kind in kinds {
+                loop {
+                    let polled = ni.eq_poll(&[s0.eq], Wait::Nanos(20_000_000_000)).unwrap();
+                    let e = polled
+                        .unwrap_or_else(|| panic!("no {kind:?} of {bits}"))
+                        .event;
+                    if (e.kind, e.match_bits) == (*kind, bits) {
+                        assert_eq!(e.ni_fail, fail, "{e:?}");
+                        break;
+                    }
+                }
+            }
+        };
+        let puts = [EventKind::SendEnd, EventKind::Ack];
+        let peer = zero.peers[1];
+        let put = |md, len: usize, bits| {
+            ni.put_region(md, (0, len as u64), AckRequest::Ack, to(peer, bits, 0), 0)
+                .unwrap();
+        };
+        put(big, BIG, LOUD);
+        ends(LOUD, &puts, NiFail::FAIL);
+        put(s0.source, SMALL, LOUD);
+        ends(LOUD, &puts, NiFail::FAIL);
+        for (md, len) in [(s0.source, SMALL), (big, BIG)] {
+            ni.get_region(md, (0, len as u64), to(peer, LOUD, 0))
+                .unwrap();
+            ends(LOUD, &[EventKind::ReplyEnd], NiFail::FAIL);
+        }
+        put(s0.source, 8, LOUD);
+        ends(LOUD, &puts, NiFail::OK);
+        let before = ni.paths().unwrap().one_sided;
+        let end = Instant::now() + Duration::from_secs(20);
+        while ni.paths().unwrap().one_sided == before {
+            assert!(Instant::now() < end, "the adapter serves nothing any more");
+            put(s0.source, 8, TINY);
+            ends(TINY, &puts, NiFail::OK);
+        }
+    });
+    for o in &opened {
+        o.interface.close().unwrap();
+    }
+}
+
+/// Ends a thread that waits for it, when the test ends however.
+struct StopOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// The system's own limit, for a process without the right to pass it: a message with the limit and the remedy.
 #[test]
 fn device_the_limit_of_locked_memory_is_named() {

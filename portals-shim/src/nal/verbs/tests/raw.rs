@@ -1,0 +1,227 @@
+//! Libraries that a test drives itself, so that it can make one of them say what no library says.
+
+use super::*;
+use crate::call::{Answer, Call};
+use crate::library::Library;
+use crate::nal::verbs::frame::{Kind, SLOT, Writer, stamp};
+use crate::nal::verbs::{Verbs, connect, peer};
+use portals_core::{Body, Event, Header, MdDesc, MdHandle, Memory};
+use std::time::{Duration, Instant};
+use verbs_backend::{SendFlags, SendOp};
+
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A rank with the targets of [`super::Side`].
+pub(super) struct Raw {
+    pub(super) library: Library<Verbs>,
+    pub(super) work: Region,
+    pub(super) quiet: Region,
+    pub(super) loud: Region,
+    pub(super) source: MdHandle,
+    pub(super) eq: EqHandle,
+    /// Taken from the queue by [`Raw::step`].
+    pub(super) events: Vec<Event>,
+}
+
+pub(super) fn raws(n: u32, len: usize) -> Option<Vec<Raw>> {
+    let parts = connect::in_parts(n, &device()?).unwrap();
+    Some(
+        parts
+            .into_iter()
+            .map(|(ni, nal)| Raw::new(Library::new(ni, nal), len))
+            .collect(),
+    )
+}
+
+fn desc(region: Option<&Region>, eq: Option<EqHandle>) -> MdDesc {
+    let memory = region.map_or(Memory::contiguous(0, 0), |r| {
+        Memory::contiguous(r.addr(), r.len() as u64)
+    });
+    MdDesc {
+        memory,
+        threshold: -1,
+        max_size: 0,
+        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        user_ptr: 0,
+        eq,
+    }
+}
+
+impl Raw {
+    fn new(mut library: Library<Verbs>, len: usize) -> Self {
+        let Ok(Answer::Eq(eq)) = library.execute(Call::EqAlloc(4096)) else {
+            panic!("no queue");
+        };
+        let [work, loud, quiet] = [0; 3].map(|_| Region::new(len).unwrap());
+        let mut raw = Self {
+            library,
+            work,
+            quiet,
+            loud,
+            source: MdHandle::from_raw(0),
+            eq,
+            events: Vec::new(),
+        };
+        let (loud, quiet) = (raw.loud.clone(), raw.quiet.clone());
+        raw.attach(LOUD, Some(&loud), Some(eq));
+        raw.attach(QUIET, Some(&quiet), None);
+        raw.attach(BELL, None, Some(eq));
+        let bind = Call::MdBind {
+            desc: desc(Some(&raw.work), Some(eq)),
+            unlink: Unlink::Retain,
+        };
+        let Ok(Answer::Md(source)) = raw.library.execute(bind) else {
+            panic!("no descriptor");
+        };
+        raw.source = source;
+        raw
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        bits: u64,
+        region: Option<&Region>,
+        eq: Option<EqHandle>,
+    ) -> MdHandle {
+        let call = Call::MeAttach {
+            pt_index: 4,
+            spec: entry(bits),
+            position: InsertPosition::After,
+        };
+        let Ok(Answer::Me(me)) = self.library.execute(call) else {
+            panic!("no entry");
+        };
+        let desc = desc(region, eq);
+        let call = Call::MdAttach {
+            me,
+            desc,
+            unlink: Unlink::Unlink,
+        };
+        match self.library.execute(call) {
+            Ok(Answer::Md(md)) => md,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn id(&self) -> ProcessId {
+        self.library.ni.config().id
+    }
+
+    pub(super) fn nal(&mut self) -> &mut Verbs {
+        &mut self.library.nal
+    }
+
+    pub(super) fn put(&mut self, there: Target, len: u64, ack: AckRequest, number: u64) {
+        self.library
+            .put(self.source, Some((0, len)), ack, &there, number)
+            .unwrap();
+    }
+
+    pub(super) fn get(&mut self, there: Target, len: u64) {
+        self.library
+            .get(self.source, Some((0, len)), &there)
+            .unwrap();
+    }
+
+    /// Progress, and the events that it made.
+    pub(super) fn step(&mut self) {
+        self.library.attend(true);
+        while let Some((event, dropped)) = self.library.ni.eq_get(self.eq).unwrap() {
+            assert!(!dropped, "the queue has room for all");
+            self.events.push(event);
+        }
+    }
+
+    /// How many events of a kind for these bits there were, and how many of them failed.
+    pub(super) fn seen(&self, kind: EventKind, bits: u64) -> (usize, usize) {
+        let fits = |e: &&Event| e.kind == kind && e.match_bits == bits;
+        let bad = |e: &&Event| e.ni_fail != NiFail::OK;
+        let all = self.events.iter().filter(fits);
+        (all.clone().count(), all.filter(bad).count())
+    }
+
+    /// Sends bytes as a frame to a connected peer, past all accounts. Nothing else may be under way to it.
+    pub(super) fn say(&mut self, rank: usize, bytes: &[u8]) {
+        let nal = self.nal();
+        let mut buffer = nal.send_pool.take().expect("a send buffer");
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let qp = nal.peer(rank).and_then(|p| p.qp.clone()).expect("a link");
+        let posted = qp.post_owned(
+            peer::PLAIN,
+            SendOp::Send,
+            buffer,
+            0..bytes.len(),
+            SendFlags::empty(),
+        );
+        assert!(posted.is_ok(), "the send queue has room");
+    }
+
+    /// The header of a put.
+    pub(super) fn header(&self, target: ProcessId, bits: u64, length: u64, number: u64) -> Header {
+        let config = self.library.ni.config();
+        Header {
+            target,
+            source: config.id,
+            uid: config.uid,
+            jid: config.jid,
+            pt_index: 4,
+            match_bits: bits,
+            body: Body::Put {
+                length,
+                remote_offset: 0,
+                hdr_data: number,
+                ac_index: 0,
+                ack_md: None,
+            },
+        }
+    }
+}
+
+/// A frame as a library would make it.
+pub(super) fn frame(kind: Kind, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = vec![0; SLOT];
+    let mut writer = Writer::new(&mut bytes, kind, false);
+    body(&mut writer);
+    let len = writer.len();
+    bytes.truncate(len);
+    stamp(&mut bytes, 0, 0);
+    bytes
+}
+
+/// All make progress until it is so.
+pub(super) fn until(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !so(raws) {
+        assert!(Instant::now() < end, "not in {LIMIT:?}: {what}");
+        for raw in &mut *raws {
+            raw.step();
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Connects each to each.
+pub(super) fn connect_all(raws: &mut [Raw]) {
+    let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();
+    for from in 0..raws.len() {
+        for to_whom in (0..raws.len()).filter(|t| *t != from) {
+            raws[from].put(to(ids[to_whom], BELL, 0), 0, AckRequest::NoAck, 0);
+        }
+        let rung = raws.len() - 1;
+        until(raws, "bells ring", |r| {
+            (0..r.len()).all(|k| k == from || r[k].seen(EventKind::PutEnd, BELL).0 > 0)
+                && r[from].seen(EventKind::SendEnd, BELL).0 == rung
+        });
+        for raw in &mut *raws {
+            raw.events.clear();
+        }
+    }
+}
+
+/// Leaves in good order.
+pub(super) fn close(raws: Vec<Raw>) {
+    for mut raw in raws {
+        raw.library.execute(Call::Close).unwrap();
+    }
+}
