@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Leave out what needs a device or a guest; its columns say so
     #[arg(long)]
     no_guest: bool,
+    /// Instead: the cases as jobs of processes over verbs between two guests, with packets lost (1 %), then reordered
+    #[arg(long, conflicts_with = "no_guest")]
+    netem: bool,
 }
 
 /// Runs inside the guest.
@@ -199,6 +202,9 @@ fn results(options: &Options, suite: &Path, modes: &[Mode]) -> Result<Vec<Line>>
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.netem {
+        return crate::hosts::netem();
+    }
     let tests = cargo::release_tests(&["portolan-tests"])?;
     let (_, suite) = tests
         .iter()

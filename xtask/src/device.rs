@@ -2,6 +2,7 @@
 
 use crate::cargo::{self, release_dir};
 use crate::endtoend;
+use crate::faults;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +17,7 @@ const PACKAGES: &[(&str, &str)] = &[
 /// Test executables of which at least one test must run on the device.
 const SUITES: [&str; 3] = ["device", "portals_shim", "conformance"];
 /// For one executable, seconds; the longest takes a tenth of it.
-const SUITE_LIMIT: &str = "300";
+const SUITE_LIMIT: &str = "600";
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
 
 #[derive(clap::Args)]
@@ -40,6 +41,7 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
+    faults::build()?;
     let portolan = release_dir().join("portolan");
     let own = std::env::current_exe().context("where this executable is")?;
     let native = std::env::var(DEVICE_VARIABLE)
@@ -85,6 +87,29 @@ fn passed(output: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The test that had begun and not ended when libtest's output, of one test at a time, ended.
+fn running(output: &str) -> Option<&str> {
+    const RESULTS: [&str; 3] = ["ok", "FAILED", "ignored"];
+    let mut running = None;
+    for line in output.lines() {
+        let begun = line
+            .strip_prefix("test ")
+            .and_then(|l| l.split_once(" ... "));
+        let said = match begun {
+            Some((name, rest)) => {
+                running = Some(name);
+                rest
+            }
+            None => line,
+        };
+        // A test's own lines may stand between its name and its result.
+        if RESULTS.contains(&said.trim()) {
+            running = None;
+        }
+    }
+    running
+}
+
 /// In the guest: runs each executable's tests one by one, then the programs.
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     let mut done = Vec::new();
@@ -115,7 +140,14 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             + &String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             print!("{text}");
-            bail!("{name}: {}", output.status);
+            match running(&text) {
+                Some(test) => bail!(
+                    "{name}: test {test} had not ended when {name} did, after {:.0} s of at most {SUITE_LIMIT}: {}",
+                    started.elapsed().as_secs_f64(),
+                    output.status
+                ),
+                None => bail!("{name}: {}", output.status),
+            }
         }
         println!("{name}: {:.1} s", started.elapsed().as_secs_f64());
         done.extend(passed(&text)?.into_iter().map(|t| format!("{name}::{t}")));
@@ -130,6 +162,11 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         }
     }
     done.extend(endtoend::on_verbs(&options.device)?);
+    if std::env::var_os("PORTOLAN_GUEST").is_some() {
+        done.extend(faults::in_guest(&faults::InGuest::few())?);
+    } else {
+        println!("skipped: faults are made in a guest only");
+    }
     if done.is_empty() {
         bail!("no test ran on {}", options.device);
     }
@@ -139,4 +176,18 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     }
     println!("{} passed, 0 failed", done.len());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_that_hangs_is_named() {
+        let ended = "running 2 tests\ntest a::b ... ok\ntest c ... a line\nok\n";
+        assert_eq!(running(ended), None);
+        let hung = format!("{ended}test d::e ... said this\nand that\n");
+        assert_eq!(running(&hung), Some("d::e"));
+        assert_eq!(running("test f ... FAILED\n\nfailures:\n"), None);
+    }
 }

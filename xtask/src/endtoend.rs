@@ -14,7 +14,7 @@ fn output(command: &mut Command) -> Result<Output> {
         .with_context(|| format!("cannot start {what}"))
 }
 
-fn succeed(command: &mut Command) -> Result<String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<String> {
     let out = output(command)?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     if !out.status.success() {
@@ -29,7 +29,7 @@ fn succeed(command: &mut Command) -> Result<String> {
 }
 
 /// The word after `checksum` in a program's output.
-fn checksum(text: &str) -> Result<String> {
+pub(crate) fn checksum(text: &str) -> Result<String> {
     let mut words = text.split_whitespace();
     words
         .find(|w| *w == "checksum")

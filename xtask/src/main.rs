@@ -6,6 +6,8 @@ mod cargo;
 mod conformance;
 mod device;
 mod endtoend;
+mod faults;
+mod hosts;
 mod install;
 mod packages;
 mod perf;
@@ -30,6 +32,10 @@ enum Task {
     Perf(perf::Options),
     /// The conformance suite on every fabric, as a page of the book
     Conformance(conformance::Options),
+    /// Faults made in running jobs over verbs, in a guest: what each prints, and that it is as documented
+    Faults(faults::Options),
+    /// heat3d on 4 ranks of two guests, started by mpiexec on one of them
+    TwoHosts,
     /// The SeaStar model beside published measurements, as a page of the book
     Calibration(calibration::Options),
     /// Headers and libraries for C programs, and the commands, under a prefix
@@ -40,6 +46,12 @@ enum Task {
     /// Runs inside the guest: the conformance suite and the C programs
     #[command(hide = true)]
     ConformanceInGuest(conformance::InGuest),
+    /// Runs inside the first of two guests
+    #[command(hide = true)]
+    HostsInGuest(hosts::InGuest),
+    /// Runs inside the guest: the faults
+    #[command(hide = true)]
+    FaultsInGuest(faults::InGuest),
     /// Runs inside the guest: the measurements
     #[command(hide = true)]
     PerfInGuest(perf::InGuest),
@@ -50,10 +62,14 @@ fn run() -> Result<()> {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Faults(options) => faults::run(&options),
+        Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
+        Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
+        Task::HostsInGuest(options) => hosts::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
     }
 }
