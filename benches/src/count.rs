@@ -3,6 +3,7 @@
 //! A run of N deliveries and one of 2N are counted; the difference divided by N is free of the
 //! start of the program and the making of the list.
 
+use crate::turns::{Over, round_trips};
 use crate::{Before, Joined, Pair};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::process::Command;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 7] = [
+pub const WORKLOADS: [&str; 9] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -22,7 +23,12 @@ pub const WORKLOADS: [&str; 7] = [
     "interface-look",
     "interface-put",
     "interface-put-and-ack",
+    "am-short",
+    "am-short-shm",
 ];
+
+/// What of a workload is not counted: two threads that take turns doing nothing else.
+const TURNS: &str = "turns";
 
 /// What went wrong with counting.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +88,14 @@ fn repeat(workload: &str, times: u64, mut one: impl FnMut() -> bool) -> Result<(
     lost.map_or(Ok(()), |i| Err(CountError::Lost(i, workload.to_owned())))
 }
 
+/// So many round trips of active messages; whether each had its reply.
+fn replies(workload: &str, times: u64, over: Over) -> Result<(), CountError> {
+    let came = round_trips(over, false, times).unwrap_or(0);
+    (came == times)
+        .then_some(())
+        .ok_or_else(|| CountError::Lost(came, workload.to_owned()))
+}
+
 /// Does `workload` `times` times.
 ///
 /// # Errors
@@ -102,6 +116,11 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "interface-look" => repeat(workload, times, || joined.look()),
         "interface-put" => repeat(workload, times, || joined.put()),
         "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),
+        "am-short" => replies(workload, times, Over::Process),
+        "am-short-shm" => replies(workload, times, Over::Memory),
+        TURNS => round_trips(Over::Process, true, times)
+            .map(|_| ())
+            .ok_or_else(|| CountError::Lost(0, workload.to_owned())),
         other => Err(CountError::Workload(other.to_owned())),
     }
 }
@@ -137,9 +156,20 @@ fn total(program: &Path, workload: &str, times: u64) -> Result<u64, CountError> 
 /// # Errors
 /// When valgrind cannot run it to its end.
 pub fn per_delivery(program: &Path, workload: &str) -> Result<u64, CountError> {
+    let all = difference(program, workload)?;
+    let turns = if workload.starts_with("am-") {
+        difference(program, TURNS)?
+    } else {
+        0
+    };
+    Ok(all.saturating_sub(turns).div_ceil(DELIVERIES))
+}
+
+/// What [`DELIVERIES`] more of a workload cost.
+fn difference(program: &Path, workload: &str) -> Result<u64, CountError> {
     let one = total(program, workload, DELIVERIES)?;
     let two = total(program, workload, 2 * DELIVERIES)?;
-    Ok(two.saturating_sub(one).div_ceil(DELIVERIES))
+    Ok(two.saturating_sub(one))
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@
 
 pub mod count;
 mod joined;
+pub mod turns;
 
 pub use joined::Joined;
 
 use portals_core::header::WIRE_LEN;
 use portals_core::{
-    AckRequest, EqHandle, Error, EventKind, Header, Incoming, InsertPosition, Limits, MdDesc,
-    MdHandle, MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE,
-    Unlink,
+    AckRequest, EqHandle, Error, EventKind, Header, InsertPosition, Limits, MdDesc, MdHandle,
+    MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE, Unlink,
 };
 
 /// Portal of every entry.
@@ -125,14 +125,12 @@ impl Pair {
 
     /// Starts a put and ends its sending; the header as it travels.
     fn start(&mut self, ack: AckRequest) -> Result<[u8; WIRE_LEN], Error> {
-        let t = self
+        let put = self
             .sender
-            .put(self.source, None, ack, TARGET, PORTAL, 0, BITS, 0, 0)?;
-        if let Some(op) = t.op {
-            self.sender.send_end(op, NiFail::OK);
-        }
-        self.sender.eq_get(self.sent)?;
-        Ok(t.header.encode())
+            .ready_put(self.source, None, ack, TARGET, PORTAL, 0, BITS, 0, 0)?;
+        self.sender.pass_put(&put, NiFail::OK, false);
+        self.sender.eq_next(self.sent)?;
+        Ok(put.header.encode())
     }
 
     /// The header of the put that [`Pair::deliver`] delivers, as it travels.
@@ -159,12 +157,12 @@ impl Pair {
     #[inline(always)]
     fn arrive(&mut self, wire: &[u8]) -> Option<(u32, Option<Header>)> {
         let header = Header::decode(wire).ok()?;
-        let Incoming::Deposit(d) = self.target.handle_header(&header) else {
-            return None;
-        };
-        let ack = self.target.deposit_end(d.op, NiFail::OK);
-        let (event, _) = self.target.eq_get(self.arrived).ok()??;
-        (event.kind == EventKind::PutEnd).then_some((d.searched, ack))
+        let taken = self.target.deposit_put(&header, |places, length| {
+            let there = matches!(places, [one] if one.len == length);
+            if there { NiFail::OK } else { NiFail::FAIL }
+        })?;
+        let (event, _) = self.target.eq_next(self.arrived).ok()??;
+        (event.kind == EventKind::PutEnd).then_some((taken.searched, taken.ack))
     }
 
     /// A put from its call to its ACK event, both sides and both headers; whether the ack came.

@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::segment::SegInfo;
 use crate::signals::Signals;
-use portals_shim::{ClockKind, EqHandle, Interface, Region, Wait};
+use portals_shim::{ClockKind, Interface, Polled, Region, Taken, Wait};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -77,12 +77,23 @@ pub(crate) enum Scope {
     Safe,
 }
 
+/// Where events are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Among those that are there.
+    There,
+    /// In the fabric too, for so long.
+    Poll(Wait),
+}
+
 /// Events still allowed of each queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     sys: u32,
     safe: u32,
     am: u32,
+    /// The last event taken was not the last there was.
+    more: bool,
 }
 
 impl Budget {
@@ -92,6 +103,7 @@ impl Budget {
             sys: u32::MAX,
             safe: u32::MAX,
             am: u32::MAX,
+            more: true,
         }
     }
 }
@@ -101,44 +113,39 @@ impl Core {
     pub(crate) fn step(
         &mut self,
         scope: Scope,
-        wait: Wait,
+        look: Look,
         budget: &mut Budget,
     ) -> Result<Option<Option<Delivery>>, Fault> {
-        let q = self.descriptors.queues;
+        let all = self.descriptors.queues.list();
+        let apart = [all[0], all[2]];
         let am = scope == Scope::Full && budget.am > 0 && self.stock_reserve();
-        let mut list = [q.sys; 3];
-        let mut kinds = [0usize; 3];
-        let mut n = 0;
-        let mut add = |eq: EqHandle, kind: usize| {
-            list[n] = eq;
-            kinds[n] = kind;
-            n += 1;
+        // Index of the first queue of the list; of [`apart`] the second one is the third of all.
+        let (list, first) = match (budget.sys > 0, budget.safe > 0, am) {
+            (true, true, true) => (&all[..], 0),
+            (true, true, false) => (&all[..2], 0),
+            (true, false, true) => (&apart[..], 0),
+            (true, false, false) => (&all[..1], 0),
+            (false, true, true) => (&all[1..], 1),
+            (false, true, false) => (&all[1..2], 1),
+            (false, false, true) => (&all[2..], 2),
+            (false, false, false) => return Ok(None),
         };
-        if budget.sys > 0 {
-            add(q.sys, 0);
-        }
-        if budget.safe > 0 {
-            add(q.safe, 1);
-        }
-        if am {
-            add(q.am, 2);
-        }
-        if n == 0 {
+        let mut polled = Polled::default();
+        let found = match look {
+            Look::There => self.ni.eq_there(list, &mut polled),
+            Look::Poll(wait) => self.ni.eq_take(list, wait, &mut polled),
+        };
+        let found = found.map_err(|e| Fault::Portals {
+            call: "PtlEQPoll",
+            error: e.error,
+        })?;
+        if found == Taken::Nothing {
             return Ok(None);
         }
-        let polled = self
-            .ni
-            .eq_poll(&list[..n], wait)
-            .map_err(|e| Fault::Portals {
-                call: "PtlEQPoll",
-                error: e.error,
-            })?;
-        let Some(polled) = polled else {
-            return Ok(None);
-        };
-        let (left, queue) = match kinds.get(polled.which) {
-            Some(0) => (&mut budget.sys, "SYS"),
-            Some(1) => (&mut budget.safe, "SAFE"),
+        budget.more = found == Taken::More;
+        let (left, queue) = match first + polled.which {
+            0 => (&mut budget.sys, "SYS"),
+            1 if budget.safe > 0 => (&mut budget.safe, "SAFE"),
             _ => (&mut budget.am, "AM"),
         };
         // Queues are sized so that none can overflow; a lost event could be anybody's completion.
@@ -219,7 +226,7 @@ impl Conduit {
 
     /// The queue of completions.
     #[cfg(test)]
-    pub(crate) fn safe_queue(&self) -> EqHandle {
+    pub(crate) fn safe_queue(&self) -> portals_shim::EqHandle {
         self.core.borrow().descriptors.queues.safe
     }
 
@@ -244,13 +251,13 @@ impl Conduit {
     }
 
     /// One event; whether there was one.
-    fn step(&self, scope: Scope, wait: Wait, budget: &mut Budget) -> bool {
+    fn step(&self, scope: Scope, look: Look, budget: &mut Budget) -> bool {
         // Another request would spend the resources kept for this handler's reply.
         if scope == Scope::Full && self.handler_depth.get() > 0 {
             self.fatal("polling", &Fault::WaitInHandler);
         }
         self.obey_signal();
-        let stepped = self.core.borrow_mut().step(scope, wait, budget);
+        let stepped = self.core.borrow_mut().step(scope, look, budget);
         let delivery = match stepped {
             Ok(None) => return false,
             Ok(Some(delivery)) => delivery,
@@ -271,9 +278,14 @@ impl Conduit {
                 sys: env.sys_limit,
                 safe: env.safe_limit,
                 am: env.am_limit,
+                more: true,
             }
         };
-        while self.step(scope, Wait::No, &mut budget) {}
+        // One look into the fabric is one poll; what comes while its events are handled is for the next.
+        let mut look = Look::Poll(Wait::No);
+        while self.step(scope, look, &mut budget) && budget.more {
+            look = Look::There;
+        }
     }
 
     /// Services the network until `ready` gives something.
@@ -294,7 +306,7 @@ impl Conduit {
     fn wait_step(&self, scope: Scope) {
         let mut budget = Budget::unlimited();
         let Some(gate) = &self.gate else {
-            self.step(scope, Wait::Forever, &mut budget);
+            self.step(scope, Look::Poll(Wait::Forever), &mut budget);
             return;
         };
         let wait = if gate.is_wanted() {
@@ -302,7 +314,7 @@ impl Conduit {
         } else {
             Wait::Nanos(TURN)
         };
-        let stepped = self.step(scope, wait, &mut budget);
+        let stepped = self.step(scope, Look::Poll(wait), &mut budget);
         // A handler is not interrupted: what it holds of the conduit is for its reply.
         if !stepped && self.handler_depth.get() == 0 && gate.leave() {
             gate.enter();

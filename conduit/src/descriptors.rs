@@ -78,6 +78,14 @@ pub(crate) struct Queues {
     pub(crate) am: EqHandle,
 }
 
+impl Queues {
+    /// All, in that order.
+    #[inline]
+    pub(crate) fn list(&self) -> [EqHandle; 3] {
+        [self.sys, self.safe, self.am]
+    }
+}
+
 /// What exists from start-up to the end.
 #[derive(Debug)]
 pub(crate) struct Descriptors {

@@ -1,10 +1,13 @@
 //! Event queues: bounded, never refusing, oldest event lost first (rules 53, 54).
 
 use crate::event::Event;
+use crate::handle::{EqHandle, Handle};
 use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(crate) struct EventQueue {
+    /// Its name, which tells it from queues that had its slot before.
+    pub(crate) handle: EqHandle,
     /// A ring, which grows to `capacity` places as they are first needed.
     ring: Vec<Event>,
     capacity: usize,
@@ -31,6 +34,7 @@ impl EventQueue {
         let mut ring = Vec::new();
         ring.try_reserve_exact(count).ok()?;
         Some(Self {
+            handle: EqHandle(Handle::INVALID),
             ring,
             capacity: count,
             first: 0,
@@ -47,6 +51,7 @@ impl EventQueue {
     pub(crate) fn exported(count: usize) -> Self {
         let next_sequence = (count as u32).wrapping_neg();
         Self {
+            handle: EqHandle(Handle::INVALID),
             ring: Vec::new(),
             capacity: count,
             first: 0,
@@ -88,9 +93,18 @@ impl EventQueue {
         sequence
     }
 
-    /// Stores an event that has its number; the oldest makes room.
-    #[inline]
-    pub(crate) fn store(&mut self, event: &Event) -> &mut Event {
+    /// Stores an event that has its number; the oldest makes room. Part of each caller, so that the
+    /// event is made where it stays.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, event: Event) -> &mut Event {
+        let place = self.place();
+        *place = event;
+        place
+    }
+
+    /// The place of one more event, which holds something old.
+    #[inline(always)]
+    fn place(&mut self) -> &mut Event {
         if self.len == self.capacity {
             self.first = self.wrap(self.first + 1);
             self.len -= 1;
@@ -99,16 +113,14 @@ impl EventQueue {
         let at = self.wrap(self.first + self.len);
         self.len += 1;
         if at == self.ring.len() {
-            self.grow(event);
+            self.grow();
         }
-        let place = &mut self.ring[at];
-        *place = *event;
-        place
+        &mut self.ring[at]
     }
 
     #[cold]
-    fn grow(&mut self, event: &Event) {
-        self.ring.push(*event);
+    fn grow(&mut self) {
+        self.ring.push(Event::BLANK);
     }
 
     #[inline]
@@ -137,6 +149,12 @@ impl EventQueue {
         };
         let gap = core::mem::take(&mut self.gap);
         self.ring.get(oldest).map(|event| (event, gap))
+    }
+
+    /// Whether [`EventQueue::get`] gives something.
+    #[inline]
+    pub(crate) fn has_some(&self) -> bool {
+        self.len > 0
     }
 
     pub(crate) fn peek(&self) -> Option<(Event, bool)> {

@@ -1,6 +1,6 @@
 //! Events (rules 27 to 36; numbers are those of `portals-shim/include/p3api/types.h`).
 
-use crate::handle::{EqHandle, MdHandle};
+use crate::handle::{EqHandle, Handle, MdHandle};
 use crate::types::{MdOptions, ProcessId};
 use serde::{Deserialize, Serialize};
 
@@ -88,4 +88,39 @@ pub struct Event {
     pub ni_fail: NiFail,
     /// +1 for each event of a queue, wrapping.
     pub sequence: u32,
+}
+
+/// Nothing that happened: what stands in a place before an event does.
+impl Default for Event {
+    fn default() -> Self {
+        Self::BLANK
+    }
+}
+
+impl Event {
+    pub(crate) const BLANK: Self = Self {
+        kind: EventKind::SendEnd,
+        initiator: ProcessId::ANY,
+        uid: 0,
+        jid: 0,
+        pt_index: 0,
+        match_bits: 0,
+        rlength: 0,
+        mlength: 0,
+        offset: 0,
+        md_handle: MdHandle(Handle::INVALID),
+        md: MdSnapshot {
+            start: 0,
+            length: 0,
+            threshold: 0,
+            max_size: 0,
+            options: MdOptions::empty(),
+            user_ptr: 0,
+            eq: None,
+        },
+        hdr_data: 0,
+        link: 0,
+        ni_fail: NiFail::OK,
+        sequence: 0,
+    };
 }

@@ -39,7 +39,7 @@ pub enum Wait {
 }
 
 /// An event taken from one of several queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Polled {
     /// The event.
     pub event: Event,
@@ -47,6 +47,17 @@ pub struct Polled {
     pub dropped: bool,
     /// Index of the queue in the poll's list.
     pub which: usize,
+}
+
+/// What a poll that writes its event elsewhere took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// No event.
+    Nothing,
+    /// An event, and the queues of the poll have no other.
+    Last,
+    /// An event, and there is another one.
+    More,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

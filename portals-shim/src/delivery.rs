@@ -93,6 +93,19 @@ impl Messages {
 pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Message> {
     let whole = payload.len() as u64 >= header.payload_len();
     let fail = if whole { NiFail::OK } else { NiFail::FAIL };
+    if let Body::Put { .. } = header.body {
+        let taken = ni.deposit_put(header, |places, length| {
+            let keep = payload
+                .len()
+                .min(usize::try_from(length).unwrap_or(usize::MAX));
+            LocalCopy::scatter(places, &payload[..keep]);
+            fail
+        });
+        return taken?.ack.map(|header| Message {
+            header,
+            data: Vec::new(),
+        });
+    }
     match ni.handle_header(header) {
         Incoming::Deposit(d) => {
             let keep = payload

@@ -16,7 +16,7 @@
 //!   list after releasing the lock; so a change is seen by that poll, or wakes the sleeper.
 //! * Completions that come after the arming ring the alarm; those before it are found by the last poll.
 
-use crate::call::{Answer, Call, Polled, Target, Wait};
+use crate::call::{Answer, Call, Polled, Taken, Target, Wait};
 use crate::interface::{Bridge, ClockKind, PollError, Window};
 use crate::library::Library;
 use crate::nal::{Attendance, Nal, Nap};
@@ -298,24 +298,28 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    /// A poll, or as many as `looks` while nothing happens; wakes others if it changed anything.
-    fn poll(&self, eqs: &[EqHandle], looks: u32) -> Result<Option<Polled>, PollError> {
+    /// A poll, or as many as `looks` while nothing happens; wakes others if it changed anything. Whether there was an
+    /// event.
+    #[inline]
+    fn poll(&self, eqs: &[EqHandle], looks: u32, out: &mut Polled) -> Result<bool, PollError> {
         let mut library = self.lock();
-        let mut polled = library.poll(eqs);
+        let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
+        // Without progress the queues stay as they are, and a pause would cost more than a look.
         for _ in 1..looks {
-            if moved || !matches!(polled, Ok(None)) {
+            if moved || !matches!(found, Ok(false)) {
                 break;
             }
-            std::hint::spin_loop();
-            polled = library.poll(eqs);
-            moved = library.take_moved();
+            if library.progress() {
+                found = library.look(eqs, out);
+                moved = library.take_moved();
+            }
         }
         drop(library);
         if moved {
             self.wake();
         }
-        polled
+        found
     }
 
     /// As [`Shared::doze`], on a fabric whose peers wake through memory.
@@ -324,26 +328,32 @@ impl<N: Nal> Shared<N> {
         nap: &dyn Nap,
         eqs: &[EqHandle],
         until: Option<Instant>,
-    ) -> Result<Option<Polled>, PollError> {
+        out: &mut Polled,
+    ) -> Result<bool, PollError> {
         self.sleepers.napper(1);
         let mut library = self.lock();
         library.nal.arm();
-        let polled = library.poll(eqs);
+        let found = library.poll(eqs, out);
         let moved = library.take_moved();
         drop(library);
         if moved {
             nap.wake();
-        } else if matches!(polled, Ok(None)) {
+        } else if matches!(found, Ok(false)) {
             nap.sleep(until);
         }
         self.sleepers.napper(-1);
-        polled
+        found
     }
 
     /// Arms, polls once more, and sleeps if that found nothing.
-    fn doze(&self, eqs: &[EqHandle], until: Option<Instant>) -> Result<Option<Polled>, PollError> {
+    fn doze(
+        &self,
+        eqs: &[EqHandle],
+        until: Option<Instant>,
+        out: &mut Polled,
+    ) -> Result<bool, PollError> {
         if let Some(nap) = &self.nap {
-            return self.nap(nap.as_ref(), eqs, until);
+            return self.nap(nap.as_ref(), eqs, until, out);
         }
         let Some((attendance, bell)) = self
             .attendance
@@ -351,17 +361,17 @@ impl<N: Nal> Shared<N> {
             .and_then(|a| Some((a, self.sleepers.enter()?)))
         else {
             std::thread::yield_now();
-            return Ok(None);
+            return Ok(false);
         };
         let mut library = self.lock();
         let armed = library.nal.arm();
-        let polled = library.poll(eqs);
+        let found = library.poll(eqs, out);
         let moved = library.take_moved();
         drop(library);
         if moved {
             self.wake();
         }
-        if !moved && matches!(polled, Ok(None)) {
+        if !moved && matches!(found, Ok(false)) {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
             let look = (!armed).then(|| Instant::now() + BLIND);
             let until = [until, look].into_iter().flatten().min();
@@ -369,42 +379,81 @@ impl<N: Nal> Shared<N> {
             sleep(alarm.chain([&bell.0]), until);
         }
         self.sleepers.leave(bell);
-        polled
+        found
     }
 
-    fn wait(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+    /// Takes the first event of the queues, if it is there or comes within the wait; whether there was one.
+    #[inline]
+    fn wait(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
+        if wait != Wait::No {
+            return self.wait_long(eqs, wait, out);
+        }
+        let found = self.poll(eqs, 1, out);
+        self.note(&found);
+        found
+    }
+
+    /// Takes an event by `find`, and says whether there is more.
+    #[inline]
+    fn take(
+        &self,
+        eqs: &[EqHandle],
+        out: &mut Polled,
+        find: impl FnOnce(&mut Library<N>, &[EqHandle], &mut Polled) -> Result<bool, PollError>,
+    ) -> Result<Taken, PollError> {
+        let mut library = self.lock();
+        let found = find(&mut library, eqs, out);
+        let moved = library.take_moved();
+        let taken = match found {
+            Ok(true) if library.has_more(eqs) => Taken::More,
+            Ok(true) => Taken::Last,
+            _ => Taken::Nothing,
+        };
+        drop(library);
+        if moved {
+            self.wake();
+        }
+        self.note(&found);
+        found.map(|_| taken)
+    }
+
+    /// What a poll found says whether this program rests.
+    #[inline]
+    fn note(&self, found: &Result<bool, PollError>) {
+        if matches!(found, Ok(false)) {
+            self.rest(1);
+        } else {
+            self.fruitless.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn wait_long(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
         let deadline = match wait {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
         };
-        let looks = match wait {
-            Wait::Nanos(_) | Wait::Forever if !self.spin.is_zero() => self.looks,
-            _ => 1,
-        };
+        let looks = if self.spin.is_zero() { 1 } else { self.looks };
         let mut sleep_from = None;
         loop {
-            let polled = self.poll(eqs, looks);
-            if !matches!(polled, Ok(None)) {
+            let found = self.poll(eqs, looks, out);
+            if !matches!(found, Ok(false)) {
                 self.fruitless.store(0, Ordering::Relaxed);
-                return polled;
+                return found;
             }
             let long = self.rest(looks);
-            if wait == Wait::No {
-                return Ok(None);
-            }
             if !long && deadline.is_none() {
                 continue;
             }
             let now = Instant::now();
             if deadline.is_some_and(|d| now >= d) {
-                return Ok(None);
+                return Ok(false);
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
-                let polled = self.doze(eqs, deadline);
-                if !matches!(polled, Ok(None)) {
+                let found = self.doze(eqs, deadline, out);
+                if !matches!(found, Ok(false)) {
                     self.fruitless.store(0, Ordering::Relaxed);
-                    return polled;
+                    return found;
                 }
             }
         }
@@ -466,7 +515,22 @@ impl<N: Nal> Bridge for Direct<N> {
     }
 
     fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
-        self.entered().wait(eqs, wait)
+        let mut polled = Polled::default();
+        let found = self.entered().wait(eqs, wait, &mut polled)?;
+        Ok(found.then_some(polled))
+    }
+
+    fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        let shared = self.entered();
+        if wait != Wait::No {
+            let found = shared.wait_long(eqs, wait, out)?;
+            return Ok(if found { Taken::More } else { Taken::Nothing });
+        }
+        shared.take(eqs, out, Library::poll)
+    }
+
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.entered().take(eqs, out, Library::look)
     }
 
     fn put(
@@ -478,7 +542,21 @@ impl<N: Nal> Bridge for Direct<N> {
         hdr_data: u64,
     ) -> Result<(), Error> {
         let shared = self.entered();
-        let result = shared.lock().put(md, region, ack, to, hdr_data);
+        let result = shared.lock().put(md, region, ack, to, hdr_data, false);
+        shared.wake();
+        result.map(|_| ())
+    }
+
+    fn put_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        let shared = self.entered();
+        let (region, ack) = (Some(region), AckRequest::NoAck);
+        let result = shared.lock().put(md, region, ack, to, hdr_data, true);
         shared.wake();
         result
     }
@@ -493,8 +571,9 @@ impl<N: Nal> Bridge for Direct<N> {
     fn call(&self, call: Call) -> Result<Answer, Error> {
         let shared = self.entered();
         if let Call::EqPoll { eqs, wait } = call {
-            return match shared.wait(&eqs, wait) {
-                Ok(polled) => Ok(Answer::Polled(polled)),
+            let mut polled = Polled::default();
+            return match shared.wait(&eqs, wait, &mut polled) {
+                Ok(found) => Ok(Answer::Polled(found.then_some(polled))),
                 Err(refused) => Ok(Answer::BadQueue(refused.which)),
             };
         }

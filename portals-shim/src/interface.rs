@@ -1,6 +1,6 @@
 //! An open network interface, as programs see it.
 
-use crate::call::{Answer, Call, EqList, Paths, Polled, Target, Wait};
+use crate::call::{Answer, Call, EqList, Paths, Polled, Taken, Target, Wait};
 use crate::direct::Direct;
 use crate::library::Library;
 use crate::nal::Nal;
@@ -113,6 +113,18 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         };
         Err(PollError { error, which })
     }
+    /// As [`Bridge::eq_poll`], into `out`.
+    fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        let Some(polled) = self.eq_poll(eqs, wait)? else {
+            return Ok(Taken::Nothing);
+        };
+        *out = polled;
+        Ok(Taken::More)
+    }
+    /// See [`Interface::eq_there`].
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.eq_take(eqs, Wait::No, out)
+    }
     /// [`Call::Put`]
     fn put(
         &self,
@@ -130,6 +142,17 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
             hdr_data,
         })
         .map(|_| ())
+    }
+    /// See [`Interface::put_region_silent`].
+    fn put_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.put(md, Some(region), AckRequest::NoAck, to, hdr_data)
+            .map(|()| false)
     }
     /// [`Call::Get`]
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
@@ -480,6 +503,32 @@ impl Interface {
         self.open().map_err(refused)?.eq_poll(eqs, wait)
     }
 
+    /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
+    /// as it is when there is none. [`Taken::More`] may be said where no other event is there, after a wait and on a
+    /// fabric whose library is not in this process.
+    pub fn eq_take(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open().map_err(refused)?.eq_take(eqs, wait, out)
+    }
+
+    /// As [`Interface::eq_take`] without a wait, for the events that come after the first one of a poll: the fabric need
+    /// not be asked again whether more has arrived.
+    pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open().map_err(refused)?.eq_there(eqs, out)
+    }
+
     /// `PtlACEntry`
     pub fn ac_entry(&self, index: u32, entry: AcEntry) -> Result<(), Error> {
         self.done(Call::AcEntry { index, entry })
@@ -506,6 +555,20 @@ impl Interface {
         hdr_data: u64,
     ) -> Result<(), Error> {
         self.open()?.put(md, Some(region), ack, &to, hdr_data)
+    }
+
+    /// As [`Interface::put_region`] without an ack, for a caller that wants no event where none is needed: `true` says
+    /// that the fabric has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come.
+    /// After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
+    /// event is posted.
+    pub fn put_region_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.open()?.put_silent(md, region, &to, hdr_data)
     }
 
     /// `PtlGet`

@@ -22,7 +22,7 @@ pub mod nal;
 pub mod place;
 mod region;
 
-pub use call::{EqList, Paths, Polled, Target, Wait};
+pub use call::{EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
 pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, Window};
 pub use region::{RawMemory, Region, RegionError};

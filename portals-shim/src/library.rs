@@ -109,26 +109,40 @@ impl<N: Nal> Library<N> {
         (self.nal.due(), busy)
     }
 
-    /// The first event of the queues in index order, after one round of progress if all are empty.
-    pub(crate) fn poll(&mut self, eqs: &[EqHandle]) -> Result<Option<Polled>, PollError> {
-        for round in 0..2 {
-            for (which, eq) in eqs.iter().enumerate() {
-                let next = self.ni.eq_next(*eq);
-                if let Some((event, dropped)) = next.map_err(|error| PollError { error, which })? {
-                    return Ok(Some(Polled {
-                        event: *event,
-                        dropped,
-                        which,
-                    }));
-                }
-            }
-            if round == 0 && !self.progress() {
-                break;
-            }
-        }
-        Ok(None)
+    /// Whether a queue has an event.
+    pub(crate) fn has_more(&self, eqs: &[EqHandle]) -> bool {
+        self.ni.eq_any(eqs)
     }
 
+    /// Takes the first event of the queues in index order, after one round of progress if all are empty; whether there
+    /// was one.
+    #[inline]
+    pub(crate) fn poll(&mut self, eqs: &[EqHandle], out: &mut Polled) -> Result<bool, PollError> {
+        if self.look(eqs, out)? {
+            return Ok(true);
+        }
+        if !self.progress() {
+            return Ok(false);
+        }
+        self.look(eqs, out)
+    }
+
+    /// Takes the first event of the queues in index order; whether there was one.
+    #[inline]
+    pub(crate) fn look(&mut self, eqs: &[EqHandle], out: &mut Polled) -> Result<bool, PollError> {
+        match self.ni.eq_first(eqs) {
+            Ok(Some((which, event, dropped))) => {
+                // Each once, from where it lies to where the caller wants it.
+                out.event = *event;
+                (out.dropped, out.which) = (dropped, which);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err((which, error)) => Err(PollError { error, which }),
+        }
+    }
+
+    /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
     pub(crate) fn put(
         &mut self,
         md: MdHandle,
@@ -136,9 +150,10 @@ impl<N: Nal> Library<N> {
         ack: AckRequest,
         to: &Target,
         hdr_data: u64,
-    ) -> Result<(), Error> {
+        silent: bool,
+    ) -> Result<bool, Error> {
         let keep = self.keeps(to.process);
-        let tx = self.ni.put(
+        let ready = self.ni.ready_put(
             md,
             region,
             ack,
@@ -149,9 +164,15 @@ impl<N: Nal> Library<N> {
             to.remote_offset,
             hdr_data,
         )?;
-        self.transmit(tx, keep);
+        let taken = !keep && self.nal.send_now(&ready.header, &ready.payload);
+        if taken {
+            self.ni.pass_put(&ready, NiFail::OK, silent);
+        } else {
+            let tx = self.ni.begin_put(ready)?;
+            self.transmit(tx, keep);
+        }
         self.nal.lists_changed(&mut self.ni);
-        Ok(())
+        Ok(taken && silent)
     }
 
     pub(crate) fn get(
@@ -241,10 +262,13 @@ impl<N: Nal> Library<N> {
                     which: 0,
                 }))
             }
-            Call::EqPoll { eqs, .. } => match self.poll(&eqs) {
-                Ok(polled) => Answer::Polled(polled),
-                Err(refused) => Answer::BadQueue(refused.which),
-            },
+            Call::EqPoll { eqs, .. } => {
+                let mut polled = Polled::default();
+                match self.poll(&eqs, &mut polled) {
+                    Ok(found) => Answer::Polled(found.then_some(polled)),
+                    Err(refused) => Answer::BadQueue(refused.which),
+                }
+            }
             Call::AcEntry { index, entry } => {
                 ni.ac_entry(index, entry)?;
                 Answer::Done
@@ -256,7 +280,7 @@ impl<N: Nal> Library<N> {
                 to,
                 hdr_data,
             } => {
-                self.put(md, region, ack, &to, hdr_data)?;
+                self.put(md, region, ack, &to, hdr_data, false)?;
                 return Ok(Answer::Done);
             }
             Call::Get { md, region, from } => {

@@ -98,6 +98,14 @@ impl HeldHeader {
     }
 }
 
+/// Where the header of a message lies.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In this request buffer, which exists.
+    ReqRb(usize),
+    ReqSb,
+}
+
 impl Core {
     /// A request's header in request buffer `buffer`.
     pub(crate) fn handle_request_header(
@@ -111,12 +119,9 @@ impl Core {
         let bits = AmBits::decode(event.match_bits)
             .filter(|b| b.request)
             .ok_or(malformed("not the header of a request"))?;
-        let region = self
-            .descriptors
-            .reqrb
-            .get(buffer)
-            .ok_or(malformed("no such request buffer"))?
-            .clone();
+        if buffer >= self.descriptors.reqrb.len() {
+            return Err(malformed("no such request buffer"));
+        }
         let credits = self
             .credits
             .handle_request(source, CreditByte::decode(hdr.credits))
@@ -130,8 +135,9 @@ impl Core {
             credits: credits.encode(),
         };
         // The long id of a request is the offset of its chunk.
+        let place = Place::ReqRb(buffer);
         self.open(
-            source, &region, event, bits, hdr.other, bits.chunk, reply, None,
+            source, place, event, bits, hdr.other, bits.chunk, reply, None,
         )
     }
 
@@ -157,11 +163,10 @@ impl Core {
             self.reqsb.release(event.offset);
             return Ok(None);
         }
-        let region = self.reqsb.region().clone();
         let chunk = u32::try_from(event.offset).ok();
         self.open(
             source,
-            &region,
+            Place::ReqSb,
             event,
             bits,
             hdr.other,
@@ -169,6 +174,13 @@ impl Core {
             ReplyPath::None,
             chunk,
         )
+    }
+
+    fn memory(&self, place: Place) -> &Region {
+        match place {
+            Place::ReqRb(buffer) => &self.descriptors.reqrb[buffer],
+            Place::ReqSb => self.reqsb.region(),
+        }
     }
 
     /// Takes the header and what came with it apart.
@@ -179,7 +191,7 @@ impl Core {
     fn open(
         &mut self,
         source: u32,
-        region: &Region,
+        place: Place,
         event: &Event,
         bits: AmBits,
         len: u32,
@@ -199,7 +211,10 @@ impl Core {
         if count > MAX_ARGS || args_len > room || room > CHUNK {
             return Err(malformed("its arguments do not fit"));
         }
-        region.read(base, args.values[..count].as_mut_bytes())?;
+        if count > 0 {
+            self.memory(place)
+                .read(base, args.values[..count].as_mut_bytes())?;
+        }
         let header = HeldHeader {
             handler: bits.handler,
             args,
@@ -215,7 +230,8 @@ impl Core {
                     return Err(malformed("its payload does not fit"));
                 }
                 let mut buffer = self.take_scratch();
-                region.read(base + at, &mut buffer.as_mut_bytes()[..len])?;
+                self.memory(place)
+                    .read(base + at, &mut buffer.as_mut_bytes()[..len])?;
                 Content::Medium { buffer, len }
             }
             Category::Long if bits.packed => {
@@ -224,6 +240,7 @@ impl Core {
                     return Err(malformed("its payload does not fit"));
                 }
                 let mut dest = [0u8; 8];
+                let region = self.memory(place);
                 region.read(base + args_len, &mut dest)?;
                 Content::Long(self.place(
                     source,

@@ -10,7 +10,6 @@ use crate::error::AmError;
 use crate::fault::{Fault, refused};
 use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
-use portals_shim::AckRequest;
 
 /// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
 const REPLY_LID: u32 = 1 << 23;
@@ -56,15 +55,17 @@ impl Core {
             credits,
         };
         let to = self.am_target(node, bits.encode(), u64::from(chunk));
-        self.ni
-            .put_region(
-                self.descriptors.rplsb,
-                (u64::from(own), len as u64),
-                AckRequest::NoAck,
-                to,
-                hdr.encode(),
-            )
-            .map_err(refused("PtlPutRegion of a reply"))
+        let from = (u64::from(own), len as u64);
+        let gone = self
+            .ni
+            .put_region_silent(self.descriptors.rplsb, from, to, hdr.encode())
+            .map_err(refused("PtlPutRegion of a reply"))?;
+        if gone {
+            // For the next reply.
+            self.reserve.tickets += 1;
+            self.reserve.chunk = Some(own);
+        }
+        Ok(())
     }
 }
 

@@ -152,15 +152,56 @@ impl Core {
             credits: self.credits.of_request(node, credits.0, credits.1).encode(),
         };
         let to = self.am_target(node, bits.encode(), 0);
-        self.ni
-            .put_region(
-                self.descriptors.reqsb,
-                (u64::from(chunk), len as u64),
-                AckRequest::NoAck,
-                to,
-                hdr.encode(),
-            )
-            .map_err(refused("PtlPutRegion of a request"))
+        let from = (u64::from(chunk), len as u64);
+        let gone = self
+            .ni
+            .put_region_silent(self.descriptors.reqsb, from, to, hdr.encode())
+            .map_err(refused("PtlPutRegion of a request"))?;
+        if gone {
+            self.tickets.give(1);
+        }
+        Ok(())
+    }
+
+    /// What a request that is one message needs, all of it or nothing: whether it is packed, its credits, its chunk
+    /// and a ticket. `None` too for a request of two messages.
+    fn take_for_request(&mut self, node: u32, m: &Message) -> Option<(bool, (u16, u8), u32)> {
+        let (packed, credits) = self.form(node, m);
+        if m.category == Category::Long && !packed
+            || self.credits.available(node) < credits
+            || !self.tickets.take(1)
+        {
+            return None;
+        }
+        let Some(chunk) = self.reqsb.take(SbUse::Request { to: node }) else {
+            self.tickets.give(1);
+            return None;
+        };
+        // They are there, as seen above.
+        self.credits.take(node, credits);
+        Some((packed, (credits, 0), chunk))
+    }
+
+    /// Whether a Long is packed, and the credits of the request.
+    fn form(&self, node: u32, m: &Message) -> (bool, u16) {
+        let args = 4 * m.args.len();
+        let (whole, header) = match m.category {
+            Category::Short => (round8(args), None),
+            Category::Medium => (round8(round8(args) + m.source.len()), None),
+            Category::Long => (round8(args + 8 + m.source.len()), Some(round8(args))),
+        };
+        let whole_cost = cost(whole);
+        let Some(header) = header else {
+            return (false, whole_cost);
+        };
+        let split_cost = cost(header) + 1;
+        // Packing must not cause a wait that two messages would not.
+        let waits = whole_cost > split_cost && whole_cost > self.credits.available(node);
+        if self.env.packed_long && whole <= CHUNK && !waits {
+            (true, whole_cost)
+        } else {
+            (false, split_cost)
+        }
     }
 }
 
@@ -302,11 +343,35 @@ impl Conduit {
         })
     }
 
+    #[inline]
     fn request(&self, node: u32, m: &Message, sync: bool) {
         if node == self.mynode() {
             self.run_here(m, ReplyPath::Loopback);
             return;
         }
+        let two = {
+            let mut core = self.core.borrow_mut();
+            match core.take_for_request(node, m) {
+                Some((packed, credits, chunk)) => {
+                    let sent = core.send_request(node, m, packed, credits, chunk, sync);
+                    drop(core);
+                    self.check("sending a request", sent);
+                    false
+                }
+                None => {
+                    drop(core);
+                    self.request_in_time(node, m, sync)
+                }
+            }
+        };
+        self.poll_within_limits(Scope::Full);
+        if two && sync {
+            self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));
+        }
+    }
+
+    /// Sends a request, one thing that it needs after the other; whether it was two messages.
+    fn request_in_time(&self, node: u32, m: &Message, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
         let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
         let two = m.category == Category::Long && !packed;
@@ -322,37 +387,15 @@ impl Conduit {
             .borrow_mut()
             .send_request(node, m, packed, credits, chunk, sync);
         self.check("sending a request", sent);
-        self.poll_within_limits(Scope::Full);
-        if two && sync {
-            self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));
-        }
+        two
     }
 
     /// Waits for the credits of a request; says whether a Long is packed, how many it took, and how
     /// many more it would have liked.
     fn take_credits(&self, node: u32, m: &Message) -> (bool, (u16, u8)) {
-        let args = 4 * m.args.len();
-        let (whole, header) = match m.category {
-            Category::Short => (round8(args), None),
-            Category::Medium => (round8(round8(args) + m.source.len()), None),
-            Category::Long => (round8(args + 8 + m.source.len()), Some(round8(args))),
-        };
         let mut wanted = None;
         self.wait_for(Scope::Full, |c| {
-            let whole_cost = cost(whole);
-            let choice = match header {
-                None => (false, whole_cost),
-                Some(header) => {
-                    let split_cost = cost(header) + 1;
-                    // Packing must not cause a wait that two messages would not.
-                    let waits = whole_cost > split_cost && whole_cost > c.credits.available(node);
-                    if c.env.packed_long && whole <= CHUNK && !waits {
-                        (true, whole_cost)
-                    } else {
-                        (false, split_cost)
-                    }
-                }
-            };
+            let choice = c.form(node, m);
             if c.credits.take(node, choice.1) {
                 return Some((choice.0, (choice.1, wanted.unwrap_or(0))));
             }

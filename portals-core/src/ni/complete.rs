@@ -4,7 +4,7 @@
 use super::{Ni, NiConfig};
 use crate::eq::EventQueue;
 use crate::event::{Event, EventKind, MdSnapshot, NiFail};
-use crate::handle::{EqHandle, Handle, MdHandle, OpId};
+use crate::handle::{EqHandle, MdHandle, OpId};
 use crate::header::{Body, Header};
 use crate::md::Md;
 use crate::memory::Segment;
@@ -97,31 +97,7 @@ pub(crate) struct Op {
 impl Op {
     const BLANK: Self = Self {
         kind: OpKind::Send,
-        end: Event {
-            kind: EventKind::SendEnd,
-            initiator: ProcessId::ANY,
-            uid: 0,
-            jid: 0,
-            pt_index: 0,
-            match_bits: 0,
-            rlength: 0,
-            mlength: 0,
-            offset: 0,
-            md_handle: MdHandle(Handle::INVALID),
-            md: MdSnapshot {
-                start: 0,
-                length: 0,
-                threshold: 0,
-                max_size: 0,
-                options: MdOptions::empty(),
-                user_ptr: 0,
-                eq: None,
-            },
-            hdr_data: 0,
-            link: 0,
-            ni_fail: NiFail::OK,
-            sequence: 0,
-        },
+        end: Event::BLANK,
         link: None,
         ack: None,
     };
@@ -138,13 +114,13 @@ fn post<'a>(
     exported: &'a mut Exported,
     eq: EqHandle,
     link: Option<u32>,
-    event: &Event,
+    event: Event,
 ) -> &'a mut Event {
     let sequence = queue.stamp();
     let posted = match exported {
         None => queue.store(event),
         Some(exported) => {
-            exported.push_back((eq, *event));
+            exported.push_back((eq, event));
             let last = exported.len() - 1;
             &mut exported[last].1
         }
@@ -162,6 +138,14 @@ pub(super) struct Begun {
     pub(super) region: Option<Segment>,
 }
 
+/// What an operation that has passed leaves.
+pub(super) struct Passed {
+    /// The MD takes more.
+    pub(super) active: bool,
+    /// The MD allows acks.
+    pub(super) acks: bool,
+}
+
 impl Ni {
     /// Whether one more operation can be recorded; asked before anything is accounted.
     pub(super) fn has_room(&self) -> bool {
@@ -172,7 +156,7 @@ impl Ni {
     fn post(&mut self, event: &Event, link: Option<u32>) -> Option<u32> {
         let eq = event.md.eq?;
         let queue = self.eqs.at_mut(eq.0.slot())?;
-        Some(post(queue, &mut self.exported, eq, link, event).sequence)
+        Some(post(queue, &mut self.exported, eq, link, *event).sequence)
     }
 
     /// Accounts an operation on the MD, given also its length, by `account`; marks the MD in use and
@@ -203,7 +187,7 @@ impl Ni {
         {
             queue.promised += 1;
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
-                let posted = post(queue, &mut self.exported, eq, None, &op.end);
+                let posted = post(queue, &mut self.exported, eq, None, op.end);
                 posted.kind = start;
                 op.link = Some(posted.sequence);
             }
@@ -214,6 +198,52 @@ impl Ni {
             active: md.active,
             region: md.region(),
         })
+    }
+
+    /// As [`Ni::begin`] and [`Ni::finish`] in one step, for an operation whose data has been moved: nothing
+    /// is recorded. With `silent` the operation posts neither START nor END. `None`, and nothing has
+    /// happened, when there is no such MD.
+    #[inline(always)]
+    pub(super) fn pass(
+        &mut self,
+        md_handle: MdHandle,
+        account: impl FnOnce(&mut Md, u64),
+        (start, end): (EventKind, EventKind),
+        what: What,
+        fail: NiFail,
+        silent: bool,
+    ) -> Option<Passed> {
+        let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
+        account(md, length);
+        let options = md.shown.options;
+        let passed = Passed {
+            active: md.active,
+            acks: !options.contains(MdOptions::ACK_DISABLE),
+        };
+        let mut last = None;
+        if !silent
+            && let Some(eq) = md.shown.eq
+            && let Some(queue) = self.eqs.at_mut(eq.0.slot())
+        {
+            if !options.contains(MdOptions::EVENT_START_DISABLE) {
+                let started = what.event(start, md_handle, md.shown);
+                last = Some(post(queue, &mut self.exported, eq, None, started).sequence);
+            }
+            if !options.contains(MdOptions::EVENT_END_DISABLE) {
+                let mut ended = what.event(end, md_handle, md.shown);
+                ended.ni_fail = fail;
+                last = Some(post(queue, &mut self.exported, eq, last, ended).sequence);
+            }
+        }
+        let under_way = self.ops.len() as u64 + 1;
+        let messages = &mut self.usage.messages;
+        messages.made += 1;
+        messages.most = messages.most.max(under_way);
+        if md.is_spent() {
+            let cause = what.event(end, md_handle, md.shown);
+            self.unlink_told(&cause, last);
+        }
+        Some(passed)
     }
 
     /// Posts END, frees the MD from use, and lets it go if that was its last operation. Returns the
@@ -230,7 +260,7 @@ impl Ni {
         {
             queue.promised -= 1;
             if !op.end.md.options.contains(MdOptions::EVENT_END_DISABLE) {
-                let posted = post(queue, &mut self.exported, eq, op.link, &op.end);
+                let posted = post(queue, &mut self.exported, eq, op.link, op.end);
                 posted.md = md.shown;
                 posted.ni_fail = fail;
                 last = Some(posted.sequence);
@@ -267,6 +297,7 @@ impl Ni {
 
     /// The end of an MD, with an UNLINK event; of a spent one it carries the fields of the operation
     /// that caused it.
+    #[cold]
     fn unlink_told(&mut self, cause: &Event, link: Option<u32>) {
         if let Some(md) = self.md(cause.md_handle) {
             let unlink = Event {

@@ -60,7 +60,7 @@ impl Ni {
         }
         for (eq, event) in rest {
             if let Ok(queue) = self.eq_mut(eq) {
-                queue.store(&event);
+                queue.store(event);
             }
         }
     }

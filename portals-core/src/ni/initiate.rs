@@ -3,7 +3,7 @@
 use super::Ni;
 use super::complete::{OpKind, What};
 use crate::error::Error;
-use crate::event::EventKind;
+use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
 use crate::md::Md;
@@ -36,12 +36,33 @@ pub struct Transmit {
     pub landing: Segments,
 }
 
+/// A put that was checked and has had no effect yet ([`Ni::ready_put`]).
+#[derive(Clone, Debug)]
+pub struct ReadyPut {
+    /// What to tell the target.
+    pub header: Header,
+    /// The bytes that follow the header, in order.
+    pub payload: Segments,
+    md: MdHandle,
+    offset: u64,
+}
+
 impl Ni {
     /// An MD that may initiate, and the checked region of it.
-    fn source(&self, md: MdHandle, region: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
-        let slot = md.0.slot();
-        let md = self.md(md).filter(|md| md.active).ok_or(Error::MdInvalid)?;
-        let whole = self.mds.length(slot, md);
+    fn source(&self, handle: MdHandle, region: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
+        let md = self.md(handle).filter(|md| md.active);
+        self.region(handle, md.ok_or(Error::MdInvalid)?, region)
+    }
+
+    /// The checked region of an MD.
+    #[inline(always)]
+    fn region(
+        &self,
+        handle: MdHandle,
+        md: &Md,
+        region: Option<(u64, u64)>,
+    ) -> Result<(u64, u64), Error> {
+        let whole = self.mds.length(handle.0.slot(), md);
         let (offset, length) = region.unwrap_or((0, whole));
         let end = offset.checked_add(length).ok_or(Error::MdIllegal)?;
         if end > whole || length > MAX_MESSAGE {
@@ -69,6 +90,7 @@ impl Ni {
         clippy::too_many_arguments,
         reason = "the specification's argument list"
     )]
+    #[inline]
     pub fn put(
         &mut self,
         md_handle: MdHandle,
@@ -81,8 +103,43 @@ impl Ni {
         remote_offset: u64,
         hdr_data: u64,
     ) -> Result<Transmit, Error> {
-        let (offset, length) = self.source(md_handle, region)?;
-        let md = self.md(md_handle).ok_or(Error::MdInvalid)?;
+        let ready = self.ready_put(
+            md_handle,
+            region,
+            ack,
+            target,
+            pt_index,
+            ac_index,
+            match_bits,
+            remote_offset,
+            hdr_data,
+        )?;
+        self.begin_put(ready)
+    }
+
+    /// The first half of [`Ni::put`]: the checks, which change nothing. To be followed by
+    /// [`Ni::begin_put`] or [`Ni::pass_put`] before anything else is asked of the interface, or by
+    /// nothing.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the specification's argument list"
+    )]
+    #[inline(always)]
+    pub fn ready_put(
+        &self,
+        md_handle: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        target: ProcessId,
+        pt_index: u32,
+        ac_index: u32,
+        match_bits: u64,
+        remote_offset: u64,
+        hdr_data: u64,
+    ) -> Result<ReadyPut, Error> {
+        let md = self.md(md_handle).filter(|md| md.active);
+        let md = md.ok_or(Error::MdInvalid)?;
+        let (offset, length) = self.region(md_handle, md, region)?;
         let payload = self
             .mds
             .slice(md_handle.0.slot(), md.region(), offset, length);
@@ -99,19 +156,51 @@ impl Ni {
                 ack_md,
             },
         );
-        let op = self.start_send(md_handle, &header, offset, length, hdr_data)?;
-        if ack_md.is_some()
-            && let Some(rest) = self.md_rest_mut(md_handle)
-        {
-            rest.acks_due = rest.acks_due.saturating_add(1);
-        }
-        Ok(Transmit {
+        Ok(ReadyPut {
             header,
-            md: md_handle,
             payload,
+            md: md_handle,
+            offset,
+        })
+    }
+
+    /// The second half of [`Ni::put`].
+    #[inline]
+    pub fn begin_put(&mut self, ready: ReadyPut) -> Result<Transmit, Error> {
+        self.check_room()?;
+        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
+        let op = self.start_send(ready.md, what, what.rlength)?;
+        self.expect_ack(&ready.header);
+        Ok(Transmit {
+            header: ready.header,
+            md: ready.md,
+            payload: ready.payload,
             op: Some(op),
             landing: Segments::new(),
         })
+    }
+
+    /// A put whose payload has been sent, or could not be: begun and ended in one step. With `silent` it
+    /// posts neither SEND_START nor SEND_END, for a caller that is told otherwise.
+    #[inline(always)]
+    pub fn pass_put(&mut self, ready: &ReadyPut, fail: NiFail, silent: bool) {
+        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
+        self.count_sent(what.rlength);
+        let events = (EventKind::SendStart, EventKind::SendEnd);
+        let account = |md: &mut Md, _| md.consume();
+        self.expect_ack(&ready.header);
+        self.pass(ready.md, account, events, what, fail, silent);
+    }
+
+    #[inline]
+    fn expect_ack(&mut self, put: &Header) {
+        if let Body::Put {
+            ack_md: Some(md), ..
+        } = put.body
+            && let Some(rest) = self.md_rest_mut(md)
+        {
+            rest.acks_due = rest.acks_due.saturating_add(1);
+        }
     }
 
     /// `PtlGet`, or `PtlGetRegion` when `region` is `(local offset, length)`.
@@ -147,7 +236,9 @@ impl Ni {
             },
         );
         let op = if self.config.get_send_events {
-            Some(self.start_send(md_handle, &header, offset, length, 0)?)
+            self.check_room()?;
+            let what = self.sending(&header, offset, length);
+            Some(self.start_send(md_handle, what, 0)?)
         } else {
             self.status.send_count += 1;
             None
@@ -210,7 +301,9 @@ impl Ni {
                 reply_offset,
             },
         );
-        let op = self.start_send(put_md, &header, offset, length, hdr_data)?;
+        self.check_room()?;
+        let what = self.sending(&header, offset, length);
+        let op = self.start_send(put_md, what, length)?;
         self.expect_reply(get_md);
         Ok(Transmit {
             header,
@@ -227,21 +320,23 @@ impl Ni {
         }
     }
 
-    /// SEND_START, one threshold count, and the record that SEND_END needs.
-    fn start_send(
-        &mut self,
-        md: MdHandle,
-        header: &Header,
-        offset: u64,
-        length: u64,
-        hdr_data: u64,
-    ) -> Result<OpId, Error> {
-        if !self.has_room() {
-            return Err(Error::NoSpace);
-        }
+    fn check_room(&self) -> Result<(), Error> {
+        self.has_room().then_some(()).ok_or(Error::NoSpace)
+    }
+
+    fn count_sent(&mut self, bytes: u64) {
         self.status.send_count += 1;
-        self.status.send_length += header.payload_len();
-        let what = What {
+        self.status.send_length += bytes;
+    }
+
+    /// What the events of a request say.
+    #[inline(always)]
+    fn sending(&self, header: &Header, offset: u64, length: u64) -> What {
+        let hdr_data = match header.body {
+            Body::Put { hdr_data, .. } | Body::GetPut { hdr_data, .. } => hdr_data,
+            _ => 0,
+        };
+        What {
             initiator: self.config.id,
             uid: self.config.uid,
             jid: self.config.jid,
@@ -251,7 +346,12 @@ impl Ni {
             mlength: length,
             offset,
             hdr_data,
-        };
+        }
+    }
+
+    /// SEND_START, one threshold count, and the record that SEND_END needs.
+    fn start_send(&mut self, md: MdHandle, what: What, sent: u64) -> Result<OpId, Error> {
+        self.count_sent(sent);
         let events = (EventKind::SendStart, EventKind::SendEnd);
         let account = |md: &mut Md, _| md.consume();
         self.begin(md, account, OpKind::Send, events, what, None)

@@ -33,8 +33,8 @@ use complete::{Exported, Op};
 use serde::{Deserialize, Serialize};
 
 pub use export::UnreadEvents;
-pub use initiate::{AckRequest, Transmit};
-pub use target::{Deposit, DropReason, Incoming, ReplyOut, Swap};
+pub use initiate::{AckRequest, ReadyPut, Transmit};
+pub use target::{Deposit, Deposited, DropReason, Incoming, ReplyOut, Swap};
 
 /// Who an interface is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl Ni {
         Usage {
             portals: u.portals.at(self.portals_used()),
             messages: Gauge {
-                most: self.ops.most() as u64,
+                most: u.messages.most.max(self.ops.most() as u64),
                 ..u.messages.at(self.ops.len())
             },
             mes: u.mes.at(self.matching.count()),
@@ -305,19 +305,16 @@ impl Ni {
         Some(self.matching.get(me)?.pt_index)
     }
 
+    #[inline]
     pub(crate) fn eq(&self, handle: EqHandle) -> Result<&EventQueue, Error> {
-        handle
-            .key(self.config.interface)
-            .and_then(|k| self.eqs.get(k))
-            .ok_or(Error::EqInvalid)
+        let queue = self.eqs.at(handle.0.slot());
+        queue.filter(|q| q.handle == handle).ok_or(Error::EqInvalid)
     }
 
     #[inline]
     pub(crate) fn eq_mut(&mut self, handle: EqHandle) -> Result<&mut EventQueue, Error> {
-        handle
-            .key(self.config.interface)
-            .and_then(|k| self.eqs.get_mut(k))
-            .ok_or(Error::EqInvalid)
+        let queue = self.eqs.at_mut(handle.0.slot());
+        queue.filter(|q| q.handle == handle).ok_or(Error::EqInvalid)
     }
 
     /// Checks a description; returns the byte length.
@@ -448,7 +445,11 @@ impl Ni {
             .and_then(|queue| self.eqs.insert(queue))
             .ok_or(Error::NoSpace)?;
         self.usage.eqs.count(self.eqs.len());
-        Ok(EqHandle::of(self.config.interface, generation, slot))
+        let handle = EqHandle::of(self.config.interface, generation, slot);
+        if let Some(queue) = self.eqs.at_mut(slot) {
+            queue.handle = handle;
+        }
+        Ok(handle)
     }
 
     /// `PtlEQFree`: refused while an MD names the queue (row 13 of
@@ -477,6 +478,31 @@ impl Ni {
     #[inline]
     pub fn eq_next(&mut self, handle: EqHandle) -> Result<Option<(&Event, bool)>, Error> {
         Ok(self.eq_mut(handle)?.get())
+    }
+
+    /// As [`Ni::eq_next`] of the first of several queues that has an event; with its index, or that of the handle
+    /// that is none.
+    #[inline]
+    #[expect(clippy::type_complexity, reason = "an event and what is said of it")]
+    pub fn eq_first(
+        &mut self,
+        handles: &[EqHandle],
+    ) -> Result<Option<(usize, &Event, bool)>, (usize, Error)> {
+        for (which, handle) in handles.iter().enumerate() {
+            if self.eq(*handle).map_err(|e| (which, e))?.has_some() {
+                let queue = self.eqs.at_mut(handle.0.slot());
+                let taken = queue.and_then(EventQueue::get);
+                return Ok(taken.map(|(event, lost)| (which, event, lost)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether one of several queues has an event. What is no queue has none.
+    #[inline]
+    pub fn eq_any(&self, handles: &[EqHandle]) -> bool {
+        let has_some = |h: &EqHandle| self.eq(*h).is_ok_and(EventQueue::has_some);
+        handles.iter().any(has_some)
     }
 
     /// Like [`Ni::eq_get`] without taking the event.

@@ -7,7 +7,7 @@ use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
 use crate::md::{Access, Md, MdRest};
-use crate::memory::Segments;
+use crate::memory::{Segment, Segments};
 
 /// What to do with a message. `op` goes back to the matching `*_end` method.
 #[derive(Clone, Debug)]
@@ -37,6 +37,15 @@ pub struct Deposit {
     /// Bytes to keep (`mlength`).
     pub length: u64,
     /// Entries looked at before one took the message; the cost of matching.
+    pub searched: u32,
+}
+
+/// A put that was taken, with its data, in one step.
+#[derive(Clone, Copy, Debug)]
+pub struct Deposited {
+    /// The ack that is due.
+    pub ack: Option<Header>,
+    /// Entries looked at.
     pub searched: u32,
 }
 
@@ -224,17 +233,7 @@ impl Ni {
         events: (EventKind, EventKind),
         ack: Option<AckTo>,
     ) -> Result<Begun, DropReason> {
-        let what = What {
-            initiator: h.source,
-            uid: h.uid,
-            jid: h.jid,
-            pt_index: h.pt_index,
-            match_bits: h.match_bits,
-            rlength: r.length,
-            mlength: m.mlength,
-            offset: m.offset,
-            hdr_data: r.hdr_data,
-        };
+        let what = Self::taken(h, r, m);
         let account = |md: &mut Md, length| md.account_target(length, m.mlength);
         let begun = self
             .begin(m.md, account, kind, events, what, ack)
@@ -296,6 +295,91 @@ impl Ni {
             length: m.mlength,
             searched: m.searched,
         })
+    }
+
+    /// Takes a put whose data, or as much of it as there is, lies at hand: [`Ni::handle_header`] and
+    /// [`Ni::deposit_end`] in one step. `place` is told where the first so many bytes go, moves them, and
+    /// says whether it could. `None`: the message was dropped, or was no put, and then nothing happened.
+    #[inline(always)]
+    pub fn deposit_put(
+        &mut self,
+        h: &Header,
+        place: impl FnOnce(&[Segment], u64) -> NiFail,
+    ) -> Option<Deposited> {
+        let Body::Put {
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+            ack_md,
+        } = h.body
+        else {
+            return None;
+        };
+        let r = Request {
+            access: Access::Put,
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+        };
+        let m = match self.translate(h, &r) {
+            Ok(m) => m,
+            Err(reason) => {
+                self.drop_message(h, reason);
+                return None;
+            }
+        };
+        let slot = m.md.0.slot();
+        let fail = match self.mds.at(slot).and_then(Md::region) {
+            Some(whole) => {
+                let piece = Segment {
+                    addr: whole.addr + m.offset,
+                    len: m.mlength,
+                };
+                place(&[piece], m.mlength)
+            }
+            None => place(&self.mds.slice(slot, None, m.offset, m.mlength), m.mlength),
+        };
+        let what = Self::taken(h, &r, &m);
+        let account = |md: &mut Md, length| md.account_target(length, m.mlength);
+        let events = (EventKind::PutStart, EventKind::PutEnd);
+        self.status.recv_count += 1;
+        self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
+        let passed = self.pass(m.md, account, events, what, fail, false)?;
+        if !passed.active {
+            self.deactivated(m.md);
+        }
+        let wanted = ack_md.filter(|_| passed.acks && fail == NiFail::OK);
+        let ack = wanted.map(|md| {
+            let body = Body::Ack {
+                md,
+                offset: remote_offset,
+                rlength: length,
+                mlength: m.mlength,
+            };
+            self.answer(h, body)
+        });
+        Some(Deposited {
+            ack,
+            searched: m.searched,
+        })
+    }
+
+    /// What the events of an accepted message say.
+    #[inline(always)]
+    fn taken(h: &Header, r: &Request, m: &Match) -> What {
+        What {
+            initiator: h.source,
+            uid: h.uid,
+            jid: h.jid,
+            pt_index: h.pt_index,
+            match_bits: h.match_bits,
+            rlength: r.length,
+            mlength: m.mlength,
+            offset: m.offset,
+            hdr_data: r.hdr_data,
+        }
     }
 
     fn get_arrived(

@@ -6,7 +6,7 @@ use model::{Model, Verdict};
 use portals_core::{
     ANY, AcEntry, AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc,
     MdHandle, MdOptions, MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, OpId, ProcessId, Segment,
-    Segments, Unlink,
+    Unlink,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -44,8 +44,12 @@ enum Step {
     Put(usize, Option<(u64, u64)>, bool, To, u64),
     Get(usize, Option<(u64, u64)>, To),
     GetPut(usize, usize, Option<(u64, u64, u64)>, To, u64),
+    /// A put that begins and ends in one step.
+    Pass(usize, Option<(u64, u64)>, bool, To, u64, bool),
     /// The oldest message arrives.
     Arrive,
+    /// The oldest message arrives; a put with all its data.
+    ArriveWhole(bool),
     /// The oldest message is lost.
     Lose,
     /// The oldest message arrives and comes again later.
@@ -174,7 +178,10 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (n(), region(), to()).prop_map(|(m, r, t)| Step::Get(m, r, t)),
         6 => (n(), n(), regions, to(), any::<u64>())
             .prop_map(|(g, p, r, t, h)| Step::GetPut(g, p, r, t, h)),
+        12 => (n(), region(), any::<bool>(), to(), any::<u64>(), prop::bool::weighted(0.9))
+            .prop_map(|(m, r, a, t, h, ok)| Step::Pass(m, r, a, t, h, ok)),
         24 => Just(Step::Arrive),
+        24 => prop::bool::weighted(0.9).prop_map(Step::ArriveWhole),
         2 => Just(Step::Lose),
         2 => Just(Step::Duplicate),
         24 => (n(), prop::bool::weighted(0.9)).prop_map(|(i, ok)| Step::Finish(i, ok)),
@@ -200,7 +207,7 @@ struct Node {
     next_addr: u64,
 }
 
-fn flat(segments: &Segments) -> Vec<u64> {
+fn flat(segments: &[Segment]) -> Vec<u64> {
     segments
         .iter()
         .flat_map(|s| s.addr..s.addr + s.len)
@@ -421,7 +428,11 @@ impl World {
                 );
             }
             Step::Put(..) | Step::Get(..) | Step::GetPut(..) => self.send(i, step),
+            Step::Pass(md, region, ack, to, hdr, ok) => {
+                self.pass(i, *md, *region, *ack, to, *hdr, *ok);
+            }
             Step::Arrive => self.arrive(),
+            Step::ArriveWhole(ok) => self.arrive_whole(*ok),
             Step::Lose => drop(self.wire.pop_front()),
             Step::Duplicate => {
                 if let Some(h) = self.wire.front().copied() {
@@ -431,6 +442,81 @@ impl World {
             }
             Step::Finish(which, ok) => self.finish(i, *which, *ok),
         }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of the step")]
+    fn pass(
+        &mut self,
+        i: usize,
+        md: usize,
+        region: Option<(u64, u64)>,
+        ack: bool,
+        to: &To,
+        hdr: u64,
+        ok: bool,
+    ) {
+        let n = &mut self.nodes[i];
+        let p = ProcessId::new(if to.own { i } else { 1 - i } as u32, 7);
+        let md = n.source(md);
+        let wanted = if ack {
+            AckRequest::Ack
+        } else {
+            AckRequest::NoAck
+        };
+        let got =
+            n.ni.ready_put(md, region, wanted, p, to.pt, to.ac, to.bits, to.offset, hdr);
+        let part = n.model.part(md, region);
+        let wants = ack && n.model.wants_ack(md);
+        match (got, part) {
+            (Ok(ready), Ok((offset, bytes))) => {
+                let body = Body::Put {
+                    length: bytes.len() as u64,
+                    remote_offset: to.offset,
+                    hdr_data: hdr,
+                    ac_index: to.ac,
+                    ack_md: wants.then_some(md),
+                };
+                let header = self.request(i, to, body);
+                assert_eq!((ready.header, flat(&ready.payload)), (header, bytes));
+                let n = &mut self.nodes[i];
+                let fail = if ok { NiFail::OK } else { NiFail::FAIL };
+                n.ni.pass_put(&ready, fail, false);
+                let number = n.model.sent(md, &header, offset).unwrap();
+                assert_eq!(n.model.end(number, fail), None);
+                self.wire.push_back(header);
+            }
+            (got, part) => assert_eq!(got.map(|_| ()), part.map(|_| ())),
+        }
+    }
+
+    fn arrive_whole(&mut self, ok: bool) {
+        match self.wire.front() {
+            Some(h) if matches!(h.body, Body::Put { .. }) => {}
+            _ => return self.arrive(),
+        }
+        let Some(h) = self.wire.pop_front() else {
+            return;
+        };
+        let n = &mut self.nodes[h.target.nid as usize];
+        let (expected, number) = n.model.arrive(&h);
+        let fail = if ok { NiFail::OK } else { NiFail::FAIL };
+        let mut placed = None;
+        let taken = n.ni.deposit_put(&h, |segments, length| {
+            placed = Some((flat(segments), length));
+            fail
+        });
+        let ack = taken.and_then(|t| t.ack);
+        match (expected, number) {
+            (Verdict::Deposit(at, searched), Some(number)) => {
+                assert_eq!(taken.map(|t| t.searched), Some(searched));
+                let length = at.len() as u64;
+                assert_eq!(placed, Some((at, length)), "{h:?}");
+                assert_eq!(ack, n.model.end(number, fail));
+                self.accepted += 1;
+            }
+            _ => assert!(placed.is_none() && taken.is_none()),
+        }
+        self.wire.extend(ack);
     }
 
     fn send(&mut self, i: usize, step: &Step) {

@@ -4,7 +4,7 @@
 use super::Nal;
 use crate::delivery::{self, Message, Messages};
 use crate::place::Placement;
-use portals_core::{Ni, NiFail, ProcessId, Transmit};
+use portals_core::{Header, Ni, NiFail, ProcessId, Segment, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -99,6 +99,14 @@ impl Nal for InProc {
         if let Some(op) = tx.op {
             ni.send_end(op, fail);
         }
+    }
+
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        let rank = self.hub.rank(header.target);
+        if let Some(rank) = rank {
+            self.hub.boxes[rank].add(|waiting| waiting.put(header, payload));
+        }
+        rank.is_some()
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {

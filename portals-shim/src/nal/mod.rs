@@ -18,7 +18,7 @@ pub mod verbs;
 use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::region::Region;
-use portals_core::{Error, MdHandle, Ni, ProcessId, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +55,13 @@ pub trait Nal: Send + std::fmt::Debug {
     /// [`Nal::progress`], when the payload memory may be reused. May call `progress` when it is out
     /// of resources. Messages to one target are delivered to it in the order of these calls.
     fn send(&mut self, ni: &mut Ni, tx: Transmit);
+
+    /// Sends a put if its payload can be taken at once: after `true` the memory of the payload is free, and what
+    /// [`Nal::send`] promises of delivery and order holds. After `false` nothing has happened, and the put is to be
+    /// given to [`Nal::send`], which does not fail for want of resources.
+    fn send_now(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
+        false
+    }
 
     /// Handles what has arrived and completed, without blocking. Returns whether there was
     /// anything.
@@ -154,6 +161,9 @@ pub trait Nal: Send + std::fmt::Debug {
 impl Nal for Box<dyn Nal> {
     fn send(&mut self, ni: &mut Ni, tx: Transmit) {
         (**self).send(ni, tx);
+    }
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        (**self).send_now(header, payload)
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)

@@ -382,3 +382,23 @@ fn a_message_has_a_longest_length() {
     assert_eq!(w.get(0, md, None, to(1)), Err(Error::MdIllegal));
     assert_eq!(w[0].ni.status().send_count, 0);
 }
+
+/// A silent put is accounted like any other and posts everything but its own SEND events.
+#[test]
+fn a_silent_put_posts_no_send_events() {
+    let mut w = World::new();
+    let src = w.source_with(8, |d| d.threshold = 2, Unlink::Unlink);
+    for _ in 0..2 {
+        let ni = &mut w[0].ni;
+        let ready = ni.ready_put(src.md, None, NoAck, id(1), 4, 0, 0, 0, 9);
+        ni.pass_put(&ready.unwrap(), NiFail::OK, true);
+    }
+    let events = w[0].events(src.eq);
+    let kinds: Vec<_> = events.iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [UNLINKED]);
+    let status = w[0].ni.status();
+    assert_eq!((status.send_count, status.send_length), (2, 16));
+    assert_eq!(w[0].ni.usage().messages.made, 2);
+    let ready = w[0].ni.ready_put(src.md, None, NoAck, id(1), 4, 0, 0, 0, 9);
+    assert_eq!(ready.map(|_| ()), Err(Error::MdInvalid));
+}

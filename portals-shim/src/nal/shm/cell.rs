@@ -5,16 +5,25 @@
 //! 20 -           24 header (80)                        104 inline data (152)
 //! ```
 //!
+//! A short put has a form of its own, which with up to 24 bytes of data is one line of memory. What the ring says
+//! already, who sends and who receives, is not in it.
+//!
+//! ```text
+//!  0 ready u32   4 kind u8   6 length u16   8 portal u16   10 access control u16   12 md u32
+//! 16 match bits u64   24 offset u64   32 header data u64                          40 data (216)
+//! ```
+//!
 //! | kind | header | data | then |
 //! |---|---|---|---|
 //! | [`Kind::Message`] | yes | the first part, inline or in the bulk area | delivered; more parts follow if there are fewer bytes than the header says |
+//! | [`Kind::Short`] | in the short form | all of it | delivered |
 //! | [`Kind::More`] | – | the next part | as above |
 //! | [`Kind::Announce`] | yes | where the data is: address, length of each piece | the receiver reads it from the sender's memory, then `Fetched` |
 //! | [`Kind::Fetched`] | – | – (token of the announcement; flag: it failed) | the data may be reused |
 
 use super::layout::CELL;
 use portals_core::header::WIRE_LEN;
-use portals_core::{Header, Segment};
+use portals_core::{Body, Header, MdHandle, ProcessId, Segment};
 use smallvec::SmallVec;
 
 const PREFIX_AT: usize = 4;
@@ -35,10 +44,17 @@ pub(super) enum Kind {
     More,
     Announce,
     Fetched,
+    Short,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Message, Self::More, Self::Announce, Self::Fetched];
+    const ALL: [Self; 5] = [
+        Self::Message,
+        Self::More,
+        Self::Announce,
+        Self::Fetched,
+        Self::Short,
+    ];
 }
 
 /// The fields of a cell.
@@ -106,7 +122,8 @@ pub(super) fn decode(b: &[u8; HEAD]) -> Result<Prefix, CellError> {
         .get(usize::from(b[0]))
         .ok_or(CellError::Kind(b[0]))?;
     let inline = u16::from_le_bytes([b[2], b[3]]);
-    if usize::from(inline) > INLINE {
+    let most = if kind == Kind::Short { SHORT } else { INLINE };
+    if usize::from(inline) > most {
         return Err(CellError::Inline(inline));
     }
     let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
@@ -124,6 +141,76 @@ pub(super) fn decode(b: &[u8; HEAD]) -> Result<Prefix, CellError> {
 #[inline]
 pub(super) fn header(b: &[u8; HEAD]) -> Result<Header, CellError> {
     Ok(Header::decode(&b[HEADER_AT - PREFIX_AT..])?)
+}
+
+/// Bytes of the short form without the `ready` word.
+pub(super) const SHORT_HEAD: usize = 36;
+/// Where the data of the short form begins.
+pub(super) const SHORT_AT: usize = PREFIX_AT + SHORT_HEAD;
+/// Data of the short form, bytes.
+pub(super) const SHORT: usize = CELL - SHORT_AT;
+const NO_MD: u32 = u32::MAX;
+
+/// A put in the short form; `None` for a message that it cannot say.
+#[inline]
+pub(super) fn encode_short(h: &Header) -> Option<([u8; SHORT_HEAD], usize)> {
+    let Body::Put {
+        length,
+        remote_offset,
+        hdr_data,
+        ac_index,
+        ack_md,
+    } = h.body
+    else {
+        return None;
+    };
+    if length > SHORT as u64 {
+        return None;
+    }
+    let portal = u16::try_from(h.pt_index).ok()?;
+    let access = u16::try_from(ac_index).ok()?;
+    let mut b = [0; SHORT_HEAD];
+    b[0] = Kind::Short as u8;
+    b[2..4].copy_from_slice(&(length as u16).to_le_bytes());
+    b[4..6].copy_from_slice(&portal.to_le_bytes());
+    b[6..8].copy_from_slice(&access.to_le_bytes());
+    b[8..12].copy_from_slice(&ack_md.map_or(NO_MD, MdHandle::raw).to_le_bytes());
+    b[12..20].copy_from_slice(&h.match_bits.to_le_bytes());
+    b[20..28].copy_from_slice(&remote_offset.to_le_bytes());
+    b[28..36].copy_from_slice(&hdr_data.to_le_bytes());
+    Some((b, length as usize))
+}
+
+/// Who is at the two ends of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) source: ProcessId,
+    pub(super) target: ProcessId,
+    /// User and job of the source.
+    pub(super) who: (u32, u32),
+}
+
+/// The header of a short form; the length of its data was checked by [`decode`].
+#[inline]
+pub(super) fn decode_short(b: &[u8; SHORT_HEAD], inline: u16, ends: Ends) -> Header {
+    let half = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
+    let long = |at: usize| b[at..].first_chunk().map_or(0, |c| u64::from_le_bytes(*c));
+    let md = u32::from_le_bytes([b[8], b[9], b[10], b[11]]);
+    Header {
+        target: ends.target,
+        source: ends.source,
+        uid: ends.who.0,
+        jid: ends.who.1,
+        pt_index: u32::from(half(4)),
+        match_bits: long(12),
+        body: Body::Put {
+            length: u64::from(inline),
+            remote_offset: long(20),
+            hdr_data: long(28),
+            ac_index: u32::from(half(6)),
+            ack_md: (md != NO_MD).then_some(MdHandle::from_raw(md)),
+        },
+    }
 }
 
 /// The pieces of an announcement.
@@ -151,7 +238,6 @@ pub(super) fn read_pieces(bytes: &[u8]) -> SmallVec<[Segment; PIECES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_core::{Body, MdHandle, ProcessId};
 
     #[test]
     fn cells_survive_and_corrupted_ones_are_answers() {
@@ -181,8 +267,8 @@ mod tests {
         assert_eq!(decode(&b), Ok(prefix));
         assert_eq!(header(&b), Ok(h));
         let mut bad = b;
-        bad[0] = 4;
-        assert_eq!(decode(&bad), Err(CellError::Kind(4)));
+        bad[0] = 5;
+        assert_eq!(decode(&bad), Err(CellError::Kind(5)));
         let mut bad = b;
         bad[2] = 153;
         assert_eq!(decode(&bad), Err(CellError::Inline(153)));
@@ -191,6 +277,54 @@ mod tests {
             let mut c = b;
             c[rng.usize(..HEAD)] = rng.u8(..);
             let _ = (decode(&c), header(&c));
+        }
+    }
+
+    #[test]
+    fn short_puts_survive_and_others_have_no_short_form() {
+        let ends = Ends {
+            source: ProcessId::new(2, 128),
+            target: ProcessId::new(1, 128),
+            who: (5, 6),
+        };
+        let put = |length, pt_index, ac_index, ack_md| Header {
+            target: ends.target,
+            source: ends.source,
+            uid: 5,
+            jid: 6,
+            pt_index,
+            match_bits: 0x0123_4567_89ab_cdef,
+            body: Body::Put {
+                length,
+                remote_offset: u64::MAX - 1,
+                hdr_data: 0xfedc_ba98_7654_3210,
+                ac_index,
+                ack_md,
+            },
+        };
+        for h in [
+            put(0, 0, 0, None),
+            put(216, 39, 7, Some(MdHandle::from_raw(9))),
+            put(24, 65_535, 65_535, None),
+        ] {
+            let (short, len) = encode_short(&h).unwrap();
+            let mut head = [0xaa; HEAD];
+            head[..SHORT_HEAD].copy_from_slice(&short);
+            let prefix = decode(&head).unwrap();
+            assert_eq!(
+                (prefix.kind, usize::from(prefix.inline)),
+                (Kind::Short, len)
+            );
+            assert_eq!(decode_short(&short, prefix.inline, ends), h);
+            head[2] = 217;
+            assert_eq!(decode(&head), Err(CellError::Inline(217)));
+        }
+        for h in [
+            put(217, 0, 0, None),
+            put(8, 65_536, 0, None),
+            put(8, 0, 65_536, None),
+        ] {
+            assert_eq!(encode_short(&h), None);
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 
@@ -215,6 +215,15 @@ impl Block {
 
     pub(super) fn attaches(self, map: &Map) -> bool {
         self.field(map, 3).load(Ordering::Acquire) == 1
+    }
+
+    /// Before the rank sleeps it orders all registered processes ([`super::nap::order_all`]).
+    pub(super) fn set_orders(self, map: &Map, does: bool) {
+        self.field(map, 5).store(u32::from(does), Ordering::Release);
+    }
+
+    pub(super) fn orders(self, map: &Map) -> bool {
+        self.field(map, 5).load(Ordering::Acquire) == 1
     }
 
     pub(super) fn set_closed(self, map: &Map) {

@@ -4,6 +4,7 @@
 //!   put, get ──► shown descriptor at the peer, and nothing of ours is under way there?
 //!                 ├─ yes: the initiator copies, and makes SEND_END, ACK, REPLY            onesided.rs
 //!                 └─ no: a cell in the ring from this rank to that one, matched there     send.rs
+//!                        ├─ a put of up to 216 bytes: in the cell, and done with
 //!                        ├─ up to 152 bytes: in the cell
 //!                        ├─ up to 8 KiB: in the ring's bulk area
 //!                        └─ more: the cell says where the data is, and the target has the kernel copy it straight
@@ -65,7 +66,7 @@ use onesided::Published;
 pub(crate) use open::open;
 pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
 use peer::{After, Peer};
-use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -129,6 +130,8 @@ struct Core {
     ids: Vec<ProcessId>,
     /// By rank; the own one is not used.
     peers: Vec<Peer>,
+    /// The rank that was written to last, which is likely to be the next one; no rank at first.
+    latest: usize,
     /// The ranks that write to this one.
     callers: Vec<usize>,
     /// The same as a set, as it was last seen in the block.
@@ -143,6 +146,8 @@ struct Core {
     published: Published,
     /// This rank can have the kernel copy from and to others' memory.
     attaches: bool,
+    /// Before it sleeps it orders all other ranks.
+    orders: bool,
     counters: Counters,
     /// When peers that do not take what waits for them were last looked at.
     looked: Option<Instant>,
@@ -153,13 +158,16 @@ impl Core {
     /// The rank of another process of the job.
     #[inline]
     fn rank_of(&self, to: ProcessId) -> Option<usize> {
+        if self.ids.get(self.latest) == Some(&to) {
+            return Some(self.latest);
+        }
         self.place
             .find(to, |rank| self.ids.get(rank) == Some(&to))
             .filter(|rank| *rank != self.rank)
     }
 
     fn ring_to(&self, rank: usize) -> Ring {
-        self.layout.ring(self.rank, rank)
+        self.peers[rank].to
     }
 
     /// Learns which ranks have begun to write to this one.
@@ -284,6 +292,12 @@ impl Nal for Shm {
         self.core.send(&self.map, ni, tx);
     }
 
+    #[inline]
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        self.core.send_now(&self.map, header, payload)
+    }
+
+    #[inline]
     fn progress(&mut self, ni: &mut Ni) -> bool {
         self.core.progress(&self.map, ni)
     }
@@ -375,6 +389,9 @@ impl Core {
             let ring = self.ring_to(rank);
             self.peers[rank].starve(map, ring);
         }
+        if self.orders {
+            nap::order_all();
+        }
     }
 
     /// Takes nothing any more, and says so.
@@ -382,7 +399,7 @@ impl Core {
         self.closed = true;
         self.layout.block(self.rank).set_closed(map);
         for rank in &self.callers {
-            nap::ring(self.layout.block(*rank).bell(map));
+            nap::ring(self.layout.block(*rank).bell(map), ring::Order::Both);
         }
     }
 

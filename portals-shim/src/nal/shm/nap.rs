@@ -2,10 +2,10 @@
 
 use super::layout::Block;
 use super::map::Map;
-use super::ring::{Bell, Word};
+use super::ring::{Bell, Order, Word};
 use crate::nal::Nap;
 use rustix::event::Timespec;
-use rustix::thread::futex;
+use rustix::thread::{MembarrierCommand, futex, membarrier, membarrier_query};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -20,12 +20,25 @@ fn wake(bell: &AtomicU32) {
     let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX.cast_unsigned());
 }
 
-/// Work was made for the owner of the bell.
+/// Work was made for the owner of the bell; `order` says how his sleep is ordered with it.
 #[inline]
-pub(super) fn ring(bell: &AtomicU32) {
-    if Bell::is_due(bell) {
+pub(super) fn ring(bell: &AtomicU32, order: Order) {
+    if Bell::is_due(bell, order) {
         wake(bell);
     }
+}
+
+/// Whether the kernel orders the threads of this process with a sleeper's when that asks for it
+/// ([`order_all`]), and lets it ask. From now on it does.
+pub(super) fn register_for_order() -> bool {
+    let known = membarrier_query().contains_command(MembarrierCommand::GlobalExpedited);
+    known && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+}
+
+/// A fence in every running thread of the processes that have registered. It costs this thread some microseconds,
+/// and spares those the fence of each message. A failure costs a sleeper at most [`LONGEST`].
+pub(super) fn order_all() {
+    let _ = membarrier(MembarrierCommand::GlobalExpedited);
 }
 
 /// The own bell.

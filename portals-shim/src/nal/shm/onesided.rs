@@ -171,6 +171,23 @@ impl Table {
         generation == self.generation || self.copy(map, block, generation)
     }
 
+    /// Whether the owner may show a descriptor that would take a put, as far as this process knows.
+    #[inline]
+    pub(super) fn may_take(&mut self, map: &Map, block: Block, put: &Header) -> bool {
+        let Body::Put {
+            length,
+            remote_offset,
+            ac_index,
+            ..
+        } = put.body
+        else {
+            return true;
+        };
+        self.refresh(map, block)
+            && length > 0
+            && (self.list.iter()).any(|r| r.takes(put, true, ac_index, remote_offset, length))
+    }
+
     #[cold]
     fn copy(&mut self, map: &Map, block: Block, generation: u64) -> bool {
         if !generation.is_multiple_of(2) {
@@ -327,8 +344,8 @@ impl Core {
             _ => return false,
         };
         let block = self.layout.block(rank);
-        let ring = self.layout.ring(self.rank, rank);
         let peer = &mut self.peers[rank];
+        let ring = peer.to;
         if !peer.table.refresh(map, block) || peer.table.list.is_empty() || length == 0 {
             return false;
         }

@@ -15,9 +15,10 @@
 use super::attach::{self, Way};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
 use super::map::{self, Map};
-use super::nap::Futex;
+use super::nap::{self, Futex};
 use super::onesided::Published;
 use super::peer::Peer;
+use super::ring::Order;
 use super::{Core, Counters, Shm};
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
 use crate::interface::Interface;
@@ -145,6 +146,12 @@ pub(super) struct Joining {
     layout: Layout,
     map: Map,
     options: Options,
+    orders: bool,
+}
+
+/// Whether there are more ranks than processors.
+fn is_crowded(ranks: usize) -> bool {
+    ranks > std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Joining {
@@ -167,12 +174,16 @@ impl Joining {
             probe: std::ptr::from_ref(&PROBE).expose_provenance() as u64,
         };
         let rank = rank as usize;
+        // With more ranks than processors sleeps are frequent, and the fences of messages the smaller price.
+        let orders = nap::register_for_order() && !is_crowded(memory.ranks as usize);
+        layout.block(rank).set_orders(&map, orders);
         layout.block(rank).introduce(&map, who);
         Ok(Self {
             rank,
             layout,
             map,
             options,
+            orders,
         })
     }
 
@@ -210,22 +221,31 @@ impl Joining {
         attaches: bool,
     ) -> Opened {
         let Self {
-            rank, layout, map, ..
+            rank,
+            layout,
+            map,
+            orders,
+            ..
         } = self;
         let peers = ids
             .iter()
             .enumerate()
             .map(|(r, id)| {
                 let block = layout.block(r);
-                let mut peer = Peer::new(*id, block.identity(&map), layout.cells, layout.bulk);
+                let rings = (layout.ring(rank, r), layout.ring(r, rank));
+                let sizes = (layout.cells, layout.bulk);
+                let mut peer = Peer::new(*id, block.identity(&map), sizes, rings);
                 peer.attaches = block.attaches(&map);
+                // The peer orders those that have registered, and this rank has.
+                if orders && block.orders(&map) {
+                    peer.order = Order::Sleeper;
+                }
                 peer
             })
             .collect::<Vec<_>>();
         let map = Arc::new(map);
         let nap = Arc::new(Futex::new(Arc::clone(&map), layout.block(rank)));
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let spin = if peers.len() > processors {
+        let spin = if is_crowded(peers.len()) {
             Duration::ZERO
         } else {
             SPIN
@@ -238,6 +258,7 @@ impl Joining {
             ids: ids.clone(),
             contacts: vec![0; peers.len().div_ceil(64)],
             peers,
+            latest: usize::MAX,
             callers: Vec::new(),
             backlog: Vec::new(),
             announced: Vec::new(),
@@ -245,6 +266,7 @@ impl Joining {
             outstanding: 0,
             published: Published::default(),
             attaches,
+            orders,
             counters: Counters::default(),
             looked: None,
             closed: false,

@@ -1,11 +1,11 @@
 //! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
 
-use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix};
+use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
 use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
 use super::onesided::Table;
-use super::ring::{Consumer, Producer};
-use portals_core::{Header, OpId, ProcessId, Segments};
+use super::ring::{Consumer, Order, Producer};
+use portals_core::{Header, OpId, ProcessId, Segment, Segments};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -116,6 +116,11 @@ pub(super) struct Peer {
     pub(super) pid: i32,
     /// It can read this process's memory.
     pub(super) attaches: bool,
+    /// The ring to it, and the one from it.
+    pub(super) to: Ring,
+    pub(super) from: Ring,
+    /// How its sleeps are ordered with what this rank writes.
+    pub(super) order: Order,
     /// It knows that this rank writes to it.
     pub(super) met: bool,
     /// It is dead or has closed.
@@ -131,12 +136,20 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(id: ProcessId, who: Identity, cells: u32, bulk: u32) -> Self {
+    pub(super) fn new(
+        id: ProcessId,
+        who: Identity,
+        (cells, bulk): (u32, u32),
+        (to, from): (Ring, Ring),
+    ) -> Self {
         Self {
             id,
             who: (who.uid, who.jid),
             pid: who.pid.cast_signed(),
             attaches: false,
+            to,
+            from,
+            order: Order::Both,
             met: false,
             gone: false,
             waiting: VecDeque::new(),
@@ -183,6 +196,35 @@ impl Peer {
             self.look(map, ring);
         }
         self.out.seen() == self.out.position()
+    }
+
+    /// Writes a put in the short form. `false`, and nothing has happened, if it has none, or there is no room.
+    #[inline]
+    pub(super) fn write_short(
+        &mut self,
+        map: &Map,
+        ring: Ring,
+        header: &Header,
+        payload: &[Segment],
+    ) -> bool {
+        let Some((head, len)) = cell::encode_short(header) else {
+            return false;
+        };
+        if self.out.room().is_none() {
+            self.look(map, ring);
+        }
+        let Some(index) = self.out.room() else {
+            return false;
+        };
+        let cell = ring.cell(index);
+        map.write(cell::head_at(cell), &head);
+        map.gather(cell + SHORT_AT, &mut Cursor::new(payload, 0), len);
+        // Without marks nothing has ever been in the bulk area.
+        if let Some(mark) = self.bulk.marks.get_mut(index as usize) {
+            *mark = self.bulk.next;
+        }
+        self.out.publish(&ring.words(map));
+        true
     }
 
     /// Before sleeping with something that waits for room: the peer shall ring when there is some.

@@ -1,13 +1,15 @@
 //! What a cell from a peer does.
 
 use super::attach::{self, Way};
-use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix};
+use super::cell::{
+    self, CellError, Ends, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT, SHORT_AT, SHORT_HEAD,
+};
 use super::layout::Ring;
 use super::map::{Cursor, Map};
 use super::peer::{After, Load, Outgoing, Stream};
 use super::{Core, nap};
 use crate::region::LocalCopy;
-use portals_core::{Header, Incoming, Ni, NiFail, OpId, Segments};
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
 use smallvec::SmallVec;
 
 /// Data in shared memory, within its area.
@@ -21,32 +23,55 @@ impl Core {
     /// Handles what a peer has written, at most a ring full of it; returns whether there was anything.
     #[inline]
     pub(super) fn drain(&mut self, map: &Map, ni: &mut Ni, rank: usize) -> bool {
-        let ring = self.layout.ring(rank, self.rank);
-        let mut count = 0;
-        while count < ring.cells()
-            && let Some(index) = self.peers[rank].arriving.ready(&ring.words(map))
-        {
+        let peer = &self.peers[rank];
+        let ring = peer.from;
+        match peer.arriving.ready(&ring.words(map)) {
+            Some(first) => {
+                self.drain_from(map, ni, rank, ring, first);
+                true
+            }
+            None => {
+                if !peer.arriving.is_told() {
+                    self.tell(map, rank, ring, true);
+                }
+                false
+            }
+        }
+    }
+
+    fn drain_from(&mut self, map: &Map, ni: &mut Ni, rank: usize, ring: Ring, first: u32) {
+        let (mut count, mut index) = (0, first);
+        loop {
             self.handle_cell(map, ni, rank, ring, index);
-            self.peers[rank].arriving.release();
+            let arriving = &mut self.peers[rank].arriving;
+            arriving.release();
             count += 1;
+            if count == ring.cells() {
+                break;
+            }
+            match arriving.ready(&ring.words(map)) {
+                Some(next) => index = next,
+                None => break,
+            }
             // A peer that waits for room need not wait for all.
-            if count % (ring.cells() / 4) == 0 {
+            if count & (ring.cells() / 4 - 1) == 0 {
                 self.tell(map, rank, ring, false);
             }
         }
-        self.tell(map, rank, ring, count == 0);
-        count > 0
+        self.tell(map, rank, ring, false);
     }
 
     #[inline]
     fn tell(&mut self, map: &Map, rank: usize, ring: Ring, idle: bool) {
-        let starved = self.peers[rank].arriving.tell(&ring.words(map), idle);
-        if starved {
-            nap::ring(self.layout.block(rank).bell(map));
+        let peer = &mut self.peers[rank];
+        let order = peer.order;
+        if peer.arriving.tell(&ring.words(map), idle, order) {
+            nap::ring(self.layout.block(rank).bell(map), order);
         }
     }
 
     /// What cannot be read, or claims another sender, is counted and dropped.
+    #[cold]
     fn bad(&mut self, rank: usize, why: &dyn std::fmt::Display) {
         if self.peers[rank].nonsense == 0 {
             tracing::warn!(peer = rank, %why, "cell dropped");
@@ -58,8 +83,15 @@ impl Core {
     #[inline]
     fn handle_cell(&mut self, map: &Map, ni: &mut Ni, rank: usize, ring: Ring, index: u32) {
         let cell = ring.cell(index);
+        // The short form is all that most cells have; what follows of the others is read after it.
+        let mut short = [0; SHORT_HEAD];
+        map.read(cell::head_at(cell), &mut short);
+        if short[0] == Kind::Short as u8 {
+            return self.short(map, ni, rank, cell, &short);
+        }
         let mut head = [0; HEAD];
-        map.read(cell::head_at(cell), &mut head);
+        head[..SHORT_HEAD].copy_from_slice(&short);
+        map.read(cell::head_at(cell) + SHORT_HEAD, &mut head[SHORT_HEAD..]);
         let prefix = match cell::decode(&head) {
             Ok(prefix) => prefix,
             Err(error) => return self.bad(rank, &error),
@@ -76,11 +108,8 @@ impl Core {
         } else {
             return self.bad(rank, &"data outside the ring");
         };
-        if prefix.kind != Kind::More
-            && let Some(cut) = self.peers[rank].stream.take()
-        {
-            self.bad(rank, &"a message was cut off");
-            self.end_deposit(map, ni, rank, cut.op, NiFail::FAIL);
+        if prefix.kind != Kind::More {
+            self.cut_off(map, ni, rank);
         }
         match prefix.kind {
             Kind::Message | Kind::Announce => {
@@ -100,7 +129,64 @@ impl Core {
             }
             Kind::More => self.more(map, ni, rank, part),
             Kind::Fetched => self.fetched(ni, rank, &prefix),
+            // Has been seen to.
+            Kind::Short => {}
         }
+    }
+
+    /// A message begins: one that is not complete will never be.
+    #[inline]
+    fn cut_off(&mut self, map: &Map, ni: &mut Ni, rank: usize) {
+        if self.peers[rank].stream.is_some() {
+            self.end_stream(map, ni, rank);
+        }
+    }
+
+    #[cold]
+    fn end_stream(&mut self, map: &Map, ni: &mut Ni, rank: usize) {
+        if let Some(cut) = self.peers[rank].stream.take() {
+            self.bad(rank, &"a message was cut off");
+            self.end_deposit(map, ni, rank, cut.op, NiFail::FAIL);
+        }
+    }
+
+    /// A put in the short form.
+    #[inline]
+    fn short(&mut self, map: &Map, ni: &mut Ni, rank: usize, cell: usize, head: &[u8; SHORT_HEAD]) {
+        let inline = u16::from_le_bytes([head[2], head[3]]);
+        let len = usize::from(inline);
+        if len > SHORT {
+            return self.bad(rank, &CellError::Inline(inline));
+        }
+        self.cut_off(map, ni, rank);
+        let peer = &self.peers[rank];
+        let ends = Ends {
+            source: peer.id,
+            target: ni.config().id,
+            who: peer.who,
+        };
+        let header = cell::decode_short(head, inline, ends);
+        let at = cell + SHORT_AT;
+        self.whole_put(map, ni, rank, &header, Part { at, len });
+    }
+
+    /// A put with all its data.
+    #[inline]
+    fn whole_put(&mut self, map: &Map, ni: &mut Ni, rank: usize, header: &Header, part: Part) {
+        let taken = ni.deposit_put(header, |places, length| {
+            let keep = part.len.min(usize::try_from(length).unwrap_or(usize::MAX));
+            map.scatter(part.at, &mut Cursor::new(places, 0), keep);
+            NiFail::OK
+        });
+        if let Some(ack) = taken.and_then(|t| t.ack) {
+            self.acknowledge(map, ni, rank, ack);
+        }
+    }
+
+    #[inline(never)]
+    fn acknowledge(&mut self, map: &Map, ni: &mut Ni, rank: usize, ack: Header) {
+        let ack = Outgoing::message(ack, Load::none(), After::Nothing);
+        self.post(map, ni, rank, ack);
     }
 
     /// A deposit is over; sends the ack that is due.
@@ -119,6 +205,9 @@ impl Core {
             return self.bad(rank, &"more data than the header says");
         }
         let whole = part.len as u64 == total;
+        if whole && matches!(header.body, Body::Put { .. }) {
+            return self.whole_put(map, ni, rank, header, part);
+        }
         let rest = |op, segments, keep| Stream {
             op,
             segments,

@@ -20,7 +20,7 @@
 //! * A word that the other side could not have written by these rules is [`Corrupt`]: it is counted, and the last
 //!   good value stays in force.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 /// A 32-bit word that both sides see.
 pub(super) trait Word {
@@ -32,20 +32,49 @@ pub(super) trait Word {
     fn exchange(&self, value: u32) -> u32;
     /// Orders all that this thread did before against all that it does after, for every thread that does the same.
     fn fence();
+    /// The same against threads that have the kernel put a fence into this one.
+    fn light_fence();
+}
+
+/// How what a rank writes and then reads is ordered with a peer that is about to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Each has a fence.
+    Both,
+    /// The sleeper has the kernel put one into the other too.
+    Sleeper,
+}
+
+impl Order {
+    #[inline]
+    fn fence<W: Word>(self) {
+        match self {
+            Self::Both => W::fence(),
+            Self::Sleeper => W::light_fence(),
+        }
+    }
 }
 
 impl Word for AtomicU32 {
+    #[inline]
     fn acquire(&self) -> u32 {
         self.load(Ordering::Acquire)
     }
+    #[inline]
     fn release(&self, value: u32) {
         self.store(value, Ordering::Release);
     }
+    #[inline]
     fn exchange(&self, value: u32) -> u32 {
         self.swap(value, Ordering::AcqRel)
     }
+    #[inline]
     fn fence() {
         fence(Ordering::SeqCst);
+    }
+    #[inline]
+    fn light_fence() {
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -90,6 +119,7 @@ impl Producer {
     }
 
     /// How far the consumer is, looked at anew.
+    #[inline]
     pub(super) fn look(&mut self, words: &impl Words) -> Result<u32, Corrupt> {
         let claimed = words.consumed().acquire();
         // Between the last good value and what was written, going up.
@@ -106,11 +136,13 @@ impl Producer {
     }
 
     /// The cell to write next, if one is known to be free without looking at the consumer's word.
+    #[inline]
     pub(super) fn room(&self) -> Option<u32> {
         (self.next.wrapping_sub(self.seen) <= self.mask).then_some(self.next & self.mask)
     }
 
     /// The cell that [`Producer::room`] gave has been written.
+    #[inline]
     pub(super) fn publish(&mut self, words: &impl Words) {
         let at = self.next & self.mask;
         self.next = self.next.wrapping_add(1);
@@ -165,8 +197,15 @@ impl Consumer {
     }
 
     /// The cell that [`Consumer::ready`] gave is no longer needed.
+    #[inline]
     pub(super) fn release(&mut self) {
         self.next = self.next.wrapping_add(1);
+    }
+
+    /// All that was released has been given back, and the producer asked whether it waits.
+    #[inline]
+    pub(super) fn is_told(&self) -> bool {
+        self.asked == self.next && self.told == self.next
     }
 
     /// Lets the producer have what was released. `true`: it waits for that and must be woken.
@@ -174,7 +213,8 @@ impl Consumer {
     /// Whether it waits is asked when a quarter of the ring has been given back since the last time, or with
     /// `idle`, when there was nothing to consume; a producer that waits has filled the ring, so one of the two
     /// comes.
-    pub(super) fn tell<W: Words>(&mut self, words: &W, idle: bool) -> bool {
+    #[inline]
+    pub(super) fn tell<W: Words>(&mut self, words: &W, idle: bool, order: Order) -> bool {
         if self.told != self.next {
             self.told = self.next;
             words.consumed().release(self.next);
@@ -184,7 +224,7 @@ impl Consumer {
             return false;
         }
         self.asked = self.next;
-        W::Word::fence();
+        order.fence::<W::Word>();
         words.starved().acquire() == 1 && words.starved().exchange(0) == 1
     }
 }
@@ -193,7 +233,8 @@ impl Consumer {
 ///
 /// A sleeper sets it, looks for work once more, and sleeps while it is still set. Whoever makes work looks at it
 /// afterwards. Between the two writes and the two reads stands a fence on each side, so one of the two sees the
-/// other.
+/// other. A fence waits until what was written is out, which is most of the price of a short message: where the
+/// kernel can, the sleeper has it put the fence into the running threads of all others ([`Order::Sleeper`]).
 #[derive(Debug)]
 pub(super) struct Bell;
 
@@ -206,8 +247,8 @@ impl Bell {
 
     /// Work was made. `true`: all sleepers must be woken.
     #[inline]
-    pub(super) fn is_due<W: Word>(word: &W) -> bool {
-        W::fence();
+    pub(super) fn is_due<W: Word>(word: &W, order: Order) -> bool {
+        order.fence::<W>();
         word.acquire() == 1 && word.exchange(0) == 1
     }
 }

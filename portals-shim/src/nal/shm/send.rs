@@ -5,7 +5,7 @@ use super::map::Map;
 use super::peer::{After, Load, Outgoing};
 use super::{Announced, Core, nap};
 use crate::delivery;
-use portals_core::{Header, Ni, NiFail, Segments, Transmit};
+use portals_core::{Header, Ni, NiFail, Segment, Segments, Transmit};
 use std::sync::atomic::Ordering;
 
 /// Longest data that goes through a ring where the kernel would copy it too, bytes. Below, two copies by the
@@ -29,6 +29,29 @@ impl Core {
         self.counters.paths.two_sided += 1;
         let after = tx.op.map_or(After::Nothing, After::Send);
         self.send_pieces(map, ni, rank, tx.header, tx.payload, after);
+    }
+
+    /// Sends a put at once, if it is short, nothing waits before it, and no descriptor is shown that would take it
+    /// without the peer.
+    #[inline]
+    pub(super) fn send_now(&mut self, map: &Map, header: &Header, payload: &[Segment]) -> bool {
+        let Some(rank) = self.rank_of(header.target) else {
+            return false;
+        };
+        let (block, ring) = (self.layout.block(rank), self.ring_to(rank));
+        let peer = &mut self.peers[rank];
+        if self.closed
+            || peer.gone
+            || !peer.waiting.is_empty()
+            || peer.table.may_take(map, block, header)
+            || !peer.write_short(map, ring, header, payload)
+        {
+            return false;
+        }
+        self.latest = rank;
+        self.counters.paths.two_sided += 1;
+        self.call(map, rank);
+        true
     }
 
     /// A header, and data of a descriptor of this process.
@@ -110,6 +133,6 @@ impl Core {
                 .contacts(map, self.rank / 64)
                 .fetch_or(bit, Ordering::SeqCst);
         }
-        nap::ring(block.bell(map));
+        nap::ring(block.bell(map), peer.order);
     }
 }

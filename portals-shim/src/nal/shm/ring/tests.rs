@@ -1,7 +1,7 @@
 //! The ring and the bell under loom, which plays every interleaving that the memory model allows, and against a
 //! queue with random operations.
 
-use super::{Bell, Consumer, Corrupt, Producer, Word, Words};
+use super::{Bell, Consumer, Corrupt, Order, Producer, Word, Words};
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::Ordering;
@@ -17,6 +17,10 @@ impl Word for AtomicU32 {
         self.swap(value, Ordering::AcqRel)
     }
     fn fence() {
+        fence(Ordering::SeqCst);
+    }
+    /// What the kernel puts into this thread for a sleeper is a fence.
+    fn light_fence() {
         fence(Ordering::SeqCst);
     }
 }
@@ -84,7 +88,7 @@ impl Ring {
         };
         self.data[at as usize].store(value, Ordering::Relaxed);
         p.publish(self);
-        if Bell::is_due(&self.bells[0]) {
+        if Bell::is_due(&self.bells[0], Order::Sleeper) {
             self.wake(0);
         }
         true
@@ -98,7 +102,7 @@ impl Ring {
     }
 
     fn tell(&self, c: &mut Consumer, idle: bool) {
-        if c.tell(self, idle) && Bell::is_due(&self.bells[1]) {
+        if c.tell(self, idle, Order::Sleeper) && Bell::is_due(&self.bells[1], Order::Both) {
             self.wake(1);
         }
     }
@@ -245,7 +249,7 @@ fn a_ring_is_a_bounded_queue() {
                     None => assert!(oracle.is_empty()),
                 },
                 _ => {
-                    assert!(!c.tell(&words, rng.bool()));
+                    assert!(!c.tell(&words, rng.bool(), Order::Both));
                     told = 0;
                 }
             }
@@ -267,7 +271,7 @@ fn positions_wrap() {
         p.publish(&words);
         assert!(c.ready(&words).is_some());
         c.release();
-        c.tell(&words, false);
+        c.tell(&words, false, Order::Both);
     }
     assert_eq!(p.position(), start.wrapping_add(12));
 }

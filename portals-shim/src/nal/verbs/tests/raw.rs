@@ -114,7 +114,7 @@ impl Raw {
 
     pub(super) fn put(&mut self, there: Target, len: u64, ack: AckRequest, number: u64) {
         self.library
-            .put(self.source, Some((0, len)), ack, &there, number)
+            .put(self.source, Some((0, len)), ack, &there, number, false)
             .unwrap();
     }
 

@@ -1,0 +1,153 @@
+//! Two ranks of a conduit, each in a thread, that take turns: while one runs the other sleeps, so that nothing is
+//! counted but what the messages need. A round trip is a Short request without arguments, the handler that replies,
+//! and the handler of the reply.
+
+use conduit::{Conduit, Exchange, ExchangeError, HandlerEntry};
+use portals_shim::fabric::{self, Opened};
+use portals_shim::nal::shm;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, Thread};
+
+/// Handler of requests: replies.
+const REQUEST: u8 = 200;
+/// Handler of replies: counts.
+const REPLY: u8 = 201;
+
+/// What lies below the conduit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The in-process fabric.
+    Process,
+    /// Shared memory.
+    Memory,
+}
+
+/// A job of two threads.
+#[derive(Debug)]
+struct Job {
+    rank: u32,
+    all: Arc<Barrier>,
+}
+
+impl Exchange for Job {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        2
+    }
+
+    fn fence(&self) -> Result<(), ExchangeError> {
+        self.all.wait();
+        Ok(())
+    }
+
+    fn leave(&self) {}
+
+    fn end(&self, code: i32) -> ! {
+        std::process::exit(code)
+    }
+
+    fn abort(&self, code: i32, message: &str) -> ! {
+        eprintln!("rank {}: {message}", self.rank);
+        std::process::exit(code)
+    }
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+struct Turn(AtomicU32);
+
+impl Turn {
+    fn wait(&self, rank: u32) {
+        while self.0.load(Ordering::Acquire) != rank {
+            thread::park();
+        }
+    }
+
+    fn pass(&self, to: u32, thread: &Thread) {
+        self.0.store(to, Ordering::Release);
+        thread.unpark();
+    }
+}
+
+/// No rank's turn: the second one is to end.
+const END: u32 = 2;
+
+fn attached(rank: u32, all: Arc<Barrier>, opened: Opened) -> Option<(Conduit, Rc<Cell<u64>>)> {
+    let conduit = Conduit::with(Box::new(Job { rank, all }), opened).ok()?;
+    let seen = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&seen);
+    let handlers = vec![
+        HandlerEntry::new(REQUEST, |token, _, _| {
+            let _ = token.reply_short(REPLY, &[]);
+        }),
+        HandlerEntry::new(REPLY, move |_, _, _| counter.set(counter.get() + 1)),
+    ];
+    conduit.attach(handlers, 4096).ok()?;
+    Some((conduit, seen))
+}
+
+/// `times` turns of both ranks, with a round trip in each, or, with `idle`, with nothing. How many replies came.
+pub fn round_trips(over: Over, idle: bool, times: u64) -> Option<u64> {
+    let mut opened = match over {
+        Over::Process => fabric::in_process(2),
+        Over::Memory => shm::in_threads(2).ok()?,
+    }
+    .into_iter();
+    let (first, second) = opened.next().zip(opened.next())?;
+    let (all, turn) = (Arc::new(Barrier::new(2)), Turn(AtomicU32::new(0)));
+    let back = thread::current();
+    thread::scope(|scope| {
+        let (turn, other) = (&turn, Arc::clone(&all));
+        let partner = scope.spawn(move || {
+            let (conduit, _) = attached(1, other, second)?;
+            loop {
+                while turn.0.load(Ordering::Acquire) == 0 {
+                    thread::park();
+                }
+                if turn.0.load(Ordering::Acquire) == END {
+                    break;
+                }
+                if !idle {
+                    conduit.poll();
+                }
+                turn.pass(0, &back);
+            }
+            conduit.finish();
+            Some(())
+        });
+        let (conduit, seen) = attached(0, all, first)?;
+        for _ in 0..times {
+            if !idle {
+                conduit.am_request_short(1, REQUEST, &[]).ok()?;
+            }
+            turn.pass(1, partner.thread());
+            turn.wait(0);
+            if !idle {
+                conduit.poll();
+            }
+        }
+        turn.pass(END, partner.thread());
+        conduit.finish();
+        partner.join().ok()??;
+        Some(seen.get())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_is_a_round_trip() {
+        for over in [Over::Process, Over::Memory] {
+            assert_eq!(round_trips(over, false, 500), Some(500), "{over:?}");
+            assert_eq!(round_trips(over, true, 10), Some(0), "{over:?}");
+        }
+    }
+}
