@@ -39,17 +39,17 @@ impl Conduit {
 
     /// Waits for every rank to have entered. [`BarrierError::Mismatch`] ends the barrier too.
     pub fn barrier_wait(&self, name: BarrierName) -> Result<(), BarrierError> {
-        let own = self.notified()?;
+        self.notified()?;
         let all = self.wait_for(Scope::Full, |c| c.barrier.try_leave());
-        self.left(own, name, all)
+        self.left(name, all)
     }
 
     /// Polls once; `Ok(false)` when some rank has not entered.
     pub fn barrier_try(&self, name: BarrierName) -> Result<bool, BarrierError> {
-        let own = self.notified()?;
+        self.notified()?;
         self.poll();
         let all = self.core.borrow_mut().barrier.try_leave();
-        all.map_or(Ok(false), |all| self.left(own, name, all).map(|()| true))
+        all.map_or(Ok(false), |all| self.left(name, all).map(|()| true))
     }
 
     /// Notify and wait in one.
@@ -73,22 +73,21 @@ impl Conduit {
         Ok(())
     }
 
-    fn notified(&self) -> Result<BarrierName, BarrierError> {
+    fn notified(&self) -> Result<(), BarrierError> {
         self.check_barrier()?;
-        self.barrier.get().own.ok_or(BarrierError::NotNotified)
+        match self.barrier.get().own {
+            Some(_) => Ok(()),
+            None => Err(BarrierError::NotNotified),
+        }
     }
 
-    fn left(
-        &self,
-        own: BarrierName,
-        name: BarrierName,
-        all: BarrierName,
-    ) -> Result<(), BarrierError> {
+    fn left(&self, name: BarrierName, all: BarrierName) -> Result<(), BarrierError> {
         self.barrier.set(ClientBarrier {
             own: None,
             last: Some(all),
         });
-        if own != name || all == BarrierName::Mismatch {
+        // What the wait says must suit what all ranks notified; so it suits the own notify too.
+        if all.merge(name) == BarrierName::Mismatch {
             return Err(BarrierError::Mismatch);
         }
         Ok(())

@@ -19,7 +19,7 @@ pub enum BarrierName {
 
 impl BarrierName {
     /// What two ranks know together.
-    fn merge(self, other: Self) -> Self {
+    pub fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Anonymous, x) | (x, Self::Anonymous) => x,
             (Self::Named(a), Self::Named(b)) if a == b => self,

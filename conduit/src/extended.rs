@@ -122,6 +122,27 @@ impl Conduit {
         Ok(Handle(key))
     }
 
+    /// As [`Conduit::try_sync`], without polling.
+    pub fn check_sync(&self, handle: Handle) -> Result<(), Handle> {
+        let Handle(Some(key)) = handle else {
+            return Ok(());
+        };
+        if self.core.borrow_mut().ops.finish(key) {
+            return Ok(());
+        }
+        Err(Handle(Some(key)))
+    }
+
+    /// As [`Conduit::try_nbi`], without polling.
+    pub fn check_nbi(&self, puts: bool, gets: bool) -> bool {
+        self.core.borrow().ops.implicit_done(puts, gets)
+    }
+
+    /// Whether this rank has left the job, or is leaving it.
+    pub fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
     /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
     fn near(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
         let core = self.core.borrow();

@@ -12,6 +12,13 @@ use std::path::PathBuf;
 )]
 mod portals_c;
 
+#[path = "../../conduit/capi/src/install.rs"]
+#[expect(
+    unreachable_pub,
+    reason = "the file belongs to gasnet-c, which uses and exports all of it"
+)]
+mod gasnet_c;
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Where to install: bin, include and lib are made below it
@@ -30,6 +37,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "--package",
         "portals-c",
         "--package",
+        "gasnet-c-seq",
+        "--package",
+        "gasnet-c-parsync",
+        "--package",
+        "gasnet-c-par",
+        "--package",
         "portolan",
         "--package",
         "programs",
@@ -39,6 +52,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let what = || format!("cannot install under {}", prefix.display());
     let mut written = portals_c::install(&include, &built, prefix, env!("CARGO_PKG_VERSION"))
         .with_context(what)?;
+    let include = root().join("conduit/capi/include");
+    written.extend(
+        gasnet_c::install(&include, &built, prefix, env!("CARGO_PKG_VERSION"))
+            .with_context(what)?,
+    );
     let bin = prefix.join("bin");
     std::fs::create_dir_all(&bin).with_context(what)?;
     for program in PROGRAMS {
@@ -48,6 +66,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         written.push(to);
     }
     println!("{} files are below {}", written.len(), prefix.display());
+    println!(
+        "  cc gasnet-prog.c $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs gasnet-portals-seq)",
+        prefix.display()
+    );
     println!(
         "  cc prog.c $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs portals3) && {0}/bin/portolan run -n 2 -- ./a.out",
         prefix.display()

@@ -1,0 +1,597 @@
+/* gasnet_tools.h: timers, atomics, fences, threads and queries that programs written for GASNet-1
+ * use. Everything is in this header: a program of tools alone links no library.
+ *
+ * In a GASNet program gasnet.h comes first.
+ */
+#ifndef GASNET_TOOLS_H
+#define GASNET_TOOLS_H
+#define _IN_GASNET_TOOLS_H
+#define _INCLUDED_GASNET_TOOLS_H
+
+#include <gasnet_basic.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+GASNETT_BEGIN_EXTERNC
+
+#define GASNETT_SPEC_VERSION_MAJOR 1
+#define GASNETT_SPEC_VERSION_MINOR 6
+#define GASNETT_RELEASE_VERSION_MAJOR GASNETI_RELEASE_MAJOR
+#define GASNETT_RELEASE_VERSION_MINOR GASNETI_RELEASE_MINOR
+#define GASNETT_RELEASE_VERSION_PATCH GASNETI_RELEASE_PATCH
+#ifdef GASNETT_THREAD_SAFE
+#define GASNETT_THREAD_MODEL PAR
+#else
+#define GASNETT_THREAD_MODEL SEQ
+#endif
+#define GASNETT_CONFIG_STRING                                                       \
+    "RELEASE=" _STRINGIFY(GASNETI_RELEASE_MAJOR) "." _STRINGIFY(GASNETI_RELEASE_MINOR) \
+    "." _STRINGIFY(GASNETI_RELEASE_PATCH) ",SPEC=" _STRINGIFY(GASNETT_SPEC_VERSION_MAJOR) \
+    "." _STRINGIFY(GASNETT_SPEC_VERSION_MINOR) ",THREADMODEL=" _STRINGIFY(GASNETT_THREAD_MODEL) \
+    "," GASNETI_TOOLS_STRING
+#define GASNETT_MAX_THREADS GASNETI_MAX_THREADS
+#define GASNETT_TENTATIVE_EXTERN extern
+
+/* ---- fences ---------------------------------------------------------------------------------- */
+
+#define gasnett_compiler_fence() __asm__ __volatile__("" ::: "memory")
+#define gasnett_local_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define gasnett_local_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define gasnett_local_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+/* The weak ones need order nothing in a program of one thread. */
+#ifdef GASNETT_THREAD_SAFE
+#define gasnett_weak_mb() gasnett_local_mb()
+#define gasnett_weak_wmb() gasnett_local_wmb()
+#define gasnett_weak_rmb() gasnett_local_rmb()
+#else
+#define gasnett_weak_mb() gasnett_compiler_fence()
+#define gasnett_weak_wmb() gasnett_compiler_fence()
+#define gasnett_weak_rmb() gasnett_compiler_fence()
+#endif
+
+GASNETI_INLINE_WORDS void gasnett_spinloop_hint(void) {
+#if defined(__x86_64__)
+    __asm__ __volatile__("pause" ::: "memory");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield" ::: "memory");
+#else
+    gasnett_compiler_fence();
+#endif
+}
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+typedef uint64_t gasnett_tick_t;
+#define GASNETT_TICK_MIN ((gasnett_tick_t)0)
+#define GASNETT_TICK_MAX (~(gasnett_tick_t)0)
+
+GASNETI_INLINE_WORDS gasnett_tick_t gasnett_ticks_now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (gasnett_tick_t)at.tv_sec * 1000000000u + (gasnett_tick_t)at.tv_nsec;
+}
+#define gasnett_ticks_to_us(ticks) ((uint64_t)(ticks) / 1000u)
+#define gasnett_ticks_to_ns(ticks) ((uint64_t)(ticks))
+
+GASNETI_INLINE_WORDS uint64_t gasnett_gettimeofday_us(void) {
+    struct timeval at;
+    gettimeofday(&at, NULL);
+    return (uint64_t)at.tv_sec * 1000000u + (uint64_t)at.tv_usec;
+}
+
+/* The shortest step seen between two readings, and the mean cost of one; microseconds. */
+GASNETI_INLINE_WORDS double gasneti_tick_measure(int overhead) {
+    enum { READINGS = 1000 };
+    gasnett_tick_t shortest = GASNETT_TICK_MAX, start = gasnett_ticks_now(), last = start;
+    int i;
+    for (i = 0; i < READINGS; i++) {
+        gasnett_tick_t next = gasnett_ticks_now();
+        if (next > last && next - last < shortest) shortest = next - last;
+        last = next;
+    }
+    return overhead ? (double)(last - start) / READINGS / 1000.0 : (double)shortest / 1000.0;
+}
+#define gasnett_tick_granularityus() gasneti_tick_measure(0)
+#define gasnett_tick_granularity() gasneti_tick_measure(0)
+#define gasnett_tick_overheadus() gasneti_tick_measure(1)
+#define gasnett_tick_overhead() gasneti_tick_measure(1)
+#define GASNETT_TIMER_CONFIG timers_native
+
+/* ---- atomics --------------------------------------------------------------------------------- */
+
+#define GASNETT_ATOMIC_NONE 0
+#define GASNETT_ATOMIC_RMB_PRE 0x01
+#define GASNETT_ATOMIC_WMB_PRE 0x02
+#define GASNETT_ATOMIC_MB_PRE (GASNETT_ATOMIC_RMB_PRE | GASNETT_ATOMIC_WMB_PRE)
+#define GASNETT_ATOMIC_RMB_POST 0x04
+#define GASNETT_ATOMIC_WMB_POST 0x08
+#define GASNETT_ATOMIC_MB_POST (GASNETT_ATOMIC_RMB_POST | GASNETT_ATOMIC_WMB_POST)
+#define GASNETT_ATOMIC_RMB_POST_IF_TRUE 0x10
+#define GASNETT_ATOMIC_RMB_POST_IF_FALSE 0x20
+#define GASNETT_ATOMIC_REL GASNETT_ATOMIC_WMB_PRE
+#define GASNETT_ATOMIC_ACQ GASNETT_ATOMIC_RMB_POST
+#define GASNETT_ATOMIC_ACQ_IF_TRUE GASNETT_ATOMIC_RMB_POST_IF_TRUE
+#define GASNETT_ATOMIC_ACQ_IF_FALSE GASNETT_ATOMIC_RMB_POST_IF_FALSE
+
+GASNETT_INLINE(gasneti_fence_pre) void gasneti_fence_pre(int flags) {
+    if ((flags & GASNETT_ATOMIC_MB_PRE) == GASNETT_ATOMIC_MB_PRE) gasnett_local_mb();
+    else if (flags & GASNETT_ATOMIC_WMB_PRE) gasnett_local_wmb();
+    else if (flags & GASNETT_ATOMIC_RMB_PRE) gasnett_local_rmb();
+}
+GASNETT_INLINE(gasneti_fence_post) void gasneti_fence_post(int flags) {
+    if ((flags & GASNETT_ATOMIC_MB_POST) == GASNETT_ATOMIC_MB_POST) gasnett_local_mb();
+    else if (flags & GASNETT_ATOMIC_WMB_POST) gasnett_local_wmb();
+    else if (flags & GASNETT_ATOMIC_RMB_POST) gasnett_local_rmb();
+}
+GASNETT_INLINE(gasneti_fence_if) void gasneti_fence_if(int result, int flags) {
+    gasneti_fence_post(flags);
+    if (flags & (result ? GASNETT_ATOMIC_RMB_POST_IF_TRUE : GASNETT_ATOMIC_RMB_POST_IF_FALSE))
+        gasnett_local_rmb();
+}
+
+/* One family: NAME_t over unsigned TYPE. Without fence flags an operation is atomic and orders
+ * nothing else. */
+#define GASNETI_ATOMIC_FAMILY(NAME, TYPE)                                                          \
+    typedef struct { volatile TYPE value; } NAME##_t;                                              \
+    GASNETT_INLINE(NAME##_read) TYPE NAME##_read(NAME##_t const *p, int flags) {                   \
+        TYPE value;                                                                                \
+        gasneti_fence_pre(flags);                                                                  \
+        value = __atomic_load_n(&p->value, __ATOMIC_RELAXED);                                      \
+        gasneti_fence_post(flags);                                                                 \
+        return value;                                                                              \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_set) void NAME##_set(NAME##_t *p, TYPE value, int flags) {               \
+        gasneti_fence_pre(flags);                                                                  \
+        __atomic_store_n(&p->value, value, __ATOMIC_RELAXED);                                      \
+        gasneti_fence_post(flags);                                                                 \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_add) TYPE NAME##_add(NAME##_t *p, TYPE by, int flags) {                  \
+        TYPE value;                                                                                \
+        gasneti_fence_pre(flags);                                                                  \
+        value = __atomic_add_fetch(&p->value, by, __ATOMIC_RELAXED);                               \
+        gasneti_fence_post(flags);                                                                 \
+        return value;                                                                              \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_subtract) TYPE NAME##_subtract(NAME##_t *p, TYPE by, int flags) {        \
+        return NAME##_add(p, (TYPE)(0 - by), flags);                                               \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_increment) void NAME##_increment(NAME##_t *p, int flags) {               \
+        (void)NAME##_add(p, 1, flags);                                                             \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_decrement) void NAME##_decrement(NAME##_t *p, int flags) {               \
+        (void)NAME##_add(p, (TYPE)-1, flags);                                                      \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_decrement_and_test)                                                      \
+    int NAME##_decrement_and_test(NAME##_t *p, int flags) {                                        \
+        int zero;                                                                                  \
+        gasneti_fence_pre(flags);                                                                  \
+        zero = __atomic_sub_fetch(&p->value, 1, __ATOMIC_RELAXED) == 0;                            \
+        gasneti_fence_if(zero, flags);                                                             \
+        return zero;                                                                               \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_swap) TYPE NAME##_swap(NAME##_t *p, TYPE value, int flags) {             \
+        TYPE old;                                                                                  \
+        gasneti_fence_pre(flags);                                                                  \
+        old = __atomic_exchange_n(&p->value, value, __ATOMIC_RELAXED);                             \
+        gasneti_fence_post(flags);                                                                 \
+        return old;                                                                                \
+    }                                                                                              \
+    GASNETT_INLINE(NAME##_compare_and_swap)                                                        \
+    int NAME##_compare_and_swap(NAME##_t *p, TYPE expected, TYPE value, int flags) {               \
+        int done;                                                                                  \
+        gasneti_fence_pre(flags);                                                                  \
+        done = __atomic_compare_exchange_n(&p->value, &expected, value, 0, __ATOMIC_RELAXED,       \
+                                           __ATOMIC_RELAXED);                                      \
+        gasneti_fence_if(done, flags);                                                             \
+        return done;                                                                               \
+    }
+
+typedef uint32_t gasnett_atomic_val_t;
+typedef int32_t gasnett_atomic_sval_t;
+GASNETI_ATOMIC_FAMILY(gasnett_atomic, uint32_t)
+GASNETI_ATOMIC_FAMILY(gasnett_atomic32, uint32_t)
+GASNETI_ATOMIC_FAMILY(gasnett_atomic64, uint64_t)
+GASNETI_ATOMIC_FAMILY(gasnett_strongatomic, uint32_t)
+GASNETI_ATOMIC_FAMILY(gasnett_strongatomic32, uint32_t)
+GASNETI_ATOMIC_FAMILY(gasnett_strongatomic64, uint64_t)
+#define gasnett_atomic_init(v) { (v) }
+#define gasnett_atomic32_init(v) { (v) }
+#define gasnett_atomic64_init(v) { (v) }
+#define gasnett_strongatomic_init(v) { (v) }
+#define gasnett_strongatomic32_init(v) { (v) }
+#define gasnett_strongatomic64_init(v) { (v) }
+#define gasnett_atomic_signed(v) ((gasnett_atomic_sval_t)(v))
+#define gasnett_strongatomic_signed(v) ((gasnett_atomic_sval_t)(v))
+#define GASNETT_ATOMIC_MAX ((gasnett_atomic_val_t)0xffffffffU)
+#define GASNETT_ATOMIC_SIGNED_MIN ((gasnett_atomic_sval_t)(-0x7fffffff - 1))
+#define GASNETT_ATOMIC_SIGNED_MAX ((gasnett_atomic_sval_t)0x7fffffff)
+#define GASNETT_STRONGATOMIC_MAX GASNETT_ATOMIC_MAX
+#define GASNETT_HAVE_ATOMIC_CAS 1
+#define GASNETT_HAVE_ATOMIC_ADD_SUB 1
+#define GASNETT_HAVE_STRONGATOMIC_CAS 1
+#define GASNETT_HAVE_STRONGATOMIC_ADD_SUB 1
+#define GASNETT_ATOMIC_CONFIG atomics_native
+#define GASNETT_ATOMIC32_CONFIG atomic32_native
+#define GASNETT_ATOMIC64_CONFIG atomic64_native
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* A program's own way to print where it is; it defines this one object if it has one. */
+typedef struct {
+    const char *name;
+    int (*fnp)(int);
+    int threadsupport;
+} gasnett_backtrace_type_t;
+extern gasnett_backtrace_type_t gasnett_backtrace_user __attribute__((__weak__));
+
+GASNETI_INLINE_WORDS void gasnett_flush_streams(void) {
+    fflush(NULL);
+}
+GASNETI_INLINE_WORDS void gasnett_close_streams(void) {
+    fflush(NULL);
+    fclose(stdin);
+    fclose(stdout);
+    fclose(stderr);
+}
+GASNETI_INLINE_WORDS GASNETT_NORETURN void gasnett_killmyprocess(int status) {
+    fflush(NULL);
+    _exit(status);
+}
+GASNETI_INLINE_WORDS void gasnett_backtrace_init(const char *program) {
+    void *here[1];
+    (void)program;
+    (void)backtrace(here, 1); /* loads what a signal handler could not */
+}
+/* 0: printed. */
+GASNETI_INLINE_WORDS int gasnett_print_backtrace(int fd) {
+    const char *wanted = getenv("GASNET_BACKTRACE_TYPE");
+    void *frames[64];
+    int count;
+    if (&gasnett_backtrace_user != NULL && gasnett_backtrace_user.fnp != NULL
+        && (wanted == NULL || strstr(wanted, gasnett_backtrace_user.name) != NULL)
+        && gasnett_backtrace_user.fnp(fd) == 0)
+        return 0;
+    count = backtrace(frames, 64);
+    backtrace_symbols_fd(frames, count, fd);
+    return count > 0 ? 0 : 1;
+}
+GASNETI_INLINE_WORDS int gasnett_print_backtrace_ifenabled(int fd) {
+    const char *enabled = getenv("GASNET_BACKTRACE");
+    if (enabled == NULL || strchr("1yY", enabled[0]) == NULL || enabled[0] == '\0') return 1;
+    return gasnett_print_backtrace(fd);
+}
+__attribute__((__noreturn__, __format__(__printf__, 1, 2), __unused__))
+static void gasnett_fatalerror(const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    fflush(NULL);
+    fputs("*** FATAL ERROR: ", stderr);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    fflush(NULL);
+    va_end(values);
+    gasnett_print_backtrace_ifenabled(2);
+    abort();
+}
+#define GASNETI_EXPAND_STRING(text) text
+#define gasnett_current_loc __FILE__ ":" _STRINGIFY(__LINE__)
+#define gasnett_freezeForDebuggerNow(flag, name) \
+    do { *(flag) = 1; while (*(flag)) sleep(1); } while (0)
+#define gasnett_freezeForDebuggerErr() ((void)0)
+
+typedef void (*gasnett_sighandlerfn_t)(int);
+GASNETI_INLINE_WORDS gasnett_sighandlerfn_t gasnett_reghandler(int number, gasnett_sighandlerfn_t to) {
+    return signal(number, to);
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+GASNETI_INLINE_WORDS int gasnett_cpu_count(void) {
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (int)count : 1;
+}
+/* Bytes of memory; 0 when that is not known. */
+GASNETI_INLINE_WORDS uint64_t gasnett_getPhysMemSz(int must_know) {
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && bytes > 0) return (uint64_t)pages * (uint64_t)bytes;
+    if (must_know) gasnett_fatalerror("the size of physical memory is not known");
+    return 0;
+}
+GASNETI_INLINE_WORDS const char *gasnett_gethostname(void) {
+    static char name[256];
+    if (name[0] == '\0') {
+        char found[sizeof name];
+        if (gethostname(found, sizeof found - 1) != 0) strcpy(found, "unknown");
+        found[sizeof found - 1] = '\0';
+        memcpy(name, found, sizeof name);
+    }
+    return name;
+}
+GASNETI_INLINE_WORDS void gasnett_set_affinity(int rank) {
+    /* The launcher and the system place processes. */
+    (void)rank;
+}
+GASNETI_INLINE_WORDS int gasnett_isLittleEndian(void) {
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+#define gasnett_sched_yield() ((void)sched_yield())
+GASNETI_INLINE_WORDS void *gasnett_mmap(uintptr_t bytes) {
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) gasnett_fatalerror("cannot map %lu bytes", (unsigned long)bytes);
+    return at;
+}
+/* 1: the soft limit is the hard one. */
+GASNETI_INLINE_WORDS int gasnett_maximize_rlimit(int which, const char *name) {
+    struct rlimit limit;
+    (void)name;
+    if (getrlimit((__rlimit_resource_t)which, &limit) != 0) return 0;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit((__rlimit_resource_t)which, &limit) == 0;
+}
+GASNETI_INLINE_WORDS void gasnett_maximize_rlimits(void) {
+    gasnett_maximize_rlimit(RLIMIT_DATA, "RLIMIT_DATA");
+    gasnett_maximize_rlimit(RLIMIT_STACK, "RLIMIT_STACK");
+    gasnett_maximize_rlimit(RLIMIT_AS, "RLIMIT_AS");
+}
+GASNETI_INLINE_WORDS const char *gasnett_performance_warning_str(void) {
+#ifdef GASNET_DEBUG
+    return "        debugging\n";
+#else
+    return "";
+#endif
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef pthread_mutex_t gasnett_mutex_t;
+typedef pthread_cond_t gasnett_cond_t;
+#define GASNETT_MUTEX_INITIALIZER PTHREAD_MUTEX_INITIALIZER
+#define GASNETT_COND_INITIALIZER PTHREAD_COND_INITIALIZER
+#ifdef GASNETT_THREAD_SAFE
+#define gasnett_mutex_init(m) ((void)pthread_mutex_init((m), NULL))
+#define gasnett_mutex_destroy(m) ((void)pthread_mutex_destroy(m))
+#define gasnett_mutex_destroy_ignoreerr(m) pthread_mutex_destroy(m)
+#define gasnett_mutex_lock(m) ((void)pthread_mutex_lock(m))
+#define gasnett_mutex_trylock(m) pthread_mutex_trylock(m)
+#define gasnett_mutex_unlock(m) ((void)pthread_mutex_unlock(m))
+#define gasnett_cond_init(c) ((void)pthread_cond_init((c), NULL))
+#define gasnett_cond_destroy(c) ((void)pthread_cond_destroy(c))
+#define gasnett_cond_signal(c) ((void)pthread_cond_signal(c))
+#define gasnett_cond_broadcast(c) ((void)pthread_cond_broadcast(c))
+#define gasnett_cond_wait(c, m) ((void)pthread_cond_wait((c), (m)))
+#else
+#define gasnett_mutex_init(m) ((void)(m))
+#define gasnett_mutex_destroy(m) ((void)(m))
+#define gasnett_mutex_destroy_ignoreerr(m) ((void)(m), 0)
+#define gasnett_mutex_lock(m) ((void)(m))
+#define gasnett_mutex_trylock(m) ((void)(m), 0)
+#define gasnett_mutex_unlock(m) ((void)(m))
+#define gasnett_cond_init(c) ((void)(c))
+#define gasnett_cond_destroy(c) ((void)(c))
+#define gasnett_cond_signal(c) ((void)(c))
+#define gasnett_cond_broadcast(c) ((void)(c))
+#define gasnett_cond_wait(c, m) gasnett_fatalerror("waiting on a condition in a program of one thread")
+#endif
+#define gasnett_mutex_assertlocked(m) ((void)(m))
+#define gasnett_mutex_assertunlocked(m) ((void)(m))
+
+/* A pointer for each thread; NULL at first. */
+#define GASNETT_THREADKEY_DECLARE(key) extern __thread void *gasneti_threadkey_##key
+#define GASNETT_THREADKEY_DEFINE(key) __thread void *gasneti_threadkey_##key
+#define gasnett_threadkey_init(key) ((void)0)
+#define gasnett_threadkey_get(key) (gasneti_threadkey_##key)
+#define gasnett_threadkey_set(key, value) ((void)(gasneti_threadkey_##key = (void *)(value)))
+#define gasnett_threadkey_get_noinit(key) gasnett_threadkey_get(key)
+#define gasnett_threadkey_set_noinit(key, value) gasnett_threadkey_set(key, value)
+
+/* ---- text and numbers ------------------------------------------------------------------------ */
+
+/* A number with an optional sign, fraction and unit: T, G, M, K (powers of 1024) or B. Without a
+ * unit it counts `unit` each; `unit` 0 is for numbers that are no amounts of memory. */
+GASNETI_INLINE_WORDS int64_t gasnett_parse_int(const char *text, uint64_t unit) {
+    char *end;
+    double fraction;
+    int64_t whole;
+    while (isspace((unsigned char)*text)) text++;
+    if (*text == '\0') return 0;
+    errno = 0;
+    whole = strtoll(text, &end, (text[strspn(text, "+-")] == '0'
+                                 && (text[strspn(text, "+-") + 1] | 0x20) == 'x') ? 16 : 10);
+    if (end == text) gasnett_fatalerror("\"%s\" is not a number", text);
+    fraction = (double)whole;
+    if (*end == '.') fraction = strtod(text, &end);
+    while (isspace((unsigned char)*end)) end++;
+    if (unit != 0 || *end != '\0') switch (toupper((unsigned char)*end)) {
+        case 'T': unit = (uint64_t)1 << 40; break;
+        case 'G': unit = (uint64_t)1 << 30; break;
+        case 'M': unit = (uint64_t)1 << 20; break;
+        case 'K': unit = (uint64_t)1 << 10; break;
+        case 'B': unit = 1; break;
+        case '\0': break;
+        default: gasnett_fatalerror("\"%s\" is not a number", text);
+    }
+    if (unit == 0) unit = 1;
+    return fraction == (double)whole ? whole * (int64_t)unit : (int64_t)(fraction * (double)unit);
+}
+/* The shortest text that gasnett_parse_int reads back; as an amount of memory it has a unit. */
+GASNETI_INLINE_WORDS char *gasnett_format_number(int64_t value, char *text, size_t room, int is_mem) {
+    static const char unit[] = "TGMK";
+    const char *sign = value < 0 ? "-" : "";
+    uint64_t magnitude = value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value;
+    int i;
+    if (!is_mem) {
+        snprintf(text, room, "%s%llu", sign, (unsigned long long)magnitude);
+        return text;
+    }
+    for (i = 0; i < 4; i++) {
+        uint64_t one = (uint64_t)1 << (40 - 10 * i);
+        if (magnitude >= one && magnitude % one == 0) {
+            snprintf(text, room, "%s%llu %cB", sign, (unsigned long long)(magnitude / one), unit[i]);
+            return text;
+        }
+    }
+    snprintf(text, room, "%s%llu B", sign, (unsigned long long)magnitude);
+    return text;
+}
+
+GASNETI_INLINE_WORDS uint64_t gasnett_checksum(const void *data, int count) {
+    const uint8_t *at = (const uint8_t *)data;
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    int i;
+    for (i = 0; i < count; i++) sum = (sum ^ at[i]) * UINT64_C(0x100000001b3);
+    return sum;
+}
+
+/* Bytes that are zero. */
+GASNETI_INLINE_WORDS size_t gasnett_count0s(const void *data, size_t count) {
+    const uint8_t *at = (const uint8_t *)data;
+    size_t zeros = 0, i;
+    for (i = 0; i < count; i++) zeros += at[i] == 0;
+    return zeros;
+}
+GASNETI_INLINE_WORDS size_t gasnett_count0s_copy(void *to, const void *from, size_t count) {
+    memcpy(to, from, count);
+    return gasnett_count0s(to, count);
+}
+GASNETI_INLINE_WORDS int gasnett_count0s_uint32_t(uint32_t value) {
+    return (int)gasnett_count0s(&value, sizeof value);
+}
+GASNETI_INLINE_WORDS int gasnett_count0s_uint64_t(uint64_t value) {
+    return (int)gasnett_count0s(&value, sizeof value);
+}
+GASNETI_INLINE_WORDS int gasnett_count0s_uintptr_t(uintptr_t value) {
+    return (int)gasnett_count0s(&value, sizeof value);
+}
+
+/* ---- environment ----------------------------------------------------------------------------- */
+
+/* Every rank is started with the environment of its launcher. */
+GASNETI_INLINE_WORDS char *gasnett_getenv(const char *name) {
+    return getenv(name);
+}
+GASNETI_INLINE_WORDS void gasnett_setenv(const char *name, const char *value) {
+    if (setenv(name, value, 1) != 0) gasnett_fatalerror("cannot set %s", name);
+}
+GASNETI_INLINE_WORDS void gasnett_unsetenv(const char *name) {
+    unsetenv(name);
+}
+GASNETI_INLINE_WORDS int gasnett_verboseenv(void) {
+    const char *value = getenv("GASNET_VERBOSEENV");
+    return value != NULL && (value[0] == '1' || value[0] == 'y' || value[0] == 'Y');
+}
+GASNETI_INLINE_WORDS void gasnett_envstr_display(const char *name, const char *value, int is_default) {
+    if (gasnett_verboseenv())
+        fprintf(stderr, "ENV parameter: %s = %-20s%s\n", name, value ? value : "", is_default ? "   (default)" : "");
+}
+GASNETI_INLINE_WORDS void gasnett_envint_display(const char *name, int64_t value, int is_default, int is_mem) {
+    char text[64];
+    gasnett_envstr_display(name, gasnett_format_number(value, text, sizeof text, is_mem), is_default);
+}
+GASNETI_INLINE_WORDS void gasnett_envdbl_display(const char *name, double value, int is_default) {
+    char text[64];
+    snprintf(text, sizeof text, "%g", value);
+    gasnett_envstr_display(name, text, is_default);
+}
+GASNETI_INLINE_WORDS char *gasnett_getenv_withdefault(const char *name, const char *otherwise) {
+    char *value = getenv(name);
+    gasnett_envstr_display(name, value ? value : otherwise, value == NULL);
+    return value ? value : (char *)otherwise;
+}
+GASNETI_INLINE_WORDS int gasnett_getenv_yesno_withdefault(const char *name, int otherwise) {
+    const char *value = getenv(name);
+    int answer = otherwise;
+    if (value != NULL && value[0] != '\0') {
+        if (strcasecmp(value, "1") == 0 || strcasecmp(value, "y") == 0 || strcasecmp(value, "yes") == 0) answer = 1;
+        else if (strcasecmp(value, "0") == 0 || strcasecmp(value, "n") == 0 || strcasecmp(value, "no") == 0) answer = 0;
+        else gasnett_fatalerror("%s=\"%s\" is not yes or no", name, value);
+    }
+    gasnett_envstr_display(name, answer ? "YES" : "NO", value == NULL);
+    return answer;
+}
+GASNETI_INLINE_WORDS int64_t gasnett_getenv_int_withdefault(const char *name, int64_t otherwise, uint64_t unit) {
+    const char *value = getenv(name);
+    int64_t number = value ? gasnett_parse_int(value, unit) : otherwise;
+    gasnett_envint_display(name, number, value == NULL, unit != 0);
+    return number;
+}
+GASNETI_INLINE_WORDS double gasnett_getenv_dbl_withdefault(const char *name, double otherwise) {
+    const char *value = getenv(name);
+    double number = otherwise;
+    if (value != NULL) {
+        char *end;
+        number = strtod(value, &end);
+        if (end == value || *end != '\0') gasnett_fatalerror("%s=\"%s\" is not a number", name, value);
+    }
+    gasnett_envdbl_display(name, number, value == NULL);
+    return number;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+GASNETI_INLINE_WORDS void *gasnett_malloc_aligned(size_t alignment, size_t bytes) {
+    void *at = NULL;
+    if (alignment < sizeof(void *)) alignment = sizeof(void *);
+    if (posix_memalign(&at, alignment, bytes ? bytes : 1) != 0)
+        gasnett_fatalerror("cannot allocate %lu bytes", (unsigned long)bytes);
+    return at;
+}
+GASNETI_INLINE_WORDS void gasnett_free_aligned(void *at) {
+    free(at);
+}
+#define gasnett_debug_malloc(bytes) malloc(bytes)
+#define gasnett_debug_calloc(count, bytes) calloc((count), (bytes))
+#define gasnett_debug_realloc(at, bytes) realloc((at), (bytes))
+#define gasnett_debug_free(at) free(at)
+#define gasnett_debug_strdup(text) strdup(text)
+#define gasnett_debug_strndup(text, count) strndup((text), (count))
+#define gasnett_debug_memcheck(at) ((void)(at))
+#define gasnett_debug_memcheck_one() ((void)0)
+#define gasnett_debug_memcheck_all() ((void)0)
+
+#define GASNETT_FAST_ALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
+#define GASNETT_FAST_UNALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
+
+/* ---- trace and statistics: not in this library ---------------------------------------------- */
+
+__attribute__((__format__(__printf__, 1, 2), __unused__))
+static void gasneti_trace_nothing(const char *format, ...) {
+    (void)format;
+}
+#define GASNETT_TRACE_ENABLED 0
+#define GASNETT_TRACE_PRINTF gasneti_trace_nothing
+#define GASNETT_TRACE_PRINTF_FORCE gasneti_trace_nothing
+#define GASNETT_TRACE_GETMASK() ""
+#define GASNETT_TRACE_SETMASK(mask) ((void)(mask))
+#define GASNETT_TRACE_GET_TRACELOCAL() 0
+#define GASNETT_TRACE_SET_TRACELOCAL(value) ((void)(value))
+#define GASNETT_TRACE_SETSOURCELINE(file, line) ((void)0)
+#define GASNETT_TRACE_GETSOURCELINE(file, line) ((void)0)
+#define GASNETT_TRACE_FREEZESOURCELINE() ((void)0)
+#define GASNETT_TRACE_UNFREEZESOURCELINE() ((void)0)
+#define GASNETT_STATS_INIT(callback) 0
+#define GASNETT_STATS_GETMASK() ""
+#define GASNETT_STATS_SETMASK(mask) ((void)(mask))
+#define GASNETT_STATS_PRINTF gasneti_trace_nothing
+#define GASNETT_STATS_PRINTF_FORCE gasneti_trace_nothing
+
+GASNETT_END_EXTERNC
+
+#undef _IN_GASNET_TOOLS_H
+#endif

@@ -1,0 +1,442 @@
+// UNSAFETY: entries that C calls, pointers of the caller, and handlers, which are bare functions.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Active messages: sending them, and calling handlers.
+//!
+//! The header turns a call with any number of arguments into one with an array. A handler is a C function of as many
+//! arguments as the message has: the two sides agree on that by convention, as GASNet has it.
+
+use conduit::{AmError, Conduit, MAX_ARGS, Payload, Token};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::job::{BAD_ARG, NOT_INIT, OK};
+use crate::state::{Phase, phase};
+use crate::{lock, ptr, state};
+
+/// A handler that runs, on its thread's stack. A token of a program is its address.
+struct Frame {
+    token: *mut c_void,
+    outer: *mut Frame,
+}
+
+/// The handler that runs innermost; changed under the lock of the conduit.
+static TOP: AtomicPtr<Frame> = AtomicPtr::new(std::ptr::null_mut());
+
+type Function = *mut c_void;
+
+macro_rules! replace {
+    ($_:literal, $with:ty) => {
+        $with
+    };
+}
+
+macro_rules! arities {
+    ($($count:literal: $($i:literal)*;)*) => {
+        /// Calls the handler of a Short.
+        ///
+        /// # Safety
+        /// `f` is a handler of a Short with as many arguments as `a` has.
+        unsafe fn call_short(f: Function, token: *mut c_void, a: &[i32]) {
+            match a.len() {
+                $($count => {
+                    type F = unsafe extern "C" fn(*mut c_void $(, replace!($i, i32))*);
+                    // SAFETY: the condition of this function.
+                    let f = unsafe { std::mem::transmute::<Function, F>(f) };
+                    // SAFETY: as above.
+                    unsafe { f(token $(, a[$i])*) }
+                })*
+                _ => {}
+            }
+        }
+
+        /// Calls the handler of a Medium or Long.
+        ///
+        /// # Safety
+        /// `f` is a handler of a Medium or Long with as many arguments as `a` has.
+        unsafe fn call_payload(f: Function, token: *mut c_void, p: *mut c_void, n: usize, a: &[i32]) {
+            match a.len() {
+                $($count => {
+                    type F = unsafe extern "C" fn(*mut c_void, *mut c_void, usize $(, replace!($i, i32))*);
+                    // SAFETY: the condition of this function.
+                    let f = unsafe { std::mem::transmute::<Function, F>(f) };
+                    // SAFETY: as above.
+                    unsafe { f(token, p, n $(, a[$i])*) }
+                })*
+                _ => {}
+            }
+        }
+    };
+}
+
+arities! {
+    0: ;
+    1: 0;
+    2: 0 1;
+    3: 0 1 2;
+    4: 0 1 2 3;
+    5: 0 1 2 3 4;
+    6: 0 1 2 3 4 5;
+    7: 0 1 2 3 4 5 6;
+    8: 0 1 2 3 4 5 6 7;
+    9: 0 1 2 3 4 5 6 7 8;
+    10: 0 1 2 3 4 5 6 7 8 9;
+    11: 0 1 2 3 4 5 6 7 8 9 10;
+    12: 0 1 2 3 4 5 6 7 8 9 10 11;
+    13: 0 1 2 3 4 5 6 7 8 9 10 11 12;
+    14: 0 1 2 3 4 5 6 7 8 9 10 11 12 13;
+    15: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+}
+
+/// What the conduit runs for a handler of a program; `None` for NULL.
+///
+/// # Safety
+/// `f` is null or a C function, of the kind and number of arguments that it is sent.
+pub(crate) unsafe fn handler(
+    f: Function,
+) -> Option<impl Fn(&mut Token<'_>, Payload<'_>, &[i32]) + 'static> {
+    if f.is_null() {
+        return None;
+    }
+    Some(
+        move |token: &mut Token<'_>, payload: Payload<'_>, args: &[i32]| {
+            let mut frame = Frame {
+                token: std::ptr::from_mut(token).cast(),
+                outer: TOP.load(Ordering::Relaxed),
+            };
+            let frame = &raw mut frame;
+            TOP.store(frame, Ordering::Relaxed);
+            let depth = state::thread(|t| t.handlers.replace(t.handlers.get() + 1));
+            let locks = lock::depth_mark();
+            let c_token = frame.cast::<c_void>();
+            match payload {
+                // SAFETY: a handler of what it is sent, by the condition of this function.
+                Payload::None => unsafe { call_short(f, c_token, args) },
+                Payload::Medium(bytes) => {
+                    let (p, n) = (bytes.as_mut_ptr().cast(), bytes.len());
+                    // SAFETY: as above; the buffer is the handler's until it returns.
+                    unsafe { call_payload(f, c_token, p, n, args) }
+                }
+                Payload::Long { addr, len, .. } => {
+                    let p = std::ptr::with_exposed_provenance_mut(addr as usize);
+                    // SAFETY: as above; the payload is in the own segment.
+                    unsafe { call_payload(f, c_token, p, len, args) }
+                }
+            }
+            lock::handler_returns(locks);
+            state::thread(|t| t.handlers.set(depth));
+            // SAFETY: the frame is this function's, and handlers end in the order opposite to their start.
+            let outer = unsafe { (*frame).outer };
+            TOP.store(outer, Ordering::Relaxed);
+        },
+    )
+}
+
+/// Runs `f` with the token of a handler that runs; `None` for anything else.
+fn with_token<R>(token: *mut c_void, f: impl FnOnce(&mut Token<'_>) -> R) -> Option<R> {
+    if token.is_null() || !state::is_inside() {
+        return None;
+    }
+    let mut at = TOP.load(Ordering::Relaxed);
+    while !at.is_null() && at.cast::<c_void>() != token {
+        // SAFETY: frames in the list are on stacks of handlers that run.
+        at = unsafe { (*at).outer };
+    }
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: the frame of a handler that runs.
+    let inner = unsafe { (*at).token };
+    // SAFETY: that handler's token lives until it returns; the handler does nothing but this call.
+    let token = unsafe { &mut *inner.cast::<Token<'_>>() };
+    Some(f(token))
+}
+
+fn code(call: &str, result: Result<(), AmError>) -> c_int {
+    match result {
+        Ok(()) => OK,
+        Err(error) => {
+            state::explain(call, &error);
+            match error {
+                AmError::NotAttached => NOT_INIT,
+                _ => BAD_ARG,
+            }
+        }
+    }
+}
+
+/// The arguments of a message.
+///
+/// # Safety
+/// `args` has `count` elements, if that is at most 16.
+unsafe fn arguments<'a>(count: c_int, args: *const i32) -> Option<&'a [i32]> {
+    let count = usize::try_from(count).ok().filter(|c| *c <= MAX_ARGS)?;
+    if count == 0 {
+        return Some(&[]);
+    }
+    // SAFETY: the condition of this function.
+    Some(unsafe { std::slice::from_raw_parts(args, count) })
+}
+
+fn request(
+    call: &str,
+    send: impl FnOnce(&Conduit) -> Result<(), AmError>,
+    args: Option<&[i32]>,
+) -> c_int {
+    if phase() < Phase::Attached {
+        state::explain(call, &"not attached");
+        return NOT_INIT;
+    }
+    if args.is_none() {
+        state::explain(call, &"the number of arguments is not 0 to 16");
+        return BAD_ARG;
+    }
+    if state::checked() {
+        lock::may_communicate(call);
+    }
+    match state::with(send) {
+        Some(result) => code(call, result),
+        None => NOT_INIT,
+    }
+}
+
+fn reply(
+    call: &str,
+    token: *mut c_void,
+    args: Option<&[i32]>,
+    send: impl FnOnce(&mut Token<'_>) -> Result<(), AmError>,
+) -> c_int {
+    if args.is_none() {
+        state::explain(call, &"the number of arguments is not 0 to 16");
+        return BAD_ARG;
+    }
+    if state::checked() {
+        lock::may_reply(call);
+    }
+    let sent = crate::job::guarded(call, || with_token(token, send));
+    match sent {
+        Some(result) => code(call, result),
+        None => {
+            state::explain(call, &"bad token");
+            BAD_ARG
+        }
+    }
+}
+
+/// `gasnet_AMRequestShort`.
+///
+/// # Safety
+/// `args` has `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMRequestShort(
+    node: u32,
+    handler: u8,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    request(
+        "gasnet_AMRequestShort",
+        |c| c.am_request_short(node, handler, args.unwrap_or_default()),
+        args,
+    )
+}
+
+/// `gasnet_AMRequestMedium`.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMRequestMedium(
+    node: u32,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    // SAFETY: the condition of this function.
+    let payload = unsafe { ptr::bytes(source, len) };
+    request(
+        "gasnet_AMRequestMedium",
+        |c| c.am_request_medium(node, handler, payload, args.unwrap_or_default()),
+        args,
+    )
+}
+
+/// Where in the own segment `len` bytes at `source` are.
+fn in_segment(conduit: &Conduit, source: *const c_void, len: usize) -> Option<usize> {
+    let own = conduit.segment(conduit.mynode());
+    let offset = own.offset_of(ptr::address(source), len as u64)?;
+    usize::try_from(offset).ok()
+}
+
+/// A Long request.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "those of the function of the specification"
+)]
+unsafe fn long(
+    call: &str,
+    node: u32,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    dest: *const c_void,
+    count: c_int,
+    args: *const i32,
+    sync: bool,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    // SAFETY: the condition of this function.
+    let payload = unsafe { ptr::bytes(source, len) };
+    let dest = ptr::address(dest);
+    request(
+        call,
+        |c| {
+            let args = args.unwrap_or_default();
+            match in_segment(c, source, len).filter(|_| len > 0) {
+                Some(at) if sync => {
+                    c.am_request_long_from_segment(node, handler, at, len, dest, args)
+                }
+                Some(at) => {
+                    c.am_request_long_async_from_segment(node, handler, at, len, dest, args)
+                }
+                None => c.am_request_long(node, handler, payload, dest, args),
+            }
+        },
+        args,
+    )
+}
+
+/// `gasnet_AMRequestLong`.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMRequestLong(
+    node: u32,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    dest: *const c_void,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    let call = "gasnet_AMRequestLong";
+    // SAFETY: the condition of this function.
+    unsafe { long(call, node, handler, source, len, dest, count, args, true) }
+}
+
+/// `gasnet_AMRequestLongAsync`.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes, which do not change until the reply.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMRequestLongAsync(
+    node: u32,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    dest: *const c_void,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    let call = "gasnet_AMRequestLongAsync";
+    // SAFETY: the condition of this function.
+    unsafe { long(call, node, handler, source, len, dest, count, args, false) }
+}
+
+/// `gasnet_AMReplyShort`.
+///
+/// # Safety
+/// `args` has `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMReplyShort(
+    token: *mut c_void,
+    handler: u8,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    reply("gasnet_AMReplyShort", token, args, |t| {
+        t.reply_short(handler, args.unwrap_or_default())
+    })
+}
+
+/// `gasnet_AMReplyMedium`.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMReplyMedium(
+    token: *mut c_void,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    // SAFETY: the condition of this function.
+    let payload = unsafe { ptr::bytes(source, len) };
+    reply("gasnet_AMReplyMedium", token, args, |t| {
+        t.reply_medium(handler, payload, args.unwrap_or_default())
+    })
+}
+
+/// `gasnet_AMReplyLong`.
+///
+/// # Safety
+/// `args` has `count` elements; `source` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasneti_AMReplyLong(
+    token: *mut c_void,
+    handler: u8,
+    source: *const c_void,
+    len: usize,
+    dest: *const c_void,
+    count: c_int,
+    args: *const i32,
+) -> c_int {
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) };
+    // SAFETY: the condition of this function.
+    let payload = unsafe { ptr::bytes(source, len) };
+    let dest = ptr::address(dest);
+    reply("gasnet_AMReplyLong", token, args, |t| {
+        let args = args.unwrap_or_default();
+        match in_segment(t.conduit(), source, len).filter(|_| len > 0) {
+            Some(at) => t.reply_long_from_segment(handler, at, len, dest, args),
+            None => t.reply_long(handler, payload, dest, args),
+        }
+    })
+}
+
+/// `gasnet_AMGetMsgSource`.
+///
+/// # Safety
+/// `source` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_AMGetMsgSource(token: *mut c_void, source: *mut u32) -> c_int {
+    let Some(node) = with_token(token, |t| t.source()) else {
+        state::explain("gasnet_AMGetMsgSource", &"bad token");
+        return BAD_ARG;
+    };
+    if source.is_null() {
+        state::explain("gasnet_AMGetMsgSource", &"bad src ptr");
+        return BAD_ARG;
+    }
+    // SAFETY: not null, so it may be written by the condition of this function.
+    unsafe { ptr::set(source, 0, node) };
+    OK
+}

@@ -1,0 +1,473 @@
+// UNSAFETY: entries that C calls, pointers of the caller, and a function left with the C library for the exit.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Start, attach, exit, and what a program asks about the job.
+//!
+//! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
+//! status. `_exit`, `abort` and signals are for the launcher to notice.
+
+use conduit::{AttachError, Conduit, HandlerEntry};
+use std::error::Error as _;
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::state::{Mode, Phase, phase};
+use crate::{am, coll, ptr, state};
+
+/// `GASNET_OK` and the error codes.
+pub(crate) const OK: c_int = 0;
+pub(crate) const NOT_INIT: c_int = 10001;
+pub(crate) const RESOURCE: c_int = 10002;
+pub(crate) const BAD_ARG: c_int = 10003;
+pub(crate) const NOT_READY: c_int = 10004;
+pub(crate) const BARRIER_MISMATCH: c_int = 10005;
+
+/// `GASNET_PAGESIZE`, bytes.
+const PAGE: u64 = 4096;
+
+/// How long an exit waits for a thread that is inside the library.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// `gasnet_handlerentry_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    index: u8,
+    function: *mut c_void,
+}
+
+/// `gasnet_seginfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    addr: *mut c_void,
+    size: usize,
+}
+
+/// `gasnet_nodeinfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    host: u32,
+    supernode: u32,
+}
+
+/// The process that initialised.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+type AttachHook = Option<unsafe extern "C" fn(base: *mut c_void, size: usize)>;
+
+/// `gasnet_client_attach_hook`: a program may store a function here before it attaches.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a name of the header")]
+pub static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+unsafe extern "C" {
+    fn on_exit(
+        function: extern "C" fn(status: c_int, argument: *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// Says why the process cannot take part, with all causes.
+fn complain(doing: &str, error: &dyn std::error::Error) {
+    let mut line = format!("gasnet: {doing}: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    eprintln!("{line}");
+}
+
+/// `gasnet_init`, for the libraries of the thread models. `max_segment` is what the program defined, or 0.
+pub fn init(mode: Mode, checked: bool, max_segment: u64) -> c_int {
+    if phase() != Phase::Fresh {
+        return NOT_INIT;
+    }
+    let started = catch_unwind(|| {
+        // A Rust program around the C library may have its own way; then that is used.
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::ERROR)
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .without_time()
+            .try_init();
+        let conduit = match Conduit::init() {
+            Ok(conduit) => conduit,
+            Err(error) => {
+                complain("cannot start", &error);
+                return RESOURCE;
+            }
+        };
+        if let Err(error) = conduit.register_extended(coll::handlers()) {
+            complain("cannot start", &error);
+            return RESOURCE;
+        }
+        if !state::install(conduit, mode, checked, max_segment) {
+            return NOT_INIT;
+        }
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library is never
+        // unloaded (linked with nodelete). Without memory for the registration a return from `main` is noticed by
+        // the launcher as the end of a rank.
+        let _ = unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+        OK
+    });
+    started.unwrap_or(RESOURCE)
+}
+
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    let now = phase();
+    if now == Phase::Fresh || now == Phase::Ended {
+        return;
+    }
+    // A forked child is no rank.
+    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    // The conduit itself ends the process because another rank exited, and has told all.
+    if state::is_inside() && state::with(Conduit::has_ended) == Some(true) {
+        return;
+    }
+    leave(status);
+}
+
+fn leave(code: c_int) -> ! {
+    state::set_phase(Phase::Ended);
+    let _ = state::with_soon(PATIENCE, |conduit| conduit.exit(code));
+    // A thread does not come out of the library, or a signal interrupted one in it: the launcher ends the others.
+    // SAFETY: ends the process; nothing of it is used afterwards.
+    unsafe { libc::_exit(code & 0xff) }
+}
+
+/// `gasnet_exit`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_exit(code: c_int) -> ! {
+    if phase() == Phase::Fresh {
+        std::process::exit(code);
+    }
+    if phase() == Phase::Ended && !state::is_inside() {
+        // Another thread is ending the process.
+        loop {
+            std::thread::park();
+        }
+    }
+    leave(code)
+}
+
+/// `gasnet_attach`. The heap offset does not matter: the segment is mapped where nothing is.
+///
+/// # Safety
+/// `table` has `count` entries, whose functions are handlers of the arguments they are sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_attach(
+    table: *mut Entry,
+    count: c_int,
+    size: usize,
+    _min_heap_offset: usize,
+) -> c_int {
+    let refuse = |code, why: &dyn std::fmt::Display| {
+        state::explain("gasnet_attach", why);
+        code
+    };
+    match phase() {
+        Phase::Initialised => {}
+        _ => return refuse(NOT_INIT, &"not initialised, or attached already"),
+    }
+    let Ok(count) = usize::try_from(count) else {
+        return refuse(BAD_ARG, &"a negative number of handlers");
+    };
+    if count > 0 && table.is_null() {
+        return refuse(BAD_ARG, &"no table of handlers");
+    }
+    if !(size as u64).is_multiple_of(PAGE) {
+        return refuse(BAD_ARG, &"the segment is not a multiple of GASNET_PAGESIZE");
+    }
+    if size as u64 > largest_segment() {
+        return refuse(
+            BAD_ARG,
+            &"the segment is larger than gasnet_getMaxLocalSegmentSize()",
+        );
+    }
+    let mut entries = Vec::with_capacity(count);
+    for i in 0..count {
+        // SAFETY: an entry of the table, by the condition of this function.
+        let e = unsafe { ptr::at(table, i) };
+        // SAFETY: the table's function is a handler, by the condition of this function.
+        let run = unsafe { am::handler(e.function) };
+        let Some(run) = run else {
+            return refuse(BAD_ARG, &"a handler is NULL");
+        };
+        entries.push(HandlerEntry::new(e.index, run));
+    }
+    let attached = state::with(|conduit| {
+        let indexes = conduit.attach(entries, size)?;
+        let own = conduit.segment(conduit.mynode());
+        let hook = gasnet_client_attach_hook.load(Ordering::Acquire);
+        // SAFETY: a program stores a function of this type, or nothing.
+        let hook = unsafe { std::mem::transmute::<*mut c_void, AttachHook>(hook) };
+        if let Some(hook) = hook {
+            let base = std::ptr::with_exposed_provenance_mut(own.addr as usize);
+            // SAFETY: the program's function takes the own segment.
+            unsafe { hook(base, own.size as usize) };
+        }
+        Ok::<_, AttachError>(indexes)
+    });
+    match attached {
+        Some(Ok(indexes)) => {
+            for (i, index) in indexes.into_iter().enumerate() {
+                // SAFETY: an entry of the table, which gasnet_attach may write.
+                let old = unsafe { ptr::at(table, i) };
+                // SAFETY: as above.
+                unsafe { ptr::set(table, i, Entry { index, ..old }) };
+            }
+            state::set_phase(Phase::Attached);
+            OK
+        }
+        Some(Err(error)) => {
+            let cause = error.source().map(|e| format!(": {e}")).unwrap_or_default();
+            refuse(RESOURCE, &format!("{error}{cause}"))
+        }
+        None => NOT_INIT,
+    }
+}
+
+/// `gasnet_mynode`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_mynode() -> u32 {
+    state::me()
+}
+
+/// `gasnet_nodes`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_nodes() -> u32 {
+    state::nodes()
+}
+
+/// What may be asked of `gasnet_attach`, bytes: a limit that was set, otherwise this rank's part of three quarters of
+/// the memory, if all ranks were on this machine.
+fn largest_segment() -> u64 {
+    let wanted = std::env::var("GASNET_MAX_SEGSIZE").ok();
+    let wanted = wanted.and_then(|text| parse_size(&text));
+    let defined = Some(state::max_segment()).filter(|m| *m > 0);
+    let whole = wanted
+        .or(defined)
+        .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(state::nodes().max(1)));
+    (whole / PAGE).max(1) * PAGE
+}
+
+/// A number with an optional unit; bytes without one.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_uppercase();
+    let text = text.strip_suffix('B').unwrap_or(&text);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn physical_memory() -> u64 {
+    // SAFETY: a query without arguments in memory.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(1 << 16) * PAGE
+}
+
+/// `gasnet_getMaxLocalSegmentSize`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
+    usize::try_from(largest_segment()).unwrap_or(usize::MAX)
+}
+
+/// `gasnet_getMaxGlobalSegmentSize`: ranks compute their limits from the same variables, and their machines' memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
+    gasnet_getMaxLocalSegmentSize()
+}
+
+/// `gasnet_getSegmentInfo`.
+///
+/// # Safety
+/// `table` may be written for `count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut Segment, count: c_int) -> c_int {
+    if phase() < Phase::Attached {
+        return NOT_INIT;
+    }
+    let (Ok(count), false) = (u32::try_from(count), table.is_null()) else {
+        return BAD_ARG;
+    };
+    for node in 0..count.min(state::nodes()) {
+        let Some(s) = state::with(|conduit| conduit.segment(node)) else {
+            return NOT_INIT;
+        };
+        let segment = Segment {
+            addr: std::ptr::with_exposed_provenance_mut(s.addr as usize),
+            size: s.size as usize,
+        };
+        // SAFETY: below `count`, by the condition of this function.
+        unsafe { ptr::set(table, node as usize, segment) };
+    }
+    OK
+}
+
+/// `gasnet_getNodeInfo`. No memory is shared through GASNet: each rank is a supernode of its own.
+///
+/// # Safety
+/// `table` may be written for `count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_getNodeInfo(table: *mut Node, count: c_int) -> c_int {
+    if phase() < Phase::Initialised {
+        return NOT_INIT;
+    }
+    let (Ok(count), false) = (u32::try_from(count), table.is_null()) else {
+        return BAD_ARG;
+    };
+    for node in 0..count.min(state::nodes()) {
+        let info = Node {
+            host: node,
+            supernode: node,
+        };
+        // SAFETY: below `count`, by the condition of this function.
+        unsafe { ptr::set(table, node as usize, info) };
+    }
+    OK
+}
+
+/// `gasnet_getenv`: ranks are started with the environment of their launcher.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_getenv(name: *const c_char) -> *mut c_char {
+    if name.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: a string by the condition of this function; the result is the C library's.
+    unsafe { libc::getenv(name) }
+}
+
+/// `gasnet_set_waitmode`: a hint; waits leave the processor to others in every mode.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
+    if (0..=2).contains(&mode) { OK } else { BAD_ARG }
+}
+
+/// `GASNET_GET_THREADINFO`: a value that differs between threads.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasneti_threadinfo() -> *mut c_void {
+    std::ptr::without_provenance_mut(state::thread_id())
+}
+
+/// `gasnet_ErrorName`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_ErrorName(code: c_int) -> *const c_char {
+    let name = match code {
+        OK => c"GASNET_OK",
+        NOT_INIT => c"GASNET_ERR_NOT_INIT",
+        RESOURCE => c"GASNET_ERR_RESOURCE",
+        BAD_ARG => c"GASNET_ERR_BAD_ARG",
+        NOT_READY => c"GASNET_ERR_NOT_READY",
+        BARRIER_MISMATCH => c"GASNET_ERR_BARRIER_MISMATCH",
+        _ => c"*unknown*",
+    };
+    name.as_ptr()
+}
+
+/// `gasnet_ErrorDesc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_ErrorDesc(code: c_int) -> *const c_char {
+    let text = match code {
+        OK => c"No error",
+        NOT_INIT => c"GASNet message layer not initialized",
+        RESOURCE => c"Problem with requested resource",
+        BAD_ARG => c"Invalid function parameter passed",
+        NOT_READY => c"Non-blocking operation not complete",
+        BARRIER_MISMATCH => c"Barrier id's mismatched",
+        _ => c"no description available",
+    };
+    text.as_ptr()
+}
+
+/// `gasnet_AMPoll`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_AMPoll() -> c_int {
+    if phase() < Phase::Attached {
+        state::explain("gasnet_AMPoll", &"not attached");
+        return NOT_INIT;
+    }
+    if state::checked() {
+        crate::lock::may_communicate("gasnet_AMPoll");
+    }
+    state::with(|conduit| {
+        conduit.poll();
+        coll::progress(conduit);
+    });
+    OK
+}
+
+/// One step of `GASNET_BLOCKUNTIL`: something was handled, or in PAR a poll found nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasneti_wait_event() {
+    if state::is_par() || coll::active() {
+        state::attached("GASNET_BLOCKUNTIL", |conduit| {
+            conduit.poll();
+            coll::progress(conduit);
+        });
+        std::thread::yield_now();
+        return;
+    }
+    state::attached("GASNET_BLOCKUNTIL", |conduit| {
+        let mut asked = false;
+        conduit.block_until(|| std::mem::replace(&mut asked, true));
+    });
+}
+
+/// Runs `f`, an entry that may reach the conduit, so that nothing unwinds into C.
+pub(crate) fn guarded<R>(call: &str, f: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| state::fatal(call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = [
+            ("4096", Some(4096)),
+            ("3k", Some(3072)),
+            (" 2 MB", Some(2 << 20)),
+            ("1G", Some(1 << 30)),
+            ("x", None),
+            ("1Q", None),
+        ];
+        for (text, want) in sizes {
+            assert_eq!(parse_size(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_works_before_init() {
+        assert_eq!(gasnet_AMPoll(), NOT_INIT);
+        let mut segment = Segment {
+            addr: std::ptr::null_mut(),
+            size: 7,
+        };
+        // SAFETY: one entry.
+        let code = unsafe { gasnet_getSegmentInfo(&raw mut segment, 1) };
+        assert_eq!((code, segment.size), (NOT_INIT, 7));
+        // SAFETY: no entries.
+        let code = unsafe { gasnet_attach(std::ptr::null_mut(), 0, 0, 0) };
+        assert_eq!(code, NOT_INIT);
+        assert_eq!(gasnet_set_waitmode(3), BAD_ARG);
+    }
+}

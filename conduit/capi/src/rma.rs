@@ -1,0 +1,367 @@
+// UNSAFETY: entries that C calls, and memory of the caller that operations use after they return.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Puts, gets, memset, values.
+//!
+//! Every function's condition is the same: the local memory has `nbytes` bytes, readable for a put and writable for a
+//! get, and stays so, unchanged by others, until the specification of the call says that it is free.
+
+use conduit::{Conduit, Counted, Handle, RmaError};
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use crate::{ptr, state, sync};
+
+/// The result of starting an operation.
+pub(crate) fn started<R>(call: &str, result: Result<R, RmaError>) -> R {
+    match result {
+        Ok(value) => value,
+        Err(error) => state::fatal(&format!("{call}: {error}")),
+    }
+}
+
+/// A handle as C has it.
+pub(crate) fn raw(handle: Handle) -> *mut c_void {
+    std::ptr::without_provenance_mut(handle.into_raw() as usize)
+}
+
+/// In debug builds, that both addresses of a call without `bulk` suit an object of its size.
+fn aligned(call: &str, len: usize, addresses: [u64; 2]) {
+    if state::checked()
+        && matches!(len, 2 | 4 | 8)
+        && addresses.iter().any(|a| !a.is_multiple_of(len as u64))
+    {
+        state::fatal(&format!("{call}: an address is not a multiple of {len}"));
+    }
+}
+
+macro_rules! puts {
+    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal) => {
+        #[doc = concat!("`", stringify!($blocking), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $blocking(
+            node: u32,
+            dest: *mut c_void,
+            src: *mut c_void,
+            n: usize,
+        ) {
+            let call = stringify!($blocking);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let dest = ptr::address(dest);
+            let handle = state::attached(call, |c| {
+                // SAFETY: the condition of this function; the memory is free when this returns.
+                unsafe { c.put_nb_raw(node, dest, src.cast(), n, true) }
+            });
+            sync::wait_handle(call, started(call, handle));
+        }
+
+        #[doc = concat!("`", stringify!($nb), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $nb(
+            node: u32,
+            dest: *mut c_void,
+            src: *mut c_void,
+            n: usize,
+        ) -> *mut c_void {
+            let call = stringify!($nb);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let dest = ptr::address(dest);
+            let handle = state::attached(call, |c| {
+                // SAFETY: the condition of this function.
+                unsafe { c.put_nb_raw(node, dest, src.cast(), n, $bulk) }
+            });
+            raw(started(call, handle))
+        }
+
+        #[doc = concat!("`", stringify!($nbi), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $nbi(node: u32, dest: *mut c_void, src: *mut c_void, n: usize) {
+            let call = stringify!($nbi);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let dest = ptr::address(dest);
+            let result = state::attached_own(call, |c| {
+                // SAFETY: the condition of this function.
+                unsafe { c.put_nbi_raw(node, dest, src.cast(), n, $bulk) }
+            });
+            started(call, result);
+        }
+    };
+}
+
+macro_rules! gets {
+    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal) => {
+        #[doc = concat!("`", stringify!($blocking), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $blocking(
+            dest: *mut c_void,
+            node: u32,
+            src: *mut c_void,
+            n: usize,
+        ) {
+            let call = stringify!($blocking);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let src = ptr::address(src);
+            let handle = state::attached(call, |c| {
+                // SAFETY: the condition of this function.
+                unsafe { c.get_nb_raw(dest.cast(), node, src, n) }
+            });
+            sync::wait_handle(call, started(call, handle));
+        }
+
+        #[doc = concat!("`", stringify!($nb), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $nb(
+            dest: *mut c_void,
+            node: u32,
+            src: *mut c_void,
+            n: usize,
+        ) -> *mut c_void {
+            let call = stringify!($nb);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let src = ptr::address(src);
+            let handle = state::attached(call, |c| {
+                // SAFETY: the condition of this function.
+                unsafe { c.get_nb_raw(dest.cast(), node, src, n) }
+            });
+            raw(started(call, handle))
+        }
+
+        #[doc = concat!("`", stringify!($nbi), "`.")]
+        ///
+        /// # Safety
+        /// See the head of this file.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $nbi(dest: *mut c_void, node: u32, src: *mut c_void, n: usize) {
+            let call = stringify!($nbi);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            }
+            let src = ptr::address(src);
+            let result = state::attached_own(call, |c| {
+                // SAFETY: the condition of this function.
+                unsafe { c.get_nbi_raw(dest.cast(), node, src, n) }
+            });
+            started(call, result);
+        }
+    };
+}
+
+puts!(gasnet_put, gasnet_put_nb, gasnet_put_nbi, false);
+puts!(
+    gasnet_put_bulk,
+    gasnet_put_nb_bulk,
+    gasnet_put_nbi_bulk,
+    true
+);
+gets!(gasnet_get, gasnet_get_nb, gasnet_get_nbi, false);
+gets!(
+    gasnet_get_bulk,
+    gasnet_get_nb_bulk,
+    gasnet_get_nbi_bulk,
+    true
+);
+
+fn memset(
+    call: &str,
+    counted: Counted,
+    (node, dest, value, n): (u32, *mut c_void, c_int, usize),
+) -> Handle {
+    let set = |c: &Conduit| c.memset(node, ptr::address(dest), value as u8, n, counted);
+    started(call, state::attached_own(call, set))
+}
+
+/// `gasnet_memset`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_memset(node: u32, dest: *mut c_void, value: c_int, n: usize) {
+    let call = "gasnet_memset";
+    let handle = memset(call, Counted::Explicit, (node, dest, value, n));
+    sync::wait_handle(call, handle);
+}
+
+/// `gasnet_memset_nb`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_memset_nb(
+    node: u32,
+    dest: *mut c_void,
+    value: c_int,
+    n: usize,
+) -> *mut c_void {
+    raw(memset(
+        "gasnet_memset_nb",
+        Counted::Explicit,
+        (node, dest, value, n),
+    ))
+}
+
+/// `gasnet_memset_nbi`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_memset_nbi(node: u32, dest: *mut c_void, value: c_int, n: usize) {
+    let handle = memset(
+        "gasnet_memset_nbi",
+        Counted::Implicit,
+        (node, dest, value, n),
+    );
+    debug_assert_eq!(handle, Handle::DONE);
+}
+
+/// Bytes of a register.
+const REGISTER: usize = size_of::<usize>();
+
+/// Where the low `n` bytes of a register are.
+fn low(call: &str, n: usize) -> std::ops::Range<usize> {
+    if n == 0 || n > REGISTER {
+        state::fatal(&format!("{call}: {n} bytes are not 1 to {REGISTER}"));
+    }
+    if cfg!(target_endian = "little") {
+        0..n
+    } else {
+        REGISTER - n..REGISTER
+    }
+}
+
+/// `gasnet_put_val`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
+    let call = "gasnet_put_val";
+    let handle = put_value(call, node, dest, value, n);
+    sync::wait_handle(call, handle);
+}
+
+fn put_value(call: &str, node: u32, dest: *mut c_void, value: usize, n: usize) -> Handle {
+    let bytes = value.to_ne_bytes();
+    let data = &bytes[low(call, n)];
+    started(
+        call,
+        state::attached(call, |c| c.put_nb(node, ptr::address(dest), data)),
+    )
+}
+
+/// `gasnet_put_nb_val`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_put_nb_val(
+    node: u32,
+    dest: *mut c_void,
+    value: usize,
+    n: usize,
+) -> *mut c_void {
+    raw(put_value("gasnet_put_nb_val", node, dest, value, n))
+}
+
+/// `gasnet_put_nbi_val`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
+    let call = "gasnet_put_nbi_val";
+    let bytes = value.to_ne_bytes();
+    let data = &bytes[low(call, n)];
+    let result = state::attached_own(call, |c| c.put_nbi(node, ptr::address(dest), data));
+    started(call, result);
+}
+
+/// `gasnet_get_val`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_get_val(node: u32, src: *mut c_void, n: usize) -> usize {
+    let call = "gasnet_get_val";
+    let mut bytes = [0; REGISTER];
+    let out = &mut bytes[low(call, n)];
+    let to = out.as_mut_ptr();
+    let handle = state::attached(call, |c| {
+        // SAFETY: `bytes` is this function's and is not looked at before the wait.
+        unsafe { c.get_nb_raw(to, node, ptr::address(src), n) }
+    });
+    sync::wait_handle(call, started(call, handle));
+    usize::from_ne_bytes(bytes)
+}
+
+/// A value on its way: where it arrives stays where it is.
+#[derive(Debug, Default)]
+struct Value {
+    bytes: Box<[u8; REGISTER]>,
+    handle: u64,
+    used: bool,
+}
+
+/// Values on their way, and free places. A handle of a program is an index, counted from 1.
+#[derive(Debug)]
+struct Values {
+    all: Vec<Value>,
+    free: Vec<usize>,
+}
+
+static VALUES: Mutex<Values> = Mutex::new(Values {
+    all: Vec::new(),
+    free: Vec::new(),
+});
+
+/// `gasnet_get_nb_val`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_get_nb_val(node: u32, src: *mut c_void, n: usize) -> *mut c_void {
+    let call = "gasnet_get_nb_val";
+    let range = low(call, n);
+    let index = {
+        let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = values.free.pop().unwrap_or(values.all.len());
+        if index == values.all.len() {
+            values.all.push(Value::default());
+        }
+        let value = &mut values.all[index];
+        value.used = true;
+        *value.bytes = [0; REGISTER];
+        (index, value.bytes[range].as_mut_ptr())
+    };
+    let (index, to) = index;
+    let handle = state::attached(call, |c| {
+        // SAFETY: the box of a value is not moved, and not looked at before the handle is synchronised.
+        unsafe { c.get_nb_raw(to, node, ptr::address(src), n) }
+    });
+    let handle = started(call, handle).into_raw();
+    let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    values.all[index].handle = handle;
+    std::ptr::without_provenance_mut(index + 1)
+}
+
+/// `gasnet_wait_syncnb_valget`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_wait_syncnb_valget(handle: *mut c_void) -> usize {
+    let call = "gasnet_wait_syncnb_valget";
+    let bad = "gasnet_wait_syncnb_valget: not a handle of a value";
+    let index = handle.addr().wrapping_sub(1);
+    let operation = {
+        let values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+        match values.all.get(index) {
+            Some(value) if value.used => value.handle,
+            _ => state::fatal(bad),
+        }
+    };
+    sync::wait_handle(call, Handle::from_raw(operation));
+    let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    values.free.push(index);
+    let Some(value) = values.all.get_mut(index) else {
+        state::fatal(bad)
+    };
+    value.used = false;
+    usize::from_ne_bytes(*value.bytes)
+}

@@ -1,0 +1,200 @@
+// UNSAFETY: entries that C calls, and arrays of handles of the caller.
+#![expect(unsafe_code, reason = "entries for C; see the line above")]
+//! Waiting for operations.
+
+use conduit::{Conduit, Handle};
+use std::ffi::{c_int, c_void};
+
+use crate::job::{NOT_READY, OK};
+use crate::{coll, ptr, rma, state};
+
+/// Waits for one operation.
+pub(crate) fn wait_handle(call: &str, handle: Handle) {
+    let raw = handle.into_raw();
+    if raw == 0 {
+        return;
+    }
+    state::wait(
+        call,
+        |c| poll(c) && c.check_sync(Handle::from_raw(raw)).is_ok(),
+        |c| c.wait(Handle::from_raw(raw)),
+    );
+}
+
+/// Polls; always true.
+fn poll(conduit: &Conduit) -> bool {
+    conduit.poll();
+    coll::progress(conduit);
+    true
+}
+
+fn code(done: bool) -> c_int {
+    if done { OK } else { NOT_READY }
+}
+
+/// A handle of a program.
+fn handle(raw: *mut c_void) -> Handle {
+    Handle::from_raw(raw.addr() as u64)
+}
+
+/// `gasnet_wait_syncnb`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_wait_syncnb(raw: *mut c_void) {
+    wait_handle("gasnet_wait_syncnb", handle(raw));
+}
+
+/// `gasnet_try_syncnb`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_try_syncnb(raw: *mut c_void) -> c_int {
+    if raw.is_null() {
+        return OK;
+    }
+    code(state::attached("gasnet_try_syncnb", |c| {
+        poll(c) && c.check_sync(handle(raw)).is_ok()
+    }))
+}
+
+/// `gasnet_try_syncnb_nopoll`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_try_syncnb_nopoll(raw: *mut c_void) -> c_int {
+    code(state::attached("gasnet_try_syncnb_nopoll", |c| {
+        c.check_sync(handle(raw)).is_ok()
+    }))
+}
+
+/// What became of an array of handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Looked {
+    completed: usize,
+    left: usize,
+}
+
+impl Looked {
+    fn some(self) -> bool {
+        self.completed > 0 || self.left == 0
+    }
+
+    fn all(self) -> bool {
+        self.left == 0
+    }
+}
+
+/// Replaces the handles of complete operations by `GASNET_INVALID_HANDLE`.
+///
+/// # Safety
+/// `handles` has `count` elements.
+unsafe fn look(conduit: &Conduit, handles: *mut *mut c_void, count: usize) -> Looked {
+    let mut looked = Looked {
+        completed: 0,
+        left: 0,
+    };
+    for i in 0..count {
+        // SAFETY: below `count`, by the condition of this function.
+        let raw = unsafe { ptr::at(handles, i) };
+        if raw.is_null() {
+            continue;
+        }
+        if conduit.check_sync(handle(raw)).is_ok() {
+            // SAFETY: as above.
+            unsafe { ptr::set(handles, i, std::ptr::null_mut()) };
+            looked.completed += 1;
+        } else {
+            looked.left += 1;
+        }
+    }
+    looked
+}
+
+macro_rules! arrays {
+    ($wait:ident, $try:ident, $enough:ident) => {
+        #[doc = concat!("`", stringify!($wait), "`.")]
+        ///
+        /// # Safety
+        /// `handles` has `count` elements.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
+            // SAFETY: the condition of this function.
+            let look = |c: &Conduit| unsafe { look(c, handles, count) }.$enough();
+            state::wait(
+                stringify!($wait),
+                |c| poll(c) && look(c),
+                |c| c.block_until(|| look(c)),
+            );
+        }
+
+        #[doc = concat!("`", stringify!($try), "`.")]
+        ///
+        /// # Safety
+        /// `handles` has `count` elements.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $try(handles: *mut *mut c_void, count: usize) -> c_int {
+            code(state::attached(stringify!($try), |c| {
+                poll(c);
+                // SAFETY: the condition of this function.
+                unsafe { look(c, handles, count) }.$enough()
+            }))
+        }
+    };
+}
+
+arrays!(gasnet_wait_syncnb_some, gasnet_try_syncnb_some, some);
+arrays!(gasnet_wait_syncnb_all, gasnet_try_syncnb_all, all);
+
+macro_rules! implicit {
+    ($wait:ident, $try:ident, $method:ident, $puts:literal, $gets:literal) => {
+        #[doc = concat!("`", stringify!($wait), "`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $wait() {
+            state::wait(
+                stringify!($wait),
+                |c| poll(c) && c.check_nbi($puts, $gets),
+                Conduit::$method,
+            );
+        }
+
+        #[doc = concat!("`", stringify!($try), "`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $try() -> c_int {
+            code(state::attached_own(stringify!($try), |c| {
+                poll(c) && c.check_nbi($puts, $gets)
+            }))
+        }
+    };
+}
+
+implicit!(
+    gasnet_wait_syncnbi_puts,
+    gasnet_try_syncnbi_puts,
+    wait_nbi_puts,
+    true,
+    false
+);
+implicit!(
+    gasnet_wait_syncnbi_gets,
+    gasnet_try_syncnbi_gets,
+    wait_nbi_gets,
+    false,
+    true
+);
+implicit!(
+    gasnet_wait_syncnbi_all,
+    gasnet_try_syncnbi_all,
+    wait_nbi_all,
+    true,
+    true
+);
+
+/// `gasnet_begin_nbi_accessregion`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_begin_nbi_accessregion() {
+    let call = "gasnet_begin_nbi_accessregion";
+    rma::started(call, state::attached_own(call, Conduit::begin_nbi_region));
+}
+
+/// `gasnet_end_nbi_accessregion`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gasnet_end_nbi_accessregion() -> *mut c_void {
+    let call = "gasnet_end_nbi_accessregion";
+    let handle = state::attached_own(call, Conduit::end_nbi_region);
+    rma::raw(rma::started(call, handle))
+}
