@@ -113,10 +113,12 @@ pub fn serve(
     let mut clients: Vec<Option<Client>> = listeners.sockets.iter().map(|_| None).collect();
     let mut came = false;
     loop {
-        wait(listeners, &clients, !chips.at_rest())?;
+        let ready = wait(listeners, &clients, !chips.at_rest())?;
         let mut said = false;
-        accept(listeners, &mut clients, chips, &mut came);
-        for node in 0..clients.len() {
+        for node in ready.callers {
+            accept(listeners, node, &mut clients, chips, &mut came);
+        }
+        for node in ready.speakers {
             said |= turn(&mut clients, node, chips);
         }
         lose_patience(&mut clients, chips);
@@ -151,54 +153,78 @@ fn lose_patience(clients: &mut [Option<Client>], chips: &mut Chips) {
     }
 }
 
+/// Who is to be heard, by node. The others are not looked at: a look is a call of the system, and one client's access
+/// to a register would cost one for every other client.
+#[derive(Debug, Default)]
+struct Ready {
+    /// Somebody connects.
+    callers: Vec<usize>,
+    /// The client has said something, hears again, or is gone.
+    speakers: Vec<usize>,
+}
+
 /// Waits until somebody says something, or a millisecond while the world moves.
 fn wait(
     listeners: &Listeners,
     clients: &[Option<Client>],
     moving: bool,
-) -> Result<(), DeviceError> {
+) -> Result<Ready, DeviceError> {
     let mut fds: Vec<PollFd<'_>> = listeners
         .sockets
         .iter()
         .map(|(l, _)| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN))
         .collect();
-    for client in clients.iter().flatten() {
+    let mut nodes = Vec::new();
+    for (node, client) in clients.iter().enumerate() {
+        let Some(client) = client else { continue };
         let what = if client.connection.is_backed_up() {
             PollFlags::OUT
         } else {
             PollFlags::IN
         };
         fds.push(PollFd::from_borrowed_fd(client.connection.as_fd(), what));
+        nodes.push(node);
     }
     let limit = moving.then(|| timespec(Duration::from_millis(1)));
     match poll(&mut fds, limit.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(e) => Err(DeviceError::system("wait for clients")(e)),
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(Ready::default()),
+        Err(e) => return Err(DeviceError::system("wait for clients")(e)),
     }
+    let (calls, said) = fds.split_at(listeners.sockets.len());
+    let something = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    let callers = calls.iter().enumerate().filter(|(_, fd)| something(fd));
+    let speakers = said.iter().zip(nodes).filter(|(fd, _)| something(fd));
+    Ok(Ready {
+        callers: callers.map(|(node, _)| node).collect(),
+        speakers: speakers.map(|(_, node)| node).collect(),
+    })
 }
 
 fn accept(
     listeners: &Listeners,
+    node: usize,
     clients: &mut [Option<Client>],
     chips: &mut Chips,
     came: &mut bool,
 ) {
-    for (node, (listener, path)) in listeners.sockets.iter().enumerate() {
-        while let Ok((stream, _)) = listener.accept() {
-            // The one before may have hung up and not been heard of since.
-            turn(clients, node, chips);
-            if clients[node].is_some() {
-                tracing::warn!("{} has a client; another was turned away", path.display());
-                continue;
-            }
-            if let Ok(connection) = Connection::new(stream) {
-                *came = true;
-                clients[node] = Some(Client {
-                    connection,
-                    endpoint: Endpoint::new(NodeId(node as u16)),
-                    held: None,
-                });
-            }
+    let Some((listener, path)) = listeners.sockets.get(node) else {
+        return;
+    };
+    while let Ok((stream, _)) = listener.accept() {
+        // The one before may have hung up and not been heard of since.
+        turn(clients, node, chips);
+        if clients[node].is_some() {
+            tracing::warn!("{} has a client; another was turned away", path.display());
+            continue;
+        }
+        if let Ok(connection) = Connection::new(stream) {
+            *came = true;
+            clients[node] = Some(Client {
+                connection,
+                endpoint: Endpoint::new(NodeId(node as u16)),
+                held: None,
+            });
         }
     }
 }
