@@ -500,6 +500,10 @@ impl Device {
             name: self.name().to_owned(),
             why,
         };
+        let ports = self.limits().ports;
+        if !(1..=ports).contains(&port) {
+            return Err(no(format!("it has {ports}, and no port {port}")));
+        }
         let info = self.port(port)?;
         if !info.active {
             return Err(no(format!("port {port} is not active")));

@@ -41,8 +41,11 @@ struct FabricInfo {
 #[derive(Debug, Serialize)]
 struct DeviceInfo {
     device: String,
-    /// Whether the verbs fabric takes it when none is named.
+    /// Whether the verbs fabric takes it: because `PORTOLAN_DEVICE` names it, or when none is named.
     default: bool,
+    /// `PORTOLAN_DEVICE` names it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    named: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
 fn fabric_line(kind: FabricKind) -> Line {
     let config = FabricConfig {
         kind,
+        device: named_device(),
         ..FabricConfig::default()
     };
     let reason = match fabric::check(&config) {
@@ -135,9 +139,11 @@ fn fabric_line(kind: FabricKind) -> Line {
 /// The RDMA devices with their ports and addresses; a machine without RDMA has none, which the line of
 /// the verbs fabric explains.
 fn device_lines() -> Vec<Line> {
-    let default = Device::open(None)
-        .map(|device| device.name().to_owned())
+    let named = named_device();
+    let default = Device::choose(named.as_deref())
+        .map(|(device, _)| device.name().to_owned())
         .ok();
+    let named = named.is_some();
     let mut lines = Vec::new();
     for name in Device::list().unwrap_or_default() {
         let is_default = default.as_deref() == Some(name.as_str());
@@ -147,6 +153,7 @@ fn device_lines() -> Vec<Line> {
                     limits: Some(limits(&device)),
                     device: name,
                     default: is_default,
+                    named: is_default && named,
                     problem: None,
                 }));
                 for port in 1..=device.limits().ports {
@@ -159,6 +166,11 @@ fn device_lines() -> Vec<Line> {
         }
     }
     lines
+}
+
+/// The device that the environment asks for.
+fn named_device() -> Option<String> {
+    FabricConfig::from_env().ok()?.device
 }
 
 fn guest_line() -> Line {
@@ -176,6 +188,7 @@ fn problem(device: &str, default: bool, error: &DeviceError) -> Line {
     Line::Device(DeviceInfo {
         device: device.to_owned(),
         default,
+        named: false,
         problem,
         limits: None,
     })
@@ -211,7 +224,7 @@ fn port_lines(device: &Device, port: u8, lines: &mut Vec<Line>) -> Result<(), De
         mtu: info.mtu.bytes(),
         lid: info.lid,
     }));
-    let chosen = device.gid(port, None).ok();
+    let chosen = portals_shim::nal::verbs::chosen_gid(device, port);
     for entry in device.gids(port)? {
         lines.push(Line::Gid(GidLine {
             device: name.clone(),
@@ -258,10 +271,10 @@ fn words(line: &Line) -> String {
             format!("{:<8} {state}{reason}", f.fabric)
         }
         Line::Device(d) => {
-            let default = if d.default {
-                " (taken when none is named)"
-            } else {
-                ""
+            let default = match (d.default, d.named) {
+                (_, true) => " (taken: PORTOLAN_DEVICE names it)",
+                (true, false) => " (taken when none is named)",
+                (false, false) => "",
             };
             let limits = d.limits.as_ref().map(|l| {
                 format!(

@@ -58,7 +58,12 @@ impl Kernel {
     pub(super) fn cached() -> Result<Self, GuestError> {
         let cache = cache_folder()?;
         let folder = cache.join(LAYOUT);
-        fs::create_dir_all(&cache).map_err(GuestError::io(format!("make {}", cache.display())))?;
+        fs::create_dir_all(&cache).map_err(|error| {
+            GuestError::Kernel(format!(
+                "cannot make {}: {error}: let XDG_CACHE_HOME name a folder that you may write to",
+                cache.display()
+            ))
+        })?;
         if folder.join("kernel").is_file() {
             return Ok(Self { folder });
         }

@@ -41,6 +41,12 @@ pub fn check(device: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
+/// The entry of a port's table that the settings of the environment choose; `None` if they choose none that is there.
+pub fn chosen_gid(device: &Device, port: u8) -> Option<verbs_backend::GidEntry> {
+    let index = Settings::from_env().ok()?.gid_index(device, port).ok()?;
+    device.gid(port, index).ok()
+}
+
 /// What is wrong, and what a user can do.
 fn advise(error: &DeviceError) -> String {
     let remedy = match error {
@@ -50,9 +56,15 @@ fn advise(error: &DeviceError) -> String {
         DeviceError::NoDevice => {
             "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
         }
+        DeviceError::Open { .. } => {
+            "its file in /dev/infiniband must be open to users (mode 0666), and its provider installed (Debian: ibverbs-providers)"
+        }
+        DeviceError::NoPort { why, .. } if why.ends_with("is not active") => {
+            "RoCE: the network interface below must be up (ip link set NAME up); InfiniBand: a cable, and a subnet manager in the network"
+        }
         _ => return chain(error),
     };
-    format!("{error}: {remedy}")
+    format!("{}: {remedy}", chain(error))
 }
 
 /// An error with its causes.

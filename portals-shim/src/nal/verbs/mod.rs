@@ -62,7 +62,7 @@ use verbs_backend::{Buffer, BufferPool, Completion, Cq, Datagrams, Device, Route
 
 pub(crate) use connect::open;
 use connect::{Directory, unusable_device};
-pub use connect::{check, in_threads, in_threads_of};
+pub use connect::{check, chosen_gid, in_threads, in_threads_of};
 
 /// Whether bytes of a peer are a frame; for the fuzz target of the parser.
 #[doc(hidden)]
