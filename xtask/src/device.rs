@@ -3,6 +3,7 @@
 use crate::cargo::{self, release_dir};
 use crate::endtoend;
 use crate::faults;
+use crate::hosts;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -62,7 +63,11 @@ pub(crate) fn run() -> Result<()> {
         }
     };
     command.args(arguments);
-    cargo::run(&mut command).context("tests on an RDMA device")
+    cargo::run(&mut command).context("tests on an RDMA device")?;
+    if native.is_none() {
+        hosts::heat3d().context("two guests")?;
+    }
+    Ok(())
 }
 
 /// The names of the tests that passed in libtest's output; an error names one that did not.

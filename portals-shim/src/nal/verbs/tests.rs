@@ -136,13 +136,25 @@ fn side(o: &Opened, len: usize) -> Side {
     }
 }
 
+/// Longer than anything here takes on a machine that is busy with other work.
+const PATIENCE: Wait = Wait::Nanos(120_000_000_000);
+
+/// The next event of this kind for these bits; what comes before it is passed over. An event that was lost, or that does
+/// not come, is a failure that says which: a test that waits for it for ever says nothing.
+#[track_caller]
 fn wait(o: &Opened, eq: EqHandle, kind: EventKind, bits: u64) -> portals_core::Event {
+    let mut passed = Vec::new();
     loop {
-        let e = o.interface.eq_wait(eq).unwrap().event;
+        let Some(polled) = o.interface.eq_poll(&[eq], PATIENCE).unwrap() else {
+            panic!("no {kind:?} for {bits} came; before it: {passed:?}");
+        };
+        let e = polled.event;
+        assert!(!polled.dropped, "events before {e:?} were lost");
         assert_eq!(e.ni_fail, NiFail::OK);
         if e.kind == kind && e.match_bits == bits {
             return e;
         }
+        passed.push((e.kind, e.match_bits));
     }
 }
 

@@ -97,7 +97,10 @@ fn device_a_broken_link_is_mended() {
                 // Long messages end later than short ones that began after them.
                 let (mut begun, mut ended) = (0, 0);
                 while ended < MANY {
-                    let e = ni.eq_wait(s.eq).unwrap().event;
+                    let polled = ni.eq_poll(&[s.eq], PATIENCE).unwrap();
+                    let polled = polled.expect("a message comes");
+                    assert!(!polled.dropped);
+                    let e = polled.event;
                     match (e.kind, e.match_bits) {
                         (EventKind::PutStart, LOUD) => {
                             assert_eq!((e.hdr_data, e.ni_fail), (begun, NiFail::OK));
@@ -265,9 +268,11 @@ fn device_a_vanished_rank_fails_what_was_for_it() {
 
 fn wait_any(o: &Opened, eq: EqHandle, kind: EventKind) -> portals_core::Event {
     loop {
-        let e = o.interface.eq_wait(eq).unwrap().event;
-        if e.kind == kind {
-            return e;
+        let polled = o.interface.eq_poll(&[eq], PATIENCE).unwrap();
+        let polled = polled.unwrap_or_else(|| panic!("no {kind:?} came"));
+        assert!(!polled.dropped, "events were lost");
+        if polled.event.kind == kind {
+            return polled.event;
         }
     }
 }
