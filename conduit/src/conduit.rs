@@ -58,8 +58,6 @@ pub struct Conduit {
     /// Taken by whoever uses this conduit, where several threads do; see [`crate::Par`].
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) signals: OnceCell<Signals>,
-    /// The exit must not take long.
-    pub(crate) hasty: Cell<bool>,
     me: u32,
     nodes: u32,
     single_thread: PhantomData<Rc<()>>,
@@ -173,7 +171,6 @@ impl Conduit {
             barrier: Cell::default(),
             gate: None,
             signals: OnceCell::new(),
-            hasty: Cell::new(false),
             me,
             nodes,
             single_thread: PhantomData,

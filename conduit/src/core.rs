@@ -72,8 +72,8 @@ pub(crate) struct Core {
     pub(crate) credits: Credits,
     pub(crate) ops: Ops,
     pub(crate) lids: Lids<HeldHeader>,
-    /// Counts the Long replies to each node.
-    pub(crate) reply_lids: Vec<u32>,
+    /// Counts the Long replies.
+    pub(crate) reply_lids: u32,
     /// Payload messages of Longs whose sender waits: of requests, of replies.
     pub(crate) syncing: [u32; 2],
     /// Puts whose caller waits for local completion.
@@ -113,8 +113,8 @@ impl Core {
             reserve: Reserve::default(),
             credits: Credits::new(plan, env.knobs(), me, nodes),
             ops: Ops::new(),
-            lids: Lids::new(nodes),
-            reply_lids: vec![0; peers.len()],
+            lids: Lids::new(),
+            reply_lids: 0,
             syncing: [0; 2],
             local_pending: 0,
             meeting: Dissemination::new(me, nodes),
@@ -310,6 +310,7 @@ impl Core {
     }
 
     /// Sends what the credits have due.
+    #[cold]
     pub(crate) fn send_notices(&mut self) -> Result<(), Fault> {
         let sender = self.me;
         while let Some((to, notice)) = self.credits.poll_notice() {
@@ -453,4 +454,21 @@ pub(crate) const GET_CHUNK_DATA: usize = 8;
 
 fn is_get(bits: u64) -> bool {
     kind(bits) == Some(Kind::Get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credits::PEER_BYTES;
+
+    /// What a rank keeps for each other rank, without the message buffers: addresses, segments, credits.
+    #[test]
+    fn a_peer_takes_at_most_64_bytes() {
+        let peer = size_of::<ProcessId>()
+            + size_of::<SegInfo>()
+            + size_of::<Option<(Region, usize)>>()
+            + PEER_BYTES;
+        println!("{peer} bytes");
+        assert!(peer <= 64, "{peer}");
+    }
 }

@@ -22,15 +22,16 @@ use crate::dissemination::{BarrierName, distances};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
-use crate::signals::{HASTY, Signals, Wake};
+use crate::signals::{Signals, Wake};
 use portals_shim::{AckRequest, ClockKind, Wait};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Longest exit after a signal whose sender waits; half of what the launcher allows.
-const HASTY_NS: u64 = 1_000_000_000;
+/// Longest exit after a signal whose sender waits. Ranks that live answer in far less, the dead are not
+/// worth more.
+const HASTY_NS: u64 = 250_000_000;
 
 /// How much longer than the fabric's clock the wall clock waits for an exit.
 const GRACE: Duration = Duration::from_secs(2);
@@ -150,17 +151,16 @@ impl Conduit {
     /// Leaves if a signal asked for it.
     #[inline]
     pub(crate) fn obey_signal(&self) {
-        if let Some(signal) = self.signals.get().and_then(Signals::take) {
-            self.leave_for(signal);
+        if self.signals.get().is_some_and(Signals::take) {
+            self.leave_for();
         }
     }
 
     #[cold]
-    fn leave_for(&self, signal: i32) {
+    fn leave_for(&self) {
         if self.ended.get() {
             return;
         }
-        self.hasty.set(signal == HASTY);
         self.tell_client();
         self.exit(1);
     }
@@ -170,6 +170,11 @@ impl Conduit {
         if let Some(signals) = self.signals.get() {
             signals.tell_client();
         }
+    }
+
+    /// Whether whoever sent a signal waits for the end.
+    fn is_hasty(&self) -> bool {
+        self.signals.get().is_some_and(Signals::is_hasty)
     }
 
     /// How long an exit may take before it is given up, on the clock of the wall.
@@ -206,14 +211,8 @@ impl Conduit {
         }
         let timeout = {
             let core = self.core.borrow();
-            let timeout = core
-                .env
-                .exit_timeout_ns(core.nodes, core.attached.is_some());
-            if self.hasty.get() {
-                timeout.min(HASTY_NS)
-            } else {
-                timeout
-            }
+            core.env
+                .exit_timeout_ns(core.nodes, core.attached.is_some())
         };
         let late = format!(
             "failed to coordinate shutdown after {} milliseconds",
@@ -233,7 +232,7 @@ impl Conduit {
                 end
             }
             // Ranks that were told to end together, or that died, are not missed.
-            Ok(Parted::Late) if self.hasty.get() => end,
+            Ok(Parted::Late) if self.is_hasty() => end,
             Ok(Parted::Late) => self.job.abort(late_code, &late),
             Err(fault) => self.fatal("exit", &fault),
         }
@@ -255,7 +254,7 @@ impl Conduit {
     fn tell_all(&self, end: u32, timeout: u64) -> Result<Parted, Fault> {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
-        let deadline = core.ni.now().saturating_add(timeout);
+        let start = core.ni.now();
         core.leaving.end = core.leaving.end.max(end);
         let mut told = 0;
         for distance in distances(core.nodes) {
@@ -268,7 +267,13 @@ impl Conduit {
             core.send_sys(to as u32, message)?;
             told |= distance;
             while core.leaving.from & told != told {
-                let left = deadline.saturating_sub(core.ni.now());
+                // The signal may come while this waits, and wakes it.
+                let timeout = if self.is_hasty() {
+                    timeout.min(HASTY_NS)
+                } else {
+                    timeout
+                };
+                let left = start.saturating_add(timeout).saturating_sub(core.ni.now());
                 if left == 0 {
                     return Ok(Parted::Late);
                 }

@@ -18,7 +18,7 @@ use signal_hook::iterator::{Handle, Signals as Arriving};
 use signal_hook::{flag, low_level};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Called on a thread of its own when a signal arrives.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
@@ -26,7 +26,9 @@ pub(crate) type Wake = Box<dyn Fn() + Send>;
 /// The signals of this process, while it is in a job.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    seen: Arc<AtomicUsize>,
+    seen: Arc<AtomicBool>,
+    /// Whoever sent the signal waits, and kills in the end.
+    hasty: Arc<AtomicBool>,
     /// The job is over: signals do again what they do by default.
     over: Arc<AtomicBool>,
     handle: Option<Handle>,
@@ -53,7 +55,8 @@ impl Signals {
             .filter(|s| !is_left_alone(left_alone, *s))
             .filter(|s| *s != SIGTERM || wake.is_some());
         let caught: Vec<i32> = caught.collect();
-        let seen = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(AtomicBool::new(false));
+        let hasty = Arc::new(AtomicBool::new(false));
         let over = Arc::new(AtomicBool::new(false));
         let again = Arc::new(AtomicBool::new(false));
         // Actions of a signal run in this order.
@@ -63,7 +66,10 @@ impl Signals {
                 flag::register_conditional_shutdown(signal, 1, again.clone())?;
                 flag::register(signal, again.clone())?;
             }
-            flag::register_usize(signal, seen.clone(), signal as usize)?;
+            if signal == SIGTERM {
+                flag::register(signal, hasty.clone())?;
+            }
+            flag::register(signal, seen.clone())?;
         }
         let handle = match wake {
             None => None,
@@ -76,16 +82,23 @@ impl Signals {
                 Some(handle)
             }
         };
-        Ok(Self { seen, over, handle })
+        Ok(Self {
+            seen,
+            hasty,
+            over,
+            handle,
+        })
     }
 
-    /// The signal that arrived last, once.
+    /// Whether a signal arrived since the last call.
     #[inline]
-    pub(crate) fn take(&self) -> Option<i32> {
-        if self.seen.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        i32::try_from(self.seen.swap(0, Ordering::Relaxed)).ok()
+    pub(crate) fn take(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) && self.seen.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the job is to end at once.
+    pub(crate) fn is_hasty(&self) -> bool {
+        self.hasty.load(Ordering::Relaxed)
     }
 
     /// Lets the client's handler of SIGQUIT run, if it has one; ours only records.
@@ -104,9 +117,6 @@ impl Drop for Signals {
         }
     }
 }
-
-/// Ends a job in haste: whoever sent it waits, and kills in the end.
-pub(crate) const HASTY: i32 = SIGTERM;
 
 #[cfg(test)]
 mod tests {

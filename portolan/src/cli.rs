@@ -7,7 +7,9 @@ use portals_shim::fabric::{FabricConfig, FabricKind, MOST_PER_NODE, Mode};
 use portals_shim::place::Placement;
 
 use crate::calibration;
-use crate::cmd::{bench, demo, info, probe, run, seastar_device, seastar_sim, trace};
+use crate::cmd::{
+    bench, credits, demo, exits, info, messages, probe, run, seastar_device, seastar_sim, trace,
+};
 use crate::guest::GuestOptions;
 
 /// Portals 3.3 and the GASNet conduit on the networks of today
@@ -40,6 +42,15 @@ pub(crate) enum Command {
     /// Join the launcher's job and exchange values: tests a launcher without a fabric
     #[command(hide = true)]
     Probe(probe::Options),
+    /// A rank that ends in one of many ways: tests how jobs end
+    #[command(hide = true)]
+    Exits(exits::Options),
+    /// Every kind of active message between all neighbours: tests fabrics
+    #[command(hide = true)]
+    Messages(messages::Options),
+    /// Credits of a large job, simulated: how they move to the ranks that need them
+    #[command(hide = true)]
+    Credits(credits::Options),
     /// The SeaStar model against published measurements: errors, the search for fitted parameters, the
     /// page of the book
     #[command(hide = true)]

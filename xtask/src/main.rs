@@ -4,6 +4,7 @@ mod book;
 mod calibration;
 mod cargo;
 mod conformance;
+mod credits;
 mod device;
 mod endtoend;
 mod faults;
@@ -38,6 +39,8 @@ enum Task {
     TwoHosts,
     /// The SeaStar model beside published measurements, as a page of the book
     Calibration(calibration::Options),
+    /// How credits move in a large job, simulated, as a picture and a table of the book
+    Credits,
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
     /// Runs inside the guest: the device tests
@@ -65,6 +68,7 @@ fn run() -> Result<()> {
         Task::Faults(options) => faults::run(&options),
         Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
+        Task::Credits => credits::run(),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),

@@ -129,7 +129,9 @@ impl Core {
                 node: source,
                 fault,
             })?;
-        self.send_notices()?;
+        if self.credits.has_notices() {
+            self.send_notices()?;
+        }
         let reply = ReplyPath::Remote {
             chunk: bits.chunk,
             credits: credits.encode(),

@@ -35,7 +35,7 @@ impl Core {
             if matches!(m.source, Source::User(_)) {
                 self.reserve.tmpmd = false;
             }
-            let count = &mut self.reply_lids[node as usize];
+            let count = &mut self.reply_lids;
             other = REPLY_LID | *count & (REPLY_LID - 1);
             *count = count.wrapping_add(1);
             self.send_payload(node, m, false, true, other)?;

@@ -47,6 +47,9 @@ pub(crate) use stats::Counts;
 
 /// Bytes of request buffer behind one credit.
 pub(crate) const CREDIT_BYTES: usize = 256;
+/// Memory of what is known of one peer.
+#[cfg(test)]
+pub(crate) const PEER_BYTES: usize = size_of::<Peer>();
 /// Enough for one message of a full chunk.
 pub(crate) const MIN_CREDITS: u16 = (CHUNK / CREDIT_BYTES) as u16;
 
@@ -199,6 +202,7 @@ impl Credits {
     }
 
     /// What a request that took `n` credits, and would have liked `extra` more, says.
+    #[inline]
     pub(crate) fn of_request(&mut self, peer: u32, n: u16, extra: u8) -> CreditByte {
         if self.mode == Mode::Off {
             return CreditByte::default();
@@ -216,6 +220,7 @@ impl Credits {
     }
 
     /// A request arrived; the byte its reply will carry.
+    #[inline]
     pub(crate) fn handle_request(
         &mut self,
         peer: u32,
@@ -304,6 +309,7 @@ impl Credits {
     }
 
     /// A reply arrived.
+    #[inline]
     pub(crate) fn handle_reply(&mut self, peer: u32, byte: CreditByte) -> Result<(), CreditFault> {
         let p = self
             .peers
@@ -375,6 +381,12 @@ impl Credits {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is a system message to send.
+    #[inline]
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// The next system message to send.

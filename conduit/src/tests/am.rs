@@ -2,7 +2,8 @@
 
 use super::{pattern, returned};
 use crate::{
-    AmError, BarrierName, Conduit, HandlerEntry, MAX_ARGS, MAX_MEDIUM, Payload, Token, threads,
+    AmError, AttachError, BarrierName, Conduit, HandlerEntry, MAX_ARGS, MAX_MEDIUM, Payload, Token,
+    threads,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -338,4 +339,21 @@ fn a_handler_that_waits_ends_the_job() {
             "rank 1 of 2: polling: a handler waits, which none may"
         );
     }
+}
+
+/// No memory for a segment is an answer, and the next try may succeed.
+#[test]
+fn a_segment_too_large_is_refused() {
+    let ends = threads::run(2, |conduit| {
+        for size in [usize::MAX, usize::MAX / 2, 1 << 60] {
+            let refused = conduit.attach(vec![], size);
+            assert!(
+                matches!(refused, Err(AttachError::Segment { size: s, .. }) if s == size),
+                "{refused:?}"
+            );
+        }
+        conduit.attach(vec![], 4096).unwrap();
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+    });
+    returned(ends);
 }

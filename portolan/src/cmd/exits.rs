@@ -1,0 +1,205 @@
+//! `portolan exits`: a rank that ends in one of many ways, for tests of how jobs end.
+//!
+//! The numbers are those of GASNet's own test of exits; what a rank of Rust cannot do as one of C does
+//! says so. Others than the rank that ends are in a barrier, poll, or never call.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clap::Args;
+use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry, Par, ParHandler};
+
+use crate::error::CmdError;
+
+/// Options of `portolan exits`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The way to end, 1 to 18; a signal by name, which the last rank sends itself; panic
+    way: String,
+}
+
+/// Handler that exits with its argument.
+const EXIT: u8 = 201;
+/// Handler that does nothing.
+const IDLE: u8 = 202;
+/// Requests before the one that exits.
+const BEFORE: i32 = 500;
+/// Threads of a rank.
+const THREADS: u32 = 4;
+
+fn failed(what: &'static str) -> impl FnOnce(&dyn std::error::Error) -> CmdError {
+    move |error| CmdError::Usage(format!("{what}: {error}"))
+}
+
+/// Computes for ever: never calls.
+fn spin() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn barrier(conduit: &Conduit) {
+    // An exit of another rank ends this one in here.
+    let _ = conduit.barrier(BarrierName::Anonymous);
+}
+
+fn handlers() -> Vec<HandlerEntry> {
+    vec![
+        HandlerEntry::new(EXIT, |token, _, args| {
+            token.conduit().exit(args.first().copied().unwrap_or(0))
+        }),
+        HandlerEntry::new(IDLE, |_, _, _| {}),
+    ]
+}
+
+/// Sends the own process a signal.
+fn raise(signal: &str) -> Result<(), CmdError> {
+    let pid = std::process::id().to_string();
+    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+    match sent {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(CmdError::Usage(format!("cannot send SIG{signal}"))),
+    }
+}
+
+/// Runs one rank.
+pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    match options.way.parse::<i32>() {
+        Ok(way @ 14..=18) => threads(way),
+        Ok(way) => one_thread(way),
+        Err(_) => crash(&options.way),
+    }
+}
+
+fn init() -> Result<Conduit, CmdError> {
+    Conduit::init().map_err(|e| failed("init")(&e))
+}
+
+fn one_thread(way: i32) -> Result<u8, CmdError> {
+    let conduit = init()?;
+    let (me, nodes) = (conduit.mynode(), conduit.nodes());
+    let last = me == nodes - 1;
+    // A rank that never calls holds virtual time back, and with it ranks that are in a collective call:
+    // on the model those that are to spin do so before the first.
+    let early = conduit.clock() == ClockKind::Virtual;
+    match way {
+        6 => conduit.exit(6),
+        7 if last => conduit.exit(7),
+        5 if last && early => conduit.exit(5),
+        9 if last && early => return Ok(9),
+        5 | 9 if early => spin(),
+        _ => {}
+    }
+    conduit
+        .attach(handlers(), 4096)
+        .map_err(|e| failed("attach")(&e))?;
+    barrier(&conduit);
+    let request = |to, handler, args: &[i32]| {
+        conduit
+            .am_request_short(to, handler, args)
+            .map_err(|e| failed("request")(&e))
+    };
+    match way {
+        1 => conduit.exit(1),
+        2 => return Ok(2),
+        3 if last => conduit.exit(3),
+        4 if last => {
+            raise("INT")?;
+            conduit.block_until(|| false);
+        }
+        5 if last => conduit.exit(5),
+        8 if last => return Ok(8),
+        9 if last => return Ok(9),
+        5 | 9 => spin(),
+        10 => {
+            request((me + 1) % nodes, EXIT, &[10])?;
+            conduit.block_until(|| false);
+        }
+        11 if last => request(0, EXIT, &[11])?,
+        12 if last => request(me, EXIT, &[12])?,
+        13 if last => {
+            for _ in 0..BEFORE {
+                request(0, IDLE, &[])?;
+            }
+            request(0, EXIT, &[13])?;
+        }
+        _ => {}
+    }
+    // A barrier would be complete before requests are handled that were sent before it.
+    if (11..=13).contains(&way) {
+        conduit.block_until(|| false);
+    }
+    barrier(&conduit);
+    // Only ranks that nothing ended come here.
+    Err(CmdError::Usage(format!("way {way}: still here")))
+}
+
+fn threads(way: i32) -> Result<u8, CmdError> {
+    let par = Par::share(init()?);
+    let early = way == 16 && par.with(Conduit::clock) == ClockKind::Virtual;
+    if early {
+        // As in `one_thread`.
+        if par.mynode() == par.nodes() - 1 {
+            std::thread::scope(|s| s.spawn(|| par.exit(16)).join().ok());
+        }
+        spin();
+    }
+    let count = Arc::new(AtomicU32::new(0));
+    let counter = count.clone();
+    let idle = ParHandler::new(IDLE, move |_, _, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    par.attach(vec![idle], 4096)
+        .map_err(|e| failed("attach")(&e))?;
+    par.with(barrier);
+    let (me, last) = (par.mynode(), par.nodes() - 1);
+    std::thread::scope(|s| {
+        for thread in 0..THREADS {
+            let par = &par;
+            s.spawn(move || {
+                let first = me == last && thread == 0;
+                match way {
+                    14 => par.exit(14),
+                    _ if first => par.exit(way),
+                    15 if thread == 1 => par.with(barrier),
+                    16 => spin(),
+                    17 => loop {
+                        par.with(Conduit::poll);
+                    },
+                    18 => loop {
+                        let to = (me + thread) % (last + 1);
+                        let _ = par.with(|c| c.am_request_short(to, IDLE, &[]));
+                    },
+                    _ => par.with(|c| c.block_until(|| false)),
+                }
+            });
+        }
+    });
+    Err(CmdError::Usage(format!("way {way}: still here")))
+}
+
+/// The last rank ends as no rank should; the others are in a barrier.
+fn crash(way: &str) -> Result<u8, CmdError> {
+    let conduit = init()?;
+    conduit
+        .attach(handlers(), 4096)
+        .map_err(|e| failed("attach")(&e))?;
+    barrier(&conduit);
+    if conduit.mynode() == conduit.nodes() - 1 {
+        match way {
+            "panic" => panic!("asked to"),
+            signal => {
+                raise(signal)?;
+                // Rust looks at the first of these for an overflow of the stack.
+                if matches!(signal, "SEGV" | "BUS") {
+                    raise(signal)?;
+                }
+            }
+        }
+        // A signal that is obeyed in polls.
+        conduit.block_until(|| false);
+    }
+    barrier(&conduit);
+    Err(CmdError::Usage(format!("{way}: still here")))
+}
