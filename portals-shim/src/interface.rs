@@ -488,9 +488,12 @@ impl Interface {
 
     /// `PtlEQWait`
     pub fn eq_wait(&self, eq: EqHandle) -> Result<Polled, Error> {
-        self.eq_poll(&[eq], Wait::Forever)
-            .map_err(|e| e.error)?
-            .ok_or(Error::Fail)
+        // In one step: the event is large.
+        match self.open()?.eq_poll(&[eq], Wait::Forever) {
+            Ok(Some(polled)) => Ok(polled),
+            Ok(None) => Err(Error::Fail),
+            Err(refused) => Err(refused.error),
+        }
     }
 
     /// `PtlEQPoll`: the first event of the queues in index order. `None` when the wait ended

@@ -37,11 +37,11 @@ impl<N: Nal> Library<N> {
         target == self.ni.config().id && !self.nal.carries_own()
     }
 
-    /// Part of each caller, so that the message, which is large, is moved as little as possible.
+    /// The message is large, and stays where it was made.
     #[inline(always)]
-    fn transmit(&mut self, tx: Transmit, keep: bool) {
+    fn transmit(&mut self, tx: &mut Transmit, keep: bool) {
         if keep {
-            self.keep(&tx);
+            self.keep(tx);
         } else {
             self.nal.send(&mut self.ni, tx);
         }
@@ -168,7 +168,8 @@ impl<N: Nal> Library<N> {
         if taken {
             self.ni.pass_put(&ready, NiFail::OK, silent);
         } else {
-            let tx = self.ni.begin_put(ready)?;
+            let mut begun = self.ni.begin_put(ready);
+            let tx = begun.as_mut().map_err(|error| *error)?;
             self.transmit(tx, keep);
         }
         self.nal.lists_changed(&mut self.ni);
@@ -182,7 +183,7 @@ impl<N: Nal> Library<N> {
         from: &Target,
     ) -> Result<(), Error> {
         let keep = self.keeps(from.process);
-        let tx = self.ni.get(
+        let mut made = self.ni.get(
             md,
             region,
             from.process,
@@ -190,7 +191,8 @@ impl<N: Nal> Library<N> {
             from.ac_index,
             from.match_bits,
             from.remote_offset,
-        )?;
+        );
+        let tx = made.as_mut().map_err(|error| *error)?;
         self.transmit(tx, keep);
         self.nal.lists_changed(&mut self.ni);
         Ok(())
@@ -301,7 +303,7 @@ impl<N: Nal> Library<N> {
                     match_bits,
                     remote_offset,
                 } = to;
-                let tx = ni.get_put(
+                let mut tx = ni.get_put(
                     get,
                     put,
                     regions,
@@ -313,7 +315,7 @@ impl<N: Nal> Library<N> {
                     hdr_data,
                 )?;
                 let keep = self.keeps(process);
-                self.transmit(tx, keep);
+                self.transmit(&mut tx, keep);
                 Answer::Done
             }
             Call::Distance(to) => {

@@ -17,6 +17,7 @@ mod endpoint;
 mod options;
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -98,6 +99,9 @@ pub enum QpError {
     },
 }
 
+/// Most requests of [`Qp::post_inline_chain`].
+pub const CHAIN: usize = 8;
+
 /// Requests were not all accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -127,6 +131,16 @@ pub enum PostError {
         #[source]
         source: io::Error,
     },
+}
+
+impl PostError {
+    /// How many of the requests were accepted.
+    pub fn accepted(&self) -> usize {
+        match self {
+            Self::Request(_) => 0,
+            Self::Full { accepted, .. } | Self::Refused { accepted, .. } => *accepted,
+        }
+    }
 }
 
 /// A queue pair of a reliable connection; clones are handles of the same one.
@@ -473,6 +487,55 @@ impl Qp {
         request.num_sge = 1;
         // SAFETY: a chain of one, whose data the provider copies before the call returns.
         unsafe { self.post_chain(&mut request, 1) }.map_err(|(_, error)| error)
+    }
+
+    /// Posts up to [`CHAIN`] sends or writes in one call, each with its id and its data, which the call copies; the
+    /// last of them makes a completion, by which all are done. Further ones are left in the iterator. Says how many were
+    /// posted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post`]; the error says how many were accepted, none of which need make a completion.
+    pub fn post_inline_chain(
+        &self,
+        requests: &mut dyn Iterator<Item = (u64, SendOp, &[u8])>,
+    ) -> Result<usize, PostError> {
+        // Left uninitialised beyond `count`: clearing them costs more than posting one request.
+        let mut chain = [const { MaybeUninit::<sys::ibv_send_wr>::uninit() }; CHAIN];
+        let mut segments = [const { MaybeUninit::<sys::ibv_sge>::uninit() }; CHAIN];
+        let head = chain.as_mut_ptr().cast::<sys::ibv_send_wr>();
+        let first_segment = segments.as_mut_ptr().cast::<sys::ibv_sge>();
+        let mut count = 0;
+        for (id, op, data) in requests.take(CHAIN) {
+            check_id(id)?;
+            let length = u32::try_from(data.len()).map_err(|_| PushError::Range {
+                start: 0,
+                end: data.len(),
+            })?;
+            let segment = first_segment.wrapping_add(count);
+            let addr = address(data.as_ptr());
+            let lkey = 0;
+            // SAFETY: `segment` points into `segments`: `count` is below its length, by `take`.
+            unsafe { segment.write(sys::ibv_sge { addr, length, lkey }) };
+            let mut made = request(id, op, SendFlags::INLINE);
+            made.sg_list = segment;
+            made.num_sge = 1;
+            made.next = head.wrapping_add(count + 1);
+            // SAFETY: as above, in `chain`, which has the same length.
+            unsafe { head.wrapping_add(count).write(made) };
+            count += 1;
+        }
+        let Some(last) = count.checked_sub(1) else {
+            return Ok(0);
+        };
+        // SAFETY: written in the loop, and nothing else refers to it.
+        let last = unsafe { &mut *head.wrapping_add(last) };
+        last.next = std::ptr::null_mut();
+        last.send_flags |= SendFlags::SIGNALLED.bits();
+        // SAFETY: `chain` holds `count` requests, linked one to the next, whose data the provider copies before the
+        // call returns.
+        let result = unsafe { self.post_chain(head, count) };
+        result.map(|()| count).map_err(|(_, error)| error)
     }
 
     /// Posts one request on the bytes `range` of `buffer`, which the queue owns until the completion (always asked

@@ -105,7 +105,8 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
 }
 
 /// The median of one of our measurements, and the packets it sent.
-fn ours(options: &InGuest, bench: &str, bytes: u64, iterations: u64) -> Result<(f64, u64)> {
+fn ours(options: &InGuest, row: &Row) -> Result<(f64, u64)> {
+    let (bench, bytes, iterations) = (row.bench, row.bytes, row.iterations);
     let before = sent_packets(&options.device)?;
     let mut command = Command::new(options.bin.join("portolan"));
     command.args([
@@ -137,10 +138,11 @@ fn ours(options: &InGuest, bench: &str, bytes: u64, iterations: u64) -> Result<(
     let line = text.lines().last().context("no result")?;
     let result: serde_json::Value = serde_json::from_str(line)?;
     let done = result["iters"].as_u64().unwrap_or(0);
-    let needed = done * bytes.div_ceil(4096).max(1);
+    let needed = done * row.window * bytes.div_ceil(4096).max(1);
     if sent < needed {
         bail!(
-            "{bench} of {bytes} B claims {done} operations but the device sent {sent} packets, fewer than {needed}"
+            "{bench} of {bytes} B claims {done} times {} operations but the device sent {sent} packets, fewer than {needed}",
+            row.window
         );
     }
     let median = result["median"].as_f64().context("no median")?;
@@ -152,21 +154,53 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// What a ratio of ours to the peer's is to be.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => ratio <= bound,
+            Self::AtLeast(bound) => ratio >= bound,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sign, bound) = match self {
+            Self::AtMost(bound) => ("<=", bound),
+            Self::AtLeast(bound) => (">=", bound),
+        };
+        f.pad(&format!("{sign} {bound:.2}"))
+    }
+}
+
 /// One row: ours, the peer's figure, and what the peer's is multiplied by to be the same thing.
 struct Row {
     bench: &'static str,
     bytes: u64,
     iterations: u64,
+    /// Operations of one iteration.
+    window: u64,
     tool: &'static str,
     peer_bytes: u64,
-    /// Column of perftest's line: typical latency 4, average bandwidth 3.
+    peer_iterations: u64,
+    /// Column of perftest's line: typical latency 4, average bandwidth 3, message rate 4.
     column: usize,
     factor: f64,
     what: &'static str,
+    bound: Bound,
 }
 
 const LATENCY: usize = 4;
 const BANDWIDTH: usize = 3;
+/// In millions a second.
+const RATE: usize = 4;
 /// perftest's MB are 2^20 bytes; ours are 10^6.
 const MIB: f64 = 1.048_576;
 
@@ -175,107 +209,145 @@ const ROWS: &[Row] = &[
         bench: "pingpong",
         bytes: 8,
         iterations: 1000,
+        window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8,
+        peer_iterations: 1000,
         column: LATENCY,
         factor: 1.0,
         what: "ib_send_lat",
+        bound: Bound::AtMost(1.15),
     },
     Row {
         bench: "pingpong",
         bytes: 8192,
         iterations: 300,
+        window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8192,
+        peer_iterations: 300,
         column: LATENCY,
         factor: 1.0,
         what: "ib_send_lat",
+        bound: Bound::AtMost(1.08),
     },
     Row {
         bench: "put-latency",
         bytes: 8,
         iterations: 1000,
+        window: 1,
         tool: "ib_write_lat",
         peer_bytes: 8,
+        peer_iterations: 1000,
         column: LATENCY,
         factor: 2.0,
         what: "2 x ib_write_lat",
+        bound: Bound::AtMost(1.00),
     },
     Row {
         bench: "get-latency",
         bytes: 8,
         iterations: 1000,
+        window: 1,
         tool: "ib_read_lat",
         peer_bytes: 8,
+        peer_iterations: 1000,
         column: LATENCY,
         factor: 1.0,
         what: "ib_read_lat",
+        bound: Bound::AtMost(1.05),
     },
     Row {
         bench: "am-short",
         bytes: 0,
         iterations: 1000,
+        window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8,
+        peer_iterations: 1000,
         column: LATENCY,
         factor: 2.0,
         what: "2 x ib_send_lat",
+        bound: Bound::AtMost(1.15),
+    },
+    Row {
+        bench: "put-rate",
+        bytes: 8,
+        iterations: 300,
+        window: 64,
+        tool: "ib_write_bw",
+        peer_bytes: 8,
+        peer_iterations: 5000,
+        column: RATE,
+        factor: 1e6,
+        what: "ib_write_bw, op/s",
+        bound: Bound::AtLeast(1.20),
     },
     Row {
         bench: "put-bandwidth",
         bytes: 65_536,
         iterations: 500,
+        window: 16,
         tool: "ib_write_bw",
         peer_bytes: 65_536,
+        peer_iterations: 500,
         column: BANDWIDTH,
         factor: MIB,
         what: "ib_write_bw",
+        bound: Bound::AtLeast(0.98),
     },
     Row {
         bench: "put-bandwidth",
         bytes: 1 << 20,
         iterations: 60,
+        window: 4,
         tool: "ib_write_bw",
         peer_bytes: 1 << 20,
+        peer_iterations: 100,
         column: BANDWIDTH,
         factor: MIB,
         what: "ib_write_bw",
+        bound: Bound::AtLeast(0.98),
     },
 ];
 
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     println!(
-        "{:<14} {:>8} {:>10} {:>10}  {:<18} {:>6} {:>9}",
-        "ours", "bytes", "ours", "peer", "peer's tool", "ratio", "packets"
+        "{:<14} {:>8} {:>10} {:>10}  {:<18} {:>6} {:>8} {:<6} {:>9}",
+        "ours", "bytes", "ours", "peer", "peer's tool", "ratio", "bound", "", "packets"
     );
     for row in ROWS {
         let mut own = Vec::new();
         let mut peer = Vec::new();
         let mut packets = 0;
         for _ in 0..options.repeat.max(1) {
-            let (figure, sent) = ours(options, row.bench, row.bytes, row.iterations)?;
+            let (figure, sent) = ours(options, row)?;
             own.push(figure);
             packets = sent;
             let figure = perftest(
                 &options.device,
                 row.tool,
                 row.peer_bytes,
-                row.iterations.max(100),
+                row.peer_iterations,
                 row.column,
             )?;
             peer.push(figure * row.factor);
         }
         let (own, peer) = (median(own), median(peer));
+        let ratio = own / peer;
+        let met = if row.bound.is_met(ratio) {
+            "met"
+        } else {
+            "missed"
+        };
         println!(
-            "{:<14} {:>8} {own:>10.2} {peer:>10.2}  {:<18} {:>6.2} {packets:>9}",
-            row.bench,
-            row.bytes,
-            row.what,
-            own / peer
+            "{:<14} {:>8} {own:>10.2} {peer:>10.2}  {:<18} {ratio:>6.2} {:>8} {met:<6} {packets:>9}",
+            row.bench, row.bytes, row.what, row.bound
         );
     }
     println!(
-        "latencies in us (lower is better), bandwidths in MB/s (higher is better); medians of {}; packets of the last run",
+        "latencies in us (lower is better), bandwidths in MB/s and rates in operations a second (higher is better); \
+         medians of {}; packets of the last run",
         options.repeat
     );
     Ok(())

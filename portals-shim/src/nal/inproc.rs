@@ -88,7 +88,7 @@ impl InProc {
 }
 
 impl Nal for InProc {
-    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         let fail = match self.hub.rank(tx.header.target) {
             Some(rank) => {
                 self.hub.boxes[rank].add(|waiting| waiting.put(&tx.header, &tx.payload));

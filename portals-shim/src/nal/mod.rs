@@ -53,8 +53,8 @@ pub trait Nap: Send + Sync + std::fmt::Debug {
 pub trait Nal: Send + std::fmt::Debug {
     /// Sends a message. Calls `ni.send_end(op, …)` exactly once for `tx.op`, now or from a later
     /// [`Nal::progress`], when the payload memory may be reused. May call `progress` when it is out
-    /// of resources. Messages to one target are delivered to it in the order of these calls.
-    fn send(&mut self, ni: &mut Ni, tx: Transmit);
+    /// of resources; may take what it needs out of `tx`. Messages to one target are delivered to it in the order of these calls.
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit);
 
     /// Sends a put if its payload can be taken at once: after `true` the memory of the payload is free, and what
     /// [`Nal::send`] promises of delivery and order holds. After `false` nothing has happened, and the put is to be
@@ -159,7 +159,7 @@ pub trait Nal: Send + std::fmt::Debug {
 }
 
 impl Nal for Box<dyn Nal> {
-    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         (**self).send(ni, tx);
     }
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {

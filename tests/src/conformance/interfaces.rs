@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 struct Alone(ProcessId);
 
 impl Nal for Alone {
-    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         if let Some(op) = tx.op {
             ni.send_end(op, NiFail::FAIL);
         }

@@ -29,8 +29,8 @@ pub(super) struct Outbox {
 }
 
 impl Nal for Outbox {
-    fn send(&mut self, _ni: &mut Ni, tx: Transmit) {
-        self.sent.push_back(tx);
+    fn send(&mut self, _ni: &mut Ni, tx: &mut Transmit) {
+        self.sent.push_back(tx.clone());
     }
 
     fn progress(&mut self, _ni: &mut Ni) -> bool {

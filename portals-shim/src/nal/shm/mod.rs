@@ -288,7 +288,7 @@ struct Shm {
 }
 
 impl Nal for Shm {
-    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         self.core.send(&self.map, ni, tx);
     }
 

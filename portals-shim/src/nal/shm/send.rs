@@ -15,7 +15,7 @@ pub(super) const EAGER: u64 = 8192;
 impl Core {
     /// Sends a message of this process; see the module's picture.
     #[inline]
-    pub(super) fn send(&mut self, map: &Map, ni: &mut Ni, tx: Transmit) {
+    pub(super) fn send(&mut self, map: &Map, ni: &mut Ni, tx: &mut Transmit) {
         let rank = self.rank_of(tx.header.target);
         let Some(rank) = rank.filter(|rank| !self.closed && !self.peers[*rank].gone) else {
             if let Some(op) = tx.op {
@@ -23,12 +23,13 @@ impl Core {
             }
             return delivery::fail_answer(ni, &tx.header);
         };
-        if self.one_sided(map, ni, rank, &tx) {
+        if self.one_sided(map, ni, rank, tx) {
             return;
         }
         self.counters.paths.two_sided += 1;
         let after = tx.op.map_or(After::Nothing, After::Send);
-        self.send_pieces(map, ni, rank, tx.header, tx.payload, after);
+        let payload = std::mem::take(&mut tx.payload);
+        self.send_pieces(map, ni, rank, tx.header, payload, after);
     }
 
     /// Sends a put at once, if it is short, nothing waits before it, and no descriptor is shown that would take it

@@ -248,7 +248,7 @@ impl Verbs {
             .filter(|p| p.is_open())
             .and_then(|p| p.held.pop_front())
         {
-            self.dispatch(ni, rank, tx);
+            self.dispatch(ni, rank, &tx);
         }
     }
 
@@ -696,7 +696,7 @@ impl Verbs {
             self.source_free(ni, token, NiFail::FAIL);
         }
         for tx in held {
-            Self::fail_message(ni, tx);
+            Self::fail_message(ni, &tx);
         }
         for (_, request) in expected {
             delivery::fail_answer(ni, &request);
@@ -706,7 +706,7 @@ impl Verbs {
     }
 
     /// A message that was not sent.
-    pub(super) fn fail_message(ni: &mut Ni, tx: portals_core::Transmit) {
+    pub(super) fn fail_message(ni: &mut Ni, tx: &portals_core::Transmit) {
         if let Some(op) = tx.op {
             ni.send_end(op, NiFail::FAIL);
         }

@@ -89,6 +89,17 @@ pub(super) struct Registry {
     clock: u64,
     entries: super::Slab<Entry>,
     by_md: BTreeMap<(MdHandle, Use), usize>,
+    /// The registration found last; none after a change.
+    last: Option<Found>,
+}
+
+/// A registration that serves a descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    md: MdHandle,
+    purpose: Use,
+    memory: Segment,
+    keys: (u32, u32),
 }
 
 fn end(s: &Segment) -> u64 {
@@ -104,7 +115,16 @@ impl Registry {
             clock: 0,
             entries: super::Slab::new(),
             by_md: BTreeMap::new(),
+            last: None,
         }
+    }
+
+    /// As [`Registry::of_md`], if that descriptor was the last one asked for; operations on one come in rows.
+    #[inline]
+    pub(super) fn again(&self, md: MdHandle, piece: Segment, purpose: Use) -> Option<(u32, u32)> {
+        let last = self.last.as_ref()?;
+        let inside = piece.addr >= last.memory.addr && end(&piece) <= end(&last.memory);
+        (last.md == md && last.purpose == purpose && inside).then_some(last.keys)
     }
 
     /// Keys (rkey, lkey) of a registration that holds `md`'s memory `region` and serves `purpose`.
@@ -122,7 +142,20 @@ impl Registry {
             && covers(entry)
         {
             entry.used = now;
-            return Ok((entry.mr.rkey(), entry.mr.lkey()));
+            let keys = (entry.mr.rkey(), entry.mr.lkey());
+            // Registrations that give peers rights are looked at each time.
+            if purpose.is_private() {
+                self.last = Some(Found {
+                    md,
+                    purpose,
+                    memory: Segment {
+                        addr: entry.mr.address() as u64,
+                        len: entry.mr.length() as u64,
+                    },
+                    keys,
+                });
+            }
+            return Ok(keys);
         }
         let mapping = crate::region::mapping_of(region);
         let shared = mapping.filter(|_| purpose.is_private());
@@ -231,6 +264,7 @@ impl Registry {
     }
 
     fn drop_entry(&mut self, at: usize) {
+        self.last = None;
         if let Some(entry) = self.entries.remove(at) {
             self.held = self.held.saturating_sub(entry.mr.length() as u64);
         }
@@ -257,6 +291,7 @@ impl Registry {
 
     /// Ends the use of descriptors that `alive` does not know, and drops registrations of memory that is gone.
     pub(super) fn prune(&mut self, alive: impl Fn(MdHandle) -> bool) {
+        self.last = None;
         let gone: Vec<_> = self
             .by_md
             .keys()
@@ -287,6 +322,7 @@ impl Registry {
 
     /// Drops everything.
     pub(super) fn clear(&mut self) {
+        self.last = None;
         self.by_md.clear();
         self.entries = super::Slab::new();
         self.held = 0;

@@ -400,6 +400,12 @@ impl Verbs {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
         }
+        let mut silent = peer.done_silently(id);
+        while let Some(done) = silent {
+            self.piece_done(ni, done as usize, false);
+            silent = self.peer(rank).and_then(|p| p.done_silently(id));
+        }
+        let Some(peer) = self.peer(rank) else { return };
         peer.handle_completion(completion.status(), buffer);
         if completion.is_ok() && id < peer::PLAIN {
             self.piece_done(ni, id as usize, false);
@@ -560,7 +566,7 @@ impl Verbs {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Nal for Verbs {
-    fn send(&mut self, ni: &mut Ni, tx: Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         self.stirred = true;
         self.send_message(ni, tx);
     }

@@ -14,6 +14,10 @@
 //!   back only once the slot is posted again; [`Kind::Credit`] frames take one of the slots reserved
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.
 //! * At most `depth` requests are posted and not completed.
+//! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
+//!   completion is both's. So what flies always ends with something that makes a completion, and a failure names the
+//!   request that failed.
+//! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
 //! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
@@ -67,9 +71,26 @@ enum Flying {
         transfer: Transfer,
         id: u64,
     },
-    /// A write, which may not: the peer may have changed the memory since.
-    Write(u64),
+    /// A write, which may not: the peer may have changed the memory since. A silent one makes no completion on
+    /// success.
+    Write {
+        id: u64,
+        silent: bool,
+    },
 }
+
+/// A small write that is to be posted together with others; its bytes are in `copies`.
+#[derive(Clone, Copy, Debug)]
+struct Small {
+    len: usize,
+    remote: Remote,
+    id: u64,
+}
+
+/// Small writes that are posted by one call, and requests under way from which on they are collected: a call costs
+/// as much as several of them, and the first ones must not wait for the later ones.
+const TOGETHER: usize = verbs_backend::qp::CHAIN;
+const BUSY: usize = 4;
 
 /// What a broken connection left undone, as far as this side knows.
 #[derive(Debug)]
@@ -130,6 +151,8 @@ pub(super) struct Peer {
     copies: Vec<[u8; COPY]>,
     /// The place of the next request.
     next_copy: usize,
+    /// Small writes that wait for others; at most [`TOGETHER`], posted in the next poll at the latest.
+    batch: Vec<Small>,
     lost: VecDeque<Lost>,
     credits: u16,
     /// Slots of the peer for this side, as it said.
@@ -176,6 +199,7 @@ impl Peer {
             flying: VecDeque::new(),
             copies: Vec::new(),
             next_copy: 0,
+            batch: Vec::new(),
             lost: VecDeque::new(),
             credits: 0,
             granted: 0,
@@ -266,7 +290,10 @@ impl Peer {
 
     /// Nothing that belongs to this peer would be lost by forgetting the connection.
     pub(super) fn is_unused(&self) -> bool {
-        self.held.is_empty() && self.queue.is_empty() && self.lost.is_empty()
+        self.held.is_empty()
+            && self.queue.is_empty()
+            && self.batch.is_empty()
+            && self.lost.is_empty()
     }
 
     pub(super) fn is_failed(&self) -> bool {
@@ -306,7 +333,7 @@ impl Peer {
 
     /// What [`Peer::pump`] does would have an effect.
     pub(super) fn wants_pump(&self) -> bool {
-        !self.queue.is_empty() || self.owes() || self.broken
+        !self.queue.is_empty() || !self.batch.is_empty() || self.owes() || self.broken
     }
 
     /// Half of what the peer may send has come, and its slots are posted again.
@@ -323,7 +350,7 @@ impl Peer {
     }
 
     fn has_room(&self) -> bool {
-        self.flying.len() < self.depth && self.is_connected()
+        self.flying.len() + self.batch.len() < self.depth && self.is_connected()
     }
 
     /// Accounts what rode on a frame of the peer.
@@ -391,8 +418,15 @@ impl Peer {
             ) => reply_md == md && reply_offset == local_offset,
             _ => false,
         };
-        if let Some(at) = self.expected.iter().position(|(_, r)| fits(r)) {
-            self.expected.remove(at);
+        // Most often it is the oldest.
+        match self.expected.front() {
+            None => {}
+            Some((_, first)) if fits(first) => drop(self.expected.pop_front()),
+            Some(_) => {
+                if let Some(at) = self.expected.iter().position(|(_, r)| fits(r)) {
+                    self.expected.remove(at);
+                }
+            }
         }
     }
 
@@ -406,6 +440,19 @@ impl Peer {
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
         self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
+    }
+
+    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
+    #[inline]
+    pub(super) fn done_silently(&mut self, completed: u64) -> Option<u64> {
+        match self.flying.front() {
+            Some(Flying::Write { id, silent: true }) if *id != completed => {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            _ => None,
+        }
     }
 
     /// A request has completed; they do so in the order of their posting. One that failed is kept for
@@ -442,15 +489,16 @@ impl Peer {
                 None => return,
             },
             Flying::Credit => return,
-            Flying::Read { id, .. } | Flying::Write(id) if refused => Lost::Refused(id),
+            Flying::Read { id, .. } | Flying::Write { id, .. } if refused => Lost::Refused(id),
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
-            Flying::Write(id) => Lost::Write(id),
+            Flying::Write { id, .. } => Lost::Write(id),
         };
         self.lost.push_back(lost);
     }
 
     /// The queue pair is to be destroyed although not all completions have come.
     pub(super) fn abandon(&mut self) {
+        self.unbatch(0);
         while !self.flying.is_empty() {
             self.handle_completion(Status::FLUSHED, None);
         }
@@ -466,6 +514,7 @@ impl Peer {
         size: usize,
         build: impl FnOnce(&mut Writer<'_>),
     ) {
+        self.flush();
         let direct = self.queue.is_empty() && self.credits > 0 && self.has_room();
         if direct
             && size <= self.max_inline
@@ -552,6 +601,7 @@ impl Peer {
 
     /// Posts a transfer, or queues it behind what waits.
     pub(super) fn transfer(&mut self, transfer: Transfer, id: u64) {
+        self.flush();
         if self.queue.is_empty() && self.has_room() {
             self.post_transfer(&transfer, id);
         } else {
@@ -566,7 +616,7 @@ impl Peer {
                 transfer: *transfer,
                 id,
             }),
-            Ok(()) => self.fly(Flying::Write(id)),
+            Ok(()) => self.fly(Flying::Write { id, silent: false }),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Transfer {
@@ -579,17 +629,94 @@ impl Peer {
 
     /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
     pub(super) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
-        if self.queue.is_empty()
-            && self.has_room()
-            && let Some(qp) = &self.qp
-        {
-            let result = super::memory::write_inline(qp, id, data, remote);
-            match result {
-                Ok(()) => return self.fly(Flying::Write(id)),
-                Err(error) => self.refused(&error),
+        if self.queue.is_empty() && self.has_room() {
+            if self.flying.len() >= BUSY {
+                return self.collect(data, remote, id);
+            }
+            self.flush();
+            if let Some(qp) = &self.qp {
+                match super::memory::write_inline(qp, id, data, remote) {
+                    Ok(()) => return self.fly(Flying::Write { id, silent: false }),
+                    Err(error) => self.refused(&error),
+                }
             }
         }
+        self.flush();
         self.queue_inline(data, remote, id);
+    }
+
+    /// Adds to the batch, and posts it if it is full.
+    fn collect(&mut self, data: Segment, remote: Remote, id: u64) {
+        let at = self.next_copy + self.batch.len();
+        let at = if at < self.depth { at } else { at - self.depth };
+        let len = data.len as usize;
+        let Some(place) = self.copies.get_mut(at).and_then(|c| c.get_mut(..len)) else {
+            return self.queue_inline(data, remote, id);
+        };
+        crate::region::LocalCopy::gather_into(&[data], place);
+        self.batch.push(Small { len, remote, id });
+        if self.batch.len() >= TOGETHER {
+            self.flush();
+        }
+    }
+
+    /// Posts the batch.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            self.post_batch();
+        }
+    }
+
+    fn post_batch(&mut self) {
+        let Some(qp) = self.qp.as_ref().filter(|_| !self.broken) else {
+            return self.unbatch(0);
+        };
+        let total = self.batch.len();
+        let mut requests = self.batch.iter().enumerate().map(|(number, small)| {
+            let at = self.next_copy + number;
+            let at = if at < self.depth { at } else { at - self.depth };
+            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
+            // A slice of a place is there, since `collect` has written it.
+            (
+                small.id,
+                SendOp::Write(small.remote),
+                data.unwrap_or_default(),
+            )
+        });
+        let result = qp.post_inline_chain(&mut requests);
+        let accepted = match &result {
+            Ok(count) => *count,
+            Err(error) => error.accepted(),
+        };
+        for number in 0..accepted {
+            let id = self.batch[number].id;
+            let silent = number + 1 < total;
+            self.fly(Flying::Write { id, silent });
+        }
+        match result {
+            Ok(_) => self.batch.clear(),
+            Err(error) => {
+                self.refused(&error);
+                self.unbatch(accepted);
+            }
+        }
+    }
+
+    /// Moves the batch from its write `first` on, which could not be posted, to the head of the queue.
+    fn unbatch(&mut self, first: usize) {
+        let rest = self.batch.len().saturating_sub(first);
+        for number in (0..rest).rev() {
+            let small = self.batch[first + number];
+            let at = (self.next_copy + number) % self.depth.max(1);
+            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
+            self.queue.push_front(Queued::Inline {
+                data: data.unwrap_or_default().to_vec(),
+                remote: small.remote,
+                id: small.id,
+            });
+        }
+        self.batch.clear();
     }
 
     #[cold]
@@ -606,7 +733,7 @@ impl Peer {
     fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
         let Some(qp) = &self.qp else { return };
         match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
-            Ok(()) => self.fly(Flying::Write(id)),
+            Ok(()) => self.fly(Flying::Write { id, silent: false }),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Inline {
@@ -620,6 +747,7 @@ impl Peer {
 
     /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
     pub(super) fn pump(&mut self, pool: &BufferPool) {
+        self.flush();
         while self.has_room() {
             match self.queue.front() {
                 None => break,

@@ -11,31 +11,34 @@ use verbs_backend::Remote;
 
 impl Verbs {
     /// Sends a message of this process; see the module's picture.
-    pub(super) fn send_message(&mut self, ni: &mut Ni, tx: Transmit) {
+    pub(super) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         let rank = self.rank_of(tx.header.target);
         let closed = self.closed || self.gone;
         let Some(rank) = rank.filter(|_| !closed) else {
             return Self::fail_message(ni, tx);
         };
+        if let Some(peer) = self.peer(rank)
+            && peer.is_open()
+            && peer.held.is_empty()
+        {
+            return self.dispatch(ni, rank, tx);
+        }
         let Some(peer) = self.meet(rank) else {
             return Self::fail_message(ni, tx);
         };
-        if peer.is_open() && peer.held.is_empty() {
-            return self.dispatch(ni, rank, tx);
-        }
         match peer.stage {
             Stage::Failed => Self::fail_message(ni, tx),
             Stage::Idle => {
-                peer.held.push_back(tx);
+                peer.held.push_back(tx.clone());
                 self.dial(ni, rank);
             }
-            _ => peer.held.push_back(tx),
+            _ => peer.held.push_back(tx.clone()),
         }
     }
 
     /// Sends a message to a connected peer.
-    pub(super) fn dispatch(&mut self, ni: &mut Ni, rank: usize, tx: Transmit) {
-        if self.one_sided(ni, rank, &tx) {
+    pub(super) fn dispatch(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
+        if self.one_sided(ni, rank, tx) {
             self.counters.paths.one_sided += 1;
             return;
         }
@@ -58,14 +61,15 @@ impl Verbs {
             op,
             ..
         } = tx;
+        let (md, op) = (*md, *op);
         if header.payload_len() as usize <= EAGER {
-            self.eager(rank, &header, |room| LocalCopy::gather_into(&payload, room));
+            self.eager(rank, header, |room| LocalCopy::gather_into(payload, room));
             // The data has been copied.
             if let Some(op) = op {
                 ni.send_end(op, NiFail::OK);
             }
         } else {
-            self.announce(ni, rank, &header, md, &payload, After::Send(op));
+            self.announce(ni, rank, header, md, payload, After::Send(op));
         }
     }
 
@@ -167,6 +171,9 @@ impl Verbs {
         piece: Segment,
         purpose: Use,
     ) -> Option<(u32, u32)> {
+        if let Some(keys) = self.registry.again(md, piece, purpose) {
+            return Some(keys);
+        }
         if self.registry.len() > 64 {
             self.registry.prune(|md| ni.md_query(md).is_ok());
         }

@@ -168,6 +168,72 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + seed * 7 + 3) as u8).collect()
 }
 
+/// Small one-sided puts in bursts of all lengths, some with other requests among them: each has one ack, and what a
+/// message tells of is there when it arrives.
+#[test]
+fn device_bursts_of_small_puts_arrive_before_what_tells_of_them() {
+    const EACH: usize = 24;
+    const BURSTS: [usize; 12] = [1, 2, 4, 5, 6, 11, 12, 13, 21, 40, 64, 100];
+    /// Bytes of the put at `place`.
+    fn len(place: usize) -> usize {
+        1 + place * 7 % EACH
+    }
+    ranks(2, |rank, o| {
+        let s = side(o, 1 << 20);
+        let peer = o.peers[1 - rank as usize];
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        let bytes = pattern(1 << 16, 5);
+        s.work.write(0, &bytes).unwrap();
+        let mut place = 0;
+        for (turn, burst) in BURSTS.into_iter().enumerate() {
+            let places = place..place + burst;
+            place += burst;
+            if rank == 1 {
+                wait(o, s.eq, EventKind::PutEnd, BELL);
+                for at in places {
+                    let mut seen = vec![0; EACH];
+                    s.quiet.read(at * EACH, &mut seen).unwrap();
+                    let mut sent = vec![0; EACH];
+                    sent[..len(at)].copy_from_slice(&bytes[at..at + len(at)]);
+                    assert_eq!(seen, sent, "put {at}");
+                }
+                ring(o, &s, peer);
+                continue;
+            }
+            let mut acks = burst;
+            for at in places.clone() {
+                let region = (at as u64, len(at) as u64);
+                let there = to(peer, QUIET, (at * EACH) as u64);
+                let put = o
+                    .interface
+                    .put_region(s.source, region, AckRequest::Ack, there, 0);
+                put.unwrap();
+                if turn % 3 == 1 && at % 5 == 4 {
+                    // A write that is not small, far behind the others.
+                    let there = to(peer, QUIET, 512 << 10);
+                    let put =
+                        o.interface
+                            .put_region(s.source, (0, 5000), AckRequest::Ack, there, 0);
+                    put.unwrap();
+                    acks += 1;
+                }
+            }
+            ring(o, &s, peer);
+            let mut answered = false;
+            while acks > 0 || !answered {
+                let e = o.interface.eq_wait(s.eq).unwrap().event;
+                assert_eq!(e.ni_fail, NiFail::OK);
+                match e.kind {
+                    EventKind::Ack => acks -= 1,
+                    EventKind::PutEnd => answered = true,
+                    _ => {}
+                }
+            }
+        }
+    });
+}
+
 const SIZES: [usize; 12] = [
     1, 8, 63, 256, 257, 4096, 8191, 8192, 8193, 65_536, 100_003, 3_000_000,
 ];
