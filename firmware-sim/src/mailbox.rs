@@ -82,15 +82,7 @@ impl SeaStarFirmware {
             mailbox::address(mailbox as u32, mailbox::COMMAND_READ),
             read,
         );
-        let mut cost = self.cost(&entry);
-        let sends = matches!(
-            OpCode(entry[0]),
-            OpCode::TRANSMIT | OpCode::DATAGRAM | OpCode::PUT | OpCode::GET | OpCode::GET_PUT
-        );
-        if sends && self.beyond_slots(ctx) {
-            ctx.count(Counter::BEYOND_SLOTS, 1);
-            cost += self.limits.beyond_slots;
-        }
+        let cost = self.cost(&entry);
         self.later(
             ctx,
             cost,

@@ -17,7 +17,7 @@ use crate::accel::{Accels, Moved};
 use crate::datagram::Datagrams;
 use crate::mailbox::Mailbox;
 use crate::process::{Budget, Process};
-use crate::source::{Owner, Sources};
+use crate::source::{Load, Owner, Sources};
 use crate::tx::{Active, Queued, TxOutcome};
 
 /// The process that takes messages in generic mode.
@@ -131,7 +131,7 @@ pub struct SeaStarFirmware {
     pub(crate) budget: Budget,
     pub(crate) datagrams: Datagrams,
     /// Messages sent and not acknowledged.
-    pub(crate) in_flight: usize,
+    pub(crate) load: Load,
     /// A look at the peers is due.
     pub(crate) watching: bool,
     booted: bool,
@@ -162,7 +162,7 @@ impl SeaStarFirmware {
             },
             budget: Budget::new(machine),
             datagrams: Datagrams::new(),
-            in_flight: 0,
+            load: Load::default(),
             watching: false,
             booted: false,
         }

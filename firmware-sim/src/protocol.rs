@@ -23,7 +23,7 @@ use nic_model::defs::packet::{Control, control, reason};
 use nic_model::{FirmwareContext, NodeId, SimTime};
 
 use crate::program::{SeaStarFirmware, Work, alarm};
-use crate::source::Answered;
+use crate::source::{Answered, Load};
 use crate::tx::{Queued, TxOutcome};
 
 impl SeaStarFirmware {
@@ -72,15 +72,15 @@ impl SeaStarFirmware {
                 let Some(source) = self.sources.known(nid) else {
                     return ctx.count(Counter::BAD_CONTROL, 1);
                 };
-                let before = source.in_flight();
+                let before = source.load();
                 let answered = if word.what() == control::ACK {
                     source.ack(now, n)
                 } else {
                     ctx.count(Counter::NACKS_RECEIVED, 1);
                     source.nack(now, n, word.reason(), &self.limits)
                 };
-                let fewer = before - source.in_flight();
-                self.count_in_flight(ctx, 0, fewer);
+                let after = source.load();
+                self.count_in_flight(ctx, before, after);
                 self.answered(ctx, nid, answered);
             }
             control::PROBE => {
@@ -146,9 +146,9 @@ impl SeaStarFirmware {
         let Some(source) = self.sources.known(nid) else {
             return;
         };
-        let fewer = source.in_flight();
+        let before = source.load();
         let lost = source.give_up();
-        self.count_in_flight(ctx, 0, fewer);
+        self.count_in_flight(ctx, before, Load::default());
         ctx.count(Counter::GIVEN_UP, lost.len() as u32);
         for owner in lost {
             self.end_later(ctx, owner, TxOutcome::Undelivered);

@@ -11,7 +11,7 @@ use crate::accel::Reserved;
 use crate::mailbox::Buffer;
 use crate::process::Pending;
 use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work, token};
-use crate::source::Arrival;
+use crate::source::{Arrival, Load};
 
 impl SeaStarFirmware {
     /// Looks at a header whose intake cost has been spent.
@@ -297,7 +297,7 @@ impl SeaStarFirmware {
         token: u64,
         report: RxReport,
     ) {
-        self.count_in_flight(ctx, 0, 0);
+        self.count_in_flight(ctx, Load::default(), Load::default());
         if token & token::KIND == token::DATAGRAM {
             let index = token as u32;
             let end = Work::DatagramEnd { index, report };

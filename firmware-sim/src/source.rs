@@ -81,6 +81,8 @@ struct Entry {
     /// `None`: not to be sent any more.
     body: Option<Body>,
     state: State,
+    /// It has one of the engines' slots.
+    slot: bool,
     /// Refused while it was at the engine.
     again: bool,
     sent_before: bool,
@@ -95,6 +97,7 @@ pub(crate) enum Next {
         body: Body,
         owner: Option<Owner>,
         again: bool,
+        slot: bool,
     },
     /// Say this, and ask again.
     Control(u8, u16),
@@ -137,12 +140,22 @@ pub(crate) enum Arrival {
     Gap(bool),
 }
 
+/// Messages that have not been acknowledged.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) messages: usize,
+    /// Those of them that have one of the engines' slots.
+    pub(crate) slots: usize,
+}
+
 /// One peer.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Number of the next message to it.
     tx_next: u16,
     window: VecDeque<Entry>,
+    /// Entries of the window that have a slot.
+    slots: usize,
     /// The last acknowledgement.
     acked: Option<u16>,
     /// The peer is to be told the first number of the window.
@@ -184,22 +197,32 @@ impl Source {
         self.window.len()
     }
 
+    /// The same, and how many of them have a slot.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            messages: self.window.len(),
+            slots: self.slots,
+        }
+    }
+
     /// Whether no further message may be numbered: half the numbers are in use.
     pub(crate) fn is_full(&self) -> bool {
         self.window.len() >= 0x4000
     }
 
-    /// Queues a message.
-    pub(crate) fn push(&mut self, now: SimTime, owner: Owner, body: Body) {
+    /// Queues a message, which has a slot of the engines or not.
+    pub(crate) fn push(&mut self, now: SimTime, owner: Owner, body: Body, slot: bool) {
         if self.window.is_empty() {
             self.progress = now;
             self.heard = now;
         }
         self.tx_next = self.tx_next.wrapping_add(1);
+        self.slots += usize::from(slot);
         self.window.push_back(Entry {
             owner: Some(owner),
             body: Some(body),
             state: State::Queued,
+            slot,
             again: false,
             sent_before: false,
         });
@@ -232,6 +255,7 @@ impl Source {
             sequence,
             body,
             owner: entry.owner,
+            slot: entry.slot,
             again: std::mem::replace(&mut entry.sent_before, true),
         }
     }
@@ -271,7 +295,9 @@ impl Source {
             && let Some(entry) = self.window.front()
             && entry.state != State::Active
         {
-            done.extend(self.window.pop_front().and_then(|e| e.owner));
+            let entry = self.window.pop_front();
+            self.slots -= usize::from(entry.as_ref().is_some_and(|e| e.slot));
+            done.extend(entry.and_then(|e| e.owner));
             self.progress = now;
             self.backoff = SimDuration::ZERO;
         }
@@ -393,6 +419,7 @@ impl Source {
         self.trying = false;
         self.backoff = SimDuration::ZERO;
         self.acked = None;
+        self.slots = 0;
         self.window.drain(..).filter_map(|e| e.owner).collect()
     }
 

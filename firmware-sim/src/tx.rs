@@ -11,7 +11,7 @@ use nic_model::{DmaSegment, FirmwareContext, NodeId, TransferFault, TxJob};
 use crate::mailbox::{Buffer, byte_address};
 use crate::process::Pending;
 use crate::program::{SeaStarFirmware, Work};
-use crate::source::{Body, Next, Owner, Packet};
+use crate::source::{Body, Load, Next, Owner, Packet};
 
 /// Bytes of a header that is not data, in the header packet.
 const HEADER_LEN: u32 = 48;
@@ -127,13 +127,16 @@ impl SeaStarFirmware {
         body: Body,
     ) -> Result<(), u8> {
         let now = ctx.now();
+        let slot = !self.beyond_slots(ctx);
         let source = self
             .sources
             .entry(nid)
             .filter(|source| !source.is_full())
             .ok_or(refusal::SOURCES)?;
-        source.push(now, owner, body);
-        self.count_in_flight(ctx, 1, 0);
+        let before = source.load();
+        source.push(now, owner, body, slot);
+        let after = source.load();
+        self.count_in_flight(ctx, before, after);
         ctx.set_counter(Counter::SOURCE_FREELIST, self.sources.free());
         self.tx_queue.push_back(Queued::Peer(nid));
         self.watch(ctx);
@@ -176,20 +179,24 @@ impl SeaStarFirmware {
         Ok(())
     }
 
-    /// Messages out and in have become more or fewer.
+    /// The messages to a peer have become more or fewer, or those that come in.
     pub(crate) fn count_in_flight(
         &mut self,
         ctx: &mut FirmwareContext<'_>,
-        more: usize,
-        fewer: usize,
+        before: Load,
+        after: Load,
     ) {
-        self.in_flight = (self.in_flight + more).saturating_sub(fewer);
-        ctx.set_counter(Counter::IN_FLIGHT, self.in_flight as u32 + ctx.cam_in_use());
+        let load = &mut self.load;
+        load.messages = (load.messages + after.messages).saturating_sub(before.messages);
+        load.slots = (load.slots + after.slots).saturating_sub(before.slots);
+        let in_flight = load.messages as u32 + ctx.cam_in_use();
+        ctx.set_counter(Counter::IN_FLIGHT, in_flight);
     }
 
-    /// Whether the engines' slots are all taken, so that the next message costs more.
-    pub(crate) fn beyond_slots(&self, ctx: &FirmwareContext<'_>) -> bool {
-        self.in_flight as u32 + ctx.cam_in_use() >= self.limits.dma_slots
+    /// Whether the engines' slots are all taken. A message that is accepted then has none: when its
+    /// turn comes, the engine waits until the firmware has set it up by hand.
+    fn beyond_slots(&self, ctx: &FirmwareContext<'_>) -> bool {
+        self.load.slots as u32 + ctx.cam_in_use() >= self.limits.dma_slots
     }
 
     /// Gives the engine its next message.
@@ -223,7 +230,12 @@ impl SeaStarFirmware {
                 body,
                 owner,
                 again,
+                slot,
             } => {
+                if !slot {
+                    ctx.count(Counter::BEYOND_SLOTS, 1);
+                    ctx.busy(self.limits.beyond_slots);
+                }
                 if again {
                     ctx.count(Counter::RESENT, 1);
                     ctx.busy(self.costs.tx_message);
@@ -289,10 +301,10 @@ impl SeaStarFirmware {
                 let reached = !matches!(result, Err(TransferFault::Header(_)));
                 let now = ctx.now();
                 if let Some(source) = self.sources.known(nid) {
-                    let before = source.in_flight();
+                    let before = source.load();
                     let sent = source.sent(now, sequence, result.is_err(), reached);
-                    let fewer = before - source.in_flight();
-                    self.count_in_flight(ctx, 0, fewer);
+                    let after = source.load();
+                    self.count_in_flight(ctx, before, after);
                     for _ in 0..sent.queued {
                         self.tx_queue.push_back(Queued::Peer(nid));
                     }

@@ -114,6 +114,21 @@ impl Fabric {
         self.count_fault(node, result)
     }
 
+    pub(crate) fn host_writable(
+        &mut self,
+        memory: &mut dyn HostMemories,
+        node: NodeId,
+        address: u64,
+        length: usize,
+    ) -> Result<(), HostFault> {
+        let result = if address.checked_add(length as u64).is_some() {
+            memory.writable(node, address, length)
+        } else {
+            Err(HostFault::new(node, address, length))
+        };
+        self.count_fault(node, result)
+    }
+
     fn count_fault(
         &mut self,
         node: NodeId,

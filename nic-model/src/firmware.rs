@@ -330,6 +330,14 @@ impl FirmwareContext<'_> {
         );
     }
 
+    /// Whether host memory can be written, as a look at the translation of its pages says before a
+    /// posted write; a range that cannot is counted as the write would be.
+    pub fn host_writable(&mut self, address: u64, length: usize) -> bool {
+        self.fabric
+            .host_writable(self.memory, self.node, address, length)
+            .is_ok()
+    }
+
     /// Interrupts the host, behind everything written before.
     pub fn raise_interrupt(&mut self) {
         self.count(Counter::INTERRUPTS, 1);

@@ -64,6 +64,16 @@ pub trait HostMemories {
     /// # Errors
     /// [`HostFault`] when a byte of the range is not mapped or not writable.
     fn write(&mut self, node: NodeId, address: u64, data: &[u8]) -> Result<(), HostFault>;
+
+    /// Whether [`HostMemories::write`] of `length` bytes would succeed; memory stays as it is.
+    ///
+    /// # Errors
+    /// As [`HostMemories::write`].
+    fn writable(&mut self, node: NodeId, address: u64, length: usize) -> Result<(), HostFault> {
+        let mut bytes = vec![0; length];
+        self.read(node, address, &mut bytes)?;
+        self.write(node, address, &bytes)
+    }
 }
 
 impl<M: HostMemory> HostMemories for Vec<M> {

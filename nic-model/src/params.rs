@@ -260,9 +260,9 @@ machine! {
         give_up: SimDuration = "ps", 1_000, 100_000_000_000_000;
         /// To send or to take in an acknowledgement, a refusal or a question.
         control: SimDuration = "ps", 0, 100_000_000;
-        /// Messages in flight, out and in, before another one costs `beyond_slots` more.
+        /// Messages that have a slot of the engines at once, out and in; one without costs `beyond_slots`.
         dma_slots: u32 = "1", 1, 65_535;
-        /// What a transmit beyond `dma_slots` costs more.
+        /// What a transmit without a slot costs more: the engine waits while the firmware sets it up.
         beyond_slots: SimDuration = "ps", 0, 100_000_000;
         /// Tick of the firmware's heartbeat.
         heartbeat: SimDuration = "ps", 1_000_000, 100_000_000_000_000;
@@ -319,6 +319,11 @@ machine! {
         interrupt_exit: SimDuration = "ps", 0, 100_000_000;
         /// Reading and clearing one event word of the firmware's queue.
         eq_read: SimDuration = "ps", 0, 100_000_000;
+        /// The interrupt handler's work for one event word, besides what has a cost of its own.
+        event_handle: SimDuration = "ps", 0, 100_000_000;
+        /// 1: the driver asks for an interrupt at the end of every transmit. 0: only when something
+        /// waits for that end, or pendings run out.
+        tx_interrupt: u32 = "1", 0, 1;
         /// Matching one header, besides the entries walked.
         match_fixed: SimDuration = "ps", 0, 100_000_000;
         /// Each match entry walked.

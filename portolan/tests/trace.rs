@@ -63,27 +63,145 @@ fn program(folder: &Folder) -> String {
     )
 }
 
-/// Events of a timeline, each checked for the fields that its phase must have.
+/// Fields that an event of a phase must have in Chrome's trace event format, as this project uses it: none
+/// may miss, and no other may be there.
+fn fields(phase: &str, name: &str) -> &'static [&'static str] {
+    match (phase, name) {
+        ("M", _) => &["args", "name", "ph", "pid", "tid"],
+        ("X", _) => &["args", "dur", "name", "ph", "pid", "tid", "ts"],
+        ("i", _) => &["args", "name", "ph", "pid", "s", "tid", "ts"],
+        ("s", _) => &["cat", "id", "name", "ph", "pid", "tid", "ts"],
+        ("f", _) => &["bp", "cat", "id", "name", "ph", "pid", "tid", "ts"],
+        _ => panic!("phase {phase}"),
+    }
+}
+
+/// Events of a timeline, checked for everything that a viewer relies on.
 fn timeline(text: &[u8]) -> Vec<Value> {
     let events: Vec<Value> = serde_json::from_slice(text).unwrap();
+    let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
     for event in &events {
-        let number = |key: &str| {
+        let text = |key: &str| {
             event[key]
-                .as_f64()
+                .as_str()
                 .unwrap_or_else(|| panic!("{key} of {event}"))
         };
-        assert!(number("pid") >= 1.0 && number("tid") >= 1.0, "{event}");
-        assert!(event["name"].is_string(), "{event}");
-        match event["ph"].as_str().unwrap() {
-            "M" => assert!(event["args"].is_object(), "{event}"),
-            "X" => assert!(number("ts") >= 0.0 && number("dur") >= 0.0, "{event}"),
-            "i" => assert!(number("ts") >= 0.0 && event["s"] == "t", "{event}"),
-            "s" => assert!(number("id") >= 0.0 && event["cat"] == "message", "{event}"),
-            "f" => assert!(number("id") >= 0.0 && event["bp"] == "e", "{event}"),
-            other => panic!("phase {other}"),
+        let whole = |key: &str| {
+            event[key]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{key} of {event}"))
+        };
+        let (phase, name) = (text("ph"), text("name"));
+        let keys: Vec<&str> = event
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, fields(phase, name), "{event}");
+        assert!(!name.is_empty(), "{event}");
+        let (pid, tid) = (whole("pid"), whole("tid"));
+        assert!(pid >= 1 && tid >= 1, "{event}");
+        for key in ["ts", "dur"].iter().filter(|key| keys.contains(key)) {
+            let number = event[key].as_f64().unwrap_or(-1.0);
+            assert!(number.is_finite() && number >= 0.0, "{event}");
+        }
+        match phase {
+            "M" => {
+                let known = match name {
+                    "process_name" => processes.insert(pid, text_of(&event["args"]["name"])),
+                    "thread_name" => threads
+                        .insert(tid, (pid, text_of(&event["args"]["name"])))
+                        .map(|(_, name)| name),
+                    "process_sort_index" | "thread_sort_index" => {
+                        assert!(event["args"]["sort_index"].is_u64(), "{event}");
+                        None
+                    }
+                    other => panic!("metadata {other}"),
+                };
+                assert_eq!(known, None, "named twice: {event}");
+            }
+            "X" => assert!(event["args"].is_object(), "{event}"),
+            "i" => assert!(event["args"].is_object() && text("s") == "t", "{event}"),
+            "s" => assert!(text("cat") == "message", "{event}"),
+            _ => assert!(text("cat") == "message" && text("bp") == "e", "{event}"),
+        }
+        // Exact in a double, which is what a viewer reads numbers into.
+        if keys.contains(&"id") {
+            assert!(whole("id") < 1 << 53, "{event}");
+        }
+        if phase != "M" {
+            assert!(
+                processes.contains_key(&pid),
+                "no name of its process yet: {event}"
+            );
+            let thread = threads.get(&tid).map(|(pid, _)| *pid);
+            assert_eq!(thread, Some(pid), "no name of its thread yet: {event}");
         }
     }
+    nested(&events);
+    arrows(&events);
     events
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// The slices of each thread by start, longer ones first.
+fn slices(events: &[Value]) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut slices: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for event in events.iter().filter(|e| e["ph"] == "X") {
+        let (from, length) = (ps(event, "ts"), ps(event, "dur"));
+        let of = slices.entry(event["tid"].as_u64().unwrap()).or_default();
+        of.push((from, from + length));
+    }
+    for of in slices.values_mut() {
+        of.sort_unstable_by_key(|(from, to)| (*from, std::cmp::Reverse(*to)));
+    }
+    slices
+}
+
+/// Slices of a thread lie within one another or beside one another: a viewer draws no others.
+fn nested(events: &[Value]) {
+    for (tid, slices) in slices(events) {
+        let mut open: Vec<u64> = Vec::new();
+        for (from, to) in slices {
+            while open.last().is_some_and(|end| *end <= from) {
+                open.pop();
+            }
+            let fits = open.last().is_none_or(|end| to <= *end);
+            assert!(
+                fits,
+                "thread {tid}: {from}..{to} ends after what it began in"
+            );
+            open.push(to);
+        }
+    }
+}
+
+/// Each arrow begins and ends in a slice of its thread, and ends after it began. One that does not end
+/// is of a message that was lost.
+fn arrows(events: &[Value]) {
+    let slices = slices(events);
+    let mut begun: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let of = |phase: &'static str| events.iter().filter(move |e| e["ph"] == phase);
+    for (phase, event) in of("s").map(|e| ("s", e)).chain(of("f").map(|e| ("f", e))) {
+        let (at, id) = (ps(event, "ts"), event["id"].as_u64().unwrap());
+        let row = &slices[&event["tid"].as_u64().unwrap()];
+        let inside = row.iter().any(|(from, to)| (*from..=*to).contains(&at));
+        assert!(inside, "an arrow's end outside of all slices: {event}");
+        let starts = begun.entry(id).or_default();
+        if phase == "s" {
+            starts.push(at);
+        } else {
+            let before = starts.iter().rposition(|start| *start <= at);
+            let start = before.unwrap_or_else(|| panic!("an arrow from nowhere: {event}"));
+            starts.remove(start);
+        }
+    }
 }
 
 /// Picoseconds of a time of the timeline.

@@ -87,16 +87,25 @@ impl SeaStarFirmware {
         Some(out)
     }
 
+    /// Writes a few bytes of a process: all of them, or none where a piece cannot be written.
     fn write_small(
         &self,
         ctx: &mut FirmwareContext<'_>,
         index: usize,
         segments: &[Segment],
         mut data: &[u8],
-    ) {
+    ) -> bool {
         let Some(process) = &self.accels[index] else {
-            return;
+            return false;
         };
+        let mut left = data.len();
+        for s in segments {
+            let n = left.min(s.len as usize);
+            if n > 0 && !ctx.host_writable(process.physical(s.addr), n) {
+                return false;
+            }
+            left -= n;
+        }
         for s in segments {
             let n = data.len().min(s.len as usize);
             if n > 0 {
@@ -104,6 +113,7 @@ impl SeaStarFirmware {
             }
             data = &data[n..];
         }
+        true
     }
 
     // ---- out ----
@@ -441,8 +451,8 @@ impl SeaStarFirmware {
                     return self.deposited(ctx, index, pending, d.op, NiFail::OK, None);
                 }
                 let keep = inline.len().min(d.length as usize);
-                self.write_small(ctx, index, &d.segments, &inline[..keep]);
-                let fail = if keep as u64 == d.length {
+                let placed = self.write_small(ctx, index, &d.segments, &inline[..keep]);
+                let fail = if placed && keep as u64 == d.length {
                     NiFail::OK
                 } else {
                     NiFail::FAIL
@@ -654,10 +664,8 @@ impl SeaStarFirmware {
         let keep = swap.length as usize;
         let old = self
             .read_small(ctx, index, &swap.segments)
-            .filter(|_| new.len() >= keep);
-        if old.is_some() {
-            self.write_small(ctx, index, &swap.segments, &new[..keep]);
-        }
+            .filter(|_| new.len() >= keep)
+            .filter(|_| self.write_small(ctx, index, &swap.segments, &new[..keep]));
         if let Some(process) = &mut self.accels[index] {
             let fail = if old.is_some() {
                 NiFail::OK

@@ -53,7 +53,7 @@ fn a_refusal_sends_everything_behind_it_again_after_a_pause() {
         ..Source::default()
     };
     for n in 0..4 {
-        source.push(SimTime(0), owner(n), body());
+        source.push(SimTime(0), owner(n), body(), true);
     }
     assert_eq!([(); 3].map(|()| send(&mut source)), [u16::MAX, 0, 1]);
     let answered = source.nack(SimTime(5), 0, reason::RX_PENDING, &limits);
@@ -81,7 +81,7 @@ fn a_refusal_sends_everything_behind_it_again_after_a_pause() {
 fn a_message_at_the_engine_is_refused_when_it_comes_back() {
     let limits = limits();
     let mut source = Source::default();
-    source.push(SimTime(0), owner(0), body());
+    source.push(SimTime(0), owner(0), body(), true);
     assert!(matches!(source.next(SimTime(0)), Next::Message { .. }));
     assert_eq!(
         source.nack(SimTime(1), 0, reason::SEQUENCE, &limits).queued,
@@ -100,7 +100,7 @@ fn a_message_at_the_engine_is_refused_when_it_comes_back() {
 #[test]
 fn a_message_without_memory_is_skipped() {
     let mut source = Source::default();
-    source.push(SimTime(0), owner(0), body());
+    source.push(SimTime(0), owner(0), body(), true);
     assert!(matches!(source.next(SimTime(0)), Next::Message { .. }));
     let sent = source.sent(SimTime(0), 0, true, false);
     assert_eq!((sent.failed, sent.queued), (Some(owner(0)), 1));
@@ -119,7 +119,7 @@ fn a_peer_that_has_booted_is_told_where_to_start() {
         tx_next: 500,
         ..Source::default()
     };
-    source.push(SimTime(0), owner(0), body());
+    source.push(SimTime(0), owner(0), body(), true);
     send(&mut source);
     let answered = source.nack(SimTime(1), 0, reason::SEQUENCE, &limits);
     assert_eq!((answered.queued, answered.wait), (1, None));
@@ -135,7 +135,7 @@ fn silence_is_probed_and_then_given_up() {
     let limits = limits();
     let mut source = Source::default();
     assert_eq!(source.watch(SimTime(0), &limits), (None, false));
-    source.push(SimTime(0), owner(3), body());
+    source.push(SimTime(0), owner(3), body(), true);
     send(&mut source);
     assert_eq!(source.watch(SimTime(1), &limits), (None, false));
     let late = SimTime(0) + limits.probe_after;
@@ -143,7 +143,7 @@ fn silence_is_probed_and_then_given_up() {
     let dead = SimTime(0) + limits.give_up;
     assert_eq!(source.watch(dead, &limits), (Some(1), true));
     assert_eq!(source.give_up(), [owner(3)]);
-    source.push(dead, owner(4), body());
+    source.push(dead, owner(4), body(), true);
     assert!(matches!(source.next(dead), Next::Control(control::SYNC, 1)));
 }
 
@@ -167,7 +167,7 @@ fn exchange(seed: u64) {
         let lossy = step < 5_000;
         match rng.u32(0..7) {
             0 if pushed < total => {
-                tx.push(now, owner(pushed), body());
+                tx.push(now, owner(pushed), body(), true);
                 pushed += 1;
             }
             1 if active.is_none() => match tx.next(now) {
@@ -266,7 +266,7 @@ fn made_up_answers_do_no_harm_seed_0_to_99() {
             let now = SimTime(step * 1_000);
             match rng.u32(0..6) {
                 0 => {
-                    source.push(now, owner(pushed), body());
+                    source.push(now, owner(pushed), body(), true);
                     pushed += 1;
                 }
                 1 => {
@@ -311,7 +311,7 @@ fn made_up_answers_do_no_harm_seed_0_to_99() {
 fn a_peer_without_room_is_given_up() {
     let limits = limits();
     let mut source = Source::default();
-    source.push(SimTime(0), owner(0), body());
+    source.push(SimTime(0), owner(0), body(), true);
     let mut now = SimTime(0);
     for round in 0.. {
         assert!(round < 20_000, "it goes on for ever");

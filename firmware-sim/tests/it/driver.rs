@@ -369,7 +369,8 @@ impl<C: Chips> Sim<C> {
 
     /// Has a handler run for each interrupt that has come.
     fn collect(&mut self) {
-        let entry = self.world.costs().interrupt_entry;
+        // The work for an event word goes before the handler, which takes all words at one instant.
+        let entry = self.world.costs().interrupt_entry + self.world.costs().event_handle;
         while let Some((when, node)) = self.world.interrupt() {
             let host = &mut self.hosts[usize::from(node)];
             if !host.scheduled {

@@ -3,6 +3,7 @@
 //! Each target is a function of bytes that panics when a promise is broken. `fuzz/targets` gives
 //! them to libFuzzer; `tests/replay.rs` runs them over the committed corpora and over random bytes.
 
+pub mod accelerated;
 pub mod calls;
 pub mod frames;
 pub mod input;
@@ -15,10 +16,11 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]) -> u32);
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("wire", wire::run),
     ("calls", calls::run),
     ("frames", frames::run),
     ("pmi", pmi::run),
     ("registers", registers::run),
+    ("accelerated", accelerated::run),
 ];

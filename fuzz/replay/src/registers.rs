@@ -12,7 +12,7 @@ use nic_model::defs::{mailbox, map};
 use nic_model::{HostFault, HostMemories, Machine, NodeId, RegisterIo, SimTime, Topology, World};
 use std::sync::OnceLock;
 
-const NODES: u16 = 3;
+pub(crate) const NODES: u16 = 3;
 const MEMORY: usize = 0x4_0000;
 const EQ: u64 = 0x1000;
 const UPPER: u64 = 0x4000;
@@ -21,9 +21,19 @@ const PENDINGS: u16 = 32;
 const ACTS: u32 = 120;
 const STEPS: u32 = 2_000;
 
-struct Memories(Vec<Vec<u8>>);
+pub(crate) struct Memories(Vec<Vec<u8>>);
 
 impl Memories {
+    /// Writes what is in range.
+    pub(crate) fn store(&mut self, node: NodeId, address: u64, data: &[u8]) {
+        let _ = self.write(node, address, data);
+    }
+
+    /// A byte; 0 where there is none.
+    pub(crate) fn load(&mut self, node: NodeId, address: u64) -> u8 {
+        self.range(node, address, 1).map_or(0, |byte| byte[0])
+    }
+
     fn range(&mut self, node: NodeId, address: u64, length: usize) -> Result<&mut [u8], HostFault> {
         let fault = HostFault::new(node, address, length);
         let memory = self.0.get_mut(node.index()).ok_or(fault)?;
@@ -81,6 +91,21 @@ fn command(input: &mut Input<'_>) -> [u8; COMMAND_LEN] {
     entry
 }
 
+/// Gives every node its kernel's memory and writes the boot commands.
+pub(crate) fn boot(world: &mut World<SeaStarFirmware>) -> Memories {
+    for node in (0..NODES).map(NodeId) {
+        let mut io = world.registers(node, SimTime::ZERO);
+        io.write32(map::ht_slot(8), 0x8000);
+        io.write32(map::HT_INTERRUPT, 1);
+        for (slot, entry) in (0..).zip(boot_commands()) {
+            mailbox::write_command(&mut io, 0, slot, &entry);
+            io.write32(mailbox::address(0, mailbox::RESULT_READ), 1);
+        }
+        io.write32(mailbox::address(0, mailbox::COMMAND_WRITE), 3);
+    }
+    Memories(vec![vec![0; MEMORY]; usize::from(NODES)])
+}
+
 /// Nothing panics. A chip whose firmware has stopped says why in its crash register; one that has
 /// not answers its host: it carries a command out, refuses it and counts that, or counts a doorbell
 /// that makes no sense.
@@ -94,17 +119,7 @@ pub fn run(data: &[u8]) -> u32 {
     let mut world = World::new(machine, topology, |_, machine| {
         SeaStarFirmware::new(machine)
     });
-    let mut memories = Memories(vec![vec![0; MEMORY]; usize::from(NODES)]);
-    for node in (0..NODES).map(NodeId) {
-        let mut io = world.registers(node, SimTime::ZERO);
-        io.write32(map::ht_slot(8), 0x8000);
-        io.write32(map::HT_INTERRUPT, 1);
-        for (slot, entry) in (0..).zip(boot_commands()) {
-            mailbox::write_command(&mut io, 0, slot, &entry);
-            io.write32(mailbox::address(0, mailbox::RESULT_READ), 1);
-        }
-        io.write32(mailbox::address(0, mailbox::COMMAND_WRITE), 3);
-    }
+    let mut memories = boot(&mut world);
     let mut input = Input::new(data.get(1..).unwrap_or_default());
     let mut left = STEPS;
     let mut slots = [3u32; NODES as usize];

@@ -151,7 +151,7 @@ counters! {
     HEADER_CRC_ERRORS = 324;
     /// *Ours:* payloads that failed their end-to-end CRC, or of which a part was missing.
     PAYLOAD_CRC_ERRORS = 328;
-    /// *Ours:* transmits and receives begun with more than `dma_slots` messages in flight.
+    /// *Ours:* transmits begun without one of the `dma_slots` slots of the engines.
     BEYOND_SLOTS = 332;
     /// *Ours:* messages in flight, out and in.
     IN_FLIGHT = 336;

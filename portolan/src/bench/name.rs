@@ -49,9 +49,9 @@ pub(crate) enum Name {
     GetBandwidth,
     /// Windows of small puts until all acks
     PutRate,
-    /// Windows of small messages that the target's program takes one by one
+    /// Small messages as fast as a program takes them one by one
     MessageRate,
-    /// Puts of 2 KiB, a number of them under way together
+    /// Puts of 8 KiB to all other ranks in turn, a number of them under way together
     PutsInFlight,
     /// An active message without payload until its reply has run
     AmShort,
@@ -158,8 +158,9 @@ impl Name {
                 [0].into_iter().chain(powers(3, 20)).collect()
             }
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
-            Self::PutRate | Self::MessageRate => vec![8, 64],
-            Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 384, 512],
+            Self::PutRate => vec![8, 64],
+            Self::MessageRate => vec![0, 8, 64],
+            Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 352, 384, 448, 512, 1024],
             Self::AmMedium => powers(0, 20)
                 .filter(|p| Some(*p) <= self.largest())
                 .collect(),

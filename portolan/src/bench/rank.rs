@@ -8,7 +8,7 @@ use portals_shim::job::Job;
 use super::am::Handlers;
 use super::error::BenchError;
 use super::name::Name;
-use super::portals::{Endpoint, Software, bandwidth, depth, latency};
+use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::record::Measured;
 
 /// How often an operation is repeated before its durations count.
@@ -91,8 +91,8 @@ impl Rank {
     }
 }
 
-/// Measures `plan` on one of two ranks that are threads. Rank 0 gets the medians, in the units of the
-/// measurements; `meet` waits for the other rank.
+/// Measures `plan` on one of the ranks, which are threads. Rank 0 gets the medians, in the units of the
+/// measurements; `meet` waits for the other ranks.
 pub(crate) fn measure_on(
     opened: &Opened,
     rank: usize,
@@ -132,8 +132,8 @@ fn measure_portals(
         Name::PutLatency => latency::put(endpoint, point, iters),
         Name::GetLatency => latency::get(endpoint, point, iters),
         Name::PutBandwidth | Name::PutRate => bandwidth::put(endpoint, point, iters),
-        Name::MessageRate => bandwidth::messages(endpoint, point, iters),
-        Name::PutsInFlight => bandwidth::in_flight(endpoint, point, iters),
+        Name::MessageRate => flood::messages(endpoint, point, iters),
+        Name::PutsInFlight => flood::in_flight(endpoint, point, iters),
         Name::GetBandwidth => bandwidth::get(endpoint, point, iters),
         Name::MatchDepth => depth::put_behind(endpoint, point, iters),
         Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier => {
@@ -146,7 +146,7 @@ fn measure_portals(
 fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
     let bytes = match name {
         Name::MatchDepth => 0,
-        Name::PutsInFlight => 2048,
+        Name::PutsInFlight => flood::IN_FLIGHT,
         _ => point,
     };
     match (clock, bytes) {
@@ -198,7 +198,7 @@ mod tests {
                 assert_eq!(samples, 3, "{name} at {point}");
                 let expected = match name {
                     Name::MatchDepth => 8,
-                    Name::PutsInFlight => 2048,
+                    Name::PutsInFlight => flood::IN_FLIGHT,
                     _ => point,
                 };
                 assert_eq!(bytes, expected, "{name}");

@@ -12,6 +12,8 @@ use crate::error::CmdError;
 pub(super) struct Fitted {
     /// Parameters, as `host.trap`.
     pub(super) keys: &'static [&'static str],
+    /// A parameter that is less by what these are more, so that their sum stays.
+    pub(super) from: Option<&'static str>,
     /// Smallest step that is kept, in the parameter's unit.
     pub(super) step: u64,
     /// Greatest sensible sum.
@@ -30,7 +32,15 @@ impl Fitted {
         let each = (sum.clamp(self.step as f64, most) / count / self.step as f64).round();
         let each = each as u64 * self.step;
         let set = |machine: Machine, key: &&str| machine.with(key, each);
+        let sum = |machine: &Machine| machine.value(self.from?).map(|v| v + self.of(machine));
+        let before = sum(machine);
         let machine = self.keys.iter().try_fold(machine.clone(), set);
+        let machine = machine.and_then(|machine| match (self.from, before) {
+            (Some(from), Some(before)) => {
+                machine.with(from, before.saturating_sub(self.of(&machine)))
+            }
+            _ => Ok(machine),
+        });
         machine.map_err(|error| CmdError::Failed(error.to_string()))
     }
 }

@@ -1,10 +1,11 @@
-//! Runs of the model beside what was published, in this process: two ranks that are threads.
+//! Runs of the model beside what was published, in this process: ranks that are threads.
 
 use std::sync::Barrier;
 use std::thread;
 
 use nic_model::Machine;
 use portals_shim::nal::seastar;
+use portals_shim::nal::seastar::Mode;
 use portals_shim::place::Placement;
 
 use crate::bench::{BenchError, Name, Software, measure_on};
@@ -17,43 +18,102 @@ pub(super) enum Point {
     OneWay(u64),
     /// The same between two processes of one node.
     SameNode(u64),
-    /// Of a measurement between two nodes, in its own unit.
+    /// Of a measurement between nodes, in its own unit.
     Of(Name, u64),
 }
 
-/// What the model of `machine` gives for each of `points`.
+/// Which ranks a point needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    /// Two nodes.
+    Pair,
+    /// Two processes of a node.
+    Node,
+    /// One node and seven others.
+    Many,
+}
+
+impl Ground {
+    const ALL: [Self; 3] = [Self::Pair, Self::Node, Self::Many];
+
+    fn of(point: Point) -> Self {
+        match point {
+            Point::SameNode(_) => Self::Node,
+            Point::Of(Name::PutsInFlight, _) => Self::Many,
+            _ => Self::Pair,
+        }
+    }
+
+    fn ranks(self) -> u32 {
+        match self {
+            Self::Pair | Self::Node => 2,
+            Self::Many => 8,
+        }
+    }
+
+    fn place(self) -> Placement {
+        match self {
+            Self::Pair | Self::Many => Placement::ONE,
+            Self::Node => Placement::new(2).unwrap_or_default(),
+        }
+    }
+}
+
+/// What the library above Portals computes, as the published figures are MPI's.
+pub(super) fn mpi(machine: &Machine) -> Software {
+    Software {
+        send: machine.host.mpi_send.as_ns(),
+        receive: machine.host.mpi_receive.as_ns(),
+    }
+}
+
+/// What the model of `machine` gives for each of `points`, in generic mode and with MPI above it.
 pub(super) fn run(machine: &Machine, points: &[Point]) -> Result<Vec<f64>, CmdError> {
-    let plan = |same_node: bool| -> Vec<(Name, u64)> {
-        let of = |point: &Point| match *point {
-            Point::OneWay(bytes) if !same_node => Some((Name::Pingpong, bytes)),
-            Point::SameNode(bytes) if same_node => Some((Name::Pingpong, bytes)),
-            Point::Of(name, at) if !same_node => Some((name, at)),
-            _ => None,
-        };
-        points.iter().filter_map(of).collect()
-    };
-    let mut far = ranks(machine, Placement::ONE, &plan(false))?.into_iter();
-    let pair = Placement::new(2).unwrap_or_default();
-    let mut near = ranks(machine, pair, &plan(true))?.into_iter();
-    let take = |point: &Point| match point {
-        Point::SameNode(_) => near.next(),
-        _ => far.next(),
-    };
-    let values: Option<Vec<f64>> = points.iter().map(take).collect();
+    run_in(machine, Mode::Generic, mpi(machine), points)
+}
+
+/// What the model of `machine` gives for each of `points`.
+pub(super) fn run_in(
+    machine: &Machine,
+    mode: Mode,
+    software: Software,
+    points: &[Point],
+) -> Result<Vec<f64>, CmdError> {
+    let mut values = vec![None; points.len()];
+    for ground in Ground::ALL {
+        let (mut places, mut plan) = (Vec::new(), Vec::new());
+        for (at, point) in points.iter().enumerate() {
+            if Ground::of(*point) == ground {
+                places.push(at);
+                plan.push(match *point {
+                    Point::OneWay(bytes) | Point::SameNode(bytes) => (Name::Pingpong, bytes),
+                    Point::Of(name, at) => (name, at),
+                });
+            }
+        }
+        let medians = ranks(machine, mode, software, ground, &plan)?;
+        for (at, median) in places.into_iter().zip(medians) {
+            values[at] = Some(median);
+        }
+    }
+    let values: Option<Vec<f64>> = values.into_iter().collect();
     values.ok_or_else(|| CmdError::Failed("a measurement gave no result".to_owned()))
 }
 
-/// The medians of a plan on two ranks.
-fn ranks(machine: &Machine, place: Placement, plan: &[(Name, u64)]) -> Result<Vec<f64>, CmdError> {
+/// The medians of a plan.
+fn ranks(
+    machine: &Machine,
+    mode: Mode,
+    software: Software,
+    ground: Ground,
+    plan: &[(Name, u64)],
+) -> Result<Vec<f64>, CmdError> {
     if plan.is_empty() {
         return Ok(Vec::new());
     }
-    let software = Software {
-        send: machine.host.mpi_send.as_ns(),
-        receive: machine.host.mpi_receive.as_ns(),
-    };
-    let waiting = seastar::in_threads_with(2, place, machine.clone())?;
-    let all_here = Barrier::new(2);
+    let count = ground.ranks();
+    let waiting = seastar::in_threads_with(count, ground.place(), machine.clone(), mode)?;
+    let all_here = Barrier::new(count as usize);
     let body = |rank: seastar::InThread| -> Result<Vec<f64>, BenchError> {
         let at = rank.rank() as usize;
         let opened = rank.join()?;

@@ -114,6 +114,8 @@ struct Seen {
     at: u64,
     /// A call said that the own node has failed.
     failed: bool,
+    /// Calls for further entries that took as long as a move to the kernel.
+    moves: u32,
     memory: Vec<u8>,
 }
 
@@ -131,8 +133,9 @@ fn spec(memory: MdMemory, eq: EqHandle, user_ptr: u64) -> MdSpec {
     }
 }
 
-/// The part of a rank: all operations at once, then their ends.
-fn play(rank: u32, opened: &Opened, all: &Barrier) -> Seen {
+/// The part of a rank: all operations at once, `further` entries while they are on their way, then
+/// their ends.
+fn play(rank: u32, opened: &Opened, all: &Barrier, further: u32) -> Seen {
     let ni = &opened.interface;
     let mut seen = Seen::default();
     let (own_eq, eq) = (ni.eq_alloc(2048).unwrap(), ni.eq_alloc(2048).unwrap());
@@ -186,6 +189,14 @@ fn play(rank: u32, opened: &Opened, all: &Barrier) -> Seen {
             }
             Err(Error::Fail) => seen.failed = true,
             Err(other) => panic!("{op:?}: {other:?}"),
+        }
+    }
+    for _ in 0..further {
+        let before = ni.now();
+        match ni.me_attach(9, everybody, InsertPosition::After) {
+            Ok(_) => seen.moves += u32::from(ni.now() - before >= TAKE_OVER.as_ns()),
+            Err(Error::Fail) => seen.failed = true,
+            Err(other) => panic!("{other:?}"),
         }
     }
     while !waits.is_empty() && !seen.failed {
@@ -243,6 +254,10 @@ fn drain(ni: &Interface, eq: EqHandle, seen: &mut Seen, opened: &Opened) {
 }
 
 fn run(mode: Mode, machine: &Machine, faults: &Faults) -> Vec<Seen> {
+    run_with(mode, machine, faults, 0)
+}
+
+fn run_with(mode: Mode, machine: &Machine, faults: &Faults, further: u32) -> Vec<Seen> {
     let setting = Setting {
         machine: machine.clone(),
         topology: None,
@@ -258,7 +273,7 @@ fn run(mode: Mode, machine: &Machine, faults: &Faults) -> Vec<Seen> {
                 s.spawn(move || {
                     let rank = w.rank();
                     let opened = w.join().unwrap();
-                    let seen = play(rank, &opened, all);
+                    let seen = play(rank, &opened, all, further);
                     opened.interface.close().unwrap();
                     seen
                 })
@@ -489,5 +504,85 @@ fn a_host_that_is_stalled_for_longer_than_peers_try_leaves_nobody_without_an_end
     for (whole, broken, _) in both(May::Fail, &machine(), stalled) {
         assert_eq!(whole + broken, ALL);
         assert!(whole > ALL / 2, "{whole}");
+    }
+}
+
+/// What a move to the kernel takes at least on [`full`].
+const TAKE_OVER: SimDuration = SimDuration::from_us(100);
+
+/// A machine whose NICs are full when all operations have been made.
+fn full() -> Machine {
+    let mut machine = machine();
+    let p = &machine.protocol;
+    let tables = 28 * 1024 + p.image + machine.firmware.sources * p.source_size;
+    let pendings = (u32::from(super::ssnal::PENDINGS) + machine.accelerated.pendings) * 32;
+    let descriptors = OPERATIONS * (RANKS - 1) + 1;
+    let own = descriptors * machine.accelerated.md_size + 2 * machine.accelerated.eq_size;
+    let entries = 4 * machine.accelerated.me_size;
+    machine.accelerated.sram = tables + pendings + own + entries;
+    machine.accelerated.take_over = TAKE_OVER;
+    machine
+}
+
+/// Processes go from their NIC to their kernel in the middle of operations while something is wrong. One
+/// without its own node moves once; all operations end, whole or with a failure.
+#[test]
+fn a_move_to_the_kernel_under_faults_loses_nothing() {
+    let packets = |lost, corrupted, link_bit_errors| FaultRates {
+        lost_packets: lost,
+        corrupted_packets: corrupted,
+        link_bit_errors,
+        ..FaultRates::default()
+    };
+    let from = SimTime::ZERO + SimDuration::from_ns(sound(Mode::Accelerated).0.start);
+    let (node, until) = (NodeId(1), from + SimDuration::from_us(1_000));
+    let scripted = |fault| move |_: u64| Faults::none().with(fault);
+    let seeded = |rates| move |seed| Faults::seeded(seed).with_rates(rates);
+    type Plan = Box<dyn Fn(u64) -> Faults>;
+    let plans: [(May, Plan); 8] = [
+        (May::Nothing, Box::new(|_| Faults::none())),
+        (May::Nothing, Box::new(seeded(packets(0, 0, 100_000_000)))),
+        (May::Fail, Box::new(seeded(packets(3_000_000, 0, 0)))),
+        (May::Fail, Box::new(seeded(packets(0, 3_000_000, 0)))),
+        (
+            May::Nothing,
+            Box::new(scripted(Fault::StalledHost { node, from, until })),
+        ),
+        (
+            May::Nothing,
+            Box::new(scripted(Fault::SlowDma {
+                node,
+                from,
+                until,
+                percent: 5,
+            })),
+        ),
+        (
+            May::Fail,
+            Box::new(scripted(Fault::DeadLink {
+                node,
+                port: Port::XPlus,
+                at: from + SimDuration::from_us(20),
+            })),
+        ),
+        (
+            May::Fail,
+            Box::new(scripted(Fault::DeadNode {
+                node,
+                at: from + SimDuration::from_us(60),
+                router: false,
+            })),
+        ),
+    ];
+    for (at, (may, plan)) in plans.iter().enumerate() {
+        for seed in 0..8 {
+            let faults = plan(seed);
+            let seen = run_with(Mode::Accelerated, &full(), &faults, 8);
+            let context = format!("plan {at}, seed {seed}, {faults:?}");
+            for rank in seen.iter().filter(|rank| !rank.failed) {
+                assert_eq!(rank.moves, 1, "{context}");
+            }
+            judge(&seen, *may, &context);
+        }
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct Kernel {
     command_read: u32,
     /// The word that the handler has taken last.
     last_event: EventWord,
+    /// Words of this run of the handler.
+    words: u32,
 }
 
 impl Kernel {
@@ -111,6 +113,7 @@ impl Kernel {
             command_write: 0,
             command_read: 0,
             last_event: EventWord(0),
+            words: 0,
         }
     }
 
@@ -310,19 +313,28 @@ impl Kernel {
 
     /// Handles one word of the event ring at `now`. The work's commands are still to be written:
     /// call [`Kernel::settle`] with the time returned.
-    pub(super) fn interrupt_step(&mut self, now: SimTime) -> HandlerStep {
+    ///
+    /// A run ends after `most` words; there is another one then.
+    pub(super) fn interrupt_step(&mut self, now: SimTime, most: u32) -> HandlerStep {
+        if self.words >= most {
+            self.words = 0;
+            self.interrupt_again = true;
+            return HandlerStep::Done(now + self.costs.interrupt_exit);
+        }
         let at = EVENT_RING + 4 * u64::from(self.next_event);
         let Some(slot) = self.driver.memory.kernel(at, 4) else {
             return HandlerStep::Done(now + self.costs.interrupt_exit);
         };
         let word = EventWord(slot.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)));
         if word.is_empty() {
+            self.words = 0;
             return HandlerStep::Done(now + self.costs.interrupt_exit);
         }
         slot.fill(0);
+        self.words += 1;
         self.last_event = word;
         self.next_event = (self.next_event + 1) % EVENTS;
         self.driver.handle_event(&mut self.processes, word);
-        HandlerStep::More(now + self.costs.eq_read)
+        HandlerStep::More(now + self.costs.eq_read + self.costs.event_handle)
     }
 }

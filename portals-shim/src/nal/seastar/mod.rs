@@ -327,11 +327,12 @@ pub fn in_threads_with(
     ranks: u32,
     place: Placement,
     machine: Machine,
+    mode: Mode,
 ) -> Result<Vec<InThread>, FabricError> {
     let setting = Setting {
         machine,
         topology: None,
-        mode: Mode::Generic,
+        mode,
         faults: Faults::none(),
     };
     in_threads_on(ranks, place, setting)

@@ -207,6 +207,10 @@ impl HostMemories for Nodes {
     }
 }
 
+/// Most event words of one run of the interrupt handler: words that come as fast as it handles them
+/// would otherwise keep it from ever returning.
+const WORDS: u32 = 32;
+
 /// How long a kernel waits before it looks at a full mailbox again.
 const RETRY: SimDuration = SimDuration::from_us(1);
 
@@ -581,7 +585,7 @@ impl Sim {
 
     fn handler(&mut self, n: usize, at: SimTime) {
         self.adopt(n);
-        match self.nodes.0[n].interrupt_step(at) {
+        match self.nodes.0[n].interrupt_step(at, WORDS) {
             HandlerStep::More(next) => {
                 let next = self.settle(n, next);
                 self.trace_handler(n, at, next);

@@ -398,8 +398,9 @@ impl Ssnal {
                     memory.copy_from_slice(upper.as_bytes());
                 }
             }
-            let wants_interrupt =
-                !matches!(out.after, AfterTx::Nothing) || self.tx_free.len() < TX_LOW;
+            let wants_interrupt = self.costs.tx_interrupt == 1
+                || !matches!(out.after, AfterTx::Nothing)
+                || self.tx_free.len() < TX_LOW;
             let transmit = command::Transmit {
                 op: OpCode::TRANSMIT,
                 flags: if wants_interrupt { flags::INTERRUPT } else { 0 },

@@ -2,7 +2,7 @@
 
 use portals_shim::{AckRequest, EventKind, MdOptions};
 
-use super::endpoint::{Endpoint, Software};
+use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
 use crate::bench::rank::WARM_UP;
 use crate::bench::record::Measured;
@@ -38,82 +38,6 @@ pub(in crate::bench) fn put(
             if i >= WARM_UP {
                 samples.add(end.since(start));
             }
-        }
-    }
-    end.barrier()?;
-    if end.rank() == 1 {
-        end.check_received(0, len)?;
-    }
-    end.unbind(source)?;
-    end.withdraw(exposed)?;
-    Ok(Measured {
-        samples,
-        operations,
-        bytes,
-    })
-}
-
-/// Messages of one window of `message-rate`.
-const MESSAGES: u64 = 64;
-/// Bytes of each put of `puts-in-flight`: too many for the header packet, and more than a transmit
-/// engine sends while the host prepares the next put.
-const IN_FLIGHT: u64 = 2048;
-
-/// Windows of messages without acks that the target's program takes one by one, then one message back.
-/// What a library above Portals computes is in it.
-pub(in crate::bench) fn messages(
-    end: &mut Endpoint,
-    bytes: u64,
-    iters: u64,
-) -> Result<Measured, BenchError> {
-    burst(end, bytes, MESSAGES, iters)
-}
-
-/// Bursts of `operations` puts of 2 KiB without acks, which are all under way together, until the target
-/// says that it has them.
-pub(in crate::bench) fn in_flight(
-    end: &mut Endpoint,
-    operations: u64,
-    iters: u64,
-) -> Result<Measured, BenchError> {
-    let software = end.set_software(Software::default());
-    let measured = burst(end, IN_FLIGHT, operations.max(1), iters);
-    end.set_software(software);
-    measured
-}
-
-fn burst(
-    end: &mut Endpoint,
-    bytes: u64,
-    operations: u64,
-    iters: u64,
-) -> Result<Measured, BenchError> {
-    let len = end.buffers(bytes)?;
-    let exposed = end.expose(MdOptions::OP_PUT, len, 0, Some(end.arrivals()))?;
-    let source = end.source(len, None)?;
-    end.barrier()?;
-    let mut samples = Samples::new();
-    for i in 0..WARM_UP + iters {
-        match end.rank() {
-            0 => {
-                let start = end.now();
-                for _ in 0..operations {
-                    end.before_send()?;
-                    end.put(source, AckRequest::NoAck, 1)?;
-                }
-                end.wait(end.arrivals(), EventKind::PutEnd)?;
-                if i >= WARM_UP {
-                    samples.add(end.since(start));
-                }
-            }
-            1 => {
-                for _ in 0..operations {
-                    end.wait(end.arrivals(), EventKind::PutEnd)?;
-                    end.after_receive()?;
-                }
-                end.put(source, AckRequest::NoAck, 0)?;
-            }
-            _ => break,
         }
     }
     end.barrier()?;

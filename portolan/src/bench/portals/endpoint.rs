@@ -144,6 +144,11 @@ impl Endpoint {
         self.rank
     }
 
+    /// All ranks, this one among them.
+    pub(in crate::bench) fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
     pub(in crate::bench) fn clock(&self) -> ClockKind {
         self.ni.clock()
     }
@@ -321,10 +326,19 @@ impl Endpoint {
         ack: AckRequest,
         to: usize,
     ) -> Result<(), BenchError> {
-        call(
-            "PtlPut",
-            self.ni.put(md, ack, self.target(to, DATA, MATCH), 0),
-        )
+        self.put_with(md, ack, to, 0)
+    }
+
+    /// The same, with 64 bits of one's own.
+    pub(in crate::bench) fn put_with(
+        &self,
+        md: MdHandle,
+        ack: AckRequest,
+        to: usize,
+        header_data: u64,
+    ) -> Result<(), BenchError> {
+        let target = self.target(to, DATA, MATCH);
+        call("PtlPut", self.ni.put(md, ack, target, header_data))
     }
 
     /// Gets the whole of `md` from rank `from`.

@@ -163,6 +163,95 @@ fn the_same_program_takes_the_same_time_twice() {
     }
 }
 
+// ---- memory that is not there ----
+
+/// Every operation of `len` bytes with memory that is not there at one of its ends, and the failures of
+/// its events, as `initiator` and as `target` sees them.
+fn with_bad_memory(mode: Mode, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
+    const SYNC: u32 = 5;
+    let all = Barrier::new(2);
+    ranks(2, mode, |rank, opened| {
+        let ni = &opened.interface;
+        let eq = ni.eq_alloc(64).unwrap();
+        let nowhere = || {
+            MdMemory::Raw(crate::region::RawMemory {
+                memory: portals_core::Memory::contiguous(0x1000, len),
+            })
+        };
+        let good = Region::new(64).unwrap();
+        let here = || MdMemory::Region {
+            region: good.clone(),
+            offset: 0,
+            len: len as usize,
+        };
+        let options = OPEN | MdOptions::EVENT_START_DISABLE;
+        for (pt, memory) in [(4, here()), (6, nowhere())] {
+            let me = ni.me_attach(pt, ALL, InsertPosition::After).unwrap();
+            ni.md_attach(me, spec(memory, options, Some(eq)), Unlink::Retain)
+                .unwrap();
+        }
+        let me = ni.me_attach(SYNC, ALL, InsertPosition::After).unwrap();
+        ni.md_attach(me, spec(MdMemory::Empty, options, Some(eq)), Unlink::Retain)
+            .unwrap();
+        let bound = |memory| {
+            let md = spec(memory, options, Some(eq));
+            ni.md_bind(md, Unlink::Retain).unwrap()
+        };
+        let (whole, bad) = (bound(here()), bound(nowhere()));
+        let empty = bound(MdMemory::Empty);
+        meet(ni, &all);
+        let mut seen = Vec::new();
+        if rank == 1 {
+            // The last operation has no bytes, so that it fails nowhere.
+            loop {
+                let event = ni.eq_wait(eq).unwrap().event;
+                if event.pt_index == SYNC {
+                    meet(ni, &all);
+                    return seen;
+                }
+                seen.push((event.kind, event.ni_fail));
+            }
+        }
+        let until = |ends: usize, seen: &mut Vec<_>| {
+            for _ in 0..ends {
+                let event = ni.eq_wait(eq).unwrap().event;
+                seen.push((event.kind, event.ni_fail));
+            }
+        };
+        let there = |pt| to(opened.peers[1], pt, 0);
+        // To it, out of it, into it, and the exchange with it.
+        ni.put(whole, AckRequest::Ack, there(6), 0).unwrap();
+        until(2, &mut seen);
+        ni.put(bad, AckRequest::NoAck, there(4), 0).unwrap();
+        until(1, &mut seen);
+        ni.get(bad, there(4)).unwrap();
+        until(1, &mut seen);
+        ni.get(whole, there(6)).unwrap();
+        until(1, &mut seen);
+        ni.get_put(whole, whole, there(6), 0).unwrap();
+        until(2, &mut seen);
+        // All is well afterwards.
+        ni.put(whole, AckRequest::Ack, there(4), 0).unwrap();
+        until(2, &mut seen);
+        ni.put(empty, AckRequest::NoAck, there(SYNC), 0).unwrap();
+        meet(ni, &all);
+        seen
+    })
+}
+
+#[test]
+fn memory_that_is_not_there_fails_alike_in_every_mode() {
+    for len in [4, 8] {
+        let generic = with_bad_memory(Mode::Generic, len);
+        let failed = |rank: usize| {
+            let failed = |(_, fail): &&(EventKind, NiFail)| *fail != NiFail::OK;
+            generic[rank].iter().filter(failed).count()
+        };
+        assert!(failed(0) >= 4 && failed(1) >= 2, "{generic:?}");
+        assert_eq!(with_bad_memory(Mode::Accelerated, len), generic, "{len} B");
+    }
+}
+
 // ---- the way back ----
 
 /// A machine with room for about this many entries with descriptors in each NIC.
