@@ -64,7 +64,7 @@ pub(crate) struct Ops {
 
 /// The implicit operations of one thread of the client.
 ///
-/// Exactly one is in [`Ops`]; a client of several threads puts that of the thread that calls there.
+/// Exactly one is in `Ops`; a client of several threads puts that of the thread that calls there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Implicit {
     /// Slot of the operations outside of access regions.

@@ -532,7 +532,6 @@ fn a_move_to_the_kernel_under_faults_loses_nothing() {
         lost_packets: lost,
         corrupted_packets: corrupted,
         link_bit_errors,
-        ..FaultRates::default()
     };
     let from = SimTime::ZERO + SimDuration::from_ns(sound(Mode::Accelerated).0.start);
     let (node, until) = (NodeId(1), from + SimDuration::from_us(1_000));
