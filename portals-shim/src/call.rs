@@ -147,6 +147,8 @@ pub struct Paths {
     pub one_sided: u64,
     /// Handled by the target's library.
     pub two_sided: u64,
+    /// Of all these, to ranks that share memory with this one.
+    pub by_memory: u64,
 }
 
 /// What a call gives back when it succeeds.

@@ -373,7 +373,12 @@ impl<N: Nal> Shared<N> {
         }
         if !moved && matches!(found, Ok(false)) {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
-            let look = (!armed).then(|| Instant::now() + BLIND);
+            let longest = if armed {
+                attendance.longest
+            } else {
+                Some(BLIND)
+            };
+            let look = longest.map(|longest| Instant::now() + longest);
             let until = [until, look].into_iter().flatten().min();
             let alarm = attendance.alarm.iter().filter(|_| armed);
             sleep(alarm.chain([&bell.0]), until);
@@ -488,6 +493,10 @@ impl<N: Nal> Shared<N> {
             if attendance.thread && !listen {
                 // The program makes its own progress; look again when it may have stopped.
                 let look = Instant::now() + QUIET;
+                due = Some(due.map_or(look, |d| d.min(look)));
+            }
+            if let Some(longest) = attendance.longest.filter(|_| listen) {
+                let look = Instant::now() + longest;
                 due = Some(due.map_or(look, |d| d.min(look)));
             }
             let alarm = attendance.alarm.iter().filter(|_| listen);

@@ -112,6 +112,9 @@ pub struct FabricConfig {
     pub machine: String,
     /// `PORTOLAN_RANKS_PER_NODE`: which node and process id each rank has; 1 when unset.
     pub place: Placement,
+    /// `GASNET_SUPERNODE_MAXSIZE`: how many ranks of one machine share memory under the verbs fabric; 0, when unset,
+    /// is all of them, 1 none.
+    pub most_sharing: u32,
     /// `PORTOLAN_TOPOLOGY`: the model's grid, as `4x4x2` or `4x4x2,mesh`; when unset the smallest
     /// torus that holds the nodes.
     pub topology: Option<String>,
@@ -130,6 +133,7 @@ impl Default for FabricConfig {
             device: None,
             machine: "xt4".to_owned(),
             place: Placement::ONE,
+            most_sharing: 0,
             topology: None,
             mode: Mode::Generic,
             faults: None,
@@ -144,6 +148,8 @@ impl FabricConfig {
     /// The seed of the model's random faults, which takes the place of the fault file's, and after a
     /// colon their rates, if not those of the file: `7`, `7:lost_packets=1000,link_bit_errors=50`.
     pub const FAULT_SEED: &str = "PORTOLAN_SEASTAR_FAULT_SEED";
+    /// See [`FabricConfig::most_sharing`].
+    pub const MOST_SHARING: &str = "GASNET_SUPERNODE_MAXSIZE";
     const RANKS_PER_NODE: &str = "PORTOLAN_RANKS_PER_NODE";
     const MODE: &str = "PORTOLAN_SEASTAR_MODE";
 
@@ -161,6 +167,13 @@ impl FabricConfig {
                     name: Self::RANKS_PER_NODE,
                     value: value.chars().take(60).collect(),
                     expected: format!("a number from 1 to {MOST_PER_NODE}"),
+                })
+            })?,
+            most_sharing: var(Self::MOST_SHARING).map_or(Ok(0), |value| {
+                value.trim().parse().map_err(|_| FabricError::Variable {
+                    name: Self::MOST_SHARING,
+                    value: value.chars().take(60).collect(),
+                    expected: "a number of ranks, 0 for no limit".to_owned(),
                 })
             })?,
             topology: var("PORTOLAN_TOPOLOGY"),
@@ -205,7 +218,7 @@ pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Fabric
     match config.kind {
         FabricKind::Seastar => crate::nal::seastar::check(config),
         FabricKind::Verbs => crate::nal::verbs::check(config.device.as_deref()),
-        FabricKind::Shm => crate::nal::shm::check(),
+        FabricKind::Shm => crate::nal::shm::check(ranks),
     }
     .map_err(|reason| FabricError::Unusable {
         kind: config.kind,
@@ -328,7 +341,7 @@ fn open_wishing(
 ) -> Result<Opened, FabricError> {
     match config.kind {
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
-        FabricKind::Verbs => crate::nal::verbs::open(job, config, wishes),
+        FabricKind::Verbs => crate::nal::composite::open(job, config, wishes),
         FabricKind::Shm => crate::nal::shm::open(job, config, wishes),
     }
 }
@@ -343,6 +356,18 @@ pub(crate) fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
         limits: Limits::LIBRARY,
         get_send_events: false,
     }
+}
+
+/// The identity of this process in a job.
+pub(crate) fn identity(job: &Job, place: Placement, wishes: Option<&Wishes>) -> NiConfig {
+    let jid = job
+        .id()
+        .bytes()
+        .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
+    wishes.map_or_else(
+        || rank_config(place, job.rank(), jid),
+        |w| w.config(place, job.rank(), jid),
+    )
 }
 
 /// `n` interfaces joined within this process, one for each of `n` threads: a fabric for tests.

@@ -66,9 +66,13 @@ pub(crate) enum Command {
 /// The choice of a fabric, the same for every command that needs one.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FabricArgs {
-    /// Fabric: seastar (a model, works everywhere), shm (memory of one machine) or verbs (RDMA)
-    #[arg(long, env = "PORTOLAN_FABRIC", default_value_t = FabricKind::Seastar, value_name = "NAME")]
-    pub(crate) fabric: FabricKind,
+    /// Fabric: shm (memory of one machine), verbs (RDMA) or seastar (a model). Without it `run` takes shm, or the
+    /// model if anything of that is chosen; the other commands take the model
+    #[arg(long, env = "PORTOLAN_FABRIC", value_name = "NAME")]
+    pub(crate) fabric: Option<FabricKind>,
+    /// Under verbs ranks of one machine talk through the device too, and not through memory
+    #[arg(long)]
+    pub(crate) no_shm: bool,
     /// RDMA device of the verbs fabric, such as rxe0; the first usable one by default
     #[arg(long, env = "PORTOLAN_DEVICE", value_name = "NAME")]
     pub(crate) device: Option<String>,
@@ -100,26 +104,37 @@ pub(crate) struct FaultArgs {
 }
 
 /// The choice of the machine that is modelled.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ModelArgs {
     /// Machine that the SeaStar model is set up as: xt4, xt4-linux, xt3, xt3-linux, redstorm,
-    /// redstorm-2005, or a machine file (a path with a / or ending in .toml)
+    /// redstorm-2005, or a machine file (a path with a / or ending in .toml); xt4 by default
     #[arg(
         long,
         env = "PORTOLAN_MACHINE",
-        default_value = "xt4",
         value_name = "NAME|FILE",
         value_parser = machine
     )]
-    pub(crate) machine: String,
+    pub(crate) machine: Option<String>,
     /// Grid of the SeaStar model, such as 4x4x2, or 4x4x2,mesh without the links that close its
     /// rows; by default the smallest torus that holds the nodes. Nodes fill rows of x first
     #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "XxYxZ[,mesh]")]
     pub(crate) topology: Option<String>,
-    /// Who matches on the SeaStar model: generic (the kernels of the nodes) or accelerated (the
-    /// firmware of their NICs)
-    #[arg(long, env = "PORTOLAN_SEASTAR_MODE", default_value_t = Mode::Generic, value_name = "MODE")]
-    pub(crate) mode: Mode,
+    /// Who matches on the SeaStar model: generic (the kernels of the nodes), which is the default, or
+    /// accelerated (the firmware of their NICs)
+    #[arg(long, env = "PORTOLAN_SEASTAR_MODE", value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+}
+
+impl ModelArgs {
+    /// The machine that was chosen, or the usual one.
+    pub(crate) fn machine(&self) -> String {
+        let usual = || FabricConfig::default().machine;
+        self.machine.clone().unwrap_or_else(usual)
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Generic)
+    }
 }
 
 /// A machine's name, or the whole path of its file.
@@ -138,16 +153,42 @@ fn whole_path(text: &str) -> Result<String, String> {
 }
 
 impl FabricArgs {
+    /// The choice for ranks that are all on this machine: memory, unless a fabric is named, or something of the
+    /// model that only it has.
+    pub(crate) fn on_one_machine(&self) -> Self {
+        let Self { model, wrong, .. } = self;
+        let of_model = model.machine.is_some()
+            || model.mode.is_some()
+            || model.topology.is_some()
+            || wrong.faults.is_some()
+            || wrong.fault_seed.is_some();
+        let usual = if of_model {
+            FabricKind::Seastar
+        } else {
+            FabricKind::Shm
+        };
+        Self {
+            fabric: Some(self.fabric.unwrap_or(usual)),
+            ..self.clone()
+        }
+    }
+
+    /// The fabric that was named, or the model.
+    pub(crate) fn kind(&self) -> FabricKind {
+        self.fabric.unwrap_or(FabricKind::Seastar)
+    }
+
     /// The choice as the fabric's own configuration.
     pub(crate) fn config(&self) -> FabricConfig {
         FabricConfig {
-            kind: self.fabric,
+            kind: self.kind(),
             device: self.device.clone(),
-            machine: self.model.machine.clone(),
+            machine: self.model.machine(),
             // Out of range only where clap's range was not asked.
             place: Placement::new(self.ranks_per_node).unwrap_or_default(),
+            most_sharing: u32::from(self.no_shm),
             topology: self.model.topology.clone(),
-            mode: self.model.mode,
+            mode: self.model.mode(),
             faults: self.wrong.faults.clone(),
             fault_seed: self.wrong.fault_seed.clone(),
         }
@@ -156,11 +197,11 @@ impl FabricArgs {
     /// The variables that carry the choice to ranks.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = vec![
-            ("PORTOLAN_FABRIC".into(), self.fabric.name().into()),
-            ("PORTOLAN_MACHINE".into(), self.model.machine.clone().into()),
+            ("PORTOLAN_FABRIC".into(), self.kind().name().into()),
+            ("PORTOLAN_MACHINE".into(), self.model.machine().into()),
             (
                 "PORTOLAN_SEASTAR_MODE".into(),
-                self.model.mode.name().into(),
+                self.model.mode().name().into(),
             ),
             (
                 "PORTOLAN_RANKS_PER_NODE".into(),
@@ -178,6 +219,9 @@ impl FabricArgs {
             if let Some(value) = value {
                 variables.push((variable.into(), value.into()));
             }
+        }
+        if self.no_shm {
+            variables.push((FabricConfig::MOST_SHARING.into(), "1".into()));
         }
         if let Some(device) = &self.device {
             variables.push(("PORTOLAN_DEVICE".into(), device.into()));
@@ -207,6 +251,7 @@ mod tests {
             "portolan run -n 4 -- prog a -b --c",
             "portolan run -n 4 --fabric verbs --device rxe0 --gid 10.9.0.1 --env A=1 --env B=2 -- prog",
             "portolan run -n 4 --fabric shm -- prog",
+            "portolan run -n 4 --fabric verbs --no-shm -- prog",
             "portolan bench pingpong put-latency -n 2 --fabric seastar --sizes 8,64,1K --iters 10 --json -",
             "portolan bench match-depth --plot dir",
             "portolan bench pingpong --machine redstorm --topology 4x4x2,mesh --ranks-per-node 2",
@@ -221,6 +266,38 @@ mod tests {
         ] {
             let parsed = Cli::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+    }
+
+    /// The fabric that `run` takes after these words.
+    fn fabric_of(words: &str) -> FabricKind {
+        let line = format!("portolan run -n 2 {words} -- prog");
+        match Cli::try_parse_from(line.split_whitespace()) {
+            Ok(Cli {
+                command: Some(Command::Run(options)),
+            }) => options.fabric().kind(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn run_takes_memory_unless_a_fabric_or_the_model_is_meant() {
+        if std::env::vars().any(|(name, _)| name.starts_with("PORTOLAN_")) {
+            return;
+        }
+        assert_eq!(fabric_of(""), FabricKind::Shm);
+        assert_eq!(fabric_of("--fabric verbs"), FabricKind::Verbs);
+        assert_eq!(fabric_of("--fabric seastar"), FabricKind::Seastar);
+        for words in [
+            "--machine xt3",
+            "--topology 2x1x1",
+            "--mode accelerated",
+            "--faults f.toml",
+            "--fault-seed 7",
+        ] {
+            assert_eq!(fabric_of(words), FabricKind::Seastar, "{words}");
+            let named = format!("--fabric shm {words}");
+            assert_eq!(fabric_of(&named), FabricKind::Shm, "{named}");
         }
     }
 

@@ -26,6 +26,7 @@ fn command(line: &str) -> Command {
         "PORTOLAN_DEVICE",
         "PORTOLAN_MACHINE",
         "PORTOLAN_LOG",
+        "GASNET_SUPERNODE_MAXSIZE",
     ] {
         command.env_remove(name);
     }
@@ -332,13 +333,29 @@ fn standard_input_goes_to_rank_0_alone() {
 
 #[test]
 fn ranks_see_the_choice_of_fabric_and_the_users_variables() {
+    let said = |words: &str, script: &str| {
+        let line = format!("run -n 1 {words} -- sh -c");
+        let output = command(line.trim()).arg(script).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
     let script = "echo $PORTOLAN_FABRIC $PORTOLAN_MACHINE $A $B";
-    let mut command = command("run -n 1 --env A=1 --env B=x=y -- sh -c");
-    let output = command.arg(script).output().unwrap();
+    assert_eq!(said("--env A=1 --env B=x=y", script), "shm xt4 1 x=y\n");
+    assert_eq!(said("--machine xt3", script), "seastar xt3\n");
     assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
-        "seastar xt4 1 x=y\n"
+        said("--fault-seed 7:lost_packets=1", script),
+        "seastar xt4\n"
     );
+    let script = "echo $PORTOLAN_FABRIC $GASNET_SUPERNODE_MAXSIZE";
+    assert_eq!(said("--fabric seastar --no-shm", script), "seastar 1\n");
+}
+
+#[test]
+fn more_ranks_than_share_memory_are_refused_before_any_starts() {
+    let output = run("run -n 1025 -- echo started");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(output.stdout.is_empty());
+    let words = "fabric shm cannot be used here: 1025 ranks; 1 to 1024 ranks can share memory";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
 }
 
 #[test]
@@ -352,6 +369,10 @@ fn bad_usage_is_2_and_starts_nothing() {
         ),
         ("run -n 2 -- /etc/passwd", "no program \"/etc/passwd\""),
         ("run -n 2 --timeout 0 -- true", "more than 0"),
+        (
+            "run -n 2 --no-shm -- true",
+            "--no-shm is for --fabric verbs",
+        ),
         ("dance", "unrecognized subcommand"),
     ] {
         let output = run(line);

@@ -370,7 +370,7 @@ fn the_environment_traces_any_run() {
     let folder = Folder::new("env");
     let out = folder.file("t.json");
     success(&format!(
-        "run -n 2 --env PORTOLAN_TRACE={out} --env PORTOLAN_TRACE_PACKETS=0 -- {}",
+        "run -n 2 --fabric seastar --env PORTOLAN_TRACE={out} --env PORTOLAN_TRACE_PACKETS=0 -- {}",
         program(&folder)
     ));
     let events = timeline(&folder.read("t.json"));

@@ -91,9 +91,14 @@ struct Input(PathBuf);
 
 impl Input {
     fn new(name: &str) -> Self {
+        Self::of(name, ["18", "14", "11"])
+    }
+
+    /// Of these sizes.
+    fn of(name: &str, [x, y, z]: [&str; 3]) -> Self {
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let p = path.to_str().unwrap();
-        succeed(program(HEAT3D, &["--generate", "18", "14", "11", "3", p]));
+        succeed(program(HEAT3D, &["--generate", x, y, z, "3", p]));
         Self(path)
     }
 
@@ -141,23 +146,133 @@ fn gups_equals_its_serial_run() {
 fn shared_memory_gives_the_serial_results() {
     let input = Input::new("heat3d-shm");
     let size = ["--log2-table", "10", "--updates", "2048"];
-    let heat = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let serial = |input: &Input| checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let heat = serial(&input);
+    // A block of at least 4 x 4 x 4 for each of 64 ranks.
+    let cube = Input::of("heat3d-shm-64", ["16", "17", "18"]);
+    let cube_heat = serial(&cube);
     let gups = checksum(&succeed(program(
         GUPS,
         &[&["--serial"][..], &size].concat(),
     )));
     for ranks in [1, 2, 8, 64] {
+        let (input, heat) = if ranks <= 8 {
+            (&input, &heat)
+        } else {
+            (&cube, &cube_heat)
+        };
         for exchange in ["am", "put"] {
             let args = [input.path(), "--exchange", exchange];
-            // The grid has 11 layers.
-            if ranks <= 8 {
-                let text = succeed(job_over("shm", ranks, HEAT3D, &args));
-                assert_eq!(checksum(&text), heat, "{ranks} ranks, {exchange}");
-            }
+            let text = succeed(job_over("shm", ranks, HEAT3D, &args));
+            assert_eq!(checksum(&text), *heat, "{ranks} ranks, {exchange}");
         }
         let text = succeed(job_over("shm", ranks, GUPS, &size));
         assert_eq!(checksum(&text), gups, "{ranks} ranks");
     }
+}
+
+/// Size and place of `/dev/shm` do not matter: the memory has no name.
+#[test]
+fn shared_memory_needs_no_dev_shm() {
+    let size = ["--log2-table", "10", "--updates", "2048"];
+    let serial = checksum(&succeed(program(
+        GUPS,
+        &[&["--serial"][..], &size].concat(),
+    )));
+    for mount in [
+        "mount -t tmpfs -o size=4k,ro none /dev/shm",
+        "mount --bind /proc/self/fdinfo /dev/shm",
+    ] {
+        let private = |words: &str| program("unshare", &["-m", "sh", "-c", words]);
+        if !private(mount).output().is_ok_and(|o| o.status.success()) {
+            println!("skipped: no private mounts here (unshare -m)");
+            return;
+        }
+        let run = portolan();
+        let words = format!(
+            "{mount} && exec {} run -n 4 --fabric shm -- {GUPS} {}",
+            run.display(),
+            size.join(" ")
+        );
+        assert_eq!(checksum(&succeed(private(&words))), serial, "{mount}");
+    }
+}
+
+/// A wrapper that forbids the kernel's copies between processes, as a container does.
+const NO_ATTACH: &str = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {5, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+    return 99;
+  execv(argv[1], argv + 1);
+  return 98;
+}
+"#;
+
+#[test]
+fn where_the_kernel_may_not_copy_results_are_the_same_and_it_is_said_once() {
+    let folder = std::env::temp_dir().join(format!("no-attach-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (source, wrapper) = (folder.join("w.c"), folder.join("w"));
+    fs::write(&source, NO_ATTACH).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg(&source).arg("-o").arg(&wrapper);
+    if !compiler.output().is_ok_and(|o| o.status.success()) {
+        println!("skipped: no C compiler, or no seccomp in its headers");
+        return;
+    }
+    let input = Input::of("heat3d-no-attach", ["40", "40", "24"]);
+    let serial = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let mut job = clean(job_over(
+        "shm",
+        3,
+        wrapper.to_str().unwrap(),
+        &[HEAT3D, input.path()],
+    ));
+    let output = job.output().unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(checksum(&String::from_utf8_lossy(&output.stdout)), serial);
+    let words = "the kernel does not copy between processes";
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+}
+
+#[test]
+fn ranks_of_different_users_are_refused_in_one_line() {
+    let nobody = ["--reuid", "65534", "--clear-groups"];
+    let mut may = Command::new("setpriv");
+    may.args(nobody).args([GUPS, "--help"]);
+    if !may.output().is_ok_and(|o| o.status.success()) {
+        println!("skipped: this user cannot become another one (setpriv)");
+        return;
+    }
+    let script = format!(
+        "[ $PMI_RANK = 0 ] || exec setpriv {} {GUPS}; exec {GUPS}",
+        nobody.join(" ")
+    );
+    let output = clean(job_over("shm", 2, "sh", &["-c", &script]))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let words = "the ranks must belong to one user";
+    assert!(said.contains(words), "{said}");
 }
 
 /// Whenever a rank is killed, in start-up too, the job ends at once and leaves nothing.

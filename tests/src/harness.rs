@@ -5,7 +5,7 @@
 //! and makes a column of every line.
 
 use portals_shim::fabric::{self, FabricConfig, FabricError, Opened};
-use portals_shim::nal::{seastar, shm, verbs};
+use portals_shim::nal::{composite, seastar, shm, verbs};
 
 /// Joins one rank to its fabric; called on the rank's own thread, because joining may wait for the
 /// other ranks.
@@ -112,6 +112,12 @@ pub const MODES: &[Mode] = &[
         test: "verbs_one_sided",
         device: true,
         harness: || Box::new(OneSided(Verbs::from_env())),
+    },
+    Mode {
+        name: "verbs+shm",
+        test: "verbs_shm",
+        device: true,
+        harness: || Box::new(Composite(Verbs::from_env())),
     },
 ];
 
@@ -222,6 +228,11 @@ impl Verbs {
             device: std::env::var(Self::DEVICE).ok().filter(|d| !d.is_empty()),
         }
     }
+
+    fn device(&self) -> Result<&str, String> {
+        let device = self.device.as_deref();
+        device.ok_or_else(|| format!("no RDMA device: {} is not set", Self::DEVICE))
+    }
 }
 
 impl Harness for Verbs {
@@ -230,11 +241,27 @@ impl Harness for Verbs {
     }
 
     fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
-        let device = self
-            .device
-            .as_deref()
-            .ok_or_else(|| format!("no RDMA device: {} is not set", Self::DEVICE))?;
+        let device = self.device()?;
         Ok(verbs::in_threads(ranks, Some(device))
+            .map_err(|e| e.to_string())?
+            .into_iter()
+            .map(|o| Box::new(move || Ok(o)) as Join)
+            .collect())
+    }
+}
+
+/// RDMA verbs, and memory between ranks 0 and 1, 2 and 3, and so on.
+#[derive(Debug)]
+pub struct Composite(pub Verbs);
+
+impl Harness for Composite {
+    fn effort(&self) -> Effort {
+        self.0.effort()
+    }
+
+    fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
+        let device = self.0.device()?;
+        Ok(composite::in_threads(ranks, 2, Some(device))
             .map_err(|e| e.to_string())?
             .into_iter()
             .map(|o| Box::new(move || Ok(o)) as Join)

@@ -4,7 +4,7 @@ use portolan_tests::conformance;
 use portolan_tests::harness::{MODES, mode};
 
 /// The tests of this file that run the suite.
-const TESTS: [&str; 8] = [
+const TESTS: [&str; 9] = [
     "in_process",
     "seastar",
     "seastar_accelerated",
@@ -13,6 +13,7 @@ const TESTS: [&str; 8] = [
     "shm_without_attach",
     "verbs",
     "verbs_one_sided",
+    "verbs_shm",
 ];
 
 #[test]
@@ -53,6 +54,11 @@ fn verbs() {
 #[test]
 fn verbs_one_sided() {
     conformance::run(mode("verbs_one_sided"));
+}
+
+#[test]
+fn verbs_shm() {
+    conformance::run(mode("verbs_shm"));
 }
 
 /// Prints the list too, for `cargo xtask conformance`.

@@ -2,6 +2,7 @@
 //! runs; in the guest.
 
 use crate::cargo::release_dir;
+use crate::perf::sent_packets;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -49,14 +50,18 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
             .args(["--generate", "24", "20", "16", "7"])
             .arg(&input),
     )?;
-    let verbs = |ranks: &str, name: &str| {
+    // All ranks are on one machine: everything through the device, or half of the pairs.
+    let over = |way: &[&str], ranks: &str, name: &str| {
         let mut c = Command::new(&portolan);
-        c.args([
-            "run", "-n", ranks, "--fabric", "verbs", "--device", device, "--",
-        ])
-        .arg(program(name));
+        c.args(["run", "-n", ranks, "--fabric", "verbs", "--device", device])
+            .args(way)
+            .arg("--")
+            .arg(program(name));
         c
     };
+    let device_only = &["--no-shm"][..];
+    let both = &["--ranks-per-node", "2"][..];
+    let verbs = |ranks: &str, name: &str| over(device_only, ranks, name);
     let mut done = Vec::new();
     let serial = checksum(&succeed(
         Command::new(program("heat3d")).arg("--serial").arg(&input),
@@ -74,26 +79,57 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
             "heat3d on 4 ranks, --exchange {exchange}, equals serial ({serial})"
         ));
     }
+    for exchange in ["am", "put"] {
+        let before = sent_packets(device)?;
+        let parallel = succeed(
+            over(both, "4", "heat3d")
+                .arg(&input)
+                .args(["--exchange", exchange]),
+        )?;
+        if checksum(&parallel)? != serial {
+            bail!("heat3d --exchange {exchange} on verbs and shm: {parallel}, serial {serial}");
+        }
+        let sent = sent_packets(device)? - before;
+        if sent == 0 {
+            bail!("heat3d on verbs and shm sent nothing through {device}");
+        }
+        done.push(format!(
+            "heat3d on 4 ranks of 2 nodes, --exchange {exchange}, verbs between and shm within, equals serial \
+             ({sent} packets)"
+        ));
+    }
+    // One node: memory alone.
+    let before = sent_packets(device)?;
+    let parallel = succeed(over(&[], "4", "heat3d").arg(&input))?;
+    let sent = sent_packets(device)? - before;
+    if checksum(&parallel)? != serial || sent != 0 {
+        bail!("heat3d on one node under verbs: {sent} packets, {parallel}, serial {serial}");
+    }
+    done.push("heat3d on 4 ranks of 1 node under verbs sends no packet".to_owned());
     let size = ["--log2-table", "12", "--updates", "8192"];
     let serial = checksum(&succeed(
         Command::new(program("gups")).arg("--serial").args(size),
     )?)?;
-    let parallel = checksum(&succeed(verbs("4", "gups").args(size))?)?;
-    if parallel != serial {
-        bail!("gups on verbs: {parallel}, serial {serial}");
+    for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
+        let parallel = checksum(&succeed(over(way, "4", "gups").args(size))?)?;
+        if parallel != serial {
+            bail!("gups on {words}: {parallel}, serial {serial}");
+        }
     }
     done.push(format!("gups on 4 ranks equals serial ({serial})"));
-    done.push(killed_rank(&portolan, &program("gups"), device)?);
+    for way in [device_only, both] {
+        done.push(killed_rank(&portolan, &program("gups"), device, way)?);
+    }
     let _ = std::fs::remove_file(&input);
     Ok(done)
 }
 
 /// A rank that is killed ends the job within 10 s, and the message names it.
-fn killed_rank(portolan: &Path, gups: &Path, device: &str) -> Result<String> {
+fn killed_rank(portolan: &Path, gups: &Path, device: &str, way: &[&str]) -> Result<String> {
     let mut child = Command::new(portolan)
-        .args([
-            "run", "-n", "4", "--fabric", "verbs", "--device", device, "--",
-        ])
+        .args(["run", "-n", "4", "--fabric", "verbs", "--device", device])
+        .args(way)
+        .arg("--")
         .arg(gups)
         .args(["--log2-table", "16", "--updates", "100000000"])
         .stdout(std::process::Stdio::null())
@@ -121,7 +157,8 @@ fn killed_rank(portolan: &Path, gups: &Path, device: &str) -> Result<String> {
         bail!("after the kill of rank 2: {status}, {message:?}");
     }
     Ok(format!(
-        "gups with rank 2 killed ends in {:.1} s and says so",
+        "gups ({}) with rank 2 killed ends in {:.1} s and says so",
+        way.join(" "),
         killed.elapsed().as_secs_f64()
     ))
 }

@@ -10,8 +10,10 @@ mod endtoend;
 mod faults;
 mod hosts;
 mod install;
+mod kills;
 mod packages;
 mod perf;
+mod perf_shm;
 mod test;
 
 use anyhow::Result;
@@ -31,6 +33,8 @@ enum Task {
     Test(test::Options),
     /// Portals and conduit operations beside perftest, in one guest, as ratios
     Perf(perf::Options),
+    /// Jobs over shared memory of which a rank is killed at a random moment: each ends, and leaves nothing
+    Kills(kills::Options),
     /// The conformance suite on every fabric, as a page of the book
     Conformance(conformance::Options),
     /// Faults made in running jobs over verbs, in a guest: what each prints, and that it is as documented
@@ -64,6 +68,7 @@ fn run() -> Result<()> {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Perf(options) => perf::run(&options),
+        Task::Kills(options) => kills::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Faults(options) => faults::run(&options),
         Task::TwoHosts => hosts::two_hosts(),

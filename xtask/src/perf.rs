@@ -1,10 +1,11 @@
-//! `cargo xtask perf`: our operations beside Debian's perftest, in the same guest, as ratios.
+//! `cargo xtask perf`: our operations beside Debian's perftest, in the same guest, as ratios; with `--fabric shm`
+//! beside UCX and Open MPI on this machine (`perf_shm.rs`).
 //!
 //! Every figure is refused unless the device's own packet counter moved by at least what the
 //! payload needs: traffic that did not cross the device measures something else.
 
 use crate::cargo::{self, cargo, release_dir};
-use crate::packages;
+use crate::{packages, perf_shm};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,6 +15,9 @@ pub(crate) struct Options {
     /// How often everything is measured; the table shows medians
     #[arg(long, default_value_t = 3)]
     repeat: u32,
+    /// What to measure: verbs, in a guest, or shm, on this machine
+    #[arg(long, default_value = "verbs", value_parser = ["verbs", "shm"])]
+    fabric: String,
 }
 
 #[derive(clap::Args)]
@@ -27,6 +31,16 @@ pub(crate) struct InGuest {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.fabric == "shm" {
+        cargo::run(&mut cargo(&[
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "portolan",
+        ]))?;
+        return perf_shm::run(&release_dir(), options.repeat);
+    }
     packages::ensure()?;
     cargo::run(&mut cargo(&["build", "--release", "--quiet"]))?;
     let own = std::env::current_exe().context("where this executable is")?;
@@ -48,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Packets the device has sent.
-fn sent_packets(device: &str) -> Result<u64> {
+pub(crate) fn sent_packets(device: &str) -> Result<u64> {
     let path = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/sent_pkts");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     text.trim()
@@ -114,6 +128,7 @@ fn ours(options: &InGuest, row: &Row) -> Result<(f64, u64)> {
         bench,
         "--fabric",
         "verbs",
+        "--no-shm",
         "--device",
         &options.device,
     ]);
@@ -149,7 +164,7 @@ fn ours(options: &InGuest, row: &Row) -> Result<(f64, u64)> {
     Ok((median, sent))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

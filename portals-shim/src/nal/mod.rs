@@ -5,11 +5,13 @@
 //! | `inproc` | threads of one process, for tests |
 //! | `shm` | memory shared by the ranks of one machine |
 //! | `verbs` | RDMA |
+//! | `composite` | RDMA between machines, shared memory within each |
 //! | `seastar` | the simulated SeaStar: node kernels, host driver, ranks |
 //!
 //! A NAL lives below the library: it is called with the library's lock held, moves headers and
 //! bytes, and reports completions to [`Ni`].
 
+pub mod composite;
 pub mod inproc;
 pub mod seastar;
 pub mod shm;
@@ -37,6 +39,8 @@ pub struct Attendance {
     pub(crate) bell: Arc<Bell>,
     /// A thread is to make progress while the program makes no calls.
     pub(crate) thread: bool,
+    /// The longest that a thread may sleep on the alarm without looking for work.
+    pub(crate) longest: Option<Duration>,
 }
 
 /// How threads sleep on a fabric whose peers wake them through memory.

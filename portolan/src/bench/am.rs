@@ -3,6 +3,7 @@
 //! A rank that does not measure waits in the barrier at the end; messages are handled there.
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::rc::Rc;
 
 use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry, Payload};
@@ -17,11 +18,19 @@ use super::samples::{self, Samples};
 const REQUEST: u8 = 200;
 /// Handler of replies: counts one.
 const REPLY: u8 = 201;
+/// Handler of requests that are not answered.
+const SILENT: u8 = 202;
 /// Messages of one window of `am-rate`.
 const WINDOW: u64 = 64;
 
 /// Barriers of one duration.
 const ROW: u64 = 16;
+/// Messages of one duration of `am-flood`.
+const FLOOD: u64 = 1024;
+/// Bytes that the copies of one duration have together, at least: looking at the clock must not count.
+const COPIED: u64 = 1 << 18;
+/// The most copies of one duration.
+const COPIES: u64 = 1024;
 /// Every byte of every payload.
 const FILL: u8 = 0xa5;
 
@@ -65,7 +74,8 @@ impl Handlers {
         let reply = HandlerEntry::new(REPLY, move |_, _, _| {
             for_replies.replies.set(for_replies.replies.get() + 1)
         });
-        conduit.attach(vec![request, reply], segment)?;
+        let silent = HandlerEntry::new(SILENT, |_, _, _| {});
+        conduit.attach(vec![request, reply, silent], segment)?;
         Ok(Self { seen })
     }
 
@@ -87,10 +97,16 @@ impl Handlers {
         let (samples, operations) = match name {
             Name::Barrier => (barriers(conduit, iters)?, ROW),
             Name::AmRate => (self.windows(conduit, iters)?, WINDOW),
+            Name::AmFlood => (self.floods(conduit, iters)?, FLOOD),
+            Name::SegmentPut | Name::Memcpy => {
+                let row = (COPIED / bytes.max(1)).clamp(1, COPIES);
+                (copies(conduit, name, &vec![FILL; len], row, iters)?, row)
+            }
             _ => (self.round_trips(conduit, name, &vec![FILL; len], iters)?, 1),
         };
         conduit.barrier(BarrierName::Anonymous)?;
-        if self.seen.wrong.get() || (name == Name::AmLong && !self.arrived(conduit, len)?) {
+        let lands = matches!(name, Name::AmLong | Name::SegmentPut);
+        if self.seen.wrong.get() || (lands && !self.arrived(conduit, len)?) {
             return Err(BenchError::Payload);
         }
         Ok(Measured {
@@ -151,6 +167,28 @@ impl Handlers {
         Ok(samples)
     }
 
+    /// Rows of Shorts that nobody answers, but for the last. Messages of a pair arrive in order, so that its reply
+    /// says that all were handled.
+    fn floods(&self, conduit: &Conduit, iters: u64) -> Result<Samples, BenchError> {
+        let mut samples = Samples::new();
+        if conduit.mynode() != 0 {
+            return Ok(samples);
+        }
+        for i in 0..WARM_UP + iters {
+            let start = conduit.now();
+            let replies = self.seen.replies.get();
+            for _ in 1..FLOOD {
+                conduit.am_request_short(1, SILENT, &[])?;
+            }
+            conduit.am_request_short(1, REQUEST, &[])?;
+            conduit.block_until(|| self.seen.replies.get() > replies);
+            if i >= WARM_UP {
+                samples.add(conduit.now() - start);
+            }
+        }
+        Ok(samples)
+    }
+
     /// Whether rank 1 holds the payload of the Longs.
     fn arrived(&self, conduit: &Conduit, len: usize) -> Result<bool, BenchError> {
         let (1, Some(segment)) = (conduit.mynode(), conduit.local_segment()) else {
@@ -160,6 +198,36 @@ impl Handlers {
         segment.read(0, &mut bytes)?;
         Ok(bytes.iter().all(|b| *b == FILL))
     }
+}
+
+/// Rows of blocking puts into the segment of rank 1, or of copies within the own memory, by rank 0.
+fn copies(
+    conduit: &Conduit,
+    name: Name,
+    payload: &[u8],
+    row: u64,
+    iters: u64,
+) -> Result<Samples, BenchError> {
+    let mut samples = Samples::new();
+    if conduit.mynode() != 0 {
+        return Ok(samples);
+    }
+    let dest = conduit.segment(1).addr;
+    let mut own = vec![0; payload.len()];
+    for i in 0..WARM_UP + iters {
+        let start = conduit.now();
+        for _ in 0..row {
+            if name == Name::SegmentPut {
+                conduit.put(1, dest, black_box(payload))?;
+            } else {
+                black_box(&mut own).copy_from_slice(black_box(payload));
+            }
+        }
+        if i >= WARM_UP {
+            samples.add(conduit.now() - start);
+        }
+    }
+    Ok(samples)
 }
 
 /// Rows of barriers of all ranks, timed by rank 0. A single one may be short where rank 0 is the last to
@@ -212,7 +280,7 @@ mod tests {
             let mut results = results.into_inner().unwrap();
             results.sort();
             for (rank, (node, counts)) in (0..ranks).zip(&results) {
-                assert_eq!((*node, counts.len()), (rank, 15));
+                assert_eq!((*node, counts.len()), (rank, 24));
                 let samples = if rank == 0 { 3 } else { 0 };
                 assert!(
                     counts.iter().all(|c| *c == samples),

@@ -69,6 +69,9 @@ pub(crate) enum BenchError {
     /// An active message was refused.
     #[error("active message")]
     Am(#[from] conduit::AmError),
+    /// A put of the conduit was refused.
+    #[error("put")]
+    Rma(#[from] conduit::RmaError),
     /// The conduit's barrier failed.
     #[error("barrier")]
     Barrier(#[from] conduit::BarrierError),

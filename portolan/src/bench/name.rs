@@ -61,6 +61,12 @@ pub(crate) enum Name {
     AmLong,
     /// Windows of active messages without payload until all replies have run
     AmRate,
+    /// Rows of active messages without payload and without replies, until the last has been handled; one of them
+    AmFlood,
+    /// A blocking put of the conduit into the segment of rank 1
+    SegmentPut,
+    /// A plain copy within rank 0, to compare a put with
+    Memcpy,
     /// The barrier of the conduit, on all ranks
     Barrier,
     /// A put behind a number of entries that do not match
@@ -69,7 +75,7 @@ pub(crate) enum Name {
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -82,6 +88,9 @@ impl Name {
         Self::AmMedium,
         Self::AmLong,
         Self::AmRate,
+        Self::AmFlood,
+        Self::SegmentPut,
+        Self::Memcpy,
         Self::Barrier,
         Self::MatchDepth,
     ];
@@ -101,6 +110,9 @@ impl Name {
             Self::AmMedium => "am-medium",
             Self::AmLong => "am-long",
             Self::AmRate => "am-rate",
+            Self::AmFlood => "am-flood",
+            Self::SegmentPut => "segment-put",
+            Self::Memcpy => "memcpy",
             Self::Barrier => "barrier",
             Self::MatchDepth => "match-depth",
         }
@@ -122,7 +134,7 @@ impl Name {
         match self {
             Self::MatchDepth => Axis::Entries,
             Self::PutsInFlight => Axis::Operations,
-            Self::AmShort | Self::AmRate | Self::Barrier => Axis::Nothing,
+            Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
         }
     }
@@ -141,7 +153,14 @@ impl Name {
     pub(crate) fn is_of_conduit(self) -> bool {
         matches!(
             self,
-            Self::AmShort | Self::AmMedium | Self::AmLong | Self::AmRate | Self::Barrier
+            Self::AmShort
+                | Self::AmMedium
+                | Self::AmLong
+                | Self::AmRate
+                | Self::AmFlood
+                | Self::SegmentPut
+                | Self::Memcpy
+                | Self::Barrier
         )
     }
 
@@ -165,7 +184,8 @@ impl Name {
                 .filter(|p| Some(*p) <= self.largest())
                 .collect(),
             Self::AmLong => powers(0, 20).collect(),
-            Self::AmShort | Self::AmRate | Self::Barrier => vec![0],
+            Self::SegmentPut | Self::Memcpy => powers(3, 20).collect(),
+            Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => vec![0],
             Self::MatchDepth => [0].into_iter().chain(powers(0, 10)).collect(),
         }
     }

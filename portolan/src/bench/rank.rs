@@ -69,10 +69,9 @@ impl Rank {
     ) -> Result<Measured, BenchError> {
         let iters = iters.unwrap_or_else(|| default_iters(self.clock(), name, point));
         match (name, &self.holder) {
-            (
-                Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier,
-                Holder::Conduit(conduit, handlers),
-            ) => handlers.measure(conduit, name, point, iters),
+            (name, Holder::Conduit(conduit, handlers)) if name.is_of_conduit() => {
+                handlers.measure(conduit, name, point, iters)
+            }
             _ => measure_portals(&mut self.endpoint, name, point, iters),
         }
     }
@@ -136,9 +135,14 @@ fn measure_portals(
         Name::PutsInFlight => flood::in_flight(endpoint, point, iters),
         Name::GetBandwidth => bandwidth::get(endpoint, point, iters),
         Name::MatchDepth => depth::put_behind(endpoint, point, iters),
-        Name::AmShort | Name::AmMedium | Name::AmLong | Name::AmRate | Name::Barrier => {
-            Err(BenchError::NoConduit)
-        }
+        Name::AmShort
+        | Name::AmMedium
+        | Name::AmLong
+        | Name::AmRate
+        | Name::AmFlood
+        | Name::SegmentPut
+        | Name::Memcpy
+        | Name::Barrier => Err(BenchError::NoConduit),
     }
 }
 

@@ -30,7 +30,8 @@ pub(crate) fn reading(now: impl Fn() -> u64) -> u64 {
 /// Durations in nanoseconds of the fabric's clock, each of one operation or one window of them.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    times: Histogram<u64>,
+    /// None before the first: it has megabytes, and most ranks of a measurement take no time.
+    times: Option<Histogram<u64>>,
     shortest: u64,
     longest: u64,
 }
@@ -38,10 +39,8 @@ pub(crate) struct Samples {
 impl Samples {
     /// No samples.
     pub(crate) fn new() -> Self {
-        let times =
-            Histogram::new(DIGITS).expect("5 digits are within the histogram's range of 0 to 5");
         Self {
-            times,
+            times: None,
             shortest: u64::MAX,
             longest: 0,
         }
@@ -49,9 +48,12 @@ impl Samples {
 
     /// Adds one duration, nanoseconds.
     pub(crate) fn add(&mut self, nanos: u64) {
+        let times = self.times.get_or_insert_with(|| {
+            Histogram::new(DIGITS).expect("5 digits are within the histogram's range of 0 to 5")
+        });
         // The histogram grows with its values; one it cannot grow for (2^63 ns) counts as its longest.
-        if self.times.record(nanos).is_err() {
-            self.times.saturating_record(nanos);
+        if times.record(nanos).is_err() {
+            times.saturating_record(nanos);
         }
         self.shortest = self.shortest.min(nanos);
         self.longest = self.longest.max(nanos);
@@ -59,7 +61,7 @@ impl Samples {
 
     /// The number of durations.
     pub(crate) fn len(&self) -> u64 {
-        self.times.len()
+        self.times.as_ref().map_or(0, Histogram::len)
     }
 
     /// The duration that a part `q` of all durations does not exceed.
@@ -67,7 +69,8 @@ impl Samples {
         // The lower end of its bucket, which round numbers are.
         let duration = self
             .times
-            .lowest_equivalent(self.times.value_at_quantile(q));
+            .as_ref()
+            .map_or(0, |t| t.lowest_equivalent(t.value_at_quantile(q)));
         duration.clamp(self.shortest, self.longest)
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use portals_shim::fabric::{FabricKind, Mode};
+use portals_shim::fabric::FabricKind;
 
 use crate::bench::{Name, parse_size, write_plots, write_records};
 use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
@@ -40,11 +40,7 @@ impl Default for Options {
         Self {
             out: PathBuf::from("portolan-demo"),
             sizes: Vec::new(),
-            model: ModelArgs {
-                machine: "xt4".to_owned(),
-                topology: None,
-                mode: Mode::Generic,
-            },
+            model: ModelArgs::default(),
         }
     }
 }
@@ -52,7 +48,8 @@ impl Default for Options {
 /// Measures two ranks of the model, prints tables and draws plots.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let fabric = FabricArgs {
-        fabric: FabricKind::Seastar,
+        fabric: Some(FabricKind::Seastar),
+        no_shm: false,
         device: None,
         gid: None,
         ranks_per_node: 1,
@@ -64,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     say(&format!(
         "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
          conduit, in virtual time. Model values are modelled, not measured.\n",
-        options.model.machine
+        options.model.machine()
     ))?;
     let plan = Plan {
         names: NAMES.to_vec(),

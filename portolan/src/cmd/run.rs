@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use portals_shim::fabric;
+use portals_shim::fabric::{self, FabricKind};
 
 use crate::cli::FabricArgs;
 use crate::error::CmdError;
@@ -36,6 +36,13 @@ pub(crate) struct Options {
     program: Vec<OsString>,
 }
 
+impl Options {
+    /// The choice of a fabric, made where the words leave it open: all ranks are on this machine.
+    pub(crate) fn fabric(&self) -> FabricArgs {
+        self.fabric.on_one_machine()
+    }
+}
+
 /// Runs the program and returns the job's exit status.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let Some((program, args)) = options.program.split_first() else {
@@ -45,8 +52,13 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         let message = format!("no program {program:?} here, in PATH or beside portolan");
         return Err(CmdError::Usage(message));
     }
-    fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
-    let mut env = options.fabric.variables();
+    let chosen = options.fabric();
+    if chosen.no_shm && chosen.kind() == FabricKind::Shm {
+        let message = "--no-shm is for --fabric verbs; here the fabric is shm".to_owned();
+        return Err(CmdError::Usage(message));
+    }
+    fabric::check_for(&chosen.config(), Some(options.ranks))?;
+    let mut env = chosen.variables();
     env.extend(options.env.iter().cloned());
     launch(&JobSpec {
         title: "portolan run",

@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let Some((program, args)) = options.program.split_first() else {
         return Err(CmdError::Usage("no program to run".to_owned()));
     };
-    if options.fabric.fabric != FabricKind::Seastar {
+    if options.fabric.kind() != FabricKind::Seastar {
         return Err(CmdError::Usage(
             "only the SeaStar model can be traced: --fabric seastar".to_owned(),
         ));

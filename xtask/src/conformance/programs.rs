@@ -145,7 +145,7 @@ fn run(folder: &Path, p: &Program, on: On<'_>) -> Result<String> {
     let mut command = Command::new(release_dir().join("portolan"));
     command.args(["run", "-n", p.ranks, "--timeout", "120", "--fabric"]);
     match on {
-        On::Verbs(device) => command.args(["verbs", "--device", device]),
+        On::Verbs(device) => command.args(["verbs", "--no-shm", "--device", device]),
         On::Seastar | On::InProcess => command.arg("seastar"),
     };
     if let On::InProcess = on {

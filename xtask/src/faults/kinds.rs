@@ -43,7 +43,8 @@ impl Place {
     fn run(&self, wrap: &[&str], arguments: &[&str]) -> Command {
         let mut c = Command::new(&self.portolan);
         c.args(["run", "-n", &RANKS.to_string(), "--fabric", "verbs"]);
-        c.args(["--device", &self.device, "--"]);
+        // Faults of the device are for ranks that talk through it.
+        c.args(["--no-shm", "--device", &self.device, "--"]);
         c.args(wrap).arg(&self.program).args(arguments);
         c
     }
@@ -53,6 +54,7 @@ impl Place {
         c.args(["-n", &RANKS.to_string()]);
         c.arg(&self.program).args(arguments);
         c.env("PORTOLAN_FABRIC", "verbs");
+        c.env("GASNET_SUPERNODE_MAXSIZE", "1");
         c.env("PORTOLAN_DEVICE", &self.device);
         c
     }

@@ -8,6 +8,7 @@
 //!
 //! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
 
+use super::alarm;
 use super::map::Map;
 use super::ring::Words;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(super) const VERSION: u32 = 2;
+pub(in crate::nal) const VERSION: u32 = 3;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 
@@ -224,6 +225,24 @@ impl Block {
 
     pub(super) fn orders(self, map: &Map) -> bool {
         self.field(map, 5).load(Ordering::Acquire) == 1
+    }
+
+    /// The rank sleeps on a pipe.
+    pub(super) fn set_alarm(self, map: &Map, place: alarm::Place) {
+        map.long(self.at + 2 * LINE + 40)
+            .store(place.inode, Ordering::Relaxed);
+        let fd = place.fd.cast_unsigned().wrapping_add(1);
+        self.field(map, 6).store(fd, Ordering::Release);
+    }
+
+    /// The pipe, if the rank sleeps on one; to be asked after all have introduced themselves.
+    pub(super) fn alarm(self, map: &Map) -> Option<alarm::Place> {
+        let fd = self.field(map, 6).load(Ordering::Acquire).checked_sub(1)?;
+        let inode = map.long(self.at + 2 * LINE + 40).load(Ordering::Relaxed);
+        Some(alarm::Place {
+            fd: fd.cast_signed(),
+            inode,
+        })
     }
 
     pub(super) fn set_closed(self, map: &Map) {

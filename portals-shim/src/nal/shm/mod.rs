@@ -21,7 +21,8 @@
 //! | `peer.rs` | one peer's rings, what waits for room, what arrives in parts |
 //! | `send.rs`, `receive.rs` | the path of a message |
 //! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
-//! | `nap.rs` | the futex |
+//! | `members.rs` | who shares the memory |
+//! | `nap.rs`, `alarm.rs` | the futex; the pipe of ranks that must sleep on other descriptors too |
 //! | `map.rs`, `attach.rs` | mappings, copies, the kernel's copies: all unsafe code |
 //!
 //! # Invariants
@@ -39,10 +40,12 @@
 //! * No memory has a name: it is gone when the last process is.
 //! * Sending and handling a message that finds room takes no lock, no system call and no allocation here.
 
+mod alarm;
 mod attach;
 mod cell;
 mod layout;
 pub(crate) mod map;
+mod members;
 mod nap;
 mod onesided;
 mod open;
@@ -57,17 +60,22 @@ mod tests;
 use super::{Nal, Nap};
 use crate::call::{Paths, Target};
 use crate::delivery;
-use crate::place::Placement;
 use crate::region::Region;
+use alarm::Alarm;
+pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
 use map::Map;
+pub(in crate::nal) use members::Members;
 use nap::Futex;
+pub(in crate::nal) use nap::LONGEST;
 use onesided::Published;
+pub(in crate::nal) use open::Joining;
 pub(crate) use open::open;
 pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -122,12 +130,11 @@ struct Counters {
 #[derive(Debug)]
 struct Core {
     layout: Layout,
+    /// Ranks are numbers within the memory, here and in all of this module.
     rank: usize,
     /// Own user and job.
     who: (u32, u32),
-    place: Placement,
-    /// By rank.
-    ids: Vec<ProcessId>,
+    members: Members,
     /// By rank; the own one is not used.
     peers: Vec<Peer>,
     /// The rank that was written to last, which is likely to be the next one; no rank at first.
@@ -158,12 +165,10 @@ impl Core {
     /// The rank of another process of the job.
     #[inline]
     fn rank_of(&self, to: ProcessId) -> Option<usize> {
-        if self.ids.get(self.latest) == Some(&to) {
+        if self.members.ids().get(self.latest) == Some(&to) {
             return Some(self.latest);
         }
-        self.place
-            .find(to, |rank| self.ids.get(rank) == Some(&to))
-            .filter(|rank| *rank != self.rank)
+        self.members.find(to).filter(|rank| *rank != self.rank)
     }
 
     fn ring_to(&self, rank: usize) -> Ring {
@@ -280,11 +285,43 @@ impl Core {
 
 /// The fabric below one interface.
 #[derive(Debug)]
-struct Shm {
+pub(in crate::nal) struct Shm {
     map: Arc<Map>,
     core: Core,
     nap: Arc<Futex>,
     spin: Duration,
+    /// What this rank sleeps on instead of the futex.
+    alarm: Option<Alarm>,
+}
+
+/// What a fabric that is made of this and another one needs.
+impl Shm {
+    /// The number of the peer that has this id, if it shares this memory and is not this process.
+    #[inline]
+    pub(in crate::nal) fn peer(&self, id: ProcessId) -> Option<usize> {
+        self.core.rank_of(id)
+    }
+
+    /// Sends a message to the peer of this number.
+    #[inline]
+    pub(in crate::nal) fn send_to(&mut self, ni: &mut Ni, peer: usize, tx: &mut Transmit) {
+        self.core.send_to(&self.map, ni, peer, tx);
+    }
+
+    /// Shows the portals of this set to the others, as they are.
+    pub(in crate::nal) fn publish(&mut self, ni: &Ni, portals: u64) {
+        self.core.publish(&self.map, ni, portals);
+    }
+
+    /// Whether nothing is under way to others.
+    pub(in crate::nal) fn is_drained(&self) -> bool {
+        self.core.is_drained()
+    }
+
+    /// What becomes readable after [`Nal::arm`], for a memory that was joined with an alarm.
+    pub(in crate::nal) fn alarm(&self) -> Option<OwnedFd> {
+        self.alarm.as_ref()?.descriptor().ok()
+    }
 }
 
 impl Nal for Shm {
@@ -303,7 +340,8 @@ impl Nal for Shm {
     }
 
     fn lists_changed(&mut self, ni: &mut Ni) {
-        self.core.publish(&self.map, ni);
+        let portals = ni.take_dirty_portals();
+        self.core.publish(&self.map, ni, portals);
     }
 
     fn retire(&mut self, _ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
@@ -311,7 +349,8 @@ impl Nal for Shm {
     }
 
     fn nap(&self) -> Option<Arc<dyn Nap>> {
-        Some(Arc::clone(&self.nap) as Arc<dyn Nap>)
+        let futex = self.alarm.is_none();
+        futex.then(|| Arc::clone(&self.nap) as Arc<dyn Nap>)
     }
 
     fn spin(&self) -> Option<Duration> {
@@ -323,12 +362,15 @@ impl Nal for Shm {
     }
 
     fn arm(&mut self) -> bool {
+        if let Some(alarm) = &self.alarm {
+            alarm.silence();
+        }
         self.core.prepare(&self.map);
         true
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
-        let own = *self.core.ids.get(self.core.rank)?;
+        let own = *self.core.members.ids().get(self.core.rank)?;
         if to == own {
             return Some(0);
         }
@@ -337,7 +379,9 @@ impl Nal for Shm {
     }
 
     fn paths(&self) -> Paths {
-        self.core.counters.paths
+        let mut paths = self.core.counters.paths;
+        paths.by_memory = paths.one_sided + paths.two_sided;
+        paths
     }
 
     fn shares(&self) -> bool {
@@ -398,8 +442,25 @@ impl Core {
     fn leave(&mut self, map: &Map) {
         self.closed = true;
         self.layout.block(self.rank).set_closed(map);
-        for rank in &self.callers {
-            nap::ring(self.layout.block(*rank).bell(map), ring::Order::Both);
+        for at in 0..self.callers.len() {
+            self.ring(map, self.callers[at], ring::Order::Both);
+        }
+    }
+
+    /// Work was made for a peer; `order` says how its sleep is ordered with it.
+    #[inline]
+    fn ring(&mut self, map: &Map, rank: usize, order: ring::Order) {
+        if ring::Bell::is_due(self.layout.block(rank).bell(map), order) {
+            self.wake(map, rank);
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, map: &Map, rank: usize) {
+        let block = self.layout.block(rank);
+        let peer = &mut self.peers[rank];
+        if !peer.line.ring(peer.pid, || block.alarm(map)) {
+            nap::wake(block.bell(map));
         }
     }
 

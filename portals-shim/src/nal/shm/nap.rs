@@ -2,7 +2,7 @@
 
 use super::layout::Block;
 use super::map::Map;
-use super::ring::{Bell, Order, Word};
+use super::ring::Word;
 use crate::nal::Nap;
 use rustix::event::Timespec;
 use rustix::thread::{MembarrierCommand, futex, membarrier, membarrier_query};
@@ -11,21 +11,13 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// The longest sleep: afterwards a waiter looks whether those it waits for still live.
-const LONGEST: Duration = Duration::from_millis(200);
+pub(in crate::nal) const LONGEST: Duration = Duration::from_millis(200);
 
 /// Wakes all threads that sleep on a bell.
 #[cold]
-fn wake(bell: &AtomicU32) {
+pub(super) fn wake(bell: &AtomicU32) {
     // Not private: the sleepers may be threads of another process. It cannot fail for a mapped, aligned word.
     let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX.cast_unsigned());
-}
-
-/// Work was made for the owner of the bell; `order` says how his sleep is ordered with it.
-#[inline]
-pub(super) fn ring(bell: &AtomicU32, order: Order) {
-    if Bell::is_due(bell, order) {
-        wake(bell);
-    }
 }
 
 /// Whether the kernel orders the threads of this process with a sleeper's when that asks for it

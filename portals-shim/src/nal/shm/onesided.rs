@@ -244,8 +244,7 @@ fn map_share(pid: i32, share: &Share) -> io::Result<Map> {
 
 impl Core {
     /// Shows changed portals. Returns once no peer copies by the old table, however long one takes.
-    pub(super) fn publish(&mut self, map: &Map, ni: &mut Ni) {
-        let dirty = ni.take_dirty_portals();
+    pub(super) fn publish(&mut self, map: &Map, ni: &Ni, dirty: u64) {
         if dirty == 0 || self.closed {
             return;
         }
@@ -424,7 +423,7 @@ impl Core {
         if peer.who != self.who || !peer.table.refresh(map, block) {
             return None;
         }
-        let own = self.ids.get(self.rank)?;
+        let own = self.members.ids().get(self.rank)?;
         let found =
             peer.table.list.iter().find(|r| {
                 r.admits(to.pt_index, *own, to.ac_index, to.match_bits) && r.put && r.get

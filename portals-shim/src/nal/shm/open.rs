@@ -12,6 +12,7 @@
 //!  learn who the others are; the descriptor of the memory is closed
 //! ```
 
+use super::alarm::Alarm;
 use super::attach::{self, Way};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
 use super::map::{self, Map};
@@ -19,8 +20,10 @@ use super::nap::{self, Futex};
 use super::onesided::Published;
 use super::peer::Peer;
 use super::ring::Order;
-use super::{Core, Counters, Shm};
-use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
+use super::{Core, Counters, Members, Shm};
+use crate::fabric::{
+    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
+};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::place::Placement;
@@ -48,7 +51,10 @@ fn unusable(reason: impl Into<String>) -> FabricError {
 ///
 /// # Errors
 /// Says what is missing.
-pub fn check() -> Result<(), String> {
+pub fn check(ranks: Option<u32>) -> Result<(), String> {
+    if let Some(ranks) = ranks.filter(|ranks| *ranks > MOST_RANKS) {
+        return Err(too_many(ranks));
+    }
     let layout = Layout::new(1);
     let fd = map::create("portolan-check", layout.total())
         .map_err(|e| format!("no anonymous shared memory (memfd_create): {e}"))?;
@@ -58,6 +64,10 @@ pub fn check() -> Result<(), String> {
     let map = Map::new(again, layout.total()).map_err(|e| e.to_string())?;
     drop(map);
     Ok(())
+}
+
+fn too_many(ranks: u32) -> String {
+    format!("{ranks} ranks; 1 to {MOST_RANKS} ranks can share memory")
 }
 
 fn path_of(pid: u32, fd: i32) -> String {
@@ -78,8 +88,7 @@ impl Memory {
     /// The system has none, or it is too many ranks.
     pub fn new(ranks: u32) -> Result<Self, FabricError> {
         if ranks == 0 || ranks > MOST_RANKS {
-            let text = format!("{ranks} ranks; 1 to {MOST_RANKS} ranks can share memory");
-            return Err(unusable(text));
+            return Err(unusable(too_many(ranks)));
         }
         let layout = Layout::new(ranks);
         let fd = map::create("portolan", layout.total())
@@ -141,12 +150,14 @@ impl Default for Options {
 }
 
 /// A rank that has mapped the memory.
-pub(super) struct Joining {
+#[derive(Debug)]
+pub(in crate::nal) struct Joining {
     rank: usize,
     layout: Layout,
     map: Map,
     options: Options,
     orders: bool,
+    alarm: Option<Alarm>,
 }
 
 /// Whether there are more ranks than processors.
@@ -156,7 +167,7 @@ fn is_crowded(ranks: usize) -> bool {
 
 impl Joining {
     /// First step: who this rank is.
-    pub(super) fn new(
+    pub(in crate::nal) fn new(
         memory: &Memory,
         rank: u32,
         config: &NiConfig,
@@ -184,11 +195,21 @@ impl Joining {
             map,
             options,
             orders,
+            alarm: None,
         })
     }
 
+    /// Part of the first step: this rank will sleep on a descriptor, and not on a futex.
+    pub(in crate::nal) fn with_alarm(mut self) -> Result<Self, FabricError> {
+        let placed = Alarm::new().and_then(|alarm| Ok((alarm.place()?, alarm)));
+        let (place, alarm) = placed.map_err(|e| unusable(format!("no pipe to sleep on: {e}")))?;
+        self.layout.block(self.rank).set_alarm(&self.map, place);
+        self.alarm = Some(alarm);
+        Ok(self)
+    }
+
     /// Second step, when all have made the first: whether the kernel copies for this rank.
-    pub(super) fn probe(&self, ranks: u32) -> bool {
+    pub(in crate::nal) fn probe(&self, ranks: u32) -> bool {
         let next = (self.rank + 1) % ranks as usize;
         let who = self.layout.block(next).identity(&self.map);
         let mut seen = 0u64;
@@ -205,29 +226,25 @@ impl Joining {
         if let Err(error) = read
             && self.rank == 0
         {
-            tracing::warn!(%error, "the kernel does not copy between processes (process_vm_readv); long messages \
+            tracing::error!(%error, "the kernel does not copy between processes (process_vm_readv); long messages \
                 are copied twice. kernel.yama.ptrace_scope=0 or the container's permission for it helps");
         }
         self.layout.block(self.rank).set_attaches(&self.map, can);
         can
     }
 
-    /// Third step, when all have made the second: the open interface.
-    pub(super) fn open(
-        self,
-        config: NiConfig,
-        place: Placement,
-        ids: Vec<ProcessId>,
-        attaches: bool,
-    ) -> Opened {
+    /// Third step, when all have made the second: the fabric.
+    pub(in crate::nal) fn nal(self, config: &NiConfig, members: Members, attaches: bool) -> Shm {
         let Self {
             rank,
             layout,
             map,
             orders,
+            alarm,
             ..
         } = self;
-        let peers = ids
+        let peers = members
+            .ids()
             .iter()
             .enumerate()
             .map(|(r, id)| {
@@ -254,8 +271,7 @@ impl Joining {
             layout,
             rank,
             who: (config.uid, config.jid),
-            place,
-            ids: ids.clone(),
+            members,
             contacts: vec![0; peers.len().div_ceil(64)],
             peers,
             latest: usize::MAX,
@@ -271,12 +287,24 @@ impl Joining {
             looked: None,
             closed: false,
         };
-        let nal = Shm {
+        Shm {
             map,
             core,
             nap,
             spin,
-        };
+            alarm,
+        }
+    }
+
+    /// The third step for all ranks of a job.
+    pub(super) fn open(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        attaches: bool,
+    ) -> Opened {
+        let nal = self.nal(&config, Members::all(place, ids.clone()), attaches);
         Opened {
             interface: Interface::direct(Ni::new(config), nal),
             peers: ids,
@@ -307,14 +335,7 @@ pub(crate) fn open(
         None => find(job, &key)?,
     };
     let place = config.place;
-    let jid = job
-        .id()
-        .bytes()
-        .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
-    let config = wishes.map_or_else(
-        || rank_config(place, job.rank(), jid),
-        |w| w.config(place, job.rank(), jid),
-    );
+    let config = identity(job, place, wishes);
     let joining = Joining::new(&memory, job.rank(), &config, Options::default())?;
     job.fence()?;
     let ids = ids.collect(job, place)?;
@@ -326,24 +347,26 @@ pub(crate) fn open(
 /// The memory that rank 0 made.
 fn find(job: &Job, key: &str) -> Result<Memory, FabricError> {
     let told = job.get(key)?;
+    let path = path_told(&told, job.rank(), job.host()).map_err(unusable)?;
+    Memory::open(path, job.size())
+}
+
+/// Where the memory is by what rank 0 has told, if it is of this version and machine.
+fn path_told<'a>(told: &'a str, rank: u32, host: &str) -> Result<&'a str, String> {
     let mut words = told.split(' ');
-    let (version, path, host) = (words.next(), words.next(), words.next());
-    if version != Some(VERSION.to_string().as_str()) {
-        let version = version.unwrap_or_default();
-        return Err(unusable(format!(
-            "rank 0 speaks version {version:?} of the fabric, rank {} version {VERSION}",
-            job.rank()
-        )));
+    let mut word = || words.next().unwrap_or_default();
+    let (version, path, there) = (word(), word(), word());
+    if version != VERSION.to_string() {
+        return Err(format!(
+            "rank 0 speaks version {version:?} of the fabric, rank {rank} version {VERSION}"
+        ));
     }
-    if host != Some(job.host()) {
-        return Err(unusable(format!(
-            "it joins the ranks of one machine, and rank {} is on {}, rank 0 on {}",
-            job.rank(),
-            job.host(),
-            host.unwrap_or("none")
-        )));
+    if there != host {
+        return Err(format!(
+            "it joins the ranks of one machine, and rank {rank} is on {host}, rank 0 on {there}"
+        ));
     }
-    Memory::open(path.unwrap_or_default(), job.size())
+    Ok(path)
 }
 
 /// `ranks` interfaces of this process, for ranks that are threads.
@@ -391,4 +414,35 @@ pub fn join(
     let attaches = joining.probe(memory.ranks);
     meet();
     Ok(joining.open(config, place, ids, attaches))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_or_machine_is_named_in_the_refusal() {
+        let told = |version: u32| format!("{version} /proc/7/fd/3 here/1/2");
+        assert_eq!(path_told(&told(VERSION), 3, "here/1/2"), Ok("/proc/7/fd/3"));
+        let other = path_told(&told(VERSION + 1), 3, "here/1/2").unwrap_err();
+        let (ours, theirs) = (VERSION, VERSION + 1);
+        assert_eq!(
+            other,
+            format!("rank 0 speaks version \"{theirs}\" of the fabric, rank 3 version {ours}")
+        );
+        let far = path_told(&told(VERSION), 3, "there/1/2").unwrap_err();
+        assert_eq!(
+            far,
+            "it joins the ranks of one machine, and rank 3 is on there/1/2, rank 0 on here/1/2"
+        );
+        assert!(path_told("", 1, "here").is_err());
+    }
+
+    #[test]
+    fn more_ranks_than_fit_are_refused() {
+        assert!(check(Some(MOST_RANKS)).is_ok());
+        let words = "1025 ranks; 1 to 1024 ranks can share memory";
+        assert_eq!(check(Some(MOST_RANKS + 1)), Err(words.to_owned()));
+        assert!(Memory::new(0).is_err() && Memory::new(MOST_RANKS + 1).is_err());
+    }
 }

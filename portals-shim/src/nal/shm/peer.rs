@@ -1,5 +1,6 @@
 //! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
 
+use super::alarm::Line;
 use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
 use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
@@ -131,6 +132,8 @@ pub(super) struct Peer {
     pub(super) arriving: Consumer,
     pub(super) stream: Option<Stream>,
     pub(super) table: Table,
+    /// How it is woken.
+    pub(super) line: Line,
     /// Words and cells of it that made no sense.
     pub(super) nonsense: u64,
 }
@@ -163,6 +166,7 @@ impl Peer {
             arriving: Consumer::new(cells),
             stream: None,
             table: Table::default(),
+            line: Line::default(),
             nonsense: 0,
         }
     }

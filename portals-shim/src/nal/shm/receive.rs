@@ -1,5 +1,6 @@
 //! What a cell from a peer does.
 
+use super::Core;
 use super::attach::{self, Way};
 use super::cell::{
     self, CellError, Ends, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT, SHORT_AT, SHORT_HEAD,
@@ -7,7 +8,6 @@ use super::cell::{
 use super::layout::Ring;
 use super::map::{Cursor, Map};
 use super::peer::{After, Load, Outgoing, Stream};
-use super::{Core, nap};
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
 use smallvec::SmallVec;
@@ -66,7 +66,7 @@ impl Core {
         let peer = &mut self.peers[rank];
         let order = peer.order;
         if peer.arriving.tell(&ring.words(map), idle, order) {
-            nap::ring(self.layout.block(rank).bell(map), order);
+            self.ring(map, rank, order);
         }
     }
 

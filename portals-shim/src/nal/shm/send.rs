@@ -3,7 +3,7 @@
 use super::cell::{self, Kind, PIECES};
 use super::map::Map;
 use super::peer::{After, Load, Outgoing};
-use super::{Announced, Core, nap};
+use super::{Announced, Core};
 use crate::delivery;
 use portals_core::{Header, Ni, NiFail, Segment, Segments, Transmit};
 use std::sync::atomic::Ordering;
@@ -16,13 +16,27 @@ impl Core {
     /// Sends a message of this process; see the module's picture.
     #[inline]
     pub(super) fn send(&mut self, map: &Map, ni: &mut Ni, tx: &mut Transmit) {
-        let rank = self.rank_of(tx.header.target);
-        let Some(rank) = rank.filter(|rank| !self.closed && !self.peers[*rank].gone) else {
-            if let Some(op) = tx.op {
-                ni.send_end(op, NiFail::FAIL);
-            }
-            return delivery::fail_answer(ni, &tx.header);
-        };
+        match self.rank_of(tx.header.target) {
+            Some(rank) => self.send_to(map, ni, rank, tx),
+            None => Self::refuse(ni, tx),
+        }
+    }
+
+    /// There is nobody who would take it.
+    #[cold]
+    fn refuse(ni: &mut Ni, tx: &Transmit) {
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::FAIL);
+        }
+        delivery::fail_answer(ni, &tx.header);
+    }
+
+    /// As [`Core::send`], to a peer that is known.
+    #[inline]
+    pub(super) fn send_to(&mut self, map: &Map, ni: &mut Ni, rank: usize, tx: &mut Transmit) {
+        if self.closed || self.peers[rank].gone {
+            return Self::refuse(ni, tx);
+        }
         if self.one_sided(map, ni, rank, tx) {
             return;
         }
@@ -134,6 +148,7 @@ impl Core {
                 .contacts(map, self.rank / 64)
                 .fetch_or(bit, Ordering::SeqCst);
         }
-        nap::ring(block.bell(map), peer.order);
+        let order = peer.order;
+        self.ring(map, rank, order);
     }
 }

@@ -8,9 +8,9 @@ use super::plan::{self, Plan};
 use super::settings::Settings;
 use super::{Counters, Slab, Verbs};
 use crate::direct::Bell;
-use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
+use crate::fabric::{FabricError, FabricKind, Opened, rank_config};
 use crate::interface::Interface;
-use crate::job::{Job, Reader};
+use crate::job::Reader;
 use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const SEND_SLOTS: u32 = 256;
 const DATAGRAM_RECEIVES: u32 = 256;
 const DATAGRAM_SENDS: u32 = 64;
 /// Ranks up to which all addresses are asked for at the start; in larger jobs each when it is needed.
-const PREFETCH: u32 = 256;
+pub(in crate::nal) const PREFETCH: u32 = 256;
 
 /// Whether a device can be used: it opens, its port is active and has an address.
 pub fn check(device: Option<&str>) -> Result<(), String> {
@@ -95,12 +95,13 @@ pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
     format!("RDMA device {name} does not work any more: {why}; all operations fail")
 }
 
-fn key(rank: u32, opening: &str) -> String {
+/// Under which a rank says how it can be talked to.
+pub(in crate::nal) fn key(rank: u32, opening: &str) -> String {
     format!("portolan.verbs.{rank}{opening}")
 }
 
 /// Where a process takes datagrams, and the token that they must carry.
-type Contact = (DatagramAddress, u64);
+pub(in crate::nal) type Contact = (DatagramAddress, u64);
 
 const CONTACT: usize = DatagramAddress::BYTES + 8;
 
@@ -112,37 +113,59 @@ fn contact_bytes(contact: &Contact) -> [u8; CONTACT] {
     bytes
 }
 
-fn contact(bytes: &[u8]) -> Option<Contact> {
-    let (address, token) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
-    let token = <[u8; 8]>::try_from(token).ok()?;
-    Some((
-        DatagramAddress::from_bytes(address)?,
-        u64::from_be_bytes(token),
-    ))
+/// What was said: a contact, and what may follow it.
+fn contact(bytes: &[u8]) -> Option<(Contact, &[u8])> {
+    let (address, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+    let (token, rest) = rest.split_first_chunk::<8>()?;
+    let address = DatagramAddress::from_bytes(address)?;
+    Some(((address, u64::from_be_bytes(*token)), rest))
 }
 
 /// How ranks find each other.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(in crate::nal) struct Directory {
     /// The job's key space, for those not known yet.
     job: Option<(Reader, String)>,
     known: BTreeMap<u32, Contact>,
 }
 
 impl Directory {
-    /// The contact of a rank.
-    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
-        if let Some(contact) = self.known.get(&rank) {
-            return Ok(*contact);
+    /// That of a job, which knows nobody yet; `opening` as in [`key`].
+    pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
+        Self {
+            job: Some((job, opening)),
+            known: BTreeMap::new(),
         }
+    }
+
+    /// One that knows these only.
+    pub(in crate::nal) fn of(known: BTreeMap<u32, Contact>) -> Self {
+        Self { job: None, known }
+    }
+
+    /// Asks for a rank's contact, and gives what the rank has said beside it.
+    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
+        self.ask(rank).map(|(_, rest)| rest).map_err(unusable)
+    }
+
+    fn ask(&mut self, rank: u32) -> Result<(Contact, Vec<u8>), String> {
         let (job, opening) = self
             .job
             .as_ref()
             .ok_or_else(|| format!("rank {rank} has no address"))?;
         let bytes = job.get_bytes(&key(rank, opening)).map_err(|e| chain(&e))?;
-        let contact = contact(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
+        let (contact, rest) =
+            contact(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
         self.known.insert(rank, contact);
-        Ok(contact)
+        Ok((contact, rest.to_vec()))
+    }
+
+    /// The contact of a rank.
+    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
+        if let Some(contact) = self.known.get(&rank) {
+            return Ok(*contact);
+        }
+        self.ask(rank).map(|(contact, _)| contact)
     }
 
     /// How many of the ranks known so far have the port of `own`, and with it this machine.
@@ -158,7 +181,8 @@ fn random() -> u64 {
 }
 
 /// A rank that has its queues and is connected to nobody.
-struct Unconnected {
+#[derive(Debug)]
+pub(in crate::nal) struct Unconnected {
     rank: u32,
     size: u32,
     settings: Settings,
@@ -176,7 +200,12 @@ struct Unconnected {
 }
 
 impl Unconnected {
-    fn new(rank: u32, size: u32, device: Option<&str>) -> Result<Self, FabricError> {
+    /// Opens the device.
+    pub(in crate::nal) fn new(
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+    ) -> Result<Self, FabricError> {
         let settings = Settings::from_env().map_err(unusable)?;
         let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
         // Before the first registration.
@@ -238,38 +267,27 @@ impl Unconnected {
         })
     }
 
-    fn contact(&self) -> Contact {
+    pub(in crate::nal) fn contact(&self) -> Contact {
         (self.datagrams.address(), self.token)
     }
 
-    /// The open interface; `ids` are those of all ranks, as far as they exist.
-    fn open(
-        self,
-        config: NiConfig,
-        place: Placement,
-        ids: Vec<ProcessId>,
-        directory: Directory,
-    ) -> Result<Opened, FabricError> {
-        let peers = ids.clone();
-        let (ni, nal) = self.parts(config, place, ids, directory)?;
-        Ok(Opened {
-            interface: Interface::direct(ni, nal),
-            peers,
-        })
+    /// What others must be told under [`key`]; more may follow it.
+    pub(in crate::nal) fn contact_bytes(&self) -> Vec<u8> {
+        contact_bytes(&self.contact()).to_vec()
     }
 
-    /// What an interface is made of.
-    fn parts(
+    /// The fabric; `ids` are those of all ranks, as far as they exist.
+    pub(in crate::nal) fn nal(
         self,
-        config: NiConfig,
+        config: &NiConfig,
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
-    ) -> Result<(Ni, Verbs), FabricError> {
+    ) -> Result<Verbs, FabricError> {
         let neighbours = directory.neighbours(&self.datagrams.address());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
-        let nal = Verbs {
+        Ok(Verbs {
             rank: self.rank as usize,
             id: config.id,
             who: (config.uid, config.jid),
@@ -310,46 +328,35 @@ impl Unconnected {
             slots_for: 0,
             bell: Arc::new(bell),
             gone: false,
-        };
+        })
+    }
+
+    fn open(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+    ) -> Result<Opened, FabricError> {
+        let nal = self.nal(&config, place, ids.clone(), directory)?;
+        Ok(Opened {
+            interface: Interface::direct(Ni::new(config), nal),
+            peers: ids,
+        })
+    }
+
+    /// What an interface is made of.
+    #[cfg(test)]
+    fn parts(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+    ) -> Result<(Ni, Verbs), FabricError> {
+        let nal = self.nal(&config, place, ids, directory)?;
         Ok((Ni::new(config), nal))
     }
-}
-
-/// Opens the device and tells the other ranks where this one takes datagrams; collective.
-///
-/// Connections are made when they are first needed. After the first fence every address can be asked for; after
-/// the second every rank answers.
-pub(crate) fn open(
-    job: &Job,
-    config: &FabricConfig,
-    wishes: Option<&Wishes>,
-) -> Result<Opened, FabricError> {
-    let opening = job.next_opening();
-    let ids = Ids::announce(job, wishes, &opening)?;
-    let rank = Unconnected::new(job.rank(), job.size(), config.device.as_deref())?;
-    job.put(&key(job.rank(), &opening), contact_bytes(&rank.contact()))?;
-    job.fence()?;
-    let jid = job
-        .id()
-        .bytes()
-        .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
-    let place = config.place;
-    let config = wishes.map_or_else(
-        || rank_config(place, job.rank(), jid),
-        |w| w.config(place, job.rank(), jid),
-    );
-    let mut directory = Directory {
-        job: Some((job.reader(), opening)),
-        known: BTreeMap::new(),
-    };
-    if job.size() <= PREFETCH {
-        for peer in (0..job.size()).filter(|peer| *peer != job.rank()) {
-            directory.find(peer).map_err(unusable)?;
-        }
-    }
-    let opened = rank.open(config, place, ids.collect(job, place)?, directory)?;
-    job.fence()?;
-    Ok(opened)
 }
 
 /// `ranks` interfaces of this process, connected through the device; for ranks that are threads.
@@ -406,10 +413,7 @@ fn each<T>(
         .map(|(u, jid)| {
             let place = Placement::ONE;
             let ids = (0..size).map(|r| place.of(r)).collect();
-            let directory = Directory {
-                job: None,
-                known: known.clone(),
-            };
+            let directory = Directory::of(known.clone());
             let config = rank_config(place, u.rank, *jid);
             end(u, config, place, ids, directory)
         })

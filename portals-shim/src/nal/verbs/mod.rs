@@ -60,8 +60,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs_backend::{Buffer, BufferPool, Completion, Cq, Datagrams, Device, Route, Srq};
 
-pub(crate) use connect::open;
-use connect::{Directory, unusable_device};
+use connect::unusable_device;
+pub(in crate::nal) use connect::{Directory, PREFETCH, Unconnected, key};
 pub use connect::{check, chosen_gid, in_threads, in_threads_of};
 
 /// Whether bytes of a peer are a frame; for the fuzz target of the parser.
@@ -226,7 +226,7 @@ impl QpTable {
 
 /// The fabric below one interface.
 #[derive(Debug)]
-struct Verbs {
+pub(in crate::nal) struct Verbs {
     rank: usize,
     id: ProcessId,
     /// Own user and job.
@@ -562,6 +562,27 @@ impl Verbs {
     }
 }
 
+/// What a fabric that is made of this and another one needs, and [`Nal`] here.
+impl Verbs {
+    /// Shows the portals of this set to the others, as they are.
+    pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
+        self.publish(ni, portals);
+        if std::mem::take(&mut self.prune_due) {
+            self.registry.prune(|md| ni.md_query(md).is_ok());
+        }
+    }
+
+    /// Whether nothing is under way to others.
+    pub(in crate::nal) fn is_drained(&self) -> bool {
+        self.peers.iter().flatten().all(|p| p.is_drained())
+    }
+
+    /// How long a close may wait for that.
+    pub(in crate::nal) fn closing_time(&self) -> Duration {
+        self.patience.min(PATIENCE)
+    }
+}
+
 /// How long a peer that neither answers nor fails can hold up a withdrawal or the close.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -608,6 +629,7 @@ impl Nal for Verbs {
             ],
             bell: Arc::clone(&self.bell),
             thread: self.thread,
+            longest: None,
         })
     }
 
@@ -634,10 +656,8 @@ impl Nal for Verbs {
     }
 
     fn lists_changed(&mut self, ni: &mut Ni) {
-        self.publish(ni);
-        if std::mem::take(&mut self.prune_due) {
-            self.registry.prune(|md| ni.md_query(md).is_ok());
-        }
+        let portals = ni.take_dirty_portals();
+        self.tell_peers(ni, portals);
     }
 
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
@@ -658,9 +678,9 @@ impl Nal for Verbs {
     /// Waits until what was sent has left, then ends the connections; the memory of every
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {
-        let drained = |v: &mut Self| v.peers.iter().flatten().all(|p| p.is_drained());
+        let drained = |v: &mut Self| v.is_drained();
         // Connections that are being mended get their time; new failures are final from here on.
-        if !self.progress_until(ni, self.patience.min(PATIENCE), drained) {
+        if !self.progress_until(ni, self.closing_time(), drained) {
             tracing::warn!("closed although something was under way");
         }
         self.closed = true;

@@ -70,8 +70,7 @@ impl Published {
 impl Verbs {
     /// Tells peers of changed portals. When something was taken back, waits until they have
     /// confirmed it.
-    pub(super) fn publish(&mut self, ni: &mut Ni) {
-        let dirty = ni.take_dirty_portals();
+    pub(super) fn publish(&mut self, ni: &mut Ni, dirty: u64) {
         if dirty == 0 || self.closed {
             return;
         }

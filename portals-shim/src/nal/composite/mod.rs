@@ -1,0 +1,160 @@
+//! Portals over RDMA verbs and shared memory at once: ranks of one machine through memory, the others through the
+//! device. One interface, one library; what is matched where does not depend on the way.
+//!
+//! ```text
+//!   message to a rank ──► of this memory?  ├─ yes: nal/shm
+//!                                          └─ no:  nal/verbs
+//!   progress:  both, one after the other
+//!   a sleep:   on the device's completion channel and on the pipe that ranks of this memory write to (shm/alarm.rs)
+//! ```
+//!
+//! | file | decides |
+//! |---|---|
+//! | `group.rs` | who shares memory with whom |
+//! | `open.rs` | the start, and the way back to the device alone where memory cannot be shared |
+//! | this one | which way a message goes ([`Composite::send`](Nal::send)) |
+//!
+//! # Invariants
+//!
+//! * **A pair of ranks uses one way for the life of the interface**, and both agree which: answers go the way of
+//!   their question, and the order of a pair's messages is that of the one way (rule 24 included, because one-sided
+//!   operations of a pair are settled against messages of the same way).
+//! * What a descriptor's owner takes back is taken back on both ways before the call returns.
+//! * **No wake-up is lost.** Arming does both: completions after it make the channel readable, cells after it make the
+//!   pipe readable, and the poll that follows looks at both. A sleeper waits for either.
+//! * **Nobody waits for progress on one way while it withholds it on the other.** The close makes progress on both
+//!   until both are drained. Waits within verbs (a withdrawal, a want of send buffers) make progress on verbs only;
+//!   they end through verbs alone, as whoever they wait for handles verbs in every wait of its own. Within memory,
+//!   only copies under way are waited for, which end by themselves.
+
+mod group;
+mod open;
+
+pub use open::in_threads;
+pub(crate) use open::open;
+
+use super::shm::Shm;
+use super::verbs::Verbs;
+use super::{Attendance, Nal};
+use crate::call::{Paths, Target};
+use crate::region::Region;
+use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
+use std::time::{Duration, Instant};
+
+/// The fabric below one interface.
+#[derive(Debug)]
+struct Composite {
+    shm: Shm,
+    verbs: Verbs,
+    /// How long a wait polls, where ranks have no processor each.
+    spin: Option<Duration>,
+}
+
+impl Nal for Composite {
+    #[inline]
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        match self.shm.peer(tx.header.target) {
+            Some(peer) => self.shm.send_to(ni, peer, tx),
+            None => self.verbs.send(ni, tx),
+        }
+    }
+
+    #[inline]
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        // Memory sends only to its own ranks; verbs sends nothing so.
+        self.shm.send_now(header, payload)
+    }
+
+    #[inline]
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        let near = self.shm.progress(ni);
+        self.verbs.progress(ni) | near
+    }
+
+    fn lists_changed(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.shm.publish(ni, portals);
+        self.verbs.tell_peers(ni, portals);
+    }
+
+    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.shm.retire(ni, md)?;
+        self.verbs.retire(ni, md)
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        let mut attendance = self.verbs.attendance()?;
+        attendance.alarm.push(self.shm.alarm()?);
+        attendance.longest = Some(super::shm::LONGEST);
+        Some(attendance)
+    }
+
+    fn spin(&self) -> Option<Duration> {
+        self.spin
+    }
+
+    fn looks(&self) -> u32 {
+        if self.spin.is_some() {
+            1
+        } else {
+            self.verbs.looks()
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.shm.arm() & self.verbs.arm()
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        self.verbs.attend(ni)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.verbs.due()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.verbs.is_busy()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.verbs.is_gone()
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        self.verbs.distance(to)
+    }
+
+    fn shares(&self) -> bool {
+        self.shm.shares()
+    }
+
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        self.shm.window(to)
+    }
+
+    fn paths(&self) -> Paths {
+        let (near, far) = (self.shm.paths(), self.verbs.paths());
+        Paths {
+            one_sided: near.one_sided + far.one_sided,
+            two_sided: near.two_sided + far.two_sided,
+            by_memory: near.by_memory + far.by_memory,
+        }
+    }
+
+    fn close(&mut self, ni: &mut Ni) {
+        let end = Instant::now() + self.verbs.closing_time();
+        while !(self.shm.is_drained() && self.verbs.is_drained()) && Instant::now() < end {
+            // Connections that are being made or mended are the attendance's.
+            let any = self.progress(ni);
+            if !(self.verbs.attend(ni) | any) {
+                std::thread::yield_now();
+            }
+        }
+        self.shm.close(ni);
+        self.verbs.close(ni);
+    }
+}
+
+#[cfg(test)]
+mod tests;

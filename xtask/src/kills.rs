@@ -1,0 +1,146 @@
+//! `cargo xtask kills`: jobs over shared memory of which one rank is killed at a random moment, start-up included.
+//! Each must end by itself, and nothing may be left: no process, nothing in `/dev/shm`.
+
+use crate::cargo::{self, cargo, release_dir};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many jobs
+    #[arg(long, default_value_t = 200)]
+    runs: u32,
+    /// The same number gives the same moments and victims, as far as time repeats itself
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How long a job may take to end after the kill.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The kill comes within so many milliseconds of the start; a job is in its work after some 50.
+const MOMENTS: u64 = 250;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    /// A number below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end.max(1)
+    }
+}
+
+fn shared_memory() -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries.map(|e| e.file_name()).collect()
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let file = format!("/proc/{parent}/task/{parent}/children");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|w| w.parse().ok())
+        .collect()
+}
+
+/// Processes whose command line has this word.
+fn marked(word: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|b| *b == 0).any(|w| w == word.as_bytes())
+        })
+        .collect()
+}
+
+/// One job; how long it took to end after the kill.
+fn job(random: &mut Random, round: u32) -> Result<Duration> {
+    let bin = release_dir();
+    // A number that nobody else uses marks the processes.
+    let mark = format!("9{:07}{round:04}", std::process::id());
+    let ranks = 2 + random.below(7);
+    let moment = Duration::from_millis(random.below(MOMENTS));
+    let mut launcher = Command::new(bin.join("portolan"))
+        .args(["run", "--fabric", "shm", "-n", &ranks.to_string(), "--"])
+        .arg(bin.join("gups"))
+        .args(["--log2-table", "14", "--updates", &mark])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start portolan run")?;
+    std::thread::sleep(moment);
+    let begun = Instant::now();
+    let victim = loop {
+        let there = children(launcher.id());
+        if !there.is_empty() {
+            break there[random.below(there.len() as u64) as usize];
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("round {round}: no rank started");
+        }
+        std::thread::yield_now();
+    };
+    let kill = Command::new("kill")
+        .args(["-KILL", &victim.to_string()])
+        .status()?;
+    if !kill.success() {
+        bail!("round {round}: rank {victim} had ended before it was killed");
+    }
+    let killed = Instant::now();
+    let status = loop {
+        if let Some(status) = launcher.try_wait()? {
+            break status;
+        }
+        if killed.elapsed() > PATIENCE {
+            let _ = launcher.kill();
+            bail!(
+                "round {round}: {ranks} ranks go on {PATIENCE:?} after one was killed at {moment:?}"
+            );
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let took = killed.elapsed();
+    if status.success() {
+        bail!("round {round}: the job says that it succeeded");
+    }
+    while !marked(&mark).is_empty() {
+        if killed.elapsed() > PATIENCE {
+            bail!("round {round}: processes are left: {:?}", marked(&mark));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(took)
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let packages = ["--package", "portolan", "--package", "programs"];
+    cargo::run(cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    let before = shared_memory();
+    let mut random = Random(options.seed);
+    let mut longest = Duration::ZERO;
+    for round in 0..options.runs {
+        longest = longest.max(job(&mut random, round)?);
+    }
+    let left: Vec<_> = shared_memory().difference(&before).cloned().collect();
+    if !left.is_empty() {
+        bail!("left in /dev/shm: {left:?}");
+    }
+    println!(
+        "{} jobs ended after the kill of a rank, the slowest within {:.2} s; no process left, nothing in /dev/shm",
+        options.runs,
+        longest.as_secs_f64()
+    );
+    Ok(())
+}
