@@ -15,11 +15,15 @@ use std::process::Command;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 9] = [
+pub const WORKLOADS: [&str; 13] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
     "put-and-ack",
+    "deliver-1-in-steps",
+    "deliver-10-in-steps",
+    "deliver-1000-in-steps",
+    "put-and-ack-in-steps",
     "interface-look",
     "interface-put",
     "interface-put-and-ack",
@@ -102,8 +106,8 @@ fn replies(workload: &str, times: u64, over: Over) -> Result<(), CountError> {
 /// When one of them is not delivered.
 pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
     let before = match workload {
-        "deliver-10" => 9,
-        "deliver-1000" => 999,
+        "deliver-10" | "deliver-10-in-steps" => 9,
+        "deliver-1000" | "deliver-1000-in-steps" => 999,
         _ => 0,
     };
     let mut pair = Pair::new(Before::Exact(before), true)?;
@@ -112,7 +116,11 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "deliver-1" | "deliver-10" | "deliver-1000" => {
             repeat(workload, times, || pair.deliver().is_some())
         }
+        "deliver-1-in-steps" | "deliver-10-in-steps" | "deliver-1000-in-steps" => {
+            repeat(workload, times, || pair.deliver_in_steps().is_some())
+        }
         "put-and-ack" => repeat(workload, times, || pair.put_and_ack()),
+        "put-and-ack-in-steps" => repeat(workload, times, || pair.put_and_ack_in_steps()),
         "interface-look" => repeat(workload, times, || joined.look()),
         "interface-put" => repeat(workload, times, || joined.put()),
         "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),

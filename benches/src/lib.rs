@@ -12,8 +12,9 @@ pub use joined::Joined;
 
 use portals_core::header::WIRE_LEN;
 use portals_core::{
-    AckRequest, EqHandle, Error, EventKind, Header, InsertPosition, Limits, MdDesc, MdHandle,
-    MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE, Unlink,
+    AckRequest, EqHandle, Error, EventKind, Header, Incoming, InsertPosition, Limits, MdDesc,
+    MdHandle, MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE,
+    Unlink,
 };
 
 /// Portal of every entry.
@@ -165,6 +166,55 @@ impl Pair {
         (event.kind == EventKind::PutEnd).then_some((taken.searched, taken.ack))
     }
 
+    /// As [`Pair::deliver`], the data coming after the match: the way of fabrics that deposit it themselves.
+    pub fn deliver_in_steps(&mut self) -> Option<u32> {
+        let put = self.put;
+        self.arrive_in_steps(&put).map(|(searched, _)| searched)
+    }
+
+    #[inline(always)]
+    fn arrive_in_steps(&mut self, wire: &[u8]) -> Option<(u32, Option<Header>)> {
+        let header = Header::decode(wire).ok()?;
+        let Incoming::Deposit(d) = self.target.handle_header(&header) else {
+            return None;
+        };
+        let ack = self.target.deposit_end(d.op, NiFail::OK);
+        let (event, _) = self.target.eq_get(self.arrived).ok()??;
+        (event.kind == EventKind::PutEnd).then_some((d.searched, ack))
+    }
+
+    /// As [`Pair::put_and_ack`], by an operation that begins and ends in calls of their own at both sides.
+    pub fn put_and_ack_in_steps(&mut self) -> bool {
+        self.acked_in_steps()
+            .is_some_and(|kind| kind == EventKind::Ack)
+    }
+
+    fn acked_in_steps(&mut self) -> Option<EventKind> {
+        let t = self
+            .sender
+            .put(
+                self.source,
+                None,
+                AckRequest::Ack,
+                TARGET,
+                PORTAL,
+                0,
+                BITS,
+                0,
+                0,
+            )
+            .ok()?;
+        if let Some(op) = t.op {
+            self.sender.send_end(op, NiFail::OK);
+        }
+        self.sender.eq_get(self.sent).ok()?;
+        let (_, ack) = self.arrive_in_steps(&t.header.encode())?;
+        let ack = Header::decode(&ack?.encode()).ok()?;
+        self.sender.handle_header(&ack);
+        let (event, _) = self.sender.eq_get(self.sent).ok()??;
+        Some(event.kind)
+    }
+
     /// A put from its call to its ACK event, both sides and both headers; whether the ack came.
     pub fn put_and_ack(&mut self) -> bool {
         self.acked().is_some_and(|kind| kind == EventKind::Ack)
@@ -196,9 +246,11 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(pair.deliver(), Some(searched), "{before:?}");
                 assert!(pair.put_and_ack());
+                assert_eq!(pair.deliver_in_steps(), Some(searched), "{before:?}");
+                assert!(pair.put_and_ack_in_steps());
             }
-            assert_eq!(pair.target.status().recv_count, 6);
-            assert_eq!(pair.target.status().recv_length, 48);
+            assert_eq!(pair.target.status().recv_count, 12);
+            assert_eq!(pair.target.status().recv_length, 96);
         }
     }
 

@@ -93,18 +93,15 @@ impl EventQueue {
         sequence
     }
 
-    /// Stores an event that has its number; the oldest makes room. Part of each caller, so that the
-    /// event is made where it stays.
-    #[inline(always)]
-    pub(crate) fn store(&mut self, event: Event) -> &mut Event {
-        let place = self.place();
-        *place = event;
-        place
+    /// Stores an event that has its number; the oldest makes room.
+    pub(crate) fn store(&mut self, event: Event) {
+        *self.place() = event;
     }
 
-    /// The place of one more event, which holds something old.
+    /// The place of one more event, which holds something old. Part of each caller, so that the event is made
+    /// where it stays.
     #[inline(always)]
-    fn place(&mut self) -> &mut Event {
+    pub(crate) fn place(&mut self) -> &mut Event {
         if self.len == self.capacity {
             self.first = self.wrap(self.first + 1);
             self.len -= 1;

@@ -106,7 +106,7 @@ impl Op {
 /// Events on their way to queues that the owner keeps.
 pub(super) type Exported = Option<VecDeque<(EqHandle, Event)>>;
 
-/// Posts `event` with `link`, or with its own number when there is none (rule 32). Returns where it
+/// Posts the event that `fill` writes with `link`, or with its own number when there is none (rule 32). Returns where it
 /// lies, so that the caller can change it there instead of moving it twice.
 #[inline(always)]
 fn post<'a>(
@@ -114,17 +114,18 @@ fn post<'a>(
     exported: &'a mut Exported,
     eq: EqHandle,
     link: Option<u32>,
-    event: Event,
+    fill: impl FnOnce(&mut Event),
 ) -> &'a mut Event {
     let sequence = queue.stamp();
     let posted = match exported {
-        None => queue.store(event),
+        None => queue.place(),
         Some(exported) => {
-            exported.push_back((eq, event));
+            exported.push_back((eq, Event::BLANK));
             let last = exported.len() - 1;
             &mut exported[last].1
         }
     };
+    fill(posted);
     posted.link = link.unwrap_or(sequence);
     posted.sequence = sequence;
     posted
@@ -156,7 +157,7 @@ impl Ni {
     fn post(&mut self, event: &Event, link: Option<u32>) -> Option<u32> {
         let eq = event.md.eq?;
         let queue = self.eqs.at_mut(eq.0.slot())?;
-        Some(post(queue, &mut self.exported, eq, link, *event).sequence)
+        Some(post(queue, &mut self.exported, eq, link, |e| *e = *event).sequence)
     }
 
     /// Accounts an operation on the MD, given also its length, by `account`; marks the MD in use and
@@ -187,7 +188,7 @@ impl Ni {
         {
             queue.promised += 1;
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
-                let posted = post(queue, &mut self.exported, eq, None, op.end);
+                let posted = post(queue, &mut self.exported, eq, None, |e| *e = op.end);
                 posted.kind = start;
                 op.link = Some(posted.sequence);
             }
@@ -227,12 +228,12 @@ impl Ni {
         {
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
                 let started = what.event(start, md_handle, md.shown);
-                last = Some(post(queue, &mut self.exported, eq, None, started).sequence);
+                last = Some(post(queue, &mut self.exported, eq, None, |e| *e = started).sequence);
             }
             if !options.contains(MdOptions::EVENT_END_DISABLE) {
                 let mut ended = what.event(end, md_handle, md.shown);
                 ended.ni_fail = fail;
-                last = Some(post(queue, &mut self.exported, eq, last, ended).sequence);
+                last = Some(post(queue, &mut self.exported, eq, last, |e| *e = ended).sequence);
             }
         }
         let under_way = self.ops.len() as u64 + 1;
@@ -260,7 +261,7 @@ impl Ni {
         {
             queue.promised -= 1;
             if !op.end.md.options.contains(MdOptions::EVENT_END_DISABLE) {
-                let posted = post(queue, &mut self.exported, eq, op.link, op.end);
+                let posted = post(queue, &mut self.exported, eq, op.link, |e| *e = op.end);
                 posted.md = md.shown;
                 posted.ni_fail = fail;
                 last = Some(posted.sequence);

@@ -350,8 +350,7 @@ impl Rank {
     pub(super) fn next(&self, eq: EqHandle) -> Event {
         let limit = match self.ni.clock() {
             ClockKind::Virtual => 2_000_000_000,
-            // A rank may wait for all rounds of the others, on cores that others use as well.
-            ClockKind::Wall => 120_000_000_000,
+            ClockKind::Wall => 20_000_000_000,
         };
         // In a long run a rank may wait for all rounds of another one.
         let limit = limit + 1_000_000 * super::rounds().unwrap_or(0);

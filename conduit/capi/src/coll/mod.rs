@@ -20,7 +20,7 @@ use memory::ReduceFn;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::state;
 
@@ -52,7 +52,7 @@ struct State {
     last: HashMap<u32, BarrierName>,
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 /// Operations under way.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 /// Somebody sends what operations want to.
@@ -62,31 +62,12 @@ thread_local! {
     static IMAGE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-struct Locked(MutexGuard<'static, Option<State>>);
-
-impl std::ops::Deref for Locked {
-    type Target = State;
-    fn deref(&self) -> &State {
-        match &*self.0 {
-            Some(s) => s,
-            None => unreachable!("filled by `lock`"),
-        }
+fn lock() -> MutexGuard<'static, State> {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    if state.teams.is_empty() {
+        state.set_images(&[]);
     }
-}
-
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.get_or_insert_default()
-    }
-}
-
-fn lock() -> Locked {
-    let mut guard = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    let s = guard.get_or_insert_default();
-    if s.teams.is_empty() {
-        s.set_images(&[]);
-    }
-    Locked(guard)
+    state
 }
 
 impl State {
