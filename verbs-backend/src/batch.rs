@@ -316,6 +316,7 @@ pub(crate) fn address(data: *const u8) -> u64 {
     u64::try_from(data.expose_provenance()).unwrap_or(0)
 }
 
+#[inline]
 pub(crate) fn check_id(id: u64) -> Result<(), PushError> {
     if is_ticket(id) {
         Err(PushError::ReservedId(id))
@@ -325,6 +326,7 @@ pub(crate) fn check_id(id: u64) -> Result<(), PushError> {
 }
 
 /// A request without segments.
+#[inline]
 pub(crate) fn request(id: u64, op: SendOp, flags: SendFlags) -> sys::ibv_send_wr {
     let here = Remote {
         address: 0,
@@ -352,6 +354,7 @@ pub(crate) fn request(id: u64, op: SendOp, flags: SendFlags) -> sys::ibv_send_wr
 }
 
 /// The union's unused part is zero, so that no byte of a request is undefined.
+#[inline]
 fn target(remote: Remote) -> sys::ibv_send_wr_target {
     let mut target = sys::ibv_send_wr_target {
         atomic: sys::ibv_atomic_wr {

@@ -30,21 +30,25 @@ impl Completion {
 
     /// The id that the caller gave the request. Requests that own their buffer have ids of their own, see
     /// [`Completion::owns_buffer`].
+    #[inline]
     pub fn id(&self) -> u64 {
         self.0.wr_id
     }
 
     /// Was the request one that owns its buffer, to be had back by `take` of its queue?
+    #[inline]
     pub fn owns_buffer(&self) -> bool {
         crate::inflight::is_ticket(self.0.wr_id)
     }
 
     /// How the request ended.
+    #[inline]
     pub fn status(&self) -> Status {
         Status(self.0.status)
     }
 
     /// Did the request succeed?
+    #[inline]
     pub fn is_ok(&self) -> bool {
         self.status() == Status::SUCCESS
     }
@@ -72,6 +76,7 @@ impl Completion {
     }
 
     /// Bytes received by a receive, or read by an RDMA read. Without meaning for the others.
+    #[inline]
     pub fn length(&self) -> u32 {
         self.0.byte_len
     }
@@ -83,6 +88,7 @@ impl Completion {
     }
 
     /// Number of this side's queue pair; valid for failures too.
+    #[inline]
     pub fn qpn(&self) -> u32 {
         self.0.qp_num
     }
@@ -142,6 +148,7 @@ impl Opcode {
     }
 
     /// Is it one of the two receives?
+    #[inline]
     pub fn is_receive(self) -> bool {
         matches!(self, Self::Receive | Self::ReceiveWrite)
     }

@@ -167,6 +167,7 @@ impl Cq {
     /// # Errors
     ///
     /// The queue is broken.
+    #[inline]
     pub fn poll<'a>(&self, slots: &'a mut [Completion]) -> Result<&'a [Completion], CqError> {
         let room = i32::try_from(slots.len()).unwrap_or(i32::MAX);
         let first = slots.as_mut_ptr().cast();

@@ -23,6 +23,7 @@ const SLOT_BITS: u32 = 16;
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 /// Is `id` a ticket?
+#[inline]
 pub(crate) fn is_ticket(id: u64) -> bool {
     id & TICKET != 0
 }

@@ -1,7 +1,8 @@
 //! Safe RDMA verbs.
 //!
 //! A module for each noun of the verbs: [`device`], [`event`], [`gid`], [`pd`], [`mr`], [`buffer`], [`cq`],
-//! [`completion`], [`srq`], [`batch`] (work requests), [`qp`] (reliable connections) and [`ud`] (datagrams).
+//! [`completion`], [`srq`], [`batch`] (work requests), [`qp`] (reliable connections) and [`ud`] (datagrams). Beside them
+//! [`rd`], which makes datagrams reliable and knows nothing of verbs.
 //!
 //! ```text
 //!   Device ── Pd ──┬── BufferPool ── Buffer   slots of registered memory, owned by a request while posted
@@ -56,6 +57,7 @@ mod inflight;
 pub mod mr;
 pub mod pd;
 pub mod qp;
+pub mod rd;
 pub mod srq;
 pub mod ud;
 
@@ -70,4 +72,4 @@ pub use mr::{Access, Mr};
 pub use pd::Pd;
 pub use qp::{Endpoint, Mtu, Qp, QpOptions, QpState, Route};
 pub use srq::Srq;
-pub use ud::{DatagramAddress, DatagramOptions, Datagrams, Destination};
+pub use ud::{Arrival, DatagramAddress, DatagramOptions, DatagramQueue, Datagrams, Destination};

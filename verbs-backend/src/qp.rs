@@ -465,6 +465,7 @@ impl Qp {
     /// # Errors
     ///
     /// As [`Qp::post`]; the data may be too long for the capabilities.
+    #[inline]
     pub fn post_inline(
         &self,
         id: u64,
@@ -593,6 +594,7 @@ impl Qp {
     /// # Safety
     ///
     /// As [`SendBatch::push_raw`].
+    #[inline]
     pub unsafe fn post_raw(
         &self,
         id: u64,
@@ -614,6 +616,7 @@ impl Qp {
     /// # Safety
     ///
     /// The chain is valid and contiguous, and so is the memory it names until the requests complete.
+    #[inline]
     unsafe fn post_chain(
         &self,
         head: *mut sys::ibv_send_wr,

@@ -12,6 +12,10 @@
 
 #![expect(unsafe_code, reason = "calls into libibverbs with addresses")]
 
+mod queue;
+
+pub use queue::{Arrival, DatagramQueue};
+
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
@@ -174,6 +178,10 @@ pub struct Datagrams {
     /// Destinations of sends under way, by ticket.
     used: Mutex<BTreeMap<u64, Destination>>,
     pool: BufferPool,
+    /// Buffers of a [`DatagramQueue`] that may be with the adapter; freed with the others.
+    lent: Vec<Buffer>,
+    /// Bytes that a send can carry in the request.
+    max_inline: usize,
 }
 
 // SAFETY: libibverbs serialises the calls on a queue pair; the rest is constant or behind a mutex.
@@ -191,6 +199,7 @@ impl Drop for Datagrams {
             );
             std::mem::forget(std::mem::take(&mut *lock(&self.sends)));
             std::mem::forget(std::mem::take(&mut *lock(&self.receives)));
+            std::mem::forget(std::mem::take(&mut self.lent));
         }
     }
 }
@@ -202,6 +211,18 @@ impl Datagrams {
     ///
     /// [`DatagramError`].
     pub fn new(pd: &Pd, cq: &Cq, options: &DatagramOptions) -> Result<Self, DatagramError> {
+        Self::build(pd, cq, options, options.receives + options.sends, 0)
+    }
+
+    /// As [`Datagrams::new`], with so many buffers of its own, and sends that can carry `inline` bytes if the device has
+    /// such.
+    fn build(
+        pd: &Pd,
+        cq: &Cq,
+        options: &DatagramOptions,
+        buffers: u32,
+        inline: u32,
+    ) -> Result<Self, DatagramError> {
         let device = pd.device();
         let port = device.port(options.port).map_err(QpError::from)?;
         let gid = match device.gid(options.port, options.gid_index) {
@@ -209,7 +230,7 @@ impl Datagrams {
             Err(_) if !port.ethernet && options.gid_index.is_none() => None,
             Err(error) => return Err(QpError::from(error).into()),
         };
-        let pool = BufferPool::new(pd, options.receives + options.sends, GRH + options.size)?;
+        let pool = BufferPool::new(pd, buffers, GRH + options.size)?;
         let pd = Arc::clone(&pd.0);
         let mut init = sys::ibv_qp_init_attr {
             send_cq: cq.as_raw(),
@@ -219,7 +240,7 @@ impl Datagrams {
                 max_recv_wr: options.receives,
                 max_send_sge: 1,
                 max_recv_sge: 1,
-                max_inline_data: 0,
+                max_inline_data: inline,
             },
             qp_type: sys::IBV_QPT_UD,
             ..empty_init_attr()
@@ -246,6 +267,8 @@ impl Datagrams {
             receives: Mutex::default(),
             used: Mutex::default(),
             pool,
+            lent: Vec::new(),
+            max_inline: usize::try_from(init.cap.max_inline_data).unwrap_or(0),
         };
         made.start()?;
         Ok(made)

@@ -20,6 +20,7 @@ const UNSUPPORTED: c_int = libc::EOPNOTSUPP;
 ///
 /// `qp` is a live queue pair; `wr` is the head of a chain of valid requests whose lists of segments are valid;
 /// the memory they name stays valid as `ibv_post_send(3)` demands.
+#[inline]
 pub unsafe fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
@@ -80,6 +81,7 @@ pub unsafe fn post_srq_recv(
 /// # Safety
 ///
 /// `cq` is a live completion queue; `wc` points to room for `count` completions.
+#[inline]
 pub unsafe fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: the caller says that `cq` is live; libibverbs sets its context and never changes it.
     let context = unsafe { (*cq).context };
