@@ -7,6 +7,7 @@
 //! the same at the peer, see [`Advert::admits`].
 
 use crate::handle::{MdHandle, MeHandle};
+use crate::md::Md;
 use crate::memory::Segment;
 use crate::ni::Ni;
 use crate::types::{ANY, MdOptions, ProcessId, THRESHOLD_INFINITE};
@@ -56,6 +57,17 @@ impl Advert {
     }
 }
 
+/// What a descriptor needs of its own to be advertised; only an update changes it.
+pub(crate) fn may_be_advertised(md: &Md) -> bool {
+    let o = md.shown.options;
+    md.shown.threshold == THRESHOLD_INFINITE
+        && md.shown.eq.is_none()
+        && o.contains(MdOptions::MANAGE_REMOTE)
+        && !o.intersects(MdOptions::TRUNCATE.union(MdOptions::PINNED))
+        && o.intersects(MdOptions::OP_PUT | MdOptions::OP_GET)
+        && md.region().is_some()
+}
+
 impl Ni {
     /// The descriptors on portal `pt_index` that qualify, head to tail.
     ///
@@ -72,19 +84,13 @@ impl Ni {
             let Some(region) = md.region() else {
                 continue;
             };
-            let fit = md.active
-                && md.shown.threshold == THRESHOLD_INFINITE
-                && md.shown.eq.is_none()
-                && o.contains(MdOptions::MANAGE_REMOTE)
-                && !o.contains(MdOptions::TRUNCATE)
-                && o.intersects(MdOptions::OP_PUT | MdOptions::OP_GET);
             let shadowed = || {
                 self.matching
                     .walk(pt_index)
                     .take_while(|(h, _)| *h != handle)
                     .any(|(_, earlier)| earlier.overlaps(me))
             };
-            if fit && !shadowed() {
+            if md.active && may_be_advertised(md) && !shadowed() {
                 out.push(Advert {
                     pt_index,
                     match_id: me.match_id,

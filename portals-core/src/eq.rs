@@ -87,6 +87,7 @@ impl EventQueue {
     }
 
     /// The number of the next event, which is the caller's.
+    #[inline]
     pub(crate) fn stamp(&mut self) -> u32 {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);

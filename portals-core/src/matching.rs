@@ -9,13 +9,15 @@
 //!            │    │    │    │    │    │
 //!  all bits  A ───┼────C────┼────┼────┼─ …        group of one key (nid, pid, bits), by hash
 //!            ·    B ───┼────┼────E────┼─ …        group of another key
-//!  masked    ·    ·    ·    D ── ─ ── F ─ …       the group of every entry that ignores bits
+//!  masked    ·    ·    ·    D ── ─ ── F ─ …       group of a key among entries that ignore the same bits
 //! ```
 //!
-//! A message can only be taken by the group of all masked entries and by at most four groups of
-//! entries that compare all 64 bits (node and process id concrete or not). Merging these by label
+//! A message can only be taken by at most four groups (node and process id concrete or not) of the
+//! entries that compare all 64 bits, four of those that ignore the same bits, for each of a few sets of
+//! bits, and by the group of entries that ignore still others. Merging these by label
 //! visits the candidates in the order of the list; entries with other keys cost nothing.
 
+mod buckets;
 mod groups;
 mod index;
 mod order;
@@ -27,8 +29,9 @@ use crate::handle::{MdHandle, MeHandle};
 use crate::table::Table;
 use crate::types::{ANY, ProcessId, Unlink};
 use alloc::boxed::Box;
+use buckets::Key;
 use groups::Node;
-use index::{Index, Key};
+use index::Index;
 
 /// The longest list without an index. Walking 16 entries costs about as much as finding one.
 const WALKED: usize = 16;

@@ -116,6 +116,7 @@ impl Md {
     }
 
     /// The memory, when it is one region.
+    #[inline]
     pub(crate) fn region(&self) -> Option<Segment> {
         (!self.in_pieces).then_some(Segment {
             addr: self.shown.start,
@@ -173,6 +174,7 @@ impl Md {
     }
 
     /// One operation of the threshold (rule 37).
+    #[inline]
     pub(crate) fn consume(&mut self) {
         if self.shown.threshold > 0 {
             self.shown.threshold -= 1;
@@ -184,6 +186,7 @@ impl Md {
     }
 
     /// Unlink rules 1 and 4: whether it goes away now.
+    #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         self.retired && !self.active && self.pending == 0 && self.unlink == Unlink::Unlink
     }
@@ -241,37 +244,54 @@ impl MdTable {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: (u32, u16)) -> Option<&Md> {
         self.mds.get(key)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: (u32, u16)) -> Option<&mut Md> {
         self.mds.get_mut(key)
     }
 
     /// As [`Table::at`].
+    #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<&Md> {
         self.mds.at(slot)
     }
 
+    /// Slots in use or free again.
+    pub(crate) fn slots(&self) -> u32 {
+        self.rests.len() as u32
+    }
+
+    /// The generation of a slot with a descriptor.
+    pub(crate) fn generation(&self, slot: u32) -> Option<u16> {
+        self.mds.at(slot).map(|_| self.mds.generation(slot))
+    }
+
     /// As [`Table::at`].
+    #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Md> {
         self.mds.at_mut(slot)
     }
 
     /// The rest of the descriptor that `key` names.
+    #[inline]
     pub(crate) fn rest(&self, key: (u32, u16)) -> Option<&MdRest> {
         self.mds.get(key)?;
         self.rests.get(key.0 as usize)
     }
 
     /// As [`MdTable::rest`].
+    #[inline]
     pub(crate) fn rest_mut(&mut self, key: (u32, u16)) -> Option<&mut MdRest> {
         self.mds.get(key)?;
         self.rests.get_mut(key.0 as usize)
     }
 
     /// Bytes of the memory of `md`, in `slot`.
+    #[inline]
     pub(crate) fn length(&self, slot: u32, md: &Md) -> u64 {
         if md.in_pieces {
             self.rests.get(slot as usize).map_or(0, |rest| rest.length)
@@ -293,6 +313,7 @@ impl MdTable {
     }
 
     /// As [`MdTable::at_mut`], with the bytes of the memory.
+    #[inline]
     pub(crate) fn at_mut_with_length(&mut self, slot: u32) -> Option<(&mut Md, u64)> {
         let md = self.mds.at_mut(slot)?;
         let length = if md.in_pieces {
@@ -305,6 +326,7 @@ impl MdTable {
 
     /// The pieces of an MD that hold bytes `offset .. offset + len`; the caller has checked the range.
     /// The MD is in `slot` and has this `region`.
+    #[inline]
     pub(crate) fn slice(
         &self,
         slot: u32,

@@ -51,24 +51,29 @@ impl<T> Table<T> {
         Some(key)
     }
 
+    #[inline]
     fn is_current(&self, key: (u32, u16)) -> bool {
         self.generations.get(key.0 as usize) == Some(&key.1)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: (u32, u16)) -> Option<&T> {
         self.is_current(key).then(|| self.at(key.0)).flatten()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: (u32, u16)) -> Option<&mut T> {
         self.is_current(key).then(|| self.at_mut(key.0)).flatten()
     }
 
     /// The value in a slot that the caller knows to be the current one.
+    #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<&T> {
         self.values.get(slot as usize)?.as_ref()
     }
 
     /// As [`Table::at`].
+    #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.values.get_mut(slot as usize)?.as_mut()
     }

@@ -112,6 +112,12 @@ bitflags! {
         const EVENT_END_DISABLE = 0x0100;
         /// An unlink by the program makes an UNLINK event too (Cray's; the value is ours).
         const EVENT_MANUAL_UNLINK_ENABLE = 0x0800;
+        /// The END event of an operation that failed comes although END events are disabled, and a
+        /// process that the fabric has given up is told of ([`crate::Ni::lost`]) (ours).
+        const EVENT_FAILURE_ENABLE = 0x1000;
+        /// The memory is pinned from now until the descriptor goes, and peers are told of it by its owner alone
+        /// (ours, as is the value).
+        const PINNED = 0x1_0000;
         const _ = !0;
     }
 }

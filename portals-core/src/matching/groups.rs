@@ -5,7 +5,7 @@
 //! a function of the slot, so equal programs build equal trees. Labelling anew keeps the order and
 //! so needs no change here.
 
-use super::index::mix;
+use super::buckets::mix;
 use super::{Me, NONE};
 use crate::table::Table;
 

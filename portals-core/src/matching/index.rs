@@ -1,130 +1,40 @@
-//! The index of one match list: groups of entries by key, and one group for those without a key.
+//! The index of one match list: [`Buckets`] for each of a few sets of ignored bits, and one group for entries that
+//! ignore others.
 //!
-//! An entry that compares all 64 bits has the key (nid, pid, bits), where nid and pid may be
-//! [`ANY`]. The groups are found in an open table with linear probing, at most half full. The hash
-//! is keyed with a seed made from the interface number, not from a clock or an address: equal
-//! programs search equally. Only the own process adds keys; a peer only looks for them, in at most
-//! `far` + 1 cells. When keys meet so badly that one is more than [`FAR`] cells from home the table
-//! is built again with the next seed.
-//!
-//! A list of 100,000 entries fits no cache, so a delivery is arranged to wait for memory as rarely
-//! as it can: cells are small (3 MB for 100,000 keys), and name both the first entry of the group,
-//! for its key, and that entry's descriptor, so that the processor fetches the two at once. Keys are
-//! kept beside the entries (1.6 MB), which are not touched when the first descriptor takes the
-//! message.
+//! Programs have few ways to ignore bits: none, a protocol's, a source's, a tag's. The first [`MASKS`] that come up while
+//! the list is long have buckets of their own as long as it is, so an entry is where it was put.
 
+use super::buckets::{Buckets, Key};
 use super::groups::Group;
 use super::{Me, NONE};
-use crate::handle::{Handle, MdHandle};
+use crate::handle::MdHandle;
 use crate::table::Table;
 use crate::types::{ANY, ProcessId};
 use alloc::vec::Vec;
 
-/// The farthest cell from home. Among 131,072 keys at half load the farthest expected is about 40.
-const FAR: usize = 128;
-const LEAST: usize = 64;
-/// Seeds tried for one size, before the table is doubled instead.
-const SEEDS: u32 = 4;
-
-/// What an entry without ignored bits compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) id: ProcessId,
-    pub(super) bits: u64,
-}
-
-impl Key {
-    /// `None` for an entry that ignores bits.
-    fn of(me: &Me) -> Option<Self> {
-        (me.ignore_bits == 0).then_some(Self {
-            id: me.match_id,
-            bits: me.match_bits,
-        })
-    }
-
-    /// Which halves of the id are open: bit 0 the nid, bit 1 the pid.
-    fn class(self) -> usize {
-        usize::from(self.id.nid == ANY) | usize::from(self.id.pid == ANY) << 1
-    }
-
-    fn hash(self, seed: u64) -> u32 {
-        let id = u64::from(self.id.nid) << 32 | u64::from(self.id.pid);
-        let h = mix(mix(self.bits ^ seed).wrapping_add(id ^ seed.rotate_left(32)));
-        (h >> 32) as u32
-    }
-}
-
-/// A bijection of 64 bits in which every input bit reaches every output bit (the finalizer of
-/// MurmurHash3, which is in the public domain).
-pub(super) const fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x ^= x >> 33;
-    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    x ^= x >> 33;
-    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    x ^ x >> 33
-}
-
-/// A group in the table; a free cell has none.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    hash: u32,
-    /// The first entry of the group, or [`NONE`].
-    first: u32,
-    /// The descriptor of that entry, or [`Cell::NO_MD`].
-    md: MdHandle,
-}
-
-impl Cell {
-    const NO_MD: MdHandle = MdHandle(Handle::INVALID);
-    const FREE: Self = Self {
-        hash: 0,
-        first: NONE,
-        md: Self::NO_MD,
-    };
-
-    const fn is_free(self) -> bool {
-        self.first == NONE
-    }
-
-    fn group(self, entries: &Table<Me>) -> Group {
-        Group::beginning_with(entries, self.first)
-    }
-
-    fn set(&mut self, entries: &Table<Me>, group: Group) {
-        self.first = group.first;
-        let md = entries.at(group.first).and_then(|me| me.md);
-        self.md = md.unwrap_or(Self::NO_MD);
-    }
-
-    fn md(self) -> Option<MdHandle> {
-        (self.md != Self::NO_MD).then_some(self.md)
-    }
-}
+/// Sets of ignored bits with buckets of their own, beside the empty one.
+pub(super) const MASKS: usize = 6;
+/// Groups that may take one message: of each set of ignored bits four classes of initiators, and the rest.
+const HEADS: usize = (MASKS + 1) * 4 + 1;
 
 #[derive(Debug)]
 pub(super) struct Index {
     seed: u64,
-    /// A power of two.
-    cells: Vec<Cell>,
-    /// Cells in use.
-    keys: usize,
-    /// No group is farther from home.
-    far: usize,
-    /// Entries of each class of keys.
-    classes: [u32; 4],
-    masked: Group,
+    /// Entries that compare all bits.
+    exact: Buckets,
+    /// Others, by what they ignore.
+    masked: Vec<(u64, Buckets)>,
+    /// Those that ignore what came up when all [`MASKS`] were given away.
+    rest: Group,
 }
 
 impl Index {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            seed: mix(seed),
-            cells: alloc::vec![Cell::FREE; LEAST],
-            keys: 0,
-            far: 0,
-            classes: [0; 4],
-            masked: Group::EMPTY,
+            seed,
+            exact: Buckets::new(seed),
+            masked: Vec::new(),
+            rest: Group::EMPTY,
         }
     }
 
@@ -138,10 +48,10 @@ impl Index {
         mut take: impl FnMut(MdHandle) -> Option<T>,
     ) -> Option<(T, u32)> {
         // Only one group can take it: ask its first entry.
-        if self.classes[1..] == [0; 3] && self.masked.is_empty() && key.class() == 0 {
-            let is_it = |slot: u32| keys.get(slot as usize) == Some(&key);
-            let cell = self.cells[self.find_by(key, is_it)?];
-            if let Some(taken) = cell.md().and_then(&mut take) {
+        let alone = self.masked.is_empty() && self.rest.is_empty();
+        if alone && self.exact.is_concrete() && key.class() == 0 {
+            let md = self.exact.first_md(keys, key)?;
+            if let Some(taken) = md.and_then(&mut take) {
                 return Some((taken, 1));
             }
         }
@@ -151,142 +61,45 @@ impl Index {
             .find_map(|(looked, me)| Some((take(me.md?)?, looked)))
     }
 
+    /// Where entries with these ignored bits are; `None` for the rest.
+    fn buckets(&mut self, ignore_bits: u64) -> Option<&mut Buckets> {
+        if ignore_bits == 0 {
+            return Some(&mut self.exact);
+        }
+        let at = self
+            .masked
+            .iter()
+            .position(|(mask, _)| *mask == ignore_bits)?;
+        self.masked.get_mut(at).map(|(_, buckets)| buckets)
+    }
+
     /// The descriptor of an entry is another one.
     pub(super) fn note_md(&mut self, entries: &Table<Me>, slot: u32) {
-        if let Some(key) = entries.at(slot).and_then(Key::of)
-            && let Some(at) = self.find(entries, key)
-        {
-            let group = self.cells[at].group(entries);
-            self.cells[at].set(entries, group);
+        let ignored = entries.at(slot).map_or(0, |me| me.ignore_bits);
+        if let Some(buckets) = self.buckets(ignored) {
+            buckets.note_md(entries, slot);
         }
-    }
-
-    /// The cell of `key`.
-    fn find(&self, entries: &Table<Me>, key: Key) -> Option<usize> {
-        self.find_by(key, |slot| entries.at(slot).and_then(Key::of) == Some(key))
-    }
-
-    /// As [`Index::find`], when `is_it` says whether the entry in a slot has the key.
-    fn find_by(&self, key: Key, is_it: impl Fn(u32) -> bool) -> Option<usize> {
-        let mask = self.cells.len() - 1;
-        let hash = key.hash(self.seed);
-        let mut at = hash as usize & mask;
-        for _ in 0..=self.far {
-            let cell = self.cells[at];
-            if cell.is_free() {
-                return None;
-            }
-            if cell.hash == hash && is_it(cell.first) {
-                return Some(at);
-            }
-            at = (at + 1) & mask;
-        }
-        None
-    }
-
-    /// Takes the first free cell from home for `cell`. There is one: half of them are free.
-    fn take(&mut self, cell: Cell) -> usize {
-        let mask = self.cells.len() - 1;
-        let mut at = cell.hash as usize & mask;
-        while !self.cells[at].is_free() {
-            at = (at + 1) & mask;
-        }
-        self.far = self.far.max(self.distance(at, cell.hash));
-        self.cells[at] = cell;
-        at
-    }
-
-    /// How far cell `at` is from where `hash` would put it.
-    fn distance(&self, at: usize, hash: u32) -> usize {
-        at.wrapping_sub(hash as usize) & (self.cells.len() - 1)
     }
 
     pub(super) fn insert(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
-        let Some(key) = Key::of(me) else {
-            return self.masked.insert(entries, slot);
-        };
-        self.classes[key.class()] += 1;
-        if let Some(at) = self.find(entries, key) {
-            let mut group = self.cells[at].group(entries);
-            group.insert(entries, slot);
-            return self.cells[at].set(entries, group);
-        }
-        if (self.keys + 1) * 2 > self.cells.len() {
-            self.rebuild(entries, self.cells.len() * 2);
-        }
-        let mut group = Group::EMPTY;
-        group.insert(entries, slot);
-        let mut cell = Cell {
-            hash: key.hash(self.seed),
-            ..Cell::FREE
-        };
-        cell.set(entries, group);
-        self.take(cell);
-        self.keys += 1;
-        if self.far > FAR {
-            self.scatter(entries);
+        let ignored = me.ignore_bits;
+        if let Some(buckets) = self.buckets(ignored) {
+            buckets.insert(entries, slot);
+        } else if self.masked.len() < MASKS {
+            let mut buckets = Buckets::new(self.seed);
+            buckets.insert(entries, slot);
+            self.masked.push((ignored, buckets));
+        } else {
+            self.rest.insert(entries, slot);
         }
     }
 
     pub(super) fn remove(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
-        let Some(key) = Key::of(me) else {
-            return self.masked.remove(entries, slot);
-        };
-        let Some(at) = self.find(entries, key) else {
-            return;
-        };
-        self.classes[key.class()] -= 1;
-        let mut group = self.cells[at].group(entries);
-        group.remove(entries, slot);
-        self.cells[at].set(entries, group);
-        if group.is_empty() {
-            self.keys -= 1;
-            self.close(at);
-        }
-    }
-
-    /// Moves back the cells that were pushed past the freed cell `hole`.
-    fn close(&mut self, mut hole: usize) {
-        let mask = self.cells.len() - 1;
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let cell = self.cells[at];
-            if cell.is_free() {
-                break;
-            }
-            if self.distance(at, cell.hash) >= (at.wrapping_sub(hole) & mask) {
-                self.cells[hole] = cell;
-                hole = at;
-            }
-        }
-        self.cells[hole] = Cell::FREE;
-    }
-
-    /// Other seeds, or a larger table, until all groups are near home.
-    fn scatter(&mut self, entries: &Table<Me>) {
-        for attempt in 1..=SEEDS * 4 {
-            self.seed = mix(self.seed);
-            // Beyond a load of 1/64 crowding is no accident of the table's size.
-            let grow = attempt % SEEDS == 0 && self.keys * 64 > self.cells.len();
-            self.rebuild(entries, self.cells.len() << u32::from(grow));
-            if self.far <= FAR {
-                return;
-            }
-        }
-    }
-
-    /// Puts every group into a new table of `size` cells.
-    fn rebuild(&mut self, entries: &Table<Me>, size: usize) {
-        let old = core::mem::replace(&mut self.cells, alloc::vec![Cell::FREE; size]);
-        self.far = 0;
-        for cell in old {
-            if let Some(key) = entries.at(cell.first).and_then(Key::of) {
-                let hash = key.hash(self.seed);
-                self.take(Cell { hash, ..cell });
-            }
+        match self.buckets(me.ignore_bits) {
+            Some(buckets) => buckets.remove(entries, slot),
+            None => self.rest.remove(entries, slot),
         }
     }
 }
@@ -295,7 +108,7 @@ impl Index {
 pub(super) struct Candidates<'a> {
     entries: &'a Table<Me>,
     /// The next entry of each group, with its label.
-    heads: [(u64, u32); 5],
+    heads: [(u64, u32); HEADS],
     len: usize,
 }
 
@@ -308,10 +121,20 @@ impl<'a> Candidates<'a> {
     ) -> Self {
         let mut all = Self {
             entries,
-            heads: [(0, NONE); 5],
+            heads: [(0, NONE); HEADS],
             len: 0,
         };
-        for (class, count) in index.classes.into_iter().enumerate() {
+        all.push_groups(&index.exact, initiator, bits);
+        for (mask, buckets) in &index.masked {
+            all.push_groups(buckets, initiator, bits & !mask);
+        }
+        all.push(index.rest.first);
+        all
+    }
+
+    /// The groups that a message may be taken by, of entries that compare `bits`.
+    fn push_groups(&mut self, buckets: &Buckets, initiator: ProcessId, bits: u64) {
+        for (class, count) in buckets.classes.into_iter().enumerate() {
             let key = Key {
                 id: ProcessId {
                     nid: if class & 1 == 0 { initiator.nid } else { ANY },
@@ -322,13 +145,11 @@ impl<'a> Candidates<'a> {
             // The classes differ only for an initiator whose id is concrete.
             if count > 0
                 && key.class() == class
-                && let Some(at) = index.find(entries, key)
+                && let Some(first) = buckets.first(self.entries, key)
             {
-                all.push(index.cells[at].first);
+                self.push(first);
             }
         }
-        all.push(index.masked.first);
-        all
     }
 
     fn push(&mut self, slot: u32) {
@@ -359,43 +180,21 @@ impl<'a> Iterator for Candidates<'a> {
 
 #[cfg(test)]
 impl Index {
-    pub(super) fn home(&self, me: &Me) -> usize {
-        Key::of(me).map_or(0, |key| key.hash(self.seed) as usize)
-    }
-
     pub(super) fn farthest(&self) -> usize {
-        self.far
-    }
-
-    fn groups(&self, entries: &Table<Me>) -> impl Iterator<Item = Group> {
-        let used = self.cells.iter().filter(|c| !c.is_free());
-        let groups = used.map(|c| c.group(entries));
-        groups.chain((!self.masked.is_empty()).then_some(self.masked))
+        self.exact.farthest()
     }
 
     pub(super) fn tallest(&self, entries: &Table<Me>) -> usize {
-        self.groups(entries)
-            .map(|g| g.check(entries).1)
-            .max()
-            .unwrap_or(0)
+        let masked = self.masked.iter().flat_map(|(_, b)| b.groups(entries));
+        let rest = (!self.rest.is_empty()).then_some(self.rest);
+        let groups = self.exact.groups(entries).chain(masked).chain(rest);
+        groups.map(|g| g.check(entries).1).max().unwrap_or(0)
     }
 
     /// Panics unless every group is found by its key and well formed; returns the entries in all.
     pub(super) fn check(&self, entries: &Table<Me>) -> usize {
-        let used = self.cells.iter().filter(|c| !c.is_free()).count();
-        assert_eq!(used, self.keys);
-        assert!(self.cells.len() >= 2 * used);
-        for (at, cell) in self.cells.iter().enumerate() {
-            if let Some(first) = entries.at(cell.first) {
-                let key = Key::of(first).unwrap();
-                assert_eq!(self.find(entries, key), Some(at));
-                assert_eq!((cell.hash, cell.md()), (key.hash(self.seed), first.md));
-                assert!(self.distance(at, cell.hash) <= self.far);
-            }
-        }
-        let keyed = self.classes.iter().sum::<u32>() as usize;
-        let all = self.groups(entries).map(|g| g.check(entries).0).sum();
-        assert_eq!(keyed + self.masked.check(entries).0, all);
-        all
+        let masked = self.masked.iter().map(|(mask, b)| b.check(entries, *mask));
+        let masked: usize = masked.sum();
+        self.exact.check(entries, 0) + masked + self.rest.check(entries).0
     }
 }

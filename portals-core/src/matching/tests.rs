@@ -80,6 +80,8 @@ struct Pair {
     lists: [Vec<(MeHandle, Spec)>; PORTALS],
     /// Whether the table keeps an index.
     indexed: [bool; PORTALS],
+    /// Sets of ignored bits that the index has buckets for.
+    masks: [Vec<u64>; PORTALS],
     dead: Vec<MeHandle>,
     refusing: BTreeSet<MdHandle>,
 }
@@ -95,6 +97,7 @@ impl Pair {
             table: MatchTable::new(3, PORTALS),
             lists: [Vec::new(), Vec::new()],
             indexed: [false; PORTALS],
+            masks: [Vec::new(), Vec::new()],
             dead: Vec::new(),
             refusing: BTreeSet::new(),
         }
@@ -142,11 +145,24 @@ impl Pair {
         self.note(pt);
     }
 
+    /// The first few sets of ignored bits that come up while there is an index have buckets, in the order of the list
+    /// when it is made.
     fn note(&mut self, pt: usize) {
         match self.lists[pt].len() {
             n if n > WALKED => self.indexed[pt] = true,
-            n if n <= WALKED / 2 => self.indexed[pt] = false,
+            n if n <= WALKED / 2 => {
+                self.indexed[pt] = false;
+                self.masks[pt].clear();
+            }
             _ => {}
+        }
+        if self.indexed[pt] {
+            for (_, spec) in &self.lists[pt] {
+                let masks = &mut self.masks[pt];
+                if spec.ignore != 0 && !masks.contains(&spec.ignore) && masks.len() < index::MASKS {
+                    masks.push(spec.ignore);
+                }
+            }
         }
     }
 
@@ -159,7 +175,9 @@ impl Pair {
             let admits = same(s.id.nid, from.nid)
                 && same(s.id.pid, from.pid)
                 && (0..64).all(|b| (s.ignore >> b | !((s.bits ^ bits) >> b)) & 1 == 1);
-            looked += u32::from(!self.indexed[pt as usize] || s.ignore != 0 || admits);
+            let pt = pt as usize;
+            let keyed = s.ignore == 0 || self.masks[pt].contains(&s.ignore);
+            looked += u32::from(!self.indexed[pt] || !keyed || admits);
             if admits && s.willing {
                 return Some((*handle, looked));
             }
@@ -275,12 +293,47 @@ fn an_exact_entry_is_found_at_once_among_100_000() {
     assert_eq!(looked(&table, 9, 9_999), Some(1));
     assert_eq!(looked(&table, 0, 0), Some(1));
     assert_eq!(looked(&table, 0, 10_000), None);
-    // One masked entry before the others is looked at, one after them is not.
+    // Entries that ignore bits are found by those that they compare.
     let masked = |bits| willing(ProcessId::ANY, bits, 1);
     table.push_front(masked(1 << 40)).unwrap();
     table.push_back(masked(1 << 50)).unwrap();
-    assert_eq!(looked(&table, 5, 5_000), Some(2));
-    assert_eq!(looked(&table, 5, 1 << 50), Some(2));
+    assert_eq!(looked(&table, 5, 5_000), Some(1));
+    assert_eq!(looked(&table, 5, 1 << 50), Some(1));
+    assert_eq!(looked(&table, 5, 1 | 1 << 40), Some(1));
+    // Of many ways to ignore bits the last ones are looked at one by one, those after the right one are not.
+    for i in 0..20 {
+        table
+            .push_front(willing(ProcessId::ANY, 1 << 40, 2 << i))
+            .unwrap();
+        table
+            .push_back(willing(ProcessId::ANY, 1 << 40, 2 << i))
+            .unwrap();
+    }
+    assert_eq!(looked(&table, 5, 5_000), Some(1 + 15));
+}
+
+#[test]
+fn an_entry_that_ignores_bits_is_found_at_once_among_100_000() {
+    let mut table = MatchTable::new(0, 1);
+    // Receives as MPI has them: exact but for a protocol's bit, of any source, of any tag.
+    for i in 0..100_000u64 {
+        let from = |nid| ProcessId::new(nid, 1);
+        let me = match i % 4 {
+            0 | 1 => willing(from(i as u32 % 10), i << 8, 1),
+            2 => willing(ProcessId::ANY, i << 8, 1),
+            _ => willing(from(i as u32 % 10), i << 40, 0xff_ffff_ff01),
+        };
+        table.push_back(me).unwrap();
+    }
+    for i in [0u64, 1, 2, 3, 50_000, 99_998, 99_999] {
+        let bits = if i % 4 == 3 {
+            i << 40 | 0x1234 << 8
+        } else {
+            i << 8 | 1
+        };
+        assert_eq!(looked(&table, i as u32 % 10, bits), Some(1), "{i}");
+    }
+    assert_eq!(looked(&table, 0, 1 << 2), None);
 }
 
 /// The farthest group stays near home however the keys are made.
@@ -316,7 +369,7 @@ fn keys_that_meet_are_scattered_by_another_seed() {
             break;
         }
         let me = exact(1, bits);
-        if Index::new(0).home(&me) % (1 << 11) < 32 {
+        if buckets::Buckets::new(0).home(&me) % (1 << 11) < 32 {
             table.push_back(me).unwrap();
             made += 1;
         }

@@ -260,7 +260,10 @@ impl Ni {
             && let Some(queue) = self.eqs.at_mut(eq.0.slot())
         {
             queue.promised -= 1;
-            if !op.end.md.options.contains(MdOptions::EVENT_END_DISABLE) {
+            let options = op.end.md.options;
+            if !options.contains(MdOptions::EVENT_END_DISABLE)
+                || fail != NiFail::OK && options.contains(MdOptions::EVENT_FAILURE_ENABLE)
+            {
                 let posted = post(queue, &mut self.exported, eq, op.link, |e| *e = op.end);
                 posted.md = md.shown;
                 posted.ni_fail = fail;
@@ -328,12 +331,40 @@ impl Ni {
             return;
         };
         md.consume();
-        let spent = md.is_spent();
-        let mut event = what.event(EventKind::Ack, md_handle, md.shown);
-        event.ni_fail = fail;
-        let last = self.post(&event, None);
+        let (spent, shown) = (md.is_spent(), md.shown);
+        let mut last = None;
+        if let Some(eq) = shown.eq
+            && let Some(queue) = self.eqs.at_mut(eq.0.slot())
+        {
+            let fill = |e: &mut Event| *e = what.event(EventKind::Ack, md_handle, shown);
+            let posted = post(queue, &mut self.exported, eq, None, fill);
+            posted.ni_fail = fail;
+            last = Some(posted.sequence);
+        }
         if spent {
-            self.unlink_told(&event, last);
+            self.unlink_told(&what.event(EventKind::Ack, md_handle, shown), last);
+        }
+    }
+
+    /// The fabric has given `process` up: messages to and from it may be lost, also such as have had
+    /// their SEND_END. Each descriptor with [`MdOptions::EVENT_FAILURE_ENABLE`] gets a SEND_END with a
+    /// failure, whose initiator is that process; others are told by the operations that fail.
+    pub fn lost(&mut self, process: ProcessId) {
+        for slot in 0..self.mds.slots() {
+            let Some((md, generation)) = self.mds.at(slot).zip(self.mds.generation(slot)) else {
+                continue;
+            };
+            let shown = md.shown;
+            if shown.options.contains(MdOptions::EVENT_FAILURE_ENABLE) {
+                let what = What {
+                    initiator: process,
+                    ..What::own(&self.config)
+                };
+                let handle = MdHandle::of(self.config.interface, generation, slot);
+                let mut event = what.event(EventKind::SendEnd, handle, shown);
+                event.ni_fail = NiFail::FAIL;
+                self.post(&event, None);
+            }
         }
     }
 

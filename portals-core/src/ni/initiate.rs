@@ -47,6 +47,17 @@ pub struct ReadyPut {
     offset: u64,
 }
 
+/// A get that was checked and has had no effect yet ([`Ni::ready_get`]).
+#[derive(Clone, Debug)]
+pub struct ReadyGet {
+    /// What to tell the target.
+    pub header: Header,
+    /// Where the reply will land.
+    pub landing: Segments,
+    md: MdHandle,
+    offset: u64,
+}
+
 impl Ni {
     /// An MD that may initiate, and the checked region of it.
     fn source(&self, handle: MdHandle, region: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
@@ -71,6 +82,7 @@ impl Ni {
         Ok((offset, length))
     }
 
+    #[inline]
     fn header(&self, target: ProcessId, pt_index: u32, match_bits: u64, body: Body) -> Header {
         Header {
             target,
@@ -218,8 +230,38 @@ impl Ni {
         match_bits: u64,
         remote_offset: u64,
     ) -> Result<Transmit, Error> {
-        let (offset, length) = self.source(md_handle, region)?;
-        let md = self.md(md_handle).ok_or(Error::MdInvalid)?;
+        let ready = self.ready_get(
+            md_handle,
+            region,
+            target,
+            pt_index,
+            ac_index,
+            match_bits,
+            remote_offset,
+        )?;
+        self.begin_get(ready)
+    }
+
+    /// The first half of [`Ni::get`]: the checks, which change nothing. To be followed by [`Ni::begin_get`] or
+    /// [`Ni::pass_get`] before anything else is asked of the interface, or by nothing.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the specification's argument list"
+    )]
+    #[inline(always)]
+    pub fn ready_get(
+        &self,
+        md_handle: MdHandle,
+        region: Option<(u64, u64)>,
+        target: ProcessId,
+        pt_index: u32,
+        ac_index: u32,
+        match_bits: u64,
+        remote_offset: u64,
+    ) -> Result<ReadyGet, Error> {
+        let md = self.md(md_handle).filter(|md| md.active);
+        let md = md.ok_or(Error::MdInvalid)?;
+        let (offset, length) = self.region(md_handle, md, region)?;
         let landing = self
             .mds
             .slice(md_handle.0.slot(), md.region(), offset, length);
@@ -235,22 +277,57 @@ impl Ni {
                 reply_offset: offset,
             },
         );
+        Ok(ReadyGet {
+            header,
+            landing,
+            md: md_handle,
+            offset,
+        })
+    }
+
+    /// The second half of [`Ni::get`].
+    #[inline]
+    pub fn begin_get(&mut self, ready: ReadyGet) -> Result<Transmit, Error> {
         let op = if self.config.get_send_events {
             self.check_room()?;
-            let what = self.sending(&header, offset, length);
-            Some(self.start_send(md_handle, what, 0)?)
+            let what = self.asking(&ready);
+            Some(self.start_send(ready.md, what, 0)?)
         } else {
             self.status.send_count += 1;
             None
         };
-        self.expect_reply(md_handle);
+        self.expect_reply(ready.md);
         Ok(Transmit {
-            header,
-            md: md_handle,
+            header: ready.header,
+            md: ready.md,
             payload: Segments::new(),
             op,
-            landing,
+            landing: ready.landing,
         })
+    }
+
+    /// A get that has left: begun, and the sending of it ended, in one step.
+    #[inline(always)]
+    pub fn pass_get(&mut self, ready: &ReadyGet) {
+        self.expect_reply(ready.md);
+        if self.config.get_send_events {
+            let what = self.asking(ready);
+            self.count_sent(0);
+            let events = (EventKind::SendStart, EventKind::SendEnd);
+            let account = |md: &mut Md, _| md.consume();
+            self.pass(ready.md, account, events, what, NiFail::OK, false);
+        } else {
+            self.status.send_count += 1;
+        }
+    }
+
+    #[inline]
+    fn asking(&self, ready: &ReadyGet) -> What {
+        let length = match ready.header.body {
+            Body::Get { length, .. } => length,
+            _ => 0,
+        };
+        self.sending(&ready.header, ready.offset, length)
     }
 
     /// `PtlGetPut`, or `PtlGetPutRegion` when `regions` is `(get offset, put offset, length)`.
@@ -314,6 +391,7 @@ impl Ni {
         })
     }
 
+    #[inline]
     fn expect_reply(&mut self, md: MdHandle) {
         if let Some(rest) = self.md_rest_mut(md) {
             rest.replies_due = rest.replies_due.saturating_add(1);
@@ -324,6 +402,7 @@ impl Ni {
         self.has_room().then_some(()).ok_or(Error::NoSpace)
     }
 
+    #[inline]
     fn count_sent(&mut self, bytes: u64) {
         self.status.send_count += 1;
         self.status.send_length += bytes;

@@ -12,6 +12,7 @@
 mod complete;
 mod export;
 mod initiate;
+mod inplace;
 mod target;
 mod update;
 
@@ -19,6 +20,7 @@ mod update;
 mod tests;
 
 use crate::ac::AcEntry;
+use crate::advert::may_be_advertised;
 use crate::eq::EventQueue;
 use crate::error::Error;
 use crate::event::Event;
@@ -33,7 +35,8 @@ use complete::{Exported, Op};
 use serde::{Deserialize, Serialize};
 
 pub use export::UnreadEvents;
-pub use initiate::{AckRequest, ReadyPut, Transmit};
+pub use initiate::{AckRequest, ReadyGet, ReadyPut, Transmit};
+pub use inplace::InPlace;
 pub use target::{Deposit, Deposited, DropReason, Incoming, ReplyOut, Swap};
 
 /// Who an interface is.
@@ -100,6 +103,8 @@ pub struct Ni {
     longest: Vec<u32>,
     /// Portal indexes whose [`Ni::adverts`] may have changed.
     pub(crate) dirty_portals: u64,
+    /// Descriptors of each portal that [`may_be_advertised`].
+    advertisable: Vec<u32>,
     /// Events on their way to queues that the owner keeps.
     exported: Exported,
 }
@@ -120,6 +125,7 @@ impl Ni {
             usage: Usage::default(),
             longest: alloc::vec![0; count(config.limits.max_pt_index)],
             dirty_portals: 0,
+            advertisable: alloc::vec![0; count(config.limits.max_pt_index)],
             exported: None,
             config,
         }
@@ -181,12 +187,37 @@ impl Ni {
     }
 
     /// Portal indexes (bit mask) whose match lists changed since the last call.
+    #[inline]
     pub fn take_dirty_portals(&mut self) -> u64 {
         core::mem::take(&mut self.dirty_portals)
     }
 
+    /// The list of a portal has changed. Nothing follows where it has no descriptor to advertise, so that a change of a
+    /// long list without one costs no walk.
     pub(crate) fn touch(&mut self, pt_index: u32) {
-        self.dirty_portals |= 1u64.checked_shl(pt_index).unwrap_or(0);
+        let any = self.advertisable.get(pt_index as usize);
+        if any.is_some_and(|n| *n > 0) {
+            self.dirty_portals |= 1u64.checked_shl(pt_index).unwrap_or(0);
+        }
+    }
+
+    /// A descriptor that may be advertised joins the list of a portal.
+    pub(crate) fn joins(&mut self, pt_index: u32, md: MdHandle) {
+        if self.md(md).is_some_and(may_be_advertised)
+            && let Some(n) = self.advertisable.get_mut(pt_index as usize)
+        {
+            *n += 1;
+        }
+    }
+
+    /// One that may have been leaves it.
+    pub(crate) fn leaves(&mut self, pt_index: u32, advertisable: bool) {
+        if advertisable {
+            self.touch(pt_index);
+            if let Some(n) = self.advertisable.get_mut(pt_index as usize) {
+                *n = n.saturating_sub(1);
+            }
+        }
     }
 
     // ---- match entries ----
@@ -264,6 +295,8 @@ impl Ni {
                 return Err(Error::MeInUse);
             }
             let goes = md.unlink == Unlink::Unlink;
+            let advertisable = may_be_advertised(md);
+            self.leaves(pt_index, advertisable);
             if let Some(rest) = self.md_rest_mut(md_handle) {
                 rest.me = None;
             }
@@ -283,18 +316,22 @@ impl Ni {
 
     // ---- memory descriptors ----
 
+    #[inline]
     pub(crate) fn md(&self, handle: MdHandle) -> Option<&Md> {
         self.mds.get(handle.key(self.config.interface)?)
     }
 
+    #[inline]
     pub(crate) fn md_mut(&mut self, handle: MdHandle) -> Option<&mut Md> {
         self.mds.get_mut(handle.key(self.config.interface)?)
     }
 
+    #[inline]
     pub(crate) fn md_rest(&self, handle: MdHandle) -> Option<&MdRest> {
         self.mds.rest(handle.key(self.config.interface)?)
     }
 
+    #[inline]
     pub(crate) fn md_rest_mut(&mut self, handle: MdHandle) -> Option<&mut MdRest> {
         self.mds.rest_mut(handle.key(self.config.interface)?)
     }
@@ -368,6 +405,7 @@ impl Ni {
         let pt_index = entry.pt_index;
         let md = self.new_md(desc, unlink, Some(me))?;
         self.matching.set_md(me, Some(md));
+        self.joins(pt_index, md);
         self.touch(pt_index);
         Ok(md)
     }
@@ -419,6 +457,7 @@ impl Ni {
             } else {
                 self.matching.set_md(me, None);
             }
+            self.leaves(pt_index, may_be_advertised(&md));
             self.touch(pt_index);
         }
     }
@@ -536,6 +575,7 @@ impl Ni {
         if let Some(exported) = &mut self.exported {
             exported.clear();
         }
+        self.advertisable.fill(0);
         self.dirty_portals = u64::MAX;
     }
 }

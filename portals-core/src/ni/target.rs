@@ -428,7 +428,8 @@ impl Ni {
     /// Whether the MD an answer belongs to may still have it (rules 17, 18). An answer that nothing
     /// asked for would let any peer write into any MD whose handle it guesses, so each MD counts
     /// the answers it awaits; `due` names the counter.
-    fn await_less(
+    #[inline]
+    pub(super) fn await_less(
         &mut self,
         md: MdHandle,
         due: fn(&mut MdRest) -> &mut u32,

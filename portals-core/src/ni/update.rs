@@ -1,6 +1,7 @@
 //! Conditional changes: `PtlMDUpdate`, `PtlMEMDPost` (rules 46-50).
 
 use super::{MeSpec, Ni};
+use crate::advert::may_be_advertised;
 use crate::error::Error;
 use crate::event::MdSnapshot;
 use crate::handle::{EqHandle, MdHandle, MeHandle};
@@ -40,6 +41,11 @@ impl Ni {
         if !quiet || (test.is_some() && pending > 0) {
             return Err(Error::MdNoUpdate);
         }
+        let portal = self.md_portal(handle);
+        if let Some(pt_index) = portal {
+            let advertisable = self.md(handle).is_some_and(may_be_advertised);
+            self.leaves(pt_index, advertisable);
+        }
         self.mds.update(handle.0.slot(), &new, length);
         if let Some(eq) = new.eq {
             self.eq_mut(eq)?.users += 1;
@@ -47,7 +53,8 @@ impl Ni {
         if let Some(eq) = old.eq.and_then(|eq| self.eq_mut(eq).ok()) {
             eq.users = eq.users.saturating_sub(1);
         }
-        if let Some(pt_index) = self.md_portal(handle) {
+        if let Some(pt_index) = portal {
+            self.joins(pt_index, handle);
             self.touch(pt_index);
         }
         Ok(old)

@@ -4,9 +4,9 @@ mod model;
 
 use model::{Model, Verdict};
 use portals_core::{
-    ANY, AcEntry, AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc,
-    MdHandle, MdOptions, MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, OpId, ProcessId, Segment,
-    Unlink,
+    ANY, AcEntry, AckRequest, Advert, Body, EqHandle, Header, Incoming, InsertPosition, Limits,
+    MdDesc, MdHandle, MdOptions, MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, OpId, ProcessId,
+    Segment, Unlink,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -205,6 +205,10 @@ struct Node {
     eqs: Vec<EqHandle>,
     under_way: Vec<(OpId, u64, End)>,
     next_addr: u64,
+    /// What a peer knows that is told of changes only.
+    adverts: Vec<Vec<Advert>>,
+    /// How often there was something to know.
+    advertised: u32,
 }
 
 fn flat(segments: &[Segment]) -> Vec<u64> {
@@ -241,6 +245,8 @@ impl Node {
             eqs: vec![EqHandle::from_raw(u32::MAX)],
             under_way: Vec::new(),
             next_addr: 0,
+            adverts: vec![Vec::new(); LIMITS.max_pt_index as usize + 1],
+            advertised: 0,
         }
     }
 
@@ -678,6 +684,16 @@ impl World {
     fn compare(&mut self) {
         for n in &mut self.nodes {
             assert_eq!(n.ni.status(), n.model.status);
+            // Who looks only at the portals that are said to have changed knows all adverts.
+            let dirty = n.ni.take_dirty_portals();
+            for (pt, known) in (0..).zip(&mut n.adverts) {
+                let adverts = n.ni.adverts(pt);
+                if dirty >> pt & 1 == 1 {
+                    known.clone_from(&adverts);
+                }
+                assert_eq!(*known, adverts, "portal {pt}");
+                n.advertised += u32::from(!adverts.is_empty());
+            }
         }
     }
 
@@ -736,13 +752,16 @@ fn random_programs_exercise_delivery() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let programs = prop::collection::vec((0..2usize, step()), 300);
-    let mut accepted = 0;
+    let (mut accepted, mut advertised) = (0, 0);
     for _ in 0..20 {
         let mut world = World::new();
         for (i, step) in &programs.new_tree(&mut runner).unwrap().current() {
             world.run(*i, step);
+            world.compare();
         }
+        advertised += world.nodes.iter().map(|n| n.advertised).sum::<u32>();
         accepted += world.accepted;
     }
     assert!(accepted > 120, "only {accepted} messages were accepted");
+    assert!(advertised > 120, "only {advertised} portals with adverts");
 }

@@ -244,3 +244,36 @@ fn a_start_has_its_end_even_after_an_update() {
     assert_eq!(kinds, [PutStart, PutEnd]);
     assert_eq!(e[0].link, e[1].link);
 }
+
+/// A descriptor that wants to hear of failures alone hears of those, and of processes that are given up.
+#[test]
+fn failures_alone_are_told() {
+    let mut w = World::new();
+    let only = NO_START | NO_END | MdOptions::EVENT_FAILURE_ENABLE;
+    let src = w.source_with(8, |d| d.options = only, Unlink::Retain);
+    let deaf = w.source_with(8, |d| d.options = NO_START | NO_END, Unlink::Retain);
+    w.target(64, PUT | REMOTE);
+    w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
+    w.run();
+    assert_eq!(w[0].kinds(src.eq), []);
+    for (source, told) in [(&src, 1), (&deaf, 0)] {
+        let target = crate::ProcessId::new(1, 9);
+        let tx = w[0]
+            .ni
+            .put(source.md, None, NoAck, target, 4, 0, 7, 0, 0)
+            .unwrap();
+        w[0].ni.send_end(tx.op.unwrap(), crate::NiFail::FAIL);
+        let events = w[0].events(source.eq);
+        assert_eq!(events.len(), told);
+        assert!(events.iter().all(|e| e.ni_fail == crate::NiFail::FAIL));
+    }
+    let gone = crate::ProcessId::new(7, 9);
+    w[0].ni.lost(gone);
+    let events = w[0].events(src.eq);
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (events[0].kind, events[0].ni_fail, events[0].initiator),
+        (SendEnd, crate::NiFail::FAIL, gone)
+    );
+    assert!(w[0].events(deaf.eq).is_empty());
+}

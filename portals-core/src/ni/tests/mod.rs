@@ -4,6 +4,7 @@ mod access;
 mod events;
 mod export;
 mod get;
+mod inplace;
 mod iovec;
 mod lifetime;
 mod matching;
