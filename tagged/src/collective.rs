@@ -1,0 +1,179 @@
+//! What communicators need of each other: agreement on ids, a meeting, a gathering of small values. By binomial trees,
+//! with tags below 0.
+
+use crate::Slice;
+use crate::comm::Comm;
+use crate::error::{CallError, OpenError, TagError};
+use crate::world::lock;
+use portals_shim::Region;
+
+/// Tags that no program has.
+const UP: i32 = -2;
+const DOWN: i32 = -3;
+const GATHER: i32 = -4;
+
+/// Why there is no new communicator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommError {
+    /// A message failed or was refused.
+    #[error(transparent)]
+    Message(#[from] TagError),
+    /// No memory.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl From<CallError> for CommError {
+    fn from(error: CallError) -> Self {
+        Self::Message(error.into())
+    }
+}
+
+fn scratch(len: usize) -> Result<Region, CommError> {
+    Ok(Region::new(len).map_err(|e| OpenError::Start(e.to_string()))?)
+}
+
+fn read(region: &Region, at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    // Callers keep within the region.
+    let _ = region.read(at, &mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+fn write(region: &Region, at: usize, value: u64) {
+    let _ = region.write(at, &value.to_le_bytes());
+}
+
+impl Comm {
+    fn blocking_send(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
+        let request = self.start_send(data, to, tag, false)?;
+        self.wait(request).map(drop)
+    }
+
+    fn blocking_receive(&self, into: Slice, from: u32, tag: i32) -> Result<(), TagError> {
+        let request = self.start_receive(into, Some(from), Some(tag))?;
+        self.wait(request).map(drop)
+    }
+
+    /// The largest of the values that the ranks give. Collective.
+    pub fn all_max(&self, value: u64) -> Result<u64, CommError> {
+        let region = scratch(16)?;
+        write(&region, 0, value);
+        let (rank, size) = (self.rank(), self.size());
+        let mut bit = 1;
+        while bit < size {
+            if rank & bit != 0 {
+                self.blocking_send(Slice::new(&region, 0, 8)?, rank - bit, UP)?;
+                break;
+            }
+            if rank + bit < size {
+                self.blocking_receive(Slice::new(&region, 8, 8)?, rank + bit, UP)?;
+                let larger = read(&region, 0).max(read(&region, 8));
+                write(&region, 0, larger);
+            }
+            bit <<= 1;
+        }
+        if rank != 0 {
+            self.blocking_receive(Slice::new(&region, 0, 8)?, rank - bit, DOWN)?;
+        }
+        bit >>= 1;
+        while bit > 0 {
+            if rank + bit < size {
+                self.blocking_send(Slice::new(&region, 0, 8)?, rank + bit, DOWN)?;
+            }
+            bit >>= 1;
+        }
+        Ok(read(&region, 0))
+    }
+
+    /// Returns when all ranks have called it. Collective.
+    pub fn barrier(&self) -> Result<(), CommError> {
+        self.all_max(0).map(drop)
+    }
+
+    /// The pairs of all ranks, by rank. Collective.
+    fn gather(&self, pair: (u64, u64)) -> Result<Vec<(u64, u64)>, CommError> {
+        const PAIR: usize = 16;
+        let (rank, size) = (self.rank(), self.size());
+        let region = scratch(size as usize * PAIR)?;
+        let at = |rank: u32| rank as usize * PAIR;
+        write(&region, at(rank), pair.0);
+        write(&region, at(rank) + 8, pair.1);
+        // A ring: in each step the pair that came last goes on.
+        let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+        for step in 0..size - 1 {
+            let (out, into) = ((rank + size - step) % size, (rank + size - step - 1) % size);
+            let request = self.start_receive(
+                Slice::new(&region, at(into), PAIR)?,
+                Some(previous),
+                Some(GATHER),
+            )?;
+            self.blocking_send(Slice::new(&region, at(out), PAIR)?, next, GATHER)?;
+            self.wait(request)?;
+        }
+        let pairs = (0..size).map(|r| (read(&region, at(r)), read(&region, at(r) + 8)));
+        Ok(pairs.collect())
+    }
+
+    /// An id that is free at all ranks, taken. Collective.
+    fn agree(&self) -> Result<u32, CommError> {
+        let max = self.shared.place.layout.max_cid();
+        let mut from = 1;
+        loop {
+            let free = (from..=max).find(|cid| !lock(&self.shared.cids).contains(cid));
+            let wanted = self.all_max(free.map_or(u64::from(max) + 1, u64::from))?;
+            let cid = u32::try_from(wanted).unwrap_or(u32::MAX);
+            if cid > max {
+                return Err(CallError::NoCommunicator { max }.into());
+            }
+            let taken = lock(&self.shared.cids).contains(&cid);
+            if self.all_max(u64::from(taken))? == 0 {
+                lock(&self.shared.cids).insert(cid);
+                return Ok(cid);
+            }
+            from = cid + 1;
+        }
+    }
+
+    /// A communicator of the same ranks. Collective.
+    pub fn dup(&self) -> Result<Self, CommError> {
+        let cid = self.agree()?;
+        Ok(Self::new(
+            &self.shared,
+            cid,
+            self.group().to_vec(),
+            self.rank(),
+        ))
+    }
+
+    /// A communicator of the ranks that give the same colour, in the order of their keys, and of their ranks here where
+    /// these are equal; none for `None`. Collective.
+    pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Self>, CommError> {
+        let mine = colour.map_or(u64::MAX, u64::from);
+        let all = self.gather((mine, u64::from(key)))?;
+        let cid = self.agree()?;
+        if colour.is_none() {
+            lock(&self.shared.cids).remove(&cid);
+            return Ok(None);
+        }
+        let mut members: Vec<(u64, u32)> = (0..)
+            .zip(&all)
+            .filter(|(_, p)| p.0 == mine)
+            .map(|(r, p)| (p.1, r))
+            .collect();
+        members.sort_unstable();
+        let rank = members
+            .iter()
+            .position(|(_, r)| *r == self.rank())
+            .unwrap_or_default();
+        let group = members
+            .iter()
+            .filter_map(|(_, r)| self.group().get(*r as usize).copied());
+        Ok(Some(Self::new(
+            &self.shared,
+            cid,
+            group.collect(),
+            rank as u32,
+        )))
+    }
+}

@@ -1,0 +1,266 @@
+//! Communicators.
+
+use crate::error::{CallError, TagError};
+use crate::layout::Pattern;
+use crate::request::{End, Message, Request};
+use crate::world::{Shared, lock};
+use crate::{Slice, Status};
+use std::sync::Arc;
+
+/// Ranks that send to each other, apart from all other communicators.
+///
+/// In all calls `None` for a source or a tag is any; tags of a program are from 0 to [`Comm::max_tag`].
+#[derive(Debug)]
+pub struct Comm {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cid: u32,
+    context: u16,
+    /// Ranks of the job, by rank.
+    group: Vec<u32>,
+    rank: u32,
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.cid != 0 {
+            lock(&self.shared.cids).remove(&self.cid);
+        }
+    }
+}
+
+impl Comm {
+    pub(crate) fn new(shared: &Arc<Shared>, cid: u32, group: Vec<u32>, rank: u32) -> Self {
+        let context = if shared.grouping {
+            cid % shared.contexts()
+        } else {
+            0
+        };
+        Self {
+            shared: Arc::clone(shared),
+            cid,
+            context: context as u16,
+            group,
+            rank,
+        }
+    }
+
+    /// This process's rank.
+    pub const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Ranks.
+    pub fn size(&self) -> u32 {
+        self.group.len() as u32
+    }
+
+    /// The largest tag.
+    pub fn max_tag(&self) -> i32 {
+        self.shared.place.layout.max_tag()
+    }
+
+    /// The id, which is the communicator's part of the match bits.
+    pub const fn id(&self) -> u32 {
+        self.cid
+    }
+
+    pub(crate) fn group(&self) -> &[u32] {
+        &self.group
+    }
+
+    fn of_job(&self, rank: u32) -> Result<u32, CallError> {
+        self.group
+            .get(rank as usize)
+            .copied()
+            .ok_or(CallError::Rank {
+                rank,
+                size: self.size(),
+            })
+    }
+
+    fn check_tag(&self, tag: i32) -> Result<i32, CallError> {
+        let max = self.max_tag();
+        if (0..=max).contains(&tag) {
+            Ok(tag)
+        } else {
+            Err(CallError::Tag { tag, max })
+        }
+    }
+
+    /// With its source as a rank of this communicator.
+    fn own(&self, status: Status) -> Status {
+        let source = self.group.iter().position(|rank| *rank == status.source);
+        Status {
+            source: source.map_or(status.source, |rank| rank as u32),
+            ..status
+        }
+    }
+
+    fn own_end(&self, end: End) -> End {
+        use crate::RequestError::Truncated;
+        end.map(|status| self.own(status))
+            .map_err(|error| match error {
+                Truncated { status, sent } => Truncated {
+                    status: self.own(status),
+                    sent,
+                },
+                other => other,
+            })
+    }
+
+    pub(crate) fn start_send(
+        &self,
+        data: Slice,
+        to: u32,
+        tag: i32,
+        sync: bool,
+    ) -> Result<Request, CallError> {
+        let to = self.of_job(to)?;
+        let place = &self.shared.place;
+        let bits = (self.shared.calls.message)(&place.layout, self.cid, place.me, tag);
+        self.shared.send(self.context, to, bits, data, sync)
+    }
+
+    fn pattern(
+        &self,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<(Pattern, Option<u32>), CallError> {
+        let source = source.map(|rank| self.of_job(rank)).transpose()?;
+        let pattern = (self.shared.calls.pattern)(&self.shared.place.layout, self.cid, source, tag);
+        Ok((pattern, source))
+    }
+
+    pub(crate) fn start_receive(
+        &self,
+        into: Slice,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Request, CallError> {
+        let (pattern, source) = self.pattern(source, tag)?;
+        self.shared.receive(self.context, pattern, source, into)
+    }
+
+    /// Begins a send. The data must stay as it is until the request has ended.
+    pub fn isend(&self, data: Slice, to: u32, tag: i32) -> Result<Request, CallError> {
+        self.start_send(data, to, self.check_tag(tag)?, false)
+    }
+
+    /// As [`Comm::isend`]; the request ends when the message has been received.
+    pub fn issend(&self, data: Slice, to: u32, tag: i32) -> Result<Request, CallError> {
+        self.start_send(data, to, self.check_tag(tag)?, true)
+    }
+
+    /// Sends; returns when the data may be changed.
+    pub fn send(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
+        let request = self.isend(data, to, tag)?;
+        self.wait(request).map(drop)
+    }
+
+    /// As [`Comm::send`]; returns when the message has been received.
+    pub fn ssend(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
+        let request = self.issend(data, to, tag)?;
+        self.wait(request).map(drop)
+    }
+
+    /// Begins a receive. Receives that match the same message get messages in the order in which they began.
+    pub fn irecv(
+        &self,
+        into: Slice,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Request, CallError> {
+        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
+        self.start_receive(into, source, tag)
+    }
+
+    /// Receives.
+    pub fn recv(
+        &self,
+        into: Slice,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Status, TagError> {
+        let request = self.irecv(into, source, tag)?;
+        self.wait(request)
+    }
+
+    /// The message that a receive would get, if one has come.
+    pub fn iprobe(
+        &self,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Option<Status>, CallError> {
+        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
+        let (pattern, source) = self.pattern(source, tag)?;
+        let found = self.shared.probe(self.context, pattern, source)?;
+        Ok(found.map(|status| self.own(status)))
+    }
+
+    /// As [`Comm::iprobe`], but waits for one.
+    pub fn probe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Status, CallError> {
+        loop {
+            if let Some(status) = self.iprobe(source, tag)? {
+                return Ok(status);
+            }
+            self.shared.idle(self.context)?;
+        }
+    }
+
+    /// As [`Comm::iprobe`]; no other receive gets the message any more, and it must be received with
+    /// [`Comm::imrecv`].
+    pub fn improbe(
+        &self,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Option<Message>, CallError> {
+        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
+        let (pattern, source) = self.pattern(source, tag)?;
+        let found = self.shared.probe_message(self.context, pattern, source)?;
+        Ok(found.map(|message| Message {
+            status: self.own(message.status),
+            ..message
+        }))
+    }
+
+    /// As [`Comm::improbe`], but waits for one.
+    pub fn mprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Message, CallError> {
+        loop {
+            if let Some(message) = self.improbe(source, tag)? {
+                return Ok(message);
+            }
+            self.shared.idle(self.context)?;
+        }
+    }
+
+    /// Begins the receive of a message that a probe took.
+    pub fn imrecv(&self, message: Message, into: Slice) -> Result<Request, CallError> {
+        self.shared.receive_message(message, into)
+    }
+
+    /// Receives a message that a probe took.
+    pub fn mrecv(&self, message: Message, into: Slice) -> Result<Status, TagError> {
+        let request = self.imrecv(message, into)?;
+        self.wait(request)
+    }
+
+    /// Takes a receive back. `false` when it has its message, or is a send, which is not taken back; the request is to
+    /// be waited for in either case, and ends as [`crate::RequestError::Cancelled`] when this says `true`.
+    pub fn cancel(&self, request: &Request) -> Result<bool, CallError> {
+        self.shared.cancel(request)
+    }
+
+    /// Waits for a request of this communicator.
+    pub fn wait(&self, request: Request) -> Result<Status, TagError> {
+        match self.shared.wait(&request) {
+            Ok(status) => Ok(self.own(status)),
+            Err(TagError::Request(error)) => Ok(self.own_end(Err(error))?),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Whether a request has ended, and how; it is used up then.
+    pub fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
+        Ok(self.shared.test(request)?.map(|end| self.own_end(end)))
+    }
+}

@@ -1,0 +1,231 @@
+//! What each event means.
+
+use super::receive::ended;
+use super::{Context, owner};
+use crate::Status;
+use crate::error::{CallError, RequestError};
+use crate::header::HeaderData;
+use crate::request::Kind;
+use crate::unexpected::{Arrived, Loss, Place};
+use portals_shim::{Event, EventKind, NiFail};
+
+/// The source of a message that is not from whom it says.
+const NOBODY: u32 = u32::MAX;
+
+impl Context {
+    pub(super) fn handle<const FULL: bool>(&mut self, event: &Event) -> Result<(), CallError> {
+        let (owner, index) = ((event.md.user_ptr >> 32) as u32, event.md.user_ptr as u32);
+        match (owner, event.kind) {
+            (owner::POSTED, EventKind::PutEnd) => {
+                self.handle_receipt::<FULL>(index, event);
+                Ok(())
+            }
+            (owner::SOURCE, EventKind::SendEnd) => {
+                self.handle_sent(event);
+                Ok(())
+            }
+            (owner::OVERFLOW, EventKind::PutStart) => {
+                self.handle_start::<FULL>(event);
+                Ok(())
+            }
+            (owner::OVERFLOW, EventKind::PutEnd) => self.handle_end(event, Some(index)),
+            (owner::OVERFLOW, EventKind::Unlink) => self.handle_full(index),
+            (owner::HEADER, EventKind::PutStart) => {
+                self.handle_start::<FULL>(event);
+                Ok(())
+            }
+            (owner::HEADER, EventKind::PutEnd) => self.handle_end(event, None),
+            (owner::RELEASED, EventKind::SendEnd | EventKind::Ack | EventKind::GetEnd) => {
+                self.handle_released(index, event);
+                Ok(())
+            }
+            (owner::FETCH, EventKind::ReplyEnd) => {
+                self.handle_fetched(index, event);
+                Ok(())
+            }
+            (owner::CREDIT, EventKind::PutEnd) => {
+                let data = HeaderData::unpack(event.hdr_data);
+                if self.is_from(event, data.source) {
+                    self.flow.given_back(data.source, data.credits);
+                }
+                Ok(())
+            }
+            // The end of a descriptor that was made for one operation.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether rank `source` sent what an event tells of; counted if not.
+    fn is_from(&mut self, event: &Event, source: u32) -> bool {
+        let is = self.place.peers.get(source as usize) == Some(&event.initiator);
+        self.counts.forged += u64::from(!is);
+        is
+    }
+
+    /// What the header of a message says, and the credits that it brings; `None` if it is not from whom it says.
+    fn handle_header<const FULL: bool>(&mut self, event: &Event) -> Option<HeaderData> {
+        let data = HeaderData::unpack(event.hdr_data);
+        let source = self
+            .place
+            .layout
+            .source::<FULL>(event.match_bits, data.source);
+        if source != data.source || !self.is_from(event, source) {
+            return None;
+        }
+        self.flow.given_back(source, data.credits);
+        Some(data)
+    }
+
+    fn handle_start<const FULL: bool>(&mut self, event: &Event) {
+        let sync = event.match_bits & self.place.layout.sync_bit() != 0;
+        // A message of nobody keeps its place until its data is there, and no receive finds it.
+        let known = self.handle_header::<FULL>(event);
+        let (source, operation) = known.map_or((NOBODY, 0), |data| (data.source, data.operation));
+        let arrived = Arrived {
+            bits: event.match_bits,
+            source,
+            operation,
+            sync,
+            length: event.rlength,
+            place: Place::Arriving,
+            taker: None,
+        };
+        let id = self.unexpected.push(arrived, event.link);
+        if known.is_none() {
+            self.unexpected.take(id);
+        }
+    }
+
+    fn handle_end(&mut self, event: &Event, buffer: Option<u32>) -> Result<(), CallError> {
+        let Some(id) = self.unexpected.ended(event.link) else {
+            return Ok(());
+        };
+        let failed = event.ni_fail != NiFail::OK;
+        let Some(arrived) = self.unexpected.get_mut(id) else {
+            return Ok(());
+        };
+        if arrived.source == NOBODY {
+            self.unexpected.remove(id);
+            return Ok(());
+        }
+        arrived.place = match buffer {
+            _ if failed => Place::Lost(Loss::Fabric),
+            Some(buffer) => Place::Buffer {
+                buffer,
+                offset: usize::try_from(event.offset).unwrap_or(usize::MAX),
+            },
+            None if arrived.sync => Place::AtSender,
+            None => Place::Lost(Loss::NoRoom),
+        };
+        match arrived.taker {
+            Some(slot) => self.deliver(slot, id),
+            None => Ok(()),
+        }
+    }
+
+    /// An overflow buffer takes no more: what is in it makes room, and it is posted anew.
+    fn handle_full(&mut self, buffer: u32) -> Result<(), CallError> {
+        if let Some(region) = self.overflow.get(buffer as usize) {
+            for arrived in self.unexpected.all() {
+                if let Place::Buffer { buffer: b, offset } = arrived.place
+                    && b == buffer
+                {
+                    let mut bytes = vec![0; usize::try_from(arrived.length).unwrap_or(0)];
+                    let read = region.read(offset, &mut bytes);
+                    arrived.place = match read {
+                        Ok(()) => Place::Own(bytes.into()),
+                        Err(_) => Place::Lost(Loss::NoRoom),
+                    };
+                    self.counts.moved += 1;
+                }
+            }
+        }
+        self.post_overflow(buffer).map_err(CallError::Portals)
+    }
+
+    fn handle_receipt<const FULL: bool>(&mut self, slot: u32, event: &Event) {
+        let known = self.handle_header::<FULL>(event);
+        let Some(Kind::Posted { .. }) = self.requests.active(slot) else {
+            return;
+        };
+        let told = HeaderData::unpack(event.hdr_data).source;
+        let status = Status {
+            source: told,
+            tag: self.place.layout.tag(event.match_bits),
+            len: usize::try_from(event.mlength).unwrap_or(usize::MAX),
+        };
+        let end = if event.ni_fail == NiFail::OK && known.is_some() {
+            if event.match_bits & self.place.layout.sync_bit() == 0 {
+                self.flow.received(told);
+            }
+            ended(status, event.rlength)
+        } else {
+            Err(RequestError::Fabric { rank: told })
+        };
+        self.requests.end(slot, end);
+    }
+
+    fn handle_sent(&mut self, event: &Event) {
+        let slot = HeaderData::unpack(event.hdr_data).operation;
+        if matches!(self.requests.active(slot), Some(Kind::Short)) {
+            let end = if event.ni_fail == NiFail::OK {
+                Ok(Status::sent(
+                    usize::try_from(event.rlength).unwrap_or(usize::MAX),
+                ))
+            } else {
+                Err(RequestError::Fabric { rank: NOBODY })
+            };
+            self.requests.end(slot, end);
+        }
+    }
+
+    /// A message that the receiver releases: its data is on its way, a receive has it, or it was fetched.
+    fn handle_released(&mut self, slot: u32, event: &Event) {
+        let Some(Kind::Released {
+            to,
+            me,
+            sent,
+            released,
+        }) = self.requests.active(slot)
+        else {
+            return;
+        };
+        match event.kind {
+            EventKind::SendEnd => *sent = true,
+            _ => *released = true,
+        }
+        let failed = event.ni_fail != NiFail::OK;
+        if !(failed || *sent && *released) {
+            return;
+        }
+        let (to, me) = (*to, *me);
+        self.flow.released(to);
+        let gone = self.place.ni.me_unlink(me);
+        if let Err(error) = gone {
+            tracing::debug!("the entry of a message that was released: {error}");
+        }
+        let end = if failed {
+            Err(RequestError::Fabric { rank: to })
+        } else {
+            Ok(Status::sent(
+                usize::try_from(event.md.length).unwrap_or(usize::MAX),
+            ))
+        };
+        self.requests.end(slot, end);
+    }
+
+    fn handle_fetched(&mut self, slot: u32, event: &Event) {
+        let Some(Kind::Fetching { status, sent }) = self.requests.active(slot) else {
+            return;
+        };
+        let (status, sent) = (*status, *sent);
+        let end = if event.ni_fail == NiFail::OK {
+            ended(status, sent)
+        } else {
+            Err(RequestError::Fabric {
+                rank: status.source,
+            })
+        };
+        self.requests.end(slot, end);
+    }
+}

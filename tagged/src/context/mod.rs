@@ -1,0 +1,304 @@
+//! One context: a match list, two event queues, and the requests that go through them.
+//!
+//! ```text
+//!  portal MESSAGE   posted receives, in their order ▸ marker ▸ overflow buffers ▸ header only
+//!  portal FETCH     what this rank has sent and the receiver has not released
+//!  portal CREDIT    credits that no message carried
+//! ```
+//!
+//! # Invariants
+//! * **No receive overtakes a message.** A receive is posted with `PtlMEMDPost` on the condition that the queue of the
+//!   unexpected messages is empty, and those that were in it are in [`Unexpected`], which was searched before. START events
+//!   put a message into that queue when it is matched.
+//! * **A short message finds a place.** A sender has as many credits as the overflow buffers have room ([`crate::flow`]).
+//! * **An ack of a message with the sync bit says that a receive has it**: the overflow buffers do not take such a message,
+//!   and the entry that takes its header makes no ack. Without the ack the receiver fetches, if only 0 bytes.
+//! * **Sends to one peer are handed to Portals in the order of the calls**: what waits for a credit is not passed.
+
+mod events;
+mod receive;
+mod send;
+
+use crate::error::{CallError, OpenError};
+use crate::flow::Flow;
+use crate::header::{MOST_CREDITS, OPERATIONS};
+use crate::layout::Layout;
+use crate::request::{End, Request, Requests};
+use crate::unexpected::Unexpected;
+use crate::{Counts, Options};
+use portals_shim::{
+    EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
+    Polled, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The first portal index; each context has [`PORTALS`] from there on.
+const FIRST_PORTAL: u32 = 44;
+const PORTALS: u32 = 3;
+/// Contexts that there are portal indexes for.
+pub(crate) const MOST_CONTEXTS: u16 = 6;
+/// Descriptors of sent regions that are kept.
+const MOST_SOURCES: usize = 64;
+
+/// What an event's descriptor is, in the upper half of its user value.
+pub(crate) mod owner {
+    pub(crate) const SOURCE: u32 = 1;
+    pub(crate) const POSTED: u32 = 2;
+    pub(crate) const RELEASED: u32 = 3;
+    pub(crate) const FETCH: u32 = 4;
+    pub(crate) const CREDIT: u32 = 5;
+    pub(crate) const OVERFLOW: u32 = 6;
+    pub(crate) const HEADER: u32 = 7;
+}
+
+const fn user(owner: u32, index: u32) -> u64 {
+    (owner as u64) << 32 | index as u64
+}
+
+/// What contexts share and nobody changes.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) ni: Interface,
+    pub(crate) peers: Vec<ProcessId>,
+    pub(crate) me: u32,
+    pub(crate) layout: Layout,
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    place: Arc<Place>,
+    number: u16,
+    /// Unexpected messages, and everything else.
+    queues: [EqHandle; 2],
+    /// Receives are posted before it.
+    marker: MeHandle,
+    /// Overflow buffers are put before it.
+    header_only: MeHandle,
+    overflow: Vec<Region>,
+    short: u64,
+    unexpected: Unexpected,
+    requests: Requests,
+    flow: Flow,
+    /// Sends that wait, by peer.
+    waiting: BTreeMap<u32, VecDeque<u32>>,
+    /// Descriptors of the regions that were sent from, by address.
+    sources: BTreeMap<u64, MdHandle>,
+    last_source: Option<(u64, MdHandle)>,
+    /// For credits, of which no event tells.
+    silent: MdHandle,
+    /// For messages without data.
+    empty: MdHandle,
+    events_per_call: u32,
+    polled: Polled,
+    pub(crate) counts: Counts,
+}
+
+impl Context {
+    /// Makes all its descriptors; nobody may send to it before.
+    pub(crate) fn new(
+        place: &Arc<Place>,
+        number: u16,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let ni = &place.ni;
+        let told = |what: &'static str| move |error| OpenError::Setup { what, error };
+        let peers = place.peers.len() as u64;
+        let credits = options.credits(peers);
+        let buffers = options.overflow_buffers(peers);
+        let buffer_bytes = options.overflow_buffer_bytes(peers);
+        let unexpected = peers * u64::from(credits) * 4 + buffers as u64 + 64;
+        let other = u64::from(options.requests) * 4 + peers * 4 + 64;
+        let queues = [
+            ni.eq_alloc(unexpected)
+                .map_err(told("the queue of unexpected messages"))?,
+            ni.eq_alloc(other).map_err(told("the event queue"))?,
+        ];
+        let portal = FIRST_PORTAL + PORTALS * u32::from(number);
+        let any = |ignore_bits| MeSpec {
+            match_id: ProcessId::ANY,
+            match_bits: 0,
+            ignore_bits,
+            unlink: Unlink::Retain,
+        };
+        let tail = InsertPosition::After;
+        // An entry without a descriptor takes nothing.
+        let marker = ni
+            .me_attach(portal, any(0), tail)
+            .map_err(told("the match list"))?;
+        let header_only = ni
+            .me_attach(portal, any(u64::MAX), tail)
+            .map_err(told("the match list"))?;
+        let nothing = |options, index, eq| MdSpec {
+            memory: MdMemory::Empty,
+            threshold: THRESHOLD_INFINITE,
+            max_size: 0,
+            options,
+            user_ptr: user(index, 0),
+            eq,
+        };
+        let takes_headers = MdOptions::OP_PUT | MdOptions::TRUNCATE | MdOptions::ACK_DISABLE;
+        let spec = nothing(takes_headers, owner::HEADER, Some(queues[0]));
+        ni.md_attach(header_only, spec, Unlink::Retain)
+            .map_err(told("the header entry"))?;
+        let credit = ni
+            .me_attach(portal + 2, any(u64::MAX), tail)
+            .map_err(told("the credit entry"))?;
+        let spec = nothing(
+            takes_headers | MdOptions::EVENT_START_DISABLE,
+            owner::CREDIT,
+            Some(queues[1]),
+        );
+        ni.md_attach(credit, spec, Unlink::Retain)
+            .map_err(told("the credit entry"))?;
+        let quiet = MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_END_DISABLE;
+        let bind = |spec| {
+            ni.md_bind(spec, Unlink::Retain)
+                .map_err(told("the empty descriptors"))
+        };
+        let silent = bind(nothing(quiet, owner::SOURCE, None))?;
+        let empty = bind(nothing(
+            MdOptions::EVENT_START_DISABLE,
+            owner::SOURCE,
+            Some(queues[1]),
+        ))?;
+        let mut context = Self {
+            place: Arc::clone(place),
+            number,
+            queues,
+            marker,
+            header_only,
+            overflow: Vec::new(),
+            short: options.short as u64,
+            unexpected: Unexpected::default(),
+            requests: Requests::new(options.requests.min(OPERATIONS)),
+            flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
+            waiting: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            last_source: None,
+            silent,
+            empty,
+            events_per_call: options.events_per_call,
+            polled: Polled::default(),
+            counts: Counts::default(),
+        };
+        for buffer in 0..buffers {
+            let region = ni
+                .new_region(buffer_bytes)
+                .map_err(|e| OpenError::Start(e.to_string()))?;
+            context.overflow.push(region);
+            context
+                .post_overflow(buffer as u32)
+                .map_err(|error| OpenError::Setup {
+                    what: "an overflow buffer",
+                    error,
+                })?;
+        }
+        Ok(context)
+    }
+
+    fn portal(&self, which: u32) -> u32 {
+        FIRST_PORTAL + PORTALS * u32::from(self.number) + which
+    }
+
+    fn target(&self, to: u32, portal: u32, match_bits: u64) -> Result<Target, CallError> {
+        let process = self.place.peers.get(to as usize);
+        let process = *process.ok_or(CallError::Portals(portals_shim::Error::ProcessInvalid))?;
+        Ok(Target {
+            process,
+            pt_index: self.portal(portal),
+            ac_index: 0,
+            match_bits,
+            remote_offset: 0,
+        })
+    }
+
+    /// Puts an overflow buffer, all of it free, at the end of the list.
+    fn post_overflow(&mut self, buffer: u32) -> Result<(), portals_shim::Error> {
+        let Some(region) = self.overflow.get(buffer as usize) else {
+            return Ok(());
+        };
+        let ni = &self.place.ni;
+        // Messages with the sync bit are not for it, nor acknowledgements.
+        let special = self.place.layout.sync_bit() | self.place.layout.ack_bit();
+        let spec = MeSpec {
+            match_id: ProcessId::ANY,
+            match_bits: 0,
+            ignore_bits: !special,
+            unlink: Unlink::Unlink,
+        };
+        let me = ni.me_insert(self.header_only, spec, InsertPosition::Before)?;
+        let md = MdSpec {
+            memory: MdMemory::whole(region),
+            threshold: THRESHOLD_INFINITE,
+            max_size: self.short,
+            options: MdOptions::OP_PUT | MdOptions::MAX_SIZE,
+            user_ptr: user(owner::OVERFLOW, buffer),
+            eq: Some(self.queues[0]),
+        };
+        ni.md_attach(me, md, Unlink::Unlink)?;
+        Ok(())
+    }
+
+    /// Whether a request has ended.
+    pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
+        self.requests
+            .has_ended(request)
+            .ok_or(CallError::NotARequest)
+    }
+
+    /// The end of a request that has one.
+    pub(crate) fn close(&mut self, request: &Request) -> Option<End> {
+        self.requests.close(request)
+    }
+
+    /// Handles what has come, at most so many events as a call may; whether there was any.
+    pub(crate) fn progress<const FULL: bool>(&mut self) -> Result<bool, CallError> {
+        let mut any = false;
+        for _ in 0..self.events_per_call {
+            match self.step::<FULL>(Wait::No)? {
+                Taken::Nothing => break,
+                Taken::Last => {
+                    any = true;
+                    break;
+                }
+                Taken::More => any = true,
+            }
+        }
+        if any {
+            self.settle()?;
+        }
+        Ok(any)
+    }
+
+    /// As [`Context::progress`], but waits for the first event.
+    pub(crate) fn progress_wait<const FULL: bool>(&mut self) -> Result<(), CallError> {
+        self.settle()?;
+        if self.step::<FULL>(Wait::Forever)? == Taken::More {
+            self.progress::<FULL>()?;
+        }
+        self.settle()
+    }
+
+    fn step<const FULL: bool>(&mut self, wait: Wait) -> Result<Taken, CallError> {
+        let mut polled = std::mem::take(&mut self.polled);
+        let taken = self.place.ni.eq_take(&self.queues, wait, &mut polled);
+        let result = match taken {
+            Ok(Taken::Nothing) => Ok(Taken::Nothing),
+            Ok(_) if polled.dropped => Err(CallError::EventsLost),
+            Ok(taken) => self.handle::<FULL>(&polled.event).map(|()| taken),
+            Err(refused) => Err(CallError::Portals(refused.error)),
+        };
+        self.polled = polled;
+        result
+    }
+
+    /// Sends what waits and may go, and credits that are due.
+    fn settle(&mut self) -> Result<(), CallError> {
+        self.send_waiting()?;
+        while let Some(peer) = self.flow.due() {
+            self.send_credits(peer)?;
+        }
+        Ok(())
+    }
+}

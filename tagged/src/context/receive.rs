@@ -1,0 +1,247 @@
+//! Receiving: from the list of what came before, or by a match entry.
+
+use super::{Context, owner, user};
+use crate::error::{CallError, RequestError};
+use crate::layout::Pattern;
+use crate::request::{End, Kind, Message, Request};
+use crate::unexpected::{Arrived, Id, Loss, Place};
+use crate::{Slice, Status};
+use portals_shim::{Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, ProcessId, Unlink};
+
+impl Context {
+    /// Begins a receive.
+    pub(crate) fn receive<const FULL: bool>(
+        &mut self,
+        pattern: Pattern,
+        source: Option<u32>,
+        into: Slice,
+    ) -> Result<Request, CallError> {
+        if !self.requests.has_room() {
+            return Err(CallError::NoRequest {
+                max: crate::header::OPERATIONS,
+            });
+        }
+        loop {
+            if let Some(id) = self.unexpected.find(pattern, source) {
+                self.counts.unexpected += 1;
+                self.unexpected.take(id);
+                return self.receive_taken(id, into);
+            }
+            match self.post(pattern, source, &into) {
+                Err(CallError::Portals(Error::MdNoUpdate)) => {
+                    self.progress::<FULL>()?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Posts a match entry, unless something is in the queue of unexpected messages.
+    fn post(
+        &mut self,
+        pattern: Pattern,
+        source: Option<u32>,
+        into: &Slice,
+    ) -> Result<Request, CallError> {
+        let match_id = match source {
+            Some(source) => self.target(source, 0, 0)?.process,
+            None => ProcessId::ANY,
+        };
+        let opened = self.requests.open(Kind::Short);
+        let (slot, generation) = opened.ok_or(CallError::NotARequest)?;
+        let spec = MeSpec {
+            match_id,
+            match_bits: pattern.bits,
+            ignore_bits: pattern.ignore,
+            unlink: Unlink::Unlink,
+        };
+        let md = MdSpec {
+            memory: into.memory(),
+            threshold: 1,
+            max_size: 0,
+            options: MdOptions::OP_PUT | MdOptions::TRUNCATE | MdOptions::EVENT_START_DISABLE,
+            user_ptr: user(owner::POSTED, slot),
+            eq: Some(self.queues[1]),
+        };
+        let ni = &self.place.ni;
+        let before = InsertPosition::Before;
+        match ni.me_md_post(
+            self.marker,
+            spec,
+            before,
+            md,
+            Unlink::Unlink,
+            Some(self.queues[0]),
+        ) {
+            Ok((me, _)) => {
+                self.counts.posted += 1;
+                if let Some(kind) = self.requests.active(slot) {
+                    *kind = Kind::Posted { me };
+                }
+                Ok(Request {
+                    context: self.number,
+                    slot,
+                    generation,
+                })
+            }
+            Err(error) => {
+                self.requests.forget(slot);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Begins the receive of a message that is out of the list.
+    pub(crate) fn receive_taken(&mut self, id: Id, into: Slice) -> Result<Request, CallError> {
+        let opened = self.requests.open(Kind::Arriving { into });
+        let (slot, generation) = opened.ok_or(CallError::NoRequest {
+            max: crate::header::OPERATIONS,
+        })?;
+        let request = Request {
+            context: self.number,
+            slot,
+            generation,
+        };
+        match self.unexpected.get_mut(id) {
+            Some(arrived) if matches!(arrived.place, Place::Arriving) => arrived.taker = Some(slot),
+            Some(_) => self.deliver(slot, id)?,
+            None => {
+                self.requests.forget(slot);
+                return Err(CallError::NotARequest);
+            }
+        }
+        Ok(request)
+    }
+
+    /// What a probe finds.
+    pub(crate) fn probe(&self, pattern: Pattern, source: Option<u32>) -> Option<Id> {
+        self.unexpected.find(pattern, source)
+    }
+
+    /// What is known of a message.
+    pub(crate) fn status(&mut self, id: Id) -> Option<Status> {
+        let layout = self.place.layout;
+        let arrived = self.unexpected.get_mut(id)?;
+        Some(Status {
+            source: arrived.source,
+            tag: layout.tag(arrived.bits),
+            len: usize::try_from(arrived.length).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Takes a message out of the reach of receives.
+    pub(crate) fn take(&mut self, id: Id) -> Option<Message> {
+        let status = self.status(id)?;
+        self.unexpected.take(id);
+        Some(Message {
+            context: self.number,
+            id,
+            status,
+        })
+    }
+
+    /// Gives a receive the message it has taken, which has come.
+    pub(super) fn deliver(&mut self, slot: u32, id: Id) -> Result<(), CallError> {
+        let Some(arrived) = self.unexpected.remove(id) else {
+            return Ok(());
+        };
+        let Some(kind) = self.requests.active(slot) else {
+            return Ok(());
+        };
+        let Kind::Arriving { into } = std::mem::replace(kind, Kind::Short) else {
+            return Ok(());
+        };
+        let moved = usize::try_from(arrived.length)
+            .unwrap_or(usize::MAX)
+            .min(into.len);
+        let status = Status {
+            source: arrived.source,
+            tag: self.place.layout.tag(arrived.bits),
+            len: moved,
+        };
+        let rank = arrived.source;
+        let end = match &arrived.place {
+            Place::AtSender => return self.fetch(slot, &arrived, &into, status),
+            Place::Arriving | Place::Lost(Loss::Fabric) => Err(RequestError::Fabric { rank }),
+            Place::Lost(Loss::NoRoom) => Err(RequestError::Overrun { rank }),
+            Place::Own(bytes) => {
+                // Slice and length were checked against the region and the message.
+                let _ = into
+                    .region
+                    .write(into.offset, bytes.get(..moved).unwrap_or_default());
+                self.flow.received(rank);
+                ended(status, arrived.length)
+            }
+            Place::Buffer { buffer, offset } => {
+                if let Some(from) = self.overflow.get(*buffer as usize) {
+                    let _ = into.region.copy_from(into.offset, from, *offset, moved);
+                }
+                self.flow.received(rank);
+                ended(status, arrived.length)
+            }
+        };
+        self.requests.end(slot, end);
+        Ok(())
+    }
+
+    /// Gets the data from its sender, which learns by it that the message is received.
+    fn fetch(
+        &mut self,
+        slot: u32,
+        arrived: &Arrived,
+        into: &Slice,
+        status: Status,
+    ) -> Result<(), CallError> {
+        let from = self.target(arrived.source, 1, u64::from(arrived.operation))?;
+        let spec = MdSpec {
+            memory: into
+                .part(status.len)
+                .map_or(MdMemory::Empty, |part| part.memory()),
+            threshold: 1,
+            max_size: 0,
+            options: MdOptions::EVENT_START_DISABLE,
+            user_ptr: user(owner::FETCH, slot),
+            eq: Some(self.queues[1]),
+        };
+        let md = self.place.ni.md_bind(spec, Unlink::Unlink)?;
+        if let Some(kind) = self.requests.active(slot) {
+            *kind = Kind::Fetching {
+                status,
+                sent: arrived.length,
+            };
+        }
+        self.counts.fetched += 1;
+        self.place.ni.get(md, from)?;
+        Ok(())
+    }
+
+    /// Takes a receive back; `false` when it has its message already.
+    pub(crate) fn cancel<const FULL: bool>(
+        &mut self,
+        request: &Request,
+    ) -> Result<bool, CallError> {
+        self.progress::<FULL>()?;
+        if self.has_ended(request)? {
+            return Ok(false);
+        }
+        let Some(Kind::Posted { me, .. }) = self.requests.active(request.slot) else {
+            return Ok(false);
+        };
+        let me = *me;
+        if self.place.ni.me_unlink(me).is_err() {
+            return Ok(false);
+        }
+        self.requests
+            .end(request.slot, Err(RequestError::Cancelled));
+        Ok(true)
+    }
+}
+
+/// The end of a receive of a message of `sent` bytes.
+pub(super) const fn ended(status: Status, sent: u64) -> End {
+    if sent > status.len as u64 {
+        Err(RequestError::Truncated { status, sent })
+    } else {
+        Ok(status)
+    }
+}

@@ -1,0 +1,196 @@
+//! How much a sender may have on its way to a receiver: no message without a place for it. No I/O, no clock.
+//!
+//! # Invariants
+//! * Short messages in flight to a peer, or there and not received, plus credits here, plus credits on their way back,
+//!   plus those owed there, are [`Peer::new`]'s `most`, always.
+//! * At most `most` messages that the receiver releases are under way to a peer.
+//! * A receiver owes less than [`Flow::due`] after its progress, so a sender that waits for a credit gets one.
+
+/// One peer, both directions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Short messages that may be sent to it.
+    credits: u16,
+    /// Of ours, not released by it.
+    unreleased: u16,
+    /// Short ones of its received here and not given back.
+    owed: u16,
+}
+
+/// All peers.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    most: u16,
+    peers: Vec<Peer>,
+    /// Peers that are owed so much that nobody should wait for a message to carry it.
+    due: Vec<u32>,
+    /// Credits that a peer gave back and did not have.
+    pub(crate) excess: u64,
+}
+
+/// How a message may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At once, with a credit.
+    Short,
+    /// At once, to be released by the receiver.
+    Released,
+    /// Later.
+    Wait,
+}
+
+impl Flow {
+    pub(crate) fn new(peers: usize, most: u16) -> Self {
+        let peer = Peer {
+            credits: most,
+            unreleased: 0,
+            owed: 0,
+        };
+        Self {
+            most,
+            peers: vec![peer; peers],
+            due: Vec::new(),
+            excess: 0,
+        }
+    }
+
+    /// What is owed when it is given back without waiting for a message: half, at least one.
+    fn threshold(&self) -> u16 {
+        (self.most / 2).max(1)
+    }
+
+    /// Takes what a message needs.
+    pub(crate) fn take(&mut self, to: u32, short: bool) -> Way {
+        let Some(peer) = self.peers.get_mut(to as usize) else {
+            return Way::Wait;
+        };
+        if short && peer.credits > 0 {
+            peer.credits -= 1;
+            Way::Short
+        } else if peer.unreleased < self.most {
+            peer.unreleased += 1;
+            Way::Released
+        } else {
+            Way::Wait
+        }
+    }
+
+    /// The peer released one.
+    pub(crate) fn released(&mut self, by: u32) {
+        if let Some(peer) = self.peers.get_mut(by as usize) {
+            peer.unreleased = peer.unreleased.saturating_sub(1);
+        }
+    }
+
+    /// The peer gives credits back.
+    pub(crate) fn given_back(&mut self, by: u32, credits: u16) {
+        let Some(peer) = self.peers.get_mut(by as usize) else {
+            return;
+        };
+        let room = self.most - peer.credits;
+        self.excess += u64::from(credits.saturating_sub(room));
+        peer.credits += credits.min(room);
+    }
+
+    /// A short message of the peer has been received.
+    pub(crate) fn received(&mut self, from: u32) {
+        let threshold = self.threshold();
+        if let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.owed = peer.owed.saturating_add(1);
+            if peer.owed == threshold {
+                self.due.push(from);
+            }
+        }
+    }
+
+    /// What a message to the peer gives back.
+    pub(crate) fn give_back(&mut self, to: u32, most: u16) -> u16 {
+        let Some(peer) = self.peers.get_mut(to as usize) else {
+            return 0;
+        };
+        let given = peer.owed.min(most);
+        peer.owed -= given;
+        given
+    }
+
+    /// A peer that must get its credits in a message of their own.
+    pub(crate) fn due(&mut self) -> Option<u32> {
+        let threshold = self.threshold();
+        while let Some(peer) = self.due.pop() {
+            if self
+                .peers
+                .get(peer as usize)
+                .is_some_and(|p| p.owed >= threshold)
+            {
+                return Some(peer);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two flows and the wire between them, at random: the sum of the invariant, and nobody stuck.
+    #[test]
+    fn credits_are_never_lost_nor_made() {
+        for seed in 0..200 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let most = rng.u16(1..9);
+            let (mut sender, mut receiver) = (Flow::new(1, most), Flow::new(1, most));
+            let (mut there, mut back, mut sent) = (0u16, Vec::new(), 0);
+            let mut released = 0u16;
+            for _ in 0..5000 {
+                match rng.u8(0..4) {
+                    0 => match sender.take(0, rng.bool()) {
+                        Way::Short => {
+                            there += 1;
+                            sent += 1;
+                        }
+                        Way::Released => released += 1,
+                        Way::Wait => assert_eq!(released, most),
+                    },
+                    1 if there > 0 => {
+                        there -= 1;
+                        receiver.received(0);
+                        while let Some(peer) = receiver.due() {
+                            back.push(receiver.give_back(peer, u16::MAX));
+                        }
+                    }
+                    2 if released > 0 => {
+                        released -= 1;
+                        sender.released(0);
+                    }
+                    _ => {
+                        if let Some(credits) = back.pop() {
+                            sender.given_back(0, credits);
+                        }
+                    }
+                }
+                let wire: u16 = back.iter().sum();
+                let (s, r) = (sender.peers[0], receiver.peers[0]);
+                assert_eq!(s.credits + there + wire + r.owed, most, "seed {seed}");
+                assert_eq!(s.unreleased, released);
+                assert!(r.owed < receiver.threshold());
+            }
+            assert!(sent > u32::from(most));
+            assert_eq!(sender.excess, 0);
+        }
+    }
+
+    #[test]
+    fn credits_that_nobody_had_are_counted_and_dropped() {
+        let mut flow = Flow::new(2, 4);
+        assert_eq!(flow.take(1, true), Way::Short);
+        flow.given_back(1, 9);
+        assert_eq!(flow.excess, 8);
+        assert_eq!(flow.peers[1].credits, 4);
+        flow.given_back(7, 1);
+        flow.received(7);
+        flow.released(7);
+        assert_eq!(flow.give_back(7, 5), 0);
+        assert_eq!(flow.take(7, true), Way::Wait);
+    }
+}

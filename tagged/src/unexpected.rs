@@ -1,0 +1,233 @@
+//! Messages that came before their receive, in the order of arrival. No I/O.
+//!
+//! # Invariants
+//! * The list has every message that a receive may still take, and none that one has taken.
+//! * A receive takes the first that it matches. A message whose data is still on its way has its place in the list by
+//!   its START event, and whoever takes it waits.
+
+use crate::layout::Pattern;
+
+/// Where the data of a message is.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// On its way.
+    Arriving,
+    /// In an overflow buffer.
+    Buffer { buffer: u32, offset: usize },
+    /// Out of the way of an overflow buffer.
+    Own(Box<[u8]>),
+    /// Where the sender has it.
+    AtSender,
+    /// Nowhere any more.
+    Lost(Loss),
+}
+
+/// Why data is nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The fabric failed.
+    Fabric,
+    /// There was no room, and the sender keeps nothing.
+    NoRoom,
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) bits: u64,
+    pub(crate) source: u32,
+    /// The sender's request, for one that it keeps.
+    pub(crate) operation: u32,
+    /// The receiver releases it.
+    pub(crate) sync: bool,
+    pub(crate) length: u64,
+    pub(crate) place: Place,
+    /// The request that waits for the rest of it.
+    pub(crate) taker: Option<u32>,
+}
+
+/// A message of the slab; valid until it is removed.
+pub(crate) type Id = u32;
+
+#[derive(Debug)]
+struct Entry {
+    arrived: Option<Arrived>,
+    previous: Option<Id>,
+    next: Option<Id>,
+    listed: bool,
+}
+
+/// The messages.
+#[derive(Debug, Default)]
+pub(crate) struct Unexpected {
+    slab: Vec<Entry>,
+    free: Vec<Id>,
+    first: Option<Id>,
+    last: Option<Id>,
+    /// Those whose data is on its way, by the number that START and END share.
+    arriving: Vec<(u32, Id)>,
+    listed: usize,
+}
+
+impl Unexpected {
+    /// Messages that no receive has taken.
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.listed
+    }
+
+    fn entry(&mut self, id: Id) -> Option<&mut Entry> {
+        self.slab.get_mut(id as usize)
+    }
+
+    /// A message.
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Arrived> {
+        self.entry(id)?.arrived.as_mut()
+    }
+
+    /// At the end of the list; `link` is that of its START event.
+    pub(crate) fn push(&mut self, arrived: Arrived, link: u32) -> Id {
+        let entry = Entry {
+            arrived: Some(arrived),
+            previous: self.last,
+            next: None,
+            listed: true,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                if let Some(slot) = self.entry(id) {
+                    *slot = entry;
+                }
+                id
+            }
+            None => {
+                self.slab.push(entry);
+                (self.slab.len() - 1) as Id
+            }
+        };
+        match self.last.and_then(|last| self.slab.get_mut(last as usize)) {
+            Some(last) => last.next = Some(id),
+            None => self.first = Some(id),
+        }
+        self.last = Some(id);
+        self.listed += 1;
+        self.arriving.push((link, id));
+        id
+    }
+
+    /// The message whose END has this link.
+    pub(crate) fn ended(&mut self, link: u32) -> Option<Id> {
+        let at = self.arriving.iter().position(|(l, _)| *l == link)?;
+        Some(self.arriving.swap_remove(at).1)
+    }
+
+    /// The first message that a receive matches.
+    pub(crate) fn find(&self, pattern: Pattern, source: Option<u32>) -> Option<Id> {
+        let mut at = self.first;
+        while let Some(id) = at {
+            let entry = self.slab.get(id as usize)?;
+            if let Some(arrived) = &entry.arrived
+                && pattern.admits(arrived.bits)
+                && source.is_none_or(|source| source == arrived.source)
+            {
+                return Some(id);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Out of the list: some receive has it.
+    pub(crate) fn take(&mut self, id: Id) {
+        let Some(entry) = self.entry(id).filter(|e| e.listed) else {
+            return;
+        };
+        entry.listed = false;
+        let (previous, next) = (entry.previous.take(), entry.next.take());
+        match previous {
+            Some(p) => self.slab[p as usize].next = next,
+            None => self.first = next,
+        }
+        match next {
+            Some(n) => self.slab[n as usize].previous = previous,
+            None => self.last = previous,
+        }
+        self.listed -= 1;
+    }
+
+    /// Gone.
+    pub(crate) fn remove(&mut self, id: Id) -> Option<Arrived> {
+        self.take(id);
+        let arrived = self.entry(id)?.arrived.take()?;
+        self.free.push(id);
+        Some(arrived)
+    }
+
+    /// Every message, taken or not.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Arrived> {
+        self.slab.iter_mut().filter_map(|e| e.arrived.as_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrived(bits: u64) -> Arrived {
+        Arrived {
+            bits,
+            source: 0,
+            operation: 0,
+            sync: false,
+            length: 0,
+            place: Place::Arriving,
+            taker: None,
+        }
+    }
+
+    /// Beside a plain vector, at random.
+    #[test]
+    fn the_first_that_matches_is_found() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut list = Unexpected::default();
+        let mut plain: Vec<(Id, u64)> = Vec::new();
+        let mut taken: Vec<Id> = Vec::new();
+        for n in 0..20_000u32 {
+            match rng.u8(0..3) {
+                0 => {
+                    let bits = rng.u64(0..8);
+                    let id = list.push(arrived(bits), n);
+                    assert_eq!(list.ended(n), Some(id));
+                    assert_eq!(list.ended(n), None);
+                    plain.push((id, bits));
+                }
+                1 => {
+                    let pattern = Pattern {
+                        bits: rng.u64(0..8),
+                        ignore: rng.u64(0..8),
+                    };
+                    let at = plain.iter().position(|(_, bits)| pattern.admits(*bits));
+                    assert_eq!(list.find(pattern, None), at.map(|at| plain[at].0));
+                    assert_eq!(list.find(pattern, Some(1)), None);
+                    if let Some(at) = at {
+                        let (id, bits) = plain.remove(at);
+                        if rng.bool() {
+                            list.take(id);
+                            taken.push(id);
+                        } else {
+                            assert_eq!(list.remove(id).map(|a| a.bits), Some(bits));
+                            assert!(list.remove(id).is_none());
+                        }
+                    }
+                }
+                _ => {
+                    if let Some(id) = taken.pop() {
+                        assert!(list.remove(id).is_some());
+                    }
+                }
+            }
+            assert_eq!(list.len(), plain.len());
+            assert_eq!(list.all().count(), plain.len() + taken.len());
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The process's side of tag matching.
+
+use crate::comm::Comm;
+use crate::context::{Context, Place};
+use crate::error::{CallError, OpenError, TagError};
+use crate::layout::{Layout, Pattern};
+use crate::request::{End, Message, Request};
+use crate::unexpected::Id;
+use crate::{Counts, Options, Slice, Status};
+use portals_shim::fabric::Opened;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The functions whose code depends on the layout, compiled for each.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    pub(crate) message: fn(&Layout, u32, u32, i32) -> u64,
+    pub(crate) pattern: fn(&Layout, u32, Option<u32>, Option<i32>) -> Pattern,
+    receive: fn(&mut Context, Pattern, Option<u32>, Slice) -> Result<Request, CallError>,
+    progress: fn(&mut Context) -> Result<bool, CallError>,
+    progress_wait: fn(&mut Context) -> Result<(), CallError>,
+    cancel: fn(&mut Context, &Request) -> Result<bool, CallError>,
+}
+
+impl Calls {
+    const fn of<const FULL: bool>() -> Self {
+        Self {
+            message: |layout, cid, source, tag| layout.message::<FULL>(cid, source, tag, false),
+            pattern: |layout, cid, source, tag| layout.pattern::<FULL>(cid, source, tag),
+            receive: Context::receive::<FULL>,
+            progress: Context::progress::<FULL>,
+            progress_wait: Context::progress_wait::<FULL>,
+            cancel: Context::cancel::<FULL>,
+        }
+    }
+}
+
+static CALLS: [Calls; 2] = [Calls::of::<false>(), Calls::of::<true>()];
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) place: Arc<Place>,
+    contexts: Vec<Mutex<Context>>,
+    /// Communicator ids in use here.
+    pub(crate) cids: Mutex<BTreeSet<u32>>,
+    pub(crate) calls: &'static Calls,
+    threads: bool,
+    pub(crate) grouping: bool,
+}
+
+/// Tag matching over one interface. Clones are the same world.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl World {
+    /// Opens it for rank `rank`; `fence` returns when all ranks have called it. Collective.
+    ///
+    /// The interface's portals 44 to 44 + 3 × contexts belong to it.
+    pub fn open<E: std::fmt::Display>(
+        opened: Opened,
+        rank: u32,
+        options: &Options,
+        fence: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self, OpenError> {
+        options.check()?;
+        let layout = Layout::new(options.mode, options.format)?;
+        let Opened { interface, peers } = opened;
+        let ranks = peers.len() as u64;
+        if ranks > layout.max_ranks() {
+            return Err(OpenError::TooManyRanks {
+                ranks,
+                max: layout.max_ranks(),
+            });
+        }
+        if u64::from(rank) >= ranks {
+            return Err(OpenError::Start(format!("rank {rank} of {ranks}")));
+        }
+        let place = Arc::new(Place {
+            ni: interface,
+            peers,
+            me: rank,
+            layout,
+        });
+        let contexts =
+            (0..options.contexts).map(|n| Context::new(&place, n, options).map(Mutex::new));
+        let contexts = contexts.collect::<Result<_, _>>()?;
+        let met = place.ni.outside(fence);
+        match met {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(OpenError::Start(error.to_string())),
+            Err(error) => {
+                return Err(OpenError::Setup {
+                    what: "the meeting of all ranks",
+                    error,
+                });
+            }
+        }
+        let calls = &CALLS[usize::from(layout.is_full())];
+        Ok(Self {
+            shared: Arc::new(Shared {
+                place,
+                contexts,
+                cids: Mutex::new(BTreeSet::from([0])),
+                calls,
+                threads: options.threads,
+                grouping: options.thread_grouping,
+            }),
+        })
+    }
+
+    /// The communicator of all ranks.
+    pub fn comm(&self) -> Comm {
+        let ranks = self.shared.place.peers.len() as u32;
+        Comm::new(&self.shared, 0, (0..ranks).collect(), self.shared.place.me)
+    }
+
+    /// The layout in use.
+    pub fn layout(&self) -> Layout {
+        self.shared.place.layout
+    }
+
+    /// The interface below.
+    pub fn interface(&self) -> &portals_shim::Interface {
+        &self.shared.place.ni
+    }
+
+    /// What each context has done.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.shared
+            .contexts
+            .iter()
+            .map(|c| lock(c).counts)
+            .collect()
+    }
+
+    /// Handles what has come, in every context; whether there was anything.
+    pub fn progress(&self) -> Result<bool, CallError> {
+        let mut any = false;
+        for context in &self.shared.contexts {
+            any |= (self.shared.calls.progress)(&mut lock(context))?;
+        }
+        Ok(any)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn contexts(&self) -> u32 {
+        self.contexts.len() as u32
+    }
+
+    fn context(&self, number: u16) -> Result<MutexGuard<'_, Context>, CallError> {
+        self.contexts
+            .get(usize::from(number))
+            .map(lock)
+            .ok_or(CallError::NotARequest)
+    }
+
+    pub(crate) fn send(
+        &self,
+        context: u16,
+        to: u32,
+        bits: u64,
+        data: Slice,
+        sync: bool,
+    ) -> Result<Request, CallError> {
+        self.context(context)?.send(to, bits, data, sync)
+    }
+
+    pub(crate) fn receive(
+        &self,
+        context: u16,
+        pattern: Pattern,
+        source: Option<u32>,
+        into: Slice,
+    ) -> Result<Request, CallError> {
+        (self.calls.receive)(&mut *self.context(context)?, pattern, source, into)
+    }
+
+    pub(crate) fn receive_message(
+        &self,
+        message: Message,
+        into: Slice,
+    ) -> Result<Request, CallError> {
+        self.context(message.context)?
+            .receive_taken(message.id, into)
+    }
+
+    /// What is found, after what has come was handled.
+    pub(crate) fn probe(
+        &self,
+        context: u16,
+        pattern: Pattern,
+        source: Option<u32>,
+    ) -> Result<Option<Status>, CallError> {
+        let mut context = self.context(context)?;
+        (self.calls.progress)(&mut context)?;
+        let id = context.probe(pattern, source);
+        Ok(id.and_then(|id: Id| context.status(id)))
+    }
+
+    pub(crate) fn probe_message(
+        &self,
+        context: u16,
+        pattern: Pattern,
+        source: Option<u32>,
+    ) -> Result<Option<Message>, CallError> {
+        let mut context = self.context(context)?;
+        (self.calls.progress)(&mut context)?;
+        let id = context.probe(pattern, source);
+        Ok(id.and_then(|id| context.take(id)))
+    }
+
+    pub(crate) fn cancel(&self, request: &Request) -> Result<bool, CallError> {
+        (self.calls.cancel)(&mut *self.context(request.context)?, request)
+    }
+
+    pub(crate) fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
+        let mut context = self.context(request.context)?;
+        if !context.has_ended(request)? {
+            (self.calls.progress)(&mut context)?;
+        }
+        Ok(context.close(request))
+    }
+
+    pub(crate) fn wait(&self, request: &Request) -> Result<Status, TagError> {
+        loop {
+            let mut context = self.context(request.context)?;
+            if let Some(end) = context.close(request) {
+                return Ok(end?);
+            }
+            context.has_ended(request)?;
+            self.progress_once(context)?;
+        }
+    }
+
+    /// Waits for something to come.
+    pub(crate) fn idle(&self, context: u16) -> Result<(), CallError> {
+        let context = self.context(context)?;
+        self.progress_once(context)
+    }
+
+    fn progress_once(&self, mut context: MutexGuard<'_, Context>) -> Result<(), CallError> {
+        if self.threads {
+            let any = (self.calls.progress)(&mut context)?;
+            drop(context);
+            if !any {
+                std::thread::yield_now();
+            }
+            Ok(())
+        } else {
+            (self.calls.progress_wait)(&mut context)
+        }
+    }
+}
