@@ -17,8 +17,9 @@
 //! * Completions that come after the arming ring the alarm; those before it are found by the last poll.
 
 use crate::call::{Answer, Call, Polled, Taken, Target, Wait};
-use crate::interface::{Bridge, ClockKind, PollError, Window};
+use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::Library;
+use crate::nal::shm::Near;
 use crate::nal::{Attendance, Nal, Nap};
 use portals_core::{AckRequest, EqHandle, Error, MdHandle};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -75,6 +76,26 @@ fn sleep<'a>(fds: impl Iterator<Item = &'a OwnedFd>, until: Option<Instant>) {
 /// How long a wait sleeps on a fabric that cannot wake it.
 const BLIND: Duration = Duration::from_millis(10);
 
+/// Of a program that waits for events alone.
+fn nothing_else() -> bool {
+    false
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Event,
+    /// With other work of the program.
+    Other,
+    Time,
+}
+
+impl Waited {
+    const fn ended(event: bool) -> Self {
+        if event { Self::Event } else { Self::Other }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Sleepers {
     /// Threads on the list; read without its lock.
@@ -84,6 +105,7 @@ struct Sleepers {
     spare: Mutex<Vec<Arc<Bell>>>,
 }
 
+#[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -218,6 +240,7 @@ impl<N> Drop for Direct<N> {
 }
 
 impl<N: Nal> Shared<N> {
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Library<N>> {
         lock(&self.library)
     }
@@ -298,16 +321,22 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    /// A poll, or as many as `looks` while nothing happens; wakes others if it changed anything. Whether there was an
-    /// event.
+    /// A poll, or as many as `looks` while nothing happens, here and elsewhere; wakes others if it changed anything.
+    /// Whether there was an event.
     #[inline]
-    fn poll(&self, eqs: &[EqHandle], looks: u32, out: &mut Polled) -> Result<bool, PollError> {
+    fn poll(
+        &self,
+        eqs: &[EqHandle],
+        looks: u32,
+        other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<bool, PollError> {
         let mut library = self.lock();
         let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
         // Without progress the queues stay as they are, and a pause would cost more than a look.
         for _ in 1..looks {
-            if moved || !matches!(found, Ok(false)) {
+            if moved || !matches!(found, Ok(false)) || other() {
                 break;
             }
             if library.progress() {
@@ -328,6 +357,7 @@ impl<N: Nal> Shared<N> {
         nap: &dyn Nap,
         eqs: &[EqHandle],
         until: Option<Instant>,
+        other: &dyn Fn() -> bool,
         out: &mut Polled,
     ) -> Result<bool, PollError> {
         self.sleepers.napper(1);
@@ -338,7 +368,7 @@ impl<N: Nal> Shared<N> {
         drop(library);
         if moved {
             nap.wake();
-        } else if matches!(found, Ok(false)) {
+        } else if matches!(found, Ok(false)) && !other() {
             nap.sleep(until);
         }
         self.sleepers.napper(-1);
@@ -350,10 +380,11 @@ impl<N: Nal> Shared<N> {
         &self,
         eqs: &[EqHandle],
         until: Option<Instant>,
+        other: &dyn Fn() -> bool,
         out: &mut Polled,
     ) -> Result<bool, PollError> {
         if let Some(nap) = &self.nap {
-            return self.nap(nap.as_ref(), eqs, until, out);
+            return self.nap(nap.as_ref(), eqs, until, other, out);
         }
         let Some((attendance, bell)) = self
             .attendance
@@ -371,7 +402,7 @@ impl<N: Nal> Shared<N> {
         if moved {
             self.wake();
         }
-        if !moved && matches!(found, Ok(false)) {
+        if !moved && matches!(found, Ok(false)) && !other() {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
             let longest = if armed {
                 attendance.longest
@@ -391,9 +422,11 @@ impl<N: Nal> Shared<N> {
     #[inline]
     fn wait(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
         if wait != Wait::No {
-            return self.wait_long(eqs, wait, out);
+            return self
+                .wait_long(eqs, wait, &nothing_else, out)
+                .map(|waited| waited == Waited::Event);
         }
-        let found = self.poll(eqs, 1, out);
+        let found = self.poll(eqs, 1, &nothing_else, out);
         self.note(&found);
         found
     }
@@ -432,7 +465,13 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    fn wait_long(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
+    fn wait_long(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Waited, PollError> {
         let deadline = match wait {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
@@ -440,10 +479,10 @@ impl<N: Nal> Shared<N> {
         let looks = if self.spin.is_zero() { 1 } else { self.looks };
         let mut sleep_from = None;
         loop {
-            let found = self.poll(eqs, looks, out);
-            if !matches!(found, Ok(false)) {
+            let found = self.poll(eqs, looks, other, out)?;
+            if found || other() {
                 self.fruitless.store(0, Ordering::Relaxed);
-                return found;
+                return Ok(Waited::ended(found));
             }
             let long = self.rest(looks);
             if !long && deadline.is_none() {
@@ -451,14 +490,14 @@ impl<N: Nal> Shared<N> {
             }
             let now = Instant::now();
             if deadline.is_some_and(|d| now >= d) {
-                return Ok(false);
+                return Ok(Waited::Time);
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
-                let found = self.doze(eqs, deadline, out);
-                if !matches!(found, Ok(false)) {
+                let found = self.doze(eqs, deadline, other, out)?;
+                if found || other() {
                     self.fruitless.store(0, Ordering::Relaxed);
-                    return found;
+                    return Ok(Waited::ended(found));
                 }
             }
         }
@@ -530,12 +569,29 @@ impl<N: Nal> Bridge for Direct<N> {
     }
 
     fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        self.eq_take_or(eqs, wait, &nothing_else, out)
+    }
+
+    fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
         let shared = self.entered();
         if wait != Wait::No {
-            let found = shared.wait_long(eqs, wait, out)?;
-            return Ok(if found { Taken::More } else { Taken::Nothing });
+            let waited = shared.wait_long(eqs, wait, other, out)?;
+            return Ok(match waited {
+                Waited::Event => Taken::More,
+                Waited::Other | Waited::Time => Taken::Nothing,
+            });
         }
         shared.take(eqs, out, Library::poll)
+    }
+
+    fn found_other(&self) {
+        self.shared.fruitless.store(0, Ordering::Relaxed);
     }
 
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
@@ -570,6 +626,19 @@ impl<N: Nal> Bridge for Direct<N> {
         result
     }
 
+    fn put_ahead(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        let shared = self.entered();
+        let result = shared.lock().put_ahead(md, region, to, hdr_data);
+        shared.wake();
+        result
+    }
+
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
         let shared = self.entered();
         let result = shared.lock().get(md, region, from);
@@ -595,6 +664,49 @@ impl<N: Nal> Bridge for Direct<N> {
         answer
     }
 
+    fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
+        let library = &mut *self.entered().lock();
+        library.nal.remote_key(&library.ni, md)
+    }
+
+    fn put_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        let shared = self.entered();
+        let mut library = shared.lock();
+        library.nal.aim(Some(key));
+        let result = library.put(md, Some(region), AckRequest::Ack, to, 0, false);
+        library.nal.aim(None);
+        drop(library);
+        shared.wake();
+        result.map(|_| ())
+    }
+
+    fn get_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        let shared = self.entered();
+        let mut library = shared.lock();
+        library.nal.aim(Some(key));
+        let result = library.get(md, Some(region), from);
+        library.nal.aim(None);
+        drop(library);
+        shared.wake();
+        result
+    }
+
+    fn pinnable(&self) -> Option<u64> {
+        self.shared.lock().nal.pinnable()
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.shared.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -614,6 +726,10 @@ impl<N: Nal> Bridge for Direct<N> {
             offset: usize::try_from(offset).ok()?,
             len: usize::try_from(len).ok()?,
         })
+    }
+
+    fn near(&self) -> Option<Near> {
+        self.shared.lock().nal.near()
     }
 
     fn leave(&self) -> Result<(), Error> {

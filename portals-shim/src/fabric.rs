@@ -52,6 +52,38 @@ impl FromStr for FabricKind {
     }
 }
 
+/// How the verbs fabric carries messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channel {
+    /// A reliable connection to each peer that was talked to, and RDMA.
+    #[default]
+    Rc,
+    /// Reliable datagrams: two queue pairs for all peers, no RDMA.
+    Ud,
+}
+
+impl Channel {
+    /// All, in the order users should read them.
+    pub const ALL: [Self; 2] = [Self::Rc, Self::Ud];
+
+    /// The word of the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "rc",
+            Self::Ud => "ud",
+        }
+    }
+}
+
+impl FromStr for Channel {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|c| c.name() == s);
+        found.ok_or_else(|| format!("unknown channel \"{s}\"; the channels are rc and ud"))
+    }
+}
+
 /// Why a fabric could not be opened. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -108,6 +140,8 @@ pub struct FabricConfig {
     pub kind: FabricKind,
     /// `PORTOLAN_DEVICE`: verbs device; the first usable one when unset.
     pub device: Option<String>,
+    /// `PORTOLAN_CHANNEL`: how the verbs fabric carries messages; `rc` when unset.
+    pub channel: Channel,
     /// `PORTOLAN_MACHINE`: machine parameters of the model, a name or a file; `xt4` when unset.
     pub machine: String,
     /// `PORTOLAN_RANKS_PER_NODE`: which node and process id each rank has; 1 when unset.
@@ -131,6 +165,7 @@ impl Default for FabricConfig {
         Self {
             kind: FabricKind::Seastar,
             device: None,
+            channel: Channel::Rc,
             machine: "xt4".to_owned(),
             place: Placement::ONE,
             most_sharing: 0,
@@ -150,6 +185,8 @@ impl FabricConfig {
     pub const FAULT_SEED: &str = "PORTOLAN_SEASTAR_FAULT_SEED";
     /// See [`FabricConfig::most_sharing`].
     pub const MOST_SHARING: &str = "GASNET_SUPERNODE_MAXSIZE";
+    /// See [`FabricConfig::channel`].
+    pub const CHANNEL: &str = "PORTOLAN_CHANNEL";
     const RANKS_PER_NODE: &str = "PORTOLAN_RANKS_PER_NODE";
     const MODE: &str = "PORTOLAN_SEASTAR_MODE";
 
@@ -160,6 +197,13 @@ impl FabricConfig {
         Ok(Self {
             kind: var("PORTOLAN_FABRIC").map_or(Ok(default.kind), |k| k.parse())?,
             device: var("PORTOLAN_DEVICE"),
+            channel: var(Self::CHANNEL).map_or(Ok(default.channel), |value| {
+                value.parse().map_err(|_| FabricError::Variable {
+                    name: Self::CHANNEL,
+                    value: value.chars().take(60).collect(),
+                    expected: "rc or ud".to_owned(),
+                })
+            })?,
             machine: var("PORTOLAN_MACHINE").unwrap_or(default.machine),
             place: var(Self::RANKS_PER_NODE).map_or(Ok(default.place), |value| {
                 let place = value.parse().ok().and_then(Placement::new);

@@ -4,6 +4,7 @@ use crate::call::{Answer, Call, EqList, Paths, Polled, Taken, Target, Wait};
 use crate::direct::Direct;
 use crate::library::Library;
 use crate::nal::Nal;
+use crate::nal::shm::Near;
 use crate::region::{RawMemory, Region, RegionError};
 use portals_core::{
     AcEntry, AckRequest, EqHandle, Error, Handle, InsertPosition, Limits, MdDesc, MdHandle,
@@ -114,6 +115,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         Err(PollError { error, which })
     }
     /// As [`Bridge::eq_poll`], into `out`.
+    #[inline]
     fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
         let Some(polled) = self.eq_poll(eqs, wait)? else {
             return Ok(Taken::Nothing);
@@ -121,11 +123,25 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         *out = polled;
         Ok(Taken::More)
     }
+    /// See [`Interface::eq_take_or`].
+    fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        _other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        self.eq_take(eqs, wait, out)
+    }
+    /// See [`Interface::found_other`].
+    fn found_other(&self) {}
     /// See [`Interface::eq_there`].
+    #[inline]
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         self.eq_take(eqs, Wait::No, out)
     }
     /// [`Call::Put`]
+    #[inline]
     fn put(
         &self,
         md: MdHandle,
@@ -154,10 +170,50 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.put(md, Some(region), AckRequest::NoAck, to, hdr_data)
             .map(|()| false)
     }
+    /// See [`Interface::put_region_ahead`].
+    fn put_ahead(
+        &self,
+        _md: MdHandle,
+        _region: (u64, u64),
+        _to: &Target,
+        _hdr_data: u64,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
     /// [`Call::Get`]
+    #[inline]
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
         let from = *from;
         self.call(Call::Get { md, region, from }).map(|_| ())
+    }
+
+    /// See [`Interface::remote_key`].
+    fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
+        Ok(0)
+    }
+    /// See [`Interface::put_region_keyed`].
+    fn put_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        _key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.put(md, Some(region), AckRequest::Ack, to, 0)
+    }
+    /// See [`Interface::get_region_keyed`].
+    fn get_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+        _key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.get(md, Some(region), from)
+    }
+    /// See [`Interface::pinnable`].
+    fn pinnable(&self) -> Option<u64> {
+        None
     }
 
     /// Nanoseconds since the fabric was opened.
@@ -175,10 +231,25 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn window(&self, _to: &Target) -> Option<Window> {
         None
     }
+    /// See [`Interface::near`].
+    fn near(&self) -> Option<Near> {
+        None
+    }
     /// The end of that.
     fn rejoin(&self) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// How peers' adapters reach the memory of a descriptor, told by its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteKey {
+    /// Address of the descriptor's first byte, in the owner's process.
+    pub base: u64,
+    /// Its length, bytes.
+    pub len: u64,
+    /// From [`Interface::remote_key`].
+    pub rkey: u32,
 }
 
 /// An open interface; clones are the same interface. Any thread may call every method.
@@ -302,6 +373,16 @@ impl Interface {
             return None;
         }
         self.inner.bridge.window(to)
+    }
+
+    /// Frames between this rank and those that share memory with it, for a program that has its own idea of messages
+    /// and of their flow control: they need no descriptor and make no event, and nothing orders them with messages of
+    /// the interface. `None` on a fabric that has none, and every time but the first.
+    pub fn near(&self) -> Option<Near> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.inner.bridge.near()
     }
 
     /// `PtlMEAttach`
@@ -487,11 +568,13 @@ impl Interface {
     }
 
     /// `PtlEQWait`
+    #[inline]
     pub fn eq_wait(&self, eq: EqHandle) -> Result<Polled, Error> {
-        // In one step: the event is large.
-        match self.open()?.eq_poll(&[eq], Wait::Forever) {
-            Ok(Some(polled)) => Ok(polled),
-            Ok(None) => Err(Error::Fail),
+        // Taken where it stays: the event is large.
+        let mut polled = Polled::default();
+        match self.open()?.eq_take(&[eq], Wait::Forever, &mut polled) {
+            Ok(Taken::Nothing) => Err(Error::Fail),
+            Ok(_) => Ok(polled),
             Err(refused) => Err(refused.error),
         }
     }
@@ -509,6 +592,7 @@ impl Interface {
     /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
     /// as it is when there is none. [`Taken::More`] may be said where no other event is there, after a wait and on a
     /// fabric whose library is not in this process.
+    #[inline]
     pub fn eq_take(
         &self,
         eqs: &[EqHandle],
@@ -522,8 +606,34 @@ impl Interface {
         self.open().map_err(refused)?.eq_take(eqs, wait, out)
     }
 
+    /// As [`Interface::eq_take`], but the wait ends too when `other` says that there is other work, such as a frame
+    /// ([`Interface::near`]): it is asked between looks, and after whoever makes such work has been told to wake this
+    /// process. It must not call the interface, and is not asked on fabrics without frames.
+    pub fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open()
+            .map_err(refused)?
+            .eq_take_or(eqs, wait, other, out)
+    }
+
+    /// The program has found other work since it last polled: the polls that follow do not count as fruitless, after
+    /// many of which a poll offers its core to others first.
+    pub fn found_other(&self) {
+        self.inner.bridge.found_other();
+    }
+
     /// As [`Interface::eq_take`] without a wait, for the events that come after the first one of a poll: the fabric need
     /// not be asked again whether more has arrived.
+    #[inline]
     pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         let refused = |error| PollError { error, which: 0 };
         if eqs.is_empty() {
@@ -538,6 +648,7 @@ impl Interface {
     }
 
     /// `PtlPut`
+    #[inline]
     pub fn put(
         &self,
         md: MdHandle,
@@ -549,6 +660,7 @@ impl Interface {
     }
 
     /// `PtlPutRegion`: `region` is (local offset, length), bytes.
+    #[inline]
     pub fn put_region(
         &self,
         md: MdHandle,
@@ -574,14 +686,67 @@ impl Interface {
         self.open()?.put_silent(md, region, &to, hdr_data)
     }
 
+    /// As [`Interface::put_region`] without an ack, if the fabric can promise that the data is in the target's memory
+    /// before anything arrives that this process sends there afterwards; `false`, and nothing has happened, if it cannot.
+    /// The put may have its effect before earlier messages (which `PtlPut` may not), and the target's descriptor must be one
+    /// that needs no part of its library. Over verbs it is an RDMA write; should the connection break before a later message
+    /// has arrived, the write is made again, so nobody may look at the memory before such a message says so.
+    pub fn put_region_ahead(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.open()?.put_ahead(md, region, &to, hdr_data)
+    }
+
     /// `PtlGet`
+    #[inline]
     pub fn get(&self, md: MdHandle, from: Target) -> Result<(), Error> {
         self.open()?.get(md, None, &from)
     }
 
     /// `PtlGetRegion`: `region` is (local offset, length), bytes.
+    #[inline]
     pub fn get_region(&self, md: MdHandle, region: (u64, u64), from: Target) -> Result<(), Error> {
         self.open()?.get(md, Some(region), &from)
+    }
+
+    /// Pins the memory of a descriptor that was made with [`MdOptions::PINNED`], as far as the fabric pins memory; returns what
+    /// peers' adapters need to reach it, and 0 where they need nothing. It stays so until the descriptor is unlinked, by
+    /// when nobody may use the key any more: the call does not ask peers.
+    pub fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
+        self.open()?.remote_key(md)
+    }
+
+    /// As [`Interface::put_region`] with an ack, to a descriptor that `key` reaches: a fabric that can serves it by the
+    /// adapters alone.
+    pub fn put_region_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.open()?.put_keyed(md, region, &to, key)
+    }
+
+    /// As [`Interface::get_region`], from a descriptor that `key` reaches.
+    pub fn get_region_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.open()?.get_keyed(md, region, &from, key)
+    }
+
+    /// Most bytes that the fabric and the system let this process pin for its messages; `None` where that is not
+    /// limited.
+    pub fn pinnable(&self) -> Option<u64> {
+        self.inner.bridge.pinnable()
     }
 
     /// `PtlGetPut`

@@ -24,7 +24,8 @@ mod region;
 
 pub use call::{EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
-pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, Window};
+pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, RemoteKey, Window};
+pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use region::{RawMemory, Region, RegionError};
 
 pub use portals_core as core;

@@ -57,6 +57,7 @@ impl<N: Nal> Library<N> {
     }
 
     /// Handles arrivals without blocking; returns whether there were any.
+    #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         let mut any = self.nal.progress(&mut self.ni);
         if !self.own.is_empty() {
@@ -88,6 +89,7 @@ impl<N: Nal> Library<N> {
     }
 
     /// Whether any progress was made since the last time.
+    #[inline]
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -143,6 +145,7 @@ impl<N: Nal> Library<N> {
     }
 
     /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
+    #[inline]
     pub(crate) fn put(
         &mut self,
         md: MdHandle,
@@ -176,6 +179,36 @@ impl<N: Nal> Library<N> {
         Ok(taken && silent)
     }
 
+    /// A put whose data is in place before anything that is sent to the target from here on; `false`, and nothing has
+    /// happened, where the fabric cannot promise that.
+    pub(crate) fn put_ahead(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        let ready = self.ni.ready_put(
+            md,
+            Some(region),
+            AckRequest::NoAck,
+            to.process,
+            to.pt_index,
+            to.ac_index,
+            to.match_bits,
+            to.remote_offset,
+            hdr_data,
+        )?;
+        if self.keeps(to.process) || !self.nal.writes_ahead(&ready.header, &ready.payload) {
+            return Ok(false);
+        }
+        let mut tx = self.ni.begin_put(ready)?;
+        self.nal.write_ahead(&mut self.ni, &mut tx);
+        self.nal.lists_changed(&mut self.ni);
+        Ok(true)
+    }
+
+    #[inline]
     pub(crate) fn get(
         &mut self,
         md: MdHandle,
@@ -183,7 +216,7 @@ impl<N: Nal> Library<N> {
         from: &Target,
     ) -> Result<(), Error> {
         let keep = self.keeps(from.process);
-        let mut made = self.ni.get(
+        let ready = self.ni.ready_get(
             md,
             region,
             from.process,
@@ -191,9 +224,14 @@ impl<N: Nal> Library<N> {
             from.ac_index,
             from.match_bits,
             from.remote_offset,
-        );
-        let tx = made.as_mut().map_err(|error| *error)?;
-        self.transmit(tx, keep);
+        )?;
+        if !keep && self.nal.fetch_now(&ready.header, md, &ready.landing) {
+            self.ni.pass_get(&ready);
+        } else {
+            let mut begun = self.ni.begin_get(ready);
+            let tx = begun.as_mut().map_err(|error| *error)?;
+            self.transmit(tx, keep);
+        }
         self.nal.lists_changed(&mut self.ni);
         Ok(())
     }

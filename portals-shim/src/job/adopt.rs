@@ -11,8 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::JobError;
 
-/// Whether this process has already taken its PMI socket.
+/// Whether this process has already taken its place in its job.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Lets the first caller in the life of the process through.
+pub(super) fn once() -> Result<(), JobError> {
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return Err(JobError::AlreadyJoined);
+    }
+    Ok(())
+}
 
 /// Takes ownership of descriptor `fd`, once in the life of the process.
 ///
@@ -31,9 +39,7 @@ pub(super) fn socket(fd: RawFd) -> Result<OwnedFd, JobError> {
             target: target.display().to_string(),
         });
     }
-    if TAKEN.swap(true, Ordering::AcqRel) {
-        return Err(JobError::AlreadyJoined);
-    }
+    once()?;
     // SAFETY: the descriptor is open (its /proc entry was read above) and no other owner exists in this
     // process: the launcher passed it for this call alone, and TAKEN lets one call through.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -3,16 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-
 use super::JobError;
+use super::stream::Stream;
 use super::wire::{LINE_MAX, Line, excerpt};
 
 /// The socket and what was read from it beyond the last line.
 #[derive(Debug)]
 pub(super) struct Channel {
-    socket: OwnedFd,
+    stream: Stream,
     /// Bytes received and not yet handed out. The lock also keeps questions and answers in step when
     /// several threads use one job.
     inbox: Mutex<Vec<u8>>,
@@ -20,15 +18,8 @@ pub(super) struct Channel {
 
 impl Channel {
     pub(super) fn new(socket: OwnedFd) -> Result<Self, JobError> {
-        // Programs the rank starts must not inherit its line to the launcher.
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(|errno| {
-            JobError::Io {
-                doing: "set close-on-exec",
-                source: errno.into(),
-            }
-        })?;
         Ok(Self {
-            socket,
+            stream: Stream::new(socket)?,
             inbox: Mutex::new(Vec::new()),
         })
     }
@@ -69,24 +60,7 @@ impl Channel {
     /// Sends `line` without waiting for an answer; takes no lock, so that a job can be aborted while
     /// another thread waits in a barrier.
     pub(super) fn post(&self, line: &str, doing: &'static str) -> Result<(), JobError> {
-        let mut rest = line.as_bytes();
-        while !rest.is_empty() {
-            // Without NOSIGNAL a C program would die of SIGPIPE where the launcher is gone.
-            match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
-                Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
-                Err(Errno::INTR) => {}
-                Err(Errno::PIPE | Errno::CONNRESET) => {
-                    return Err(JobError::LauncherGone { doing });
-                }
-                Err(errno) => {
-                    return Err(JobError::Io {
-                        doing,
-                        source: errno.into(),
-                    });
-                }
-            }
-        }
-        Ok(())
+        self.stream.post(line.as_bytes(), doing)
     }
 
     fn next(&self, inbox: &mut Vec<u8>, doing: &'static str) -> Result<(String, Line), JobError> {
@@ -103,7 +77,7 @@ impl Channel {
                     limit: LINE_MAX,
                 });
             }
-            self.fill(inbox, doing)?;
+            self.stream.fill(inbox, doing)?;
         };
         let bytes: Vec<u8> = inbox.drain(..=end).take(end).collect();
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -114,26 +88,6 @@ impl Channel {
                 line: excerpt(&text),
                 source,
             }),
-        }
-    }
-
-    fn fill(&self, inbox: &mut Vec<u8>, doing: &'static str) -> Result<(), JobError> {
-        let mut chunk = [0; 4096];
-        loop {
-            match rustix::net::recv(&self.socket, &mut chunk[..], RecvFlags::empty()) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(JobError::LauncherGone { doing }),
-                Ok((got, _)) => {
-                    inbox.extend_from_slice(chunk.get(..got).unwrap_or_default());
-                    return Ok(());
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => {
-                    return Err(JobError::Io {
-                        doing,
-                        source: errno.into(),
-                    });
-                }
-            }
         }
     }
 }

@@ -1,19 +1,63 @@
 //! How the launcher says that this process is a rank.
+//!
+//! Launchers stand under one another (`mpirun` within `srun`, `portolan run` within either), and the
+//! inner one does not always take away what the outer one has set. The order below is that of how sure a
+//! sign is:
+//!
+//! 1. `PORTOLAN_LAUNCHER` names the protocol: the user has chosen.
+//! 2. `PMIX_NAMESPACE` and `PMIX_RANK`: PMIx. `portolan run` takes them from its ranks; no other launcher
+//!    with a socket is usually started by a rank of PMIx.
+//! 3. `PMI_FD`: PMI-2 where `PMI_JOBID` stands beside it, which servers of PMI-2 set, else PMI-1.
+//! 4. `PMI_PORT`: PMI-1, connecting.
+//! 5. None: a job of one, unless the launcher says that it started several processes.
 
 use std::env;
 
 use super::JobError;
+use super::space::Space;
+
+/// Variable that names the protocol.
+pub(super) const CHOICE: &str = "PORTOLAN_LAUNCHER";
 
 /// What the environment says about the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Start {
     /// No launcher: a job of one.
     Singleton,
-    /// `PMI_FD`, `PMI_RANK`, `PMI_SIZE`: an open socket was inherited.
+    /// `PMI_FD`, `PMI_RANK`, `PMI_SIZE`: an open socket was inherited, over which PMI-1 is spoken.
     Inherited { fd: i32, rank: u32, size: u32 },
     /// `PMI_PORT` and `PMI_ID`: connect, then be told rank and size.
     Port { address: String, id: u32 },
+    /// As `Inherited`, with PMI-2.
+    Pmi2 {
+        fd: i32,
+        rank: u32,
+        size: u32,
+        job: Option<String>,
+    },
+    /// The library of PMIx reads the rest of the environment itself.
+    Pmix,
 }
+
+/// Variables by which launchers say that there are several processes, and what to start them with so
+/// that they can become ranks.
+const SEVERAL: [(&str, &str, &str); 3] = [
+    (
+        "PMI_SIZE",
+        "PMI_FD",
+        "the launcher has not given this process its socket",
+    ),
+    (
+        "SLURM_STEP_NUM_TASKS",
+        "PMI_FD",
+        "srun started several processes that cannot find each other; use srun --mpi=pmi2 or --mpi=pmix",
+    ),
+    (
+        "OMPI_COMM_WORLD_SIZE",
+        "PMIX_NAMESPACE",
+        "mpirun started several processes that cannot find each other",
+    ),
+];
 
 impl Start {
     /// Reads the environment of this process.
@@ -23,32 +67,96 @@ impl Start {
 
     /// Reads the variables through `get`.
     pub(super) fn from_lookup(get: impl Fn(&str) -> Option<String>) -> Result<Self, JobError> {
-        if let Some(fd) = get("PMI_FD") {
-            let fd = number::<i32>("PMI_FD", Some(&fd))?;
-            if fd < 0 {
-                return Err(bad(
-                    "PMI_FD",
-                    Some(&fd.to_string()),
-                    "a descriptor number is expected",
-                ));
+        match get(CHOICE).as_deref() {
+            None | Some("") => {}
+            Some("none") => return Ok(Self::Singleton),
+            Some("pmix") => return pmix(&get),
+            Some("pmi2") => return inherited(&get, true),
+            Some("pmi1") if get("PMI_FD").is_none() && get("PMI_PORT").is_some() => {
+                return port(&get);
             }
-            let rank = number("PMI_RANK", get("PMI_RANK").as_deref())?;
-            let size = number("PMI_SIZE", get("PMI_SIZE").as_deref())?;
-            check(rank, size)?;
-            return Ok(Self::Inherited { fd, rank, size });
+            Some("pmi1") => return inherited(&get, false),
+            other => return Err(bad(CHOICE, other, "pmi1, pmi2, pmix or none is expected")),
         }
-        match get("PMI_PORT") {
-            Some(address) => {
-                // Hydra says PMI_ID, some servers only PMI_RANK.
-                let id = get("PMI_ID").or_else(|| get("PMI_RANK"));
-                Ok(Self::Port {
-                    address,
-                    id: number("PMI_ID", id.as_deref())?,
-                })
-            }
+        if get("PMIX_NAMESPACE").is_some() || get("PMIX_RANK").is_some() {
+            return pmix(&get);
+        }
+        if get("PMI_FD").is_some() {
+            return inherited(&get, get("PMI_JOBID").is_some());
+        }
+        if get("PMI_PORT").is_some() {
+            return port(&get);
+        }
+        let several = |name: &str| {
+            let count = get(name).and_then(|n| n.trim().parse::<u32>().ok());
+            count.is_some_and(|n| n > 1)
+        };
+        match SEVERAL.iter().find(|(sign, ..)| several(sign)) {
+            Some((_, missing, reason)) => Err(bad(missing, None, reason)),
             None => Ok(Self::Singleton),
         }
     }
+}
+
+/// Whether the launcher does not notice a rank that exits with 0 without leaving the job: Slurm's plugin
+/// for PMI-2 and PMI-1, which is known by `PMI_JOBID`, and any server of PMI-2, as Slurm's may be chosen.
+pub(super) fn leaves_unnoticed(space: &Space) -> bool {
+    match space {
+        Space::Pmi2(_) => true,
+        Space::Pmi1(_) => env::var_os("PMI_JOBID").is_some(),
+        Space::Own(_) | Space::Pmix(_) => false,
+    }
+}
+
+fn inherited(get: &impl Fn(&str) -> Option<String>, second: bool) -> Result<Start, JobError> {
+    let fd = number::<i32>("PMI_FD", get("PMI_FD").as_deref())?;
+    if fd < 0 {
+        return Err(bad(
+            "PMI_FD",
+            Some(&fd.to_string()),
+            "a descriptor number is expected",
+        ));
+    }
+    let rank = number("PMI_RANK", get("PMI_RANK").as_deref())?;
+    let size = number("PMI_SIZE", get("PMI_SIZE").as_deref())?;
+    check(rank, size)?;
+    if !second {
+        return Ok(Start::Inherited { fd, rank, size });
+    }
+    let job = get("PMI_JOBID");
+    // It stands in a message whose parts end with `;`.
+    if job
+        .as_deref()
+        .is_some_and(|j| j.is_empty() || j.contains([';', '=']))
+    {
+        return Err(bad("PMI_JOBID", job.as_deref(), "a word is expected"));
+    }
+    Ok(Start::Pmi2 {
+        fd,
+        rank,
+        size,
+        job,
+    })
+}
+
+fn port(get: &impl Fn(&str) -> Option<String>) -> Result<Start, JobError> {
+    let address = get("PMI_PORT").ok_or_else(|| bad("PMI_PORT", None, "HOST:PORT is expected"))?;
+    // Hydra says PMI_ID, some servers only PMI_RANK.
+    let id = get("PMI_ID").or_else(|| get("PMI_RANK"));
+    Ok(Start::Port {
+        address,
+        id: number("PMI_ID", id.as_deref())?,
+    })
+}
+
+fn pmix(get: &impl Fn(&str) -> Option<String>) -> Result<Start, JobError> {
+    let name = get("PMIX_NAMESPACE");
+    if name.as_deref().is_none_or(str::is_empty) {
+        let reason = "the job's name in PMIx is expected, as PMIX_RANK says that there is one";
+        return Err(bad("PMIX_NAMESPACE", name.as_deref(), reason));
+    }
+    number::<u32>("PMIX_RANK", get("PMIX_RANK").as_deref())?;
+    Ok(Start::Pmix)
 }
 
 /// Refuses a rank outside its job and an empty job.
@@ -129,5 +237,61 @@ mod tests {
         let out = says(&[("PMI_FD", "3"), ("PMI_RANK", "4"), ("PMI_SIZE", "4")]);
         assert!(out.starts_with("PMI_RANK is \"4\""), "{out}");
         assert!(says(&[("PMI_PORT", "h:1")]).starts_with("PMI_ID"));
+    }
+
+    const PMI: [(&str, &str); 3] = [("PMI_FD", "7"), ("PMI_RANK", "2"), ("PMI_SIZE", "4")];
+    const PMIX: [(&str, &str); 2] = [("PMIX_NAMESPACE", "prterun-1@1"), ("PMIX_RANK", "0")];
+
+    #[test]
+    fn of_several_launchers_the_surest_sign_counts() {
+        let slurm = [
+            &PMI[..],
+            &[("PMI_JOBID", "3.0"), ("SLURM_STEP_NUM_TASKS", "4")],
+        ]
+        .concat();
+        let pmi2 = Start::Pmi2 {
+            fd: 7,
+            rank: 2,
+            size: 4,
+            job: Some("3.0".into()),
+        };
+        assert_eq!(start(&slurm).unwrap(), pmi2);
+        let both = [&slurm[..], &PMIX[..]].concat();
+        assert_eq!(start(&both).unwrap(), Start::Pmix);
+        let chosen = |word| start(&[&both[..], &[(CHOICE, word)]].concat());
+        assert_eq!(chosen("pmi2").unwrap(), pmi2);
+        assert!(matches!(chosen("pmi1"), Ok(Start::Inherited { fd: 7, .. })));
+        assert_eq!(chosen("pmix").unwrap(), Start::Pmix);
+        assert_eq!(chosen("none").unwrap(), Start::Singleton);
+        assert_eq!(chosen("").unwrap(), Start::Pmix);
+        let words = chosen("mpd").unwrap_err().to_string();
+        assert!(words.starts_with("PORTOLAN_LAUNCHER is \"mpd\""), "{words}");
+    }
+
+    #[test]
+    fn half_a_launcher_names_the_variable_that_is_missing() {
+        let says = |vars: &[(&str, &str)]| start(vars).unwrap_err().to_string();
+        assert!(says(&PMIX[..1]).starts_with("PMIX_RANK is not set"));
+        assert!(says(&PMIX[1..]).starts_with("PMIX_NAMESPACE is not set"));
+        assert!(says(&[PMIX[0], ("PMIX_RANK", "x")]).starts_with("PMIX_RANK is \"x\""));
+        assert!(says(&PMI[1..]).starts_with("PMI_FD is not set"));
+        assert!(says(&[(CHOICE, "pmi2")]).starts_with("PMI_FD is not set"));
+        assert!(says(&[(CHOICE, "pmi1")]).starts_with("PMI_FD is not set"));
+        let words = says(&[&PMI[..], &[("PMI_JOBID", "a;b")]].concat());
+        assert!(words.starts_with("PMI_JOBID is \"a;b\""), "{words}");
+    }
+
+    #[test]
+    fn several_processes_without_a_way_to_meet_are_no_jobs_of_one() {
+        let says = |vars: &[(&str, &str)]| start(vars).unwrap_err().to_string();
+        let words = says(&[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")]);
+        assert!(words.starts_with("PMI_FD is not set"), "{words}");
+        assert!(words.contains("srun --mpi=pmi2"), "{words}");
+        assert!(says(&[("OMPI_COMM_WORLD_SIZE", "2")]).starts_with("PMIX_NAMESPACE is not set"));
+        assert_eq!(
+            start(&[("SLURM_STEP_NUM_TASKS", "1")]).unwrap(),
+            Start::Singleton
+        );
+        assert_eq!(start(&[("SLURM_NTASKS", "4")]).unwrap(), Start::Singleton);
     }
 }

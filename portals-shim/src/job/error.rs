@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::pmi2::wire::FrameError;
 use super::wire::LineError;
 
 /// A failure of job start-up or of an exchange through the launcher.
@@ -101,13 +102,54 @@ pub enum JobError {
         /// The launcher's words.
         detail: String,
     },
+    /// The launcher sent bytes that are no message of PMI-2.
+    #[error("the launcher's answer to {doing} is malformed")]
+    BadFrame {
+        /// What the rank was about.
+        doing: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: FrameError,
+    },
     /// The launcher speaks another protocol version.
-    #[error("the launcher speaks PMI {major}.{minor}, this rank PMI 1.1")]
+    #[error("the launcher speaks PMI {major}.{minor}, this rank PMI {ours}")]
     Version {
         /// Its major version.
         major: u32,
         /// Its minor version.
         minor: u32,
+        /// The version that was asked for.
+        ours: &'static str,
+    },
+    /// The launcher speaks PMIx, and its library cannot be used here.
+    #[error(
+        "PMIX_NAMESPACE says that a PMIx launcher started this rank, but {library} cannot be used: {reason}"
+    )]
+    NoLibrary {
+        /// File name of the library.
+        library: &'static str,
+        /// What the dynamic linker said.
+        reason: String,
+    },
+    /// A call of the PMIx library failed.
+    #[error("cannot {doing}: {call} of the launcher's library says {status} ({words})")]
+    Library {
+        /// What the rank was about.
+        doing: &'static str,
+        /// The function.
+        call: &'static str,
+        /// Its status, as in `pmix_common.h`.
+        status: i32,
+        /// The library's words for it.
+        words: String,
+    },
+    /// What a rank put through the PMIx library is not what this program puts.
+    #[error("rank {rank} put something that no rank of this program puts: {reason}")]
+    ForeignBlob {
+        /// The rank whose values were asked for.
+        rank: u32,
+        /// What is wrong.
+        reason: String,
     },
     /// A limit the launcher announced leaves no room to work.
     #[error("the launcher allows {name} {value}, at least {least} is needed")]

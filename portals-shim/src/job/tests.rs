@@ -126,7 +126,11 @@ fn wrong_hellos_are_errors_with_the_line() {
     ));
     assert!(matches!(
         join_error(&["cmd=response_to_init pmi_version=2 pmi_subversion=0"]),
-        JobError::Version { major: 2, minor: 0 }
+        JobError::Version {
+            major: 2,
+            minor: 0,
+            ..
+        }
     ));
     for (maxes, name) in [
         ("cmd=maxes keylen_max=64", "vallen_max"),
@@ -220,18 +224,18 @@ fn nothing_is_exchanged_after_finalize() {
 fn the_port_style_is_told_rank_and_size() {
     let introduction = "cmd=initack\ncmd=set size=4\ncmd=set rank=3\ncmd=set debug=0";
     let (socket, thread) = launcher(&[&[introduction], &HELLO[..]].concat());
-    let job = Job::introduce(socket, 9).unwrap();
+    let job = pmi1::introduce(socket, 9).map(Job::of).unwrap();
     assert_eq!((job.rank(), job.size()), (3, 4));
     assert_eq!(thread.join().unwrap()[0], "cmd=initack pmiid=9");
 
     let (socket, _) = launcher(&["cmd=initack\ncmd=set size=4\ncmd=set rank=4\ncmd=set debug=0"]);
     assert!(matches!(
-        Job::introduce(socket, 9),
+        pmi1::introduce(socket, 9).map(Job::of),
         Err(JobError::Environment { .. })
     ));
     let (socket, _) = launcher(&["cmd=initack\ncmd=set size=4\ncmd=set debug=0\ncmd=set x=0"]);
     assert!(matches!(
-        Job::introduce(socket, 9),
+        pmi1::introduce(socket, 9).map(Job::of),
         Err(JobError::Unexpected { .. })
     ));
 }

@@ -19,8 +19,10 @@ pub mod verbs;
 
 use crate::call::{Paths, Target};
 use crate::direct::Bell;
+use crate::interface::RemoteKey;
 use crate::region::Region;
 use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
+use shm::Near;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +66,25 @@ pub trait Nal: Send + std::fmt::Debug {
     /// [`Nal::send`] promises of delivery and order holds. After `false` nothing has happened, and the put is to be
     /// given to [`Nal::send`], which does not fail for want of resources.
     fn send_now(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
+        false
+    }
+
+    /// Whether a put with this header can be written into its target's memory by the adapters alone, so that whatever is
+    /// sent to that process afterwards comes after the data; see [`Nal::write_ahead`].
+    fn writes_ahead(&self, _header: &Header, _payload: &[Segment]) -> bool {
+        false
+    }
+
+    /// Sends a put so, of which [`Nal::writes_ahead`] has just been true. It may have its effect before messages that were
+    /// sent earlier. Ends `tx.op` as [`Nal::send`] does.
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.send(ni, tx);
+    }
+
+    /// Starts a get if that can be done at once: after `true` what [`Nal::send`] promises of it holds, and the request
+    /// has left. `landing` is where the reply goes, in descriptor `md`. After `false` nothing has happened, and the get is
+    /// to be given to [`Nal::send`].
+    fn fetch_now(&mut self, _header: &Header, _md: MdHandle, _landing: &[Segment]) -> bool {
         false
     }
 
@@ -153,6 +174,24 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
+    /// See [`crate::Interface::remote_key`]; 0 where peers' adapters need nothing.
+    fn remote_key(&mut self, _ni: &Ni, _md: MdHandle) -> Result<u32, Error> {
+        Ok(0)
+    }
+
+    /// The put or get that is sent next is for memory that this key reaches; `None`: it was sent, or not.
+    fn aim(&mut self, _key: Option<RemoteKey>) {}
+
+    /// See [`crate::Interface::pinnable`].
+    fn pinnable(&self) -> Option<u64> {
+        None
+    }
+
+    /// Frames between the ranks that share memory with this one; once.
+    fn near(&mut self) -> Option<Near> {
+        None
+    }
+
     /// Which way the messages of this process went; a fabric with one way counts none.
     fn paths(&self) -> Paths {
         Paths::default()
@@ -168,6 +207,15 @@ impl Nal for Box<dyn Nal> {
     }
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         (**self).send_now(header, payload)
+    }
+    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
+        (**self).writes_ahead(header, payload)
+    }
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        (**self).write_ahead(ni, tx);
+    }
+    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+        (**self).fetch_now(header, md, landing)
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)
@@ -199,6 +247,9 @@ impl Nal for Box<dyn Nal> {
     fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
         (**self).window(to)
     }
+    fn near(&mut self) -> Option<Near> {
+        (**self).near()
+    }
     fn arm(&mut self) -> bool {
         (**self).arm()
     }
@@ -216,6 +267,15 @@ impl Nal for Box<dyn Nal> {
     }
     fn distance(&self, to: ProcessId) -> Option<u64> {
         (**self).distance(to)
+    }
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        (**self).remote_key(ni, md)
+    }
+    fn aim(&mut self, key: Option<RemoteKey>) {
+        (**self).aim(key);
+    }
+    fn pinnable(&self) -> Option<u64> {
+        (**self).pinnable()
     }
     fn paths(&self) -> Paths {
         (**self).paths()

@@ -33,10 +33,11 @@ mod open;
 pub use open::in_threads;
 pub(crate) use open::open;
 
-use super::shm::Shm;
-use super::verbs::Verbs;
+use super::shm::{Near, Shm};
+use super::verbs::channel::Far;
 use super::{Attendance, Nal};
 use crate::call::{Paths, Target};
+use crate::interface::RemoteKey;
 use crate::region::Region;
 use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 struct Composite {
     shm: Shm,
-    verbs: Verbs,
+    verbs: Far,
     /// How long a wait polls, where ranks have no processor each.
     spin: Option<Duration>,
 }
@@ -61,8 +62,24 @@ impl Nal for Composite {
 
     #[inline]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        // Memory sends only to its own ranks; verbs sends nothing so.
-        self.shm.send_now(header, payload)
+        match self.shm.peer(header.target) {
+            Some(_) => self.shm.send_now(header, payload),
+            None => self.verbs.send_now(header, payload),
+        }
+    }
+
+    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
+        self.shm.peer(header.target).is_none() && self.verbs.writes_ahead(header, payload)
+    }
+
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.verbs.write_ahead(ni, tx);
+    }
+
+    #[inline]
+    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+        // Memory has no such way.
+        self.shm.peer(header.target).is_none() && self.verbs.fetch_now(header, md, landing)
     }
 
     #[inline]
@@ -71,6 +88,7 @@ impl Nal for Composite {
         self.verbs.progress(ni) | near
     }
 
+    #[inline]
     fn lists_changed(&mut self, ni: &mut Ni) {
         let portals = ni.take_dirty_portals();
         self.shm.publish(ni, portals);
@@ -121,6 +139,18 @@ impl Nal for Composite {
         self.verbs.is_gone()
     }
 
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        self.verbs.remote_key(ni, md)
+    }
+
+    fn aim(&mut self, key: Option<RemoteKey>) {
+        self.verbs.aim(key);
+    }
+
+    fn pinnable(&self) -> Option<u64> {
+        self.verbs.pinnable()
+    }
+
     fn distance(&self, to: ProcessId) -> Option<u64> {
         self.verbs.distance(to)
     }
@@ -131,6 +161,10 @@ impl Nal for Composite {
 
     fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
         self.shm.window(to)
+    }
+
+    fn near(&mut self) -> Option<Near> {
+        self.shm.near()
     }
 
     fn paths(&self) -> Paths {

@@ -22,7 +22,8 @@ use crate::fabric::{FabricConfig, FabricError, Ids, Opened, Wishes, identity, ra
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::nal::shm::{Joining, Members, Memory, Options, Shm};
-use crate::nal::verbs::{Directory, PREFETCH, Unconnected, key};
+use crate::nal::verbs::channel::{Far, Unconnected};
+use crate::nal::verbs::{self, Directory, PREFETCH};
 use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
@@ -37,14 +38,16 @@ pub(crate) fn open(
     let (most, place) = (config.most_sharing, config.place);
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
-    let verbs = Unconnected::new(job.rank(), job.size(), config.device.as_deref())?;
+    let ni = identity(job, place, wishes);
+    let device = config.device.as_deref();
+    let verbs = Unconnected::new(config.channel, job.rank(), job.size(), device, &ni)?;
     let own = Spot::new(job.host(), place, job.rank(), most);
     let mut said = verbs.contact_bytes();
     said.extend(own.to_bytes());
-    job.put(&key(job.rank(), &opening), said)?;
+    job.put(&verbs.key(job.rank(), &opening), said)?;
     job.fence()?;
 
-    let mut directory = Directory::new(job.reader(), opening.clone());
+    let mut directory = verbs.directory(job.reader(), opening.clone());
     let mut spots = vec![None; job.size() as usize];
     // In large jobs that share nothing, addresses are asked for when they are needed.
     if most != 1 || job.size() <= PREFETCH {
@@ -54,7 +57,6 @@ pub(crate) fn open(
     }
     spots[job.rank() as usize] = Some(own);
     let group = group(job.rank(), &spots, most);
-    let ni = identity(job, place, wishes);
     let sharing = Sharing {
         job,
         opening: &opening,
@@ -84,7 +86,7 @@ fn join(
     config: NiConfig,
     peers: Vec<ProcessId>,
     shm: Option<Shm>,
-    verbs: crate::nal::verbs::Verbs,
+    verbs: Far,
     sharing: usize,
 ) -> Opened {
     let ni = Ni::new(config);
@@ -195,10 +197,10 @@ pub fn in_threads(
     let place = Placement::ONE;
     let ids: Vec<ProcessId> = (0..ranks).map(|r| place.of(r)).collect();
     let verbs = (0..ranks)
-        .map(|rank| Unconnected::new(rank, ranks, device))
+        .map(|rank| verbs::Unconnected::new(rank, ranks, device))
         .collect::<Result<Vec<_>, _>>()?;
     let known: BTreeMap<_, _> = (0..ranks)
-        .zip(verbs.iter().map(Unconnected::contact))
+        .zip(verbs.iter().map(verbs::Unconnected::contact))
         .collect();
     let all: Vec<u32> = (0..ranks).collect();
     let mut near = Vec::new();
@@ -229,7 +231,8 @@ pub fn in_threads(
             let config = rank_config(place, rank, JID);
             let directory = Directory::of(known.clone());
             let verbs = verbs.nal(&config, place, ids.clone(), directory)?;
-            Ok(join(config, ids.clone(), shm, verbs, ranks as usize))
+            let far = Far::Rc(Box::new(verbs));
+            Ok(join(config, ids.clone(), shm, far, ranks as usize))
         })
         .collect()
 }

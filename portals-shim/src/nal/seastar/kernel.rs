@@ -19,7 +19,7 @@ use nic_model::defs::event::EventWord;
 use nic_model::defs::ras::{Channel, RasEvent, event};
 use nic_model::defs::{mailbox, map};
 use nic_model::{HostParams, Machine, NodeId, RegisterIo, SimDuration, SimTime};
-use portals_core::{EqHandle, Error, NiConfig};
+use portals_core::{EqHandle, Error, MdOptions, NiConfig, Segment};
 use std::collections::VecDeque;
 use zerocopy::FromZeros;
 
@@ -247,7 +247,11 @@ impl Kernel {
 
     /// Executes a call of a process; polls do not block here.
     pub(super) fn execute(&mut self, process: usize, call: Call) -> Result<Answer, Error> {
+        let pinned = self.pinned_by(process, &call);
         let result = self.processes[process].execute(call);
+        if let (Some((memory, begins)), Ok(_)) = (pinned, &result) {
+            self.driver.pin(process, memory, begins);
+        }
         while let Some(tx) = self.processes[process].nal.sent.pop_front() {
             if tx.header.target.nid != self.nid || self.uses_chip {
                 self.driver.send(&mut self.processes, process, &tx);
@@ -263,6 +267,27 @@ impl Kernel {
             self.local.push_back(message);
         }
         result
+    }
+
+    /// The memory that a call pins (`true`) or unpins for good.
+    fn pinned_by(&self, process: usize, call: &Call) -> Option<(Segment, bool)> {
+        let whole = |addr, len, options: MdOptions| {
+            let pinned = options.contains(MdOptions::PINNED);
+            pinned.then_some(Segment { addr, len })
+        };
+        let of = |md| {
+            let s = self.processes[process].ni.md_query(md).ok()?;
+            Some((whole(s.start, s.length, s.options)?, false))
+        };
+        match call {
+            Call::MdAttach { desc, .. } | Call::MdBind { desc, .. } => {
+                let memory = whole(desc.memory.start(), desc.memory.user_length(), desc.options);
+                Some((memory?, true))
+            }
+            Call::MdUnlink(md) => of(*md),
+            Call::MeUnlink(me) => of(self.processes[process].ni.me_md(*me)?),
+            _ => None,
+        }
     }
 
     /// When a message between processes of this node is due that was ready at `at`; `None` when

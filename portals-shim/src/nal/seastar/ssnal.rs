@@ -175,6 +175,8 @@ pub(super) struct Ssnal {
     sending: BTreeMap<(usize, OpId), u16>,
     /// The last header matched.
     pub(super) matched: Option<Matched>,
+    /// Memory of processes that stays pinned: by process and first byte, one byte past the end, and by how many.
+    pinned: BTreeMap<(usize, u64, u64), u32>,
     /// What processes had under way on the NIC when the kernel took them over.
     pub(super) orphans: Orphans,
 }
@@ -199,6 +201,7 @@ impl Ssnal {
             awaited: Awaited::default(),
             sending: BTreeMap::new(),
             matched: None,
+            pinned: BTreeMap::new(),
             orphans: Orphans::default(),
         }
     }
@@ -242,6 +245,33 @@ impl Ssnal {
         self.memory.scatter(process, segments, data)
     }
 
+    /// Pins memory from now on, or unpins it. The cost of both is in that of pinning.
+    pub(super) fn pin(&mut self, process: usize, memory: Segment, begins: bool) {
+        let place = (process, memory.addr, memory.addr.saturating_add(memory.len));
+        if begins {
+            *self.pinned.entry(place).or_default() += 1;
+            let page = u64::from(self.costs.page_size);
+            if page > 0 {
+                self.cost += self.costs.pin_page * (place.2.div_ceil(page) - memory.addr / page);
+            }
+        } else if let Some(count) = self.pinned.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                self.pinned.remove(&place);
+            }
+        }
+    }
+
+    /// Whether memory stays pinned after a transfer; ranges that begin before it are looked at from the nearest on, of
+    /// which at most a few overlap.
+    fn is_pinned(&self, process: usize, s: &Segment) -> bool {
+        let upto = ..=(process, s.addr, u64::MAX);
+        let near = self.pinned.range(upto).rev().take(4);
+        let end = s.addr.saturating_add(s.len);
+        near.take_while(|((p, ..), _)| *p == process)
+            .any(|((_, _, stop), _)| end <= *stop)
+    }
+
     /// The physical pieces of process memory, pinned; `None` when they are more than the chip takes.
     fn pieces(&mut self, process: usize, segments: &[Segment]) -> Option<Vec<command::Segment>> {
         let page = u64::from(self.costs.page_size);
@@ -258,7 +288,7 @@ impl Ssnal {
                 left -= run;
             }
         }
-        if page > 0 {
+        if page > 0 && !segments.iter().all(|s| self.is_pinned(process, s)) {
             self.cost += self.costs.pin_page * pieces.len() as u64;
         }
         (pieces.len() <= self.max_segments).then_some(pieces)
@@ -480,6 +510,9 @@ impl Ssnal {
         self.tx_free.push_back(pending);
         if let AfterTx::Send(op) = sent.after {
             self.sending.remove(&(sent.process, op));
+        }
+        if undelivered && let Some(process) = processes.get_mut(sent.process) {
+            process.ni.lost(sent.header.target);
         }
         self.ended(processes, sent.process, sent.after, fail);
         if fail != NiFail::OK {

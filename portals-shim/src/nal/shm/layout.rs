@@ -4,6 +4,7 @@
 //!  page 0     header: magic, version, ranks, cells, bulk            written by the rank that makes the memory
 //!  block r    bell │ adverts' generation │ who it is │ who writes to it │ adverts │ busy[0..n]       rank r's
 //!  ring a→b   consumed │ starved │ cells │ bulk                                  one for each ordered pair
+//!  lanes a→b  heads │ cells │ bulk areas of two lanes of frames                  one for each ordered pair
 //! ```
 //!
 //! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(in crate::nal) const VERSION: u32 = 3;
+pub(in crate::nal) const VERSION: u32 = 4;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 
@@ -32,10 +33,19 @@ pub(super) const ADVERTS: usize = 64;
 pub(super) const ADVERT_WORDS: usize = 12;
 
 const CONTACTS_AT: usize = 3 * LINE;
+const CALLERS_AT: usize = 6 * LINE;
+const OFFERS_AT: usize = 8 * LINE;
 const ADVERTS_AT: usize = 1024;
 const BUSY_AT: usize = ADVERTS_AT + ADVERTS * ADVERT_WORDS * 8;
-const _: () = assert!(CONTACTS_AT + MOST_RANKS as usize / 8 <= ADVERTS_AT);
+const _: () = assert!(CONTACTS_AT + MOST_RANKS as usize / 8 <= CALLERS_AT);
+const _: () = assert!(CALLERS_AT + MOST_RANKS as usize / 8 <= OFFERS_AT);
+const _: () = assert!(OFFERS_AT + MOST_RANKS as usize / 8 <= ADVERTS_AT);
 const RING_HEAD: usize = 2 * LINE;
+
+/// Lanes of frames from one rank to another.
+pub(super) const LANES: usize = 2;
+/// Bytes of a cell of a lane.
+pub(super) const LANE_CELL: usize = LINE;
 
 /// Sizes that follow from the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,35 +55,47 @@ pub(super) struct Layout {
     pub(super) cells: u32,
     /// Bytes of a ring for data that does not fit its cells, a power of two.
     pub(super) bulk: u32,
+    /// Cells of a lane.
+    lane_cells: u32,
+    /// Bytes of a lane for frames that do not fit its cells, a power of two.
+    lane_bulk: u32,
     block_len: usize,
     ring_len: usize,
     rings_at: usize,
+    lanes_len: usize,
+    lanes_at: usize,
 }
 
 impl Layout {
     /// For so many ranks, from 1 to [`MOST_RANKS`].
     pub(super) const fn new(ranks: u32) -> Self {
-        let (cells, bulk) = match ranks {
-            0..=16 => (64, 128 << 10),
-            17..=64 => (32, 32 << 10),
-            _ => (16, 16 << 10),
+        let (cells, bulk, lane_cells, lane_bulk) = match ranks {
+            0..=16 => (64, 128 << 10, 256, 64 << 10),
+            17..=64 => (32, 32 << 10, 64, 16 << 10),
+            _ => (16, 16 << 10, 16, 8 << 10),
         };
         let ranks = ranks as usize;
         let block_len = (BUSY_AT + ranks * LINE).next_multiple_of(PAGE);
-        let ring = RING_HEAD + cells as usize * CELL + bulk as usize;
+        let ring = (RING_HEAD + cells as usize * CELL + bulk as usize).next_multiple_of(PAGE);
+        let lane = RING_HEAD + lane_cells as usize * LANE_CELL + lane_bulk as usize;
+        let rings_at = PAGE + ranks * block_len;
         Self {
             ranks,
             cells,
             bulk,
+            lane_cells,
+            lane_bulk,
             block_len,
-            ring_len: ring.next_multiple_of(PAGE),
-            rings_at: PAGE + ranks * block_len,
+            ring_len: ring,
+            rings_at,
+            lanes_len: (LANES * lane).next_multiple_of(PAGE),
+            lanes_at: rings_at + ranks * ranks * ring,
         }
     }
 
     /// Bytes of all.
     pub(super) const fn total(&self) -> usize {
-        self.rings_at + self.ranks * self.ranks * self.ring_len
+        self.lanes_at + self.ranks * self.ranks * self.lanes_len
     }
 
     /// The block of a rank.
@@ -89,6 +111,21 @@ impl Layout {
             at: self.rings_at + (from * self.ranks + to) * self.ring_len,
             cells: self.cells,
             bulk: self.bulk,
+        }
+    }
+
+    /// Lane `lane`, below [`LANES`], from one rank to another. Heads and cells of all lanes come before what few
+    /// frames need.
+    pub(super) const fn lane(&self, from: usize, to: usize, lane: usize) -> LaneAt {
+        let at = self.lanes_at + (from * self.ranks + to) * self.lanes_len;
+        let cells = self.lane_cells as usize * LANE_CELL;
+        let cells_at = at + LANES * RING_HEAD;
+        LaneAt {
+            head: at + lane * RING_HEAD,
+            cells_at: cells_at + lane * cells,
+            bulk_at: cells_at + LANES * cells + lane * self.lane_bulk as usize,
+            cells: self.lane_cells,
+            bulk: self.lane_bulk,
         }
     }
 
@@ -183,6 +220,16 @@ impl Block {
     /// 64 bits of the set of ranks that write to this one.
     pub(super) fn contacts(self, map: &Map, word: usize) -> &AtomicU64 {
         map.long(self.at + CONTACTS_AT + word * 8)
+    }
+
+    /// 64 bits of the set of ranks that send frames to this one.
+    pub(super) fn callers(self, map: &Map, word: usize) -> &AtomicU64 {
+        map.long(self.at + CALLERS_AT + word * 8)
+    }
+
+    /// 64 bits of the set of ranks whose frames this one takes.
+    pub(super) fn offers(self, map: &Map, word: usize) -> &AtomicU64 {
+        map.long(self.at + OFFERS_AT + word * 8)
     }
 
     fn field(self, map: &Map, index: usize) -> &AtomicU32 {
@@ -318,6 +365,72 @@ impl Words for RingWords<'_> {
     }
 }
 
+/// A lane of frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaneAt {
+    head: usize,
+    cells_at: usize,
+    bulk_at: usize,
+    cells: u32,
+    bulk: u32,
+}
+
+impl LaneAt {
+    /// How many cells there are.
+    pub(super) const fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// Bytes of the bulk area.
+    pub(super) const fn bulk(&self) -> u32 {
+        self.bulk
+    }
+
+    /// The first byte of a cell.
+    #[inline]
+    pub(super) const fn cell(&self, index: u32) -> usize {
+        self.cells_at + (index & (self.cells - 1)) as usize * LANE_CELL
+    }
+
+    /// A place in the bulk area; `offset` is below its size.
+    pub(super) const fn bulk_at(&self, offset: u32) -> usize {
+        self.bulk_at + offset as usize
+    }
+
+    /// How far in the bulk area the reader is; written before `consumed`.
+    pub(super) fn freed<'a>(&self, map: &'a Map) -> &'a AtomicU32 {
+        map.word(self.head + 4)
+    }
+
+    pub(super) const fn words(self, map: &Map) -> LaneWords<'_> {
+        LaneWords { map, lane: self }
+    }
+}
+
+/// The words of a lane.
+#[derive(Debug)]
+pub(super) struct LaneWords<'a> {
+    map: &'a Map,
+    lane: LaneAt,
+}
+
+impl Words for LaneWords<'_> {
+    type Word = AtomicU32;
+
+    #[inline]
+    fn ready(&self, index: u32) -> &AtomicU32 {
+        self.map.word(self.lane.cell(index))
+    }
+    #[inline]
+    fn consumed(&self) -> &AtomicU32 {
+        self.map.word(self.lane.head)
+    }
+    #[inline]
+    fn starved(&self) -> &AtomicU32 {
+        self.map.word(self.lane.head + LINE)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,13 +443,29 @@ mod tests {
             assert!(l.cells.is_power_of_two() && l.bulk.is_power_of_two());
             assert!(BUSY_AT + n * LINE <= l.block_len);
             assert_eq!(l.block(n).at, l.rings_at);
-            assert_eq!(l.ring(n - 1, n - 1).at + l.ring_len, l.total());
+            assert_eq!(l.ring(n - 1, n - 1).at + l.ring_len, l.lanes_at);
+            assert_eq!(l.lane(n - 1, n - 1, 0).head + l.lanes_len, l.total());
+            let (first, last) = (l.lane(0, 0, 0), l.lane(0, 0, LANES - 1));
+            assert_eq!(last.head + RING_HEAD, first.cells_at);
+            assert_eq!(first.cell(l.lane_cells - 1) + LANE_CELL, last.cells_at);
+            assert_eq!(last.cell(l.lane_cells - 1) + LANE_CELL, first.bulk_at);
+            assert_eq!(first.bulk_at(0) + l.lane_bulk as usize, last.bulk_at);
+            let end = last.bulk_at(0) + l.lane_bulk as usize;
+            assert!(end <= first.head + l.lanes_len && first.head % LINE == 0);
             let ring = l.ring(0, 0);
             let last = ring.bulk(0, l.bulk).unwrap() + l.bulk as usize;
             assert!(last <= ring.at + l.ring_len);
             assert_eq!(ring.cell(l.cells - 1) + CELL, ring.bulk(0, 1).unwrap());
             assert_eq!(ring.bulk(l.bulk, 1), None);
             assert_eq!(ring.bulk(u32::MAX, 2), None);
+        }
+    }
+
+    #[test]
+    fn a_pair_reserves_what_is_promised() {
+        for (ranks, kib) in [(16, 624), (64, 176), (MOST_RANKS, 88)] {
+            let l = Layout::new(ranks);
+            assert_eq!(2 * (l.ring_len + l.lanes_len), kib << 10, "{ranks}");
         }
     }
 

@@ -115,6 +115,34 @@ impl Map {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
+    /// Asks for the line at `offset`, which is to be written soon. A hint.
+    #[inline]
+    pub(super) fn prepare_write(&self, offset: usize) {
+        let at = self.at(offset, 1);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch has no effect that a program sees, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    /// Asks for the line at `offset`, which is to be read soon. A hint.
+    #[inline]
+    pub(super) fn prepare_read(&self, offset: usize) {
+        let at = self.at(offset, 1);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: as in `prepare_write`.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
     /// Copies bytes out, once.
     #[inline]
     pub(super) fn read(&self, offset: usize, out: &mut [u8]) {

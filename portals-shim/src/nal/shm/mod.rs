@@ -21,6 +21,8 @@
 //! | `peer.rs` | one peer's rings, what waits for room, what arrives in parts |
 //! | `send.rs`, `receive.rs` | the path of a message |
 //! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
+//! | `near.rs` | frames past the library, for programs with messages of their own |
+//! | `bulk.rs` | where data lies that does not fit cells |
 //! | `members.rs` | who shares the memory |
 //! | `nap.rs`, `alarm.rs` | the futex; the pipe of ranks that must sleep on other descriptors too |
 //! | `map.rs`, `attach.rs` | mappings, copies, the kernel's copies: all unsafe code |
@@ -42,11 +44,13 @@
 
 mod alarm;
 mod attach;
+mod bulk;
 mod cell;
 mod layout;
 pub(crate) mod map;
 mod members;
 mod nap;
+mod near;
 mod onesided;
 mod open;
 mod peer;
@@ -68,6 +72,7 @@ use map::Map;
 pub(in crate::nal) use members::Members;
 use nap::Futex;
 pub(in crate::nal) use nap::LONGEST;
+pub use near::{FRAME, Frame, Lane, Link, Near};
 use onesided::Published;
 pub(in crate::nal) use open::Joining;
 pub(crate) use open::open;
@@ -292,6 +297,8 @@ pub(in crate::nal) struct Shm {
     spin: Duration,
     /// What this rank sleeps on instead of the futex.
     alarm: Option<Alarm>,
+    /// [`Nal::near`] has been asked for.
+    near_given: bool,
 }
 
 /// What a fabric that is made of this and another one needs.
@@ -392,6 +399,23 @@ impl Nal for Shm {
         let (fd, share, len) = self.core.window(&self.map, to)?;
         let region = Region::of_file(fd, share.len, false).ok()?;
         Some((region, share.offset, len))
+    }
+
+    fn near(&mut self) -> Option<Near> {
+        if std::mem::replace(&mut self.near_given, true) {
+            return None;
+        }
+        let core = &self.core;
+        let map = Arc::clone(&self.map);
+        let (members, who) = (core.members.clone(), core.who);
+        Some(Near::new(
+            map,
+            core.layout,
+            core.rank,
+            members,
+            who,
+            core.orders,
+        ))
     }
 
     /// Waits until peers have what was sent, takes back what was shown, and takes nothing any more.

@@ -293,6 +293,7 @@ impl Joining {
             nap,
             spin,
             alarm,
+            near_given: false,
         }
     }
 

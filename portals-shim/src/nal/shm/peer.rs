@@ -1,6 +1,7 @@
 //! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
 
 use super::alarm::Line;
+use super::bulk::Bulk;
 use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
 use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
@@ -61,37 +62,6 @@ impl Outgoing {
             failed: false,
             after,
         }
-    }
-}
-
-/// The sender's account of a ring's bulk area. Positions count up and wrap; a piece never crosses the end.
-#[derive(Debug)]
-struct Bulk {
-    size: u32,
-    next: u32,
-    freed: u32,
-    /// `next` after each cell, by the cell's index.
-    marks: Vec<u32>,
-}
-
-impl Bulk {
-    /// Pieces begin on lines of their own.
-    const GRAIN: u32 = 64;
-
-    /// Room for `len` bytes: the offset, and `next` after it.
-    fn room(&self, len: u32) -> Option<(u32, u32)> {
-        let at = self.next & (self.size - 1);
-        let pad = if at + len > self.size {
-            self.size - at
-        } else {
-            0
-        };
-        let end = self
-            .next
-            .wrapping_add(pad)
-            .wrapping_add(len.next_multiple_of(Self::GRAIN));
-        let fits = end.wrapping_sub(self.freed) <= self.size;
-        fits.then_some(((at + pad) & (self.size - 1), end))
     }
 }
 
@@ -157,12 +127,7 @@ impl Peer {
             gone: false,
             waiting: VecDeque::new(),
             out: Producer::new(cells),
-            bulk: Bulk {
-                size: bulk,
-                next: 0,
-                freed: 0,
-                marks: Vec::new(),
-            },
+            bulk: Bulk::new(bulk),
             arriving: Consumer::new(cells),
             stream: None,
             table: Table::default(),
@@ -305,45 +270,5 @@ impl Peer {
                 return true;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bulk_pieces_never_overlap_what_is_not_freed() {
-        let mut rng = fastrand::Rng::with_seed(5);
-        let mut bulk = Bulk {
-            size: 1024,
-            next: u32::MAX - 2047,
-            freed: u32::MAX - 2047,
-            marks: Vec::new(),
-        };
-        let mut used: VecDeque<(u32, u32, u32)> = VecDeque::new();
-        let mut most = 0;
-        for _ in 0..10_000 {
-            let len = rng.u32(1..=512);
-            match bulk.room(len) {
-                Some((at, next)) => {
-                    assert!(at + len <= 1024);
-                    for (a, l, _) in &used {
-                        assert!(at + len <= *a || a + l <= at, "{at}+{len} {a}+{l}");
-                    }
-                    used.push_back((at, len, next));
-                    bulk.next = next;
-                    most = most.max(used.len());
-                }
-                None => {
-                    let (_, _, next) = used.pop_front().expect("an empty area has room");
-                    bulk.freed = next;
-                    if used.is_empty() {
-                        assert_eq!(bulk.freed, bulk.next);
-                    }
-                }
-            }
-        }
-        assert!(most > 2);
     }
 }

@@ -141,6 +141,13 @@ impl Producer {
         (self.next.wrapping_sub(self.seen) <= self.mask).then_some(self.next & self.mask)
     }
 
+    /// The cell that will be written after so many others, if it is known to be free.
+    #[inline]
+    pub(super) fn room_after(&self, others: u32) -> Option<u32> {
+        let then = self.next.wrapping_add(others);
+        (then.wrapping_sub(self.seen) <= self.mask).then_some(then & self.mask)
+    }
+
     /// The cell that [`Producer::room`] gave has been written.
     #[inline]
     pub(super) fn publish(&mut self, words: &impl Words) {
@@ -226,6 +233,79 @@ impl Consumer {
         self.asked = self.next;
         order.fence::<W::Word>();
         words.starved().acquire() == 1 && words.starved().exchange(0) == 1
+    }
+}
+
+/// A [`Producer`] that any thread may reach, and one uses at a time: without that frames are lost, and nothing else.
+#[derive(Debug)]
+pub(super) struct SharedProducer {
+    mask: u32,
+    next: AtomicU32,
+    seen: AtomicU32,
+}
+
+impl SharedProducer {
+    /// As [`Producer::new`].
+    pub(super) fn new(cells: u32) -> Self {
+        Self {
+            mask: cells - 1,
+            next: AtomicU32::new(0),
+            seen: AtomicU32::new(0),
+        }
+    }
+
+    /// Uses it.
+    #[inline]
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Producer) -> R) -> R {
+        let mut end = Producer {
+            mask: self.mask,
+            next: self.next.load(Ordering::Relaxed),
+            seen: self.seen.load(Ordering::Relaxed),
+        };
+        let result = f(&mut end);
+        self.next.store(end.next, Ordering::Relaxed);
+        self.seen.store(end.seen, Ordering::Relaxed);
+        result
+    }
+}
+
+/// A [`Consumer`] that one thread uses at a time, while any may look whether there is something.
+#[derive(Debug)]
+pub(super) struct SharedConsumer {
+    mask: u32,
+    next: AtomicU32,
+    told: AtomicU32,
+    asked: AtomicU32,
+}
+
+impl SharedConsumer {
+    /// As [`Consumer::new`].
+    pub(super) fn new(cells: u32) -> Self {
+        Self {
+            mask: cells - 1,
+            next: AtomicU32::new(0),
+            told: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    /// Looks at it, or uses a copy of it.
+    #[inline]
+    pub(super) fn get(&self) -> Consumer {
+        Consumer {
+            mask: self.mask,
+            next: self.next.load(Ordering::Relaxed),
+            told: self.told.load(Ordering::Relaxed),
+            asked: self.asked.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What became of the copy.
+    #[inline]
+    pub(super) fn set(&self, end: &Consumer) {
+        self.next.store(end.next, Ordering::Relaxed);
+        self.told.store(end.told, Ordering::Relaxed);
+        self.asked.store(end.asked, Ordering::Relaxed);
     }
 }
 

@@ -48,7 +48,7 @@ pub fn chosen_gid(device: &Device, port: u8) -> Option<verbs_backend::GidEntry> 
 }
 
 /// What is wrong, and what a user can do.
-fn advise(error: &DeviceError) -> String {
+pub(super) fn advise(error: &DeviceError) -> String {
     let remedy = match error {
         DeviceError::NotInstalled(_) => {
             "install libibverbs (Debian: libibverbs1, ibverbs-providers), or put \"portolan guest --\" in front of the command to use SoftRoCE in a virtual machine"
@@ -79,14 +79,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn unusable(what: impl Display) -> FabricError {
+pub(super) fn unusable(what: impl Display) -> FabricError {
     FabricError::Unusable {
         kind: FabricKind::Verbs,
         reason: what.to_string(),
     }
 }
 
-fn failed(error: impl std::error::Error) -> FabricError {
+pub(super) fn failed(error: impl std::error::Error) -> FabricError {
     unusable(chain(&error))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
 }
 
 /// Under which a rank says how it can be talked to.
-pub(in crate::nal) fn key(rank: u32, opening: &str) -> String {
+pub(super) fn key(rank: u32, opening: &str) -> String {
     format!("portolan.verbs.{rank}{opening}")
 }
 
@@ -175,7 +175,7 @@ impl Directory {
     }
 }
 
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     // The standard library seeds its hashers from the system's randomness.
     RandomState::new().build_hasher().finish()
 }
@@ -293,6 +293,7 @@ impl Unconnected {
             who: (config.uid, config.jid),
             place,
             ids,
+            latest: self.rank as usize,
             cq: self.cq,
             srq: self.srq,
             send_pool: self.send_pool,
@@ -302,6 +303,7 @@ impl Unconnected {
             records: Slab::new(),
             announced: Slab::new(),
             registry: Registry::new(self.pd, self.settings.budget),
+            aimed: None,
             prune_due: false,
             published: Published::default(),
             max_message: u64::from(self.port.message_bytes.max(4096)),

@@ -330,6 +330,9 @@ impl Verbs {
             Word::Bye if peer.met => {
                 // What it sent before has arrived, and counts.
                 while self.poll_once(ni) > 0 {}
+                if let Some(peer) = self.peer(rank) {
+                    peer.said_bye = true;
+                }
                 self.fail_peer(ni, rank, &"it has closed");
             }
             Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye => {}
@@ -652,7 +655,7 @@ impl Verbs {
         if peer.is_failed() {
             return;
         }
-        let id = peer.id;
+        let (id, left) = (peer.id, peer.said_bye);
         peer.abandon();
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
@@ -685,6 +688,10 @@ impl Verbs {
             );
         } else {
             tracing::debug!(peer = rank, "peer given up: {why}");
+        }
+        // Of frames that left and had no effect nothing else says so: they have had their SEND_END.
+        if !self.closed && !left {
+            ni.lost(id);
         }
         for index in records {
             if let Some(mut record) = self.records.remove(index) {

@@ -89,6 +89,9 @@ pub(super) struct Registry {
     clock: u64,
     entries: super::Slab<Entry>,
     by_md: BTreeMap<(MdHandle, Use), usize>,
+    /// Memory pinned by its owner's word (`MdOptions::PINNED`): by first byte and descriptor, one byte past the end,
+    /// and the keys. Own transfers within it use its registrations, whatever descriptor they go by.
+    pinned: BTreeMap<(u64, MdHandle), (u64, (u32, u32))>,
     /// The registration found last; none after a change.
     last: Option<Found>,
 }
@@ -115,6 +118,7 @@ impl Registry {
             clock: 0,
             entries: super::Slab::new(),
             by_md: BTreeMap::new(),
+            pinned: BTreeMap::new(),
             last: None,
         }
     }
@@ -193,6 +197,44 @@ impl Registry {
         entry.users += 1;
         entry.used = now;
         Ok((entry.mr.rkey(), entry.mr.lkey()))
+    }
+
+    /// Pins a descriptor's memory until [`Registry::unpin`]; gives its rkey.
+    pub(super) fn pin(&mut self, md: MdHandle, region: Segment) -> Result<u32, RegistryError> {
+        let keys = self.of_md(md, region, Use::Open)?;
+        self.pinned.insert((region.addr, md), (end(&region), keys));
+        Ok(keys.0)
+    }
+
+    /// Ends what [`Registry::pin`] began; `false` if it did not.
+    pub(super) fn unpin(&mut self, md: MdHandle, start: u64) -> bool {
+        let was = self.pinned.remove(&(start, md)).is_some();
+        if was && let Some(at) = self.by_md.remove(&(md, Use::Open)) {
+            self.last = None;
+            self.leave(at);
+        }
+        was
+    }
+
+    /// Keys of pinned memory that holds `piece`. Pinned ranges of a job have one length and begin at most twice
+    /// in it, but for those at the ends of mappings, so that the nearest few are all that can.
+    #[inline]
+    pub(super) fn within_pinned(&self, md: MdHandle, piece: Segment) -> Option<(u32, u32)> {
+        if self.pinned.is_empty() {
+            return None;
+        }
+        // Whatever the handle, all that begin at or before the piece.
+        let past = (piece.addr.checked_add(1)?, md);
+        let near = self.pinned.range(..past).rev();
+        let mut near = near.filter(|((start, _), _)| *start <= piece.addr).take(4);
+        near.find(|(_, (stop, _))| end(&piece) <= *stop)
+            .map(|(_, (_, keys))| *keys)
+    }
+
+    /// What of the budget descriptors may still pin for good: a quarter is left for what is registered now and then.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.budget
+            .map(|most| most.saturating_sub(self.held) / 4 * 3)
     }
 
     /// `region` and every registration that it overlaps or touches; idle ones of them are dropped, because the one
@@ -324,6 +366,7 @@ impl Registry {
     pub(super) fn clear(&mut self) {
         self.last = None;
         self.by_md.clear();
+        self.pinned.clear();
         self.entries = super::Slab::new();
         self.held = 0;
     }
@@ -349,6 +392,8 @@ pub(super) struct Transfer {
     pub(super) lkey: u32,
     pub(super) remote: Remote,
     pub(super) read: bool,
+    /// A write that may be made again, if the connection breaks before anything sent after it has arrived.
+    pub(super) again: bool,
 }
 
 impl Transfer {
@@ -395,6 +440,7 @@ impl Transfer {
 }
 
 /// Posts, signalled under `id`, a write of `data`, which the call copies.
+#[inline]
 pub(super) fn write_inline(
     qp: &Qp,
     id: u64,
@@ -436,6 +482,7 @@ mod tests {
                 rkey: 2,
             },
             read: false,
+            again: false,
         });
         let mut pieces = Vec::new();
         while let Some(t) = next {

@@ -18,11 +18,14 @@
 //! | `handshake.rs` | what two processes say to each other to connect |
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `send.rs` | the path of an outgoing message |
+//! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `peer.rs` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
 //! | `frame.rs` | the bytes of a frame |
+//! | `channel.rs` | connections or datagrams: the switch |
+//! | `datagram/` | Portals over reliable datagrams instead |
 //!
 //! # Ordering
 //!
@@ -31,7 +34,9 @@
 //! operation is used only when every earlier request to that peer has had its effect
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
+pub(in crate::nal) mod channel;
 mod connect;
+pub mod datagram;
 mod frame;
 mod handshake;
 mod link;
@@ -39,6 +44,7 @@ mod memory;
 mod onesided;
 mod peer;
 mod plan;
+mod reach;
 mod receive;
 mod send;
 mod settings;
@@ -46,6 +52,7 @@ mod settings;
 use super::{Attendance, Nal};
 use crate::call::Paths;
 use crate::direct::Bell;
+use crate::interface::RemoteKey;
 use crate::place::Placement;
 use crate::region::Region;
 use memory::{Registry, Staged};
@@ -53,7 +60,8 @@ use onesided::Published;
 use peer::Peer;
 use plan::Plan;
 use portals_core::{
-    Body, Error, Header, MdHandle, Ni, NiFail, OpId, ProcessId, Segments, Transmit,
+    Body, Error, Header, InPlace, MdHandle, Ni, NiFail, OpId, ProcessId, Segment, Segments,
+    Transmit,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +69,7 @@ use std::time::{Duration, Instant};
 use verbs_backend::{Buffer, BufferPool, Completion, Cq, Datagrams, Device, Route, Srq};
 
 use connect::unusable_device;
-pub(in crate::nal) use connect::{Directory, PREFETCH, Unconnected, key};
+pub(in crate::nal) use connect::{Directory, PREFETCH, Unconnected};
 pub use connect::{check, chosen_gid, in_threads, in_threads_of};
 
 /// Whether bytes of a peer are a frame; for the fuzz target of the parser.
@@ -70,29 +78,17 @@ pub fn is_frame(bytes: &[u8]) -> bool {
     frame::is_frame(bytes)
 }
 
-/// What the target of a one-sided operation would have answered.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    /// The descriptor that waits for it.
-    md: MdHandle,
-    pt_index: u32,
-    match_bits: u64,
-    /// Remote of a put, local of a get.
-    offset: u64,
-    length: u64,
-}
-
 /// What the end of an RDMA operation, or a peer's answer, completes.
 #[derive(Debug)]
 enum Work {
     /// A one-sided put; the ack that the target would have sent.
     Write {
         op: Option<OpId>,
-        ack: Option<Due>,
+        ack: Option<InPlace>,
         _staged: Option<Box<Staged>>,
     },
     /// A one-sided get; the reply that the target would have sent, whose data is in place.
-    Read(Due),
+    Read(InPlace),
     /// Announced data being read into a descriptor.
     Fetch {
         op: OpId,
@@ -159,6 +155,7 @@ impl<T> Slab<T> {
         }
     }
 
+    #[inline]
     fn insert(&mut self, value: T) -> usize {
         match self.free.pop() {
             Some(at) => {
@@ -174,6 +171,13 @@ impl<T> Slab<T> {
 
     fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.slots.get_mut(at)?.as_mut()
+    }
+
+    /// Forgets a record that is there.
+    #[inline]
+    fn clear(&mut self, at: usize) {
+        self.slots[at] = None;
+        self.free.push(at);
     }
 
     fn remove(&mut self, at: usize) -> Option<T> {
@@ -234,6 +238,8 @@ pub(in crate::nal) struct Verbs {
     place: Placement,
     /// By rank.
     ids: Vec<ProcessId>,
+    /// The rank that a message went to last, which is likely to be the next one; the own rank at first.
+    latest: usize,
     cq: Cq,
     srq: Srq,
     send_pool: BufferPool,
@@ -245,6 +251,8 @@ pub(in crate::nal) struct Verbs {
     records: Slab<Record>,
     announced: Slab<Announced>,
     registry: Registry,
+    /// Reaches the memory that the message being sent is for.
+    aimed: Option<RemoteKey>,
     /// Descriptors may have gone since registrations were last looked through.
     prune_due: bool,
     published: Published,
@@ -295,7 +303,15 @@ const REPOST_AT: usize = 16;
 
 impl Verbs {
     /// The rank of another process of the job.
+    #[inline]
     fn rank_of(&self, to: ProcessId) -> Option<usize> {
+        if self.ids.get(self.latest) == Some(&to) && self.latest != self.rank {
+            return Some(self.latest);
+        }
+        self.look_up(to)
+    }
+
+    fn look_up(&self, to: ProcessId) -> Option<usize> {
         self.place
             .find(to, |rank| self.ids.get(rank) == Some(&to))
             .filter(|rank| *rank != self.rank)
@@ -359,6 +375,9 @@ impl Verbs {
     }
 
     fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
+        if self.ended_alone(ni, completion) {
+            return;
+        }
         let rank = self.by_qpn.rank(completion.qpn());
         if completion
             .opcode()
@@ -413,31 +432,59 @@ impl Verbs {
     }
 
     /// One request of a record has completed.
+    #[inline]
     fn piece_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
         let Some(record) = self.records.get_mut(index) else {
             return;
         };
         record.left = record.left.saturating_sub(1);
         record.failed |= failed;
-        if record.left == 0
-            && let Some(record) = self.records.remove(index)
-        {
+        if record.left > 0 {
+            return;
+        }
+        // What ends most often is not moved.
+        match record.work {
+            Work::Write {
+                op: None,
+                ack,
+                _staged: None,
+            } if !record.failed => {
+                self.records.clear(index);
+                if let Some(ack) = ack {
+                    ni.ack_in_place(&ack);
+                }
+            }
+            Work::Read(reply) if !record.failed => {
+                self.records.clear(index);
+                ni.reply_in_place(&reply, NiFail::OK);
+            }
+            _ => self.all_done(ni, index),
+        }
+    }
+
+    #[inline(never)]
+    fn all_done(&mut self, ni: &mut Ni, index: usize) {
+        if let Some(record) = self.records.remove(index) {
             self.finish(ni, record);
         }
     }
 
-    /// The header of an answer of `peer`.
-    #[inline]
-    fn answer(&self, peer: usize, due: &Due, body: Body) -> Header {
-        let source = self.ids.get(peer).copied().unwrap_or(self.id);
+    /// The put that an ack is not coming for, as far as it is looked at.
+    fn unanswered(&self, ack: &InPlace) -> Header {
         Header {
-            target: self.id,
-            source,
+            target: ack.target,
+            source: self.id,
             uid: self.who.0,
             jid: self.who.1,
-            pt_index: due.pt_index,
-            match_bits: due.match_bits,
-            body,
+            pt_index: ack.pt_index,
+            match_bits: ack.match_bits,
+            body: Body::Put {
+                length: ack.length,
+                remote_offset: ack.offset,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: Some(ack.md),
+            },
         }
     }
 
@@ -452,44 +499,14 @@ impl Verbs {
                 if let Some(op) = op {
                     ni.send_end(op, fail);
                 }
-                let Some(due) = ack else { return };
+                let Some(ack) = ack else { return };
                 if record.failed {
-                    // As far as it is looked at.
-                    let put = Body::Put {
-                        length: due.length,
-                        remote_offset: due.offset,
-                        hdr_data: 0,
-                        ac_index: 0,
-                        ack_md: Some(due.md),
-                    };
-                    let unanswered = self.answer(record.peer, &due, put);
-                    ni.ack_lost(&Header {
-                        target: unanswered.source,
-                        source: unanswered.target,
-                        ..unanswered
-                    });
+                    ni.ack_lost(&self.unanswered(&ack));
                 } else {
-                    let ack = Body::Ack {
-                        md: due.md,
-                        offset: due.offset,
-                        rlength: due.length,
-                        mlength: due.length,
-                    };
-                    ni.handle_header(&self.answer(record.peer, &due, ack));
+                    ni.ack_in_place(&ack);
                 }
             }
-            Work::Read(due) => {
-                let reply = Body::Reply {
-                    md: due.md,
-                    local_offset: due.offset,
-                    rlength: due.length,
-                    mlength: due.length,
-                };
-                let reply = self.answer(record.peer, &due, reply);
-                if let portals_core::Incoming::Deposit(d) = ni.handle_header(&reply) {
-                    ni.deposit_end(d.op, fail);
-                }
-            }
+            Work::Read(reply) => ni.reply_in_place(&reply, fail),
             Work::Fetch {
                 op,
                 token,
@@ -592,6 +609,26 @@ impl Nal for Verbs {
         self.send_message(ni, tx);
     }
 
+    #[inline]
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        // Whoever has the key of the memory says where it goes.
+        self.aimed.is_none() && self.send_put_now(header, payload)
+    }
+
+    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
+        payload.len() == 1 && self.ahead(header).is_some()
+    }
+
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.stirred = true;
+        self.write_ahead_of(ni, tx);
+    }
+
+    #[inline]
+    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+        self.aimed.is_none() && self.read_now(header, md, landing)
+    }
+
     fn progress(&mut self, ni: &mut Ni) -> bool {
         if self.gone {
             return false;
@@ -655,9 +692,12 @@ impl Nal for Verbs {
         self.gone
     }
 
+    #[inline]
     fn lists_changed(&mut self, ni: &mut Ni) {
         let portals = ni.take_dirty_portals();
-        self.tell_peers(ni, portals);
+        if portals != 0 || self.prune_due {
+            self.tell_peers(ni, portals);
+        }
     }
 
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
@@ -673,6 +713,26 @@ impl Nal for Verbs {
 
     fn paths(&self) -> Paths {
         self.counters.paths
+    }
+
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        let s = ni.md_query(md)?;
+        let region = Segment {
+            addr: s.start,
+            len: s.length,
+        };
+        self.registry.pin(md, region).map_err(|error| {
+            tracing::debug!(%error, "a descriptor is not pinned");
+            Error::NoSpace
+        })
+    }
+
+    fn aim(&mut self, key: Option<RemoteKey>) {
+        self.aimed = key.filter(|k| k.rkey != 0);
+    }
+
+    fn pinnable(&self) -> Option<u64> {
+        self.registry.room()
     }
 
     /// Waits until what was sent has left, then ends the connections; the memory of every

@@ -100,6 +100,12 @@ impl Verbs {
         if !self.progress_until(ni, PATIENCE, reading) {
             return Err(Error::MdInUse);
         }
+        // Its owner has made sure that no peer uses it.
+        if let Ok(s) = ni.md_query(md)
+            && self.registry.unpin(md, s.start)
+        {
+            return Ok(());
+        }
         if let Some(portal) = self.published.holds(md) {
             let mut list = self
                 .published

@@ -22,11 +22,12 @@
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
 
-use super::frame::{self, Kind, RemoteMd, SLOT, Writer};
+use super::frame::{self, Kind, SLOT, Writer};
 use super::handshake::{self, Stage};
 use super::memory::Transfer;
+use super::reach::Adverts;
 use portals_core::{Body, Header, ProcessId, Segment, Transmit};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, BufferPool, Destination, Qp, Remote, SendFlags, SendOp, Status};
@@ -71,6 +72,11 @@ enum Flying {
         transfer: Transfer,
         id: u64,
     },
+    /// A write ahead of a message, which may be made again as long as the message has not come.
+    Ahead {
+        transfer: Transfer,
+        id: u64,
+    },
     /// A write, which may not: the peer may have changed the memory since. A silent one makes no completion on
     /// success.
     Write {
@@ -101,6 +107,10 @@ enum Lost {
         id: u64,
     },
     Write(u64),
+    Ahead {
+        transfer: Transfer,
+        id: u64,
+    },
     /// Refused for a reason that a new connection does not mend.
     Refused(u64),
 }
@@ -132,6 +142,8 @@ pub(super) struct Peer {
     pub(super) greeted: bool,
     /// The connection was in use once.
     pub(super) met: bool,
+    /// The peer has closed in good order.
+    pub(super) said_bye: bool,
     pub(super) timer: Option<Timer>,
     /// The last attempt of the peer that was accepted, and the answer to it.
     pub(super) taken: Option<u32>,
@@ -175,7 +187,7 @@ pub(super) struct Peer {
     /// Requests of the peer whose effect is complete here.
     pub(super) requests_done_here: u32,
     /// What the peer advertises, by portal.
-    pub(super) adverts: BTreeMap<u32, Vec<RemoteMd>>,
+    pub(super) adverts: Adverts,
 }
 
 impl Peer {
@@ -187,6 +199,7 @@ impl Peer {
             broken: false,
             greeted: false,
             met: false,
+            said_bye: false,
             timer: None,
             taken: None,
             answer: None,
@@ -214,7 +227,7 @@ impl Peer {
             requests_sent: 0,
             requests_done_there: 0,
             requests_done_here: 0,
-            adverts: BTreeMap::new(),
+            adverts: Adverts::default(),
         }
     }
 
@@ -266,6 +279,8 @@ impl Peer {
                 Lost::Frame(_) if at < done => {}
                 Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
                 Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
+                Lost::Ahead { id, .. } if at < done => ended.push(Ended { id, failed: false }),
+                Lost::Ahead { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
                 Lost::Write(id) => ended.push(Ended {
                     id,
                     failed: at >= done,
@@ -301,13 +316,21 @@ impl Peer {
     }
 
     /// Frames may be posted.
+    #[inline]
     pub(super) fn is_connected(&self) -> bool {
         matches!(self.stage, Stage::Up | Stage::Opening(_)) && !self.broken
     }
 
     /// Operations may be sent.
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.greeted && self.is_connected()
+    }
+
+    /// Operations may be sent, and none waits.
+    #[inline]
+    pub(super) fn takes_now(&self) -> bool {
+        self.is_open() && self.held.is_empty()
     }
 
     /// Nothing of the queue pair is under way.
@@ -316,12 +339,14 @@ impl Peer {
     }
 
     /// Bytes that a post may copy.
+    #[inline]
     pub(super) fn max_inline(&self) -> usize {
         self.max_inline
     }
 
     /// Nothing waits, and every request has had its effect at the peer: a one-sided operation
     /// posted now comes after all of them.
+    #[inline]
     pub(super) fn is_settled(&self) -> bool {
         self.queue.is_empty() && self.requests_sent == self.requests_done_there
     }
@@ -332,15 +357,18 @@ impl Peer {
     }
 
     /// What [`Peer::pump`] does would have an effect.
+    #[inline]
     pub(super) fn wants_pump(&self) -> bool {
         !self.queue.is_empty() || !self.batch.is_empty() || self.owes() || self.broken
     }
 
     /// Half of what the peer may send has come, and its slots are posted again.
+    #[inline]
     fn owes(&self) -> bool {
         self.owed > 0 && self.owed >= self.lent / 2 && !self.credit_under_way
     }
 
+    #[inline]
     fn fly(&mut self, flying: Flying) {
         self.flying.push_back(flying);
         self.next_copy += 1;
@@ -349,6 +377,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn has_room(&self) -> bool {
         self.flying.len() + self.batch.len() < self.depth && self.is_connected()
     }
@@ -442,6 +471,23 @@ impl Peer {
         self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
     }
 
+    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
+    #[inline]
+    pub(super) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
+        match self.flying.front() {
+            Some(Flying::Write { id, silent }) if *silent || *id == completed => {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            Some(Flying::Read { id, .. } | Flying::Ahead { id, .. }) if *id == completed => {
+                self.flying.pop_front();
+                Some(completed)
+            }
+            _ => None,
+        }
+    }
+
     /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
     #[inline]
     pub(super) fn done_silently(&mut self, completed: u64) -> Option<u64> {
@@ -489,7 +535,12 @@ impl Peer {
                 None => return,
             },
             Flying::Credit => return,
-            Flying::Read { id, .. } | Flying::Write { id, .. } if refused => Lost::Refused(id),
+            Flying::Read { id, .. } | Flying::Ahead { id, .. } | Flying::Write { id, .. }
+                if refused =>
+            {
+                Lost::Refused(id)
+            }
+            Flying::Ahead { transfer, id } => Lost::Ahead { transfer, id },
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
             Flying::Write { id, .. } => Lost::Write(id),
         };
@@ -502,6 +553,44 @@ impl Peer {
         while !self.flying.is_empty() {
             self.handle_completion(Status::FLUSHED, None);
         }
+    }
+
+    /// Whether a descriptor that the peer advertises may take this put: then the put does not go in a frame.
+    #[inline]
+    pub(super) fn may_take(&self, put: &Header) -> bool {
+        !self.adverts.of(put.pt_index).is_empty() && self.is_settled()
+    }
+
+    /// Sends a message's frame of at most `size` bytes, written by `build`, if it can be posted at once. After `false`
+    /// nothing has happened.
+    #[inline]
+    pub(super) fn send_now(
+        &mut self,
+        pool: &BufferPool,
+        size: usize,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        self.flush();
+        if !self.queue.is_empty() || self.credits == 0 || !self.has_room() {
+            return false;
+        }
+        if size <= self.max_inline
+            && let Some(copy) = self.copies.get_mut(self.next_copy)
+        {
+            let mut writer = Writer::new(copy, Kind::Message, false);
+            build(&mut writer);
+            let len = writer.len();
+            self.post_copy(len, true);
+            return true;
+        }
+        let Some(mut buffer) = pool.take() else {
+            return false;
+        };
+        let mut writer = Writer::new(&mut buffer, Kind::Message, false);
+        build(&mut writer);
+        let len = writer.len();
+        self.post_buffer(buffer, len, true);
+        true
     }
 
     /// Sends a frame of at most `size` bytes, written by `build`.
@@ -600,6 +689,7 @@ impl Peer {
     }
 
     /// Posts a transfer, or queues it behind what waits.
+    #[inline]
     pub(super) fn transfer(&mut self, transfer: Transfer, id: u64) {
         self.flush();
         if self.queue.is_empty() && self.has_room() {
@@ -609,10 +699,15 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
         let Some(qp) = &self.qp else { return };
         match transfer.post(qp, id) {
             Ok(()) if transfer.read => self.fly(Flying::Read {
+                transfer: *transfer,
+                id,
+            }),
+            Ok(()) if transfer.again => self.fly(Flying::Ahead {
                 transfer: *transfer,
                 id,
             }),

@@ -76,7 +76,7 @@ impl Verbs {
                 adverts,
             } => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.adverts.insert(portal, adverts);
+                    peer.adverts.set(portal, adverts);
                 }
                 self.confirm(rank, token);
             }
@@ -95,11 +95,25 @@ impl Verbs {
 
     /// A header whose data came with it.
     fn message(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
-        if let Some(peer) = self.peer(rank) {
-            peer.answered(header);
-        }
         let whole = data.len() as u64 >= header.payload_len();
         let fail = if whole { NiFail::OK } else { NiFail::FAIL };
+        if let Body::Put { .. } = header.body {
+            let taken = ni.deposit_put(header, |places, length| {
+                let keep = usize::try_from(length).map_or(data.len(), |l| l.min(data.len()));
+                LocalCopy::scatter(places, &data[..keep]);
+                fail
+            });
+            self.request_done(rank);
+            if let Some(ack) = taken.and_then(|taken| taken.ack) {
+                self.eager(rank, &ack, |_| {});
+            }
+            return;
+        }
+        if let Some(peer) = self.peer(rank)
+            && !is_request(header)
+        {
+            peer.answered(header);
+        }
         match ni.handle_header(header) {
             Incoming::Deposit(d) => {
                 let keep = data
@@ -203,6 +217,7 @@ impl Verbs {
             lkey,
             remote: from,
             read: true,
+            again: false,
         };
         self.start(
             rank,

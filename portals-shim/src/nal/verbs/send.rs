@@ -3,11 +3,41 @@
 use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
-use super::{After, Announced, Due, Record, Verbs, Work};
+use super::reach::Reach;
+use super::{After, Announced, Record, Verbs, Work};
 use crate::delivery;
+use crate::interface::RemoteKey;
 use crate::region::LocalCopy;
-use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
+use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
+
+/// Where an operation reaches memory whose key its owner has told.
+fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
+    let (Body::Put {
+        length,
+        remote_offset,
+        ..
+    }
+    | Body::Get {
+        length,
+        remote_offset,
+        ..
+    }) = header.body
+    else {
+        return None;
+    };
+    let end = remote_offset.checked_add(length)?;
+    (length > 0 && end <= key.len).then_some(Reach {
+        remote: Remote {
+            address: key.base + remote_offset,
+            rkey: key.rkey,
+        },
+        acks: true,
+    })
+}
+
+/// No memory of a process is as long.
+const EVERYTHING: u64 = 1 << 46;
 
 impl Verbs {
     /// Sends a message of this process; see the module's picture.
@@ -34,6 +64,44 @@ impl Verbs {
             }
             _ => peer.held.push_back(tx.clone()),
         }
+    }
+
+    /// Sends a put at once, if it is short, nothing waits before it, and no descriptor is advertised that would take it
+    /// without the peer.
+    #[inline]
+    pub(super) fn send_put_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        let Some(rank) = self.rank_of(header.target) else {
+            return false;
+        };
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+            return false;
+        };
+        if self.closed || !peer.takes_now() {
+            return false;
+        }
+        if peer.may_take(header) {
+            return self.write_now(rank, header, payload);
+        }
+        let len = header.payload_len() as usize;
+        if len > EAGER
+            || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
+                w.header(header, len as u64);
+                LocalCopy::gather_into(payload, w.room(len));
+            })
+        {
+            return false;
+        }
+        peer.requests_sent = peer.requests_sent.wrapping_add(1);
+        if let Body::Put {
+            ack_md: Some(_), ..
+        } = header.body
+        {
+            peer.expect_answer(header);
+        }
+        self.latest = rank;
+        self.stirred = true;
+        self.counters.paths.two_sided += 1;
+        true
     }
 
     /// Sends a message to a connected peer.
@@ -174,6 +242,10 @@ impl Verbs {
         if let Some(keys) = self.registry.again(md, piece, purpose) {
             return Some(keys);
         }
+        let own = matches!(purpose, Use::Local | Use::Landing | Use::Source);
+        if own && let Some(keys) = self.registry.within_pinned(md, piece) {
+            return Some(keys);
+        }
         if self.registry.len() > 64 {
             self.registry.prune(|md| ni.md_query(md).is_ok());
         }
@@ -182,7 +254,10 @@ impl Verbs {
             .md_query(md)
             .ok()
             .filter(|s| {
-                s.start <= piece.addr && piece.addr + piece.len <= s.start.saturating_add(s.length)
+                // One over all memory stands for what each operation names.
+                s.length < EVERYTHING
+                    && s.start <= piece.addr
+                    && piece.addr + piece.len <= s.start.saturating_add(s.length)
             })
             .map_or(piece, |s| Segment {
                 addr: s.start,
@@ -197,55 +272,60 @@ impl Verbs {
         }
     }
 
+    /// Where a put may be written before messages that were sent earlier have had their effect.
+    pub(super) fn ahead(&self, header: &Header) -> Option<(usize, Remote)> {
+        let rank = self.rank_of(header.target)?;
+        let peer = self.peers.get(rank)?.as_deref()?;
+        let ready = !self.closed && !self.gone && peer.is_open() && peer.held.is_empty();
+        let reach = ready.then(|| peer.advertised(header)).flatten()?;
+        Some((rank, reach.remote))
+    }
+
+    /// Writes the payload of a put, which will be in place before anything that is sent to that peer from here on. Should
+    /// the connection break before, it is written again: the peer does not look at it before it is told.
+    pub(super) fn write_ahead_of(&mut self, ni: &mut Ni, tx: &Transmit) {
+        let place = self.ahead(&tx.header).zip(tx.payload.first().copied());
+        let written = place.and_then(|((rank, remote), local)| {
+            let (_, lkey) = self.registered(ni, tx.md, local, Use::Local)?;
+            Some((rank, remote, local, lkey))
+        });
+        let Some((rank, remote, local, lkey)) = written else {
+            return Self::fail_message(ni, tx);
+        };
+        let transfer = Transfer {
+            local,
+            lkey,
+            remote,
+            read: false,
+            again: true,
+        };
+        let work = Work::Write {
+            op: tx.op,
+            ack: None,
+            _staged: None,
+        };
+        self.counters.paths.one_sided += 1;
+        self.start(rank, transfer, work);
+    }
+
     /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
     /// take it and nothing of ours is under way there. `false`: go the two-sided way.
     fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
+        let aimed = self.aimed.take();
         let Some(peer) = self.peer(rank) else {
             return false;
         };
-        if !peer.is_settled() {
-            return false;
-        }
-        let h = &tx.header;
-        let (length, offset, ac_index, is_put) = match h.body {
-            Body::Put {
-                length,
-                remote_offset,
-                ac_index,
-                ..
-            } => (length, remote_offset, ac_index, true),
-            Body::Get {
-                length,
-                remote_offset,
-                ac_index,
-                ..
-            } => (length, remote_offset, ac_index, false),
-            _ => return false,
+        let reach = match aimed {
+            Some(key) if peer.is_settled() => reached_by(key, &tx.header),
+            Some(_) => None,
+            None => peer.reach(&tx.header),
         };
-        let fits = |md: &super::frame::RemoteMd| {
-            offset
-                .checked_add(length)
-                .is_some_and(|end| end <= md.length)
-        };
-        let found = peer.adverts.get(&h.pt_index).and_then(|list| {
-            list.iter().find(|md| {
-                md.admits(h.source, ac_index, h.match_bits)
-                    && (if is_put { md.put } else { md.get })
-                    && fits(md)
-            })
-        });
-        let Some(found) = found.filter(|_| length > 0) else {
+        let Some(reach) = reach else {
             return false;
         };
-        let remote = Remote {
-            address: found.start.address + offset,
-            rkey: found.start.rkey,
-        };
-        let acks = found.ack;
-        if is_put {
-            self.one_sided_put(ni, rank, tx, remote, acks)
-        } else {
-            self.one_sided_get(ni, rank, tx, remote)
+        match tx.header.body {
+            Body::Put { .. } => self.one_sided_put(ni, rank, tx, reach.remote, reach.acks),
+            _ => self.one_sided_get(ni, rank, tx, reach.remote),
         }
     }
 
@@ -267,8 +347,9 @@ impl Verbs {
         else {
             return false;
         };
-        let ack = ack_md.filter(|_| acks).map(|md| Due {
+        let ack = ack_md.filter(|_| acks).map(|md| InPlace {
             md,
+            target: h.target,
             pt_index: h.pt_index,
             match_bits: h.match_bits,
             offset: remote_offset,
@@ -318,6 +399,7 @@ impl Verbs {
             lkey,
             remote,
             read: false,
+            again: false,
         };
         self.start(
             rank,
@@ -357,12 +439,14 @@ impl Verbs {
             lkey,
             remote,
             read: true,
+            again: false,
         };
         self.start(
             rank,
             transfer,
-            Work::Read(Due {
+            Work::Read(InPlace {
                 md: reply_md,
+                target: h.target,
                 pt_index: h.pt_index,
                 match_bits: h.match_bits,
                 offset: reply_offset,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// What a rank believes that it may reach of another one.
 fn believed(raw: &Raw, rank: usize, bits: u64) -> Option<super::super::frame::RemoteMd> {
     let peer = raw.library.nal.peers[rank].as_deref()?;
-    let list = peer.adverts.get(&4)?;
+    let list = peer.adverts.of(4);
     list.iter().find(|md| md.match_bits == bits).copied()
 }
 
@@ -57,7 +57,9 @@ fn device_a_stale_key_is_refused_and_never_given_out_again() {
         // Rank 0 goes on to believe in it; half of the time the memory has a new descriptor with a new key.
         let again = (round % 2 == 0).then(|| raws[1].attach(next, Some(&memory), None));
         let stale = raws[0].nal().peer(1).unwrap();
-        stale.adverts.entry(4).or_default().push(key);
+        let mut list = stale.adverts.of(4).to_vec();
+        list.push(key);
+        stale.adverts.set(4, list);
         let reads = round % 4 < 2;
         match reads {
             true => raws[0].get(to(ids[1], bits, 0), 32_768),

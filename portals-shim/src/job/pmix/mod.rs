@@ -1,0 +1,160 @@
+//! The client of PMIx (Open MPI's `mpirun`, `srun --mpi=pmix`), through the launcher's library.
+//!
+//! A value of PMIx belongs to the rank that put it, and a get names that rank; a key of [`Job`] does not
+//! say who put it. So each rank puts, at each fence, one *blob* of all pairs it has put since the one
+//! before, an empty one too, and a get looks through the blobs of the likeliest rank first: keys of ranks
+//! have the rank's number in them. A blob is asked for once.
+//!
+//! ```text
+//!   put a.0, put b ┐                       ┌ blob 0 of rank 0: a.0, b
+//!   fence ─────────┴▶ PMIx_Put, _Commit,   │ blob 0 of rank 1: a.1
+//!                     _Fence (collect)     └ …
+//!   get a.1 ────────▶ PMIx_Get(rank 1, blob 0), which every rank has put: no get waits
+//! ```
+//!
+//! [`Job`]: super::Job
+
+mod library;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use self::library::{Got, Pmi, RANK_WILDCARD};
+use super::space::{Joined, Space, plain};
+use super::{JobError, env, key};
+
+/// Pairs of one rank between two fences.
+type Blob = BTreeMap<String, Vec<u8>>;
+
+/// A job that was joined over PMIx.
+#[derive(Debug)]
+pub(super) struct Pmix {
+    pmi: Pmi,
+    size: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Put since the last fence.
+    pending: Blob,
+    /// Fences so far, which is how many blobs every rank has put.
+    fences: u32,
+    /// Blobs by rank and fence.
+    known: HashMap<(u32, u32), Blob>,
+}
+
+/// Joins the job that the environment names.
+pub(super) fn join() -> Result<Joined, JobError> {
+    const DOING: &str = "join the job";
+    let pmi = Pmi::init(DOING)?;
+    let rank = pmi.rank();
+    let size = match pmi.get(RANK_WILDCARD, library::JOB_SIZE, DOING)? {
+        Got::Number(size) => size,
+        other => {
+            return Err(JobError::Unexpected {
+                doing: DOING,
+                expected: "the number of ranks",
+                line: format!("{other:?}"),
+            });
+        }
+    };
+    env::check(rank, size)?;
+    let word = |c: char| if c.is_ascii_graphic() { c } else { '-' };
+    let id = pmi.nspace().chars().map(word).collect();
+    Ok(Joined {
+        rank,
+        size,
+        id,
+        space: Space::Pmix(Box::new(Pmix {
+            pmi,
+            size,
+            state: Mutex::default(),
+        })),
+    })
+}
+
+/// The ranks in the order in which `key` is looked for: those whose number stands in it, then the first,
+/// which puts what is common to all, then the others.
+fn likeliest(key: &str, size: u32) -> impl Iterator<Item = u32> {
+    let numbers = key.split(|c: char| !c.is_ascii_digit());
+    let named: Vec<u32> = numbers
+        .filter_map(|n| n.parse().ok())
+        .filter(|n| *n < size)
+        .collect();
+    named.into_iter().chain(0..size)
+}
+
+fn blob_key(fence: u32) -> CString {
+    // Digits have no zero among them.
+    CString::new(format!("portolan.{fence}")).unwrap_or_default()
+}
+
+impl Pmix {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
+        key::check(key, usize::MAX)?;
+        self.state().pending.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    pub(super) fn fence(&self, doing: &'static str) -> Result<(), JobError> {
+        let (blob, fence) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.pending), state.fences)
+        };
+        let bytes = postcard::to_stdvec(&blob).map_err(|error| JobError::BadValue {
+            key: format!("portolan.{fence}"),
+            reason: error.to_string(),
+        })?;
+        self.pmi.put(&blob_key(fence), &bytes, doing)?;
+        self.pmi.fence(doing)?;
+        self.state().fences = fence.saturating_add(1);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Result<Vec<u8>, JobError> {
+        key::check(key, usize::MAX)?;
+        let mut state = self.state();
+        for rank in likeliest(key, self.size) {
+            for fence in (0..state.fences).rev() {
+                let blob = match state.known.entry((rank, fence)) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(unknown) => unknown.insert(self.blob(rank, fence)?),
+                };
+                if let Some(value) = blob.get(key) {
+                    return Ok(value.clone());
+                }
+            }
+        }
+        Err(JobError::NoSuchKey {
+            key: key.to_owned(),
+        })
+    }
+
+    fn blob(&self, rank: u32, fence: u32) -> Result<Blob, JobError> {
+        let foreign = |reason: String| JobError::ForeignBlob { rank, reason };
+        match self.pmi.get(rank, &blob_key(fence), "get a value")? {
+            Got::Bytes(bytes) => {
+                postcard::from_bytes(&bytes).map_err(|error| foreign(error.to_string()))
+            }
+            other => Err(foreign(format!("{other:?}"))),
+        }
+    }
+
+    pub(super) fn finalize(&self, doing: &'static str) -> Result<(), JobError> {
+        self.pmi.finalize(doing)
+    }
+
+    pub(super) fn abort(&self, code: i32, message: &str) {
+        self.pmi.abort(code, &plain(message));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,530 @@
+//! Frames between ranks that share memory, past the library: no descriptor, no matching, no event.
+//!
+//! ```text
+//!                 lane of requests  ┌────────────────────────────┐
+//!   rank a  ───────────────────────►│ cells of 64 bytes │  bulk  │ ──► rank b
+//!           ───────────────────────►└────────────────────────────┘
+//!                 lane of replies          and the same from b to a
+//!
+//!   cell   ready u32 │ length u16 │ tag u16 │ the first 56 bytes; the others are in the bulk area
+//! ```
+//!
+//! A program that has its own idea of messages sends a frame of up to [`FRAME`] bytes by writing it, and finds one by
+//! looking at the word of the next cell. Full lanes are the flow control. Both lanes of a pair are of the kind that
+//! `ring.rs` describes, so what is said and modelled there holds here.
+//!
+//! # Invariants
+//!
+//! * A lane has one writer and one reader, and frames of a lane come in order. Nothing orders frames with messages of
+//!   the interface, nor the two lanes with each other.
+//! * A frame is published when it is complete; whoever dies leaves no half of one, and nobody waits for the dead.
+//! * Where the rest of a frame lies in the bulk area follows from the lengths of the frames before it, on both sides
+//!   by the same rule ([`place`]): a length that lies moves nothing but the liar's own bytes. What the reader copies it
+//!   copies once, and checks the copy; cells that make no sense are dropped and counted.
+//! * A reader looks only at lanes of ranks that have ever sent it a frame ([`Near::callers`]), and a pair that sends
+//!   none touches no memory.
+//! * A rank sends frames only to one that takes them and to which it has offered the same, so an answer can always go
+//!   the way of its question.
+//! * A frame wakes its reader, and room wakes a writer that asked for it, as cells of the fabric do ([`Bell`]): whoever
+//!   sleeps looks at its lanes after arming ([`Interface::eq_take_or`](crate::Interface::eq_take_or)).
+
+use super::alarm::Line;
+use super::bulk::place;
+use super::layout::{Block, LANES, LaneAt, Layout, State};
+use super::map::Map;
+use super::members::Members;
+use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer};
+use super::{is_alive, nap};
+use portals_core::ProcessId;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most bytes of a frame.
+pub const FRAME: usize = 2048;
+/// Bytes of a frame that its cell has.
+const INLINE: usize = 56;
+const INLINE_AT: usize = 8;
+/// Cells that a sender asks for before it writes them: the reader had each of them last, and getting it back takes as
+/// long as several frames.
+const AHEAD: u32 = 8;
+/// Cells that a reader asks for before it looks at them; fewer, so that it does not take them from their writer.
+const BEHIND: u32 = 4;
+/// The most bytes of a frame in the bulk area.
+const REST: usize = FRAME - INLINE;
+
+/// Which of the two lanes of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Of messages that may be answered.
+    Requests,
+    /// Of answers.
+    Replies,
+}
+
+impl Lane {
+    const ALL: [Self; LANES] = [Self::Requests, Self::Replies];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Requests => 0,
+            Self::Replies => 1,
+        }
+    }
+}
+
+/// The ranks that share memory with this one, as far as frames are concerned; see
+/// [`Interface::near`](crate::Interface::near).
+#[derive(Debug)]
+pub struct Near {
+    map: Arc<Map>,
+    layout: Layout,
+    rank: usize,
+    members: Members,
+    /// User and job.
+    who: (u32, u32),
+    orders: bool,
+}
+
+impl Near {
+    pub(super) fn new(
+        map: Arc<Map>,
+        layout: Layout,
+        rank: usize,
+        members: Members,
+        who: (u32, u32),
+        orders: bool,
+    ) -> Self {
+        Self {
+            map,
+            layout,
+            rank,
+            members,
+            who,
+            orders,
+        }
+    }
+
+    /// Ranks that share the memory, this one included. They are numbered from 0.
+    pub fn len(&self) -> usize {
+        self.members.ids().len()
+    }
+
+    /// Never true.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of another rank; `None` if it does not share the memory.
+    pub fn number(&self, id: ProcessId) -> Option<usize> {
+        self.members.find(id).filter(|rank| *rank != self.rank)
+    }
+
+    /// This rank takes frames of that one. To be said before all ranks meet, and [`Near::link`] to be asked afterwards.
+    pub fn offer(&self, number: usize) {
+        if number < self.len() {
+            let word = self.layout.block(self.rank).offers(&self.map, number / 64);
+            word.fetch_or(1 << (number % 64), Ordering::Release);
+        }
+    }
+
+    fn offered(&self, by: usize, to: usize) -> bool {
+        let word = self.layout.block(by).offers(&self.map, to / 64);
+        word.load(Ordering::Acquire) & (1 << (to % 64)) != 0
+    }
+
+    /// The lanes to and from another rank, where both have [offered](Near::offer). To be taken once for each: a second
+    /// one would begin at the first cell again.
+    pub fn link(&self, number: usize) -> Option<Link> {
+        let other = number < self.len() && number != self.rank;
+        if !other || !self.offered(self.rank, number) || !self.offered(number, self.rank) {
+            return None;
+        }
+        let block = self.layout.block(number);
+        let who = block.identity(&self.map);
+        if (who.uid, who.jid) != self.who {
+            return None;
+        }
+        // The peer orders those that have registered, and this rank has.
+        let order = if self.orders && block.orders(&self.map) {
+            Order::Sleeper
+        } else {
+            Order::Both
+        };
+        let (own, layout) = (self.rank, &self.layout);
+        Some(Link {
+            map: Arc::clone(&self.map),
+            own,
+            block,
+            pid: who.pid.cast_signed(),
+            order,
+            out: Lane::ALL.map(|l| Out::new(layout.lane(own, number, l.index()))),
+            incoming: Lane::ALL.map(|l| In::new(layout.lane(number, own, l.index()))),
+            met: AtomicBool::new(false),
+            line: Mutex::default(),
+            bad: AtomicU64::new(0),
+        })
+    }
+
+    /// Words of [`Near::callers`].
+    pub fn words(&self) -> usize {
+        self.len().div_ceil(64)
+    }
+
+    /// The numbers from 64 `word` on of ranks that have sent a frame to this one, a bit each.
+    #[inline]
+    pub fn callers(&self, word: usize) -> u64 {
+        let block = self.layout.block(self.rank);
+        block.callers(&self.map, word).load(Ordering::Acquire)
+    }
+}
+
+/// The sending end of a lane.
+#[derive(Debug)]
+struct Out {
+    lane: LaneAt,
+    cells: SharedProducer,
+    /// Of the bulk area: the next position, and how far the reader is.
+    next: AtomicU32,
+    freed: AtomicU32,
+}
+
+impl Out {
+    fn new(lane: LaneAt) -> Self {
+        Self {
+            lane,
+            cells: SharedProducer::new(lane.cells()),
+            next: AtomicU32::new(0),
+            freed: AtomicU32::new(0),
+        }
+    }
+
+    /// Learns how far the reader is. What it cannot mean is not believed.
+    #[cold]
+    fn look(&self, map: &Map, cells: &mut Producer) {
+        if cells.look(&self.lane.words(map)).is_err() {
+            return;
+        }
+        let (next, freed) = (&self.next, &self.freed);
+        let (next, before) = (next.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+        let claimed = self.lane.freed(map).load(Ordering::Relaxed);
+        if claimed.wrapping_sub(before) <= next.wrapping_sub(before) {
+            freed.store(claimed, Ordering::Relaxed);
+        }
+    }
+
+    /// Where `rest` bytes go in the bulk area, and the position after them, if they fit.
+    #[inline]
+    fn bulk(&self, rest: usize) -> Option<(u32, u32)> {
+        let next = self.next.load(Ordering::Relaxed);
+        if rest == 0 {
+            return Some((0, next));
+        }
+        let (at, after) = place(next, rest as u32, self.lane.bulk());
+        let fits = after.wrapping_sub(self.freed.load(Ordering::Relaxed)) <= self.lane.bulk();
+        fits.then_some((at, after))
+    }
+
+    /// The cell for a frame of `len` bytes, and where its rest goes.
+    #[inline]
+    fn room(&self, map: &Map, cells: &mut Producer, len: usize) -> Option<(u32, (u32, u32))> {
+        let rest = len.saturating_sub(INLINE);
+        if let Some(found) = cells.room().zip(self.bulk(rest)) {
+            return Some(found);
+        }
+        self.look(map, cells);
+        cells.room().zip(self.bulk(rest))
+    }
+}
+
+/// The receiving end of a lane.
+#[derive(Debug)]
+struct In {
+    lane: LaneAt,
+    cells: SharedConsumer,
+    /// Position in the bulk area.
+    next: AtomicU32,
+}
+
+impl In {
+    fn new(lane: LaneAt) -> Self {
+        Self {
+            lane,
+            cells: SharedConsumer::new(lane.cells()),
+            next: AtomicU32::new(0),
+        }
+    }
+}
+
+/// A frame that has been found, until it is [released](Link::release).
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    tag: u16,
+    len: usize,
+    inline: [u8; INLINE],
+    lane: Lane,
+    /// In the shared memory, the bytes that are not inline.
+    rest_at: usize,
+    /// Position of the bulk area after it.
+    after: u32,
+}
+
+impl Frame {
+    /// The sender's.
+    #[inline]
+    pub fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The lanes between this rank and another one.
+///
+/// Each lane is used by one thread at a time in each direction, which is the caller's to see to: two at once spoil
+/// each other's frames, and nothing else. [`Link::is_ready`] and [`Link::is_gone`] are for any thread.
+#[derive(Debug)]
+pub struct Link {
+    map: Arc<Map>,
+    own: usize,
+    block: Block,
+    pid: i32,
+    /// How the peer's sleeps are ordered with what this rank writes.
+    order: Order,
+    out: [Out; LANES],
+    incoming: [In; LANES],
+    /// The peer knows that this rank sends frames.
+    met: AtomicBool,
+    line: Mutex<Line>,
+    /// Cells of it that made no sense.
+    bad: AtomicU64,
+}
+
+impl Link {
+    /// Sends a frame: `head`, and `body` behind it. `false`, and nothing has happened: there is no room for it, or it
+    /// is longer than [`FRAME`].
+    #[inline]
+    pub fn try_send(&self, lane: Lane, tag: u16, head: &[u8], body: &[u8]) -> bool {
+        let len = head.len() + body.len();
+        let out = &self.out[lane.index()];
+        let map = &*self.map;
+        let sent = out.cells.with(|cells| {
+            if len > FRAME {
+                return false;
+            }
+            let Some((index, (at, after))) = out.room(map, cells, len) else {
+                return false;
+            };
+            let cell = out.lane.cell(index);
+            let said = len as u32 | u32::from(tag) << 16;
+            map.word(cell + 4).store(said, Ordering::Relaxed);
+            if len <= INLINE {
+                write(map, cell + INLINE_AT, head);
+                write(map, cell + INLINE_AT + head.len(), body);
+            } else {
+                let (first, rest) = head.split_at(head.len().min(INLINE));
+                let (more, last) = body.split_at((INLINE - first.len()).min(body.len()));
+                let bulk = out.lane.bulk_at(at);
+                write(map, cell + INLINE_AT, first);
+                write(map, cell + INLINE_AT + first.len(), more);
+                write(map, bulk, rest);
+                write(map, bulk + rest.len(), last);
+                out.next.store(after, Ordering::Relaxed);
+            }
+            cells.publish(&out.lane.words(map));
+            if let Some(later) = cells.room_after(AHEAD) {
+                map.prepare_write(out.lane.cell(later));
+            }
+            true
+        });
+        if sent {
+            self.call();
+        }
+        sent
+    }
+
+    /// Whether a frame of `len` bytes would find room.
+    #[inline]
+    pub fn has_room(&self, lane: Lane, len: usize) -> bool {
+        let out = &self.out[lane.index()];
+        out.cells
+            .with(|cells| out.room(&self.map, cells, len).is_some())
+    }
+
+    /// As [`Link::has_room`]; where there is none, the peer wakes this rank when it has made some. To be called after
+    /// [`Link::has_room`] said no, before every sleep.
+    pub fn waits_for_room(&self, lane: Lane, len: usize) -> bool {
+        let out = &self.out[lane.index()];
+        Producer::starve(&out.lane.words(&self.map));
+        !self.has_room(lane, len)
+    }
+
+    /// Whether there is a frame.
+    #[inline]
+    pub fn is_ready(&self, lane: Lane) -> bool {
+        let from = &self.incoming[lane.index()];
+        let words = from.lane.words(&self.map);
+        from.cells.get().ready(&words).is_some()
+    }
+
+    /// The next frame, to be [released](Link::release) before the next one is taken.
+    #[inline]
+    pub fn take(&self, lane: Lane) -> Option<Frame> {
+        let from = &self.incoming[lane.index()];
+        let map = &*self.map;
+        let words = from.lane.words(map);
+        let mut cells = from.cells.get();
+        // A writer that goes on writing nonsense keeps nobody here.
+        for _ in 0..from.lane.cells() {
+            let index = cells.ready(&words)?;
+            let cell = from.lane.cell(index);
+            let said = map.word(cell + 4).load(Ordering::Relaxed);
+            let (len, tag) = ((said & 0xffff) as usize, (said >> 16) as u16);
+            if len > FRAME {
+                cells.release();
+                from.cells.set(&cells);
+                self.bad(len);
+                continue;
+            }
+            map.prepare_read(from.lane.cell(index.wrapping_add(BEHIND)));
+            let mut inline = [0; INLINE];
+            map.read(cell + INLINE_AT, &mut inline);
+            let next = from.next.load(Ordering::Relaxed);
+            let (rest_at, after) = match len.saturating_sub(INLINE) {
+                0 => (0, next),
+                rest => place(next, rest as u32, from.lane.bulk()),
+            };
+            return Some(Frame {
+                tag,
+                len,
+                inline,
+                lane,
+                rest_at: from.lane.bulk_at(rest_at),
+                after,
+            });
+        }
+        None
+    }
+
+    /// Copies bytes of a frame out, from its byte `at` on. `false`, and nothing is copied, if it has not so many.
+    #[inline]
+    pub fn read(&self, frame: &Frame, at: usize, out: &mut [u8]) -> bool {
+        let end = at.checked_add(out.len());
+        if end.is_none_or(|end| end > frame.len) {
+            return false;
+        }
+        let here = INLINE.saturating_sub(at).min(out.len());
+        let (first, rest) = out.split_at_mut(here);
+        if let Some(from) = frame.inline.get(at..at + here) {
+            first.copy_from_slice(from);
+        }
+        if !rest.is_empty() {
+            // Within the bulk area: `place` put `len - INLINE` bytes there.
+            let from = (at + here).saturating_sub(INLINE);
+            self.map.read(frame.rest_at + from, rest);
+        }
+        true
+    }
+
+    /// The frame that was taken last is no longer needed.
+    #[inline]
+    pub fn release(&self, frame: &Frame) {
+        let from = &self.incoming[frame.lane.index()];
+        let mut cells = from.cells.get();
+        cells.release();
+        from.cells.set(&cells);
+        from.next.store(frame.after, Ordering::Relaxed);
+    }
+
+    /// After some frames have been released, or with `idle` after none was there: the sender learns of its room.
+    #[inline]
+    pub fn tell(&self, lane: Lane, idle: bool) {
+        let from = &self.incoming[lane.index()];
+        let mut cells = from.cells.get();
+        if cells.is_told() {
+            return;
+        }
+        let map = &*self.map;
+        let next = from.next.load(Ordering::Relaxed);
+        from.lane.freed(map).store(next, Ordering::Relaxed);
+        let due = cells.tell(&from.lane.words(map), idle, self.order);
+        from.cells.set(&cells);
+        if due {
+            self.ring();
+        }
+    }
+
+    /// Whether the peer has died, or closed its interface. Makes system calls.
+    #[cold]
+    pub fn is_gone(&self) -> bool {
+        self.block.state(&self.map) == State::Closed || !is_alive(self.pid)
+    }
+
+    /// Cells of the peer that made no sense, and were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.bad.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn bad(&self, len: usize) {
+        if self.bad.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(pid = self.pid, len, "frame dropped");
+        }
+    }
+
+    /// A frame was published: makes sure that the peer looks.
+    #[inline]
+    fn call(&self) {
+        if !self.met.load(Ordering::Relaxed) {
+            self.meet();
+        }
+        self.ring();
+    }
+
+    #[cold]
+    fn meet(&self) {
+        self.met.store(true, Ordering::Relaxed);
+        let word = self.block.callers(&self.map, self.own / 64);
+        word.fetch_or(1 << (self.own % 64), Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn ring(&self) {
+        if Bell::is_due(self.block.bell(&self.map), self.order) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if !line.ring(self.pid, || self.block.alarm(&self.map)) {
+            nap::wake(self.block.bell(&self.map));
+        }
+    }
+}
+
+/// Copies bytes in, if there are any.
+#[inline]
+fn write(map: &Map, at: usize, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        map.write(at, bytes);
+    }
+}
+
+/// The most bytes that a frame has in its bulk area fit the smallest one twice, so that a whole frame finds room
+/// however the area is divided.
+const _: () =
+    assert!(2 * REST.next_multiple_of(64) <= Layout::new(65).lane(0, 0, 0).bulk() as usize);
+
+#[cfg(test)]
+mod tests;

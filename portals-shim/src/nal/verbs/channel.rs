@@ -1,0 +1,259 @@
+//! Connections or datagrams: the switch, and the only place that knows both.
+//!
+//! All ranks of a job use the same channel ([`Channel`]); ranks that were told different ones do not find each other's
+//! addresses, and the job says so at its start.
+
+use super::super::{Attendance, Nal};
+use super::datagram::{self, DatagramNal};
+use super::{Verbs, connect};
+use crate::call::Paths;
+use crate::fabric::{Channel, FabricError};
+use crate::job::Reader;
+use crate::place::Placement;
+use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
+use std::time::{Duration, Instant};
+
+/// The fabric of an RDMA device.
+#[derive(Debug)]
+pub(in crate::nal) enum Far {
+    /// A reliable connection to each peer.
+    Rc(Box<Verbs>),
+    /// Reliable datagrams.
+    Ud(Box<DatagramNal>),
+}
+
+/// A rank that has opened the device and said nothing.
+pub(in crate::nal) enum Unconnected {
+    Rc(Box<connect::Unconnected>),
+    Ud(Box<datagram::Unconnected>),
+}
+
+/// How ranks find each other.
+pub(in crate::nal) enum Directory {
+    Rc(connect::Directory),
+    Ud(datagram::Directory),
+}
+
+impl Directory {
+    /// Asks for a rank's address, and gives what the rank has said beside it.
+    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
+        match self {
+            Self::Rc(directory) => directory.learn(rank),
+            Self::Ud(directory) => directory.learn(rank),
+        }
+    }
+}
+
+impl Unconnected {
+    pub(in crate::nal) fn new(
+        channel: Channel,
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+        config: &NiConfig,
+    ) -> Result<Self, FabricError> {
+        let who = (config.uid, config.jid);
+        Ok(match channel {
+            Channel::Rc => Self::Rc(Box::new(connect::Unconnected::new(rank, size, device)?)),
+            Channel::Ud => {
+                let made = datagram::Unconnected::new(rank, size, device, who)?;
+                Self::Ud(Box::new(made))
+            }
+        })
+    }
+
+    /// Under which a rank says how it can be talked to.
+    pub(in crate::nal) fn key(&self, rank: u32, opening: &str) -> String {
+        match self {
+            Self::Rc(_) => connect::key(rank, opening),
+            Self::Ud(_) => datagram::key(rank, opening),
+        }
+    }
+
+    /// What others must be told under that; more may follow it.
+    pub(in crate::nal) fn contact_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Rc(own) => own.contact_bytes(),
+            Self::Ud(own) => own.contact_bytes(),
+        }
+    }
+
+    /// That of a job, which knows nobody yet.
+    pub(in crate::nal) fn directory(&self, job: Reader, opening: String) -> Directory {
+        match self {
+            Self::Rc(_) => Directory::Rc(connect::Directory::new(job, opening)),
+            Self::Ud(_) => Directory::Ud(datagram::Directory::new(job, opening)),
+        }
+    }
+
+    /// The fabric; `ids` are those of all ranks.
+    pub(in crate::nal) fn nal(
+        self,
+        config: &NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+    ) -> Result<Far, FabricError> {
+        match (self, directory) {
+            (Self::Rc(own), Directory::Rc(directory)) => {
+                let nal = own.nal(config, place, ids, directory)?;
+                Ok(Far::Rc(Box::new(nal)))
+            }
+            (Self::Ud(own), Directory::Ud(directory)) => {
+                let nal = own.nal(config, place, ids, directory)?;
+                Ok(Far::Ud(Box::new(nal)))
+            }
+            _ => Err(connect::unusable("addresses of another channel")),
+        }
+    }
+}
+
+/// What a fabric that is made of this and another one needs.
+impl Far {
+    /// Shows the portals of this set to the others, as they are.
+    pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
+        match self {
+            Self::Rc(verbs) => verbs.tell_peers(ni, portals),
+            // Nobody reaches a descriptor past its owner.
+            Self::Ud(_) => {}
+        }
+    }
+
+    /// Whether nothing is under way to others.
+    pub(in crate::nal) fn is_drained(&self) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.is_drained(),
+            Self::Ud(nal) => nal.is_drained(),
+        }
+    }
+
+    /// How long a close may wait for that.
+    pub(in crate::nal) fn closing_time(&self) -> Duration {
+        match self {
+            Self::Rc(verbs) => verbs.closing_time(),
+            Self::Ud(nal) => nal.closing_time(),
+        }
+    }
+}
+
+impl Nal for Far {
+    #[inline]
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        match self {
+            Self::Rc(verbs) => verbs.send(ni, tx),
+            Self::Ud(nal) => nal.send_message(ni, tx),
+        }
+    }
+
+    #[inline]
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.send_now(header, payload),
+            Self::Ud(_) => false,
+        }
+    }
+
+    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.writes_ahead(header, payload),
+            Self::Ud(_) => false,
+        }
+    }
+
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        match self {
+            Self::Rc(verbs) => verbs.write_ahead(ni, tx),
+            Self::Ud(nal) => nal.send_message(ni, tx),
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.progress(ni),
+            Self::Ud(nal) => nal.make_progress(ni),
+        }
+    }
+
+    fn lists_changed(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.tell_peers(ni, portals);
+    }
+
+    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        match self {
+            Self::Rc(verbs) => verbs.retire(ni, md),
+            Self::Ud(_) => Ok(()),
+        }
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        match self {
+            Self::Rc(verbs) => verbs.attendance(),
+            Self::Ud(nal) => nal.make_attendance(),
+        }
+    }
+
+    fn looks(&self) -> u32 {
+        match self {
+            Self::Rc(verbs) => verbs.looks(),
+            Self::Ud(nal) => nal.look_count(),
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.arm(),
+            Self::Ud(nal) => nal.arm_alarm(),
+        }
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.attend(ni),
+            Self::Ud(nal) => nal.attend_timers(ni),
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Rc(verbs) => verbs.due(),
+            Self::Ud(nal) => nal.due_at(),
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.is_busy(),
+            Self::Ud(nal) => nal.is_down(),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.is_gone(),
+            Self::Ud(nal) => nal.has_gone(),
+        }
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        match self {
+            Self::Rc(verbs) => verbs.distance(to),
+            Self::Ud(nal) => nal.distance_to(to),
+        }
+    }
+
+    fn paths(&self) -> Paths {
+        match self {
+            Self::Rc(verbs) => verbs.paths(),
+            Self::Ud(nal) => nal.way_counts(),
+        }
+    }
+
+    fn close(&mut self, ni: &mut Ni) {
+        match self {
+            Self::Rc(verbs) => verbs.close(ni),
+            Self::Ud(nal) => nal.close_all(ni),
+        }
+    }
+}

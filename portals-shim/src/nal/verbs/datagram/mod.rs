@@ -1,0 +1,610 @@
+//! Portals over reliable datagrams: two queue pairs of a process for all its peers.
+//!
+//! ```text
+//!   message ──► header, first data │ rest ──► fragment, then a put to a landing   send.rs
+//!   fragment ─► matched; the rest of its data is wanted? ─► landing opened
+//!   put ──────► straight to where the match said                                 receive.rs
+//! ```
+//!
+//! `verbs_backend::rd` makes datagrams reliable; here is what is said with them, and the device's side: queue pairs,
+//! completions, the clock.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `open.rs` | device, queue pairs, the exchange of addresses |
+//! | `send.rs` | the path of an outgoing message |
+//! | `receive.rs` | what arrives |
+//! | this one | progress, time, peers that are gone, the close |
+//!
+//! # Invariants
+//!
+//! * **Order**: messages to a peer are one stream of fragments and puts, which `rd` keeps in order; nothing goes another
+//!   way. A descriptor's memory is written by its owner's library only, so no peer has to be asked before it is
+//!   withdrawn.
+//! * **SEND_END** comes when the payload has been copied (what fits the first fragment) or acked by the peer (what is
+//!   longer): until then segments may have to be read again.
+//! * A **landing** is numbered by the sender, in the frame that announces it, and opened when that frame is matched;
+//!   if nobody wants the rest, it is not opened, and `rd` drops what comes for it.
+//! * Every operation on a peer that is gone **ends**, with a failure where it is not known to have succeeded.
+//! * The time that is told to `rd` is read when something is sent or arrives, and otherwise in every 16th poll.
+
+mod open;
+mod receive;
+mod send;
+
+pub(in crate::nal) use open::{Directory, Unconnected, key};
+pub use open::{in_threads, in_threads_of};
+
+use super::super::{Attendance, LOOKS};
+use super::{Counters, Slab, unusable_device};
+use crate::delivery;
+use crate::direct::Bell;
+use crate::place::Placement;
+use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};
+use receive::Landing;
+use send::Payload;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs_backend::rd::{Channel, Endpoint, Event as Happened, PeerId, Received, Time};
+use verbs_backend::{Completion, Cq, DatagramQueue, Destination, Device, Event};
+
+/// Completions taken in one go.
+const BATCH: usize = 16;
+/// Polls that find nothing between two looks at the clock.
+const LOOK: u32 = 16;
+/// How long a thread that looks after timers leaves them to a program that polls.
+const GRACE: Duration = Duration::from_millis(10);
+/// How long the close may wait for acks.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Farewells to each peer. All lost, the peer waits until it gives up.
+const FAREWELLS: usize = 4;
+/// Requests without an answer that are remembered; the oldest of more has been dropped by its target.
+const EXPECTED: usize = 4096;
+
+/// A rank that was talked to.
+#[derive(Debug)]
+struct Peer {
+    rank: usize,
+    command: Destination,
+    data: Destination,
+    who: (u32, u32),
+    /// Requests that wait for an answer.
+    expected: VecDeque<Header>,
+    /// The last landing that was opened, and others.
+    landings: BTreeMap<u32, Landing>,
+}
+
+/// What the end of a long message completes.
+#[derive(Clone, Copy, Debug)]
+struct Long {
+    header: Header,
+    after: After,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Send(Option<OpId>),
+    Reply(OpId),
+}
+
+/// The fabric below one interface.
+#[derive(Debug)]
+pub(in crate::nal) struct DatagramNal {
+    rank: usize,
+    id: ProcessId,
+    place: Placement,
+    ids: Vec<ProcessId>,
+    device: Device,
+    cq: Cq,
+    command: DatagramQueue,
+    data: DatagramQueue,
+    rd: Endpoint<Payload>,
+    /// By [`PeerId`].
+    peers: Vec<Peer>,
+    /// By rank.
+    known: Vec<Option<PeerId>>,
+    directory: Directory,
+    longs: Slab<Long>,
+    origin: Instant,
+    now: Time,
+    /// Polls since the clock was read.
+    polls: u32,
+    /// Where a datagram is written when the ring is full, and small ones before they are copied.
+    scratch: Vec<u8>,
+    slots: Box<[Completion; BATCH]>,
+    /// A queue pair has failed.
+    down: bool,
+    patience: Duration,
+    thread: bool,
+    crowded: bool,
+    bell: Arc<Bell>,
+    /// The program sleeps, so that timers are the attendant's.
+    asleep: bool,
+    closed: bool,
+    gone: bool,
+    counters: Counters,
+}
+
+impl DatagramNal {
+    fn rank_of(&self, to: ProcessId) -> Option<usize> {
+        self.place
+            .find(to, |rank| self.ids.get(rank) == Some(&to))
+            .filter(|rank| *rank != self.rank)
+    }
+
+    fn read_clock(&mut self) {
+        self.polls = 0;
+        let now = Instant::now().saturating_duration_since(self.origin);
+        self.now = self
+            .now
+            .max(Time::try_from(now.as_nanos()).unwrap_or(Time::MAX));
+    }
+
+    /// The peer of a rank, made when it is first needed.
+    fn meet(&mut self, rank: usize) -> Option<PeerId> {
+        if let Some(known) = self.known.get(rank).copied().flatten() {
+            return Some(known);
+        }
+        let number = u32::try_from(rank).ok()?;
+        let contact = match self.directory.find(number) {
+            Ok(contact) => contact,
+            Err(error) => {
+                tracing::error!(peer = rank, %error, "no address");
+                return None;
+            }
+        };
+        let ways = self
+            .command
+            .resolve(&contact.command)
+            .and_then(|command| Ok((command, self.data.resolve(&contact.data)?)));
+        let (command, data) = match ways {
+            Ok(ways) => ways,
+            Err(error) => {
+                tracing::error!(peer = rank, %error, "no way");
+                return None;
+            }
+        };
+        let id = self.rd.add_peer(number, contact.token);
+        if id.index() == self.peers.len() {
+            self.peers.push(Peer {
+                rank,
+                command,
+                data,
+                who: contact.who,
+                expected: VecDeque::new(),
+                landings: BTreeMap::new(),
+            });
+        }
+        *self.known.get_mut(rank)? = Some(id);
+        Some(id)
+    }
+
+    /// Posts all that is to be sent.
+    fn flush(&mut self) {
+        loop {
+            let full = self.data.room().is_none();
+            let out = match self.data.room() {
+                Some(room) => room,
+                None => &mut self.scratch[..],
+            };
+            let Some(t) = self.rd.poll_transmit(self.now, out) else {
+                break;
+            };
+            let Some(peer) = self.peers.get(t.peer.index()) else {
+                continue;
+            };
+            let staged = match t.channel {
+                Channel::Data => self.data.stage(&peer.data, t.len),
+                Channel::Command => {
+                    let written = match self.data.room() {
+                        Some(room) if !full => &room[..t.len],
+                        _ => &self.scratch[..t.len],
+                    };
+                    self.command.stage_copy(&peer.command, written)
+                }
+            };
+            if let Err(error) = staged {
+                self.failed(&error);
+            }
+            if t.channel == Channel::Command {
+                self.command_left();
+            }
+        }
+        // The last one tells that all have left.
+        for result in [self.command.flush(false), self.data.flush(true)] {
+            if let Err(error) = result {
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// What is in the command queue leaves at once, and few of its sends make completions: half of its places count as
+    /// free although their completions have not come.
+    fn command_left(&mut self) {
+        let known = self
+            .command
+            .outstanding()
+            .saturating_sub(open::COMMAND.1 as usize / 2);
+        let posted = self.rd.posted(Channel::Command);
+        self.rd
+            .handle_sent(Channel::Command, posted.saturating_sub(known));
+    }
+
+    /// A queue pair does not work. What was posted is as good as lost; it will be sent again.
+    fn failed(&mut self, error: &dyn std::fmt::Display) {
+        if !self.closed && !self.down {
+            tracing::warn!(%error, "datagrams are interrupted");
+        }
+        self.down = true;
+    }
+
+    fn mend(&mut self) {
+        for queue in [&mut self.command, &mut self.data] {
+            if let Err(error) = queue.recover() {
+                tracing::debug!(%error, "no datagrams yet");
+                return;
+            }
+        }
+        self.down = false;
+        for channel in [Channel::Command, Channel::Data] {
+            let lost = self.rd.posted(channel);
+            self.rd.handle_sent(channel, lost);
+        }
+    }
+
+    /// Handles up to a batch of completions; returns how many there were.
+    fn poll_once(&mut self, ni: &mut Ni) -> usize {
+        let count = match self.cq.poll(&mut self.slots[..]) {
+            Ok([]) => return 0,
+            Ok(done) => done.len(),
+            Err(error) => {
+                self.device_gone(ni, &error);
+                return 0;
+            }
+        };
+        if self.polls > 0 {
+            self.read_clock();
+        }
+        for at in 0..count.min(BATCH) {
+            let completion = self.slots[at];
+            let is_data = completion.qpn() == self.data.qpn();
+            let queue = if is_data {
+                &mut self.data
+            } else {
+                &mut self.command
+            };
+            let before = queue.outstanding();
+            let arrival = queue.handle(&completion);
+            let left = before.saturating_sub(queue.outstanding());
+            if is_data && left > 0 {
+                self.rd.handle_sent(Channel::Data, left);
+            }
+            if !is_data && left > 0 {
+                self.command_left();
+            }
+            match arrival {
+                Ok(None) => {}
+                Ok(Some(arrival)) => {
+                    self.arrived(ni, &arrival);
+                    let queue = if is_data {
+                        &mut self.data
+                    } else {
+                        &mut self.command
+                    };
+                    if let Err(error) = queue.give_back(arrival) {
+                        self.failed(&error);
+                    }
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+        count
+    }
+
+    fn arrived(&mut self, ni: &mut Ni, bytes: &[u8]) {
+        if let Some(number) = Endpoint::<Payload>::claimed_sender(bytes)
+            && self.rd.find(number).is_none()
+        {
+            // The first word of a rank; whether it is one is checked below.
+            let rank = number as usize;
+            if rank < self.ids.len() && rank != self.rank {
+                let _ = self.meet(rank);
+            }
+        }
+        let received = self.rd.handle_datagram(self.now, bytes);
+        // An ack of the target may come with the datagrams' own; SEND_END precedes ACK.
+        while let Some(event) = self.rd.poll_ended() {
+            self.event(ni, event);
+        }
+        match received {
+            Received::Nothing => {}
+            Received::Fragment { peer, data } => self.frame(ni, peer, data),
+            Received::Place {
+                peer,
+                landing,
+                offset,
+                data,
+                complete,
+            } => self.place(ni, peer, landing, offset, data, complete),
+        }
+        self.events(ni);
+    }
+
+    fn events(&mut self, ni: &mut Ni) {
+        while let Some(event) = self.rd.poll_event() {
+            self.event(ni, event);
+        }
+    }
+
+    fn event(&mut self, ni: &mut Ni, event: Happened) {
+        match event {
+            Happened::Fragment { peer, data } => {
+                self.frame(ni, peer, &data);
+                self.rd.recycle(data);
+            }
+            Happened::Place {
+                peer,
+                landing,
+                offset,
+                data,
+                complete,
+            } => {
+                self.place(ni, peer, landing, offset, &data, complete);
+                self.rd.recycle(data);
+            }
+            Happened::Acked { tag, .. } => self.long_end(ni, tag, NiFail::OK),
+            Happened::Failed { tag, .. } => self.long_end(ni, tag, NiFail::FAIL),
+            Happened::Gone { peer, said } => self.peer_gone(ni, peer, said),
+        }
+    }
+
+    /// A message was acked as a whole, or will not be.
+    fn long_end(&mut self, ni: &mut Ni, tag: u64, fail: NiFail) {
+        // Those that were copied have ended.
+        let Some(index) = tag.checked_sub(1) else {
+            return;
+        };
+        let Some(long) = self.longs.remove(index as usize) else {
+            return;
+        };
+        match long.after {
+            After::Send(op) => {
+                if let Some(op) = op {
+                    ni.send_end(op, fail);
+                }
+                if fail != NiFail::OK {
+                    self.forget_expected(&long.header);
+                    delivery::fail_answer(ni, &long.header);
+                }
+            }
+            After::Reply(op) => ni.reply_end(op, fail),
+        }
+    }
+
+    fn peer_gone(&mut self, ni: &mut Ni, id: PeerId, said: bool) {
+        let Some(peer) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        if !said && !self.closed {
+            tracing::error!(peer = peer.rank, "no answer: every operation on it fails");
+        }
+        let expected = std::mem::take(&mut peer.expected);
+        let landings = std::mem::take(&mut peer.landings);
+        for request in expected {
+            delivery::fail_answer(ni, &request);
+        }
+        for landing in landings.into_values() {
+            ni.deposit_end(landing.op, NiFail::FAIL);
+        }
+    }
+
+    /// The device does not work any more, or the interface closes: every operation ends.
+    fn end_all(&mut self, ni: &mut Ni) {
+        for at in 0..self.peers.len() {
+            if let Some(id) = self.rd.find(self.peers[at].rank as u32) {
+                self.rd.remove(id);
+            }
+        }
+        self.events(ni);
+    }
+
+    fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
+        if !self.gone {
+            self.gone = true;
+            tracing::error!("{}", unusable_device(self.device.name(), why));
+            self.end_all(ni);
+        }
+    }
+
+    fn device_events(&mut self, ni: &mut Ni) {
+        while !self.gone {
+            match self.device.take_event() {
+                Ok(None) => return,
+                Ok(Some(Event::DeviceGone)) => {
+                    self.device_gone(ni, &"it was taken away or has failed");
+                }
+                Ok(Some(Event::CompletionQueue)) => {
+                    self.device_gone(ni, &"a queue of it is broken");
+                }
+                Ok(Some(Event::QueuePair { qpn, .. })) => {
+                    if [self.command.qpn(), self.data.qpn()].contains(&qpn) {
+                        self.down = true;
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(error) => self.device_gone(ni, &error),
+            }
+        }
+    }
+
+    /// Timers whose time has come.
+    fn timers(&mut self, ni: &mut Ni) -> bool {
+        let due = self.rd.next_timeout().is_some_and(|at| at <= self.now);
+        if due {
+            self.rd.handle_timeout(self.now);
+            self.events(ni);
+            self.flush();
+        }
+        due
+    }
+
+    pub(in crate::nal) fn make_progress(&mut self, ni: &mut Ni) -> bool {
+        if self.gone {
+            return false;
+        }
+        let mut count = self.poll_once(ni);
+        let any = count > 0;
+        while count == BATCH {
+            self.flush();
+            count = self.poll_once(ni);
+        }
+        if any {
+            self.asleep = false;
+            self.flush();
+            self.timers(ni);
+        } else {
+            self.polls += 1;
+            if self.polls >= LOOK && self.rd.next_timeout().is_some() {
+                self.read_clock();
+                self.timers(ni);
+            }
+        }
+        any
+    }
+
+    pub(in crate::nal) fn look_count(&self) -> u32 {
+        if self.crowded { 1 } else { LOOKS }
+    }
+
+    pub(in crate::nal) fn make_attendance(&self) -> Option<Attendance> {
+        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        Some(Attendance {
+            alarm: vec![dup(self.cq.event_fd().ok()?)?],
+            control: vec![dup(self.device.events_fd())?],
+            bell: Arc::clone(&self.bell),
+            thread: self.thread,
+            longest: None,
+        })
+    }
+
+    /// Whoever sleeps next leaves acks to nobody, and timers to the attendant.
+    pub(in crate::nal) fn arm_alarm(&mut self) -> bool {
+        self.rd.ack_all();
+        self.flush();
+        if self.rd.next_timeout().is_some() {
+            self.bell.ring();
+        }
+        self.asleep = true;
+        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
+        !self.gone && armed.is_ok()
+    }
+
+    pub(in crate::nal) fn attend_timers(&mut self, ni: &mut Ni) -> bool {
+        self.device_events(ni);
+        if self.gone {
+            return false;
+        }
+        if self.down {
+            self.mend();
+        }
+        // What waits unread may be the acks that the timers wait for.
+        let asleep = self.asleep;
+        let mut any = false;
+        while self.make_progress(ni) {
+            any = true;
+        }
+        self.asleep = asleep;
+        self.read_clock();
+        any | self.timers(ni)
+    }
+
+    pub(in crate::nal) fn due_at(&self) -> Option<Instant> {
+        let at = self.rd.next_timeout()?;
+        let at = self.origin + Duration::from_nanos(at);
+        let quiet = self.origin + Duration::from_nanos(self.now) + GRACE;
+        Some(if self.asleep { at } else { at.max(quiet) })
+    }
+
+    pub(in crate::nal) fn is_down(&self) -> bool {
+        self.down && !self.gone
+    }
+
+    pub(in crate::nal) fn has_gone(&self) -> bool {
+        self.gone
+    }
+
+    pub(in crate::nal) fn distance_to(&self, to: ProcessId) -> Option<u64> {
+        if to == self.id {
+            return Some(0);
+        }
+        self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
+    }
+
+    pub(in crate::nal) fn way_counts(&self) -> crate::call::Paths {
+        self.counters.paths
+    }
+
+    pub(in crate::nal) fn is_drained(&self) -> bool {
+        self.rd.is_idle()
+    }
+
+    pub(in crate::nal) fn closing_time(&self) -> Duration {
+        self.patience.min(PATIENCE)
+    }
+
+    /// Waits until what was sent has been acked, then says farewell.
+    pub(in crate::nal) fn close_all(&mut self, ni: &mut Ni) {
+        let end = Instant::now() + self.closing_time();
+        let mut left = None;
+        while !self.gone && Instant::now() < end {
+            self.rd.ack_all();
+            self.flush();
+            if !self.attend_timers(ni) {
+                std::thread::yield_now();
+            }
+            if self.rd.is_idle() {
+                break;
+            }
+            left = Some(());
+        }
+        if left.is_some() && !self.rd.is_idle() {
+            tracing::warn!("closed although something was under way");
+        }
+        self.closed = true;
+        for _ in 0..FAREWELLS {
+            for peer in &self.peers {
+                if let Some(id) = self.rd.find(peer.rank as u32) {
+                    self.rd.farewell(id);
+                }
+            }
+            self.flush();
+        }
+        let until = Instant::now() + Duration::from_millis(20);
+        while !self.gone && self.command.outstanding() >= 8 && Instant::now() < until {
+            self.poll_once(ni);
+        }
+        self.end_all(ni);
+        let stats = self.rd.stats();
+        tracing::info!(?stats, "reliable datagrams");
+        if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
+            eprintln!("rank {}: {stats:?}", self.rank);
+        }
+    }
+
+    fn segments_from(segments: &Segments, skip: u64) -> Segments {
+        let mut skip = skip;
+        let mut rest = Segments::new();
+        for s in segments {
+            let by = skip.min(s.len);
+            skip -= by;
+            if s.len > by {
+                rest.push(portals_core::Segment {
+                    addr: s.addr + by,
+                    len: s.len - by,
+                });
+            }
+        }
+        rest
+    }
+}

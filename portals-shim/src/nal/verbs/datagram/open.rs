@@ -1,0 +1,293 @@
+//! Opening the device, and finding the other ranks.
+
+use super::super::connect::{advise, failed, random, unusable};
+use super::super::settings::Settings;
+use super::super::{Counters, Slab};
+use super::DatagramNal;
+use crate::direct::Bell;
+use crate::fabric::{FabricError, Opened, rank_config};
+use crate::interface::Interface;
+use crate::job::Reader;
+use crate::place::Placement;
+use portals_core::{Ni, NiConfig, ProcessId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use verbs_backend::rd::{ChannelConfig, Config, Endpoint};
+use verbs_backend::{Completion, Cq, DatagramAddress, DatagramOptions, DatagramQueue, Device, Pd};
+
+/// Receives and sends of the data channel.
+const DATA: (u32, u32) = (512, 256);
+/// Receives and sends of the command channel.
+pub(super) const COMMAND: (u32, u32) = (256, 128);
+/// The longest datagram of the command channel.
+const COMMAND_MTU: usize = 768;
+
+/// Under which a rank says how it can be talked to.
+pub(in crate::nal) fn key(rank: u32, opening: &str) -> String {
+    format!("portolan.datagrams.{rank}{opening}")
+}
+
+/// How a rank can be talked to, and in whose name it speaks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contact {
+    pub(super) command: DatagramAddress,
+    pub(super) data: DatagramAddress,
+    pub(super) token: u64,
+    /// User and job.
+    pub(super) who: (u32, u32),
+}
+
+impl Contact {
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(self.command.to_bytes());
+        bytes.extend(self.data.to_bytes());
+        bytes.extend(self.token.to_be_bytes());
+        bytes.extend(self.who.0.to_be_bytes());
+        bytes.extend(self.who.1.to_be_bytes());
+        bytes
+    }
+
+    /// What was said, and what may follow it.
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (command, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+        let (data, rest) = rest.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+        let (token, rest) = rest.split_first_chunk::<8>()?;
+        let (uid, rest) = rest.split_first_chunk::<4>()?;
+        let (jid, rest) = rest.split_first_chunk::<4>()?;
+        let contact = Self {
+            command: DatagramAddress::from_bytes(command)?,
+            data: DatagramAddress::from_bytes(data)?,
+            token: u64::from_be_bytes(*token),
+            who: (u32::from_be_bytes(*uid), u32::from_be_bytes(*jid)),
+        };
+        Some((contact, rest))
+    }
+}
+
+/// How ranks find each other.
+#[derive(Debug)]
+pub(in crate::nal) struct Directory {
+    job: Option<(Reader, String)>,
+    known: BTreeMap<u32, Contact>,
+}
+
+impl Directory {
+    /// That of a job, which knows nobody yet; `opening` as in [`key`].
+    pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
+        Self {
+            job: Some((job, opening)),
+            known: BTreeMap::new(),
+        }
+    }
+
+    fn of(known: BTreeMap<u32, Contact>) -> Self {
+        Self { job: None, known }
+    }
+
+    /// Asks for a rank's contact, and gives what the rank has said beside it.
+    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
+        self.ask(rank).map(|(_, rest)| rest).map_err(unusable)
+    }
+
+    fn ask(&mut self, rank: u32) -> Result<(Contact, Vec<u8>), String> {
+        let (job, opening) = self
+            .job
+            .as_ref()
+            .ok_or_else(|| format!("rank {rank} has no address"))?;
+        let bytes = job
+            .get_bytes(&key(rank, opening))
+            .map_err(|e| e.to_string())?;
+        let (contact, rest) =
+            Contact::read(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
+        self.known.insert(rank, contact);
+        Ok((contact, rest.to_vec()))
+    }
+
+    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
+        match self.known.get(&rank) {
+            Some(contact) => Ok(*contact),
+            None => self.ask(rank).map(|(contact, _)| contact),
+        }
+    }
+
+    fn neighbours(&self, own: &DatagramAddress) -> usize {
+        let here =
+            |c: &&Contact| (c.data.gid, c.data.lid) == (own.gid, own.lid) && c.data.qpn != own.qpn;
+        self.known.values().filter(here).count()
+    }
+}
+
+/// A rank that has its queue pairs and has said nothing.
+#[derive(Debug)]
+pub(in crate::nal) struct Unconnected {
+    rank: u32,
+    size: u32,
+    settings: Settings,
+    device: Device,
+    cq: Cq,
+    command: DatagramQueue,
+    data: DatagramQueue,
+    config: Config,
+    token: u64,
+    who: (u32, u32),
+}
+
+impl Unconnected {
+    /// Opens the device.
+    pub(in crate::nal) fn new(
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+        who: (u32, u32),
+    ) -> Result<Self, FabricError> {
+        let settings = Settings::from_env().map_err(unusable)?;
+        let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
+        if let Err(error) = verbs_backend::fork::protect() {
+            tracing::warn!(%error, "registered memory is not protected from fork");
+        }
+        let gid_index = settings.gid_index(&device, port.number).map_err(unusable)?;
+        let pd = Pd::new(&device).map_err(failed)?;
+        let entries = DATA.0 + DATA.1 + COMMAND.0 + COMMAND.1;
+        let cq = Cq::with_events(&device, entries).map_err(failed)?;
+        let mtu = port.mtu.bytes();
+        let options = |(receives, sends): (u32, u32), size: usize| DatagramOptions {
+            port: port.number,
+            gid_index,
+            route: settings.route,
+            // The highest bit is the kernel's.
+            qkey: (random() as u32) & 0x7fff_ffff,
+            receives,
+            sends,
+            size,
+        };
+        let small = COMMAND_MTU.min(mtu);
+        let command = DatagramQueue::new(&pd, &cq, &options(COMMAND, small)).map_err(failed)?;
+        let data = DatagramQueue::new(&pd, &cq, &options(DATA, mtu)).map_err(failed)?;
+        let patience = u64::try_from(settings.patience.as_nanos()).unwrap_or(u64::MAX);
+        let config = Config {
+            command: ChannelConfig {
+                mtu: small,
+                depth: COMMAND.1 / 2,
+            },
+            data: ChannelConfig { mtu, depth: DATA.1 },
+            receives: DATA.0,
+            give_up: patience,
+            ..Config::default()
+        };
+        Ok(Self {
+            rank,
+            size,
+            settings,
+            device,
+            cq,
+            command,
+            data,
+            config,
+            token: random(),
+            who,
+        })
+    }
+
+    fn contact(&self) -> Contact {
+        Contact {
+            command: self.command.address(),
+            data: self.data.address(),
+            token: self.token,
+            who: self.who,
+        }
+    }
+
+    /// What others must be told under [`key`]; more may follow it.
+    pub(in crate::nal) fn contact_bytes(&self) -> Vec<u8> {
+        self.contact().to_bytes()
+    }
+
+    /// The fabric; `ids` are those of all ranks, as far as they exist.
+    pub(in crate::nal) fn nal(
+        self,
+        config: &NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+    ) -> Result<DatagramNal, FabricError> {
+        let neighbours = directory.neighbours(&self.data.address());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
+        let rd = Endpoint::new(self.config, self.rank, self.token);
+        let scratch = vec![0; rd.config().data.mtu];
+        Ok(DatagramNal {
+            rank: self.rank as usize,
+            id: config.id,
+            place,
+            ids,
+            device: self.device,
+            cq: self.cq,
+            command: self.command,
+            data: self.data,
+            rd,
+            peers: Vec::new(),
+            known: vec![None; self.size as usize],
+            directory,
+            longs: Slab::new(),
+            origin: Instant::now(),
+            now: 1,
+            polls: 0,
+            scratch,
+            slots: Box::new([Completion::EMPTY; super::BATCH]),
+            down: false,
+            patience: self.settings.patience,
+            thread: self.settings.thread,
+            crowded: neighbours >= processors,
+            bell: Arc::new(bell),
+            asleep: false,
+            closed: false,
+            gone: false,
+            counters: Counters::default(),
+        })
+    }
+}
+
+/// `ranks` interfaces of this process, joined by datagrams through the device; for ranks that are threads.
+///
+/// # Errors
+/// The device cannot be had.
+pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+    in_threads_of(ranks, ranks, device)
+}
+
+/// The first `ranks` interfaces of a job of `size`, of which the others do not exist.
+///
+/// # Errors
+/// The device cannot be had.
+pub fn in_threads_of(
+    ranks: u32,
+    size: u32,
+    device: Option<&str>,
+) -> Result<Vec<Opened>, FabricError> {
+    const JID: u32 = 1;
+    let place = Placement::ONE;
+    let configs: Vec<NiConfig> = (0..ranks).map(|r| rank_config(place, r, JID)).collect();
+    let made = (0..)
+        .zip(&configs)
+        .map(|(rank, config)| Unconnected::new(rank, size, device, (config.uid, config.jid)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let known: BTreeMap<u32, Contact> = (0..).zip(made.iter().map(Unconnected::contact)).collect();
+    let ids: Vec<ProcessId> = (0..size).map(|r| place.of(r)).collect();
+    made.into_iter()
+        .zip(configs)
+        .map(|(made, config)| {
+            let directory = Directory::of(known.clone());
+            let nal = made.nal(&config, place, ids.clone(), directory)?;
+            let interface = Interface::direct(
+                Ni::new(config),
+                super::super::channel::Far::Ud(Box::new(nal)),
+            );
+            Ok(Opened {
+                interface,
+                peers: ids.clone(),
+            })
+        })
+        .collect()
+}

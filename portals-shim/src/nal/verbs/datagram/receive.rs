@@ -1,0 +1,161 @@
+//! What arrives: frames, which are matched, and the rest of their data.
+
+use super::{After, DatagramNal, PeerId};
+use crate::nal::verbs::frame::{self, Body as Frame, Ends};
+use crate::region::LocalCopy;
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
+
+/// Where the rest of a message goes.
+#[derive(Debug)]
+pub(super) struct Landing {
+    pub(super) op: OpId,
+    segments: Segments,
+    /// Bytes that came with the header, and bytes that the match takes in all.
+    first: u64,
+    keep: u64,
+}
+
+/// Whether a message is what a request waits for.
+fn answers(request: &Header, answer: &Header) -> bool {
+    match (request.body, answer.body) {
+        (
+            Body::Put {
+                ack_md: Some(asked),
+                length,
+                ..
+            },
+            Body::Ack { md, rlength, .. },
+        ) => asked == md && length == rlength,
+        (
+            Body::Get {
+                reply_md,
+                reply_offset,
+                ..
+            }
+            | Body::GetPut {
+                reply_md,
+                reply_offset,
+                ..
+            },
+            Body::Reply {
+                md, local_offset, ..
+            },
+        ) => reply_md == md && reply_offset == local_offset,
+        _ => false,
+    }
+}
+
+impl DatagramNal {
+    /// Takes one frame. What cannot be read is counted and dropped.
+    pub(super) fn frame(&mut self, ni: &mut Ni, id: PeerId, bytes: &[u8]) {
+        let Some(peer) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        let ends = Ends {
+            target: self.id,
+            source: self.ids.get(peer.rank).copied().unwrap_or(self.id),
+            who: peer.who,
+        };
+        let (prefix, header, data) = match frame::parse(bytes, &ends) {
+            Ok((prefix, Frame::Message { header, data })) => (prefix, header, data),
+            other => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = peer.rank, ?other, "frame dropped");
+                return;
+            }
+        };
+        // Most often it is the oldest.
+        if let Body::Ack { .. } | Body::Reply { .. } = header.body
+            && let Some(at) = peer.expected.iter().position(|r| answers(r, &header))
+        {
+            peer.expected.remove(at);
+        }
+        let (landing, len) = (prefix.requests_done.get(), header.payload_len());
+        let rest = len.saturating_sub(data.len() as u64);
+        if rest > 0 && landing == 0 || data.len() as u64 > len {
+            self.counters.bad_frames += 1;
+            tracing::warn!(
+                peer = peer.rank,
+                "frame dropped: its data is not what its header says"
+            );
+            return;
+        }
+        match ni.handle_header(&header) {
+            Incoming::Deposit(d) => {
+                let keep = data
+                    .len()
+                    .min(usize::try_from(d.length).unwrap_or(usize::MAX));
+                LocalCopy::scatter(&d.segments, &data[..keep]);
+                // What is cut off need not be waited for.
+                if rest == 0 || keep as u64 == d.length {
+                    return self.deposited(ni, id, d.op, NiFail::OK);
+                }
+                self.rd.open(id, landing, rest);
+                let landing_of = Landing {
+                    op: d.op,
+                    segments: d.segments,
+                    first: data.len() as u64,
+                    keep: d.length,
+                };
+                if let Some(peer) = self.peers.get_mut(id.index()) {
+                    peer.landings.insert(landing, landing_of);
+                }
+            }
+            Incoming::Reply(r) => {
+                self.send_pieces(ni, id, &r.header, &r.segments, Some(After::Reply(r.op)));
+            }
+            Incoming::Swap(s) => {
+                let mut old = Vec::new();
+                LocalCopy::gather(&s.segments, &mut old);
+                let taken = data.get(..usize::try_from(s.length).unwrap_or(usize::MAX));
+                let fail = match taken {
+                    Some(taken) => {
+                        LocalCopy::scatter(&s.segments, taken);
+                        NiFail::OK
+                    }
+                    None => NiFail::FAIL,
+                };
+                ni.swap_end(s.op, fail);
+                self.send_bytes(id, &s.header, &old);
+            }
+            Incoming::Acked | Incoming::Dropped(_) => {}
+        }
+    }
+
+    fn deposited(&mut self, ni: &mut Ni, id: PeerId, op: OpId, fail: NiFail) {
+        if let Some(ack) = ni.deposit_end(op, fail) {
+            self.answer(id, &ack);
+        }
+    }
+
+    fn answer(&mut self, id: PeerId, header: &Header) {
+        self.send_bytes(id, header, &[]);
+    }
+
+    /// More data of a message whose header was matched.
+    pub(super) fn place(
+        &mut self,
+        ni: &mut Ni,
+        id: PeerId,
+        landing: u32,
+        offset: u64,
+        data: &[u8],
+        complete: bool,
+    ) {
+        let Some(peer) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        let Some(place) = peer.landings.get(&landing) else {
+            return;
+        };
+        let at = place.first + offset;
+        let keep = place.keep.saturating_sub(at).min(data.len() as u64) as usize;
+        if keep > 0 {
+            let to = Self::segments_from(&place.segments, at);
+            LocalCopy::scatter(&to, &data[..keep]);
+        }
+        if complete && let Some(place) = peer.landings.remove(&landing) {
+            self.deposited(ni, id, place.op, NiFail::OK);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The path of an outgoing message: a frame with the header and the first data, and for the rest a put.
+
+use super::{After, DatagramNal, EXPECTED, Long, PeerId};
+use crate::delivery;
+use crate::nal::verbs::frame::{self, Kind, MESSAGE_HEAD, Writer};
+use crate::region::LocalCopy;
+use portals_core::{Body, Header, Ni, NiFail, Segment, Segments, Transmit};
+use smallvec::SmallVec;
+use verbs_backend::rd::Source;
+
+/// Where the bytes of a fragment or put are until they are acked.
+#[derive(Debug)]
+pub(super) enum Payload {
+    /// A frame, copied.
+    Frame(SmallVec<[u8; 128]>),
+    /// Memory of a descriptor, which stays until the operation's end is told.
+    Pieces(Segments),
+}
+
+impl Source for Payload {
+    fn fill(&self, offset: u64, to: &mut [u8]) {
+        match self {
+            Self::Frame(bytes) => bytes.as_slice().fill(offset, to),
+            Self::Pieces(pieces) if let [one] = pieces.as_slice() => {
+                let from = Segment {
+                    addr: one.addr + offset,
+                    len: to.len() as u64,
+                };
+                LocalCopy::gather_into(&[from], to);
+            }
+            Self::Pieces(pieces) => {
+                LocalCopy::gather_into(&DatagramNal::segments_from(pieces, offset), to);
+            }
+        }
+    }
+}
+
+impl DatagramNal {
+    fn refuse(ni: &mut Ni, tx: &Transmit) {
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::FAIL);
+        }
+        delivery::fail_answer(ni, &tx.header);
+    }
+
+    /// Sends a message of this process.
+    pub(in crate::nal) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        let rank = self.rank_of(tx.header.target);
+        let rank = rank.filter(|_| !self.closed && !self.gone);
+        let peer = rank.and_then(|rank| self.meet(rank));
+        let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
+            return Self::refuse(ni, tx);
+        };
+        self.counters.paths.two_sided += 1;
+        match tx.header.body {
+            Body::Get { .. }
+            | Body::GetPut { .. }
+            | Body::Put {
+                ack_md: Some(_), ..
+            } => self.expect_answer(peer, &tx.header),
+            _ => {}
+        }
+        self.read_clock();
+        self.send_pieces(ni, peer, &tx.header, &tx.payload, Some(After::Send(tx.op)));
+        self.flush();
+        self.events(ni);
+    }
+
+    /// Queues a header with its data; `after` happens at once if all of it has been copied.
+    pub(super) fn send_pieces(
+        &mut self,
+        ni: &mut Ni,
+        peer: PeerId,
+        header: &Header,
+        data: &Segments,
+        after: Option<After>,
+    ) {
+        let len = header.payload_len();
+        let most = self.first_data() as u64;
+        let first = len.min(most) as usize;
+        let landing = if len > most {
+            self.rd.new_landing(peer)
+        } else {
+            0
+        };
+        let mut bytes = SmallVec::<[u8; 128]>::new();
+        bytes.resize(MESSAGE_HEAD + first, 0);
+        let mut writer = Writer::new(&mut bytes, Kind::Message, false);
+        writer.header(header, first as u64);
+        LocalCopy::gather_into(data, writer.room(first));
+        let used = writer.len();
+        bytes.truncate(used);
+        frame::stamp(&mut bytes, 0, landing);
+        // What a peer that has gone meanwhile was sent ends with it.
+        let sent = self
+            .rd
+            .send(self.now, peer, Payload::Frame(bytes), used as u64, 0, false);
+        if sent.is_err() || landing == 0 {
+            let fail = if sent.is_ok() {
+                NiFail::OK
+            } else {
+                NiFail::FAIL
+            };
+            match after {
+                Some(After::Send(Some(op))) => ni.send_end(op, fail),
+                Some(After::Reply(op)) => ni.reply_end(op, fail),
+                Some(After::Send(None)) | None => {}
+            }
+            return;
+        }
+        let Some(after) = after else { return };
+        let long = Long {
+            header: *header,
+            after,
+        };
+        let tag = self.longs.insert(long) as u64 + 1;
+        let rest = Self::segments_from(data, most);
+        let (now, len) = (self.now, len - most);
+        if let Err(error) = self
+            .rd
+            .put(now, peer, landing, Payload::Pieces(rest), len, tag)
+        {
+            tracing::debug!(%error, "not sent");
+            self.long_end(ni, tag, NiFail::FAIL);
+        }
+    }
+
+    /// Queues a frame of bytes.
+    pub(super) fn send_bytes(&mut self, peer: PeerId, header: &Header, data: &[u8]) {
+        let mut bytes = SmallVec::<[u8; 128]>::new();
+        bytes.resize(MESSAGE_HEAD + data.len(), 0);
+        let mut writer = Writer::new(&mut bytes, Kind::Message, false);
+        writer.header(header, data.len() as u64);
+        writer.push(data);
+        let used = writer.len();
+        bytes.truncate(used);
+        let frame = Payload::Frame(bytes);
+        if let Err(error) = self.rd.send(self.now, peer, frame, used as u64, 0, false) {
+            tracing::debug!(%error, "not sent");
+        }
+    }
+
+    /// Bytes of data that travel with a header: all that a datagram has room for.
+    fn first_data(&self) -> usize {
+        self.rd.config().data.mtu - verbs_backend::rd::HEAD - MESSAGE_HEAD
+    }
+
+    fn expect_answer(&mut self, peer: PeerId, request: &Header) {
+        if let Some(peer) = self.peers.get_mut(peer.index()) {
+            if peer.expected.len() >= EXPECTED {
+                peer.expected.pop_front();
+            }
+            peer.expected.push_back(*request);
+        }
+    }
+
+    /// No answer to this request will come.
+    pub(super) fn forget_expected(&mut self, request: &Header) {
+        let rank = self.rank_of(request.target);
+        let peer = rank.and_then(|rank| self.known.get(rank).copied().flatten());
+        let peer = peer.and_then(|peer| self.peers.get_mut(peer.index()));
+        if let Some(peer) = peer
+            && let Some(at) = peer.expected.iter().rposition(|r| r == request)
+        {
+            peer.expected.remove(at);
+        }
+    }
+}

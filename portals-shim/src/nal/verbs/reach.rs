@@ -1,0 +1,244 @@
+//! Puts and gets that the network adapters make alone, in one step of the library: an inline write, or a read straight
+//! into a descriptor that was used before.
+//!
+//! ```text
+//!   put:  checks ─► advert ─► post, SEND_END ─── completion ─► ACK
+//!   get:  checks ─► advert ─► post ───────────── completion ─► REPLY_START, REPLY_END
+//! ```
+//!
+//! # Invariants
+//!
+//! * What is refused here has had no effect, and goes the general way (`send.rs`), which also does what is done once:
+//!   connecting, registering memory, splitting what is longer than the port takes.
+//! * The choice is the general way's: same advert, same conditions, so that which of both an operation takes cannot be
+//!   told from what it does.
+
+use super::frame::RemoteMd;
+use super::memory::{Transfer, Use};
+use super::peer::{PLAIN, Peer};
+use super::{Record, Verbs, Work};
+use portals_core::{Body, Header, InPlace, MdHandle, Ni, Segment};
+use verbs_backend::{Completion, Remote};
+
+/// Where an operation goes in the peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) remote: Remote,
+    /// The descriptor sends acks.
+    pub(super) acks: bool,
+}
+
+/// What a put or get asks of its target: access index, offset, length, whether it is a put.
+type Asked = (u32, u64, u64, bool);
+
+#[inline(always)]
+fn asked(header: &Header) -> Option<Asked> {
+    match header.body {
+        Body::Put {
+            length,
+            remote_offset,
+            ac_index,
+            ..
+        } => Some((ac_index, remote_offset, length, true)),
+        Body::Get {
+            length,
+            remote_offset,
+            ac_index,
+            ..
+        } => Some((ac_index, remote_offset, length, false)),
+        _ => None,
+    }
+}
+
+impl Peer {
+    /// The memory that the peer advertises for this operation, if it comes after everything before it.
+    #[inline]
+    pub(super) fn reach(&self, header: &Header) -> Option<Reach> {
+        if !self.is_settled() {
+            return None;
+        }
+        self.advertised(header)
+    }
+
+    /// The memory that the peer advertises for this operation.
+    #[inline]
+    pub(super) fn advertised(&self, header: &Header) -> Option<Reach> {
+        let (ac_index, offset, length, is_put) = asked(header)?;
+        let list = self.adverts.of(header.pt_index);
+        let takes = |md: &&RemoteMd| {
+            md.admits(header.source, ac_index, header.match_bits)
+                && (if is_put { md.put } else { md.get })
+                && offset
+                    .checked_add(length)
+                    .is_some_and(|end| end <= md.length)
+        };
+        let found = list.iter().find(takes).filter(|_| length > 0)?;
+        Some(Reach {
+            remote: Remote {
+                address: found.start.address + offset,
+                rkey: found.start.rkey,
+            },
+            acks: found.ack,
+        })
+    }
+}
+
+/// What a peer advertises, by portal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Adverts(Vec<Vec<RemoteMd>>);
+
+impl Adverts {
+    #[inline]
+    pub(super) fn of(&self, portal: u32) -> &[RemoteMd] {
+        self.0.get(portal as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Replaces what was known of a portal, which the frame's reader has found to exist.
+    pub(super) fn set(&mut self, portal: u32, list: Vec<RemoteMd>) {
+        let at = portal as usize;
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, Vec::new);
+        }
+        self.0[at] = list;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Verbs {
+    /// Writes a short put into the peer's memory, if it goes there now.
+    #[inline]
+    pub(super) fn write_now(&mut self, rank: usize, header: &Header, payload: &[Segment]) -> bool {
+        let Body::Put {
+            length,
+            remote_offset,
+            ack_md,
+            ..
+        } = header.body
+        else {
+            return false;
+        };
+        let ([data], Some(peer)) = (
+            payload,
+            self.peers.get_mut(rank).and_then(Option::as_deref_mut),
+        ) else {
+            return false;
+        };
+        if length > peer.max_inline() as u64 {
+            return false;
+        }
+        let Some(reach) = peer.reach(header) else {
+            return false;
+        };
+        let ack = ack_md.filter(|_| reach.acks).map(|md| InPlace {
+            md,
+            target: header.target,
+            pt_index: header.pt_index,
+            match_bits: header.match_bits,
+            offset: remote_offset,
+            length,
+        });
+        let id = self.records.insert(Record {
+            peer: rank,
+            left: 1,
+            failed: false,
+            work: Work::Write {
+                op: None,
+                ack,
+                _staged: None,
+            },
+        });
+        peer.write_inline(*data, reach.remote, id as u64);
+        self.went_alone(rank);
+        true
+    }
+
+    /// Reads what a get asks for from the peer's memory, if it goes from there now into one piece that is registered.
+    #[inline]
+    pub(super) fn read_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+        let Body::Get {
+            length,
+            reply_offset,
+            ..
+        } = header.body
+        else {
+            return false;
+        };
+        let Some(rank) = self.rank_of(header.target) else {
+            return false;
+        };
+        let ([local], Some(peer)) = (
+            landing,
+            self.peers.get_mut(rank).and_then(Option::as_deref_mut),
+        ) else {
+            return false;
+        };
+        if self.closed || !peer.takes_now() || length > self.max_message {
+            return false;
+        }
+        let Some((_, lkey)) = self.registry.again(md, *local, Use::Landing) else {
+            return false;
+        };
+        let Some(reach) = peer.reach(header) else {
+            return false;
+        };
+        let id = self.records.insert(Record {
+            peer: rank,
+            left: 1,
+            failed: false,
+            work: Work::Read(InPlace {
+                md,
+                target: header.target,
+                pt_index: header.pt_index,
+                match_bits: header.match_bits,
+                offset: reply_offset,
+                length,
+            }),
+        });
+        let transfer = Transfer {
+            local: *local,
+            lkey,
+            remote: reach.remote,
+            read: true,
+            again: false,
+        };
+        peer.transfer(transfer, id as u64);
+        self.went_alone(rank);
+        true
+    }
+
+    /// Takes the completion of a request that has a record, and of the silent ones before it. `false`: it is another
+    /// one, or a failure, and nothing has happened.
+    #[inline]
+    pub(super) fn ended_alone(&mut self, ni: &mut Ni, completion: &Completion) -> bool {
+        let id = completion.id();
+        if id >= PLAIN || !completion.is_ok() {
+            return false;
+        }
+        let Some(rank) = self.by_qpn.rank(completion.qpn()) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(done) = self
+            .peers
+            .get_mut(rank)
+            .and_then(|p| p.as_deref_mut()?.done_up_to(id))
+        {
+            any = true;
+            self.piece_done(ni, done as usize, false);
+            if done == id {
+                break;
+            }
+        }
+        any
+    }
+
+    #[inline]
+    fn went_alone(&mut self, rank: usize) {
+        self.latest = rank;
+        self.stirred = true;
+        self.counters.paths.one_sided += 1;
+    }
+}
