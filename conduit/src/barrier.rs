@@ -19,6 +19,7 @@ pub(crate) struct ClientBarrier {
 
 impl Conduit {
     /// Enters the barrier without waiting.
+    #[track_caller]
     pub fn barrier_notify(&self, name: BarrierName) -> Result<(), BarrierError> {
         self.check_barrier()?;
         if self.barrier.get().own.is_some() {
@@ -30,6 +31,10 @@ impl Conduit {
             core.advance_barrier()
         };
         self.check("barrier notify", advanced);
+        if let Some(t) = &self.tracer {
+            let (flags, id) = name.encode();
+            t.barrier_notified(id.cast_signed(), i32::from(flags));
+        }
         self.barrier.set(ClientBarrier {
             own: Some(name),
             ..self.barrier.get()
@@ -38,21 +43,39 @@ impl Conduit {
     }
 
     /// Waits for every rank to have entered. [`BarrierError::Mismatch`] ends the barrier too.
+    #[track_caller]
     pub fn barrier_wait(&self, name: BarrierName) -> Result<(), BarrierError> {
         self.notified()?;
-        let all = self.wait_for(Scope::Full, |c| c.barrier.try_leave());
+        let since = self.tracer.as_ref().map(|t| t.barrier_awaited());
+        let all = self.wait_in("barrier wait", Scope::Full, |c| c.barrier.try_leave());
+        if let (Some(t), Some(since)) = (&self.tracer, since) {
+            t.waited("BARRIER_WAIT", since);
+        }
         self.left(name, all)
     }
 
     /// Polls once; `Ok(false)` when some rank has not entered.
+    #[track_caller]
     pub fn barrier_try(&self, name: BarrierName) -> Result<bool, BarrierError> {
         self.notified()?;
         self.poll();
+        let done = self.barrier_look(name);
+        if let Some(t) = &self.tracer {
+            t.event("BARRIER_TRY", false, u64::from(!matches!(done, Ok(false))));
+        }
+        done
+    }
+
+    /// As [`Conduit::barrier_try`], without polling, and without a line in a trace.
+    #[doc(hidden)]
+    pub fn barrier_look(&self, name: BarrierName) -> Result<bool, BarrierError> {
+        self.notified()?;
         let all = self.core.borrow_mut().barrier.try_leave();
         all.map_or(Ok(false), |all| self.left(name, all).map(|()| true))
     }
 
     /// Notify and wait in one.
+    #[track_caller]
     pub fn barrier(&self, name: BarrierName) -> Result<(), BarrierError> {
         self.barrier_notify(name)?;
         self.barrier_wait(name)

@@ -19,16 +19,22 @@ use crate::env::Env;
 use crate::error::{AttachError, InitError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
+use crate::frames::{self, Neighbours};
 use crate::matchbits::select;
+use crate::near::Near;
 use crate::segment::SegInfo;
+use crate::trace::Tracer;
 use portals_shim::fabric::{self, FabricConfig, Opened};
 use portals_shim::job::Job;
 use portals_shim::{AckRequest, Region};
+use std::sync::Arc;
 
 /// Message formats have 16 bits for a rank.
 const MAX_NODES: u32 = 65_535;
-/// Bytes that one rank contributes to the start-up exchange.
-const BLOCK: usize = 16;
+/// Bytes that one rank contributes to the start-up exchange: its segment, and which handlers it has.
+const BLOCK: usize = 24;
+/// Of these, bytes of the segment.
+const SEGMENT: usize = 16;
 
 impl Conduit {
     /// Joins the job this process was started in, over the fabric that the environment names.
@@ -39,6 +45,7 @@ impl Conduit {
         let opened = fabric::open(&job, &config)?;
         let conduit = Self::with(Box::new(job), opened)?;
         conduit.catch_signals();
+        conduit.freeze_if_asked();
         Ok(conduit)
     }
 
@@ -79,7 +86,13 @@ impl Conduit {
             .map(|_| Region::new(BUFFER_BYTES))
             .collect::<Result<_, _>>()?;
         let boot_len = nodes as usize * BLOCK;
-        let boot = (Region::new(boot_len)?, boot_len);
+        // No request is under way before the exchange has ended, so its blocks can lie where requests will.
+        let boot = if boot_len <= reqsb.bytes() {
+            reqsb.region().clone()
+        } else {
+            Region::new(boot_len)?
+        };
+        let boot = (boot, boot_len);
         let descriptors = Descriptors::new(&ni, &env, &plan, nodes, (&reqsb, &rplsb), reqrb, boot)
             .map_err(|r| InitError::Setup {
                 what: r.what,
@@ -92,8 +105,11 @@ impl Conduit {
                 what: "the meeting of all ranks",
                 error,
             })??;
+        let tracer = Tracer::open(&env.trace, me, nodes, &ni);
         let core = Core::new(ni, peers, me, env, &plan, descriptors, reqsb, rplsb);
-        Ok(Self::assemble(core, job))
+        let mut conduit = Self::assemble(core, job);
+        conduit.tracer = tracer.map(Arc::new);
+        Ok(conduit)
     }
 
     /// Registers handlers and maps a segment of at least `segment_size` bytes (whole pages; 0 for
@@ -141,17 +157,33 @@ impl Conduit {
             size: size as u64,
         };
         let segments = self.exchange(own);
-        let mut near: Vec<_> = vec![None; segments.len()];
-        near[self.mynode() as usize] = Some((region.clone(), 0));
+        let mut windows: Vec<_> = vec![None; segments.len()];
+        windows[self.mynode() as usize] = Some((region.clone(), 0));
         self.core.borrow_mut().attached = Some(Attached {
             region,
             rarsrc,
             segments,
-            near,
+            near: windows,
         });
-        self.meet();
+        // By the exchange all ranks have made their descriptors.
         self.look_around();
+        let near = frames::offer(&self.core.borrow());
+        self.meet();
+        if let Some(near) = near {
+            let neighbours = Neighbours::new(near, &self.core.borrow());
+            let _ = self.neighbours.set(Arc::new(neighbours));
+        }
+        if let Some(t) = &self.tracer {
+            t.introduce();
+        }
         Ok(indexes)
+    }
+
+    /// The segments that are memory of this process; none before `attach`.
+    pub fn near(&self) -> Near {
+        let core = self.core.borrow();
+        let attached = core.attached.as_ref();
+        attached.map_or_else(Near::default, |a| Near::new(&a.segments, &a.near))
     }
 
     /// Maps the segments of ranks that share memory with this one.
@@ -175,12 +207,14 @@ impl Conduit {
 
     /// Every rank's block, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`
     /// a rank sends all it has to the one `2^k` below it, which doubles what that one has.
-    fn exchange(&self, own: SegInfo) -> Vec<SegInfo> {
+    pub(crate) fn exchange(&self, own: SegInfo) -> Vec<SegInfo> {
+        let handlers = self.handlers.borrow().fingerprint().to_le_bytes();
         let written = {
             let core = self.core.borrow();
-            core.descriptors
-                .boot
-                .write(0, &own.encode())
+            let boot = &core.descriptors.boot;
+            let segment = boot.write(0, &own.encode());
+            segment
+                .and_then(|()| boot.write(SEGMENT, &handlers))
                 .map_err(Fault::from)
         };
         self.check("start-up exchange", written);
@@ -188,15 +222,24 @@ impl Conduit {
             let sent = self.core.borrow().send_blocks(round, distance);
             self.check("start-up exchange", sent);
             let bit = 1 << round;
-            self.wait_for(Scope::Safe, |c| (c.boot_rounds & bit != 0).then_some(()));
+            self.wait_in("start-up exchange", Scope::Safe, |c| {
+                (c.boot_rounds & bit != 0).then_some(())
+            });
         }
         let core = self.core.borrow();
         let mut all = vec![SegInfo::default(); core.nodes as usize];
         for i in 0..core.nodes as usize {
-            let mut block = [0; BLOCK];
-            let read = core.descriptors.boot.read(i * BLOCK, &mut block);
+            let (mut segment, mut theirs) = ([0; SEGMENT], [0; BLOCK - SEGMENT]);
+            let boot = &core.descriptors.boot;
+            let read = boot.read(i * BLOCK, &mut segment);
+            let read = read.and_then(|()| boot.read(i * BLOCK + SEGMENT, &mut theirs));
             self.check("start-up exchange", read.map_err(Fault::from));
-            all[(core.me as usize + i) % core.nodes as usize] = SegInfo::decode(&block);
+            let at = (core.me as usize + i) % core.nodes as usize;
+            if theirs != handlers {
+                let node = at as u32;
+                self.fatal("attach", &Fault::Handlers { node });
+            }
+            all[at] = SegInfo::decode(&segment);
         }
         all
     }

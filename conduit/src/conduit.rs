@@ -17,14 +17,17 @@ use crate::barrier::ClientBarrier;
 use crate::core::Core;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::frames::Neighbours;
 use crate::gate::Gate;
 use crate::segment::SegInfo;
 use crate::signals::Signals;
+use crate::trace::Tracer;
 use portals_shim::{ClockKind, Interface, Polled, Region, Taken, Wait};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// A rank's GASNet endpoint, for one client thread (`GASNET_SEQ`); [`crate::Par`] is for several.
@@ -58,6 +61,14 @@ pub struct Conduit {
     /// Taken by whoever uses this conduit, where several threads do; see [`crate::Par`].
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) signals: OnceCell<Signals>,
+    /// See [`Conduit::set_signal_status`].
+    pub(crate) signal_status: Cell<i32>,
+    /// Writes the files of `GASNET_TRACEFILE` and `GASNET_STATSFILE`, if there are any.
+    pub(crate) tracer: Option<Arc<Tracer>>,
+    /// Ranks that share memory with this one, once attached.
+    pub(crate) neighbours: OnceCell<Arc<Neighbours>>,
+    /// Replies and requests taken of each of them in one poll.
+    pub(crate) frame_limits: (u32, u32),
     me: u32,
     nodes: u32,
     single_thread: PhantomData<Rc<()>>,
@@ -65,6 +76,11 @@ pub struct Conduit {
 
 /// How long a wait keeps the gate, nanoseconds.
 const TURN: u64 = 50_000;
+
+/// Of a wait for events and frames alone.
+fn nothing_else() -> bool {
+    false
+}
 
 /// Which events may be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +123,14 @@ impl Budget {
 }
 
 impl Core {
-    /// Takes and handles one event. `None`: there was none, or the budget is spent.
+    /// Takes and handles one event. `None`: there was none, or the budget is spent, or `other` said that there is other
+    /// work.
     pub(crate) fn step(
         &mut self,
         scope: Scope,
         look: Look,
         budget: &mut Budget,
+        other: &dyn Fn() -> bool,
     ) -> Result<Option<Option<Delivery>>, Fault> {
         let all = self.descriptors.queues.list();
         let apart = [all[0], all[2]];
@@ -131,7 +149,7 @@ impl Core {
         let mut polled = Polled::default();
         let found = match look {
             Look::There => self.ni.eq_there(list, &mut polled),
-            Look::Poll(wait) => self.ni.eq_take(list, wait, &mut polled),
+            Look::Poll(wait) => self.ni.eq_take_or(list, wait, other, &mut polled),
         };
         let found = found.map_err(|e| Fault::Portals {
             call: "PtlEQPoll",
@@ -160,6 +178,7 @@ impl Core {
 impl Conduit {
     pub(crate) fn assemble(core: Core, job: Box<dyn Exchange>) -> Self {
         let (me, nodes) = (core.me, core.nodes);
+        let frame_limits = (core.env.safe_limit, core.env.am_limit);
         Self {
             core: RefCell::new(core),
             handlers: RefCell::new(HandlerTable::new()),
@@ -171,6 +190,10 @@ impl Conduit {
             barrier: Cell::default(),
             gate: None,
             signals: OnceCell::new(),
+            signal_status: Cell::new(1),
+            tracer: None,
+            neighbours: OnceCell::new(),
+            frame_limits,
             me,
             nodes,
             single_thread: PhantomData,
@@ -221,6 +244,12 @@ impl Conduit {
         self.core.borrow().ni.clock()
     }
 
+    /// What writes this rank's trace and statistics; `None` in most runs.
+    #[inline]
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
+    }
+
     /// The queue of completions.
     #[cfg(test)]
     pub(crate) fn safe_queue(&self) -> portals_shim::EqHandle {
@@ -234,31 +263,65 @@ impl Conduit {
     /// Handles what has arrived, up to the limits of `GASNET_PORTAL_*_LIMIT`; does not wait.
     /// Nothing within a handler.
     pub fn poll(&self) {
-        if self.handler_depth.get() == 0 {
-            self.poll_within_limits(Scope::Full);
+        if let Some(t) = &self.tracer {
+            t.count("AMPOLL");
         }
+        if self.handler_depth.get() > 0 {
+            return;
+        }
+        self.flush_pinning();
+        let any = self.poll_near(Scope::Full);
+        // Where there are many frames, events are looked at now and then.
+        if !any || self.is_look_due() {
+            self.poll_events(any);
+        }
+    }
+
+    /// Handles events that are there, up to the limits; `found`: frames were found before.
+    pub(crate) fn poll_events(&self, found: bool) {
+        if found {
+            self.core.borrow().ni.found_other();
+        }
+        self.poll_within_limits(Scope::Full);
+    }
+
+    fn is_look_due(&self) -> bool {
+        self.neighbours.get().is_none_or(|n| n.is_due())
     }
 
     /// Services the network until `ready`, which must depend only on what handlers and
     /// synchronisation change: the wait ends only when an event was handled.
     pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
         while !ready() {
-            self.wait_step(Scope::Full);
+            self.wait_step("polling", Scope::Full);
         }
     }
 
-    /// One event; whether there was one.
-    fn step(&self, scope: Scope, look: Look, budget: &mut Budget) -> bool {
+    /// Waits for some frames or one event and handles them. A conduit that several threads share waits no longer than a
+    /// turn.
+    pub fn service(&self) {
+        self.wait_step("polling", Scope::Full);
+    }
+
+    /// One event, on behalf of `call`; whether there was one.
+    fn step(
+        &self,
+        call: &str,
+        scope: Scope,
+        look: Look,
+        budget: &mut Budget,
+        other: &dyn Fn() -> bool,
+    ) -> bool {
         // Another request would spend the resources kept for this handler's reply.
         if scope == Scope::Full && self.handler_depth.get() > 0 {
-            self.fatal("polling", &Fault::WaitInHandler);
+            self.fatal(call, &Fault::WaitInHandler);
         }
         self.obey_signal();
-        let stepped = self.core.borrow_mut().step(scope, look, budget);
+        let stepped = self.core.borrow_mut().step(scope, look, budget, other);
         let delivery = match stepped {
             Ok(None) => return false,
             Ok(Some(delivery)) => delivery,
-            Err(fault) => self.fatal("polling", &fault),
+            Err(fault) => self.fatal(call, &fault),
         };
         if let Some(delivery) = delivery {
             self.deliver(delivery);
@@ -280,14 +343,20 @@ impl Conduit {
         };
         // One look into the fabric is one poll; what comes while its events are handled is for the next.
         let mut look = Look::Poll(Wait::No);
-        while self.step(scope, look, &mut budget) && budget.more {
+        while self.step("polling", scope, look, &mut budget, &nothing_else) && budget.more {
             look = Look::There;
         }
     }
 
-    /// Services the network until `ready` gives something.
-    pub(crate) fn wait_for<T>(
+    /// As [`Conduit::wait_in`], in an active message.
+    pub(crate) fn wait_for<T>(&self, scope: Scope, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
+        self.wait_in("an active message", scope, ready)
+    }
+
+    /// Services the network on behalf of `call` until `ready` gives something.
+    pub(crate) fn wait_in<T>(
         &self,
+        call: &str,
         scope: Scope,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> T {
@@ -295,15 +364,46 @@ impl Conduit {
             if let Some(found) = ready(&mut self.core.borrow_mut()) {
                 return found;
             }
-            self.wait_step(scope);
+            self.wait_step(call, scope);
         }
     }
 
-    /// One event, or a turn for other threads.
-    fn wait_step(&self, scope: Scope) {
+    /// Some frames or one event, or a turn for other threads.
+    pub(crate) fn wait_step(&self, call: &str, scope: Scope) {
+        self.wait_step_or(call, scope, None, &nothing_else);
+    }
+
+    /// As [`Conduit::wait_step`]; a wait for an event takes no longer than `longest`, and ends when `other` says so.
+    pub(crate) fn wait_step_or(
+        &self,
+        call: &str,
+        scope: Scope,
+        longest: Option<Duration>,
+        other: &dyn Fn() -> bool,
+    ) {
+        if scope == Scope::Full {
+            self.flush_pinning();
+        }
         let mut budget = Budget::unlimited();
+        if self.poll_near(scope) {
+            if self.is_look_due() {
+                self.step(
+                    call,
+                    scope,
+                    Look::Poll(Wait::No),
+                    &mut budget,
+                    &nothing_else,
+                );
+            }
+            return;
+        }
+        let neighbours = self.neighbours.get();
+        let other = || other() || neighbours.is_some_and(|n| n.has_frame(scope));
+        let wait = longest.map_or(Wait::Forever, |longest| {
+            Wait::Nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))
+        });
         let Some(gate) = &self.gate else {
-            self.step(scope, Look::Poll(Wait::Forever), &mut budget);
+            self.step(call, scope, Look::Poll(wait), &mut budget, &other);
             return;
         };
         let wait = if gate.is_wanted() {
@@ -311,7 +411,7 @@ impl Conduit {
         } else {
             Wait::Nanos(TURN)
         };
-        let stepped = self.step(scope, Look::Poll(wait), &mut budget);
+        let stepped = self.step(call, scope, Look::Poll(wait), &mut budget, &other);
         // A handler is not interrupted: what it holds of the conduit is for its reply.
         if !stepped && self.handler_depth.get() == 0 && gate.leave() {
             gate.enter();

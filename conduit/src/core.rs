@@ -12,6 +12,7 @@ use crate::exit::Leaving;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
 use crate::ops::Ops;
+use crate::pinning::Fire;
 use crate::segment::SegInfo;
 use crate::tickets::Tickets;
 use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) boot_rounds: u32,
     /// Buffers for payloads of Mediums, 8-byte aligned.
     pub(crate) scratch: Vec<Box<[u64]>>,
+    /// In a job without segments.
+    pub(crate) fire: Option<Fire>,
 }
 
 impl Core {
@@ -122,6 +125,7 @@ impl Core {
             leaving: Leaving::default(),
             boot_rounds: 0,
             scratch: Vec::new(),
+            fire: None,
             peers,
             env,
             descriptors,
@@ -203,11 +207,7 @@ impl Core {
     /// Handles one event.
     pub(crate) fn handle(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
         if event.ni_fail != NiFail::OK {
-            let node = self.node_of(event.initiator);
-            return Err(Fault::Network {
-                event: event.kind,
-                node,
-            });
+            return self.handle_failure(event);
         }
         let md = Md::decode(event.md.user_ptr).ok_or(Fault::Malformed {
             node: self.me,
@@ -236,8 +236,61 @@ impl Core {
                 Md::RarSrc | Md::ReqSb | Md::RplSb | Md::Tmp(_),
                 EventKind::SendEnd | EventKind::Ack | EventKind::ReplyEnd,
             ) => self.handle_own(md, event).map(|()| None),
+            (Md::Lane(index), _) => self.handle_lane(index, event).map(|()| None),
             // Cray's library posts SEND events of gets; START events are disabled.
             _ => Ok(None),
+        }
+    }
+
+    /// An operation failed, or a rank was given up: the job cannot go on, unless nobody needs the message.
+    #[cold]
+    fn handle_failure(&self, event: &Event) -> Result<Option<Delivery>, Fault> {
+        let ours = event.initiator == self.peer(self.me);
+        let message = match Md::decode(event.md.user_ptr) {
+            Some(Md::Sys) if ours => SysMsg::decode(event.match_bits, event.hdr_data),
+            _ => None,
+        };
+        let of_credits = matches!(
+            message,
+            Some(SysMsg::CreditRevoke { .. } | SysMsg::CreditReturn { .. })
+        );
+        // A rank that has left before this one needs no credits.
+        if of_credits && self.leaving.is_telling() {
+            return Ok(None);
+        }
+        // The acknowledgement, which fails too, says of whom.
+        let put = kind(event.match_bits) == Some(Kind::Put);
+        if ours && put && event.kind == EventKind::SendEnd && message.is_none() {
+            return Ok(None);
+        }
+        let node = if ours {
+            self.target_of(event, message)
+        } else {
+            Some(self.node_of(event.initiator))
+        };
+        Err(Fault::Network {
+            event: event.kind,
+            fail: event.ni_fail,
+            node,
+        })
+    }
+
+    /// Whom an own message was for, as far as it says so.
+    fn target_of(&self, event: &Event, message: Option<SysMsg>) -> Option<u32> {
+        let above = |distance: u32| {
+            let to = (u64::from(self.me) + u64::from(distance)) % u64::from(self.nodes);
+            Some(to as u32)
+        };
+        match message {
+            Some(SysMsg::Shutdown { distance, .. } | SysMsg::Barrier { distance, .. }) => {
+                above(distance)
+            }
+            Some(SysMsg::ClientBarrier { round, .. }) => above(1 << (round % 32)),
+            Some(_) => None,
+            None => match (Md::decode(event.md.user_ptr), self.reqsb.lent(event.offset)) {
+                (Some(Md::ReqSb), Some(SbUse::Request { to })) => Some(*to),
+                _ => None,
+            },
         }
     }
 
@@ -461,7 +514,8 @@ mod tests {
     use super::*;
     use crate::credits::PEER_BYTES;
 
-    /// What a rank keeps for each other rank, without the message buffers: addresses, segments, credits.
+    /// What a rank keeps for each other rank, without the message buffers: addresses, segments, credits. The blocks
+    /// of the start-up exchange lie in the request send buffer, see `bootstrap.rs`.
     #[test]
     fn a_peer_takes_at_most_64_bytes() {
         let peer = size_of::<ProcessId>()

@@ -3,6 +3,7 @@
 //! ```text
 //!  portal 38   RAR ─ RARAM ─ RARSRC            the segment, three times
 //!  portal 39   SYS ─ ReqRB … ReqRB ─ CB ─ ReqSB ─ BOOT
+//!  portal 40   units of pinned memory (pinning/), in jobs without segments
 //!  floating    RplSB, SYS_Send, BOOT source, TMPMDs
 //!
 //!  SYS_EQ   SYS, BOOT
@@ -36,6 +37,8 @@ pub(crate) enum Md {
     ReqRb(usize),
     /// A temporary descriptor by index.
     Tmp(usize),
+    /// A descriptor over all memory by index.
+    Lane(usize),
 }
 
 impl Md {
@@ -50,6 +53,7 @@ impl Md {
             Self::CatchBasin => 7,
             Self::ReqRb(i) => 8 | (i as u64) << 8,
             Self::Tmp(i) => 9 | (i as u64) << 8,
+            Self::Lane(i) => 10 | (i as u64) << 8,
         }
     }
 
@@ -65,6 +69,7 @@ impl Md {
             7 => Self::CatchBasin,
             8 => Self::ReqRb(index),
             9 => Self::Tmp(index),
+            10 => Self::Lane(index),
             _ => return None,
         })
     }
@@ -174,10 +179,10 @@ impl Descriptors {
             2 * u64::from(env.msg_limit) + u64::from(env.rpl_chunks) + 3 * u64::from(env.sb_chunks);
         let safe = if safe > 10_000 { safe * 3 / 4 } else { safe };
         let queues = Queues {
-            // From each rank a revoke and a return; of each of five dissemination rounds (two barriers
+            // From each rank a revoke and a return, and word that it is given up; of each of five dissemination rounds (two barriers
             // in two phases, the exit) one message for each power of two below the number of ranks.
             sys: eq(
-                2 * u64::from(nodes) + 10 + 5 * distances(nodes).count() as u64,
+                3 * u64::from(nodes) + 10 + 5 * distances(nodes).count() as u64,
                 "SYS_EQ",
             )?,
             safe: eq(safe, "SAFE_EQ")?,
@@ -225,8 +230,10 @@ impl Descriptors {
             ),
             "reply send buffer",
         )?;
+        // Of its messages only those are told of that failed, and of ranks that are given up.
+        let failures = MdOptions::EVENT_END_DISABLE | MdOptions::EVENT_FAILURE_ENABLE;
         let sys_send = bind(
-            spec(MdMemory::Empty, MdOptions::empty(), None, Md::Sys),
+            spec(MdMemory::Empty, failures, Some(queues.sys), Md::Sys),
             "system source",
         )?;
         let boot_source = bind(
@@ -320,6 +327,8 @@ mod tests {
             Md::ReqRb(300),
             Md::Tmp(0),
             Md::Tmp(1023),
+            Md::Lane(0),
+            Md::Lane(249),
         ];
         for (i, a) in all.iter().enumerate() {
             assert_eq!(Md::decode(a.encode()), Some(*a));

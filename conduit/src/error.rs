@@ -51,6 +51,9 @@ pub enum InitError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
+    /// What may be pinned does not suffice, or variables contradict each other.
+    #[error(transparent)]
+    Firehose(::firehose::LimitError),
     /// It was done before.
     #[error("attach was called before")]
     Attached,
@@ -179,6 +182,16 @@ pub enum RmaError {
     Local {
         /// Offset in the own segment.
         offset: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// In a job without segments: the remote rank has no memory there, or none that may be written.
+    #[error("node {node} has no memory of {len} bytes at {addr:#x}")]
+    Unmapped {
+        /// Remote rank.
+        node: u32,
+        /// Address given.
+        addr: u64,
         /// Bytes.
         len: usize,
     },

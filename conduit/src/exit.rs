@@ -72,6 +72,8 @@ pub(crate) struct Leaving {
     end: u32,
     /// Distances heard from; each is a power of two.
     from: u32,
+    /// This rank leaves too.
+    telling: bool,
 }
 
 impl Leaving {
@@ -79,6 +81,11 @@ impl Leaving {
         self.heard = true;
         self.end = self.end.max(end & (EXITED | 0xff));
         self.from |= distance;
+    }
+
+    /// Whether this rank is leaving.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.telling
     }
 }
 
@@ -105,7 +112,7 @@ impl Conduit {
     pub fn finish(self) {
         self.finishing.set(true);
         self.enter_meeting();
-        self.wait_for(Scope::Full, |c| {
+        self.wait_in("meeting the other ranks", Scope::Full, |c| {
             (c.meeting.try_leave().is_some() || c.leaving.heard).then_some(())
         });
         let end = self.part(0);
@@ -127,7 +134,9 @@ impl Conduit {
     /// Meets all ranks; every message is serviced meanwhile.
     pub(crate) fn meet(&self) {
         self.enter_meeting();
-        self.wait_for(Scope::Full, |c| c.meeting.try_leave());
+        self.wait_in("meeting the other ranks", Scope::Full, |c| {
+            c.meeting.try_leave()
+        });
     }
 
     /// Records the signals that end a job from here on, see [`crate::signals`]; once.
@@ -162,7 +171,13 @@ impl Conduit {
             return;
         }
         self.tell_client();
-        self.exit(1);
+        self.exit(self.signal_status.get());
+    }
+
+    /// What the job ends with when a signal asks this rank for it, unless a handler of SIGQUIT ends it
+    /// first: 1 if never called.
+    pub fn set_signal_status(&self, status: i32) {
+        self.signal_status.set(status);
     }
 
     /// The client's handler of SIGQUIT may end the job its own way.
@@ -200,7 +215,13 @@ impl Conduit {
 
     /// Ends the job at once, saying which rank failed and in what.
     pub(crate) fn fatal(&self, call: &str, fault: &Fault) -> ! {
-        self.ended.set(true);
+        if !self.ended.replace(true) {
+            if let Some(t) = &self.tracer {
+                t.message_always(&format!("{call}: {fault}"));
+            }
+            self.finish_trace();
+            self.on_error().act();
+        }
         self.job.abort(1, &format!("{call}: {fault}"))
     }
 
@@ -226,6 +247,7 @@ impl Conduit {
         let told = self.tell_all(end, timeout);
         drop(watch);
         self.write_credit_stats();
+        self.finish_trace();
         match told {
             Ok(Parted::Together(end)) => {
                 let _ = self.core.borrow().ni.close();
@@ -234,7 +256,15 @@ impl Conduit {
             // Ranks that were told to end together, or that died, are not missed.
             Ok(Parted::Late) if self.is_hasty() => end,
             Ok(Parted::Late) => self.job.abort(late_code, &late),
-            Err(fault) => self.fatal("exit", &fault),
+            Err(fault) => self.job.abort(late_code, &format!("exit: {fault}")),
+        }
+    }
+
+    /// Ends the trace and the statistics. A fault may come while the credits are in use: then they are not said.
+    fn finish_trace(&self) {
+        if let Some(t) = &self.tracer {
+            let core = self.core.try_borrow();
+            t.finish(&core.map_or_else(|_| String::new(), |c| c.credits.report().to_string()));
         }
     }
 
@@ -246,7 +276,11 @@ impl Conduit {
         }
         let folder = core.env.tmpdir.as_deref().unwrap_or(".");
         let file = Path::new(folder).join(format!("portals-credits.{}", core.me));
-        if let Err(e) = std::fs::write(&file, core.credits.report().to_string()) {
+        let mut text = core.credits.report().to_string();
+        if let Some(neighbours) = self.neighbours.get() {
+            text += &neighbours.report().to_string();
+        }
+        if let Err(e) = std::fs::write(&file, text) {
             tracing::warn!("credit statistics: {}: {e}", file.display());
         }
     }
@@ -255,6 +289,7 @@ impl Conduit {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let start = core.ni.now();
+        core.leaving.telling = true;
         core.leaving.end = core.leaving.end.max(end);
         let mut told = 0;
         for distance in distances(core.nodes) {
@@ -294,7 +329,8 @@ impl Conduit {
 }
 
 impl Drop for Conduit {
-    /// An orderly exit with 0, or with 1 when the thread is panicking. If the job's code is another
+    /// An orderly exit with 0, or with 1 when the thread is panicking; programs that have a status to say
+    /// say it by [`Conduit::exit`]. If the job's code is another
     /// one the process ends with it.
     fn drop(&mut self) {
         let panicking = std::thread::panicking();

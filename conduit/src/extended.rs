@@ -12,6 +12,7 @@ use crate::conduit::{Conduit, Scope};
 use crate::error::{AttachError, RmaError};
 use crate::ops::{Handle, Implicit, Key};
 use crate::tmpmd::UserMem;
+use crate::trace::Transfer;
 
 /// One contiguous part of a put or get.
 #[derive(Clone, Copy, Debug)]
@@ -74,22 +75,60 @@ impl Conduit {
                 continue;
             }
             let op = self.operation(counted, &mut key)?;
-            self.transfer(node, remote, local, get, op, false);
+            self.transfer(node, remote, local, get, Some(op), false)?;
         }
-        Ok(Handle(key))
+        Ok(Self::handle_of(counted, key))
     }
 
-    /// The operation that messages count on; takes an explicit one when first needed.
-    fn operation(&self, counted: Counted, key: &mut Option<Key>) -> Result<Option<Key>, RmaError> {
-        if counted == Counted::Explicit && key.is_none() {
-            let new = self.core.borrow_mut().ops.explicit();
-            *key = Some(new.ok_or(RmaError::TooManyOperations)?);
+    /// The operation that messages count on; takes an explicit one when first needed. All messages of an implicit
+    /// one count on the same, whatever thread's operations are counted when a wait between them ends.
+    fn operation(&self, counted: Counted, key: &mut Option<Key>) -> Result<Key, RmaError> {
+        if let Some(key) = key {
+            return Ok(*key);
         }
-        Ok(*key)
+        let mut core = self.core.borrow_mut();
+        let new = match counted {
+            Counted::Explicit => core.ops.explicit().ok_or(RmaError::TooManyOperations)?,
+            Counted::Implicit => core.ops.implicit(),
+        };
+        Ok(*key.insert(new))
+    }
+
+    /// The handle of an operation, if it is not an implicit one.
+    fn handle_of(counted: Counted, key: Option<Key>) -> Handle {
+        Handle(key.filter(|_| counted == Counted::Explicit))
     }
 
     /// Starts to set `len` bytes at address `dest` of the segment of `node` to `value`.
+    #[track_caller]
     pub fn memset(
+        &self,
+        node: u32,
+        dest: u64,
+        value: u8,
+        len: usize,
+        counted: Counted,
+    ) -> Result<Handle, RmaError> {
+        if let Some(t) = &self.tracer {
+            let name = match counted {
+                Counted::Explicit => "MEMSET_NB",
+                Counted::Implicit => "MEMSET_NBI",
+            };
+            t.transfer(&Transfer {
+                name,
+                node,
+                remote: dest,
+                local: 0,
+                len,
+                data: &[value],
+            });
+        }
+        self.memset_quietly(node, dest, value, len, counted)
+    }
+
+    /// As [`Conduit::memset`], without a line in a trace: for layers that write their own.
+    #[doc(hidden)]
+    pub fn memset_quietly(
         &self,
         node: u32,
         dest: u64,
@@ -101,7 +140,7 @@ impl Conduit {
         if len == 0 {
             return Ok(Handle::DONE);
         }
-        if let Some((region, start)) = self.near(node) {
+        if let Some((region, start)) = self.window_of(node) {
             let at = start + remote as usize;
             let filled = region.fill(at, len, value);
             self.check("memset", filled.map_err(crate::fault::Fault::from));
@@ -110,16 +149,17 @@ impl Conduit {
         let mut key = None;
         let op = self.operation(counted, &mut key)?;
         let data = [value; FILL];
-        self.lend(&data, Scope::Full, |memory| {
+        self.lend(&data, Scope::Full, |memory| -> Result<(), RmaError> {
             let mut done = 0;
             while done < len {
                 let n = (len - done).min(FILL);
                 let source = crate::am::request::Source::User(memory.part(0, n));
-                self.transfer(node, remote + done as u64, source, false, op, false);
+                self.transfer(node, remote + done as u64, source, false, Some(op), false)?;
                 done += n;
             }
-        });
-        Ok(Handle(key))
+            Ok(())
+        })?;
+        Ok(Self::handle_of(counted, key))
     }
 
     /// As [`Conduit::try_sync`], without polling.
@@ -144,7 +184,7 @@ impl Conduit {
     }
 
     /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
-    fn near(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
+    fn window_of(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
         let core = self.core.borrow();
         let attached = core.attached.as_ref()?;
         attached.near.get(node as usize)?.clone()

@@ -1,7 +1,7 @@
 //! What a running job cannot survive.
 
 use crate::credits::CreditFault;
-use portals_shim::{EventKind, RegionError};
+use portals_shim::{EventKind, NiFail, RegionError};
 
 /// A condition that ends the job; see `Conduit::fatal`.
 #[derive(Debug, thiserror::Error)]
@@ -13,8 +13,13 @@ pub(crate) enum Fault {
     },
     #[error("events of the {queue} queue were lost")]
     Lost { queue: &'static str },
-    #[error("a message to or from node {node} failed ({event:?})")]
-    Network { event: EventKind, node: u32 },
+    #[error("{} ({event:?}, {})", end(*.event, *.node), code(*.fail))]
+    Network {
+        event: EventKind,
+        fail: NiFail,
+        /// The other end, if that is known.
+        node: Option<u32>,
+    },
     #[error("flow control failed: no request buffer had room for a message of node {node}")]
     CatchBasin { node: u32 },
     #[error("malformed message from node {node}: {what}")]
@@ -23,12 +28,32 @@ pub(crate) enum Fault {
     Credits { node: u32, fault: CreditFault },
     #[error("active message from node {node} to handler {handler}, which is not registered here")]
     Unregistered { node: u32, handler: u8 },
+    #[error("node {node} has registered other handlers than this node")]
+    Handlers { node: u32 },
     #[error("a handler waits, which none may")]
     WaitInHandler,
     #[error("a handler-safe lock is held, or a no-interrupt section not ended")]
     HslHeld,
     #[error("buffer access: {0}")]
     Region(#[from] RegionError),
+}
+
+fn end(event: EventKind, node: Option<u32>) -> String {
+    match node {
+        Some(node) if matches!(event, EventKind::PutEnd | EventKind::GetEnd) => {
+            format!("a message of node {node} is damaged")
+        }
+        Some(node) => format!("node {node} cannot be reached"),
+        None => "a message of this node failed".to_owned(),
+    }
+}
+
+/// The event's `ni_fail_type`.
+fn code(fail: NiFail) -> String {
+    match fail {
+        NiFail::FAIL => "PTL_NI_FAIL".to_owned(),
+        NiFail(code) => format!("ni_fail_type {code}"),
+    }
 }
 
 /// Names the call of a refused interface function.

@@ -7,8 +7,9 @@
 //!
 //! In `GASNET_SEQ` there is one client thread: [`Hsl::none`] is no lock at all.
 
-use crate::gate::Gate;
-use std::cell::{Cell, RefCell};
+use crate::gate::this_thread;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A rule of handler-safe locks or no-interrupt sections was broken. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,17 +30,26 @@ pub enum HslError {
     /// The end of a section without its beginning.
     #[error("no-interrupt section ended that was not begun")]
     NotBegun,
+    /// Destroyed while somebody holds it.
+    #[error("the handler-safe lock is held")]
+    InUse,
 }
 
 thread_local! {
-    /// Addresses of the locks that the thread holds, in order.
-    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Address of the lock that the thread took last; each has that of the one before.
+    static TOP: Cell<usize> = const { Cell::new(0) };
+    static COUNT: Cell<usize> = const { Cell::new(0) };
     static SECTION: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Handler-safe locks that the calling thread holds.
-pub(crate) fn held() -> usize {
-    HELD.with(|h| h.borrow().len())
+pub fn held() -> usize {
+    COUNT.get()
+}
+
+/// Whether the calling thread is in a no-interrupt section that it began.
+pub fn in_section() -> bool {
+    SECTION.get()
 }
 
 /// Whether the calling thread must not communicate: it holds a lock or is in a section.
@@ -47,13 +57,31 @@ pub(crate) fn is_quiet() -> bool {
     held() > 0 || SECTION.get()
 }
 
+/// Of locks that are in use.
+const LIVE: u32 = 0x4853_4c31;
+/// Of locks that were destroyed.
+const DEAD: u32 = 0x4853_4c30;
+/// Of what is no lock.
+const NONE: u32 = 0x4853_4c32;
+
+/// Looks at a taken lock before the processor is given up.
+const LOOKS: u32 = 50;
+
 /// A handler-safe lock (`gasnet_hsl_t`).
 ///
 /// Taken and given back by calls, by one thread, in the order of a stack. Not [`Clone`], and it stays
-/// where it is while it is held: a thread knows it by its address.
+/// where it is while it is held: a thread knows it by its address. It is a word, and nothing is
+/// allocated: C programs have locks in memory of their own, with the layout of this type.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Hsl {
-    gate: Option<Gate>,
+    /// 0: free, 1: taken.
+    word: AtomicU32,
+    /// [`LIVE`], or another.
+    state: AtomicU32,
+    owner: AtomicU64,
+    /// Address of the one its owner took before.
+    below: AtomicUsize,
 }
 
 impl Default for Hsl {
@@ -63,35 +91,97 @@ impl Default for Hsl {
 }
 
 impl Hsl {
+    const fn with(state: u32) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            state: AtomicU32::new(state),
+            owner: AtomicU64::new(0),
+            below: AtomicUsize::new(0),
+        }
+    }
+
     /// A lock between threads.
     pub const fn new() -> Self {
-        Self {
-            gate: Some(Gate::new()),
-        }
+        Self::with(LIVE)
     }
 
     /// What stands for a lock where there is one thread: every call succeeds and does nothing.
     pub const fn none() -> Self {
-        Self { gate: None }
+        Self::with(NONE)
+    }
+
+    /// Makes it a free lock, whatever it was.
+    pub fn reset(&self) {
+        self.word.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+        self.below.store(0, Ordering::Relaxed);
+        self.state.store(LIVE, Ordering::Release);
+    }
+
+    /// Whether it is a lock that was made and not destroyed.
+    pub fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
+    }
+
+    /// Destroys it.
+    ///
+    /// # Errors
+    /// [`HslError::InUse`].
+    pub fn retire(&self) -> Result<(), HslError> {
+        if self.word.load(Ordering::Acquire) != 0 {
+            return Err(HslError::InUse);
+        }
+        self.state.store(DEAD, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_none(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == NONE
+    }
+
+    fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
     fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Waits for the lock.
+    fn take(&self) -> bool {
+        let taken = self.word.load(Ordering::Relaxed) == 0
+            && self
+                .word
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if taken {
+            self.owner.store(this_thread(), Ordering::Relaxed);
+            let below = TOP.replace(self.key());
+            self.below.store(below, Ordering::Relaxed);
+            COUNT.set(COUNT.get() + 1);
+        }
+        taken
+    }
+
+    /// Waits for the lock: looks for a while, then lets other threads run between looks, as the holder is one of them.
     ///
     /// # Errors
     /// [`HslError::Recursive`].
     pub fn lock(&self) -> Result<(), HslError> {
-        let Some(gate) = &self.gate else {
+        if self.is_none() {
             return Ok(());
-        };
-        if gate.is_mine() {
+        }
+        if self.is_mine() {
             return Err(HslError::Recursive);
         }
-        gate.enter();
-        HELD.with(|h| h.borrow_mut().push(self.key()));
+        let mut looks = 0;
+        while !self.take() {
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
         Ok(())
     }
 
@@ -100,17 +190,13 @@ impl Hsl {
     /// # Errors
     /// [`HslError::Recursive`].
     pub fn try_lock(&self) -> Result<bool, HslError> {
-        let Some(gate) = &self.gate else {
+        if self.is_none() {
             return Ok(true);
-        };
-        if gate.is_mine() {
+        }
+        if self.is_mine() {
             return Err(HslError::Recursive);
         }
-        let taken = gate.try_enter();
-        if taken {
-            HELD.with(|h| h.borrow_mut().push(self.key()));
-        }
-        Ok(taken)
+        Ok(self.take())
     }
 
     /// Gives the lock back.
@@ -118,21 +204,19 @@ impl Hsl {
     /// # Errors
     /// [`HslError::NotHeld`], [`HslError::Order`].
     pub fn unlock(&self) -> Result<(), HslError> {
-        let Some(gate) = &self.gate else {
+        if self.is_none() {
             return Ok(());
-        };
-        if !gate.is_mine() {
+        }
+        if !self.is_mine() {
             return Err(HslError::NotHeld);
         }
-        HELD.with(|h| {
-            let mut held = h.borrow_mut();
-            if held.last() != Some(&self.key()) {
-                return Err(HslError::Order);
-            }
-            held.pop();
-            Ok(())
-        })?;
-        gate.leave();
+        if TOP.get() != self.key() {
+            return Err(HslError::Order);
+        }
+        TOP.set(self.below.load(Ordering::Relaxed));
+        COUNT.set(COUNT.get() - 1);
+        self.owner.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Release);
         Ok(())
     }
 }
@@ -236,5 +320,19 @@ mod tests {
             }
         });
         assert_eq!(count.into_inner(), 8000);
+    }
+
+    #[test]
+    fn a_lock_is_destroyed_when_nobody_holds_it() {
+        let lock = Hsl::new();
+        lock.lock().unwrap();
+        assert_eq!(lock.retire(), Err(HslError::InUse));
+        lock.unlock().unwrap();
+        assert!(lock.is_live());
+        lock.retire().unwrap();
+        assert!(!lock.is_live());
+        lock.reset();
+        assert!(lock.is_live() && lock.try_lock() == Ok(true));
+        lock.unlock().unwrap();
     }
 }

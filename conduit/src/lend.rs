@@ -10,6 +10,7 @@ use crate::conduit::{Conduit, Scope};
 use crate::error::RmaError;
 use crate::ops::Handle;
 use crate::tmpmd::UserMem;
+use crate::trace::Transfer;
 
 /// Closes the interface if a handler unwinds while memory is lent, so that nothing touches the
 /// memory once its frame is gone.
@@ -41,20 +42,33 @@ impl Conduit {
         // first (guard). As a source the memory is only read.
         let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), lending) };
         let result = start(memory);
-        self.wait_for(scope, |c| (!c.tmpmds.touches(lending)).then_some(()));
+        self.wait_in("sending from lent memory", scope, |c| {
+            (!c.touches(lending)).then_some(())
+        });
         std::mem::forget(guard);
         result
     }
 
     /// Gets into `out`; returns when all of it is there.
+    #[track_caller]
     pub fn get(&self, out: &mut [u8], node: u32, src: u64) -> Result<(), RmaError> {
+        if let Some(t) = &self.tracer {
+            t.transfer(&Transfer {
+                name: "GET",
+                node,
+                remote: src,
+                local: out.as_ptr().addr() as u64,
+                len: out.len(),
+                data: &[],
+            });
+        }
         let guard = CloseOnUnwind(self);
         // SAFETY: `out` is borrowed mutably until this function returns, which is after the wait
         // below for the operation to be complete; an unwinding handler closes the interface first.
         let memory = unsafe { UserMem::new(out.as_mut_ptr(), out.len(), self.lending()) };
         let result = self.start_get(memory, node, src);
         if let Ok(handle) = result {
-            self.wait(handle);
+            self.wait_done(handle);
             std::mem::forget(guard);
             return Ok(());
         }

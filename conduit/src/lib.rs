@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  client ─► am/        requests, replies, handlers          ┐
+//!                frames/    the same between ranks that share memory │
 //!         ─► putget     puts and gets, ops their handles     │   conduit.rs  polling and waiting
 //!         ─► extended   pieces of one operation, memset, threads
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
@@ -55,6 +56,7 @@ mod chunks;
 mod conduit;
 mod core;
 mod credits;
+mod debugging;
 mod descriptors;
 mod dissemination;
 mod env;
@@ -63,18 +65,22 @@ mod exchange;
 mod exit;
 mod extended;
 mod fault;
+mod frames;
 mod gate;
 pub mod hsl;
 mod lend;
 mod matchbits;
+mod near;
 mod ops;
 mod par;
+mod pinning;
 mod putget;
 mod segment;
 mod signals;
 pub mod threads;
 mod tickets;
 mod tmpmd;
+pub mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -86,12 +92,15 @@ pub use am::{
 pub use barrier::BarrierName;
 pub use conduit::Conduit;
 pub use credits::{PlanError, migration};
+pub use debugging::OnError;
 pub use env::EnvError;
 pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
 pub use exchange::{Exchange, ExchangeError};
 pub use extended::{Counted, Piece};
 pub use hsl::{Hsl, HslError};
+pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
+pub use pinning::FirehoseStats;
 pub use portals_shim::{ClockKind, Region, RegionError};
 pub use segment::SegInfo;

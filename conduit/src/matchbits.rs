@@ -113,6 +113,8 @@ const FLAG_LONG: u8 = 0x04;
 const FLAG_REQUEST: u8 = 0x08;
 const FLAG_PACKED: u8 = 0x10;
 const FLAG_SYNC: u8 = 0x20;
+/// Ours: the payload of a Long is in its place.
+const FLAG_PLACED: u8 = 0x40;
 
 /// The header message of an active message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +123,8 @@ pub(crate) struct AmBits {
     pub(crate) request: bool,
     /// A Long whose payload is in this message.
     pub(crate) packed: bool,
+    /// A Long whose payload is where it belongs; the message says where that is.
+    pub(crate) placed: bool,
     pub(crate) handler: u8,
     pub(crate) args: u8,
     /// Offset of the sender's chunk: where the reply to a request goes.
@@ -139,7 +143,8 @@ impl AmBits {
             Category::Medium => FLAG_MEDIUM,
             Category::Long => FLAG_LONG,
         } | if self.request { FLAG_REQUEST } else { 0 }
-            | if self.packed { FLAG_PACKED } else { 0 };
+            | if self.packed { FLAG_PACKED } else { 0 }
+            | if self.placed { FLAG_PLACED } else { 0 };
         selector
             | TYPE_AM
             | u64::from(flags) << 8
@@ -161,6 +166,7 @@ impl AmBits {
             category,
             request: flags & FLAG_REQUEST != 0,
             packed: flags & FLAG_PACKED != 0,
+            placed: flags & FLAG_PLACED != 0,
             handler: (bits >> 16) as u8,
             args: (bits >> 24) as u8,
             chunk: (bits >> 32) as u32,
@@ -217,6 +223,11 @@ impl AmDataBits {
             | u64::from(flags) << 8
             | u64::from(self.handler) << 48
             | u64::from(self.args) << 56
+    }
+
+    /// The same to RAR, which makes no event at the target.
+    pub(crate) fn encode_quiet(self) -> u64 {
+        self.encode() & IGNORE | select::RAR
     }
 
     pub(crate) fn decode(bits: u64) -> Self {
@@ -366,6 +377,7 @@ mod tests {
             category: Category::Medium,
             request: true,
             packed: false,
+            placed: false,
             handler: 200,
             args: 3,
             chunk: 0x1000,
@@ -375,6 +387,7 @@ mod tests {
             category: Category::Long,
             request: false,
             packed: true,
+            placed: false,
             handler: 1,
             args: 16,
             chunk: 0,
@@ -427,6 +440,7 @@ mod tests {
                 category: [Category::Short, Category::Medium, Category::Long][rng.usize(0..3)],
                 request: rng.bool(),
                 packed: rng.bool(),
+                placed: rng.bool(),
                 handler: rng.u8(..),
                 args: rng.u8(..),
                 chunk: rng.u32(..),

@@ -226,8 +226,18 @@ impl Ops {
 
     /// Whether no implicit put (or get) outside access regions is under way.
     pub(crate) fn implicit_done(&self, puts: bool, gets: bool) -> bool {
-        let c = self.slots[usize::from(self.implicit.base)].counts;
-        !(puts && c.puts > 0 || gets && c.gets > 0)
+        self.base_done(self.base(), puts, gets)
+    }
+
+    /// The slot of the implicit operations that count now, outside of access regions.
+    pub(crate) fn base(&self) -> u16 {
+        self.implicit.base
+    }
+
+    /// As [`Ops::implicit_done`], for the slot of [`Ops::base`] at an earlier time.
+    pub(crate) fn base_done(&self, base: u16, puts: bool, gets: bool) -> bool {
+        let counts = self.slots.get(usize::from(base)).map(|s| s.counts);
+        counts.is_none_or(|c| !(puts && c.puts > 0 || gets && c.gets > 0))
     }
 }
 

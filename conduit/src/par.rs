@@ -6,6 +6,9 @@
 //!                       └──────────┘ asked first, and asks again
 //! ```
 //!
+//! Active messages to ranks that share memory are written without the gate, under a lock of the peer; whoever finds
+//! some to take tries the gate, and leaves them to the thread that has it.
+//!
 //! One lock for all of the conduit's state. A thread holds it for the time of a call, never for the
 //! time of a wait; handlers run with it held, one at a time, and never wait for another thread but
 //! for a handler-safe lock. Puts and gets of segments that share memory with this rank take no lock.
@@ -15,18 +18,24 @@
     reason = "a lock around state that is not `Send`; see the line above"
 )]
 
-use crate::am::{HandlerEntry, Payload, Token};
+use crate::am::{HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload, Token};
 use crate::conduit::Conduit;
-use crate::error::{AttachError, InitError, RmaError};
+use crate::error::{AmError, AttachError, InitError, RmaError};
 use crate::exchange::Exchange;
 use crate::exit::watch;
 use crate::fault::Fault;
+use crate::frames::{Neighbour, Neighbours, Tag, place};
 use crate::gate::Gate;
 use crate::hsl;
+use crate::matchbits::Category;
+use crate::near::Near;
 use crate::segment::SegInfo;
-use portals_shim::Region;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Looks at what a thread waits for before it asks for its turn in the conduit.
+const LOOKS: u32 = 1000;
 
 struct Turns(Conduit);
 
@@ -40,10 +49,10 @@ unsafe impl Send for Turns {}
 // lock, and at the points where a wait leaves it no state is borrowed.
 unsafe impl Sync for Turns {}
 
-/// Segments that this rank reaches by a copy, by rank.
-struct Near {
+/// What is fixed when the job attaches.
+struct Reach {
     segments: Vec<SegInfo>,
-    windows: Vec<Option<(Region, usize)>>,
+    near: Near,
 }
 
 type Run = dyn Fn(&mut Token<'_>, Payload<'_>, &[i32]) + Send;
@@ -84,7 +93,10 @@ impl std::fmt::Debug for ParHandler {
 pub struct Par {
     turns: Turns,
     gate: Arc<Gate>,
-    near: OnceLock<Near>,
+    reach: OnceLock<Reach>,
+    /// Calls write lines, which the conduit does.
+    traced: bool,
+    neighbours: OnceLock<Arc<Neighbours>>,
     job: Arc<dyn Exchange>,
     longest_exit: Duration,
     me: u32,
@@ -128,14 +140,19 @@ impl Par {
         );
         let gate = Arc::new(Gate::new());
         conduit.gate = Some(gate.clone());
+        if let Some(t) = &conduit.tracer {
+            t.name_threads();
+        }
         Self {
             me: conduit.mynode(),
             nodes: conduit.nodes(),
             job: conduit.job.clone(),
             longest_exit: conduit.longest_exit(),
+            traced: conduit.tracer.is_some(),
             turns: Turns(conduit),
             gate,
-            near: OnceLock::new(),
+            reach: OnceLock::new(),
+            neighbours: OnceLock::new(),
         }
     }
 
@@ -161,11 +178,13 @@ impl Par {
                 .map(|h| HandlerEntry::new(h.index, h.run))
                 .collect();
             let indexes = conduit.attach_entries(entries, segment_size)?;
+            let near = conduit.near();
             if let Some(a) = &conduit.core.borrow().attached {
-                let _ = self.near.set(Near {
-                    segments: a.segments.clone(),
-                    windows: a.near.clone(),
-                });
+                let segments = a.segments.clone();
+                let _ = self.reach.set(Reach { segments, near });
+            }
+            if let Some(neighbours) = conduit.neighbours.get() {
+                let _ = self.neighbours.set(neighbours.clone());
             }
             Ok(indexes)
         })
@@ -208,33 +227,130 @@ impl Par {
         conduit.finish();
     }
 
+    /// The rank `node`, if this thread may send it a frame without the gate.
+    fn neighbour(&self, node: u32) -> Option<&Neighbour> {
+        let found = self.neighbours.get()?.find(node)?;
+        let may = !self.traced && !hsl::is_quiet() && !self.gate.is_mine();
+        may.then_some(found)
+    }
+
+    /// Sends a frame if there is room, and polls if there is something and no other thread does.
+    fn sent(&self, to: &Neighbour, tag: Tag, args: &[i32], body: &[u8]) -> bool {
+        if tag.args > MAX_ARGS || !to.try_request(true, tag, args.as_bytes(), body) {
+            return false;
+        }
+        if self.neighbours.get().is_some_and(|n| n.wants_poll()) {
+            self.poll();
+        }
+        true
+    }
+
+    /// As [`Conduit::am_request_short`]. To a rank that shares memory with this one it takes no lock but that of the
+    /// peer, for as long as the message takes to write.
+    pub fn am_request_short(&self, node: u32, handler: u8, args: &[i32]) -> Result<(), AmError> {
+        let tag = Tag::new(Category::Short, handler, args.len());
+        if let Some(to) = self.neighbour(node)
+            && self.sent(to, tag, args, &[])
+        {
+            return Ok(());
+        }
+        self.with(|conduit| conduit.am_request_short(node, handler, args))
+    }
+
+    /// As [`Conduit::am_request_medium`], with the locks of [`Par::am_request_short`].
+    pub fn am_request_medium(
+        &self,
+        node: u32,
+        handler: u8,
+        payload: &[u8],
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let tag = Tag::new(Category::Medium, handler, args.len());
+        if let Some(to) = self.neighbour(node)
+            && payload.len() <= MAX_MEDIUM
+            && self.sent(to, tag, args, payload)
+        {
+            return Ok(());
+        }
+        self.with(|conduit| conduit.am_request_medium(node, handler, payload, args))
+    }
+
+    /// As [`Conduit::am_request_long`], with the locks of [`Par::am_request_short`].
+    pub fn am_request_long(
+        &self,
+        node: u32,
+        handler: u8,
+        payload: &[u8],
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let tag = Tag::new(Category::Long, handler, args.len());
+        if let Some(to) = self.neighbour(node)
+            && payload.len() <= MAX_LONG
+            && let Some(offset) = self.segment(node).offset_of(dest, payload.len() as u64)
+            && (payload.is_empty() || self.near().is_some_and(|n| n.put(node, dest, payload)))
+            && self.sent(to, tag, args, &place(offset, payload.len()))
+        {
+            return Ok(());
+        }
+        self.with(|conduit| conduit.am_request_long(node, handler, payload, dest, args))
+    }
+
+    /// As [`Conduit::poll`]; nothing where another thread is in the conduit, which polls.
+    pub fn poll(&self) {
+        if self.gate.is_mine() || hsl::is_quiet() {
+            self.with(Conduit::poll);
+        } else if self.gate.try_enter() {
+            let _inside = Inside(Some(&self.gate));
+            self.turns.0.poll();
+        }
+    }
+
+    /// As [`Conduit::block_until`]. While another thread is in the conduit, and so polls, this one looks at `ready`.
+    pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
+        if self.gate.is_mine() || hsl::is_quiet() {
+            return self.with(|conduit| conduit.block_until(ready));
+        }
+        let mut looks = 0;
+        while !ready() {
+            if !self.gate.try_enter() {
+                looks += 1;
+                if looks < LOOKS {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                self.gate.enter();
+            }
+            looks = 0;
+            let _inside = Inside(Some(&self.gate));
+            self.turns.0.service();
+        }
+    }
+
     /// The segment of a rank, as [`Conduit::segment`].
     pub fn segment(&self, node: u32) -> SegInfo {
-        self.near
+        self.reach
             .get()
-            .and_then(|n| n.segments.get(node as usize))
+            .and_then(|r| r.segments.get(node as usize))
             .copied()
             .unwrap_or_default()
     }
 
-    /// Where `len` bytes at `addr` of `node` are, if this rank reaches them by a copy.
-    fn window(&self, node: u32, addr: u64, len: usize) -> Option<(&Region, usize)> {
-        let near = self.near.get()?;
-        let (region, start) = near.windows.get(node as usize)?.as_ref()?;
-        let offset = near
-            .segments
-            .get(node as usize)?
-            .offset_of(addr, len as u64)?;
-        Some((region, start + usize::try_from(offset).ok()?))
+    /// Whether the calling thread is in a call: in a handler, say.
+    pub fn is_inside(&self) -> bool {
+        self.gate.is_mine()
+    }
+
+    /// What this thread may copy to and from by itself; `None` where a call has to say why not.
+    fn near(&self) -> Option<&Near> {
+        let reach = self.reach.get()?;
+        let may = !self.traced && !hsl::is_quiet() && !self.gate.is_mine();
+        may.then_some(&reach.near)
     }
 
     /// As [`Conduit::put`]; without a lock where `node` shares memory with this rank.
     pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
-        if let Some((region, at)) = self.window(node, dest, data.len())
-            && !hsl::is_quiet()
-            && !self.gate.is_mine()
-            && region.write(at, data).is_ok()
-        {
+        if self.near().is_some_and(|n| n.put(node, dest, data)) {
             return Ok(());
         }
         self.with(|conduit| conduit.put(node, dest, data))
@@ -242,11 +358,7 @@ impl Par {
 
     /// As [`Conduit::get`]; without a lock where `node` shares memory with this rank.
     pub fn get(&self, out: &mut [u8], node: u32, src: u64) -> Result<(), RmaError> {
-        if let Some((region, at)) = self.window(node, src, out.len())
-            && !hsl::is_quiet()
-            && !self.gate.is_mine()
-            && region.read(at, out).is_ok()
-        {
+        if self.near().is_some_and(|n| n.get(out, node, src)) {
             return Ok(());
         }
         self.with(|conduit| conduit.get(out, node, src))

@@ -12,6 +12,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::{Handle, Key};
 use crate::tmpmd::{TmpUse, UserMem};
+use crate::trace::Transfer;
 use portals_shim::AckRequest;
 
 /// Largest single message, bytes.
@@ -54,6 +55,9 @@ impl Source {
 impl Core {
     /// Memory of the client that is in the own segment needs no descriptor of its own.
     pub(crate) fn locate(&self, memory: UserMem) -> Source {
+        if self.fire.is_some() {
+            return Source::User(memory);
+        }
         let own = self
             .attached
             .as_ref()
@@ -65,6 +69,11 @@ impl Core {
             },
             None => Source::User(memory),
         }
+    }
+
+    /// Whether some message still needs the memory of a lending.
+    pub(crate) fn touches(&self, lending: u64) -> bool {
+        self.tmpmds.touches(lending) || self.fire.as_ref().is_some_and(|f| f.touches(lending))
     }
 
     /// A chunk for a small piece, if there is one.
@@ -165,13 +174,53 @@ impl Core {
 
 impl Conduit {
     /// Puts `data` at address `dest` of the segment of `node`; returns when it is there.
+    #[track_caller]
     pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        self.trace_put("PUT", node, dest, data);
         if self.wrote_near(node, dest, data) {
             return Ok(());
         }
-        let handle = self.put_nb(node, dest, data)?;
-        self.wait(handle);
+        let handle = self.start_put(node, dest, data)?;
+        self.wait_done(handle);
         Ok(())
+    }
+
+    /// The lines of a put of a slice.
+    #[track_caller]
+    #[inline]
+    fn trace_put(&self, name: &'static str, node: u32, remote: u64, data: &[u8]) {
+        if let Some(t) = &self.tracer {
+            t.transfer(&Transfer {
+                name,
+                node,
+                remote,
+                local: data.as_ptr().addr() as u64,
+                len: data.len(),
+                data,
+            });
+        }
+    }
+
+    /// The lines of an operation between segments.
+    #[track_caller]
+    #[inline]
+    fn trace_segment(
+        &self,
+        name: &'static str,
+        node: u32,
+        remote: u64,
+        (offset, len): (usize, usize),
+    ) {
+        if let Some(t) = &self.tracer {
+            t.transfer(&Transfer {
+                name,
+                node,
+                remote,
+                local: self.segment(self.mynode()).addr + offset as u64,
+                len,
+                data: &[],
+            });
+        }
     }
 
     /// A put that needs nothing but a bounds check and a copy; `false`: it is another one, or an error.
@@ -194,10 +243,16 @@ impl Conduit {
     }
 
     /// Starts a put; `data` is free again on return.
+    #[track_caller]
     pub fn put_nb(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
+        self.trace_put("PUT_NB", node, dest, data);
         if self.wrote_near(node, dest, data) {
             return Ok(Handle::DONE);
         }
+        self.start_put(node, dest, data)
+    }
+
+    fn start_put(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
         let remote = self.check_remote(node, dest, data.len())?;
         self.lend(data, Scope::Full, |m| {
             self.explicit(node, remote, Source::User(m), false, false)
@@ -205,19 +260,21 @@ impl Conduit {
     }
 
     /// As [`Conduit::put_nb`], counted with the implicit operations.
+    #[track_caller]
     pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        self.trace_put("PUT_NBI", node, dest, data);
         if self.wrote_near(node, dest, data) {
             return Ok(());
         }
         let remote = self.check_remote(node, dest, data.len())?;
         self.lend(data, Scope::Full, |m| {
-            self.transfer(node, remote, Source::User(m), false, None, false);
-        });
-        Ok(())
+            self.transfer(node, remote, Source::User(m), false, None, false)
+        })
     }
 
     /// Puts `len` bytes at `offset` of the own segment to address `dest` of `node`'s, without a
     /// copy; returns when they are there.
+    #[track_caller]
     pub fn put_from_segment(
         &self,
         node: u32,
@@ -225,13 +282,16 @@ impl Conduit {
         offset: usize,
         len: usize,
     ) -> Result<(), RmaError> {
-        let handle = self.put_from_segment_nb(node, dest, offset, len)?;
-        self.wait(handle);
+        self.trace_segment("PUT_BULK", node, dest, (offset, len));
+        let (remote, local) = self.check_both(node, dest, offset, len)?;
+        let handle = self.explicit(node, remote, local, false, false)?;
+        self.wait_done(handle);
         Ok(())
     }
 
     /// Starts a put from the own segment, whose bytes must not change until the handle is
     /// synchronised.
+    #[track_caller]
     pub fn put_from_segment_nb(
         &self,
         node: u32,
@@ -239,11 +299,13 @@ impl Conduit {
         offset: usize,
         len: usize,
     ) -> Result<Handle, RmaError> {
+        self.trace_segment("PUT_NB_BULK", node, dest, (offset, len));
         let (remote, local) = self.check_both(node, dest, offset, len)?;
         self.explicit(node, remote, local, false, false)
     }
 
     /// As [`Conduit::put_from_segment_nb`], counted with the implicit operations.
+    #[track_caller]
     pub fn put_from_segment_nbi(
         &self,
         node: u32,
@@ -251,13 +313,14 @@ impl Conduit {
         offset: usize,
         len: usize,
     ) -> Result<(), RmaError> {
+        self.trace_segment("PUT_NBI_BULK", node, dest, (offset, len));
         let (remote, local) = self.check_both(node, dest, offset, len)?;
-        self.transfer(node, remote, local, false, None, false);
-        Ok(())
+        self.transfer(node, remote, local, false, None, false)
     }
 
     /// Gets `len` bytes at address `src` of `node`'s segment to `offset` of the own; returns when
     /// they are there.
+    #[track_caller]
     pub fn get_to_segment(
         &self,
         offset: usize,
@@ -265,12 +328,15 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<(), RmaError> {
-        let handle = self.get_to_segment_nb(offset, node, src, len)?;
-        self.wait(handle);
+        self.trace_segment("GET_BULK", node, src, (offset, len));
+        let (remote, local) = self.check_both(node, src, offset, len)?;
+        let handle = self.explicit(node, remote, local, true, false)?;
+        self.wait_done(handle);
         Ok(())
     }
 
     /// Starts a get to the own segment.
+    #[track_caller]
     pub fn get_to_segment_nb(
         &self,
         offset: usize,
@@ -278,11 +344,13 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<Handle, RmaError> {
+        self.trace_segment("GET_NB_BULK", node, src, (offset, len));
         let (remote, local) = self.check_both(node, src, offset, len)?;
         self.explicit(node, remote, local, true, false)
     }
 
     /// As [`Conduit::get_to_segment_nb`], counted with the implicit operations.
+    #[track_caller]
     pub fn get_to_segment_nbi(
         &self,
         offset: usize,
@@ -290,56 +358,95 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<(), RmaError> {
+        self.trace_segment("GET_NBI_BULK", node, src, (offset, len));
         let (remote, local) = self.check_both(node, src, offset, len)?;
-        self.transfer(node, remote, local, true, None, false);
-        Ok(())
+        self.transfer(node, remote, local, true, None, false)
     }
 
     /// Waits until an operation is complete.
+    #[track_caller]
     pub fn wait(&self, handle: Handle) {
+        let since = self.tracer.as_ref().map(|t| t.now());
+        self.wait_done(handle);
+        self.trace_wait("WAIT_SYNCNB", since);
+    }
+
+    pub(crate) fn wait_done(&self, handle: Handle) {
         if let Handle(Some(key)) = handle {
-            self.wait_for(Scope::Full, |c| c.ops.finish(key).then_some(()));
+            self.wait_in("waiting for puts and gets", Scope::Full, |c| {
+                c.ops.finish(key).then_some(())
+            });
         }
+    }
+
+    #[track_caller]
+    #[inline]
+    fn trace_wait(&self, name: &'static str, since: Option<u64>) {
+        if let (Some(t), Some(since)) = (&self.tracer, since) {
+            t.waited(name, since);
+        }
+    }
+
+    #[track_caller]
+    #[inline]
+    fn trace_try(&self, name: &'static str, done: bool) {
+        if let Some(t) = &self.tracer {
+            t.event(name, false, u64::from(done));
+        }
+    }
+
+    /// Waits until the implicit operations are complete that are the calling thread's now.
+    #[track_caller]
+    fn wait_implicit(&self, name: &'static str, puts: bool, gets: bool) {
+        let since = self.tracer.as_ref().map(|t| t.now());
+        let base = self.core.borrow().ops.base();
+        self.wait_in("waiting for puts and gets", Scope::Full, |c| {
+            c.ops.base_done(base, puts, gets).then_some(())
+        });
+        self.trace_wait(name, since);
     }
 
     /// Polls once; `Err` gives the handle back if its operation is not complete.
+    #[track_caller]
     pub fn try_sync(&self, handle: Handle) -> Result<(), Handle> {
-        let Handle(Some(key)) = handle else {
-            return Ok(());
-        };
-        self.poll();
-        if self.core.borrow_mut().ops.finish(key) {
-            Ok(())
-        } else {
-            Err(Handle(Some(key)))
+        if handle != Handle::DONE {
+            self.poll();
         }
+        let done = self.check_sync(handle);
+        self.trace_try("TRY_SYNCNB", done.is_ok());
+        done
     }
 
     /// Waits until all implicit puts are complete.
+    #[track_caller]
     pub fn wait_nbi_puts(&self) {
-        self.wait_for(Scope::Full, |c| {
-            c.ops.implicit_done(true, false).then_some(())
-        });
+        self.wait_implicit("WAIT_SYNCNBI_PUTS", true, false);
     }
 
     /// Waits until all implicit gets are complete.
+    #[track_caller]
     pub fn wait_nbi_gets(&self) {
-        self.wait_for(Scope::Full, |c| {
-            c.ops.implicit_done(false, true).then_some(())
-        });
+        self.wait_implicit("WAIT_SYNCNBI_GETS", false, true);
     }
 
     /// Waits until all implicit puts and gets are complete.
+    #[track_caller]
     pub fn wait_nbi_all(&self) {
-        self.wait_for(Scope::Full, |c| {
-            c.ops.implicit_done(true, true).then_some(())
-        });
+        self.wait_implicit("WAIT_SYNCNBI_ALL", true, true);
     }
 
     /// Polls once; whether the implicit puts, gets, or both that are asked about are complete.
+    #[track_caller]
     pub fn try_nbi(&self, puts: bool, gets: bool) -> bool {
         self.poll();
-        self.core.borrow().ops.implicit_done(puts, gets)
+        let done = self.core.borrow().ops.implicit_done(puts, gets);
+        let name = match (puts, gets) {
+            (true, true) => "TRY_SYNCNBI_ALL",
+            (true, false) => "TRY_SYNCNBI_PUTS",
+            _ => "TRY_SYNCNBI_GETS",
+        };
+        self.trace_try(name, done);
+        done
     }
 
     /// Later implicit operations belong to an access region.
@@ -368,14 +475,16 @@ impl Conduit {
         let remote = self.check_remote(node, dest, memory.len())?;
         let local = self.core.borrow().locate(memory);
         let handle = if implicit {
-            self.transfer(node, remote, local, false, None, !bulk);
+            self.transfer(node, remote, local, false, None, !bulk)?;
             Handle::DONE
         } else {
             self.explicit(node, remote, local, false, !bulk)?
         };
         if !bulk {
             let lending = memory.lending;
-            self.wait_for(Scope::Full, |c| (!c.tmpmds.touches(lending)).then_some(()));
+            self.wait_in("a put or get", Scope::Full, |c| {
+                (!c.touches(lending)).then_some(())
+            });
         }
         Ok(handle)
     }
@@ -399,8 +508,7 @@ impl Conduit {
     ) -> Result<(), RmaError> {
         let remote = self.check_remote(node, src, memory.len())?;
         let local = self.core.borrow().locate(memory);
-        self.transfer(node, remote, local, true, None, false);
-        Ok(())
+        self.transfer(node, remote, local, true, None, false)
     }
 
     pub(crate) fn check_remote(&self, node: u32, addr: u64, len: usize) -> Result<u64, RmaError> {
@@ -429,7 +537,7 @@ impl Conduit {
         len: usize,
     ) -> Result<(u64, Source), RmaError> {
         let remote = self.check_remote(node, addr, len)?;
-        if !self.segment(self.mynode()).contains(offset, len) {
+        if self.is_everything() || !self.segment(self.mynode()).contains(offset, len) {
             return Err(RmaError::Local { offset, len });
         }
         Ok((remote, Source::Segment { offset, len }))
@@ -452,8 +560,15 @@ impl Conduit {
             .ops
             .explicit()
             .ok_or(RmaError::TooManyOperations)?;
-        self.transfer(node, remote, local, get, Some(key), wait_local);
-        Ok(Handle(Some(key)))
+        let handle = Handle(Some(key));
+        match self.transfer(node, remote, local, get, Some(key), wait_local) {
+            Ok(()) => Ok(handle),
+            Err(error) => {
+                // What of it is under way ends first.
+                self.wait(handle);
+                Err(error)
+            }
+        }
     }
 
     /// Makes a checked put or get by a copy, if that can be.
@@ -478,10 +593,16 @@ impl Conduit {
         get: bool,
         key: Option<Key>,
         wait_local: bool,
-    ) {
+    ) -> Result<(), RmaError> {
         let len = local.len();
+        if let Source::User(memory) = local
+            && self.is_everything()
+        {
+            let op = key.unwrap_or_else(|| self.core.borrow().ops.implicit());
+            return self.transfer_anywhere(node, remote, memory, get, op);
+        }
         if key.is_none() && self.copied(node, &local, remote, get) {
-            return;
+            return Ok(());
         }
         let op = key.unwrap_or_else(|| self.core.borrow().ops.implicit());
         let mut done = 0;
@@ -495,13 +616,17 @@ impl Conduit {
                 op,
                 wait_local,
             };
-            self.wait_for(Scope::Full, |c| c.tickets.take(1).then_some(()));
+            self.wait_in("a put or get", Scope::Full, |c| {
+                c.tickets.take(1).then_some(())
+            });
             let chunk = self.core.borrow_mut().bounce(&piece);
             let path = match (chunk, piece.local) {
                 (Some(at), _) => Path::Chunk(at),
                 (None, Source::User(_)) => {
                     // Only SAFE events: a request handler could spend the ticket just taken.
-                    self.wait_for(Scope::Safe, |c| c.tmp_tickets.take(1).then_some(()));
+                    self.wait_in("a put or get", Scope::Safe, |c| {
+                        c.tmp_tickets.take(1).then_some(())
+                    });
                     Path::Tmp
                 }
                 (None, _) => Path::Segment,
@@ -511,7 +636,10 @@ impl Conduit {
             done += n;
         }
         if wait_local {
-            self.wait_for(Scope::Full, |c| (c.local_pending == 0).then_some(()));
+            self.wait_in("a put or get", Scope::Full, |c| {
+                (c.local_pending == 0).then_some(())
+            });
         }
+        Ok(())
     }
 }

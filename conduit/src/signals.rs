@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   INT, TERM, HUP ─► recorded ─► next poll: raises QUIT ─► the client's handler, if it has one
-//!   QUIT ───────────► recorded ─┘                        └► else exit(1)
+//!   QUIT ───────────► recorded ─┘                        └► else exit(1), or what `set_signal_status` said
 //!   a second INT, TERM or HUP ends the process at once with status 1
 //! ```
 //!
@@ -35,7 +35,7 @@ pub(crate) struct Signals {
 }
 
 /// Whether `list`, of `GASNET_NO_CATCH_SIGNAL`, names `signal`: `SIGINT`, `int`, `2`, or `*` for all.
-fn is_left_alone(list: &[String], signal: i32) -> bool {
+pub(crate) fn is_left_alone(list: &[String], signal: i32) -> bool {
     let name = low_level::signal_name(signal).unwrap_or_default();
     list.iter().any(|word| {
         word == "*"

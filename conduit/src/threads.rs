@@ -1,11 +1,11 @@
-//! Ranks that are threads of one process, over the in-process fabric: for tests.
+//! Ranks that are threads of one process, over the in-process fabric or shared memory: for tests.
 
 use crate::conduit::Conduit;
 use crate::env::{Env, EnvError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::par::Par;
 use portals_shim::Interface;
-use portals_shim::fabric;
+use portals_shim::fabric::{self, Opened};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -123,7 +123,8 @@ pub fn run<R: Send>(n: u32, rank: impl Fn(&Conduit) -> R + Sync) -> Vec<RankEnd<
     run_in(n, &[], rank)
 }
 
-/// As [`run`] with these variables and no others in the environment of the conduit.
+/// As [`run`] with these variables and no others in the environment of the conduit. `PORTOLAN_FABRIC=shm` has the
+/// threads share memory as processes do.
 ///
 /// # Panics
 ///
@@ -163,6 +164,24 @@ fn run_whole<R: Send>(
     variables: &[(&str, &str)],
     rank: impl Fn(Conduit) -> R + Sync,
 ) -> Vec<RankEnd<R>> {
+    run_over(opened(n, variables), variables, rank)
+}
+
+/// Interfaces of `n` ranks, over what the variables say.
+pub(crate) fn opened(n: u32, variables: &[(&str, &str)]) -> Vec<Opened> {
+    if variables.contains(&("PORTOLAN_FABRIC", "shm")) {
+        portals_shim::nal::shm::in_threads(n).unwrap_or_else(|e| panic!("{e}"))
+    } else {
+        fabric::in_process(n)
+    }
+}
+
+/// As [`run_in`] over interfaces that are there; the function finishes by itself.
+pub(crate) fn run_over<R: Send>(
+    opened: Vec<Opened>,
+    variables: &[(&str, &str)],
+    rank: impl Fn(Conduit) -> R + Sync,
+) -> Vec<RankEnd<R>> {
     let env = |name: &str| {
         variables
             .iter()
@@ -171,9 +190,8 @@ fn run_whole<R: Send>(
     };
     let env: Result<Env, EnvError> = Env::read(env);
     let env = env.unwrap_or_else(|e| panic!("{e}"));
-    let opened = fabric::in_process(n);
     let hub = Arc::new(Hub {
-        size: n,
+        size: opened.len() as u32,
         state: Mutex::default(),
         changed: Condvar::new(),
         interfaces: opened.iter().map(|o| o.interface.clone()).collect(),

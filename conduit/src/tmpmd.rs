@@ -80,6 +80,17 @@ impl UserMem {
         to.copy_from_slice(from);
     }
 
+    /// Fills the memory with `data`, which has its length.
+    pub(crate) fn fill(&self, data: &[u8]) {
+        if self.len == 0 || data.len() != self.len {
+            return;
+        }
+        // SAFETY: writable and unborrowed by the promise of `UserMem::new`; the borrow ends with
+        // this call.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) };
+        to.copy_from_slice(data);
+    }
+
     /// Fills the memory from `from`.
     pub(crate) fn copy_from(&self, from: &Region, offset: usize) -> Result<(), RegionError> {
         if self.len == 0 {

@@ -69,7 +69,7 @@ GASNETT_BEGIN_EXTERNC
     _STRINGIFY(GASNETI_RELEASE_PATCH) ",SPEC=" _STRINGIFY(GASNET_SPEC_VERSION_MAJOR) "."          \
     _STRINGIFY(GASNET_SPEC_VERSION_MINOR) ",CONDUIT=PORTALS(PORTALS-" GASNET_CORE_VERSION_STR      \
     "/PORTALS-" GASNET_EXTENDED_VERSION_STR "),THREADMODEL=" GASNETI_MODEL_STR ",SEGMENT=FAST,"   \
-    "PTR=64bit,noalign,nopshm," _STRINGIFY(GASNETI_DEBUG_NAME) ",notrace,nostats,nodebugmalloc,"  \
+    "PTR=64bit,noalign,nopshm," _STRINGIFY(GASNETI_DEBUG_NAME) ",trace,stats,nodebugmalloc,"  \
     "nosrclines,timers_native,membars_native,atomics_native,atomic32_native,atomic64_native"
 
 GASNETT_IDENT(gasneti_ident_config, "$GASNetConfig: (" __FILE__ ") " GASNET_CONFIG_STRING " $");
@@ -77,6 +77,8 @@ GASNETT_IDENT(gasneti_ident_model, "$GASNetThreadModel: GASNET_" GASNETI_MODEL_S
 GASNETT_IDENT(gasneti_ident_segment, "$GASNetSegment: GASNET_SEGMENT_FAST $");
 GASNETT_IDENT(gasneti_ident_conduit, "$GASNetConduitName: PORTALS $");
 GASNETT_IDENT(gasneti_ident_api, "$GASNetAPIVersion: 1 $");
+GASNETT_IDENT(gasneti_ident_trace, "$GASNetTracingEnabled: 1 $");
+GASNETT_IDENT(gasneti_ident_stats, "$GASNetStatisticsEnabled: 1 $");
 
 /* ---- constants and types --------------------------------------------------------------------- */
 
@@ -217,6 +219,12 @@ void gasnet_hsl_unlock(gasnet_hsl_t *lock);
 int gasnet_hsl_trylock(gasnet_hsl_t *lock);
 void gasnet_hold_interrupts(void);
 void gasnet_resume_interrupts(void);
+#if defined(GASNET_SEQ) && defined(GASNET_NDEBUG)
+/* One thread, and handlers run on it between its calls: there is nobody to lock out. */
+#define gasnet_hsl_lock(l) ((void)(l))
+#define gasnet_hsl_unlock(l) ((void)(l))
+#define gasnet_hsl_trylock(l) ((void)(l), GASNET_OK)
+#endif
 
 /* ---- puts, gets ------------------------------------------------------------------------------ */
 

@@ -568,8 +568,69 @@ GASNETI_INLINE_WORDS void gasnett_free_aligned(void *at) {
 #define GASNETT_FAST_ALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
 #define GASNETT_FAST_UNALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
 
-/* ---- trace and statistics: not in this library ---------------------------------------------- */
+/* ---- trace and statistics -------------------------------------------------------------------- */
 
+/* In a GASNet program the library writes them (GASNET_TRACEFILE, GASNET_STATSFILE); a program of tools alone has none. */
+#ifdef _GASNET_H
+int gasneti_trace_enabled(char category);
+void gasneti_trace_text(const char *text, int always);
+void gasneti_stats_text(const char *text);
+const char *gasneti_trace_mask(int statistics);
+void gasneti_trace_set_mask(const char *mask, int statistics);
+int gasneti_trace_local(void);
+void gasneti_trace_set_local(int yes);
+void gasneti_trace_set_line(const char *file, unsigned int line);
+void gasneti_trace_get_line(const char **file, unsigned int *line);
+void gasneti_trace_freeze_line(int by);
+
+typedef void (*gasneti_printer_t)(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
+int gasneti_stats_at_end(void (*callback)(gasneti_printer_t), gasneti_printer_t printer);
+
+__attribute__((__format__(__printf__, 1, 2), __unused__))
+static void gasneti_trace_message(const char *format, ...) {
+    char text[1024];
+    va_list values;
+    if (!gasneti_trace_enabled('H')) return;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    gasneti_trace_text(text, 0);
+}
+__attribute__((__format__(__printf__, 1, 2), __unused__))
+static void gasneti_trace_message_always(const char *format, ...) {
+    char text[1024];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    gasneti_trace_text(text, 1);
+}
+__attribute__((__format__(__printf__, 1, 2), __unused__))
+static void gasneti_stats_message(const char *format, ...) {
+    char text[1024];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    gasneti_stats_text(text);
+}
+#define GASNETT_TRACE_ENABLED gasneti_trace_enabled('H')
+#define GASNETT_TRACE_PRINTF gasneti_trace_message
+#define GASNETT_TRACE_PRINTF_FORCE gasneti_trace_message_always
+#define GASNETT_TRACE_GETMASK() gasneti_trace_mask(0)
+#define GASNETT_TRACE_SETMASK(mask) gasneti_trace_set_mask((mask), 0)
+#define GASNETT_TRACE_GET_TRACELOCAL() gasneti_trace_local()
+#define GASNETT_TRACE_SET_TRACELOCAL(value) gasneti_trace_set_local(value)
+#define GASNETT_TRACE_SETSOURCELINE(file, line) gasneti_trace_set_line((const char *)(file), (unsigned int)(line))
+#define GASNETT_TRACE_GETSOURCELINE(file, line) gasneti_trace_get_line((file), (line))
+#define GASNETT_TRACE_FREEZESOURCELINE() gasneti_trace_freeze_line(1)
+#define GASNETT_TRACE_UNFREEZESOURCELINE() gasneti_trace_freeze_line(-1)
+#define GASNETT_STATS_INIT(callback) gasneti_stats_at_end((callback), gasneti_stats_message)
+#define GASNETT_STATS_GETMASK() gasneti_trace_mask(1)
+#define GASNETT_STATS_SETMASK(mask) gasneti_trace_set_mask((mask), 1)
+#define GASNETT_STATS_PRINTF gasneti_stats_message
+#define GASNETT_STATS_PRINTF_FORCE gasneti_stats_message
+#else
 __attribute__((__format__(__printf__, 1, 2), __unused__))
 static void gasneti_trace_nothing(const char *format, ...) {
     (void)format;
@@ -590,6 +651,7 @@ static void gasneti_trace_nothing(const char *format, ...) {
 #define GASNETT_STATS_SETMASK(mask) ((void)(mask))
 #define GASNETT_STATS_PRINTF gasneti_trace_nothing
 #define GASNETT_STATS_PRINTF_FORCE gasneti_trace_nothing
+#endif
 
 GASNETT_END_EXTERNC
 

@@ -5,9 +5,8 @@
 //! The header turns a call with any number of arguments into one with an array. A handler is a C function of as many
 //! arguments as the message has: the two sides agree on that by convention, as GASNet has it.
 
-use conduit::{AmError, Conduit, MAX_ARGS, Payload, Token};
+use conduit::{AmError, Conduit, MAX_ARGS, Payload, Token, hsl};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::job::{BAD_ARG, NOT_INIT, OK};
 use crate::state::{Phase, phase};
@@ -16,11 +15,9 @@ use crate::{lock, ptr, state};
 /// A handler that runs, on its thread's stack. A token of a program is its address.
 struct Frame {
     token: *mut c_void,
-    outer: *mut Frame,
+    /// Of the handler that this one interrupts on its thread, an address.
+    outer: usize,
 }
-
-/// The handler that runs innermost; changed under the lock of the conduit.
-static TOP: AtomicPtr<Frame> = AtomicPtr::new(std::ptr::null_mut());
 
 type Function = *mut c_void;
 
@@ -88,26 +85,43 @@ arities! {
     16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
 }
 
+/// A handler of a program, callable from every thread.
+#[derive(Clone, Copy)]
+struct Code(Function);
+
+// SAFETY: the address of a function, which a GASNet program lets any of its threads run (specification, handlers).
+unsafe impl Send for Code {}
+
+impl Code {
+    fn address(self) -> Function {
+        self.0
+    }
+}
+
 /// What the conduit runs for a handler of a program; `None` for NULL.
 ///
 /// # Safety
 /// `f` is null or a C function, of the kind and number of arguments that it is sent.
 pub(crate) unsafe fn handler(
     f: Function,
-) -> Option<impl Fn(&mut Token<'_>, Payload<'_>, &[i32]) + 'static> {
+) -> Option<impl Fn(&mut Token<'_>, Payload<'_>, &[i32]) + Send + 'static> {
     if f.is_null() {
         return None;
     }
+    let code = Code(f);
     Some(
         move |token: &mut Token<'_>, payload: Payload<'_>, args: &[i32]| {
+            let f = code.address();
             let mut frame = Frame {
                 token: std::ptr::from_mut(token).cast(),
-                outer: TOP.load(Ordering::Relaxed),
+                outer: state::thread(|t| t.frame.get()),
             };
             let frame = &raw mut frame;
-            TOP.store(frame, Ordering::Relaxed);
-            let depth = state::thread(|t| t.handlers.replace(t.handlers.get() + 1));
-            let locks = lock::depth_mark();
+            let depth = state::thread(|t| {
+                t.frame.set(frame.expose_provenance());
+                t.handlers.replace(t.handlers.get() + 1)
+            });
+            let locks = hsl::held();
             let c_token = frame.cast::<c_void>();
             match payload {
                 // SAFETY: a handler of what it is sent, by the condition of this function.
@@ -124,29 +138,30 @@ pub(crate) unsafe fn handler(
                 }
             }
             lock::handler_returns(locks);
-            state::thread(|t| t.handlers.set(depth));
             // SAFETY: the frame is this function's, and handlers end in the order opposite to their start.
             let outer = unsafe { (*frame).outer };
-            TOP.store(outer, Ordering::Relaxed);
+            state::thread(|t| {
+                t.handlers.set(depth);
+                t.frame.set(outer);
+            });
         },
     )
 }
 
-/// Runs `f` with the token of a handler that runs; `None` for anything else.
+/// Runs `f` with the token of a handler that runs on this thread; `None` for anything else.
 fn with_token<R>(token: *mut c_void, f: impl FnOnce(&mut Token<'_>) -> R) -> Option<R> {
-    if token.is_null() || !state::is_inside() {
+    let mut at = state::thread(|t| t.frame.get());
+    while at != 0 && at != token.addr() {
+        let frame = std::ptr::with_exposed_provenance::<Frame>(at);
+        // SAFETY: frames in the list are on this thread's stack, of handlers that run.
+        at = unsafe { (*frame).outer };
+    }
+    if at == 0 {
         return None;
     }
-    let mut at = TOP.load(Ordering::Relaxed);
-    while !at.is_null() && at.cast::<c_void>() != token {
-        // SAFETY: frames in the list are on stacks of handlers that run.
-        at = unsafe { (*at).outer };
-    }
-    if at.is_null() {
-        return None;
-    }
+    let frame = std::ptr::with_exposed_provenance::<Frame>(at);
     // SAFETY: the frame of a handler that runs.
-    let inner = unsafe { (*at).token };
+    let inner = unsafe { (*frame).token };
     // SAFETY: that handler's token lives until it returns; the handler does nothing but this call.
     let token = unsafe { &mut *inner.cast::<Token<'_>>() };
     Some(f(token))
@@ -213,8 +228,7 @@ fn reply(
     if state::checked() {
         lock::may_reply(call);
     }
-    let sent = crate::job::guarded(call, || with_token(token, send));
-    match sent {
+    match with_token(token, send) {
         Some(result) => code(call, result),
         None => {
             state::explain(call, &"bad token");

@@ -6,7 +6,7 @@ use conduit::{BarrierError, BarrierName, Conduit};
 use std::ffi::c_int;
 
 use crate::job::{BARRIER_MISMATCH, NOT_READY, OK};
-use crate::{coll, ptr, state};
+use crate::{coll, ptr, state, trace};
 
 /// `GASNET_BARRIERFLAG_ANONYMOUS`.
 const ANONYMOUS: c_int = 1;
@@ -39,9 +39,9 @@ pub extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     ended(call, result);
 }
 
-fn try_once(call: &str, conduit: &Conduit, id: c_int, flags: c_int) -> Option<c_int> {
-    coll::progress(conduit);
-    match conduit.barrier_try(name(id, flags)) {
+/// The result, if the barrier is over.
+fn look(call: &str, conduit: &Conduit, id: c_int, flags: c_int) -> Option<c_int> {
+    match conduit.barrier_look(name(id, flags)) {
         Ok(false) => None,
         Ok(true) => Some(OK),
         Err(error) => Some(ended(call, Err(error))),
@@ -52,25 +52,27 @@ fn try_once(call: &str, conduit: &Conduit, id: c_int, flags: c_int) -> Option<c_
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
     let call = "gasnet_barrier_wait";
-    if !state::is_par() && !coll::active() {
-        return ended(
-            call,
-            state::attached(call, |c| c.barrier_wait(name(id, flags))),
-        );
-    }
-    loop {
-        if let Some(code) = state::attached(call, |c| try_once(call, c, id, flags)) {
-            return code;
-        }
-        std::thread::yield_now();
-    }
+    let since = trace::tracer().map(|t| t.barrier_awaited());
+    let mut result = None;
+    state::wait(call, |c| {
+        result = look(call, c, id, flags);
+        result.is_some()
+    });
+    trace::waited("BARRIER_WAIT", since);
+    result.unwrap_or(OK)
 }
 
 /// `gasnet_barrier_try`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     let call = "gasnet_barrier_try";
-    state::attached(call, |c| try_once(call, c, id, flags)).unwrap_or(NOT_READY)
+    let result = state::attached(call, |c| {
+        c.poll();
+        coll::progress(c);
+        look(call, c, id, flags)
+    });
+    trace::tried("BARRIER_TRY", result.is_some());
+    result.unwrap_or(NOT_READY)
 }
 
 /// `gasnet_barrier`.

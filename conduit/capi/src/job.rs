@@ -5,12 +5,11 @@
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
-use conduit::{AttachError, Conduit, HandlerEntry};
+use conduit::Conduit;
 use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::Duration;
 
 use crate::state::{Mode, Phase, phase};
 use crate::{am, coll, ptr, state};
@@ -26,15 +25,24 @@ pub(crate) const BARRIER_MISMATCH: c_int = 10005;
 /// `GASNET_PAGESIZE`, bytes.
 const PAGE: u64 = 4096;
 
-/// How long an exit waits for a thread that is inside the library.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// `gasnet_handlerentry_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     index: u8,
     function: *mut c_void,
+}
+
+impl Entry {
+    /// An entry of a table for `gasnet_attach`.
+    pub fn new(index: u8, function: *mut c_void) -> Self {
+        Self { index, function }
+    }
+}
+
+/// Address of the own segment; `None` before `gasnet_attach`.
+pub fn own_segment() -> Option<u64> {
+    state::with(|c| c.segment(c.mynode()).addr).filter(|a| *a != 0)
 }
 
 /// `gasnet_seginfo_t`.
@@ -109,6 +117,7 @@ pub fn init(mode: Mode, checked: bool, max_segment: u64) -> c_int {
         if !state::install(conduit, mode, checked, max_segment) {
             return NOT_INIT;
         }
+        crate::trace::install();
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library is never
         // unloaded (linked with nodelete). Without memory for the registration a return from `main` is noticed by
@@ -128,8 +137,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
-    // The conduit itself ends the process because another rank exited, and has told all.
-    if state::is_inside() && state::with(Conduit::has_ended) == Some(true) {
+    if state::ends_itself() {
         return;
     }
     leave(status);
@@ -137,8 +145,8 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 
 fn leave(code: c_int) -> ! {
     state::set_phase(Phase::Ended);
-    let _ = state::with_soon(PATIENCE, |conduit| conduit.exit(code));
-    // A thread does not come out of the library, or a signal interrupted one in it: the launcher ends the others.
+    // A signal may have interrupted a call in which the conduit's state is in use: then the launcher ends the others.
+    let _ = catch_unwind(AssertUnwindSafe(|| state::exit(code)));
     // SAFETY: ends the process; nothing of it is used afterwards.
     unsafe { libc::_exit(code & 0xff) }
 }
@@ -149,7 +157,7 @@ pub extern "C" fn gasnet_exit(code: c_int) -> ! {
     if phase() == Phase::Fresh {
         std::process::exit(code);
     }
-    if phase() == Phase::Ended && !state::is_inside() {
+    if phase() == Phase::Ended && state::is_elsewhere() {
         // Another thread is ending the process.
         loop {
             std::thread::park();
@@ -201,21 +209,23 @@ pub unsafe extern "C" fn gasnet_attach(
         let Some(run) = run else {
             return refuse(BAD_ARG, &"a handler is NULL");
         };
-        entries.push(HandlerEntry::new(e.index, run));
+        entries.push((e.index, run));
     }
-    let attached = state::with(|conduit| {
-        let indexes = conduit.attach(entries, size)?;
-        let own = conduit.segment(conduit.mynode());
-        let hook = gasnet_client_attach_hook.load(Ordering::Acquire);
-        // SAFETY: a program stores a function of this type, or nothing.
-        let hook = unsafe { std::mem::transmute::<*mut c_void, AttachHook>(hook) };
-        if let Some(hook) = hook {
-            let base = std::ptr::with_exposed_provenance_mut(own.addr as usize);
-            // SAFETY: the program's function takes the own segment.
-            unsafe { hook(base, own.size as usize) };
-        }
-        Ok::<_, AttachError>(indexes)
-    });
+    let attached = state::attach(entries, size);
+    if let Some(Ok(_)) = attached {
+        state::with(|conduit| {
+            let own = conduit.segment(conduit.mynode());
+            let hook = gasnet_client_attach_hook.load(Ordering::Acquire);
+            // SAFETY: a program stores a function of this type, or nothing.
+            let hook = unsafe { std::mem::transmute::<*mut c_void, AttachHook>(hook) };
+            if let Some(hook) = hook {
+                let base = std::ptr::with_exposed_provenance_mut(own.addr as usize);
+                // SAFETY: the program's function takes the own segment.
+                unsafe { hook(base, own.size as usize) };
+            }
+            state::attach_done(conduit);
+        });
+    }
     match attached {
         Some(Ok(indexes)) => {
             for (i, index) in indexes.into_iter().enumerate() {
@@ -224,7 +234,6 @@ pub unsafe extern "C" fn gasnet_attach(
                 // SAFETY: as above.
                 unsafe { ptr::set(table, i, Entry { index, ..old }) };
             }
-            state::set_phase(Phase::Attached);
             OK
         }
         Some(Err(error)) => {
@@ -275,10 +284,23 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// Memory of the machine, or what of it the job's control group may have: more would be granted, and the process
+/// killed when it is touched.
 fn physical_memory() -> u64 {
     // SAFETY: a query without arguments in memory.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    u64::try_from(pages).unwrap_or(1 << 16) * PAGE
+    let all = u64::try_from(pages).unwrap_or(1 << 16) * PAGE;
+    let limits = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let limits = limits
+        .iter()
+        .filter_map(|f| std::fs::read_to_string(f).ok());
+    let limit = limits
+        .filter_map(|text| text.trim().parse::<u64>().ok())
+        .min();
+    limit.map_or(all, |l| l.min(all))
 }
 
 /// `gasnet_getMaxLocalSegmentSize`.
@@ -414,26 +436,13 @@ pub extern "C" fn gasnet_AMPoll() -> c_int {
     OK
 }
 
-/// One step of `GASNET_BLOCKUNTIL`: something was handled, or in PAR a poll found nothing.
+/// One step of `GASNET_BLOCKUNTIL`: something was handled, or where threads share the conduit a turn is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasneti_wait_event() {
-    if state::is_par() || coll::active() {
-        state::attached("GASNET_BLOCKUNTIL", |conduit| {
-            conduit.poll();
-            coll::progress(conduit);
-        });
-        std::thread::yield_now();
-        return;
-    }
     state::attached("GASNET_BLOCKUNTIL", |conduit| {
-        let mut asked = false;
-        conduit.block_until(|| std::mem::replace(&mut asked, true));
+        coll::progress(conduit);
+        conduit.service();
     });
-}
-
-/// Runs `f`, an entry that may reach the conduit, so that nothing unwinds into C.
-pub(crate) fn guarded<R>(call: &str, f: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| state::fatal(call))
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  C program ──► job, am, rma, sync, barrier, vis, coll   one entry for each function
-//!                lock, the handler-safe lock and no-interrupt sections
+//!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                  │ ptr    a caller's memory
 //!                  ▼
-//!                state      the one conduit, under one lock; how to wait; how to fail
+//!                state      the one conduit; how to wait; how to fail
 //!                  ▼
-//!                conduit::Conduit
+//!                conduit::Conduit in GASNET_SEQ, conduit::Par otherwise
 //! ```
 //!
 //! Three thin crates, `seq`, `parsync` and `par`, make the libraries of the thread models: they have the symbols by
@@ -15,10 +15,10 @@
 //!
 //! # Invariants
 //!
-//! 1. Every use of the conduit is under the lock of `state.rs`. It may be taken again by the thread that holds it,
-//!    which is how a handler replies.
-//! 2. In PAR no wait holds the lock: it polls, gives the lock up, and polls again, so that every thread gets its turn.
-//!    Otherwise a wait is the conduit's own, which leaves the processor to others.
+//! 1. There is no lock here. In SEQ the conduit has one thread; otherwise threads take turns with it by the conduit's
+//!    own means (`conduit::Par`), which is also how a handler replies and how a wait lets others in.
+//! 2. A put or get of memory that this process reaches by itself is a bounds check and a copy, in every thread model,
+//!    and no operation allocates.
 //! 3. What a call of the core API can get wrong is a code; what a call of the extended API can get wrong ends the
 //!    process with a line that names the call, and in a debug build the place it was made from. Nothing unwinds into C.
 //! 4. A lock of the program (HSL) may be waited for while the conduit is locked, by a handler; whoever holds an HSL
@@ -27,6 +27,7 @@
 pub mod am;
 pub mod barrier;
 pub mod coll;
+mod crash;
 pub mod install;
 pub mod job;
 pub mod lock;
@@ -34,6 +35,7 @@ mod ptr;
 pub mod rma;
 pub mod state;
 pub mod sync;
+pub mod trace;
 pub mod vis;
 
 pub use job::init;

@@ -1,38 +1,22 @@
 // UNSAFETY: entries that C calls, and locks that live in the memory of the caller.
 #![expect(unsafe_code, reason = "entries for C; see the line above")]
-//! Handler-safe locks and no-interrupt sections, and the rules that go with them.
+//! Handler-safe locks and no-interrupt sections: those of the conduit (`conduit::hsl`), in memory of the caller.
 //!
-//! A lock is a word; whoever finds it taken gives the processor up and looks again. Interrupts do not exist here, so a
-//! no-interrupt section is a flag of its thread. Locks of a thread form a list, last taken first: what a program gets
-//! wrong is seen when it happens, always where it would wait for ever, in debug builds everywhere.
+//! Interrupts do not exist here, so a no-interrupt section is a flag of its thread. What a program gets wrong is seen
+//! when it happens, always where it would wait for ever, in debug builds everywhere. A `GASNET_SEQ` program that is no
+//! debug build does not call these: there the header's locks are nothing.
 
+use conduit::hsl::{Hsl, HslError, held, hold_interrupts, in_section, resume_interrupts};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::job::{NOT_READY, OK};
-use crate::state::{checked, fatal, thread, thread_id};
-
-/// `gasnet_hsl_t`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Hsl {
-    /// 0: free, 1: taken.
-    word: AtomicU32,
-    tag: AtomicU32,
-    owner: AtomicUsize,
-    /// The one its owner took before, an address.
-    below: AtomicUsize,
-}
-
-const LIVE: u32 = 0x4853_4c31;
-const DEAD: u32 = 0x4853_4c30;
+use crate::state::{checked, fatal, thread};
+use crate::trace;
 
 /// Longer is against the rules of GASNet.
 const LONG: Duration = Duration::from_secs(1);
-/// Looks at a taken lock before the processor is given up.
-const SPINS: u32 = 50;
 
 /// The lock of a caller.
 ///
@@ -46,15 +30,27 @@ unsafe fn lock<'a>(call: &str, p: *mut Hsl) -> &'a Hsl {
     }
 }
 
-fn address(l: &Hsl) -> usize {
-    std::ptr::from_ref(l).expose_provenance()
-}
-
 fn usable(call: &str, l: &Hsl) {
-    if checked() && l.tag.load(Ordering::Relaxed) != LIVE {
+    if checked() && !l.is_live() {
         fatal(&format!(
             "{call}: the lock is not initialised, or destroyed"
         ));
+    }
+}
+
+/// Ends the process where a rule of locks was broken.
+fn kept<R>(call: &str, result: Result<R, HslError>) -> R {
+    match result {
+        Ok(value) => value,
+        Err(HslError::Recursive) => fatal(&format!("{call} of a lock that this thread holds")),
+        Err(HslError::NotHeld) => {
+            fatal(&format!("{call} of a lock that this thread does not hold"))
+        }
+        Err(HslError::Order) => fatal(&format!("{call} of a lock that is not the last one taken")),
+        Err(HslError::InUse) => fatal(&format!("{call} of a lock that is held")),
+        Err(HslError::Nested) => fatal("gasnet_hold_interrupts twice"),
+        Err(HslError::NotBegun) => fatal("gasnet_resume_interrupts without gasnet_hold_interrupts"),
+        Err(other) => fatal(&format!("{call}: {other}")),
     }
 }
 
@@ -66,13 +62,10 @@ fn usable(call: &str, l: &Hsl) {
 pub unsafe extern "C" fn gasnet_hsl_init(p: *mut Hsl) {
     // SAFETY: the condition of this function.
     let l = unsafe { lock("gasnet_hsl_init", p) };
-    if checked() && l.tag.load(Ordering::Relaxed) == LIVE {
+    if checked() && l.is_live() {
         fatal("gasnet_hsl_init of a lock that is initialised");
     }
-    l.word.store(0, Ordering::Relaxed);
-    l.owner.store(0, Ordering::Relaxed);
-    l.below.store(0, Ordering::Relaxed);
-    l.tag.store(LIVE, Ordering::Release);
+    l.reset();
 }
 
 /// `gasnet_hsl_destroy`.
@@ -85,34 +78,13 @@ pub unsafe extern "C" fn gasnet_hsl_destroy(p: *mut Hsl) {
     // SAFETY: the condition of this function.
     let l = unsafe { lock(call, p) };
     usable(call, l);
-    if l.word.load(Ordering::Acquire) != 0 {
-        fatal("gasnet_hsl_destroy of a lock that is held");
-    }
-    l.tag.store(DEAD, Ordering::Relaxed);
+    kept(call, l.retire());
 }
 
-fn take(l: &Hsl) -> bool {
-    let taken = l
-        .word
-        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_ok();
-    if taken {
-        l.owner.store(thread_id(), Ordering::Relaxed);
-        thread(|t| {
-            let below = t.top.replace(address(l));
-            l.below.store(below, Ordering::Relaxed);
-            if below == 0 && checked() {
-                t.since.set(Some(Instant::now()));
-            }
-        });
-    }
-    taken
-}
-
-fn not_mine(call: &str, l: &Hsl) {
-    usable(call, l);
-    if l.owner.load(Ordering::Relaxed) == thread_id() {
-        fatal(&format!("{call} of a lock that this thread holds"));
+/// The thread holds its first lock.
+fn begun() {
+    if checked() && held() == 1 {
+        thread(|t| t.since.set(Some(Instant::now())));
     }
 }
 
@@ -125,16 +97,11 @@ pub unsafe extern "C" fn gasnet_hsl_lock(p: *mut Hsl) {
     let call = "gasnet_hsl_lock";
     // SAFETY: the condition of this function.
     let l = unsafe { lock(call, p) };
-    not_mine(call, l);
-    let mut looked = 0;
-    while !take(l) {
-        looked += 1;
-        if looked < SPINS {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-    }
+    usable(call, l);
+    let since = trace::start();
+    kept(call, l.lock());
+    begun();
+    trace::waited("HSL_LOCK", since);
 }
 
 /// `gasnet_hsl_trylock`.
@@ -146,8 +113,13 @@ pub unsafe extern "C" fn gasnet_hsl_trylock(p: *mut Hsl) -> c_int {
     let call = "gasnet_hsl_trylock";
     // SAFETY: the condition of this function.
     let l = unsafe { lock(call, p) };
-    not_mine(call, l);
-    if take(l) { OK } else { NOT_READY }
+    usable(call, l);
+    let taken = kept(call, l.try_lock());
+    if taken {
+        begun();
+    }
+    trace::tried("HSL_TRYLOCK", taken);
+    if taken { OK } else { NOT_READY }
 }
 
 /// `gasnet_hsl_unlock`.
@@ -160,25 +132,14 @@ pub unsafe extern "C" fn gasnet_hsl_unlock(p: *mut Hsl) {
     // SAFETY: the condition of this function.
     let l = unsafe { lock(call, p) };
     usable(call, l);
-    if l.owner.load(Ordering::Relaxed) != thread_id() {
-        fatal("gasnet_hsl_unlock of a lock that this thread does not hold");
+    kept(call, l.unlock());
+    if checked() && held() == 0 {
+        thread(|t| complain_if_long("an HSL", t.since.take()));
     }
-    thread(|t| {
-        if t.top.get() != address(l) {
-            fatal("gasnet_hsl_unlock of a lock that is not the last one taken");
-        }
-        let below = l.below.load(Ordering::Relaxed);
-        t.top.set(below);
-        if let (0, Some(since)) = (below, t.since.take()) {
-            complain_if_long("an HSL", since);
-        }
-    });
-    l.owner.store(0, Ordering::Relaxed);
-    l.word.store(0, Ordering::Release);
 }
 
-fn complain_if_long(what: &str, since: Instant) {
-    let held = since.elapsed();
+fn complain_if_long(what: &str, since: Option<Instant>) {
+    let held = since.map(|s| s.elapsed()).unwrap_or_default();
     if held > LONG {
         eprintln!(
             "GASNet node {}/{}: WARNING: {what} was held for {:.3} s, which delays every message{}",
@@ -190,68 +151,56 @@ fn complain_if_long(what: &str, since: Instant) {
     }
 }
 
-/// A section that is one already: in a handler, or while a lock is held.
-fn is_implicit() -> bool {
-    thread(|t| t.handlers.get() > 0 || t.top.get() != 0)
+fn in_handler() -> bool {
+    thread(|t| t.handlers.get() > 0)
 }
 
 /// `gasnet_hold_interrupts`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_hold_interrupts() {
-    if !checked() || is_implicit() {
+    if !checked() {
         return;
     }
-    thread(|t| {
-        if t.held.replace(true) {
-            fatal("gasnet_hold_interrupts twice");
-        }
-        t.since.set(Some(Instant::now()));
-    });
+    let was = in_section();
+    kept("gasnet_hold_interrupts", hold_interrupts(in_handler()));
+    if !was && in_section() {
+        thread(|t| t.since.set(Some(Instant::now())));
+    }
 }
 
 /// `gasnet_resume_interrupts`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_resume_interrupts() {
-    if !checked() || is_implicit() {
+    if !checked() {
         return;
     }
-    thread(|t| {
-        if !t.held.replace(false) {
-            fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
-        }
-        if let Some(since) = t.since.take() {
-            complain_if_long("a no-interrupt section", since);
-        }
-    });
+    let was = in_section();
+    kept("gasnet_resume_interrupts", resume_interrupts(in_handler()));
+    if was && !in_section() {
+        thread(|t| complain_if_long("a no-interrupt section", t.since.take()));
+    }
 }
 
 /// Ends the process if the thread may not send, poll or wait.
 pub(crate) fn may_communicate(call: &str) {
-    thread(|t| {
-        if t.top.get() != 0 {
-            fatal(&format!("{call} while an HSL is held"));
-        }
-        if t.held.get() {
-            fatal(&format!("{call} in a no-interrupt section"));
-        }
-    });
+    if held() != 0 {
+        fatal(&format!("{call} while an HSL is held"));
+    }
+    if in_section() {
+        fatal(&format!("{call} in a no-interrupt section"));
+    }
 }
 
 /// Ends the process if the handler may not reply.
 pub(crate) fn may_reply(call: &str) {
-    if thread(|t| t.top.get() != 0) {
+    if held() != 0 {
         fatal(&format!("{call} while an HSL is held"));
     }
 }
 
-/// The locks that are held when a handler starts.
-pub(crate) fn depth_mark() -> usize {
-    thread(|t| t.top.get())
-}
-
-/// A handler has given back what it took.
-pub(crate) fn handler_returns(mark: usize) {
-    if thread(|t| t.top.get()) != mark {
+/// A handler has given back what it took; `before` were held when it started.
+pub(crate) fn handler_returns(before: usize) {
+    if held() != before {
         fatal("a handler returned while it held an HSL");
     }
 }
@@ -263,12 +212,7 @@ mod tests {
     use super::*;
 
     fn new() -> Hsl {
-        Hsl {
-            word: AtomicU32::new(0),
-            tag: AtomicU32::new(LIVE),
-            owner: AtomicUsize::new(0),
-            below: AtomicUsize::new(0),
-        }
+        Hsl::new()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use conduit::{Conduit, Counted, Handle, RmaError};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ptr, state, sync};
+use crate::{ptr, state, sync, trace};
 
 /// The result of starting an operation.
 pub(crate) fn started<R>(call: &str, result: Result<R, RmaError>) -> R {
@@ -34,8 +34,16 @@ fn aligned(call: &str, len: usize, addresses: [u64; 2]) {
     }
 }
 
+/// A put or get that needs nothing but a bounds check and a copy.
+macro_rules! near {
+    ($method:ident($($argument:expr),*)) => {
+        // SAFETY: the condition of the function that this is in.
+        state::near().is_some_and(|n| unsafe { n.$method($($argument),*) })
+    };
+}
+
 macro_rules! puts {
-    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal) => {
+    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal, $names:expr) => {
         #[doc = concat!("`", stringify!($blocking), "`.")]
         ///
         /// # Safety
@@ -48,13 +56,18 @@ macro_rules! puts {
             n: usize,
         ) {
             let call = stringify!($blocking);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let to = ptr::address(dest);
+            if near!(put_raw(node, to, src.cast(), n)) {
+                return;
             }
-            let dest = ptr::address(dest);
+            if !$bulk {
+                aligned(call, n, [to, ptr::address(src)]);
+            }
+            // SAFETY: the condition of this function.
+            unsafe { trace::put($names[0], node, to, src, n) };
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function; the memory is free when this returns.
-                unsafe { c.put_nb_raw(node, dest, src.cast(), n, true) }
+                unsafe { c.put_nb_raw(node, to, src.cast(), n, true) }
             });
             sync::wait_handle(call, started(call, handle));
         }
@@ -71,13 +84,18 @@ macro_rules! puts {
             n: usize,
         ) -> *mut c_void {
             let call = stringify!($nb);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let to = ptr::address(dest);
+            if near!(put_raw(node, to, src.cast(), n)) {
+                return std::ptr::null_mut();
             }
-            let dest = ptr::address(dest);
+            if !$bulk {
+                aligned(call, n, [to, ptr::address(src)]);
+            }
+            // SAFETY: the condition of this function.
+            unsafe { trace::put($names[1], node, to, src, n) };
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.put_nb_raw(node, dest, src.cast(), n, $bulk) }
+                unsafe { c.put_nb_raw(node, to, src.cast(), n, $bulk) }
             });
             raw(started(call, handle))
         }
@@ -89,13 +107,18 @@ macro_rules! puts {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $nbi(node: u32, dest: *mut c_void, src: *mut c_void, n: usize) {
             let call = stringify!($nbi);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let to = ptr::address(dest);
+            if near!(put_raw(node, to, src.cast(), n)) {
+                return;
             }
-            let dest = ptr::address(dest);
+            if !$bulk {
+                aligned(call, n, [to, ptr::address(src)]);
+            }
+            // SAFETY: the condition of this function.
+            unsafe { trace::put($names[2], node, to, src, n) };
             let result = state::attached_own(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.put_nbi_raw(node, dest, src.cast(), n, $bulk) }
+                unsafe { c.put_nbi_raw(node, to, src.cast(), n, $bulk) }
             });
             started(call, result);
         }
@@ -103,7 +126,7 @@ macro_rules! puts {
 }
 
 macro_rules! gets {
-    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal) => {
+    ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal, $names:expr) => {
         #[doc = concat!("`", stringify!($blocking), "`.")]
         ///
         /// # Safety
@@ -116,13 +139,17 @@ macro_rules! gets {
             n: usize,
         ) {
             let call = stringify!($blocking);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let from = ptr::address(src);
+            if near!(get_raw(dest.cast(), node, from, n)) {
+                return;
             }
-            let src = ptr::address(src);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), from]);
+            }
+            trace::get($names[0], dest, node, src, n);
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.get_nb_raw(dest.cast(), node, src, n) }
+                unsafe { c.get_nb_raw(dest.cast(), node, from, n) }
             });
             sync::wait_handle(call, started(call, handle));
         }
@@ -139,13 +166,17 @@ macro_rules! gets {
             n: usize,
         ) -> *mut c_void {
             let call = stringify!($nb);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let from = ptr::address(src);
+            if near!(get_raw(dest.cast(), node, from, n)) {
+                return std::ptr::null_mut();
             }
-            let src = ptr::address(src);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), from]);
+            }
+            trace::get($names[1], dest, node, src, n);
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.get_nb_raw(dest.cast(), node, src, n) }
+                unsafe { c.get_nb_raw(dest.cast(), node, from, n) }
             });
             raw(started(call, handle))
         }
@@ -157,40 +188,60 @@ macro_rules! gets {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $nbi(dest: *mut c_void, node: u32, src: *mut c_void, n: usize) {
             let call = stringify!($nbi);
-            if !$bulk {
-                aligned(call, n, [ptr::address(dest), ptr::address(src)]);
+            let from = ptr::address(src);
+            if near!(get_raw(dest.cast(), node, from, n)) {
+                return;
             }
-            let src = ptr::address(src);
+            if !$bulk {
+                aligned(call, n, [ptr::address(dest), from]);
+            }
+            trace::get($names[2], dest, node, src, n);
             let result = state::attached_own(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.get_nbi_raw(dest.cast(), node, src, n) }
+                unsafe { c.get_nbi_raw(dest.cast(), node, from, n) }
             });
             started(call, result);
         }
     };
 }
 
-puts!(gasnet_put, gasnet_put_nb, gasnet_put_nbi, false);
+puts!(
+    gasnet_put,
+    gasnet_put_nb,
+    gasnet_put_nbi,
+    false,
+    ["PUT", "PUT_NB", "PUT_NBI"]
+);
 puts!(
     gasnet_put_bulk,
     gasnet_put_nb_bulk,
     gasnet_put_nbi_bulk,
-    true
+    true,
+    ["PUT_BULK", "PUT_NB_BULK", "PUT_NBI_BULK"]
 );
-gets!(gasnet_get, gasnet_get_nb, gasnet_get_nbi, false);
+gets!(
+    gasnet_get,
+    gasnet_get_nb,
+    gasnet_get_nbi,
+    false,
+    ["GET", "GET_NB", "GET_NBI"]
+);
 gets!(
     gasnet_get_bulk,
     gasnet_get_nb_bulk,
     gasnet_get_nbi_bulk,
-    true
+    true,
+    ["GET_BULK", "GET_NB_BULK", "GET_NBI_BULK"]
 );
 
 fn memset(
-    call: &str,
+    (call, name): (&str, &'static str),
     counted: Counted,
     (node, dest, value, n): (u32, *mut c_void, c_int, usize),
 ) -> Handle {
-    let set = |c: &Conduit| c.memset(node, ptr::address(dest), value as u8, n, counted);
+    // SAFETY: no memory is named.
+    unsafe { trace::put(name, node, ptr::address(dest), std::ptr::null(), n) };
+    let set = |c: &Conduit| c.memset_quietly(node, ptr::address(dest), value as u8, n, counted);
     started(call, state::attached_own(call, set))
 }
 
@@ -198,7 +249,7 @@ fn memset(
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_memset(node: u32, dest: *mut c_void, value: c_int, n: usize) {
     let call = "gasnet_memset";
-    let handle = memset(call, Counted::Explicit, (node, dest, value, n));
+    let handle = memset((call, "MEMSET"), Counted::Explicit, (node, dest, value, n));
     sync::wait_handle(call, handle);
 }
 
@@ -211,7 +262,7 @@ pub extern "C" fn gasnet_memset_nb(
     n: usize,
 ) -> *mut c_void {
     raw(memset(
-        "gasnet_memset_nb",
+        ("gasnet_memset_nb", "MEMSET_NB"),
         Counted::Explicit,
         (node, dest, value, n),
     ))
@@ -221,7 +272,7 @@ pub extern "C" fn gasnet_memset_nb(
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_memset_nbi(node: u32, dest: *mut c_void, value: c_int, n: usize) {
     let handle = memset(
-        "gasnet_memset_nbi",
+        ("gasnet_memset_nbi", "MEMSET_NBI"),
         Counted::Implicit,
         (node, dest, value, n),
     );
@@ -247,17 +298,30 @@ fn low(call: &str, n: usize) -> std::ops::Range<usize> {
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
     let call = "gasnet_put_val";
-    let handle = put_value(call, node, dest, value, n);
+    let handle = put_value((call, "PUT_VAL"), node, dest, value, n);
     sync::wait_handle(call, handle);
 }
 
-fn put_value(call: &str, node: u32, dest: *mut c_void, value: usize, n: usize) -> Handle {
+fn put_value(
+    (call, name): (&str, &'static str),
+    node: u32,
+    dest: *mut c_void,
+    value: usize,
+    n: usize,
+) -> Handle {
     let bytes = value.to_ne_bytes();
     let data = &bytes[low(call, n)];
-    started(
-        call,
-        state::attached(call, |c| c.put_nb(node, ptr::address(dest), data)),
-    )
+    let to = ptr::address(dest);
+    if state::near().is_some_and(|near| near.put(node, to, data)) {
+        return Handle::DONE;
+    }
+    // SAFETY: the bytes of the value.
+    unsafe { trace::put(name, node, to, data.as_ptr().cast(), n) };
+    let handle = state::attached(call, |c| {
+        // SAFETY: the bytes of the value, which are free on return.
+        unsafe { c.put_nb_raw(node, to, data.as_ptr(), n, false) }
+    });
+    started(call, handle)
 }
 
 /// `gasnet_put_nb_val`.
@@ -268,7 +332,13 @@ pub extern "C" fn gasnet_put_nb_val(
     value: usize,
     n: usize,
 ) -> *mut c_void {
-    raw(put_value("gasnet_put_nb_val", node, dest, value, n))
+    raw(put_value(
+        ("gasnet_put_nb_val", "PUT_NB_VAL"),
+        node,
+        dest,
+        value,
+        n,
+    ))
 }
 
 /// `gasnet_put_nbi_val`.
@@ -277,7 +347,16 @@ pub extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize,
     let call = "gasnet_put_nbi_val";
     let bytes = value.to_ne_bytes();
     let data = &bytes[low(call, n)];
-    let result = state::attached_own(call, |c| c.put_nbi(node, ptr::address(dest), data));
+    let to = ptr::address(dest);
+    if state::near().is_some_and(|near| near.put(node, to, data)) {
+        return;
+    }
+    // SAFETY: the bytes of the value.
+    unsafe { trace::put("PUT_NBI_VAL", node, to, data.as_ptr().cast(), n) };
+    let result = state::attached_own(call, |c| {
+        // SAFETY: the bytes of the value, which are free on return.
+        unsafe { c.put_nbi_raw(node, to, data.as_ptr(), n, false) }
+    });
     started(call, result);
 }
 
@@ -285,12 +364,17 @@ pub extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize,
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_get_val(node: u32, src: *mut c_void, n: usize) -> usize {
     let call = "gasnet_get_val";
+    let from = ptr::address(src);
     let mut bytes = [0; REGISTER];
     let out = &mut bytes[low(call, n)];
+    if state::near().is_some_and(|near| near.get(out, node, from)) {
+        return usize::from_ne_bytes(bytes);
+    }
     let to = out.as_mut_ptr();
+    trace::get("GET_VAL", to.cast(), node, src, n);
     let handle = state::attached(call, |c| {
         // SAFETY: `bytes` is this function's and is not looked at before the wait.
-        unsafe { c.get_nb_raw(to, node, ptr::address(src), n) }
+        unsafe { c.get_nb_raw(to, node, from, n) }
     });
     sync::wait_handle(call, started(call, handle));
     usize::from_ne_bytes(bytes)
@@ -333,6 +417,7 @@ pub extern "C" fn gasnet_get_nb_val(node: u32, src: *mut c_void, n: usize) -> *m
         (index, value.bytes[range].as_mut_ptr())
     };
     let (index, to) = index;
+    trace::get("GET_NB_VAL", to.cast(), node, src, n);
     let handle = state::attached(call, |c| {
         // SAFETY: the box of a value is not moved, and not looked at before the handle is synchronised.
         unsafe { c.get_nb_raw(to, node, ptr::address(src), n) }
@@ -356,7 +441,9 @@ pub extern "C" fn gasnet_wait_syncnb_valget(handle: *mut c_void) -> usize {
             _ => state::fatal(bad),
         }
     };
+    let since = trace::start();
     sync::wait_handle(call, Handle::from_raw(operation));
+    trace::waited("WAIT_SYNCNB_VALGET", since);
     let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
     values.free.push(index);
     let Some(value) = values.all.get_mut(index) else {

@@ -6,14 +6,17 @@
 //!  not initialised ──init──► initialised ──attach──► attached ──exit──► ended
 //! ```
 
-use conduit::{Conduit, Implicit};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use conduit::trace::Tracer;
+use conduit::{AttachError, Conduit, HandlerEntry, Implicit, Near, OnError, Par, ParHandler};
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use crate::crash;
 
 /// Which threads of a program may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,39 +39,46 @@ pub(crate) enum Phase {
     Ended,
 }
 
-struct Held(Conduit);
+/// The conduit of this process.
+enum Endpoint {
+    /// Of `GASNET_SEQ`: no lock.
+    Alone(Conduit),
+    /// Of the others: threads take turns, by the conduit's own means.
+    Shared(Par),
+}
 
-// SAFETY: a `Held` is reached through `with` alone, which holds LOCK; what the conduit shares without atomics
-// (handlers, cells) is touched by the holder only, and the lock orders the holders.
+struct Held(Endpoint);
+
+// SAFETY: `Shared` is Send and Sync. `Alone` is used by the one thread that a GASNET_SEQ program makes calls from,
+// which is that program's promise (specification, threads).
 unsafe impl Send for Held {}
 // SAFETY: as for Send.
 unsafe impl Sync for Held {}
 
-static CONDUIT: OnceLock<Held> = OnceLock::new();
-static LOCK: Mutex<()> = Mutex::new(());
-/// The thread that holds LOCK, by `thread_id`; 0 when nobody does.
-static OWNER: AtomicUsize = AtomicUsize::new(0);
+static ENDPOINT: OnceLock<Held> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Fresh as u8);
-static PAR: AtomicBool = AtomicBool::new(false);
+static SHARED: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 static ME: AtomicU32 = AtomicU32::new(0);
 static NODES: AtomicU32 = AtomicU32::new(0);
+static ON_ERROR: OnceLock<OnError> = OnceLock::new();
 static MAX_SEGMENT: AtomicU64 = AtomicU64::new(0);
-/// The thread whose implicit operations the conduit counts; changed under LOCK.
+/// The segments that calls copy to and from without asking the conduit; null in debug builds, where more is looked
+/// at, in runs with trace files, and before attach.
+static NEAR: AtomicPtr<Near> = AtomicPtr::new(std::ptr::null_mut());
+/// The thread whose implicit operations the conduit counts; changed by the thread that has the turn.
 static COUNTING: AtomicUsize = AtomicUsize::new(0);
 /// The implicit operations of the others.
-static SET_ASIDE: Mutex<BTreeMap<usize, Implicit>> = Mutex::new(BTreeMap::new());
+static SET_ASIDE: Mutex<Vec<(usize, Implicit)>> = Mutex::new(Vec::new());
 
 /// What a thread knows of itself.
 #[derive(Debug)]
 pub(crate) struct Thread {
     /// Handlers that run on it.
     pub(crate) handlers: Cell<u32>,
-    /// In a no-interrupt section of its own.
-    pub(crate) held: Cell<bool>,
-    /// The HSL it took last, an address; they form a list.
-    pub(crate) top: Cell<usize>,
-    /// When it began to hold one.
+    /// The handler that runs innermost, an address of a `Frame`.
+    pub(crate) frame: Cell<usize>,
+    /// When it began to hold a lock, or a section.
     pub(crate) since: Cell<Option<Instant>>,
     /// File (an address) and line of the call it makes.
     at: Cell<(usize, i32)>,
@@ -77,12 +87,11 @@ pub(crate) struct Thread {
 thread_local! {
     static THREAD: Thread = const { Thread {
         handlers: Cell::new(0),
-        held: Cell::new(false),
-        top: Cell::new(0),
+        frame: Cell::new(0),
         since: Cell::new(None),
         at: Cell::new((0, 0)),
     } };
-    static MARK: RefCell<u8> = const { RefCell::new(0) };
+    static MARK: Cell<u8> = const { Cell::new(0) };
 }
 
 /// A number of the calling thread, not 0, that no other thread has at this time.
@@ -112,10 +121,6 @@ pub(crate) fn checked() -> bool {
     CHECKED.load(Ordering::Relaxed)
 }
 
-pub(crate) fn is_par() -> bool {
-    PAR.load(Ordering::Relaxed)
-}
-
 pub(crate) fn me() -> u32 {
     ME.load(Ordering::Relaxed)
 }
@@ -132,123 +137,151 @@ pub(crate) fn max_segment() -> u64 {
 /// Makes the conduit that of this process; once.
 pub(crate) fn install(conduit: Conduit, mode: Mode, checked: bool, max_segment: u64) -> bool {
     let (me, nodes) = (conduit.mynode(), conduit.nodes());
-    if CONDUIT.set(Held(conduit)).is_err() {
+    if let Some(t) = conduit.tracer() {
+        t.take_places();
+    }
+    let on_error = conduit.on_error();
+    let _ = ON_ERROR.set(on_error);
+    crash::watch((me, nodes), on_error.backtrace, |signal| {
+        conduit.leaves_alone(signal)
+    });
+    let endpoint = match mode {
+        Mode::Seq => Endpoint::Alone(conduit),
+        Mode::Parsync | Mode::Par => Endpoint::Shared(Par::share(conduit)),
+    };
+    if ENDPOINT.set(Held(endpoint)).is_err() {
         return false;
     }
     ME.store(me, Ordering::Relaxed);
     NODES.store(nodes, Ordering::Relaxed);
     MAX_SEGMENT.store(max_segment, Ordering::Relaxed);
-    PAR.store(mode == Mode::Par, Ordering::Relaxed);
+    SHARED.store(mode != Mode::Seq, Ordering::Relaxed);
     CHECKED.store(checked, Ordering::Relaxed);
     COUNTING.store(thread_id(), Ordering::Relaxed);
     set_phase(Phase::Initialised);
     true
 }
 
-/// LOCK, held; nothing inside is for a thread that held it already.
-struct Locked {
-    guard: Option<MutexGuard<'static, ()>>,
-}
-
-impl Locked {
-    fn now() -> Self {
-        if Self::is_mine() {
-            return Self { guard: None };
+/// Attaches; the handlers' indexes. `run` of each is a handler of C and may run on any thread.
+pub(crate) fn attach<F>(handlers: Vec<(u8, F)>, size: usize) -> Option<Result<Vec<u8>, AttachError>>
+where
+    F: Fn(&mut conduit::Token<'_>, conduit::Payload<'_>, &[i32]) + Send + 'static,
+{
+    Some(match &ENDPOINT.get()?.0 {
+        Endpoint::Alone(c) => {
+            let all = handlers
+                .into_iter()
+                .map(|(i, run)| HandlerEntry::new(i, run));
+            c.attach(all.collect(), size)
         }
-        Self::taken(LOCK.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn within(limit: Duration) -> Option<Self> {
-        if Self::is_mine() {
-            return Some(Self { guard: None });
+        Endpoint::Shared(p) => {
+            let all = handlers.into_iter().map(|(i, run)| ParHandler::new(i, run));
+            p.attach(all.collect(), size)
         }
-        let start = Instant::now();
-        loop {
-            match LOCK.try_lock() {
-                Ok(guard) => return Some(Self::taken(guard)),
-                Err(TryLockError::Poisoned(p)) => return Some(Self::taken(p.into_inner())),
-                Err(TryLockError::WouldBlock) if start.elapsed() > limit => return None,
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-            }
-        }
-    }
-
-    fn is_mine() -> bool {
-        OWNER.load(Ordering::Relaxed) == thread_id()
-    }
-
-    fn taken(guard: MutexGuard<'static, ()>) -> Self {
-        OWNER.store(thread_id(), Ordering::Relaxed);
-        Self { guard: Some(guard) }
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        if self.guard.is_some() {
-            OWNER.store(0, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Whether the calling thread holds the lock: it is in a handler, or leaves from within.
-pub(crate) fn is_inside() -> bool {
-    Locked::is_mine()
-}
-
-/// Runs `f` with the conduit, under the lock; `None` before `gasnet_init`. A panic ends the process.
-pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
-    let held = CONDUIT.get()?;
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let _locked = Locked::now();
-        f(&held.0)
-    }));
-    match ran {
-        Ok(result) => Some(result),
-        Err(_) => fatal("an error within the library"),
-    }
-}
-
-/// As [`with`] where the lock may be held for ever by a thread that does not go on, and a panic is no result.
-pub(crate) fn with_soon<R>(limit: Duration, f: impl FnOnce(&Conduit) -> R) -> Option<R> {
-    let held = CONDUIT.get()?;
-    catch_unwind(AssertUnwindSafe(|| {
-        let _locked = Locked::within(limit)?;
-        Some(f(&held.0))
-    }))
-    .unwrap_or(None)
-}
-
-/// As [`with`], where the conduit counts the implicit operations of the calling thread.
-pub(crate) fn with_own<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
-    with(|conduit| {
-        let id = thread_id();
-        let counting = COUNTING.load(Ordering::Relaxed);
-        if counting != id {
-            let mut aside = SET_ASIDE.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(mut own) = aside.remove(&id).or_else(|| conduit.new_implicit()) else {
-                fatal("65535 operations are not synchronised yet");
-            };
-            conduit.swap_implicit(&mut own);
-            aside.insert(counting, own);
-            COUNTING.store(id, Ordering::Relaxed);
-        }
-        f(conduit)
     })
 }
 
+/// From here on the program is attached.
+pub(crate) fn attach_done(conduit: &Conduit) {
+    set_phase(Phase::Attached);
+    if !checked() && conduit.tracer().is_none() {
+        let near = Box::into_raw(Box::new(conduit.near()));
+        NEAR.store(near, Ordering::Release);
+    }
+}
+
+/// The segments to copy to and from, where a call needs to look at nothing else.
+#[inline]
+pub(crate) fn near() -> Option<&'static Near> {
+    let near = NEAR.load(Ordering::Acquire);
+    // SAFETY: null, or the box that `attach_done` leaked, which nothing changes.
+    unsafe { near.as_ref() }
+}
+
+/// Whether the conduit itself ends the process on this thread, because another rank exited: it has told all.
+pub(crate) fn ends_itself() -> bool {
+    match ENDPOINT.get().map(|held| &held.0) {
+        None => false,
+        Some(Endpoint::Alone(c)) => c.has_ended(),
+        Some(Endpoint::Shared(p)) => p.is_inside() && p.with(Conduit::has_ended),
+    }
+}
+
+/// Whether another thread is in the library, or leaves the job.
+pub(crate) fn is_elsewhere() -> bool {
+    match ENDPOINT.get().map(|held| &held.0) {
+        Some(Endpoint::Shared(p)) => !p.is_inside(),
+        _ => false,
+    }
+}
+
+/// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`.
+pub(crate) fn exit(code: i32) {
+    match ENDPOINT.get().map(|held| &held.0) {
+        Some(Endpoint::Alone(c)) => c.exit(code),
+        Some(Endpoint::Shared(p)) => p.exit(code),
+        None => {}
+    }
+}
+
+/// Runs `f` with the conduit, in turn with other threads; `None` before `gasnet_init`. A panic ends the process, as
+/// in every function that C calls.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
+    Some(match &ENDPOINT.get()?.0 {
+        Endpoint::Alone(c) => f(c),
+        Endpoint::Shared(p) => p.with(f),
+    })
+}
+
+/// What writes this rank's trace and statistics, if anything does.
+pub(crate) fn tracer() -> Option<Arc<Tracer>> {
+    with(|c| c.tracer().cloned()).flatten()
+}
+
+/// The conduit counts the implicit operations of the calling thread from here on, until another thread's turn.
+pub(crate) fn count_own(conduit: &Conduit) {
+    if !SHARED.load(Ordering::Relaxed) {
+        return;
+    }
+    let id = thread_id();
+    let counting = COUNTING.load(Ordering::Relaxed);
+    if counting == id {
+        return;
+    }
+    let mut aside = SET_ASIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = aside
+        .iter()
+        .position(|(of, _)| *of == id)
+        .unwrap_or_else(|| {
+            let Some(new) = conduit.new_implicit() else {
+                fatal("65535 operations are not synchronised yet");
+            };
+            aside.push((id, new));
+            aside.len() - 1
+        });
+    conduit.swap_implicit(&mut aside[at].1);
+    aside[at].0 = counting;
+    COUNTING.store(id, Ordering::Relaxed);
+}
+
 /// The conduit for a call that is not possible before `gasnet_attach`: then the process ends.
+#[inline]
 pub(crate) fn attached<R>(call: &str, f: impl FnOnce(&Conduit) -> R) -> R {
     require(call);
     with(f).unwrap_or_else(|| fatal(call))
 }
 
-/// As [`attached`], with the implicit operations of the calling thread.
+/// As [`attached`], where the conduit counts the implicit operations of the calling thread.
+#[inline]
 pub(crate) fn attached_own<R>(call: &str, f: impl FnOnce(&Conduit) -> R) -> R {
-    require(call);
-    with_own(f).unwrap_or_else(|| fatal(call))
+    attached(call, |c| {
+        count_own(c);
+        f(c)
+    })
 }
 
+#[inline]
 fn require(call: &str) {
     if phase() < Phase::Attached {
         fatal(&format!("{call} before gasnet_attach"));
@@ -258,20 +291,16 @@ fn require(call: &str) {
     }
 }
 
-/// Waits until `ready`, which polls; it has the implicit operations of the calling thread. `all` does the same in one
-/// call that may wait in the conduit.
-pub(crate) fn wait(
-    call: &str,
-    mut ready: impl FnMut(&Conduit) -> bool,
-    all: impl FnOnce(&Conduit),
-) {
-    if !is_par() {
-        attached_own(call, all);
-        return;
-    }
-    while !attached_own(call, &mut ready) {
-        std::thread::yield_now();
-    }
+/// Waits until `ready`, by the conduit's own wait, in which other threads have their turns. `ready` has the implicit
+/// operations of the calling thread.
+pub(crate) fn wait(call: &str, mut ready: impl FnMut(&Conduit) -> bool) {
+    attached(call, |c| {
+        c.block_until(|| {
+            crate::coll::progress(c);
+            count_own(c);
+            ready(c)
+        });
+    });
 }
 
 /// The place of the call being made, if the program was compiled to tell it.
@@ -287,14 +316,23 @@ pub(crate) fn place() -> String {
 }
 
 /// Ends the process, and so the job, with a line on standard error.
+#[cold]
 pub(crate) fn fatal(what: &str) -> ! {
-    eprintln!(
+    let line = format!(
         "*** FATAL ERROR: GASNet node {}/{}: {what}{}",
         me(),
         nodes(),
         place()
     );
-    std::process::abort()
+    eprintln!("{line}");
+    if let Some(t) = crate::trace::tracer() {
+        t.message_always(&line);
+        t.flush();
+    }
+    if let Some(on_error) = ON_ERROR.get() {
+        on_error.act();
+    }
+    crash::abort()
 }
 
 /// Says what a refused call of the core API got wrong, where the program was compiled for that.
@@ -316,4 +354,6 @@ pub(crate) fn explain(call: &str, why: &dyn std::fmt::Display) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_here(file: *const c_char, line: i32) {
     thread(|t| t.at.set((file.expose_provenance(), line)));
+    // SAFETY: the condition of this function.
+    unsafe { crate::trace::here(file, line) };
 }

@@ -6,19 +6,14 @@ use conduit::{Conduit, Handle};
 use std::ffi::{c_int, c_void};
 
 use crate::job::{NOT_READY, OK};
-use crate::{coll, ptr, rma, state};
+use crate::{coll, ptr, rma, state, trace};
 
 /// Waits for one operation.
 pub(crate) fn wait_handle(call: &str, handle: Handle) {
     let raw = handle.into_raw();
-    if raw == 0 {
-        return;
+    if raw != 0 {
+        state::wait(call, |c| c.check_sync(Handle::from_raw(raw)).is_ok());
     }
-    state::wait(
-        call,
-        |c| poll(c) && c.check_sync(Handle::from_raw(raw)).is_ok(),
-        |c| c.wait(Handle::from_raw(raw)),
-    );
 }
 
 /// Polls; always true.
@@ -40,26 +35,31 @@ fn handle(raw: *mut c_void) -> Handle {
 /// `gasnet_wait_syncnb`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_wait_syncnb(raw: *mut c_void) {
+    let since = trace::start();
     wait_handle("gasnet_wait_syncnb", handle(raw));
+    trace::waited("WAIT_SYNCNB", since);
 }
 
 /// `gasnet_try_syncnb`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_try_syncnb(raw: *mut c_void) -> c_int {
-    if raw.is_null() {
-        return OK;
-    }
-    code(state::attached("gasnet_try_syncnb", |c| {
-        poll(c) && c.check_sync(handle(raw)).is_ok()
-    }))
+    let done = raw.is_null()
+        || state::attached("gasnet_try_syncnb", |c| {
+            poll(c) && c.check_sync(handle(raw)).is_ok()
+        });
+    trace::tried("TRY_SYNCNB", done);
+    code(done)
 }
 
 /// `gasnet_try_syncnb_nopoll`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_try_syncnb_nopoll(raw: *mut c_void) -> c_int {
-    code(state::attached("gasnet_try_syncnb_nopoll", |c| {
-        c.check_sync(handle(raw)).is_ok()
-    }))
+    let done = raw.is_null()
+        || state::attached("gasnet_try_syncnb_nopoll", |c| {
+            c.check_sync(handle(raw)).is_ok()
+        });
+    trace::tried("TRY_SYNCNB_NP", done);
+    code(done)
 }
 
 /// What became of an array of handles.
@@ -106,20 +106,18 @@ unsafe fn look(conduit: &Conduit, handles: *mut *mut c_void, count: usize) -> Lo
 }
 
 macro_rules! arrays {
-    ($wait:ident, $try:ident, $enough:ident) => {
+    ($wait:ident, $try:ident, $enough:ident, $waited:literal, $tried:literal) => {
         #[doc = concat!("`", stringify!($wait), "`.")]
         ///
         /// # Safety
         /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
+            let since = trace::start();
             // SAFETY: the condition of this function.
             let look = |c: &Conduit| unsafe { look(c, handles, count) }.$enough();
-            state::wait(
-                stringify!($wait),
-                |c| poll(c) && look(c),
-                |c| c.block_until(|| look(c)),
-            );
+            state::wait(stringify!($wait), look);
+            trace::waited($waited, since);
         }
 
         #[doc = concat!("`", stringify!($try), "`.")]
@@ -128,36 +126,52 @@ macro_rules! arrays {
         /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $try(handles: *mut *mut c_void, count: usize) -> c_int {
-            code(state::attached(stringify!($try), |c| {
+            let done = state::attached(stringify!($try), |c| {
                 poll(c);
                 // SAFETY: the condition of this function.
                 unsafe { look(c, handles, count) }.$enough()
-            }))
+            });
+            trace::tried($tried, done);
+            code(done)
         }
     };
 }
 
-arrays!(gasnet_wait_syncnb_some, gasnet_try_syncnb_some, some);
-arrays!(gasnet_wait_syncnb_all, gasnet_try_syncnb_all, all);
+arrays!(
+    gasnet_wait_syncnb_some,
+    gasnet_try_syncnb_some,
+    some,
+    "WAIT_SYNCNB_SOME",
+    "TRY_SYNCNB_SOME"
+);
+arrays!(
+    gasnet_wait_syncnb_all,
+    gasnet_try_syncnb_all,
+    all,
+    "WAIT_SYNCNB_ALL",
+    "TRY_SYNCNB_ALL"
+);
 
 macro_rules! implicit {
-    ($wait:ident, $try:ident, $method:ident, $puts:literal, $gets:literal) => {
+    ($wait:ident, $try:ident, $puts:literal, $gets:literal, $waited:literal, $tried:literal) => {
         #[doc = concat!("`", stringify!($wait), "`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $wait() {
-            state::wait(
-                stringify!($wait),
-                |c| poll(c) && c.check_nbi($puts, $gets),
-                Conduit::$method,
-            );
+            let since = trace::start();
+            state::wait(stringify!($wait), |c| c.check_nbi($puts, $gets));
+            trace::waited($waited, since);
         }
 
         #[doc = concat!("`", stringify!($try), "`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $try() -> c_int {
-            code(state::attached_own(stringify!($try), |c| {
-                poll(c) && c.check_nbi($puts, $gets)
-            }))
+            let done = state::attached(stringify!($try), |c| {
+                poll(c);
+                state::count_own(c);
+                c.check_nbi($puts, $gets)
+            });
+            trace::tried($tried, done);
+            code(done)
         }
     };
 }
@@ -165,23 +179,26 @@ macro_rules! implicit {
 implicit!(
     gasnet_wait_syncnbi_puts,
     gasnet_try_syncnbi_puts,
-    wait_nbi_puts,
     true,
-    false
+    false,
+    "WAIT_SYNCNBI_PUTS",
+    "TRY_SYNCNBI_PUTS"
 );
 implicit!(
     gasnet_wait_syncnbi_gets,
     gasnet_try_syncnbi_gets,
-    wait_nbi_gets,
     false,
-    true
+    true,
+    "WAIT_SYNCNBI_GETS",
+    "TRY_SYNCNBI_GETS"
 );
 implicit!(
     gasnet_wait_syncnbi_all,
     gasnet_try_syncnbi_all,
-    wait_nbi_all,
     true,
-    true
+    true,
+    "WAIT_SYNCNBI_ALL",
+    "TRY_SYNCNBI_ALL"
 );
 
 /// `gasnet_begin_nbi_accessregion`.

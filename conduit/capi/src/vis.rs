@@ -11,7 +11,7 @@
 use conduit::{Counted, Handle, Piece};
 use std::ffi::c_void;
 
-use crate::{ptr, rma, state, sync};
+use crate::{ptr, rma, state, sync, trace};
 
 /// `gasnet_memvec_t`.
 #[repr(C)]
@@ -214,6 +214,7 @@ fn start(
         How::Implicit => Counted::Implicit,
         _ => Counted::Explicit,
     };
+    trace::call(call, || pieces.clone().map(|p| p.len).sum());
     let result = state::attached_own(call, |c| {
         // SAFETY: the condition of the functions of this file.
         unsafe { c.transfer_pieces(node, get, counted, pieces) }

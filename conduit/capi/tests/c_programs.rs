@@ -3,8 +3,10 @@
 //! They need a C compiler; without one the tests say so and pass.
 
 use gasnet_c::install;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// Where things are.
@@ -181,6 +183,363 @@ fn every_thread_model_has_every_call() {
     }
 }
 
+/// Names with these beginnings that are called, or handed on, in a text: whole words.
+fn words(text: &str) -> BTreeSet<&str> {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !part(c))
+        .filter(|w| w.starts_with("gasnet_") || w.starts_with("gasnett_"))
+        .collect()
+}
+
+/// What a header offers to be called: words before an opening bracket.
+fn offered(header: &str) -> BTreeSet<&str> {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = BTreeSet::new();
+    for (at, _) in header.match_indices('(') {
+        let before = header[..at].trim_end_matches(' ');
+        let start = before.rfind(|c| !part(c)).map_or(0, |i| i + 1);
+        let word = &before[start..];
+        if word.starts_with("gasnet_") || word.starts_with("gasnett_") {
+            found.insert(word);
+        }
+    }
+    found
+}
+
+/// Calls that the programs below make by pasting names: those of the families of atomics.
+const PASTED: [&str; 3] = [
+    "gasnett_atomic",
+    "gasnett_strongatomic",
+    "gasnett_threadkey",
+];
+
+#[test]
+fn the_programs_call_everything_that_the_headers_offer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let programs = [
+        "gasnet_calls",
+        "gasnet_numbered",
+        "gasnet_tools_calls",
+        "gasnet_errors",
+        "gasnet_ends",
+        "gasnet_threads",
+    ];
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+    let text: String = programs
+        .iter()
+        .map(|p| read(root.join("tests/c").join(format!("{p}.c"))))
+        .collect();
+    let called = words(&text);
+    let mut all = 0;
+    for header in std::fs::read_dir(root.join("conduit/capi/include")).unwrap() {
+        let header = read(header.unwrap().path());
+        for name in offered(&header) {
+            all += 1;
+            let pasted = PASTED.iter().any(|p| name.starts_with(p));
+            assert!(called.contains(name) || pasted, "{name} is not called");
+        }
+    }
+    assert!(all > 300, "{all}");
+}
+
+#[test]
+fn every_error_code_when_its_condition_holds() {
+    if compiler("cc") {
+        let program = compile("gasnet_errors", SEQ);
+        for ranks in [1, 2, 3] {
+            passes(ranks, &program, &[]);
+        }
+    }
+}
+
+#[test]
+fn no_operation_allocates() {
+    if compiler("cc") {
+        for model in ["seq", "par"] {
+            let b = Build {
+                model,
+                compiled_for: model,
+                ..SEQ
+            };
+            passes(2, &compile("gasnet_allocations", b), &[]);
+        }
+    }
+}
+
+#[test]
+fn every_number_of_arguments() {
+    if compiler("cc") {
+        for model in ["seq", "par"] {
+            let b = Build {
+                model,
+                compiled_for: model,
+                ..SEQ
+            };
+            passes(2, &compile("gasnet_numbered", b), &[]);
+        }
+    }
+}
+
+#[test]
+fn tools_do_what_they_say() {
+    if compiler("cc") {
+        for model in ["seq", "par"] {
+            let b = Build {
+                model,
+                compiled_for: model,
+                ..SEQ
+            };
+            passes(1, &compile("gasnet_tools_calls", b), &[]);
+        }
+    }
+}
+
+/// The headers alone, strictly by the standards: warnings are errors, extensions that a header hides behind
+/// `__extension__` or attributes are not warned about.
+#[test]
+fn the_headers_are_strict_cxx() {
+    if !compiler("g++") {
+        return;
+    }
+    let p = places();
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet_headers.cc");
+    let lines = "#include <gasnet.h>\n#include <gasnet_tools.h>\n#include <gasnet_vis.h>\n\
+                #include <gasnet_coll.h>\nint main(int c, char **v) { return gasnet_init(&c, &v); }\n";
+    std::fs::write(&source, lines).unwrap();
+    for standard in ["-std=c++98", "-std=c++17"] {
+        for define in [
+            "-DGASNET_SEQ",
+            "-DGASNET_PAR",
+            "-DGASNET_SEQ -DGASNET_DEBUG",
+        ] {
+            let output = Command::new("g++")
+                .args([
+                    standard,
+                    "-Wall",
+                    "-Wextra",
+                    "-pedantic",
+                    "-Werror",
+                    "-Wno-long-long",
+                ])
+                .args(["-fsyntax-only", "-I"])
+                .arg(p.prefix.join("include/portals-conduit"))
+                .args(define.split(' '))
+                .arg(&source)
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success(),
+                "{standard} {define}: {}",
+                text(&output)
+            );
+        }
+    }
+}
+
+/// Runs a program with variables and files of its own; what it said, and the files' texts by rank.
+fn traced(
+    program: &Path,
+    fabric: &str,
+    name: &str,
+    vars: &[(&str, &str)],
+) -> (String, Vec<String>) {
+    let stem = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{fabric}"));
+    let pattern = format!("{}.%", stem.display());
+    let files: Vec<PathBuf> = (0..2)
+        .map(|r| format!("{}.{r}", stem.display()).into())
+        .collect();
+    for file in &files {
+        let _ = std::fs::remove_file(file);
+    }
+    let output = Command::new(&places().launcher)
+        .args([
+            "run",
+            "-n",
+            "2",
+            "--timeout",
+            "120",
+            "--fabric",
+            fabric,
+            "--",
+        ])
+        .arg(program)
+        .envs(vars.iter().map(|(k, v)| (*k, v.replace("FILE", &pattern))))
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let read = |f: &PathBuf| std::fs::read_to_string(f).unwrap_or_default();
+    (said, files.iter().map(read).collect())
+}
+
+#[test]
+fn trace_and_statistics_of_a_program() {
+    if !compiler("cc") {
+        return;
+    }
+    let debug = Build {
+        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
+        ..SEQ
+    };
+    let program = compile("gasnet_calls", debug);
+    for fabric in FABRICS {
+        let (said, files) = traced(
+            &program,
+            fabric,
+            "calls-trace",
+            &[("GASNET_TRACEFILE", "FILE")],
+        );
+        assert!(said.contains("GASNet reporting enabled"), "{said}");
+        for (rank, file) in files.iter().enumerate() {
+            for words in [
+                format!("{rank}> gasnet_nodes(): 2"),
+                format!("I am thread {rank} of 2"),
+                "gasnet_calls.c:".to_owned(),
+                "(P) PUT: sz =".to_owned(),
+                "(G) GET_NB_BULK: sz =".to_owned(),
+                "(A) AMREQUEST_MEDIUM: dest=".to_owned(),
+                "(A) AMREPLY_SHORT_HANDLER: src=".to_owned(),
+                "(B) BARRIER_WAIT: waittime =".to_owned(),
+                "(S) WAIT_SYNCNB: waittime =".to_owned(),
+                "(W) COLL_BROADCAST: sz =".to_owned(),
+                "(L) HSL_LOCK: waittime =".to_owned(),
+                "GASNet Statistical Summary:".to_owned(),
+                "Total puts:".to_owned(),
+                "(C) # credits of rank".to_owned(),
+            ] {
+                assert!(file.contains(&words), "{fabric} {rank}: no {words}");
+            }
+            assert!(file.lines().all(|l| l.starts_with(&rank.to_string())));
+        }
+    }
+    // A mask, one rank, and statistics alone.
+    let vars = [
+        ("GASNET_TRACEFILE", "FILE"),
+        ("GASNET_TRACEMASK", "B"),
+        ("GASNET_STATSMASK", "G"),
+        ("GASNET_TRACENODES", "1"),
+    ];
+    let (_, files) = traced(&program, "shm", "calls-mask", &vars);
+    assert!(files[0].is_empty() && files[1].contains("(B) BARRIER_WAIT"));
+    assert!(!files[1].contains("(P)") && !files[1].contains("gasnet_calls.c"));
+    assert!(files[1].contains("  GET_BULK:") && !files[1].contains("  PUT_BULK:"));
+    let (_, files) = traced(
+        &program,
+        "shm",
+        "calls-stats",
+        &[("GASNET_STATSFILE", "FILE")],
+    );
+    assert!(
+        files
+            .iter()
+            .all(|f| f.contains("PUT_NBI_BULK:") && !f.contains("s> "))
+    );
+    // What the program says itself.
+    let program = compile("gasnet_tools_calls", SEQ);
+    let (_, files) = traced(
+        &program,
+        "shm",
+        "tools-trace",
+        &[("GASNET_TRACEFILE", "FILE")],
+    );
+    for words in [
+        "gasnet_tools_calls.c:4711] (H) a message of the program: 1",
+        "(H) a message that is forced",
+        "0> statistics of the program: 42",
+        "(I) Setting GASNET_TRACEMASK to: GP",
+    ] {
+        assert!(files[0].contains(words), "no {words}");
+    }
+    assert!(!files[0].contains("masked"));
+}
+
+#[test]
+fn help_for_debugging() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_ends", SEQ);
+    let run = |how: &str, vars: &[(&str, &str)]| {
+        let output = Command::new(&places().launcher)
+            .args(["run", "-n", "2", "--timeout", "60", "--fabric", "shm", "--"])
+            .arg(&program)
+            .arg(how)
+            .envs(vars.iter().copied())
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output))
+    };
+    let (code, said) = run("range", &[("GASNET_BACKTRACE", "1")]);
+    assert!(code == Some(134) && said.contains("gasnet_put"), "{said}");
+    assert!(
+        said.lines().filter(|l| l.starts_with("[0] ")).count() > 2,
+        "{said}"
+    );
+    let (_, said) = run("range", &[]);
+    assert!(!said.contains("\n[0] "), "{said}");
+    let vars = [("GASNET_BACKTRACE", "1"), ("GASNET_BACKTRACE_NODES", "1")];
+    assert!(!run("range", &vars).1.contains("\n[0] "));
+    let (code, said) = run("crash", &[]);
+    assert!(
+        code == Some(139) && said.contains("*** Caught a fatal signal: SIGSEGV(11) on node 0/2"),
+        "{said}"
+    );
+    let (_, said) = run("crash", &[("GASNET_NO_CATCH_SIGNAL", "SEGV")]);
+    assert!(!said.contains("Caught"), "{said}");
+    let (code, said) = run("exit", &[("GASNET_VERBOSEENV", "1")]);
+    assert!(
+        code == Some(7) && said.contains("ENV parameter: GASNET_FREEZE = NO"),
+        "{said}"
+    );
+}
+
+#[test]
+fn frozen_ranks_go_on_when_told_to() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_ends", SEQ);
+    let mut job = Command::new(&places().launcher)
+        .args(["run", "-n", "2", "--timeout", "60", "--fabric", "shm", "--"])
+        .arg(&program)
+        .arg("exit")
+        .env("GASNET_FREEZE", "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut frozen = 0;
+    for line in BufReader::new(job.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let Some((_, pid)) = line.split_once("kill -CONT ") else {
+            continue;
+        };
+        let pid = pid.trim_end_matches("`)");
+        let sent = Command::new("kill").args(["-CONT", pid]).status().unwrap();
+        assert!(sent.success());
+        frozen += 1;
+    }
+    assert_eq!((frozen, job.wait().unwrap().code()), (2, Some(7)));
+}
+
+/// `GASNET_MAX_SEGSIZE` counts, and a segment beyond it is refused.
+#[test]
+fn the_largest_segment_can_be_chosen() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_errors", SEQ);
+    for size in ["64K", "1M"] {
+        let output = Command::new(&places().launcher)
+            .args(["run", "-n", "2", "--timeout", "60", "--fabric", "shm", "--"])
+            .arg(&program)
+            .env("GASNET_MAX_SEGSIZE", size)
+            .output()
+            .unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{size}: {said}");
+    }
+}
+
 #[test]
 fn debug_builds_have_every_call() {
     if compiler("cc") {
@@ -251,6 +610,7 @@ fn ends_of_a_program_and_what_it_gets_wrong() {
     let cases = [
         ("exit", 7, ""),
         ("return", 5, ""),
+        ("interrupt", 4, ""),
         ("handler", 9, ""),
         ("before-attach", 3, ""),
         ("range", 134, "gasnet_put: 3 bytes at"),

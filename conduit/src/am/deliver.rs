@@ -1,6 +1,7 @@
 //! From events to handlers: parsing headers, pairing the halves of Longs, running handlers.
 
 use super::lid::Landed;
+use super::request::PLACE;
 use super::{MAX_ARGS, NOOP_REPLY, Payload, Token, round8};
 use crate::chunks::CHUNK;
 use crate::conduit::Conduit;
@@ -9,6 +10,7 @@ use crate::credits::CreditByte;
 use crate::fault::Fault;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
+use crate::trace::{Sent, Tracer};
 use portals_shim::{Event, Region};
 use std::ops::Deref;
 use zerocopy::IntoBytes;
@@ -52,6 +54,8 @@ pub(crate) enum ReplyPath {
     None,
     /// Into the sender's chunk, with the credits it is owed.
     Remote { chunk: u32, credits: u8 },
+    /// In a frame to the sender, for which there is room.
+    Near,
     /// The sender is this rank.
     Loopback,
 }
@@ -252,6 +256,21 @@ impl Core {
                     len,
                 )?)
             }
+            Category::Long if bits.placed => {
+                let mut said = [[0u8; 8]; 2];
+                if args_len + PLACE > room {
+                    return Err(malformed("it does not say where its payload is"));
+                }
+                self.memory(place)
+                    .read(base + args_len, said.as_flattened_mut())?;
+                let [offset, len] = said.map(u64::from_le_bytes);
+                let own = self.attached.as_ref();
+                let size = own.map_or(0, |a| a.segments[self.me as usize].size);
+                if offset.checked_add(len).is_none_or(|end| end > size) {
+                    return Err(malformed("its destination is not in the segment"));
+                }
+                Content::Long(Landed { offset, len })
+            }
             Category::Long => {
                 let both = self
                     .lids
@@ -330,6 +349,47 @@ impl Core {
 }
 
 impl Conduit {
+    /// The lines of a handler that starts.
+    #[cold]
+    fn trace_delivery(
+        &self,
+        tracer: &Tracer,
+        (source, handler): (u32, u8),
+        args: &[i32],
+        payload: &Payload<'_>,
+        reply: ReplyPath,
+    ) {
+        let request = reply != ReplyPath::None;
+        let (name, payload) = match (payload, request) {
+            (Payload::None, true) => ("AMREQUEST_SHORT_HANDLER", None),
+            (Payload::None, false) => ("AMREPLY_SHORT_HANDLER", None),
+            (Payload::Medium(bytes), _) => {
+                let name = if request {
+                    "AMREQUEST_MEDIUM_HANDLER"
+                } else {
+                    "AMREPLY_MEDIUM_HANDLER"
+                };
+                (name, Some((bytes.as_ptr().addr() as u64, bytes.len())))
+            }
+            (Payload::Long { addr, len, .. }, _) => {
+                let name = if request {
+                    "AMREQUEST_LONG_HANDLER"
+                } else {
+                    "AMREPLY_LONG_HANDLER"
+                };
+                (name, Some((*addr, *len)))
+            }
+        };
+        tracer.am(&Sent {
+            name,
+            peer: ("src", source),
+            handler,
+            args,
+            payload,
+            dest: None,
+        });
+    }
+
     /// Runs the handler of a message, and replies if the handler of a request did not.
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let Delivery {
@@ -340,6 +400,39 @@ impl Conduit {
             reply,
             chunk,
         } = delivery;
+        let buffer = match content {
+            Content::Empty => {
+                self.run_handler(source, handler, reply, Payload::None, &args);
+                None
+            }
+            Content::Medium { mut buffer, len } => {
+                let payload = Payload::Medium(&mut buffer.as_mut_bytes()[..len]);
+                self.run_handler(source, handler, reply, payload, &args);
+                Some(buffer)
+            }
+            Content::Long(Landed { offset, len }) => {
+                let payload = Payload::Long {
+                    addr: self.segment(self.mynode()).addr + offset,
+                    offset: offset as usize,
+                    len: len as usize,
+                };
+                self.run_handler(source, handler, reply, payload, &args);
+                None
+            }
+        };
+        self.core.borrow_mut().finish(chunk, buffer);
+    }
+
+    /// Runs a handler, and replies if that of a request did not and must.
+    #[inline]
+    pub(crate) fn run_handler(
+        &self,
+        source: u32,
+        handler: u8,
+        reply: ReplyPath,
+        payload: Payload<'_>,
+        args: &[i32],
+    ) {
         let Some(run) = self.handlers.borrow().get(handler) else {
             self.fatal(
                 "polling",
@@ -349,37 +442,17 @@ impl Conduit {
                 },
             );
         };
+        if let Some(t) = &self.tracer {
+            self.trace_delivery(t, (source, handler), args, &payload, reply);
+        }
         let mut token = Token::new(self, source, reply);
         let locks = self.gate.as_ref().map(|_| hsl::held());
         self.handler_depth.set(self.handler_depth.get() + 1);
-        let buffer = match content {
-            Content::Empty => {
-                run(&mut token, Payload::None, &args);
-                None
-            }
-            Content::Medium { mut buffer, len } => {
-                run(
-                    &mut token,
-                    Payload::Medium(&mut buffer.as_mut_bytes()[..len]),
-                    &args,
-                );
-                Some(buffer)
-            }
-            Content::Long(Landed { offset, len }) => {
-                let payload = Payload::Long {
-                    addr: self.segment(self.mynode()).addr + offset,
-                    offset: offset as usize,
-                    len: len as usize,
-                };
-                run(&mut token, payload, &args);
-                None
-            }
-        };
+        run(&mut token, payload, args);
         if locks.is_some_and(|before| before != hsl::held()) {
             self.fatal("the end of a handler", &Fault::HslHeld);
         }
         token.finish();
         self.handler_depth.set(self.handler_depth.get() - 1);
-        self.core.borrow_mut().finish(chunk, buffer);
     }
 }

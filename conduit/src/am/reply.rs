@@ -2,14 +2,16 @@
 
 use super::deliver::ReplyPath;
 use super::request::{Message, Source, check_len};
-use super::{MAX_MEDIUM, NOOP_REPLY, Token};
+use super::{MAX_ARGS, MAX_MEDIUM, NOOP_REPLY, Token};
 use crate::chunks::CHUNK;
 use crate::conduit::Scope;
 use crate::core::Core;
 use crate::error::AmError;
 use crate::fault::{Fault, refused};
+use crate::frames::Tag;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
+use crate::trace::Sent;
 
 /// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
 const REPLY_LID: u32 = 1 << 23;
@@ -38,13 +40,15 @@ impl Core {
             let count = &mut self.reply_lids;
             other = REPLY_LID | *count & (REPLY_LID - 1);
             *count = count.wrapping_add(1);
-            self.send_payload(node, m, false, true, other)?;
         }
-        let len = self.write_header(self.rplsb.region(), own as usize, m, packed)?;
+        let placed = two && self.send_payload(node, m, false, true, other)?;
+        let form = (packed, placed);
+        let len = self.write_header(self.rplsb.region(), own as usize, m, form)?;
         let bits = AmBits {
             category: m.category,
             request: false,
             packed,
+            placed,
             handler: m.handler,
             args: m.args.len() as u8,
             chunk: own,
@@ -69,10 +73,24 @@ impl Core {
     }
 }
 
+/// A reply's event in the trace.
+fn name_of(category: Category) -> &'static str {
+    match category {
+        Category::Short => "AMREPLY_SHORT",
+        Category::Medium => "AMREPLY_MEDIUM",
+        Category::Long => "AMREPLY_LONG",
+    }
+}
+
 impl Token<'_> {
     /// Replies with a Short.
+    #[track_caller]
     pub fn reply_short(&mut self, handler: u8, args: &[i32]) -> Result<(), AmError> {
         self.may_reply()?;
+        if self.reply == ReplyPath::Near {
+            let tag = Tag::new(Category::Short, handler, args.len());
+            return self.reply_near(tag, args, &[], None, None);
+        }
         let m = self
             .conduit
             .message(Category::Short, handler, args, Source::Empty, (0, 0))?;
@@ -81,6 +99,7 @@ impl Token<'_> {
     }
 
     /// Replies with a Medium; `payload` is free again on return.
+    #[track_caller]
     pub fn reply_medium(
         &mut self,
         handler: u8,
@@ -89,6 +108,11 @@ impl Token<'_> {
     ) -> Result<(), AmError> {
         self.may_reply()?;
         check_len(payload.len(), MAX_MEDIUM)?;
+        if self.reply == ReplyPath::Near {
+            let tag = Tag::new(Category::Medium, handler, args.len());
+            let place = (payload.as_ptr().addr() as u64, payload.len());
+            return self.reply_near(tag, args, payload, Some(place), None);
+        }
         let conduit = self.conduit;
         conduit.lend(payload, Scope::Safe, |mem| {
             let m = conduit.message(Category::Medium, handler, args, Source::User(mem), (0, 0))?;
@@ -99,6 +123,7 @@ impl Token<'_> {
 
     /// Replies with a Long to address `dest` of the requester's segment; `payload` is free again on
     /// return. Handlers of replies may run meanwhile.
+    #[track_caller]
     pub fn reply_long(
         &mut self,
         handler: u8,
@@ -110,6 +135,9 @@ impl Token<'_> {
         let to = self.conduit.check_dest(self.source, dest, payload.len())?;
         let conduit = self.conduit;
         conduit.lend(payload, Scope::Safe, |mem| {
+            if self.reply == ReplyPath::Near {
+                return self.reply_long_near(handler, &Source::User(mem), (dest, to), args);
+            }
             let m =
                 conduit.message(Category::Long, handler, args, Source::User(mem), (dest, to))?;
             self.reply(&m);
@@ -118,6 +146,7 @@ impl Token<'_> {
     }
 
     /// As [`Token::reply_long`] with the payload at `offset` of the own segment, without a copy.
+    #[track_caller]
     pub fn reply_long_from_segment(
         &mut self,
         handler: u8,
@@ -133,6 +162,9 @@ impl Token<'_> {
             return Err(AmError::Source { offset, len });
         }
         let source = Source::Segment { offset, len };
+        if self.reply == ReplyPath::Near {
+            return self.reply_long_near(handler, &source, (dest, to), args);
+        }
         let m = self
             .conduit
             .message(Category::Long, handler, args, source, (dest, to))?;
@@ -148,14 +180,72 @@ impl Token<'_> {
         }
     }
 
-    fn reply(&mut self, m: &Message) {
+    /// A reply in a frame. `payload` and `dest` are for its lines.
+    #[track_caller]
+    #[inline]
+    fn reply_near(
+        &mut self,
+        tag: Tag,
+        args: &[i32],
+        body: &[u8],
+        payload: Option<(u64, usize)>,
+        dest: Option<u64>,
+    ) -> Result<(), AmError> {
+        if args.len() > MAX_ARGS {
+            return Err(AmError::Args { count: args.len() });
+        }
+        self.begin_reply();
+        let conduit = self.conduit;
+        if let Some(t) = &conduit.tracer {
+            t.am(&Sent {
+                name: name_of(tag.category),
+                peer: ("dest", self.source),
+                handler: tag.handler,
+                args,
+                payload,
+                dest,
+            });
+        }
+        conduit.reply_near(self.source, tag, args, body);
+        Ok(())
+    }
+
+    /// A Long reply whose payload goes to address and offset `dest` of the requester's segment.
+    #[track_caller]
+    fn reply_long_near(
+        &mut self,
+        handler: u8,
+        source: &Source,
+        dest: (u64, u64),
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let conduit = self.conduit;
+        let to = conduit.neighbour(self.source);
+        let place = to.map(|to| conduit.place_near(to, source, dest.1));
+        let tag = Tag::new(Category::Long, handler, args.len());
+        let payload = conduit.address_of(source);
+        self.reply_near(tag, args, &place.unwrap_or_default(), payload, Some(dest.0))
+    }
+
+    fn begin_reply(&mut self) {
         self.replied = true;
         let conduit = self.conduit;
         if conduit.gate.is_some() && hsl::held() > 0 {
             conduit.fatal("a reply", &Fault::HslHeld);
         }
+    }
+
+    #[track_caller]
+    fn reply(&mut self, m: &Message) {
+        if self.conduit.tracer.is_some() && m.handler != NOOP_REPLY {
+            let name = name_of(m.category);
+            self.conduit.trace_am(name, ("dest", self.source), m);
+        }
+        self.begin_reply();
+        let conduit = self.conduit;
         match self.reply {
-            ReplyPath::None => {}
+            // Replies in frames are made where they are asked for.
+            ReplyPath::None | ReplyPath::Near => {}
             ReplyPath::Loopback => conduit.run_here(m, ReplyPath::None),
             ReplyPath::Remote { chunk, credits } => {
                 let sent = conduit

@@ -2,16 +2,21 @@
 
 use super::deliver::{Args, Content, Delivery, ReplyPath};
 use super::lid::Landed;
-use super::{MAX_LONG, MAX_MEDIUM, round8};
+use super::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Core, SbUse};
 use crate::credits::cost;
 use crate::error::AmError;
 use crate::fault::{Fault, refused};
+use crate::frames::Tag;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
 use crate::tmpmd::{TmpUse, UserMem};
+use crate::trace::Sent;
 use portals_shim::{AckRequest, Region};
+
+/// Bytes that say where a payload lies: offset in the segment, and length.
+pub(crate) const PLACE: usize = 16;
 
 /// Where a payload comes from.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +71,7 @@ impl Core {
         to: &Region,
         at: usize,
         m: &Message,
-        packed: bool,
+        (packed, placed): (bool, bool),
     ) -> Result<usize, Fault> {
         let args = m.args.bytes();
         to.write(at, args)?;
@@ -77,6 +82,11 @@ impl Core {
                 to.write(at + args.len(), &m.dest.0.to_le_bytes())?;
                 args.len() + 8
             }
+            Category::Long if placed => {
+                let place = [m.dest.1, m.source.len() as u64].map(u64::to_le_bytes);
+                to.write(at + args.len(), place.as_flattened())?;
+                return Ok(args.len() + PLACE);
+            }
             Category::Long => return Ok(args.len()),
         };
         self.copy_source(&m.source, to, at + data)?;
@@ -84,7 +94,8 @@ impl Core {
     }
 
     /// Sends the payload of a Long that is not packed; the caller holds a ticket, and one for a
-    /// temporary descriptor if the payload is not in the segment.
+    /// temporary descriptor if the payload is not in the segment. `true` where it will be in its place before the header
+    /// arrives, so that no event of it is needed there.
     pub(crate) fn send_payload(
         &mut self,
         node: u32,
@@ -92,15 +103,15 @@ impl Core {
         request: bool,
         sync: bool,
         lid: u32,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let bits = AmDataBits {
             request,
             sync,
             handler: m.handler,
             args: m.args.len() as u8,
-        }
-        .encode();
-        let to = self.rar_target(node, bits, m.dest.1);
+        };
+        let to = self.rar_target(node, bits.encode(), m.dest.1);
+        let quiet = self.rar_target(node, bits.encode_quiet(), m.dest.1);
         let hdr = data_hdr(self.me, lid);
         if sync {
             self.syncing[usize::from(!request)] += 1;
@@ -118,9 +129,15 @@ impl Core {
             (_, Some(a)) => (a.rarsrc, (0, 0)),
             (_, None) => (self.descriptors.rplsb, (0, 0)),
         };
+        let call = "PtlPutRegion of a payload";
+        let ahead = self.ni.put_region_ahead(md, region, quiet, hdr);
+        if ahead.map_err(refused(call))? {
+            return Ok(true);
+        }
         self.ni
             .put_region(md, region, AckRequest::NoAck, to, hdr)
-            .map_err(refused("PtlPutRegion of a payload"))
+            .map_err(refused(call))?;
+        Ok(false)
     }
 
     /// Sends a request whose resources are all in hand. `credits`: used, and wanted on top.
@@ -133,14 +150,16 @@ impl Core {
         chunk: u32,
         sync: bool,
     ) -> Result<(), Fault> {
-        if m.category == Category::Long && !packed {
-            self.send_payload(node, m, true, sync, chunk)?;
-        }
-        let len = round8(self.write_header(self.reqsb.region(), chunk as usize, m, packed)?);
+        let placed = m.category == Category::Long
+            && !packed
+            && self.send_payload(node, m, true, sync, chunk)?;
+        let form = (packed, placed);
+        let len = round8(self.write_header(self.reqsb.region(), chunk as usize, m, form)?);
         let bits = AmBits {
             category: m.category,
             request: true,
             packed,
+            placed,
             handler: m.handler,
             args: m.args.len() as u8,
             chunk,
@@ -207,15 +226,24 @@ impl Core {
 
 impl Conduit {
     /// Sends a Short request: arguments only. May poll.
+    #[track_caller]
     pub fn am_request_short(&self, node: u32, handler: u8, args: &[i32]) -> Result<(), AmError> {
+        if let Some(to) = self.neighbour(node) {
+            let tag = self.frame(Category::Short, handler, args)?;
+            self.trace_frame("AMREQUEST_SHORT", (node, tag), args, None, None);
+            self.request_near(to, tag, args, &[]);
+            return Ok(());
+        }
         self.check_request(node)?;
         let m = self.message(Category::Short, handler, args, Source::Empty, (0, 0))?;
+        self.trace_am("AMREQUEST_SHORT", ("dest", node), &m);
         self.request(node, &m, true);
         Ok(())
     }
 
     /// Sends a Medium request: `payload` arrives in a buffer of the handler. May poll; `payload` is
     /// free again on return.
+    #[track_caller]
     pub fn am_request_medium(
         &self,
         node: u32,
@@ -223,8 +251,26 @@ impl Conduit {
         payload: &[u8],
         args: &[i32],
     ) -> Result<(), AmError> {
+        if let Some(to) = self.neighbour(node) {
+            check_len(payload.len(), MAX_MEDIUM)?;
+            let tag = self.frame(Category::Medium, handler, args)?;
+            let place = Some((payload.as_ptr().addr() as u64, payload.len()));
+            self.trace_frame("AMREQUEST_MEDIUM", (node, tag), args, place, None);
+            self.request_near(to, tag, args, payload);
+            return Ok(());
+        }
         self.check_request(node)?;
         check_len(payload.len(), MAX_MEDIUM)?;
+        if let Some(t) = &self.tracer {
+            t.am(&Sent {
+                name: "AMREQUEST_MEDIUM",
+                peer: ("dest", node),
+                handler,
+                args,
+                payload: Some((payload.as_ptr().addr() as u64, payload.len())),
+                dest: None,
+            });
+        }
         self.lend(payload, Scope::Full, |mem| {
             let source = Source::User(mem);
             let m = self.message(Category::Medium, handler, args, source, (0, 0))?;
@@ -235,6 +281,7 @@ impl Conduit {
 
     /// Sends a Long request: `payload` arrives at address `dest` of the segment of `node`. May poll;
     /// `payload` is free again on return.
+    #[track_caller]
     pub fn am_request_long(
         &self,
         node: u32,
@@ -245,6 +292,22 @@ impl Conduit {
     ) -> Result<(), AmError> {
         self.check_request(node)?;
         let to = self.check_dest(node, dest, payload.len())?;
+        if let Some(t) = &self.tracer {
+            t.am(&Sent {
+                name: "AMREQUEST_LONG",
+                peer: ("dest", node),
+                handler,
+                args,
+                payload: Some((payload.as_ptr().addr() as u64, payload.len())),
+                dest: Some(dest),
+            });
+        }
+        if self.neighbour(node).is_some() {
+            // Copied before this returns, so that nothing is left to wait for.
+            return self.lend(payload, Scope::Safe, |mem| {
+                self.long_near(node, handler, &Source::User(mem), to, args)
+            });
+        }
         self.lend(payload, Scope::Full, |mem| {
             let source = Source::User(mem);
             let m = self.message(Category::Long, handler, args, source, (dest, to))?;
@@ -255,6 +318,7 @@ impl Conduit {
 
     /// As [`Conduit::am_request_long`] with the payload at `offset` of the own segment, without a
     /// copy; that memory is free again on return.
+    #[track_caller]
     pub fn am_request_long_from_segment(
         &self,
         node: u32,
@@ -269,6 +333,7 @@ impl Conduit {
 
     /// As [`Conduit::am_request_long_from_segment`], but the memory must stay untouched until the
     /// handler of the reply runs (`LongAsync`).
+    #[track_caller]
     pub fn am_request_long_async_from_segment(
         &self,
         node: u32,
@@ -281,6 +346,7 @@ impl Conduit {
         self.long_from_segment(node, handler, (offset, len), dest, args, false)
     }
 
+    #[track_caller]
     fn long_from_segment(
         &self,
         node: u32,
@@ -296,9 +362,101 @@ impl Conduit {
             return Err(AmError::Source { offset, len });
         }
         let source = Source::Segment { offset, len };
+        let name = if sync {
+            "AMREQUEST_LONG"
+        } else {
+            "AMREQUEST_LONGASYNC"
+        };
+        if self.neighbour(node).is_some() {
+            let tag = self.frame(Category::Long, handler, args)?;
+            let payload = self.address_of(&source);
+            self.trace_frame(name, (node, tag), args, payload, Some(dest));
+            return self.long_near(node, handler, &source, to, args);
+        }
         let m = self.message(Category::Long, handler, args, source, (dest, to))?;
+        self.trace_am(name, ("dest", node), &m);
         self.request(node, &m, sync);
         Ok(())
+    }
+
+    /// A checked Long to a rank that shares memory with this one.
+    fn long_near(
+        &self,
+        node: u32,
+        handler: u8,
+        source: &Source,
+        offset: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let tag = self.frame(Category::Long, handler, args)?;
+        if let Some(to) = self.neighbour(node) {
+            let place = self.place_near(to, source, offset);
+            self.request_near(to, tag, args, &place);
+        }
+        Ok(())
+    }
+
+    /// What a frame says of a request.
+    #[inline]
+    fn frame(&self, category: Category, handler: u8, args: &[i32]) -> Result<Tag, AmError> {
+        if self.handler_depth.get() > 0 {
+            return Err(AmError::InHandler);
+        }
+        if args.len() > MAX_ARGS {
+            return Err(AmError::Args { count: args.len() });
+        }
+        Ok(Tag::new(category, handler, args.len()))
+    }
+
+    /// The lines of a request in a frame.
+    #[track_caller]
+    #[inline]
+    fn trace_frame(
+        &self,
+        name: &'static str,
+        (node, tag): (u32, Tag),
+        args: &[i32],
+        payload: Option<(u64, usize)>,
+        dest: Option<u64>,
+    ) {
+        if let Some(t) = &self.tracer {
+            t.am(&Sent {
+                name,
+                peer: ("dest", node),
+                handler: tag.handler,
+                args,
+                payload,
+                dest,
+            });
+        }
+    }
+
+    /// Where a payload is.
+    pub(super) fn address_of(&self, source: &Source) -> Option<(u64, usize)> {
+        match source {
+            Source::Empty => None,
+            Source::User(mem) => Some((mem.addr(), mem.len())),
+            Source::Segment { offset, len } => {
+                Some((self.segment(self.mynode()).addr + *offset as u64, *len))
+            }
+        }
+    }
+
+    /// The lines of a message, whose payload is in the own segment if it has one.
+    #[track_caller]
+    #[inline]
+    pub(super) fn trace_am(&self, name: &'static str, peer: (&'static str, u32), m: &Message) {
+        if let Some(t) = &self.tracer {
+            let payload = self.address_of(&m.source);
+            t.am(&Sent {
+                name,
+                peer,
+                handler: m.handler,
+                args: &m.args,
+                payload,
+                dest: (m.category == Category::Long).then_some(m.dest.0),
+            });
+        }
     }
 
     fn check_request(&self, node: u32) -> Result<(), AmError> {
@@ -320,8 +478,11 @@ impl Conduit {
     /// Offset of a Long's destination in the segment of `node`.
     pub(crate) fn check_dest(&self, node: u32, addr: u64, len: usize) -> Result<u64, AmError> {
         check_len(len, MAX_LONG)?;
+        // Without a segment there is nothing that a Long could go to.
+        let everything = self.is_everything();
         self.segment(node)
             .offset_of(addr, len as u64)
+            .filter(|_| !everything)
             .ok_or(AmError::Destination { node, addr, len })
     }
 
@@ -364,6 +525,7 @@ impl Conduit {
                 }
             }
         };
+        self.poll_near(Scope::Full);
         self.poll_within_limits(Scope::Full);
         if two && sync {
             self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));

@@ -67,6 +67,21 @@ impl HandlerTable {
         Ok(())
     }
 
+    /// Equal for tables with handlers at the same indexes, and most likely for no others.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let used = (0u64..).zip(&self.handlers).filter(|(_, h)| h.is_some());
+        used.fold(0xcbf2_9ce4_8422_2325, |hash, (index, _)| {
+            (hash ^ index).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    /// Puts entries of the conduit's own at their indexes.
+    pub(crate) fn register_own(&mut self, entries: Vec<(u8, HandlerEntry)>) {
+        for (index, entry) in entries {
+            self.handlers[usize::from(index)] = Some(entry.run);
+        }
+    }
+
     pub(crate) fn get(&self, index: u8) -> Option<Rc<Handler>> {
         self.handlers[usize::from(index)].clone()
     }

@@ -7,7 +7,8 @@
 //! full message is left, and takes messages again when all it held were handled.
 
 use super::*;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 /// What may happen next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -233,22 +234,6 @@ impl World {
         }
     }
 
-    /// Handles everything and sends nothing new: afterwards nobody waits.
-    fn drain(mut self) {
-        let nothing = Traffic {
-            pairs: &[],
-            costs: &[],
-        };
-        for _ in 0..10_000 {
-            let Some(step) = self.steps(&nothing).first().copied() else {
-                assert!(self.ranks.iter().all(|r| r.waits.is_none()), "deadlock");
-                return;
-            };
-            self.apply(step);
-        }
-        panic!("messages about credits never end");
-    }
-
     /// The same state with epochs caught up with and counted from 0.
     fn canonical(mut self) -> Self {
         for r in &mut self.ranks {
@@ -288,32 +273,53 @@ impl Buffers {
     }
 }
 
-/// Visits every state; how many there are.
-fn explore(start: World, traffic: &Traffic<'_>) -> usize {
-    use std::hash::{BuildHasher as _, RandomState};
-    // States are known by two independent 64-bit hashes; the worlds that wait to be expanded are
-    // all that is kept whole.
-    let keys = [RandomState::new(), RandomState::new()];
-    let key = |w: &World| keys.each_ref().map(|k| k.hash_one(w));
-    let start = start.canonical();
-    let mut seen = HashSet::from([key(&start)]);
-    let mut open = vec![start];
-    while let Some(world) = open.pop() {
-        for y in 0..world.ranks.len() {
-            world.check(y);
-        }
-        for step in world.steps(traffic) {
-            let mut next = world.clone();
-            next.apply(step);
-            let next = next.canonical();
-            if seen.insert(key(&next)) {
-                assert!(seen.len() < 2_000_000, "too many states to visit them all");
-                open.push(next);
-            }
-        }
-        world.drain();
+/// A world and what its ranks want.
+#[derive(Clone)]
+struct Play<'a> {
+    world: World,
+    traffic: &'a Traffic<'a>,
+}
+
+impl Hash for Play<'_> {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        self.world.hash(h);
     }
-    seen.len()
+}
+
+impl explorer::World for Play<'_> {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        self.world.steps(self.traffic)
+    }
+
+    fn is_new(step: &Step) -> bool {
+        matches!(step, Step::Send { .. })
+    }
+
+    fn apply(&mut self, step: Step) {
+        self.world.apply(step);
+    }
+
+    fn canonical(mut self) -> Self {
+        self.world = self.world.canonical();
+        self
+    }
+
+    fn check(&self) {
+        for y in 0..self.world.ranks.len() {
+            self.world.check(y);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.world.ranks.iter().all(|r| r.waits.is_none())
+    }
+}
+
+/// Visits every state; how many there are.
+fn explore(world: World, traffic: &Traffic<'_>) -> usize {
+    explorer::explore(Play { world, traffic }, 2_000_000).states
 }
 
 const SMALL: Knobs = Knobs {

@@ -4,10 +4,14 @@
 //! decimal or `0x` hexadecimal with an optional suffix K, M, G, T or B (powers of 1024); an empty
 //! variable counts as unset; switches take 1/0, y/n, yes/no.
 
+mod firehose;
 mod names;
 mod reader;
 
 use crate::credits::{Knobs, Wishes};
+use crate::debugging;
+use crate::trace;
+pub(crate) use firehose::Pinning;
 pub use reader::EnvError;
 use reader::{Reader, Shown};
 
@@ -18,6 +22,8 @@ pub(crate) struct Env {
     pub(crate) msg_limit: u32,
     /// Temporary descriptors at one time.
     pub(crate) num_tmpmd: u32,
+    /// Active messages between ranks that share memory are frames.
+    pub(crate) near: bool,
     /// Small Longs travel in one message.
     pub(crate) packed_long: bool,
     /// What is asked of the credits.
@@ -46,6 +52,11 @@ pub(crate) struct Env {
     pub(crate) no_catch: Vec<String>,
     /// Where files are written.
     pub(crate) tmpdir: Option<String>,
+    /// Waiting for debuggers, stack traces.
+    pub(crate) debugging: debugging::Wishes,
+    /// Trace and statistics files.
+    pub(crate) trace: trace::Wishes,
+    pub(crate) firehose: Pinning,
     quiet: bool,
     /// What rank 0 says at the start.
     pub(crate) notes: Vec<String>,
@@ -95,6 +106,7 @@ impl Env {
             msg_limit: r.count("GASNET_PORTAL_MSG_LIMIT", 250, MIN_MSG_LIMIT, 1 << 16)?,
             num_tmpmd: r.count("GASNET_PORTAL_NUM_TMPMD", 1024, 2, 1 << 15)?,
             packed_long: r.switch("GASNET_PORTAL_PACKED_LONG", true)?,
+            near: r.switch("GASNET_PORTAL_NEAR", true)?,
             credits,
             // More than fits the state of a peer is never lent.
             most_credits: r.count("GASNET_PORTAL_MAX_CRED_PER_NODE", 400, 0, 65_535)? as u16,
@@ -115,11 +127,27 @@ impl Env {
             exit_factor: r
                 .seconds("GASNET_EXITTIMEOUT_FACTOR", "0.25")?
                 .unwrap_or(0.25),
-            no_catch: list(r.text("GASNET_NO_CATCH_SIGNAL")),
-            tmpdir: r.text("GASNET_TMPDIR").or_else(|| r.text("TMPDIR")),
+            no_catch: list(r.shown_text("GASNET_NO_CATCH_SIGNAL", "")),
+            tmpdir: r
+                .shown_text("GASNET_TMPDIR", "")
+                .or_else(|| r.text("TMPDIR")),
+            debugging: debugging::Wishes {
+                freeze: r.switch("GASNET_FREEZE", false)?,
+                freeze_on_error: r.switch("GASNET_FREEZE_ON_ERROR", false)?,
+                backtrace: r.switch("GASNET_BACKTRACE", false)?,
+                backtrace_nodes: r.shown_text("GASNET_BACKTRACE_NODES", ""),
+            },
+            trace: trace::Wishes::read(
+                |name, unset| r.shown_text(name, unset),
+                |n, d| r.switch(n, d),
+            )?,
+            firehose: Pinning::read(&r)?,
             notes,
             quiet,
         };
+        for known in &names::NO_EFFECT {
+            r.shown_text(known.name, "no effect");
+        }
         if verbose {
             let shown = r.shown();
             env.notes.splice(0..0, shown.iter().map(Shown::to_string));
@@ -285,7 +313,21 @@ mod tests {
             line("AM_LIMIT"),
             "ENV parameter: GASNET_PORTAL_AM_LIMIT = 8                        (default)"
         );
-        for name in names::KNOWN {
+        assert_eq!(
+            line("GASNET_PHYSMEM_NOPROBE"),
+            "ENV parameter: GASNET_PHYSMEM_NOPROBE = no effect                (default)"
+        );
+        let others = [
+            "GASNET_EXITTIMEOUT",
+            "GASNET_EXITTIMEOUT_MAX",
+            "GASNET_EXITTIMEOUT_MIN",
+            "GASNET_EXITTIMEOUT_FACTOR",
+            "GASNET_NO_CATCH_SIGNAL",
+            "GASNET_TMPDIR",
+            "GASNET_QUIET",
+        ];
+        let idle = names::NO_EFFECT.map(|e| e.name);
+        for name in names::KNOWN.into_iter().chain(idle).chain(others) {
             assert_ne!(line(name), "", "{name}");
         }
     }

@@ -8,10 +8,11 @@ pub(crate) struct NoEffect {
 }
 
 /// Every `GASNET_PORTAL_*` variable that has an effect.
-pub(crate) const KNOWN: [&str; 20] = [
+pub(crate) const KNOWN: [&str; 21] = [
     "GASNET_PORTAL_MSG_LIMIT",
     "GASNET_PORTAL_NUM_TMPMD",
     "GASNET_PORTAL_PACKED_LONG",
+    "GASNET_PORTAL_NEAR",
     "GASNET_PORTAL_FLOW_CONTROL",
     "GASNET_PORTAL_DYNAMIC_CREDITS",
     "GASNET_PORTAL_SB_CHUNKS",
@@ -31,7 +32,10 @@ pub(crate) const KNOWN: [&str; 20] = [
     "GASNET_PORTAL_GET_BOUNCE_LIMIT",
 ];
 
-pub(crate) const NO_EFFECT: [NoEffect; 2] = [
+const PINS: &str =
+    "nothing is pinned to find out how much can be; PORTOLAN_MEMLOCK limits what verbs registers";
+
+pub(crate) const NO_EFFECT: [NoEffect; 3] = [
     NoEffect {
         name: "GASNET_PORTAL_ACCEL",
         why: "the mode is the fabric's: portolan run --mode accelerated",
@@ -40,13 +44,20 @@ pub(crate) const NO_EFFECT: [NoEffect; 2] = [
         name: "GASNET_PORTAL_DEBUG_NODE",
         why: "there is no debug output to restrict to one rank",
     },
+    NoEffect {
+        name: "GASNET_PHYSMEM_NOPROBE",
+        why: PINS,
+    },
 ];
 
 /// What to say about variables that are set and do nothing.
 pub(crate) fn warnings(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = names
         .into_iter()
-        .filter(|n| n.starts_with("GASNET_PORTAL_") && !KNOWN.contains(&n.as_str()))
+        .filter(|n| {
+            n.starts_with("GASNET_PORTAL_") && !KNOWN.contains(&n.as_str())
+                || NO_EFFECT.iter().any(|e| e.name == n)
+        })
         .map(|n| match NO_EFFECT.iter().find(|e| e.name == n) {
             Some(e) => format!("{n} has no effect: {}", e.why),
             None => match nearest(&n) {
@@ -91,11 +102,14 @@ mod tests {
             "GASNET_PORTAL_ACCEL",
             "GASNET_PORTAL_TEAPOT",
             "GASNET_BARRIER",
+            "GASNET_PHYSMEM_NOPROBE",
             "PATH",
         ];
         assert_eq!(
             warnings(names.map(str::to_owned)),
             [
+                "GASNET_PHYSMEM_NOPROBE has no effect: nothing is pinned to find out how much can be; \
+                 PORTOLAN_MEMLOCK limits what verbs registers",
                 "GASNET_PORTAL_ACCEL has no effect: the mode is the fabric's: portolan run --mode accelerated",
                 "GASNET_PORTAL_MSG_LIMITS is no variable of this conduit; is it \
                  GASNET_PORTAL_MSG_LIMIT?",

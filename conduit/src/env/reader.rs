@@ -60,6 +60,13 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .filter(|v| !v.is_empty())
     }
 
+    /// As [`Reader::text`], shown as `unset` where it is not there.
+    pub(super) fn shown_text(&self, name: &'static str, unset: &str) -> Option<String> {
+        let text = self.text(name);
+        self.show(name, text.as_deref().unwrap_or(unset));
+        text
+    }
+
     fn show(&self, name: &'static str, value: impl fmt::Display) {
         let text = self.text(name);
         let value = value.to_string();
@@ -89,6 +96,31 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     pub(super) fn number(&self, name: &'static str, unset: &str) -> Result<Option<u64>, EnvError> {
         self.read(name, unset, "a number", parse_number)
+    }
+
+    /// An amount of memory: megabytes, unless a suffix says otherwise.
+    pub(super) fn megabytes(
+        &self,
+        name: &'static str,
+        unset: &str,
+    ) -> Result<Option<u64>, EnvError> {
+        self.read(name, unset, "an amount of memory", |text| {
+            let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            if plain {
+                parse_number(&format!("{text}M"))
+            } else {
+                parse_number(text)
+            }
+        })
+    }
+
+    /// A number between 0 and 1, neither of them.
+    pub(super) fn ratio(&self, name: &'static str, default: f64) -> Result<f64, EnvError> {
+        let expected = "a number between 0 and 1";
+        let found = self.read(name, &default.to_string(), expected, |text| {
+            text.parse::<f64>().ok().filter(|v| *v > 0.0 && *v < 1.0)
+        })?;
+        Ok(found.unwrap_or(default))
     }
 
     /// A number that counts as the nearest that makes sense.

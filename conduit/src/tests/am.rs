@@ -5,8 +5,15 @@ use crate::{
     AmError, AttachError, BarrierName, Conduit, HandlerEntry, MAX_ARGS, MAX_MEDIUM, Payload, Token,
     threads,
 };
+use portals_shim::core::{Header, Limits, Ni, NiConfig, Segment, Transmit};
+use portals_shim::fabric::{Opened, Placement};
+use portals_shim::nal::Nal;
+use portals_shim::nal::inproc::{Hub, InProc};
+use portals_shim::{Interface, ProcessId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ECHO: u8 = 128;
 const SINK: u8 = 129;
@@ -148,9 +155,13 @@ fn plus_one(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|b| b.wrapping_add(1)).collect()
 }
 
-fn every_message(variables: &[(&str, &str)]) {
-    let ends = threads::run_in(3, variables, |conduit| {
-        let rig = Rig::new(conduit);
+pub(super) fn every_message(variables: &[(&str, &str)]) {
+    every_message_over(threads::opened(3, variables), variables);
+}
+
+fn every_message_over(opened: Vec<Opened>, variables: &[(&str, &str)]) {
+    let ends = threads::run_over(opened, variables, |conduit| {
+        let rig = Rig::new(&conduit);
         let me = conduit.mynode();
         for node in [(me + 1) % 3, (me + 2) % 3, me] {
             let base = conduit.segment(node).addr;
@@ -178,6 +189,8 @@ fn every_message(variables: &[(&str, &str)]) {
             }
             rig.meet();
         }
+        drop(rig);
+        conduit.finish();
     });
     returned(ends);
 }
@@ -185,6 +198,71 @@ fn every_message(variables: &[(&str, &str)]) {
 #[test]
 fn every_category_count_and_size() {
     every_message(&[]);
+}
+
+/// The in-process fabric keeps the order of messages, and their data is in place when the next one is looked at.
+#[derive(Debug)]
+struct InOrder {
+    inner: InProc,
+    ahead: Arc<AtomicU64>,
+}
+
+impl Nal for InOrder {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.inner.send(ni, tx);
+    }
+
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        self.inner.send_now(header, payload)
+    }
+
+    fn writes_ahead(&self, header: &Header, _payload: &[Segment]) -> bool {
+        header.payload_len() > 0
+    }
+
+    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.ahead.fetch_add(1, Ordering::Relaxed);
+        self.inner.send(ni, tx);
+    }
+
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        self.inner.progress(ni)
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        self.inner.distance(to)
+    }
+}
+
+/// Payloads that are written ahead need no event at the target; all Longs but the empty and the packed go so.
+#[test]
+fn every_message_with_payloads_written_ahead() {
+    for (packed, least) in [("1", 3 * 2 * 2 * 17), ("0", 3 * 2 * 7 * 2 * 17)] {
+        let ahead = Arc::new(AtomicU64::new(0));
+        let ids: Vec<ProcessId> = (0..3).map(|r| Placement::ONE.of(r)).collect();
+        let hub = Hub::new(ids.clone(), Placement::ONE);
+        let opened = (0..3).map(|own| {
+            let config = NiConfig {
+                id: ids[own as usize],
+                uid: 1,
+                jid: 1,
+                interface: 0,
+                limits: Limits::LIBRARY,
+                get_send_events: false,
+            };
+            let nal = InOrder {
+                inner: InProc::new(hub.clone(), own),
+                ahead: ahead.clone(),
+            };
+            Opened {
+                interface: Interface::direct(Ni::new(config), nal),
+                peers: ids.clone(),
+            }
+        });
+        every_message_over(opened.collect(), &[("GASNET_PORTAL_PACKED_LONG", packed)]);
+        let ahead = ahead.load(Ordering::Relaxed);
+        assert!(ahead >= least, "{ahead} of {least}");
+    }
 }
 
 #[test]
@@ -203,7 +281,11 @@ fn every_message_without_packing_and_with_few_resources() {
 
 #[test]
 fn longs_from_the_segment_both_ways() {
-    let ends = threads::run(2, |conduit| {
+    longs_from_the_segment(&[]);
+}
+
+pub(super) fn longs_from_the_segment(variables: &[(&str, &str)]) {
+    let ends = threads::run_in(2, variables, |conduit| {
         let rig = Rig::new(conduit);
         rig.how.set(How::LongFromSegment);
         let peer = 1 - conduit.mynode();
@@ -253,7 +335,11 @@ fn a_handler_that_does_not_reply_is_replied_for() {
 
 #[test]
 fn bad_arguments_are_refused() {
-    let ends = threads::run(2, |conduit| {
+    bad_arguments(&[]);
+}
+
+pub(super) fn bad_arguments(variables: &[(&str, &str)]) {
+    let ends = threads::run_in(2, variables, |conduit| {
         assert_eq!(
             conduit.am_request_short(0, SINK, &[]),
             Err(AmError::NotAttached)
@@ -301,7 +387,11 @@ fn bad_arguments_are_refused() {
 
 #[test]
 fn a_message_to_no_handler_names_rank_and_handler() {
-    let ends = threads::run(2, |conduit| {
+    a_message_to_no_handler(&[]);
+}
+
+pub(super) fn a_message_to_no_handler(variables: &[(&str, &str)]) {
+    let ends = threads::run_in(2, variables, |conduit| {
         conduit.attach(vec![], 0).unwrap();
         if conduit.mynode() == 0 {
             conduit.am_request_short(1, 200, &[]).unwrap();
@@ -321,8 +411,34 @@ fn a_message_to_no_handler_names_rank_and_handler() {
 }
 
 #[test]
-fn a_handler_that_waits_ends_the_job() {
+fn tables_of_handlers_that_differ_end_the_job() {
     let ends = threads::run(2, |conduit| {
+        let entry = |index| HandlerEntry::new(index, |_, _, _| {});
+        let more = (conduit.mynode() == 1).then(|| entry(222));
+        let table = more.into_iter().chain([entry(200)]).collect();
+        conduit.attach(table, 4096).unwrap();
+    });
+    for end in ends {
+        let threads::RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        let said = |me: u32| {
+            format!(
+                "rank {me} of 2: attach: node {} has registered other handlers than this node",
+                1 - me
+            )
+        };
+        assert!(message == said(0) || message == said(1), "{message}");
+    }
+}
+
+#[test]
+fn a_handler_that_waits_ends_the_job() {
+    a_handler_that_waits(&[]);
+}
+
+pub(super) fn a_handler_that_waits(variables: &[(&str, &str)]) {
+    let ends = threads::run_in(2, variables, |conduit| {
         let wait = HandlerEntry::new(ECHO, |token, _, _| token.conduit().block_until(|| false));
         conduit.attach(vec![wait], 0).unwrap();
         if conduit.mynode() == 0 {

@@ -10,7 +10,7 @@ const TAKE: u8 = 128;
 const DONE: u8 = 129;
 
 /// Every rank sends `count` Mediums of changing size to every other; all arrive, unharmed.
-fn flood(ranks: u32, count: usize, variables: &[(&str, &str)]) {
+pub(super) fn flood(ranks: u32, count: usize, variables: &[(&str, &str)]) {
     let ends = threads::run_in(ranks, variables, |conduit| {
         let (taken, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let (t, d) = (taken.clone(), done.clone());

@@ -1,12 +1,15 @@
-//! Ranks as threads over the in-process fabric.
+//! Ranks as threads over the in-process fabric, and over shared memory.
 
 mod am;
 mod barrier;
+mod everything;
 mod exit;
 mod extended;
 mod flow;
+mod frames;
 mod par;
 mod rma;
+mod unreachable;
 
 use crate::threads::RankEnd;
 

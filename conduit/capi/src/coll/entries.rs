@@ -113,6 +113,7 @@ fn mem(addr: *mut c_void, len: usize) -> Memory {
 
 fn start(call: &str, at: (Team, usize), flags: c_int, work: Work) -> u64 {
     let sync = (flags & IN_ALLSYNC != 0, flags & OUT_ALLSYNC != 0);
+    crate::trace::call(call, || work.bytes());
     let id = lock().start(at, sync, work, BarrierName::Anonymous);
     // A first step: what can be sent is.
     state::attached(call, super::progress);

@@ -133,6 +133,21 @@ pub(crate) enum Work {
     },
 }
 
+impl Work {
+    /// Bytes of the own part.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Barrier => 0,
+            Self::Broadcast { dst, .. } | Self::Scatter { dst, .. } => dst.len(),
+            Self::Gather { src, .. }
+            | Self::GatherAll { src, .. }
+            | Self::Exchange { src, .. }
+            | Self::Reduce { src, .. }
+            | Self::Scan { src, .. } => src.len(),
+        }
+    }
+}
+
 /// A wait for all, and what was heard in it.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {

@@ -11,7 +11,7 @@ pub(crate) struct Memory {
     len: usize,
 }
 
-// SAFETY: an address, which only the holder of the conduit's lock uses, for memory that its owner has lent.
+// SAFETY: an address, which only the thread that drives the operations uses, for memory that its owner has lent.
 unsafe impl Send for Memory {}
 
 impl Memory {

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::state;
+use crate::{state, trace};
 
 /// Index of the handler of messages.
 const MESSAGE: u8 = FIRST_EXTENDED;
@@ -269,22 +269,13 @@ pub(crate) fn handlers() -> Vec<HandlerEntry> {
 
 /// Waits for an operation and takes its result.
 fn wait(call: &str, op: u64) -> BarrierName {
+    let since = trace::start();
     let mut found = None;
-    let mut look = |c: &Conduit| {
-        progress(c);
+    state::wait(call, |_| {
         found = lock().done.remove(&op);
         found.is_some()
-    };
-    if state::is_par() {
-        while !state::attached(call, |c| {
-            c.poll();
-            look(c)
-        }) {
-            std::thread::yield_now();
-        }
-    } else {
-        state::attached(call, |c| c.block_until(|| look(c)));
-    }
+    });
+    trace::waited("COLL_WAIT_SYNC", since);
     found.unwrap_or(BarrierName::Mismatch)
 }
 
@@ -294,5 +285,7 @@ fn try_once(call: &str, op: u64) -> Option<BarrierName> {
         c.poll();
         progress(c);
     });
-    lock().done.remove(&op)
+    let found = lock().done.remove(&op);
+    trace::tried("COLL_TRY_SYNC", found.is_some());
+    found
 }

@@ -1,0 +1,61 @@
+//! Memory of the process by address: what peers may reach of it, and what its own transfers name.
+// UNSAFETY: in a job without segments any memory may be named by its address; it is checked against the kernel's list
+// of mappings, and promised by the program (`Conduit::attach_everything`, `UserMem::new`).
+#![expect(unsafe_code, reason = "memory by address; see the lines above")]
+
+use crate::am::HandlerEntry;
+use crate::conduit::Conduit;
+use crate::error::AttachError;
+use portals_shim::{Memory, RawMemory};
+
+/// The lowest address that a transfer may name.
+pub(super) const LOWEST: u64 = 4096;
+/// Addresses of user programs are below, on every 64-bit system that we know.
+pub(super) const HIGHEST: u64 = 1 << 47;
+
+/// All memory, for descriptors whose operations each name what they were lent.
+pub(super) fn all_memory() -> RawMemory {
+    // SAFETY: an operation on this descriptor names memory of a `UserMem`, whose maker promised it up to the end of
+    // the operation, or a chunk of the conduit's own; nothing else of the range is touched.
+    unsafe { RawMemory::new(Memory::contiguous(LOWEST, HIGHEST - LOWEST)) }
+}
+
+/// Memory that peers may reach.
+pub(super) fn open_memory(base: u64, len: u64) -> RawMemory {
+    // SAFETY: mapped and writable when it was looked up (`Maps::writable`), and until it is forgotten
+    // (`Conduit::forget`), as the program promised with `Conduit::attach_everything`.
+    unsafe { RawMemory::new(Memory::contiguous(base, len)) }
+}
+
+/// Copies bytes that a peer sent to memory that `Maps` holds.
+pub(super) fn store(addr: u64, data: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(addr as usize);
+    // SAFETY: the caller has looked the range up (`Maps::holds`), and the program has promised that it shares it with
+    // its peers (`Conduit::attach_everything`); the data is the conduit's own copy.
+    unsafe { std::ptr::copy(data.as_ptr(), to, data.len()) }
+}
+
+/// Copies from memory that `Maps` holds.
+pub(super) fn load(addr: u64, out: &mut [u8]) {
+    let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
+    // SAFETY: as in `store`; `out` is the conduit's own buffer.
+    unsafe { std::ptr::copy(from, out.as_mut_ptr(), out.len()) }
+}
+
+impl Conduit {
+    /// Registers handlers, with no segment: puts and gets name any memory of any rank by its address
+    /// (`GASNET_SEGMENT_EVERYTHING`). What is pinned for it, and when, is decided by firehoses; see
+    /// `docs/src/mechanisms/firehose.md`. Collective, and instead of [`Conduit::attach`].
+    ///
+    /// # Safety
+    ///
+    /// Peers write to and read from this process at the addresses that its own and their programs choose. For each put
+    /// and get the memory at its target is mapped and writable and not borrowed in a way that forbids the access, and
+    /// memory that was ever named by one is given to [`Conduit::forget`] before it is unmapped.
+    pub unsafe fn attach_everything(
+        &self,
+        handlers: Vec<HandlerEntry>,
+    ) -> Result<Vec<u8>, AttachError> {
+        self.attach_without_segment(handlers)
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages under way: each has a descriptor over all memory, by which its events are known.
+
+use super::edge::{LOWEST, all_memory};
+use crate::descriptors::Md;
+use crate::ops::Key;
+use ::firehose::Span;
+use portals_shim::{
+    EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, THRESHOLD_INFINITE, Unlink,
+};
+
+/// One message of a put or get.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    pub(super) get: bool,
+    pub(super) op: Key,
+    pub(super) node: u32,
+    /// Held at `node`.
+    pub(super) there: Span,
+    /// Pinned at home.
+    pub(super) here: Option<Span>,
+    /// The chunk that stands for the local memory.
+    pub(super) chunk: Option<u32>,
+    pub(super) lending: u64,
+    /// The local memory is not read any more.
+    pub(super) sent: bool,
+    /// ACK or REPLY_END came.
+    pub(super) answered: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Lanes {
+    mds: Vec<MdHandle>,
+    under_way: Vec<Option<Lane>>,
+    free: Vec<usize>,
+}
+
+/// Where `addr` is in a descriptor over all memory.
+pub(super) fn offset_of(addr: u64) -> u64 {
+    addr.saturating_sub(LOWEST)
+}
+
+impl Lanes {
+    pub(super) fn new(ni: &Interface, safe: EqHandle, count: u32) -> Result<Self, Error> {
+        let count = count as usize;
+        let md = |index| {
+            ni.md_bind(
+                MdSpec {
+                    memory: MdMemory::Raw(all_memory()),
+                    threshold: THRESHOLD_INFINITE,
+                    max_size: 0,
+                    options: MdOptions::EVENT_START_DISABLE,
+                    user_ptr: Md::Lane(index).encode(),
+                    eq: Some(safe),
+                },
+                Unlink::Retain,
+            )
+        };
+        Ok(Self {
+            mds: (0..count).map(md).collect::<Result<_, _>>()?,
+            under_way: vec![None; count],
+            free: (0..count).rev().collect(),
+        })
+    }
+
+    /// A message with a ticket in hand: there are as many lanes.
+    pub(super) fn start(&mut self, lane: Lane) -> Option<MdHandle> {
+        let at = self.free.pop()?;
+        self.under_way[at] = Some(lane);
+        Some(self.mds[at])
+    }
+
+    /// Of a message whose call failed, or that is done.
+    pub(super) fn end(&mut self, index: usize) -> Option<Lane> {
+        let lane = self.under_way.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(lane)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Lane> {
+        self.under_way.get_mut(index)?.as_mut()
+    }
+
+    /// Whether a message still needs the memory of a lending.
+    pub(super) fn touches(&self, lending: u64) -> bool {
+        let mut all = self.under_way.iter().flatten();
+        all.any(|l| {
+            l.lending == lending && l.chunk.is_none() && !(if l.get { l.answered } else { l.sent })
+        })
+    }
+}

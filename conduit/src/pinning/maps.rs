@@ -1,0 +1,109 @@
+//! Which addresses of this process are memory that may be read and written.
+
+/// Ranges of readable and writable memory, in order, joined where they touch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Maps {
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Maps {
+    /// As the kernel tells it now.
+    pub(crate) fn look(&mut self) {
+        self.ranges = std::fs::read_to_string("/proc/self/maps")
+            .map(|text| parse(&text))
+            .unwrap_or_default();
+    }
+
+    /// The part of `len` bytes at `addr` that is memory: the longest, where there are several.
+    fn within(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
+        let end = addr.saturating_add(len);
+        let from = self.ranges.partition_point(|r| r.1 <= addr);
+        let parts = self.ranges[from..].iter().take_while(|r| r.0 < end);
+        parts
+            .map(|r| (r.0.max(addr), r.1.min(end)))
+            .max_by_key(|r| r.1 - r.0)
+            .map(|r| (r.0, r.1 - r.0))
+    }
+
+    /// As [`Maps::within`]; asks the kernel unless all of it was memory before.
+    pub(crate) fn writable(&mut self, addr: u64, len: u64) -> Option<(u64, u64)> {
+        if self.within(addr, len) == Some((addr, len)) {
+            return Some((addr, len));
+        }
+        self.look();
+        self.within(addr, len)
+    }
+
+    /// Whether all of it is memory.
+    pub(crate) fn holds(&mut self, addr: u64, len: u64) -> bool {
+        len == 0 || self.writable(addr, len) == Some((addr, len))
+    }
+
+    /// A range is about to be unmapped.
+    pub(crate) fn forget(&mut self) {
+        self.ranges.clear();
+    }
+}
+
+/// Memory of the machine, bytes; 1 GiB where the kernel does not say.
+pub(super) fn physical_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map_or(1 << 30, |k| k << 10)
+}
+
+fn parse(text: &str) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some((range, rights)) = words.next().zip(words.next()) else {
+            continue;
+        };
+        let hex = |s| u64::from_str_radix(s, 16).ok();
+        let Some((from, to)) = range.split_once('-') else {
+            continue;
+        };
+        let (Some(from), Some(to)) = (hex(from), hex(to)) else {
+            continue;
+        };
+        if !rights.starts_with("rw") {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => ranges.push((from, to)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_that_may_be_written_counts() {
+        let text = "1000-3000 rw-p 0 0 0\n3000-4000 rw-s 0 0 0 /x\n4000-5000 r--p 0 0 0\n5000-9000 ---p 0 0 0\n\
+                    9000-a000 rw-p 0 0 0\nrubbish\n";
+        let m = Maps {
+            ranges: parse(text),
+        };
+        assert_eq!(m.ranges, [(0x1000, 0x4000), (0x9000, 0xa000)]);
+        assert_eq!(m.within(0x1000, 0x3000), Some((0x1000, 0x3000)));
+        assert_eq!(m.within(0x2000, 0x8000), Some((0x2000, 0x2000)));
+        assert_eq!(m.within(0x8000, 0x1800), Some((0x9000, 0x800)));
+        assert_eq!(m.within(0x4000, 0x1000), None);
+        assert_eq!(m.within(u64::MAX, 8), None);
+    }
+
+    #[test]
+    fn own_memory_is_found_and_constants_are_not() {
+        let mut m = Maps::default();
+        let heap = vec![0u8; 1 << 20];
+        assert!(m.holds(heap.as_ptr() as u64, 1 << 20));
+        let text: &'static [u8] = b"constant";
+        assert!(!m.holds(text.as_ptr() as u64, 8) && !m.holds(8, 8));
+        assert!(!m.holds(heap.as_ptr() as u64, 1 << 46));
+    }
+}

@@ -1,0 +1,130 @@
+//! Memory that is pinned when it is needed: firehoses over active messages.
+//!
+//! ```text
+//!  put, get ─► transfer.rs   cuts it into units, holds the remote one, pins the local ones, starts a message
+//!                 │  miss                                            │
+//!              talk.rs       move, moved, recall, and copies of      └─► Lanes: descriptors over all memory, one for
+//!                 │          what cannot be pinned                        each message under way
+//!              ::firehose    who may keep what
+//!                 │
+//!              units.rs      a pinned unit is a match entry and a descriptor of its own
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. A message to a unit is under way only while this rank holds the unit (`Lane::there`), and one from or to local memory
+//!    that is not a chunk only while its units are pinned (`Lane::here`); both are given back by its last event.
+//! 2. A match entry's bits are never used twice, so a message finds the unit that it was meant for or none.
+//! 3. Memory is pinned only where the kernel lists it as readable and writable (`maps.rs`). A put or get of anything else ends
+//!    with [`crate::RmaError::Unmapped`], and nothing is touched.
+//! 4. Whoever waits for a unit at a peer holds none, nor anything at home.
+
+mod edge;
+mod lanes;
+mod maps;
+mod talk;
+mod transfer;
+mod units;
+pub(crate) mod wire;
+
+use crate::core::Core;
+use crate::fault::{Fault, refused};
+use crate::tmpmd::UserMem;
+use ::firehose::{Counts, Holder, Limits, Owner, Ticket};
+use lanes::Lanes;
+use maps::Maps;
+use portals_shim::Interface;
+use std::collections::HashMap;
+use units::{Pin, Units};
+use wire::Reach;
+
+/// Portal of pinned units.
+const PORTAL: u32 = 40;
+
+/// What of memory is pinned, and what was pinned so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirehoseStats {
+    /// What this rank held of others, or had to ask for.
+    pub remote: Counts,
+    /// What it pinned, for peers and for its own transfers.
+    pub own: Counts,
+    /// Bytes pinned.
+    pub pinned: u64,
+    /// Bytes that peers may hold of this rank together, and each; and bytes for its own transfers.
+    pub limits: (u64, u64, u64),
+    /// Transfers that went as copies, because their memory could not be pinned.
+    pub copies: u64,
+}
+
+/// All of it, in a job without segments.
+#[derive(Debug)]
+pub(crate) struct Fire {
+    owner: Owner<Pin>,
+    holder: Holder<Reach>,
+    units: Units,
+    maps: Maps,
+    lanes: Lanes,
+    limits: Limits,
+    next_ticket: Ticket,
+    /// How waits ended that nobody has looked at.
+    outcomes: HashMap<Ticket, bool>,
+    /// Answers to copies: whether there was memory.
+    copied: HashMap<Ticket, bool>,
+    /// Where answers go that carry data.
+    landings: HashMap<Ticket, UserMem>,
+    copies: u64,
+}
+
+impl Fire {
+    pub(crate) fn new(ni: &Interface, core: &Core, limits: Limits) -> Result<Self, Fault> {
+        let lanes = Lanes::new(ni, core.descriptors.queues.safe, core.env.msg_limit)
+            .map_err(refused("PtlMDBind of all memory"))?;
+        Ok(Self {
+            owner: Owner::new(limits, core.nodes),
+            holder: Holder::new(limits, core.nodes),
+            units: Units::new(ni, limits.shape),
+            maps: Maps::default(),
+            lanes,
+            limits,
+            next_ticket: 0,
+            outcomes: HashMap::new(),
+            copied: HashMap::new(),
+            landings: HashMap::new(),
+            copies: 0,
+        })
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.next_ticket
+    }
+
+    fn stats(&self, nodes: u32) -> FirehoseStats {
+        let unit = self.limits.shape.unit_len();
+        let share = u64::from(self.limits.share) * unit;
+        FirehoseStats {
+            remote: self.holder.counts(),
+            own: self.owner.counts(),
+            pinned: self.owner.pinned() * unit,
+            limits: (
+                share * u64::from(nodes.saturating_sub(1)),
+                share,
+                u64::from(self.limits.victims) * unit,
+            ),
+            copies: self.copies,
+        }
+    }
+
+    /// Whether a lending's memory is still to be read, or written.
+    pub(crate) fn touches(&self, lending: u64) -> bool {
+        self.lanes.touches(lending)
+    }
+}
+
+impl crate::Conduit {
+    /// What is pinned and how often it was; `None` in a job with segments.
+    pub fn firehose_stats(&self) -> Option<FirehoseStats> {
+        let nodes = self.nodes();
+        self.core.borrow().fire.as_ref().map(|f| f.stats(nodes))
+    }
+}

@@ -1,0 +1,441 @@
+//! Puts and gets between any memory of two ranks.
+
+use super::edge::{HIGHEST, LOWEST, load, store};
+use super::lanes::{Lane, offset_of};
+use super::units::Pinner;
+use super::wire::{PER_MESSAGE, Reach};
+use super::{Fire, PORTAL};
+use crate::am::HandlerEntry;
+use crate::conduit::{Conduit, Scope};
+use crate::core::{Attached, Core, SbUse};
+use crate::error::{AttachError, RmaError};
+use crate::fault::{Fault, refused};
+use crate::ops::Key;
+use crate::segment::SegInfo;
+use crate::tmpmd::UserMem;
+use ::firehose::{Asked, LimitError, Limits, OwnError, Shape, Span, Unit, Wishes};
+use portals_shim::{Event, EventKind, Region, RemoteKey, Target};
+
+/// The rest of one put or get.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    node: u32,
+    addr: u64,
+    memory: UserMem,
+    get: bool,
+    op: Key,
+}
+
+impl Fire {
+    fn pins(&mut self) -> (&mut ::firehose::Owner<super::units::Pin>, Pinner<'_>) {
+        (&mut self.owner, self.units.with(&mut self.maps))
+    }
+}
+
+impl Core {
+    /// What this rank may pin, bytes: its part of the machine's memory, and what the fabric and the system allow.
+    fn pinnable(&self) -> u64 {
+        let f = &self.env.firehose;
+        let here = self.peers.get(self.me as usize).map(|p| p.nid);
+        let ranks = self.peers.iter().filter(|p| Some(p.nid) == here).count() as u64;
+        let machine = f.physmem_max.unwrap_or_else(super::maps::physical_memory);
+        let part = (machine as f64 * f.ratio) as u64 / ranks.max(1);
+        self.ni.pinnable().map_or(part, |most| most.min(part))
+    }
+
+    /// Takes an event of a message by a lane.
+    pub(crate) fn handle_lane(&mut self, index: usize, event: &Event) -> Result<(), Fault> {
+        let bad = Fault::Malformed {
+            node: self.me,
+            what: "an event of no message of ours",
+        };
+        let Some(fire) = &mut self.fire else {
+            return Err(bad);
+        };
+        let Some(lane) = fire.lanes.get_mut(index) else {
+            return Err(bad);
+        };
+        match event.kind {
+            EventKind::SendEnd => lane.sent = true,
+            EventKind::Ack | EventKind::ReplyEnd if event.mlength == event.rlength => {
+                lane.answered = true;
+            }
+            EventKind::Ack | EventKind::ReplyEnd => {
+                let node = lane.node;
+                return Err(Fault::Malformed {
+                    node,
+                    what: "a put or get was answered in part",
+                });
+            }
+            _ => return Ok(()),
+        }
+        if !lane.answered || !(lane.get || lane.sent) {
+            return Ok(());
+        }
+        let Some(lane) = fire.lanes.end(index) else {
+            return Err(bad);
+        };
+        if let Some(here) = lane.here {
+            let (owner, mut pins) = fire.pins();
+            owner.release(here, &mut pins);
+        }
+        fire.holder.release(lane.node, lane.there);
+        fire.collect();
+        if let Some(chunk) = lane.chunk {
+            match self.reqsb.release(u64::from(chunk)) {
+                Some(SbUse::Get { to }) => to.copy_from(self.reqsb.region(), chunk as usize)?,
+                Some(_) => {}
+                None => return Err(bad),
+            }
+        }
+        self.tickets.give(1);
+        self.ops.complete(lane.op.index, lane.get).ok_or(bad)
+    }
+
+    /// Sends a message whose resources are in hand.
+    fn start_lane(
+        &mut self,
+        lane: Lane,
+        reach: &Reach,
+        addr: u64,
+        local: (u64, u64),
+    ) -> Result<(), Fault> {
+        let to = Target {
+            process: self.peer(lane.node),
+            pt_index: PORTAL,
+            ac_index: 0,
+            match_bits: reach.bits,
+            remote_offset: addr - reach.base,
+        };
+        let missing = Fault::Malformed {
+            node: self.me,
+            what: "more messages than tickets",
+        };
+        let Some(fire) = &mut self.fire else {
+            return Err(missing);
+        };
+        let md = fire.lanes.start(lane).ok_or(missing)?;
+        self.ops.begin(lane.op, lane.get);
+        let region = (offset_of(local.0), local.1);
+        let key = RemoteKey {
+            base: reach.base,
+            len: reach.len,
+            rkey: reach.rkey,
+        };
+        if lane.get {
+            self.ni
+                .get_region_keyed(md, region, to, key)
+                .map_err(refused("PtlGetRegion"))
+        } else {
+            self.ni
+                .put_region_keyed(md, region, to, key)
+                .map_err(refused("PtlPutRegion"))
+        }
+    }
+}
+
+impl Conduit {
+    pub(super) fn attach_without_segment(
+        &self,
+        handlers: Vec<HandlerEntry>,
+    ) -> Result<Vec<u8>, AttachError> {
+        if self.gate.is_some() {
+            return Err(AttachError::Shared);
+        }
+        if self.is_attached() {
+            return Err(AttachError::Attached);
+        }
+        let indexes = self.handlers.borrow_mut().register(handlers)?;
+        self.register_pinning()?;
+        let setup = |source| AttachError::Segment { size: 0, source };
+        let region = Region::new(0).map_err(setup)?;
+        let rarsrc = self.core.borrow().descriptors.reqsb;
+        // Every rank keeps to what the poorest may pin.
+        let pinnable = self.core.borrow().pinnable();
+        let told = self.exchange(SegInfo {
+            addr: 0,
+            size: pinnable,
+        });
+        let pinnable = told.iter().map(|s| s.size).min().unwrap_or(0);
+        let limits = self
+            .pinning_limits(pinnable)
+            .map_err(AttachError::Firehose)?;
+        let fire = {
+            let core = self.core.borrow();
+            Fire::new(&core.ni, &core, limits)
+        };
+        let fire = self.check("attach", fire);
+        let everything = SegInfo {
+            addr: 0,
+            size: HIGHEST,
+        };
+        {
+            let mut core = self.core.borrow_mut();
+            core.fire = Some(fire);
+            core.attached = Some(Attached {
+                region,
+                rarsrc,
+                segments: vec![everything; told.len()],
+                near: vec![None; told.len()],
+            });
+        }
+        self.meet();
+        Ok(indexes)
+    }
+
+    fn pinning_limits(&self, pinnable: u64) -> Result<Limits, LimitError> {
+        let core = self.core.borrow();
+        let f = &core.env.firehose;
+        Limits::plan(&Wishes {
+            pinnable,
+            prepinned: 0,
+            m: f.m,
+            max_victim: f.max_victim,
+            nodes: core.nodes,
+            remote: true,
+            shape: f.shape(),
+            per_message: PER_MESSAGE,
+        })
+    }
+
+    /// Whether puts and gets go by firehoses here.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.core.borrow().fire.is_some()
+    }
+
+    /// Starts a put or get of `memory`; without `wait_local` that is in use until the operation is complete.
+    pub(crate) fn transfer_anywhere(
+        &self,
+        node: u32,
+        addr: u64,
+        memory: UserMem,
+        get: bool,
+        op: Key,
+    ) -> Result<(), RmaError> {
+        let unmapped = |len| RmaError::Unmapped { node, addr, len };
+        if addr < LOWEST || addr.saturating_add(memory.len() as u64) > HIGHEST {
+            return Err(unmapped(memory.len()));
+        }
+        if node == self.mynode() {
+            return self
+                .transfer_here(addr, memory, get)
+                .ok_or(unmapped(memory.len()));
+        }
+        let shape = self.shape();
+        let mut done = 0;
+        while done < memory.len() {
+            let at = addr + done as u64;
+            let (unit, n) = shape.reach(at, (memory.len() - done) as u64);
+            let part = Part {
+                node,
+                addr: at,
+                memory: memory.part(done, n as usize),
+                get,
+                op,
+            };
+            self.transfer_part(part, unit)?;
+            done += n as usize;
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> Shape {
+        let core = self.core.borrow();
+        let limits = core.fire.as_ref().map(|f| f.limits.shape);
+        limits.unwrap_or(Shape::Pages { log2: 12 })
+    }
+
+    /// A put or get to the own rank is a copy.
+    fn transfer_here(&self, addr: u64, memory: UserMem, get: bool) -> Option<()> {
+        let mut core = self.core.borrow_mut();
+        let maps = &mut core.fire.as_mut()?.maps;
+        if !maps.holds(addr, memory.len() as u64) {
+            return None;
+        }
+        let mut buffer = vec![0; memory.len()];
+        if get {
+            load(addr, &mut buffer);
+            memory.fill(&buffer);
+        } else {
+            memory.copy_to_slice(&mut buffer);
+            store(addr, &buffer);
+        }
+        Some(())
+    }
+
+    fn transfer_part(&self, p: Part, unit: Unit) -> Result<(), RmaError> {
+        let len = p.memory.len() as u64;
+        let what = if p.get { "get" } else { "put" };
+        let (rdma_gets, bounce) = {
+            let core = self.core.borrow();
+            let env = &core.env;
+            let limit = if p.get {
+                env.get_bounce
+            } else {
+                env.put_bounce
+            };
+            (env.firehose.rdma_gets, p.memory.len() <= limit)
+        };
+        let reach = if p.get && !rdma_gets {
+            None
+        } else {
+            self.hold(p.node, unit)
+        };
+        let there = Span::one(unit);
+        let Some(reach) = reach.filter(|r| r.offset_of(p.addr, len).is_some()) else {
+            if reach.is_some() {
+                self.give_back(p.node, there);
+            }
+            return self.copy(p);
+        };
+        // What is taken from here on comes back by itself: others that have it wait for nothing.
+        self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));
+        let chunk = bounce.then(|| {
+            let mut core = self.core.borrow_mut();
+            core.reqsb.take(if p.get {
+                SbUse::Get { to: p.memory }
+            } else {
+                SbUse::Put
+            })
+        });
+        let chunk = chunk.flatten();
+        let here = match chunk {
+            Some(_) => None,
+            None => match self.pin_here(p.memory) {
+                Ok(here) => here,
+                Err(()) => {
+                    self.core.borrow_mut().tickets.give(1);
+                    self.give_back(p.node, there);
+                    return self.copy(p);
+                }
+            },
+        };
+        let lane = Lane {
+            get: p.get,
+            op: p.op,
+            node: p.node,
+            there,
+            here,
+            chunk,
+            lending: p.memory.lending,
+            sent: false,
+            answered: false,
+        };
+        let started = {
+            let core = &mut *self.core.borrow_mut();
+            let local = match chunk {
+                Some(at) => {
+                    let copied = if p.get {
+                        Ok(())
+                    } else {
+                        p.memory.copy_to(core.reqsb.region(), at as usize)
+                    };
+                    copied
+                        .map(|()| core.reqsb.region().addr() + u64::from(at))
+                        .map_err(Fault::from)
+                }
+                None => Ok(p.memory.addr()),
+            };
+            local.and_then(|from| core.start_lane(lane, &reach, p.addr, (from, len)))
+        };
+        self.check(what, started);
+        Ok(())
+    }
+
+    fn copy(&self, p: Part) -> Result<(), RmaError> {
+        if p.get {
+            self.copy_in(p.node, p.addr, p.memory)
+        } else {
+            self.copy_out(p.node, p.addr, p.memory)
+        }
+    }
+
+    fn give_back(&self, node: u32, there: Span) {
+        if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
+            fire.holder.release(node, there);
+            fire.collect();
+        }
+    }
+
+    /// Holds a unit of a peer; `None` when it cannot be pinned there.
+    #[inline]
+    fn hold(&self, node: u32, unit: Unit) -> Option<Reach> {
+        let ticket = {
+            let mut core = self.core.borrow_mut();
+            let fire = core.fire.as_mut()?;
+            if let Some(reach) = fire.holder.hit(node, unit) {
+                return Some(*reach);
+            }
+            let ticket = fire.ticket();
+            match fire.holder.ask(node, Span::one(unit), ticket) {
+                Ok(Asked::Ready) => return fire.holder.key(node, unit).copied(),
+                Ok(Asked::Waits) => ticket,
+                Err(_) => return None,
+            }
+        };
+        let held = self.wait_flushing(|c| c.fire.as_mut()?.outcomes.remove(&ticket));
+        let core = self.core.borrow();
+        core.fire
+            .as_ref()
+            .filter(|_| held)?
+            .holder
+            .key(node, unit)
+            .copied()
+    }
+
+    /// Waits, and sends requests of pinning meanwhile.
+    pub(super) fn wait_flushing<T>(&self, mut ready: impl FnMut(&mut Core) -> Option<T>) -> T {
+        loop {
+            self.flush_pinning();
+            if let Some(found) = ready(&mut self.core.borrow_mut()) {
+                return found;
+            }
+            self.wait_step("pinning", Scope::Full);
+        }
+    }
+
+    /// Pins local memory; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.
+    fn pin_here(&self, memory: UserMem) -> Result<Option<Span>, ()> {
+        let span = {
+            let core = self.core.borrow();
+            let Some(fire) = core.fire.as_ref().filter(|_| core.env.firehose.local) else {
+                return Ok(None);
+            };
+            let most = fire.limits.victims;
+            fire.limits
+                .shape
+                .span(memory.addr(), memory.len() as u64, most)
+        };
+        let Some(span) = span else { return Ok(None) };
+        let pinned = self.wait_flushing(|c| {
+            let fire = c.fire.as_mut()?;
+            if span.count == 1 && fire.owner.hit(span.first).is_some() {
+                return Some(Ok(()));
+            }
+            let (owner, mut pins) = fire.pins();
+            match owner.acquire(span, &mut pins) {
+                Err(OwnError::Busy) => None,
+                other => Some(other),
+            }
+        });
+        pinned.map(|()| Some(span)).map_err(|_| ())
+    }
+
+    /// Tells the conduit that `len` bytes at `addr` are about to be unmapped, or remapped. On return nothing of them is
+    /// pinned, and no peer reaches them. Nothing to do in a job with segments.
+    pub fn forget(&self, addr: u64, len: u64) {
+        let gone = {
+            let core = &mut *self.core.borrow_mut();
+            let Some(fire) = core.fire.as_mut() else {
+                return;
+            };
+            fire.maps.forget();
+            let (first, last) = fire.limits.shape.touching(addr, len);
+            let (owner, mut pins) = fire.pins();
+            (!owner.forget(first, last, &mut pins)).then_some((first, last))
+        };
+        if let Some((first, last)) = gone {
+            self.wait_flushing(|c| c.fire.as_ref()?.owner.is_gone(first, last).then_some(()));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Jobs without segments: any memory of any rank, pinned when it is needed.
+// UNSAFETY: attaches without a segment; each test keeps what it names alive, and reads it after a barrier.
+#![expect(
+    unsafe_code,
+    reason = "tests of calls with raw memory; see the line above"
+)]
+
+use super::{pattern, returned};
+use crate::threads::RankEnd;
+use crate::{AmError, BarrierName, Conduit, FirehoseStats, HandlerEntry, RmaError, threads};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const SMALL: &[(&str, &str)] = &[
+    ("GASNET_FIREHOSE_M", "1M"),
+    ("GASNET_FIREHOSE_MAXVICTIM_M", "1M"),
+    ("GASNET_FIREHOSE_MAXREGION_SIZE", "64K"),
+];
+
+/// Every rank makes `len` bytes and learns where those of the others are.
+fn with<R: Send + std::fmt::Debug>(
+    ranks: u32,
+    variables: &[(&str, &str)],
+    len: usize,
+    body: impl Fn(&Conduit, &mut Vec<u8>, &[u64]) -> R + Sync,
+) -> Vec<R> {
+    let ends = threads::run_in(ranks, variables, |conduit| {
+        let mut memory = vec![0u8; len];
+        let addrs = attach(conduit, memory.as_mut_ptr().expose_provenance() as u64);
+        let result = body(conduit, &mut memory, &addrs);
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        result
+    });
+    returned(ends)
+}
+
+fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
+    let addrs = Rc::new(RefCell::new(vec![0; conduit.nodes() as usize]));
+    let seen = addrs.clone();
+    let tell = HandlerEntry::new(0, move |token, _, args| {
+        let whole = |at: usize| u64::from(args[at].cast_unsigned());
+        seen.borrow_mut()[token.source() as usize] = whole(0) | whole(1) << 32;
+    });
+    // SAFETY: the tests name only memory that lives until their last barrier.
+    let tell = unsafe { conduit.attach_everything(vec![tell]) }.unwrap()[0];
+    for node in 0..conduit.nodes() {
+        let halves = [addr as u32, (addr >> 32) as u32];
+        let args = halves.map(u32::cast_signed);
+        conduit.am_request_short(node, tell, &args).unwrap();
+    }
+    conduit.block_until(|| addrs.borrow().iter().all(|a| *a != 0));
+    addrs.borrow().clone()
+}
+
+fn stats(conduit: &Conduit) -> FirehoseStats {
+    conduit.firehose_stats().unwrap()
+}
+
+fn all_sizes(variables: &[(&str, &str)]) -> Vec<FirehoseStats> {
+    const LEN: usize = 4 << 20;
+    with(3, variables, LEN, |conduit, _, addrs| {
+        let me = conduit.mynode();
+        for node in 0..3 {
+            let window = addrs[node as usize] + u64::from(me) * (LEN as u64 / 4);
+            for (i, len) in [0, 1, 8, 2040, 2049, 4096, 65_537, 300_001, 1 << 20]
+                .into_iter()
+                .enumerate()
+            {
+                let data = pattern(i + 7 * me as usize, len);
+                let mut back = vec![0xee; len];
+                conduit.put(node, window, &data).unwrap();
+                conduit.get(&mut back, node, window).unwrap();
+                assert!(back == data, "{len} bytes");
+                let at = window + 13;
+                let len = len.min(1000);
+                let handle = conduit.put_nb(node, at, &data[..len]).unwrap();
+                conduit.wait(handle);
+                conduit.put_nbi(node, at + 2000, &data[..len]).unwrap();
+                conduit.wait_nbi_all();
+                conduit.get(&mut back[..len], node, at + 2000).unwrap();
+                assert!(back[..len] == data[..len]);
+            }
+        }
+        stats(conduit)
+    })
+}
+
+#[test]
+fn all_sizes_between_plain_vectors() {
+    for s in all_sizes(&[]) {
+        assert!(
+            s.remote.hits > 0 && s.remote.misses > 0 && s.copies == 0,
+            "{s:?}"
+        );
+        assert_eq!(s.remote.evictions, 0, "{s:?}");
+    }
+}
+
+#[test]
+fn all_sizes_with_a_small_budget() {
+    for s in all_sizes(SMALL) {
+        assert!(s.remote.evictions > 0 && s.copies == 0, "{s:?}");
+        assert!(s.pinned <= s.limits.0 + s.limits.2, "{s:?}");
+        assert_eq!(s.limits, (1 << 20, 1 << 19, 1 << 20));
+    }
+}
+
+#[test]
+fn all_sizes_by_pages() {
+    let pages = [
+        ("GASNET_FIREHOSE_M", "1"),
+        ("GASNET_FIREHOSE_MAXVICTIM_M", "1"),
+        ("GASNET_FIREHOSE_MAXREGION_SIZE", "4K"),
+    ];
+    for s in all_sizes(&pages) {
+        assert!(s.remote.evictions > 0, "{s:?}");
+    }
+}
+
+/// The owner sends what is asked for.
+#[test]
+fn gets_without_the_adapter() {
+    for s in all_sizes(&[("GASNET_RDMA_GETS", "0"), ("GASNET_USE_FIREHOSE", "0")]) {
+        assert!(s.copies > 0, "{s:?}");
+    }
+}
+
+#[test]
+fn a_hit_takes_no_message() {
+    with(2, &[], 1 << 20, |conduit, _, addrs| {
+        if conduit.mynode() == 0 {
+            for _ in 0..100 {
+                conduit.put(1, addrs[1] + 5, &[1; 64]).unwrap();
+            }
+            let s = stats(conduit);
+            assert_eq!((s.remote.moves, s.remote.misses, s.remote.hits), (1, 1, 99));
+        }
+    });
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_and_nothing_is_touched() {
+    with(2, SMALL, 1 << 20, |conduit, memory, addrs| {
+        let peer = 1 - conduit.mynode();
+        let unmapped = RmaError::Unmapped {
+            node: peer,
+            addr: 8,
+            len: 16,
+        };
+        assert_eq!(conduit.put(peer, 8, &[1; 16]), Err(unmapped));
+        for addr in [0u64, 8, 0x10_0000, (1 << 47) - 8, u64::MAX - 3] {
+            assert!(conduit.put(peer, addr, &[1; 8]).is_err());
+            assert!(conduit.get(&mut [0; 3000], peer, addr).is_err());
+            assert!(conduit.put_nbi(peer, addr, &[1; 3000]).is_err());
+        }
+        // Of this rank's own.
+        assert!(conduit.put(conduit.mynode(), 8, &[1; 8]).is_err());
+        conduit.wait_nbi_all();
+        let to = addrs[peer as usize];
+        assert!(matches!(
+            conduit.am_request_long(peer, 128, &[1; 8], to, &[]),
+            Err(AmError::Destination { .. })
+        ));
+        conduit.put(peer, to, b"works").unwrap();
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        assert_eq!(&memory[..5], b"works");
+    });
+}
+
+/// Memory that goes and comes back, while peers hold firehoses on it.
+#[test]
+fn memory_is_forgotten_before_it_goes() {
+    with(2, SMALL, 8 << 20, |conduit, memory, addrs| {
+        let (me, peer) = (conduit.mynode(), 1 - conduit.mynode());
+        for round in 0..20u8 {
+            let at = addrs[peer as usize] + u64::from(round) * 100_000;
+            conduit.put(peer, at, &[round + 1; 5000]).unwrap();
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+            let here = usize::from(round) * 100_000;
+            assert!(memory[here..here + 5000].iter().all(|b| *b == round + 1));
+            if round % 2 == me as u8 {
+                conduit.forget(addrs[me as usize], 8 << 20);
+                // What is left are sources of own puts.
+                let s = stats(conduit);
+                assert!(s.own.unpins > u64::from(round / 2), "{s:?}");
+            }
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+        }
+    });
+}
+
+#[test]
+fn budgets_that_make_no_sense_end_the_start() {
+    let ends = |variables: &[(&str, &str)]| {
+        let ends = threads::run_in(2, variables, |conduit| {
+            // SAFETY: nothing is put or got.
+            let attached = unsafe { conduit.attach_everything(vec![]) };
+            attached.map(|_| ()).map_err(|e| e.to_string())
+        });
+        match ends.into_iter().next() {
+            Some(RankEnd::Returned(Err(text))) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let max = ("GASNET_PHYSMEM_MAX", "100M");
+    let text = ends(&[
+        max,
+        ("GASNET_FIREHOSE_M", "50"),
+        ("GASNET_FIREHOSE_MAXVICTIM_M", "50"),
+    ]);
+    assert!(text.contains("are more than the"), "{text}");
+    let text = ends(&[("GASNET_FIREHOSE_M", "1K")]);
+    assert!(text.contains("at least 131072 bytes are needed"), "{text}");
+    let text = ends(&[("GASNET_FIREHOSE_MAXVICTIM_M", "1K")]);
+    assert!(text.contains("less than 4 units"), "{text}");
+}
