@@ -15,7 +15,7 @@ use std::process::Command;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 13] = [
+pub const WORKLOADS: [&str; 16] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -24,12 +24,20 @@ pub const WORKLOADS: [&str; 13] = [
     "deliver-10-in-steps",
     "deliver-1000-in-steps",
     "put-and-ack-in-steps",
+    "put-in-place",
+    "get-in-place",
     "interface-look",
     "interface-put",
     "interface-put-and-ack",
     "am-short",
+    STATIC,
     "am-short-shm",
 ];
+
+/// `am-short` with credits that do not move.
+pub const STATIC: &str = "am-short-static";
+/// What credits that move may cost where none moves, percent of `am-short-static`.
+pub const DYNAMIC_PERCENT: u64 = 2;
 
 /// What of a workload is not counted: two threads that take turns doing nothing else.
 const TURNS: &str = "turns";
@@ -121,10 +129,12 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         }
         "put-and-ack" => repeat(workload, times, || pair.put_and_ack()),
         "put-and-ack-in-steps" => repeat(workload, times, || pair.put_and_ack_in_steps()),
+        "put-in-place" => repeat(workload, times, || pair.put_in_place()),
+        "get-in-place" => repeat(workload, times, || pair.get_in_place()),
         "interface-look" => repeat(workload, times, || joined.look()),
         "interface-put" => repeat(workload, times, || joined.put()),
         "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),
-        "am-short" => replies(workload, times, Over::Process),
+        "am-short" | STATIC => replies(workload, times, Over::Process),
         "am-short-shm" => replies(workload, times, Over::Memory),
         TURNS => round_trips(Over::Process, true, times)
             .map(|_| ())
@@ -146,6 +156,10 @@ fn total(program: &Path, workload: &str, times: u64) -> Result<u64, CountError> 
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
         .args(["run", workload, &times.to_string()])
+        .env(
+            "GASNET_PORTAL_DYNAMIC_CREDITS",
+            if workload == STATIC { "0" } else { "1" },
+        )
         .output()
         .map_err(|e| CountError::Io("valgrind".to_owned(), e))?;
     let said = String::from_utf8_lossy(&out.stderr);

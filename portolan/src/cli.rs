@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand};
-use portals_shim::fabric::{FabricConfig, FabricKind, MOST_PER_NODE, Mode};
+use portals_shim::fabric::{Channel, FabricConfig, FabricKind, MOST_PER_NODE, Mode};
 use portals_shim::place::Placement;
 
 use crate::calibration;
 use crate::cmd::{
-    bench, credits, demo, exits, info, messages, probe, run, seastar_device, seastar_sim, trace,
+    bench, credits, demo, exits, info, messages, probe, run, seastar_device, seastar_sim, summary,
+    trace,
 };
 use crate::guest::GuestOptions;
 
@@ -37,8 +38,13 @@ pub(crate) enum Command {
     Guest(GuestOptions),
     /// Run a program on the SeaStar model and write what the machine did: a timeline, a capture, tables
     Trace(trace::Options),
+    /// Add up the trace and statistics files of a GASNet program (GASNET_TRACEFILE, GASNET_STATSFILE)
+    Summary(summary::Options),
     /// Serve chips of the SeaStar model as PCI devices over vfio-user
     SeastarDevice(seastar_device::Options),
+    /// The ranks of one host of a job; started by `run --hosts`
+    #[command(hide = true)]
+    Agent,
     /// Join the launcher's job and exchange values: tests a launcher without a fabric
     #[command(hide = true)]
     Probe(probe::Options),
@@ -73,6 +79,10 @@ pub(crate) struct FabricArgs {
     /// Under verbs ranks of one machine talk through the device too, and not through memory
     #[arg(long)]
     pub(crate) no_shm: bool,
+    /// How the verbs fabric carries messages: rc (a reliable connection to each peer, RDMA) or ud (reliable datagrams, two
+    /// queue pairs for all peers); rc by default
+    #[arg(long, env = FabricConfig::CHANNEL, value_name = "CHANNEL")]
+    pub(crate) channel: Option<Channel>,
     /// RDMA device of the verbs fabric, such as rxe0; the first usable one by default
     #[arg(long, env = "PORTOLAN_DEVICE", value_name = "NAME")]
     pub(crate) device: Option<String>,
@@ -183,6 +193,7 @@ impl FabricArgs {
         FabricConfig {
             kind: self.kind(),
             device: self.device.clone(),
+            channel: self.channel.unwrap_or_default(),
             machine: self.model.machine(),
             // Out of range only where clap's range was not asked.
             place: Placement::new(self.ranks_per_node).unwrap_or_default(),
@@ -223,6 +234,9 @@ impl FabricArgs {
         if self.no_shm {
             variables.push((FabricConfig::MOST_SHARING.into(), "1".into()));
         }
+        if let Some(channel) = self.channel {
+            variables.push((FabricConfig::CHANNEL.into(), channel.name().into()));
+        }
         if let Some(device) = &self.device {
             variables.push(("PORTOLAN_DEVICE".into(), device.into()));
         }
@@ -252,6 +266,7 @@ mod tests {
             "portolan run -n 4 --fabric verbs --device rxe0 --gid 10.9.0.1 --env A=1 --env B=2 -- prog",
             "portolan run -n 4 --fabric shm -- prog",
             "portolan run -n 4 --fabric verbs --no-shm -- prog",
+            "portolan run -n 4 --fabric verbs --channel ud -- prog",
             "portolan bench pingpong put-latency -n 2 --fabric seastar --sizes 8,64,1K --iters 10 --json -",
             "portolan bench match-depth --plot dir",
             "portolan bench pingpong --machine redstorm --topology 4x4x2,mesh --ranks-per-node 2",

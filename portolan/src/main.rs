@@ -8,6 +8,7 @@ mod error;
 mod guest;
 mod log;
 mod run;
+mod summary;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             Command::Bench(options) => cmd::bench::run(&options),
             Command::Info(options) => cmd::info::run(&options),
             Command::Guest(options) => Ok(guest::run(&options)?),
+            Command::Agent => run::hosts::agent::run(),
             Command::Probe(options) => cmd::probe::run(&options),
             Command::Messages(options) => cmd::messages::run(&options),
             Command::Exits(options) => cmd::exits::run(&options),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
             Command::BenchRank(options) => cmd::bench::rank(&options),
             Command::SeastarSim(options) => cmd::seastar_sim::run(&options),
             Command::Trace(options) => cmd::trace::run(&options),
+            Command::Summary(options) => cmd::summary::run(&options),
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });

@@ -46,12 +46,12 @@ fn folder(name: &str) -> PathBuf {
 
 const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate \
                      am-short am-medium am-long am-rate barrier match-depth \
-                     --sizes 8,1K --iters 3 --json -";
+                     tag-pingpong tag-posted --sizes 8,1K --iters 3 --json -";
 
 #[test]
 fn every_measurement_gives_a_line_of_the_contract() {
     let results = lines(&success(SHORT));
-    assert_eq!(results.len(), 9 * 2 + 3);
+    assert_eq!(results.len(), 11 * 2 + 3);
     for result in &results {
         let keys: Vec<_> = "bench fabric mode ranks bytes iters clock unit min median p99 max"
             .split(' ')

@@ -437,6 +437,51 @@ fn an_abort_ends_a_job_of_mpichs_launcher() {
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
 }
 
+fn mpirun(line: &str) -> Option<Output> {
+    let found = Command::new("mpirun.openmpi")
+        .args(["--allow-run-as-root", "--oversubscribe"])
+        .args(line.split(' '))
+        .stdin(Stdio::null())
+        .output();
+    if found.is_err() {
+        println!("skipped: no mpirun.openmpi; it is in Debian's package openmpi-bin");
+    }
+    found.ok()
+}
+
+#[test]
+fn open_mpis_launcher_runs_the_same_program() {
+    let Some(output) = mpirun(&format!("-n 4 {PORTOLAN} probe --bytes 20000")) else {
+        return;
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches(" of 4: ok, 4 here").count(), 4, "{text}");
+}
+
+#[test]
+fn ranks_that_fail_end_a_job_of_open_mpis_launcher() {
+    for (fault, status) in [("exit3@1", 3), ("exit0@2", 1), ("kill@2", 137)] {
+        let Some(output) = mpirun(&format!("-n 4 {PORTOLAN} probe --fault {fault}")) else {
+            return;
+        };
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{fault}: {said}");
+    }
+}
+
+#[test]
+fn mpichs_launcher_speaks_pmi_2_too() {
+    let Some(output) = mpiexec(&format!(
+        "-n 4 -env PORTOLAN_LAUNCHER pmi2 {PORTOLAN} probe --bytes 20000"
+    )) else {
+        return;
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches(" of 4: ok, 4 here").count(), 4, "{text}");
+}
+
 #[test]
 fn an_mpi_program_runs_under_portolan() {
     let folder = std::env::temp_dir().join(format!("portolan-mpi-{}", std::process::id()));

@@ -1,16 +1,18 @@
-//! Programs written for the conduit, as libraries so that they can be tested: the binaries only read
+//! Programs written for the conduit or for tag matching, as libraries so that they can be tested: the binaries only read
 //! arguments and print.
 //!
 //! | program | what it does | what it exercises |
 //! |---|---|---|
 //! | [`heat3d`] | diffusion on a 3-D grid, faces exchanged every step | Longs, or puts and barriers |
 //! | [`gups`] | random updates of a distributed table | the rate of Shorts |
+//! | [`life`] | the game of life, rows exchanged every generation | tagged messages |
 //!
-//! Both print a checksum that does not depend on the number of ranks, bit for bit.
+//! All print a checksum that does not depend on the number of ranks, bit for bit.
 
 pub mod gups;
 pub mod heat3d;
 mod job;
+pub mod life;
 mod log;
 mod sum;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 const HEAT3D: &str = env!("CARGO_BIN_EXE_heat3d");
 const GUPS: &str = env!("CARGO_BIN_EXE_gups");
+const LIFE: &str = env!("CARGO_BIN_EXE_life");
 
 fn portolan() -> PathBuf {
     let path = Path::new(HEAT3D).with_file_name("portolan");
@@ -121,6 +122,22 @@ fn heat3d_equals_its_serial_run_on_every_number_of_ranks() {
         for exchange in ["am", "put"] {
             let text = succeed(job(ranks, HEAT3D, &[input.path(), "--exchange", exchange]));
             assert_eq!(checksum(&text), serial, "{ranks} ranks, {exchange}");
+        }
+    }
+}
+
+#[test]
+fn life_equals_its_serial_run() {
+    // Rows of 10,000 cells are long messages.
+    for size in [["--rows", "24"], ["--columns", "10000"]] {
+        let few = ["--generations", "6"];
+        let mut serial = program(LIFE, &size);
+        serial.args(few).arg("--serial");
+        let expected = checksum(&succeed(serial));
+        for (fabric, ranks) in [("seastar", 3), ("shm", 2), ("shm", 5)] {
+            let mut run = job_over(fabric, ranks, LIFE, &size);
+            run.args(few);
+            assert_eq!(checksum(&succeed(run)), expected, "{fabric}, {ranks} ranks");
         }
     }
 }
@@ -318,6 +335,81 @@ fn a_rank_killed_at_any_moment_ends_a_job_over_shared_memory() {
         }
     }
     assert_eq!(memory_files(), before, "something is left in /dev/shm");
+}
+
+/// The trace and statistics of a program, added up: calls by the lines of its source, counters of all ranks.
+#[test]
+fn trace_and_statistics_of_heat3d_are_summarised() {
+    let input = Input::new("heat3d-trace");
+    let folder = std::env::temp_dir().join(format!("heat3d-trace-{}-files", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    for fabric in ["shm", "seastar"] {
+        let (trace, stats) = (
+            file(&format!("{fabric}.%")),
+            file(&format!("{fabric}-stats.%")),
+        );
+        let mut run = job_over(fabric, 4, HEAT3D, &[input.path(), "--exchange", "put"]);
+        run.env("GASNET_TRACEFILE", &trace)
+            .env("GASNET_STATSFILE", &stats);
+        succeed(run);
+        let summary = |files: &[&str], options: &[&str]| {
+            let mut c = Command::new(portolan());
+            c.arg("summary").args(options).args(files);
+            succeed(c)
+        };
+        let both = summary(&[&trace, &stats], &["--sort", "calls"]);
+        assert!(both.starts_with("4 of 4 ranks"), "{both}");
+        let row = |text: &str, kind: &str| -> u64 {
+            let rows = text.lines().filter(|l| {
+                let mut words = l.split_whitespace();
+                words.next().is_some_and(|w| w.contains(".rs:")) && words.next() == Some(kind)
+            });
+            rows.map(|l| l.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap())
+                .sum()
+        };
+        let counter = |text: &str, kind: &str| -> u64 {
+            let mut lines = text
+                .lines()
+                .filter(|l| l.split_whitespace().next() == Some(kind));
+            lines
+                .next_back()
+                .unwrap()
+                .split_whitespace()
+                .nth(1)
+                .unwrap()
+                .parse()
+                .unwrap()
+        };
+        // Four ranks that meet in every one of ten steps, each in a barrier of the program's source.
+        assert!(row(&both, "BARRIER_WAIT") >= 40, "{both}");
+        let kinds = [
+            "PUT",
+            "PUT_NB",
+            "PUT_NBI",
+            "PUT_BULK",
+            "PUT_NB_BULK",
+            "PUT_NBI_BULK",
+        ];
+        let put = kinds.iter().find(|k| row(&both, k) > 0).unwrap();
+        assert_eq!(row(&both, put), counter(&both, put), "{both}");
+        assert_eq!(
+            row(&both, "BARRIER_WAIT"),
+            counter(&both, "BARRIER_WAIT"),
+            "{both}"
+        );
+        // Statistics alone have the counters and no lines; ranks can be told apart; a rank may be missing.
+        let alone = summary(&[&stats], &[]);
+        assert_eq!(counter(&alone, put), counter(&both, put));
+        assert!(!alone.contains(".rs:"), "{alone}");
+        assert!(summary(&[&trace], &["--per-rank"]).contains("rank"));
+        let one = summary(&[&trace.replace('%', "2")], &[]);
+        assert!(
+            one.starts_with("1 of 4 ranks") && one.contains("files of 3 ranks are missing"),
+            "{one}"
+        );
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! ```
 
 use portolan_benches::count::{self, CountError, Record, WORKLOADS};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,8 +27,10 @@ fn check(compare: bool) -> Result<bool, CountError> {
     }
     let record = Record::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml"))?;
     let mut good = true;
+    let mut figures = BTreeMap::new();
     for workload in WORKLOADS {
         let seen = count::per_delivery(&own_path()?, workload)?;
+        figures.insert(workload, seen);
         match record.limit(workload).filter(|_| compare) {
             Some(limit) => {
                 let within = seen <= limit;
@@ -37,6 +40,15 @@ fn check(compare: bool) -> Result<bool, CountError> {
             }
             None => println!("{workload} = {seen}"),
         }
+    }
+    if let (Some(moving), Some(fixed)) = (figures.get("am-short"), figures.get(count::STATIC)) {
+        let limit = fixed * (100 + count::DYNAMIC_PERCENT) / 100;
+        let within = *moving <= limit;
+        good &= within || !compare;
+        println!(
+            "credits that may move: {moving} instructions a round trip, at most {limit} ({} % above {fixed})",
+            count::DYNAMIC_PERCENT
+        );
     }
     Ok(good)
 }

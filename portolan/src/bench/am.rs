@@ -20,7 +20,7 @@ const REQUEST: u8 = 200;
 const REPLY: u8 = 201;
 /// Handler of requests that are not answered.
 const SILENT: u8 = 202;
-/// Messages of one window of `am-rate`.
+/// Messages of one window of `am-rate`, puts of one of `segment-put-rate`.
 const WINDOW: u64 = 64;
 
 /// Barriers of one duration.
@@ -98,6 +98,7 @@ impl Handlers {
             Name::Barrier => (barriers(conduit, iters)?, ROW),
             Name::AmRate => (self.windows(conduit, iters)?, WINDOW),
             Name::AmFlood => (self.floods(conduit, iters)?, FLOOD),
+            Name::SegmentPutRate => (put_windows(conduit, &vec![FILL; len], iters)?, WINDOW),
             Name::SegmentPut | Name::Memcpy => {
                 let row = (COPIED / bytes.max(1)).clamp(1, COPIES);
                 (copies(conduit, name, &vec![FILL; len], row, iters)?, row)
@@ -105,7 +106,7 @@ impl Handlers {
             _ => (self.round_trips(conduit, name, &vec![FILL; len], iters)?, 1),
         };
         conduit.barrier(BarrierName::Anonymous)?;
-        let lands = matches!(name, Name::AmLong | Name::SegmentPut);
+        let lands = matches!(name, Name::AmLong | Name::SegmentPut | Name::SegmentPutRate);
         if self.seen.wrong.get() || (lands && !self.arrived(conduit, len)?) {
             return Err(BenchError::Payload);
         }
@@ -230,6 +231,28 @@ fn copies(
     Ok(samples)
 }
 
+/// Windows of puts, each until all are complete, by rank 0.
+fn put_windows(conduit: &Conduit, payload: &[u8], iters: u64) -> Result<Samples, BenchError> {
+    let mut samples = Samples::new();
+    if conduit.mynode() != 0 {
+        return Ok(samples);
+    }
+    let dest = conduit.segment(1).addr;
+    let reading = reading_of(conduit);
+    let mut handles = Vec::with_capacity(WINDOW as usize);
+    for i in 0..WARM_UP + iters {
+        let start = conduit.now();
+        for _ in 0..WINDOW {
+            handles.push(conduit.put_nb(1, dest, black_box(payload))?);
+        }
+        handles.drain(..).for_each(|h| conduit.wait(h));
+        if i >= WARM_UP {
+            samples.add((conduit.now() - start).saturating_sub(reading));
+        }
+    }
+    Ok(samples)
+}
+
 /// Rows of barriers of all ranks, timed by rank 0. A single one may be short where rank 0 is the last to
 /// come and long where it is the first; in a row the others' times are in it.
 fn barriers(conduit: &Conduit, iters: u64) -> Result<Samples, BenchError> {
@@ -280,7 +303,7 @@ mod tests {
             let mut results = results.into_inner().unwrap();
             results.sort();
             for (rank, (node, counts)) in (0..ranks).zip(&results) {
-                assert_eq!((*node, counts.len()), (rank, 24));
+                assert_eq!((*node, counts.len()), (rank, 27));
                 let samples = if rank == 0 { 3 } else { 0 };
                 assert!(
                     counts.iter().all(|c| *c == samples),

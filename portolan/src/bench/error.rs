@@ -8,6 +8,18 @@ use portals_shim::{Error, EventKind, PollError, RegionError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum BenchError {
+    /// Tag matching could not be opened.
+    #[error(transparent)]
+    Tags(#[from] tagged::OpenError),
+    /// A tagged message was refused.
+    #[error(transparent)]
+    Refused(#[from] tagged::CallError),
+    /// A tagged message failed.
+    #[error(transparent)]
+    Tag(#[from] tagged::TagError),
+    /// Tagged messages were to be measured without tag matching.
+    #[error("tag matching is not open")]
+    NoTags,
     /// The fabric could not be opened.
     #[error(transparent)]
     Fabric(#[from] FabricError),

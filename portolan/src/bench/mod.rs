@@ -1,9 +1,9 @@
 //! Measurements: what they are, how they are reported, and the bodies that run in ranks.
 //!
 //! ```text
-//!   name ── which ──▶ portals, am (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
-//!                                                                  ▲
-//!                                                     published ───┘ (beside the model's results)
+//!   name ── which ──▶ portals, tags, am (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
+//!                                                                        ▲
+//!                                                           published ───┘ (beside the model's results)
 //! ```
 
 mod am;
@@ -17,6 +17,7 @@ mod record;
 mod samples;
 mod sizes;
 mod table;
+mod tags;
 
 pub(crate) use error::BenchError;
 pub(crate) use name::{Axis, Name};

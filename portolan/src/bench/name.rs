@@ -65,17 +65,23 @@ pub(crate) enum Name {
     AmFlood,
     /// A blocking put of the conduit into the segment of rank 1
     SegmentPut,
+    /// Windows of 64 puts of the conduit into the segment of rank 1 until all handles are synchronised
+    SegmentPutRate,
     /// A plain copy within rank 0, to compare a put with
     Memcpy,
     /// The barrier of the conduit, on all ranks
     Barrier,
     /// A put behind a number of entries that do not match
     MatchDepth,
+    /// Tagged messages to and fro between ranks 0 and 1; half of a round trip
+    TagPingpong,
+    /// Tagged messages of 8 bytes to and fro, behind a number of posted receives that do not match
+    TagPosted,
 }
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -90,9 +96,12 @@ impl Name {
         Self::AmRate,
         Self::AmFlood,
         Self::SegmentPut,
+        Self::SegmentPutRate,
         Self::Memcpy,
         Self::Barrier,
         Self::MatchDepth,
+        Self::TagPingpong,
+        Self::TagPosted,
     ];
 
     /// The word of the command line.
@@ -112,9 +121,12 @@ impl Name {
             Self::AmRate => "am-rate",
             Self::AmFlood => "am-flood",
             Self::SegmentPut => "segment-put",
+            Self::SegmentPutRate => "segment-put-rate",
             Self::Memcpy => "memcpy",
             Self::Barrier => "barrier",
             Self::MatchDepth => "match-depth",
+            Self::TagPingpong => "tag-pingpong",
+            Self::TagPosted => "tag-posted",
         }
     }
 
@@ -122,9 +134,11 @@ impl Name {
     pub(crate) fn unit(self) -> Unit {
         match self {
             Self::PutBandwidth | Self::GetBandwidth => Unit::MegabytesPerSecond,
-            Self::PutRate | Self::MessageRate | Self::PutsInFlight | Self::AmRate => {
-                Unit::OperationsPerSecond
-            }
+            Self::PutRate
+            | Self::MessageRate
+            | Self::PutsInFlight
+            | Self::AmRate
+            | Self::SegmentPutRate => Unit::OperationsPerSecond,
             _ => Unit::Microseconds,
         }
     }
@@ -132,7 +146,7 @@ impl Name {
     /// What the numbers of `--sizes` are.
     pub(crate) fn axis(self) -> Axis {
         match self {
-            Self::MatchDepth => Axis::Entries,
+            Self::MatchDepth | Self::TagPosted => Axis::Entries,
             Self::PutsInFlight => Axis::Operations,
             Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
@@ -143,7 +157,7 @@ impl Name {
     pub(crate) fn largest(self) -> Option<u64> {
         match self {
             Self::AmMedium => Some(conduit::MAX_MEDIUM as u64),
-            Self::MatchDepth => Some(100_000),
+            Self::MatchDepth | Self::TagPosted => Some(100_000),
             Self::PutsInFlight => Some(4_000),
             _ => None,
         }
@@ -159,9 +173,15 @@ impl Name {
                 | Self::AmRate
                 | Self::AmFlood
                 | Self::SegmentPut
+                | Self::SegmentPutRate
                 | Self::Memcpy
                 | Self::Barrier
         )
+    }
+
+    /// Whether it measures tagged messages.
+    pub(crate) fn is_of_tags(self) -> bool {
+        matches!(self, Self::TagPingpong | Self::TagPosted)
     }
 
     /// Whether it stands for a library above Portals, whose computing is part of it.
@@ -173,11 +193,11 @@ impl Name {
     pub(crate) fn default_points(self) -> Vec<u64> {
         let powers = |from: u32, to: u32| (from..=to).map(|p| 1 << p);
         match self {
-            Self::Pingpong | Self::PutLatency | Self::GetLatency => {
+            Self::Pingpong | Self::PutLatency | Self::GetLatency | Self::TagPingpong => {
                 [0].into_iter().chain(powers(3, 20)).collect()
             }
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
-            Self::PutRate => vec![8, 64],
+            Self::PutRate | Self::SegmentPutRate => vec![8, 64],
             Self::MessageRate => vec![0, 8, 64],
             Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 352, 384, 448, 512, 1024],
             Self::AmMedium => powers(0, 20)
@@ -186,7 +206,7 @@ impl Name {
             Self::AmLong => powers(0, 20).collect(),
             Self::SegmentPut | Self::Memcpy => powers(3, 20).collect(),
             Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => vec![0],
-            Self::MatchDepth => [0].into_iter().chain(powers(0, 10)).collect(),
+            Self::MatchDepth | Self::TagPosted => [0].into_iter().chain(powers(0, 10)).collect(),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::error::BenchError;
 use super::name::Name;
 use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::record::Measured;
+use super::tags::Tags;
 
 /// How often an operation is repeated before its durations count.
 pub(super) const WARM_UP: u64 = 2;
@@ -18,6 +19,9 @@ pub(super) const WARM_UP: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct Rank {
     endpoint: Endpoint,
+    opened: Opened,
+    /// Opened by the first measurement of tagged messages.
+    tags: Option<Tags>,
     /// What owns the job where the conduit is measured, and the job itself where it is not.
     holder: Holder,
 }
@@ -51,7 +55,12 @@ impl Rank {
             }
             None => Holder::Job(job),
         };
-        Ok(Self { endpoint, holder })
+        Ok(Self {
+            endpoint,
+            opened: opened.clone(),
+            tags: None,
+            holder,
+        })
     }
 
     /// What the durations count.
@@ -68,6 +77,13 @@ impl Rank {
         iters: Option<u64>,
     ) -> Result<Measured, BenchError> {
         let iters = iters.unwrap_or_else(|| default_iters(self.clock(), name, point));
+        if name.is_of_tags() {
+            let tags = match &mut self.tags {
+                Some(tags) => tags,
+                none => none.insert(Tags::open(&self.opened, &mut self.endpoint)?),
+            };
+            return tags.measure(&mut self.endpoint, name, point, iters);
+        }
         match (name, &self.holder) {
             (name, Holder::Conduit(conduit, handlers)) if name.is_of_conduit() => {
                 handlers.measure(conduit, name, point, iters)
@@ -141,15 +157,17 @@ fn measure_portals(
         | Name::AmRate
         | Name::AmFlood
         | Name::SegmentPut
+        | Name::SegmentPutRate
         | Name::Memcpy
         | Name::Barrier => Err(BenchError::NoConduit),
+        Name::TagPingpong | Name::TagPosted => Err(BenchError::NoTags),
     }
 }
 
 /// Durations taken where the user gives no number: virtual time repeats itself, wall time does not.
 fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
     let bytes = match name {
-        Name::MatchDepth => 0,
+        Name::MatchDepth | Name::TagPosted => 0,
         Name::PutsInFlight => flood::IN_FLIGHT,
         _ => point,
     };
@@ -172,7 +190,10 @@ mod tests {
         let body = |at: usize, opened: &Opened| {
             let mut endpoint = Endpoint::new(opened, at)?;
             let mut counts = Vec::new();
-            for name in Name::ALL.into_iter().filter(|n| !n.is_of_conduit()) {
+            for name in Name::ALL
+                .into_iter()
+                .filter(|n| !n.is_of_conduit() && !n.is_of_tags())
+            {
                 for point in [0, 1, 8, 900] {
                     let measured = measure_portals(&mut endpoint, name, point, 3)?;
                     counts.push((name, point, measured.samples.len(), measured.bytes));

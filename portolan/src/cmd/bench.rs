@@ -132,7 +132,7 @@ impl Plan {
     /// Bytes of the conduit's segment, where the plan measures the conduit: room for the longest Long.
     fn segment(&self) -> Result<Option<usize>, BenchError> {
         let longest = |largest: u64, (name, point): &(Name, u64)| match name {
-            Name::AmLong | Name::SegmentPut => largest.max(*point),
+            Name::AmLong | Name::SegmentPut | Name::SegmentPutRate => largest.max(*point),
             _ => largest,
         };
         let bytes = self.points().iter().fold(4096, longest);

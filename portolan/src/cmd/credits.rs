@@ -54,6 +54,10 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         let played = scenario(dynamic).run();
         played.map_err(|e| CmdError::Usage(e.to_string()))
     };
+    if let Some(folder) = &options.into {
+        // Before the minute that this takes.
+        fs::create_dir_all(folder).map_err(failed("make the folder"))?;
+    }
     let (fixed, moving) = (play(false)?, play(true)?);
     let table = table(&fixed, &moving);
     let Some(folder) = &options.into else {

@@ -50,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let fabric = FabricArgs {
         fabric: Some(FabricKind::Seastar),
         no_shm: false,
+        channel: None,
         device: None,
         gid: None,
         ranks_per_node: 1,

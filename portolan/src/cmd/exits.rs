@@ -3,19 +3,23 @@
 //! The numbers are those of GASNet's own test of exits; what a rank of Rust cannot do as one of C does
 //! says so. Others than the rank that ends are in a barrier, poll, or never call.
 
+use std::cell::Cell;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::Args;
 use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry, Par, ParHandler};
 
+use crate::cmd::say;
 use crate::error::CmdError;
 
 /// Options of `portolan exits`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The way to end, 1 to 18; a signal by name, which the last rank sends itself; panic
+    /// The way to end, 1 to 18; a signal by name, which the last rank sends itself; panic; ways, for the list
+    /// of these; or traffic without an end, for faults: endless-barrier, endless-am, endless-medium, endless-long, endless-put, endless-get
     way: String,
 }
 
@@ -23,6 +27,9 @@ pub(crate) struct Options {
 const EXIT: u8 = 201;
 /// Handler that does nothing.
 const IDLE: u8 = 202;
+/// Handlers of a round trip.
+const PING: u8 = 203;
+const PONG: u8 = 204;
 /// Requests before the one that exits.
 const BEFORE: i32 = 500;
 /// Threads of a rank.
@@ -68,8 +75,43 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     match options.way.parse::<i32>() {
         Ok(way @ 14..=18) => threads(way),
         Ok(way) => one_thread(way),
-        Err(_) => crash(&options.way),
+        Err(_) if options.way == "ways" => list(),
+        Err(_) => match options.way.strip_prefix("endless-") {
+            Some(kind) => endless(kind),
+            None => crash(&options.way),
+        },
     }
+}
+
+/// Signals and the status of a job of which one rank has had it; SIGTERM keeps its default where time is virtual.
+const SIGNALS: [(&str, i32, i32); 10] = [
+    ("ABRT", 128 + 6, 128 + 6),
+    ("SEGV", 128 + 11, 128 + 11),
+    ("BUS", 128 + 7, 128 + 7),
+    ("FPE", 128 + 8, 128 + 8),
+    ("KILL", 128 + 9, 128 + 9),
+    ("INT", 1, 1),
+    ("QUIT", 1, 1),
+    ("HUP", 1, 1),
+    ("TERM", 1, 128 + 15),
+    // Or the rank's own, 101, if that is the first that the launcher sees.
+    ("panic", 1, 1),
+];
+
+/// A line for each way: the way, the job's status where time is real, and where it is virtual.
+fn list() -> Result<u8, CmdError> {
+    let mut text = String::new();
+    for way in 1..=18 {
+        // Returning from main drops the conduit, which does not know the status: the rank's own counts, or
+        // 1 where the others cannot be told.
+        let status = if way == 9 { 1 } else { way };
+        text.push_str(&format!("{way} {status} {status}\n"));
+    }
+    for (way, wall, model) in SIGNALS {
+        text.push_str(&format!("{way} {wall} {model}\n"));
+    }
+    say(text.trim_end())?;
+    Ok(0)
 }
 
 fn init() -> Result<Conduit, CmdError> {
@@ -105,6 +147,7 @@ fn one_thread(way: i32) -> Result<u8, CmdError> {
         2 => return Ok(2),
         3 if last => conduit.exit(3),
         4 if last => {
+            conduit.set_signal_status(4);
             raise("INT")?;
             conduit.block_until(|| false);
         }
@@ -177,6 +220,57 @@ fn threads(way: i32) -> Result<u8, CmdError> {
         }
     });
     Err(CmdError::Usage(format!("way {way}: still here")))
+}
+
+/// Every rank does the same with the next one until something ends the job.
+fn endless(kind: &str) -> Result<u8, CmdError> {
+    const BYTES: usize = 64 << 10;
+    let conduit = init()?;
+    let pongs = Rc::new(Cell::new(0u64));
+    let counter = pongs.clone();
+    let handlers = vec![
+        HandlerEntry::new(PING, |token, _, _| {
+            // Before the reply can go nothing else of the token was used.
+            let _ = token.reply_short(PONG, &[]);
+        }),
+        HandlerEntry::new(PONG, move |_, _, _| counter.set(counter.get() + 1)),
+        HandlerEntry::new(IDLE, |_, _, _| {}),
+    ];
+    conduit
+        .attach(handlers, BYTES)
+        .map_err(|e| failed("attach")(&e))?;
+    let (me, next) = (conduit.mynode(), (conduit.mynode() + 1) % conduit.nodes());
+    let there = conduit.segment(next).addr;
+    let mut buffer = vec![0u8; BYTES];
+    for turn in 0u64.. {
+        let done = match kind {
+            "barrier" => conduit
+                .barrier(BarrierName::Anonymous)
+                .map_err(|e| e.to_string()),
+            "am" => {
+                let before = pongs.get();
+                let sent = conduit.am_request_short(next, PING, &[]);
+                conduit.block_until(|| sent.is_err() || pongs.get() > before);
+                sent.map_err(|e| e.to_string())
+            }
+            "medium" => conduit
+                .am_request_medium(next, IDLE, &buffer[..1984], &[])
+                .map_err(|e| e.to_string()),
+            "long" => conduit
+                .am_request_long_from_segment(next, IDLE, 0, BYTES, there, &[])
+                .map_err(|e| e.to_string()),
+            "put" => conduit.put(next, there, &buffer).map_err(|e| e.to_string()),
+            "get" => conduit
+                .get(&mut buffer, next, there)
+                .map_err(|e| e.to_string()),
+            _ => return Err(CmdError::Usage(format!("no traffic is called {kind}"))),
+        };
+        done.map_err(CmdError::Usage)?;
+        if turn == 0 {
+            eprintln!("rank {me}: traffic");
+        }
+    }
+    Ok(0)
 }
 
 /// The last rank ends as no rank should; the others are in a barrier.

@@ -12,7 +12,11 @@ use crate::error::CmdError;
 
 /// Options of `portolan messages`.
 #[derive(Debug, Args)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Only so many round trips of Shorts without arguments, from rank 0 to rank 1
+    #[arg(long, value_name = "N")]
+    round_trips: Option<u64>,
+}
 
 /// Answers with a message of the same kind.
 const ECHO: u8 = 200;
@@ -92,11 +96,27 @@ fn handlers(seen: &Rc<RefCell<Seen>>) -> Vec<HandlerEntry> {
     ]
 }
 
+/// The two ranks of a round trip; others wait.
+fn round_trips(conduit: &Conduit, seen: &Rc<RefCell<Seen>>, times: u64) -> Result<(), CmdError> {
+    let mut rounds = 0;
+    while conduit.mynode() == 0 && conduit.nodes() > 1 && rounds < times {
+        conduit.am_request_short(1, ECHO, &[]).map_err(wrong)?;
+        rounds += 1;
+        conduit.block_until(|| seen.borrow().count == rounds);
+    }
+    Ok(())
+}
+
 /// Runs one rank.
-pub(crate) fn run(_: &Options) -> Result<u8, CmdError> {
+pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let conduit = Conduit::init().map_err(wrong)?;
     let seen = Rc::new(RefCell::new(Seen::default()));
     conduit.attach(handlers(&seen), 2 * HALF).map_err(wrong)?;
+    if let Some(times) = options.round_trips {
+        round_trips(&conduit, &seen, times)?;
+        conduit.finish();
+        return Ok(0);
+    }
     let peer = (conduit.mynode() + 1) % conduit.nodes();
     let there = conduit.segment(peer).addr;
     let mut rounds = 0u64;

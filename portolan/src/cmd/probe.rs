@@ -57,8 +57,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if options.outside {
         return Ok(0);
     }
-    // Known without joining under launchers of the PMI_FD style, which is what the test of this fault has.
-    let rank = std::env::var("PMI_RANK").ok().and_then(|r| r.parse().ok());
+    // Known without joining under launchers of the PMI_FD style and of PMIx, which the tests of this
+    // fault have.
+    let rank = ["PMIX_RANK", "PMI_RANK"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok());
+    let rank = rank.and_then(|r| r.parse().ok());
     if options
         .fault
         .iter()

@@ -1,13 +1,17 @@
 //! `portolan run`: a program on N ranks.
 
 use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use portals_shim::fabric::{self, FabricKind};
+use portals_shim::fabric::{self, FabricKind, MOST_PER_NODE};
 
 use crate::cli::FabricArgs;
 use crate::error::CmdError;
+use crate::run::hosts::list::{self, ListError, Place};
+use crate::run::hosts::{self, Hosts};
 use crate::run::{JobSpec, find_program, launch};
 
 /// The most ranks one machine is asked to hold.
@@ -19,10 +23,10 @@ const RANKS_MAX: i64 = 4096;
 /// one was killed, 124 after --timeout, 2 for bad usage, 3 when the fabric cannot be used here.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N",
+    /// Number of ranks; with --gm-conf the file has it
+    #[arg(short = 'n', long = "ranks", value_name = "N", required_unless_present = "gm_conf",
           value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
-    ranks: u32,
+    ranks: Option<u32>,
     #[command(flatten)]
     fabric: FabricArgs,
     /// Set a variable for every rank; may be repeated
@@ -31,15 +35,125 @@ pub(crate) struct Options {
     /// End the job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// The program and its arguments; looked for as given, in PATH, and beside portolan
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
+/// The hosts of a job, where it is not this one alone.
+#[derive(Debug, Args)]
+pub(crate) struct HostArgs {
+    /// Start the ranks on these hosts, by ssh; HOST:K has K of them
+    #[arg(long, value_name = "HOST[:K],..", conflicts_with_all = ["hostfile", "gm_conf"])]
+    hosts: Option<String>,
+    /// As --hosts, with a host in each line: HOST, HOST:K or HOST slots=K
+    #[arg(long, value_name = "FILE", conflicts_with = "gm_conf")]
+    hostfile: Option<PathBuf>,
+    /// As --hosts, with the file of GM: the number of ranks, then HOST PORT for each
+    #[arg(long, value_name = "FILE")]
+    gm_conf: Option<PathBuf>,
+    /// Number of nodes, over which ranks are spread in blocks: hosts, or nodes of the model
+    #[arg(short = 'N', long, value_name = "NODES",
+          value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX), conflicts_with = "gm_conf")]
+    nodes: Option<u32>,
+    /// The command that reaches a host; the host's name and a command line for its shell follow
+    #[arg(
+        long,
+        env = "PORTOLAN_SSH",
+        value_name = "COMMAND",
+        default_value = "ssh -x -o BatchMode=yes"
+    )]
+    ssh: String,
+    /// Path of portolan on the hosts, if not that of this one
+    #[arg(long, env = "PORTOLAN_REMOTE", value_name = "PATH")]
+    remote: Option<String>,
+    /// Address of this machine for the hosts, if not the one that ssh comes from
+    #[arg(long, env = "PORTOLAN_ADDRESS", value_name = "ADDRESS")]
+    address: Option<String>,
+}
+
+impl HostArgs {
+    /// Whether ranks are elsewhere.
+    fn elsewhere(&self) -> bool {
+        self.hosts.is_some() || self.hostfile.is_some() || self.gm_conf.is_some()
+    }
+
+    /// Where `ranks` ranks run, and how many there are; none where that is this machine.
+    fn places(&self, ranks: Option<u32>) -> Result<(u32, Vec<Place>), CmdError> {
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path)
+                .map_err(|error| CmdError::Usage(format!("{}: {error}", path.display())))
+        };
+        let wrong = |path: &PathBuf, error: ListError| {
+            CmdError::Usage(format!("{}: {error}", path.display()))
+        };
+        if let Some(path) = &self.gm_conf {
+            let hosts = list::parse_gm(&read(path)?).map_err(|e| wrong(path, e))?;
+            let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+            let places = list::one_by_one(&hosts);
+            return match ranks {
+                Some(ranks) if ranks != count => Err(CmdError::Usage(format!(
+                    "{} has {count} ranks, and -n asks for {ranks}",
+                    path.display()
+                ))),
+                _ => Ok((count, places)),
+            };
+        }
+        let ranks = ranks.unwrap_or(1);
+        let hosts = match (&self.hosts, &self.hostfile) {
+            (Some(words), _) => {
+                list::parse_words(words).map_err(|e| CmdError::Usage(format!("--hosts: {e}")))?
+            }
+            (None, Some(path)) => list::parse_file(&read(path)?).map_err(|e| wrong(path, e))?,
+            (None, None) => return Ok((ranks, Vec::new())),
+        };
+        let nodes = self.nodes.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let places = list::by_block(&hosts, ranks, nodes);
+        Ok((ranks, places.map_err(|e| CmdError::Usage(e.to_string()))?))
+    }
+
+    fn hosts(&self, places: Vec<Place>) -> Result<Hosts, CmdError> {
+        let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+        if ssh.is_empty() {
+            return Err(CmdError::Usage("--ssh names no command".to_owned()));
+        }
+        let own = || {
+            std::env::current_exe()
+                .ok()?
+                .into_os_string()
+                .into_string()
+                .ok()
+        };
+        let remote = self.remote.clone().or_else(own);
+        let remote = remote.ok_or_else(|| CmdError::Usage("--remote is needed".to_owned()))?;
+        Ok(Hosts {
+            places,
+            ssh,
+            remote,
+            address: self.address.clone(),
+        })
+    }
+}
+
 impl Options {
-    /// The choice of a fabric, made where the words leave it open: all ranks are on this machine.
+    /// The choice of a fabric, made where the words leave it open: on one machine its memory.
     pub(crate) fn fabric(&self) -> FabricArgs {
-        self.fabric.on_one_machine()
+        let mut chosen = if self.hosts.elsewhere() && self.fabric.fabric.is_none() {
+            FabricArgs {
+                fabric: Some(FabricKind::Verbs),
+                ..self.fabric.clone()
+            }
+        } else {
+            self.fabric.on_one_machine()
+        };
+        if let (Some(nodes), Some(ranks), false) =
+            (self.hosts.nodes, self.ranks, self.hosts.elsewhere())
+        {
+            chosen.ranks_per_node = ranks.div_ceil(nodes).clamp(1, MOST_PER_NODE);
+        }
+        chosen
     }
 }
 
@@ -48,26 +162,36 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let Some((program, args)) = options.program.split_first() else {
         return Err(CmdError::Usage("no program to run".to_owned()));
     };
-    if find_program(program).is_none() {
+    let elsewhere = options.hosts.elsewhere();
+    if !elsewhere && find_program(program).is_none() {
         let message = format!("no program {program:?} here, in PATH or beside portolan");
         return Err(CmdError::Usage(message));
     }
+    let (ranks, places) = options.hosts.places(options.ranks)?;
     let chosen = options.fabric();
     if chosen.no_shm && chosen.kind() == FabricKind::Shm {
         let message = "--no-shm is for --fabric verbs; here the fabric is shm".to_owned();
         return Err(CmdError::Usage(message));
     }
-    fabric::check_for(&chosen.config(), Some(options.ranks))?;
+    // Other hosts look at their own fabric.
+    if !elsewhere {
+        fabric::check_for(&chosen.config(), Some(ranks))?;
+    }
     let mut env = chosen.variables();
     env.extend(options.env.iter().cloned());
-    launch(&JobSpec {
+    let spec = JobSpec {
         title: "portolan run",
-        ranks: options.ranks,
+        ranks,
         program: program.clone(),
         args: args.to_vec(),
         env,
         timeout: options.timeout,
-    })
+    };
+    if elsewhere {
+        hosts::launch(&spec, &options.hosts.hosts(places)?)
+    } else {
+        launch(&spec)
+    }
 }
 
 /// Parses `K=V`.

@@ -14,6 +14,8 @@
 //! Every rank leads a process group of its own and dies with the launcher (`edge`).
 
 mod edge;
+mod end;
+pub(crate) mod hosts;
 mod pmi_server;
 mod policy;
 mod reap;

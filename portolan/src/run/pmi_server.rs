@@ -71,12 +71,16 @@ pub(crate) struct PmiServer {
 impl PmiServer {
     /// A server for `size` ranks, all on this machine; `id` is the job's name, one word.
     pub(crate) fn new(size: u32, id: &str) -> Self {
+        Self::with_mapping(size, id, format!("(vector,(0,1,{size}))"))
+    }
+
+    /// A server for `size` ranks on the machines that `mapping` says, in the words of PMI.
+    pub(crate) fn with_mapping(size: u32, id: &str, mapping: String) -> Self {
         let rank = RankState {
             stage: Stage::Silent,
             waiting: false,
             spawning: false,
         };
-        let mapping = format!("(vector,(0,1,{size}))");
         Self {
             id: id.to_owned(),
             ranks: (0..size).map(|_| rank.clone()).collect(),

@@ -1,6 +1,6 @@
 //! The launcher's end of a rank's line: bytes in, lines out, never blocking.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -8,8 +8,8 @@ use portals_shim::job::wire::LINE_MAX;
 
 /// A rank's socket and what was read beyond its last line.
 #[derive(Debug)]
-pub(super) struct LineSocket {
-    stream: UnixStream,
+pub(super) struct LineSocket<S = UnixStream> {
+    stream: S,
     inbox: Vec<u8>,
 }
 
@@ -27,10 +27,21 @@ pub(super) struct Received {
 impl LineSocket {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self {
+        Ok(Self::over(stream))
+    }
+}
+
+impl<S: Read + Write> LineSocket<S> {
+    /// Over a stream that does not block.
+    pub(super) fn over(stream: S) -> Self {
+        Self {
             stream,
             inbox: Vec::new(),
-        })
+        }
+    }
+
+    pub(super) fn stream(&mut self) -> &mut S {
+        &mut self.stream
     }
 
     /// Takes what has arrived, at most a few lines' worth, so that one rank cannot hold the launcher.
@@ -71,7 +82,7 @@ impl LineSocket {
     }
 }
 
-impl AsFd for LineSocket {
+impl<S: AsFd> AsFd for LineSocket<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

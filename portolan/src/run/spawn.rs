@@ -19,6 +19,9 @@ use rustix::termios::tcgetpgrp;
 use super::socket::LineSocket;
 use super::{JobSpec, edge};
 
+/// Beginnings of the names by which launchers, this one too, tell a process that it is a rank.
+const ABOVE: [&str; 3] = ["PMI_", "PMIX_", "PORTOLAN_LAUNCHER"];
+
 /// A started process that leads its own group.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -63,12 +66,15 @@ pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Pro
     // inherits it.
     fcntl_setfd(&theirs, FdFlags::empty())?;
     let mut command = Command::new(program);
+    // A launcher above this one must not be taken for the rank's.
+    for (name, _) in env::vars_os() {
+        let above = |beginning: &&str| name.as_encoded_bytes().starts_with(beginning.as_bytes());
+        if ABOVE.iter().any(above) {
+            command.env_remove(name);
+        }
+    }
     command
         .args(&spec.args)
-        // A launcher above this one must not be taken for the rank's.
-        .env_remove("PMI_PORT")
-        .env_remove("PMI_ID")
-        .env_remove("PMI_SPAWNED")
         .envs(spec.env.iter().map(|(k, v)| (k, v)))
         .env("PMI_FD", theirs.as_raw_fd().to_string())
         .env("PMI_RANK", rank.to_string())

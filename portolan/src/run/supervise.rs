@@ -7,23 +7,20 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::end::end_all;
 use super::pmi_server::{PmiServer, Stage};
 use super::policy::{Policy, Verdict};
 use super::reap::{self, Exit};
 use super::socket::LineSocket;
 use super::spawn::Process;
 
-/// How long processes have between `SIGTERM` and `SIGKILL`.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// How long a rank may live on after it closed its line without finalizing.
-const CLOSED_LINE: Duration = Duration::from_secs(5);
+pub(super) const CLOSED_LINE: Duration = Duration::from_secs(5);
 
 /// The exit status of a job that ran out of time, as of timeout(1).
-const TIMED_OUT: u8 = 124;
+pub(super) const TIMED_OUT: u8 = 124;
 
 /// A rank's process, its line, and how it ended.
 #[derive(Debug)]
@@ -52,8 +49,13 @@ impl Interrupts {
         Ok(Self(caught))
     }
 
+    /// What becomes readable when a signal has arrived.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|(_, reader)| reader.as_fd())
+    }
+
     /// The first signal that has arrived since the last call.
-    fn take(&mut self) -> Option<i32> {
+    pub(super) fn take(&mut self) -> Option<i32> {
         let arrived = |(signal, reader): &mut (i32, UnixStream)| {
             matches!(reader.read(&mut [0; 64]), Ok(1..)).then_some(*signal)
         };
@@ -148,9 +150,7 @@ impl Supervisor {
     /// Sleeps until something is ready or `wake` has come.
     fn wait(&self, wake: Option<Instant>) -> io::Result<Vec<Ready>> {
         let mut watched: Vec<(Ready, BorrowedFd<'_>)> = Vec::new();
-        for (_, reader) in &self.interrupts.0 {
-            watched.push((Ready::Interrupt, reader.as_fd()));
-        }
+        watched.extend(self.interrupts.fds().map(|fd| (Ready::Interrupt, fd)));
         for (at, rank) in self
             .ranks
             .iter()
@@ -262,57 +262,13 @@ impl Supervisor {
             self.note_closed(at);
         }
     }
-
-    /// Ends what still runs: `SIGTERM` to each group, `SIGKILL` after the grace time or on a second
-    /// interrupt, then collects every process.
-    fn end_all(&mut self) {
-        for pid in self.running() {
-            reap::signal_group(pid, Signal::TERM);
-            // A stopped process takes its SIGTERM only when it goes on.
-            reap::signal_group(pid, Signal::CONT);
-        }
-        let deadline = Instant::now() + GRACE;
-        while !self.running().is_empty() && Instant::now() < deadline {
-            let Ok(ready) = self.wait(Some(deadline)) else {
-                break;
-            };
-            for what in ready {
-                match what {
-                    Ready::RankEnd(at) => {
-                        let rank = &mut self.ranks[at];
-                        rank.exit = reap::peek(rank.process.pid).ok().flatten();
-                    }
-                    // Nothing is answered any more, so that no rank goes on.
-                    Ready::Line(at) => self.ranks[at].socket = None,
-                    Ready::Interrupt => {}
-                }
-            }
-            if self.interrupts.take().is_some() {
-                break;
-            }
-        }
-        // The leaders are zombies or alive, so the numbers still name their groups.
-        let leaders: Vec<_> = self.ranks.iter().map(|r| r.process.pid).collect();
-        for pid in &leaders {
-            reap::signal_group(*pid, Signal::KILL);
-        }
-        for pid in leaders {
-            reap::collect(pid);
-        }
-        reap::sweep();
-        self.ranks.clear();
-    }
-
-    /// The leaders that have not ended.
-    fn running(&self) -> Vec<rustix::process::Pid> {
-        let running = self.ranks.iter().filter(|r| r.exit.is_none());
-        running.map(|r| r.process.pid).collect()
-    }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        self.end_all();
+        // Nothing is answered any more, so that no rank goes on.
+        let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
+        end_all(&processes, &mut self.interrupts);
     }
 }
 

@@ -1,0 +1,121 @@
+//! Tagged messages (`tagged`), over the interface of the endpoint.
+
+use std::convert::Infallible;
+
+use portals_shim::Region;
+use portals_shim::fabric::Opened;
+use tagged::{Comm, Options, Request, Slice, World};
+
+use super::error::BenchError;
+use super::name::Name;
+use super::portals::Endpoint;
+use super::rank::WARM_UP;
+use super::record::Measured;
+use super::samples::Samples;
+
+/// The tag of what is measured, and of receives that no message matches.
+const TAG: i32 = 1;
+const OTHER: i32 = 2;
+/// Bytes of messages behind posted receives.
+const BYTES: u64 = 8;
+
+/// A communicator of all ranks.
+#[derive(Debug)]
+pub(super) struct Tags {
+    comm: Comm,
+}
+
+impl Tags {
+    /// Opens tag matching beside the endpoint. Collective.
+    pub(super) fn open(opened: &Opened, end: &mut Endpoint) -> Result<Self, BenchError> {
+        let options = Options {
+            requests: 1 << 17,
+            ..Options::default()
+        };
+        let rank =
+            u32::try_from(end.rank()).map_err(|_| BenchError::TooLarge(end.rank() as u64))?;
+        // The ranks meet by the endpoint's own barrier.
+        let world = World::open(opened.clone(), rank, &options, || Ok::<(), Infallible>(()))?;
+        let comm = world.comm();
+        end.barrier()?;
+        Ok(Self { comm })
+    }
+
+    pub(super) fn measure(
+        &self,
+        end: &mut Endpoint,
+        name: Name,
+        point: u64,
+        iters: u64,
+    ) -> Result<Measured, BenchError> {
+        match name {
+            Name::TagPosted => self.pingpong(end, BYTES, point, iters),
+            _ => self.pingpong(end, point, 0, iters),
+        }
+    }
+
+    /// Half of the time that a message there and one back take; `posted` receives of another tag are ahead of the one
+    /// that matches.
+    fn pingpong(
+        &self,
+        end: &mut Endpoint,
+        bytes: u64,
+        posted: u64,
+        iters: u64,
+    ) -> Result<Measured, BenchError> {
+        let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+        let (out, into) = (Region::new(len)?, Region::new(len)?);
+        out.fill(0, len, 0x5a)?;
+        let slice = |region| Slice::new(region, 0, len);
+        let comm = &self.comm;
+        let peer = 1u32.saturating_sub(comm.rank());
+        let ahead = if comm.rank() < 2 { posted } else { 0 };
+        let ahead =
+            (0..ahead).map(|_| comm.irecv(Slice::new(&into, 0, 0)?, Some(peer), Some(OTHER)));
+        let ahead: Vec<Request> = ahead.collect::<Result<_, _>>()?;
+        end.barrier()?;
+        let mut samples = Samples::new();
+        for i in 0..WARM_UP + iters {
+            match comm.rank() {
+                0 => {
+                    let start = end.now();
+                    let receive = comm.irecv(slice(&into)?, Some(1), Some(TAG))?;
+                    comm.send(slice(&out)?, 1, TAG)?;
+                    comm.wait(receive)?;
+                    if i >= WARM_UP {
+                        samples.add(end.since(start) / 2);
+                    }
+                }
+                1 => {
+                    let receive = comm.irecv(slice(&into)?, Some(0), Some(TAG))?;
+                    comm.wait(receive)?;
+                    comm.send(slice(&out)?, 0, TAG)?;
+                }
+                _ => break,
+            }
+        }
+        end.barrier()?;
+        for request in ahead {
+            comm.cancel(&request)?;
+            // Its end says that it was cancelled.
+            let _ = comm.wait(request);
+        }
+        if comm.rank() < 2 {
+            let mut got = vec![0; len];
+            into.read(0, &mut got)?;
+            if let Some(at) = got.iter().position(|byte| *byte != 0x5a) {
+                return Err(BenchError::Changed {
+                    at,
+                    len,
+                    got: got[at],
+                    sent: 0x5a,
+                });
+            }
+        }
+        Ok(Measured {
+            samples,
+            operations: 1,
+            bytes,
+        })
+    }
+}

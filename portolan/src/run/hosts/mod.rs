@@ -1,0 +1,90 @@
+//! The launcher for several hosts: starts an agent on each by ssh, serves PMI-1 to the ranks through
+//! them, and ends all when one fails.
+//!
+//! ```text
+//!   ssh a exec portolan agent ──▶ agent ──▶ rank 0, rank 1        on host a
+//!   ssh b exec portolan agent ──▶ agent ──▶ rank 2, rank 3        on host b
+//!        ▲ output of ranks           │ lines, ends (link, over TCP)
+//!        │                           ▼
+//!   terminal                    remote (poll) ──▶ pmi_server, policy: as for one host
+//! ```
+//!
+//! Lives are tied: an agent ends its ranks when the connection ends, which the launcher's death ends too;
+//! the launcher ends the job when ssh or the connection to a host ends before that host's ranks.
+
+pub(crate) mod agent;
+mod environment;
+mod link;
+pub(crate) mod list;
+mod remote;
+
+use std::io;
+use std::net::TcpListener;
+
+use list::Place;
+pub(crate) use remote::launch;
+
+/// Where the ranks run, and how they are reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    pub(crate) places: Vec<Place>,
+    /// The command in front of a host's name.
+    pub(crate) ssh: Vec<String>,
+    /// The path of `portolan` on the hosts.
+    pub(crate) remote: String,
+    /// Where agents can reach this process, if not where ssh comes from.
+    pub(crate) address: Option<String>,
+}
+
+/// A secret that nobody guesses.
+fn token() -> io::Result<String> {
+    use std::io::Read as _;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Whether `said` is the secret, in a time that does not tell how much of it is right.
+fn is_token(said: &str, token: &str) -> bool {
+    let differ = |(a, b): (u8, u8)| usize::from(a ^ b);
+    let difference: usize = said.bytes().zip(token.bytes()).map(differ).sum();
+    said.len() == token.len() && difference == 0
+}
+
+/// A port that agents of any address family can reach.
+fn listen() -> io::Result<TcpListener> {
+    let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A word for the shell of a host.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_a_shell_as_they_are() {
+        for word in ["/a b/portolan", "it's", "$(false)", "a;b", ""] {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", quoted(word))])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        }
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        let token = token().unwrap();
+        assert_eq!(token.len(), 32);
+        assert!(is_token(&token, &token));
+        for wrong in ["", &token[1..], &format!("{token}0"), &"0".repeat(32)] {
+            assert!(!is_token(wrong, &token), "{wrong}");
+        }
+    }
+}
