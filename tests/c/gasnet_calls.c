@@ -403,6 +403,23 @@ static void collectives(void)
 	gasnet_coll_wait_sync(handle[0]);
 	handle[0] = gasnet_coll_scan_nb(all, dst, 0, 0, src, 0, 0, sizeof(int), 1, 0, 3, GASNET_COLL_LOCAL | BOTH);
 	gasnet_coll_wait_sync(handle[0]);
+	gasnet_coll_wait_sync(gasnet_coll_broadcastM_nb(all, dlist, root, me == root ? src : NULL, sizeof(int),
+							GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_scatterM_nb(all, dlist, root, src, sizeof(int), GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_gatherM_nb(all, root, dst, slist, sizeof(int), GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_gather_allM_nb(all, dlist, slist, sizeof(int), GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_exchangeM_nb(all, dlist, slist, sizeof(int), GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_reduceM_nb(all, root, dst, slist, 0, 0, sizeof(int), 1, 0, 3,
+						     GASNET_COLL_LOCAL | BOTH));
+	gasnet_coll_wait_sync(gasnet_coll_scanM_nb(all, dlist, 0, 0, slist, 0, 0, sizeof(int), 1, 0, 3,
+						   GASNET_COLL_LOCAL | BOTH));
+	/* There is nothing to tune. */
+	gasnet_coll_loadTuningState(NULL, all);
+	gasnet_coll_dumpTuningState(NULL, all);
+	gasnet_coll_dumpProfile(NULL, all);
+	gasnet_coll_set_tree_kind(all, 0, 2, (gasnet_coll_optype_t)0);
+	gasnet_coll_set_dissem_limit(all, 0, (gasnet_coll_optype_t)0);
+	CHECK(gasnet_coll_get_num_tree_classes(all, (gasnet_coll_optype_t)0) >= 0);
 
 	OK(gasnet_coll_barrier(all, 4, 0));
 	CHECK(gasnet_coll_barrier_result(all, &id) == 0 && id == 4);

@@ -1,6 +1,7 @@
 /* Ends of a program, and calls that end it. Its argument says which; node 0 does it, node 1 waits in a barrier. */
 #include <gasnet.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,13 @@ static void leave(gasnet_token_t token, gasnet_handlerarg_t code)
 {
 	(void)token;
 	gasnet_exit(code);
+}
+
+/* The one signal that a client may catch. */
+static void quit(int number)
+{
+	(void)number;
+	gasnet_exit(4);
 }
 
 int main(int argc, char **argv)
@@ -32,6 +40,11 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(how, "exit") == 0) gasnet_exit(7);
 	if (strcmp(how, "return") == 0) return 5;
+	if (strcmp(how, "interrupt") == 0) {
+		signal(SIGQUIT, quit);
+		raise(SIGINT);
+		GASNET_BLOCKUNTIL(0);
+	}
 	if (strcmp(how, "handler") == 0) {
 		if (gasnet_AMRequestShort1(1, 200, 9) != GASNET_OK) return 96;
 		GASNET_BLOCKUNTIL(0);
@@ -52,6 +65,7 @@ int main(int argc, char **argv)
 		gasnet_hsl_unlock(&a);
 	}
 	if (strcmp(how, "wait-twice") == 0) gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
+	if (strcmp(how, "crash") == 0) *(volatile int *)0 = 1;
 	if (strcmp(how, "misaligned") == 0) gasnet_put(1, (char *)segment[1].addr + 4, outside, 8);
 	return 95;
 }

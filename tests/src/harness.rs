@@ -119,6 +119,12 @@ pub const MODES: &[Mode] = &[
         device: true,
         harness: || Box::new(Composite(Verbs::from_env())),
     },
+    Mode {
+        name: "verbs ud",
+        test: "verbs_ud",
+        device: true,
+        harness: || Box::new(Datagrams(Verbs::from_env())),
+    },
 ];
 
 /// The mode that a test runs.
@@ -243,6 +249,25 @@ impl Harness for Verbs {
     fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
         let device = self.device()?;
         Ok(verbs::in_threads(ranks, Some(device))
+            .map_err(|e| e.to_string())?
+            .into_iter()
+            .map(|o| Box::new(move || Ok(o)) as Join)
+            .collect())
+    }
+}
+
+/// Reliable datagrams.
+#[derive(Debug)]
+pub struct Datagrams(pub Verbs);
+
+impl Harness for Datagrams {
+    fn effort(&self) -> Effort {
+        self.0.effort()
+    }
+
+    fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
+        let device = self.0.device()?;
+        Ok(verbs::datagram::in_threads(ranks, Some(device))
             .map_err(|e| e.to_string())?
             .into_iter()
             .map(|o| Box::new(move || Ok(o)) as Join)

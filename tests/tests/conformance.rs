@@ -4,7 +4,7 @@ use portolan_tests::conformance;
 use portolan_tests::harness::{MODES, mode};
 
 /// The tests of this file that run the suite.
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 10] = [
     "in_process",
     "seastar",
     "seastar_accelerated",
@@ -14,6 +14,7 @@ const TESTS: [&str; 9] = [
     "verbs",
     "verbs_one_sided",
     "verbs_shm",
+    "verbs_ud",
 ];
 
 #[test]
@@ -59,6 +60,11 @@ fn verbs_one_sided() {
 #[test]
 fn verbs_shm() {
     conformance::run(mode("verbs_shm"));
+}
+
+#[test]
+fn verbs_ud() {
+    conformance::run(mode("verbs_ud"));
 }
 
 /// Prints the list too, for `cargo xtask conformance`.

@@ -5,6 +5,7 @@
 
 pub mod accelerated;
 pub mod calls;
+pub mod datagrams;
 pub mod frames;
 pub mod input;
 pub mod pmi;
@@ -16,11 +17,12 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]) -> u32);
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("wire", wire::run),
     ("calls", calls::run),
     ("frames", frames::run),
     ("pmi", pmi::run),
     ("registers", registers::run),
     ("accelerated", accelerated::run),
+    ("datagrams", datagrams::run),
 ];
