@@ -167,6 +167,8 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         }
     }
     done.extend(endtoend::on_verbs(&options.device)?);
+    let few = |way: &str| faults::exits::FEW.contains(&way);
+    done.extend(faults::exits::all(&release_dir(), &options.device, few)?);
     if std::env::var_os("PORTOLAN_GUEST").is_some() {
         done.extend(faults::in_guest(&faults::InGuest::few())?);
     } else {

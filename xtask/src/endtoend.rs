@@ -117,6 +117,13 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
         }
     }
     done.push(format!("gups on 4 ranks equals serial ({serial})"));
+    for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
+        let said = succeed(over(way, "3", "portolan").arg("messages"))?;
+        if !said.ends_with(" on each rank: ok\n") {
+            bail!("portolan messages on {words}: {said}");
+        }
+        done.push(format!("active messages on {words}: {}", said.trim()));
+    }
     for way in [device_only, both] {
         done.push(killed_rank(&portolan, &program("gups"), device, way)?);
     }

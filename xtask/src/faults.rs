@@ -5,6 +5,7 @@
 //! time limit, and must leave no process, object of the device or file behind. A round is a line; a table and what was
 //! printed, each message once, follow.
 
+pub(crate) mod exits;
 mod job;
 mod kinds;
 

@@ -1,16 +1,19 @@
 //! What developers run: `cargo xtask test`, `cargo xtask perf`, `cargo xtask install`.
 
+mod am_trip;
 mod book;
 mod calibration;
 mod cargo;
 mod conformance;
 mod credits;
+mod datagrams;
 mod device;
 mod endtoend;
 mod faults;
 mod hosts;
 mod install;
 mod kills;
+mod launchers;
 mod packages;
 mod perf;
 mod perf_shm;
@@ -39,12 +42,26 @@ enum Task {
     Conformance(conformance::Options),
     /// Faults made in running jobs over verbs, in a guest: what each prints, and that it is as documented
     Faults(faults::Options),
+    /// Every way in which a job can end, over verbs, in a guest
+    Exits,
+    /// The same C programs started by every launcher, and how jobs of each end, as a table
+    Launchers(launchers::Options),
     /// heat3d on 4 ranks of two guests, started by mpiexec on one of them
     TwoHosts,
     /// The SeaStar model beside published measurements, as a page of the book
     Calibration(calibration::Options),
     /// How credits move in a large job, simulated, as a picture and a table of the book
     Credits,
+    /// Reliable datagrams, simulated: table of loss and reordering, every schedule of a small configuration, 10,000 peers,
+    /// many to one
+    Datagrams {
+        /// Write the table of the book anew
+        #[arg(long)]
+        write: bool,
+    },
+    /// What a round trip of an active message costs on the model: time, traps, packets, interrupts, as a table
+    /// of the book
+    AmTrip,
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
     /// Runs inside the guest: the device tests
@@ -59,6 +76,9 @@ enum Task {
     /// Runs inside the guest: the faults
     #[command(hide = true)]
     FaultsInGuest(faults::InGuest),
+    /// Runs inside the guest: the exits
+    #[command(hide = true)]
+    ExitsInGuest(faults::exits::InGuest),
     /// Runs inside the guest: the measurements
     #[command(hide = true)]
     PerfInGuest(perf::InGuest),
@@ -71,13 +91,18 @@ fn run() -> Result<()> {
         Task::Kills(options) => kills::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Faults(options) => faults::run(&options),
+        Task::Exits => faults::exits::run(),
+        Task::Launchers(options) => launchers::run(&options),
         Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
         Task::Credits => credits::run(),
+        Task::Datagrams { write } => datagrams::run(write),
+        Task::AmTrip => am_trip::run(),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
+        Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
         Task::HostsInGuest(options) => hosts::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
     }

@@ -22,6 +22,18 @@ const NEEDED: &[(&str, &str)] = &[
 /// The same, of what a test is left out without.
 const WANTED: &[(&str, &str)] = &[("python3", "python3"), ("valgrind", "valgrind")];
 
+/// The launchers of `cargo xtask launchers`; each row is left out without its own.
+const LAUNCHERS: &[(&str, &str)] = &[
+    ("mpiexec.hydra", "hydra"),
+    ("mpirun.openmpi", "openmpi-bin"),
+    ("srun", "slurm-client"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("munged", "munge"),
+    ("ssh", "openssh-client"),
+    ("sshd", "openssh-server"),
+];
+
 /// Whether an executable is in the path or a file exists.
 pub(crate) fn is_there(name: &str) -> bool {
     if name.starts_with('/') {
@@ -59,14 +71,41 @@ fn install(packages: &[&str]) -> bool {
     apt(&[&install, packages].concat())
 }
 
-/// Installs what is missing (as root, on Debian and its kin), or says what to install.
-pub(crate) fn ensure() -> Result<()> {
-    let (needed, wanted) = (missing(NEEDED), missing(WANTED));
+/// Whether packages can be installed: as root, on Debian and its kin.
+fn installs() -> bool {
     let root = Command::new("id")
         .arg("-u")
         .output()
         .is_ok_and(|o| o.stdout == b"0\n");
-    let installs = root && is_there("apt-get");
+    root && is_there("apt-get")
+}
+
+/// Installs the launchers that are missing, as far as that can be done.
+pub(crate) fn ensure_launchers() -> Result<()> {
+    let missing = missing(LAUNCHERS);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !installs() {
+        println!(
+            "skipped: what needs {}, which are not there",
+            missing.join(", ")
+        );
+        return Ok(());
+    }
+    let updated = apt(&["update"]);
+    for package in missing {
+        if !updated || !install(&[package]) {
+            println!("skipped: what needs {package}, which apt-get could not install");
+        }
+    }
+    Ok(())
+}
+
+/// Installs what is missing (as root, on Debian and its kin), or says what to install.
+pub(crate) fn ensure() -> Result<()> {
+    let (needed, wanted) = (missing(NEEDED), missing(WANTED));
+    let installs = installs();
     let list = needed.join(" ");
     if !installs && !needed.is_empty() {
         bail!(

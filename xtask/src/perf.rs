@@ -85,8 +85,14 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
         &iterations,
         "-F",
     ];
-    let mut server = Command::new(tool)
-        .args(common)
+    // A tool may have words of its own: `ib_send_bw -c UD`.
+    let start = || {
+        let mut words = tool.split(' ');
+        let mut command = Command::new(words.next().unwrap_or(tool));
+        command.args(words).args(common);
+        command
+    };
+    let mut server = start()
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -94,7 +100,7 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
     // The client is refused until the server listens.
     let mut last = String::new();
     for _ in 0..200 {
-        let client = Command::new(tool).args(common).arg("127.0.0.1").output()?;
+        let client = start().arg("127.0.0.1").output()?;
         last = String::from_utf8_lossy(&client.stdout).into_owned();
         let figures = last
             .lines()
@@ -119,13 +125,11 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
 }
 
 /// The median of one of our measurements, and the packets it sent.
-fn ours(options: &InGuest, row: &Row) -> Result<(f64, u64)> {
-    let (bench, bytes, iterations) = (row.bench, row.bytes, row.iterations);
+fn ours(options: &InGuest, row: &Row, bench: &str) -> Result<(f64, u64)> {
+    let (bytes, iterations) = (row.bytes, row.iterations);
     let before = sent_packets(&options.device)?;
     let mut command = Command::new(options.bin.join("portolan"));
-    command.args([
-        "bench",
-        bench,
+    command.arg("bench").args(bench.split(' ')).args([
         "--fabric",
         "verbs",
         "--no-shm",
@@ -219,7 +223,37 @@ const RATE: usize = 4;
 /// perftest's MB are 2^20 bytes; ours are 10^6.
 const MIB: f64 = 1.048_576;
 
+/// In place of a tool: the same measurement of ours over connections.
+const OVER_RC: &str = "rc";
+
 const ROWS: &[Row] = &[
+    Row {
+        bench: "put-latency --channel ud",
+        bytes: 8,
+        iterations: 1000,
+        window: 1,
+        tool: OVER_RC,
+        peer_bytes: 8,
+        peer_iterations: 1000,
+        column: LATENCY,
+        factor: 1.0,
+        what: "ours over rc",
+        bound: Bound::AtMost(1.25),
+    },
+    Row {
+        bench: "put-bandwidth --channel ud",
+        bytes: 65_536,
+        iterations: 500,
+        window: 16,
+        // The longest message that a datagram carries is its best.
+        tool: "ib_send_bw -c UD",
+        peer_bytes: 4096,
+        peer_iterations: 5000,
+        column: BANDWIDTH,
+        factor: MIB,
+        what: "ib_send_bw -c UD",
+        bound: Bound::AtLeast(0.85),
+    },
     Row {
         bench: "pingpong",
         bytes: 8,
@@ -328,7 +362,7 @@ const ROWS: &[Row] = &[
 
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     println!(
-        "{:<14} {:>8} {:>10} {:>10}  {:<18} {:>6} {:>8} {:<6} {:>9}",
+        "{:<26} {:>8} {:>10} {:>10}  {:<18} {:>6} {:>8} {:<6} {:>9}",
         "ours", "bytes", "ours", "peer", "peer's tool", "ratio", "bound", "", "packets"
     );
     for row in ROWS {
@@ -336,16 +370,21 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         let mut peer = Vec::new();
         let mut packets = 0;
         for _ in 0..options.repeat.max(1) {
-            let (figure, sent) = ours(options, row)?;
+            let (figure, sent) = ours(options, row, row.bench)?;
             own.push(figure);
             packets = sent;
-            let figure = perftest(
-                &options.device,
-                row.tool,
-                row.peer_bytes,
-                row.peer_iterations,
-                row.column,
-            )?;
+            let figure = if row.tool == OVER_RC {
+                let bench = row.bench.split(' ').next().unwrap_or(row.bench);
+                ours(options, row, bench)?.0
+            } else {
+                perftest(
+                    &options.device,
+                    row.tool,
+                    row.peer_bytes,
+                    row.peer_iterations,
+                    row.column,
+                )?
+            };
             peer.push(figure * row.factor);
         }
         let (own, peer) = (median(own), median(peer));
@@ -356,7 +395,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             "missed"
         };
         println!(
-            "{:<14} {:>8} {own:>10.2} {peer:>10.2}  {:<18} {ratio:>6.2} {:>8} {met:<6} {packets:>9}",
+            "{:<26} {:>8} {own:>10.2} {peer:>10.2}  {:<18} {ratio:>6.2} {:>8} {met:<6} {packets:>9}",
             row.bench, row.bytes, row.what, row.bound
         );
     }

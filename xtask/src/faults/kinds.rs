@@ -132,6 +132,24 @@ pub(super) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "conduit-down",
+        expected: "the network is down for good under a job of the conduit: it ends, with rank, call and code",
+        make: conduit_down,
+        check: |done, end| {
+            let mut wrong = flowing(done);
+            wrong.extend(wants_status(end, &[1]));
+            let named = |l: &String| {
+                (0..RANKS).any(|r| l.starts_with(&format!("rank {r} of {RANKS}: ")))
+                    && l.contains(" cannot be reached (")
+                    && l.contains("PTL_NI_FAIL")
+            };
+            if !end.said.iter().any(named) {
+                wrong.push("nothing names rank, call and code".to_owned());
+            }
+            wrong
+        },
+    },
+    Fault {
         name: "memlock-start",
         expected: "no memory may be locked at the start: status 3, and a message with the limit and the remedy",
         make: memlock_at_the_start,
@@ -293,6 +311,35 @@ fn down(place: &Place, name: &str, random: &mut Rng, before: &Traces) -> Result<
     let end = job.end(LIMIT, before);
     ip(&["link", "set", &place.netdev, "up"])?;
     let words = format!("{} down after {moment} ms", place.netdev);
+    let done = Done {
+        words,
+        rank: None,
+        flowing,
+    };
+    Ok((done, end?))
+}
+
+/// What the ranks of a conduit's job do.
+const TRAFFIC: [&str; 6] = ["barrier", "am", "medium", "long", "put", "get"];
+
+fn conduit_down(
+    place: &Place,
+    name: &str,
+    random: &mut Rng,
+    before: &Traces,
+) -> Result<(Done, End)> {
+    let kind = TRAFFIC[random.usize(0..TRAFFIC.len())];
+    let mut command = Command::new(&place.portolan);
+    command.args(["run", "-n", &RANKS.to_string(), "--fabric", "verbs"]);
+    command.args(["--no-shm", "--device", &place.device, "--"]);
+    command.arg(&place.portolan);
+    command.args(["exits", &format!("endless-{kind}")]);
+    command.env("PORTOLAN_CONNECT_TIMEOUT", PATIENCE);
+    let (job, flowing, moment) = into_traffic(command, name, random)?;
+    ip(&["link", "set", &place.netdev, "down"])?;
+    let end = job.end(LIMIT, before);
+    ip(&["link", "set", &place.netdev, "up"])?;
+    let words = format!("{kind}, {} down after {moment} ms", place.netdev);
     let done = Done {
         words,
         rank: None,
