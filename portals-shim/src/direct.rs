@@ -18,7 +18,7 @@
 
 use crate::call::{Answer, Call, Polled, Taken, Target, Wait};
 use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
-use crate::library::Library;
+use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
 use crate::nal::{Attendance, Nal, Nap};
 use portals_core::{AckRequest, EqHandle, Error, MdHandle};
@@ -658,6 +658,10 @@ impl<N: Nal> Bridge for Direct<N> {
         let last = matches!(call, Call::Close);
         let answer = shared.lock().execute(call);
         shared.wake();
+        if is_in_use(&answer) {
+            // What the program waits for may be the attendant's or another process's to do.
+            shared.rest(1);
+        }
         if last {
             self.dismiss();
         }

@@ -20,6 +20,11 @@ pub(crate) struct Library<N> {
     moved: bool,
 }
 
+/// Whether a call was refused for what only progress ends.
+pub(crate) const fn is_in_use(answer: &Result<Answer, Error>) -> bool {
+    matches!(answer, Err(Error::MdInUse | Error::MeInUse))
+}
+
 impl<N: Nal> Library<N> {
     pub(crate) fn new(ni: Ni, nal: N) -> Self {
         Self {
@@ -240,8 +245,17 @@ impl<N: Nal> Library<N> {
         self.nal.retire(&mut self.ni, md)
     }
 
-    /// Executes one call; a poll does not block here.
+    /// Executes one call; a poll does not block here. One that is refused because something is in use has made progress:
+    /// a program may repeat it until it succeeds.
     pub(crate) fn execute(&mut self, call: Call) -> Result<Answer, Error> {
+        let answer = self.answer(call);
+        if is_in_use(&answer) {
+            self.progress();
+        }
+        answer
+    }
+
+    fn answer(&mut self, call: Call) -> Result<Answer, Error> {
         let ni = &mut self.ni;
         let answer = match call {
             Call::MeAttach {

@@ -13,6 +13,11 @@ pub(super) const CASES: &[Case] = &[
     )
     .served(30),
     case("a target under way is in use", "75, rules 62, 64, 66", busy),
+    case(
+        "an unlink that is repeated makes progress",
+        "75, rules 62, 66",
+        repeated,
+    ),
     case("a queue is not freed under its users", "89", queues).not_served(LOCAL),
     case("an interface ends with traffic under way", "10", close).closes(),
 ];
@@ -141,6 +146,43 @@ fn busy(r: &Rank) {
     t.buf.fill(0);
     r.barrier();
     assert!(t.buf.read().iter().all(|b| *b == 0));
+}
+
+/// A program that only repeats the unlink, as many do, gets there.
+fn repeated(r: &Rank) {
+    let len = r.many(4 << 20, 100_000) as usize;
+    if !r.is_target() {
+        let s = r.source(len, |_| ());
+        for _ in 0..2 {
+            r.barrier();
+            r.put(&s, (0, len as u64), NoAck, r.to(), 0);
+            r.barrier();
+        }
+        return;
+    }
+    for by_entry in [false, true] {
+        let t = r.target(len, |_| ());
+        r.barrier();
+        r.take(t.eq, &[PutStart]);
+        loop {
+            let unlinked = if by_entry {
+                r.ni.me_unlink(t.me)
+            } else {
+                r.ni.md_unlink(t.md)
+            };
+            match unlinked {
+                Err(Error::MdInUse | Error::MeInUse) => {}
+                other => break assert_eq!(other, Ok(())),
+            }
+        }
+        let end = r.ni.eq_get(t.eq).expect("a queue").expect("END").event;
+        assert_eq!((end.kind, end.mlength), (PutEnd, len as u64));
+        assert!(t.buf.read() == Buf::pattern(len, 0));
+        if !by_entry {
+            r.ni.me_unlink(t.me).expect("not in use");
+        }
+        r.barrier();
+    }
 }
 
 fn queues(r: &Rank) {
