@@ -10,7 +10,10 @@
 //! Run it by `portolan run -n 2 --fabric … -- anywhere …`. Rank 0 prints a line for each result: nanoseconds of the
 //! fabric's clock for each put, the part of them that found their unit held, and what is pinned.
 // UNSAFETY: attaches without a segment; what is named lives to the end of the process.
-#![expect(unsafe_code, reason = "see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "`attach_everything` and the calls that name memory by its address are unsafe"
+)]
 
 use conduit::{BarrierName, Conduit, HandlerEntry};
 use std::cell::RefCell;

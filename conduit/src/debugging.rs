@@ -4,11 +4,8 @@
 use crate::conduit::Conduit;
 use crate::trace::lists;
 use signal_hook::consts::SIGCONT;
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
 use std::backtrace::Backtrace;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// What the environment asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,19 +46,17 @@ impl OnError {
 
 /// Waits for SIGCONT, which a debugger sends when it lets the process go on.
 fn freeze(rank: u32) {
-    let gone_on = Arc::new(AtomicBool::new(false));
-    if flag::register(SIGCONT, gone_on.clone()).is_err() {
+    // From here on a signal is kept for the wait, so that one that follows the line below is not missed.
+    let Ok(mut gone_on) = Signals::new([SIGCONT]) else {
         return;
-    }
+    };
     let pid = std::process::id();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     eprintln!(
         "rank {rank} waits for a debugger: on {} `gdb -p {pid}`, then `signal SIGCONT` (or `kill -CONT {pid}`)",
         host.trim()
     );
-    while !gone_on.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gone_on.forever().next();
 }
 
 impl Conduit {

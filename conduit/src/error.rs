@@ -185,6 +185,12 @@ pub enum RmaError {
         /// Bytes.
         len: usize,
     },
+    /// No local memory was given: a null pointer.
+    #[error("no local memory for {len} bytes")]
+    Null {
+        /// Bytes.
+        len: usize,
+    },
     /// In a job without segments: the remote rank has no memory there, or none that may be written.
     #[error("node {node} has no memory of {len} bytes at {addr:#x}")]
     Unmapped {

@@ -4,12 +4,13 @@
 // call that named it returned.
 #![expect(
     unsafe_code,
-    reason = "lending memory that the conduit does not own; see the line above"
+    reason = "addresses of C callers become memory that the interface uses after the call"
 )]
 
 use crate::am::HandlerEntry;
 use crate::conduit::{Conduit, Scope};
 use crate::error::{AttachError, RmaError};
+use crate::lend::given;
 use crate::ops::{Handle, Implicit, Key};
 use crate::tmpmd::UserMem;
 use crate::trace::Transfer;
@@ -63,6 +64,7 @@ impl Conduit {
     ) -> Result<Handle, RmaError> {
         for p in pieces.clone() {
             self.check_remote(node, p.remote, p.len)?;
+            given(p.local, p.len)?;
         }
         let base = self.segment(node).addr;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.

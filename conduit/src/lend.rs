@@ -3,7 +3,7 @@
 // touch after the call that named it returned.
 #![expect(
     unsafe_code,
-    reason = "lending memory that the conduit does not own; see the line above"
+    reason = "slices and addresses become memory that the interface uses after the call"
 )]
 
 use crate::conduit::{Conduit, Scope};
@@ -23,6 +23,14 @@ impl Drop for CloseOnUnwind<'_> {
         }
         self.0.ended.set(true);
     }
+}
+
+/// Refuses null for memory that is used.
+pub(crate) fn given(p: *const u8, len: usize) -> Result<(), RmaError> {
+    if p.is_null() && len > 0 {
+        return Err(RmaError::Null { len });
+    }
+    Ok(())
 }
 
 impl Conduit {
@@ -76,7 +84,7 @@ impl Conduit {
         result.map(|_| ())
     }
 
-    /// Starts a put from raw memory. With `bulk` the memory is in use until the handle is
+    /// Starts a put from raw memory; null is refused. With `bulk` the memory is in use until the handle is
     /// synchronised, without it is free on return.
     ///
     /// # Safety
@@ -91,6 +99,7 @@ impl Conduit {
         len: usize,
         bulk: bool,
     ) -> Result<Handle, RmaError> {
+        given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
         self.start_put_raw(node, dest, memory, bulk, false)
@@ -109,13 +118,15 @@ impl Conduit {
         len: usize,
         bulk: bool,
     ) -> Result<(), RmaError> {
+        given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
         self.start_put_raw(node, dest, memory, bulk, true)
             .map(|_| ())
     }
 
-    /// Starts a get into raw memory, whose contents are undefined until the handle is synchronised.
+    /// Starts a get into raw memory, whose contents are undefined until the handle is synchronised; null is
+    /// refused.
     ///
     /// # Safety
     ///
@@ -127,6 +138,7 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<Handle, RmaError> {
+        given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(dest, len, self.lending()) };
         self.start_get(memory, node, src)
@@ -144,6 +156,7 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<(), RmaError> {
+        given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(dest, len, self.lending()) };
         self.start_get_nbi(memory, node, src)

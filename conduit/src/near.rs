@@ -5,7 +5,7 @@
 // UNSAFETY: copies between a segment and the bare addresses of C callers.
 #![expect(
     unsafe_code,
-    reason = "memory that the conduit does not own; see the line above"
+    reason = "copies between a segment and bare addresses of C callers"
 )]
 
 use crate::segment::SegInfo;
@@ -64,14 +64,34 @@ impl Near {
             .is_some_and(|(region, at)| region.read(at, out).is_ok())
     }
 
+    /// Puts `len` bytes at `offset` of the segment of `own`, if it can be done by a copy.
+    #[inline]
+    pub(crate) fn put_from(
+        &self,
+        (own, offset): (u32, usize),
+        node: u32,
+        dest: u64,
+        len: usize,
+    ) -> bool {
+        let source = self.windows.get(own as usize).and_then(Option::as_ref);
+        let (Some(w), Some((region, at))) = (source, self.at(node, dest, len)) else {
+            return false;
+        };
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end as u64 <= w.segment.size)
+            && region
+                .copy_from(at, &w.region, w.start + offset, len)
+                .is_ok()
+    }
+
     /// As [`Near::put`], from an address.
     ///
     /// # Safety
     ///
-    /// `len` bytes at `src` are readable.
+    /// `len` bytes at `src` are readable, or `src` is null, which is refused.
     #[inline]
     pub unsafe fn put_raw(&self, node: u32, dest: u64, src: *const u8, len: usize) -> bool {
-        let Some((region, at)) = self.at(node, dest, len) else {
+        let Some((region, at)) = self.at(node, dest, len).filter(|_| !src.is_null()) else {
             return false;
         };
         // SAFETY: the promise of this function; the memory is not used after it.
@@ -83,10 +103,10 @@ impl Near {
     ///
     /// # Safety
     ///
-    /// `len` bytes at `dest` are writable and not borrowed.
+    /// `len` bytes at `dest` are writable and not borrowed, or `dest` is null, which is refused.
     #[inline]
     pub unsafe fn get_raw(&self, dest: *mut u8, node: u32, src: u64, len: usize) -> bool {
-        let Some((region, at)) = self.at(node, src, len) else {
+        let Some((region, at)) = self.at(node, src, len).filter(|_| !dest.is_null()) else {
             return false;
         };
         // SAFETY: the promise of this function; the memory is not used after it.

@@ -15,7 +15,7 @@
 // UNSAFETY: lets threads take turns with a conduit, which is made for one thread.
 #![expect(
     unsafe_code,
-    reason = "a lock around state that is not `Send`; see the line above"
+    reason = "threads take turns with a conduit that is not `Send`, by a gate the compiler does not see"
 )]
 
 use crate::am::{HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload, Token};
@@ -284,16 +284,68 @@ impl Par {
         dest: u64,
         args: &[i32],
     ) -> Result<(), AmError> {
-        let tag = Tag::new(Category::Long, handler, args.len());
-        if let Some(to) = self.neighbour(node)
-            && payload.len() <= MAX_LONG
-            && let Some(offset) = self.segment(node).offset_of(dest, payload.len() as u64)
-            && (payload.is_empty() || self.near().is_some_and(|n| n.put(node, dest, payload)))
-            && self.sent(to, tag, args, &place(offset, payload.len()))
-        {
+        let put = |near: &Near| near.put(node, dest, payload);
+        if self.long_sent(node, handler, (dest, payload.len()), args, put) {
             return Ok(());
         }
         self.with(|conduit| conduit.am_request_long(node, handler, payload, dest, args))
+    }
+
+    /// As [`Conduit::am_request_long_from_segment`], with the locks of [`Par::am_request_short`].
+    pub fn am_request_long_from_segment(
+        &self,
+        node: u32,
+        handler: u8,
+        offset: usize,
+        len: usize,
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let put = |near: &Near| near.put_from((self.me, offset), node, dest, len);
+        if self.long_sent(node, handler, (dest, len), args, put) {
+            return Ok(());
+        }
+        self.with(|c| c.am_request_long_from_segment(node, handler, offset, len, dest, args))
+    }
+
+    /// As [`Conduit::am_request_long_async_from_segment`], with the locks of [`Par::am_request_short`].
+    pub fn am_request_long_async_from_segment(
+        &self,
+        node: u32,
+        handler: u8,
+        offset: usize,
+        len: usize,
+        dest: u64,
+        args: &[i32],
+    ) -> Result<(), AmError> {
+        let put = |near: &Near| near.put_from((self.me, offset), node, dest, len);
+        if self.long_sent(node, handler, (dest, len), args, put) {
+            return Ok(());
+        }
+        self.with(|c| c.am_request_long_async_from_segment(node, handler, offset, len, dest, args))
+    }
+
+    /// Copies a payload to `dest` by `put` and sends the frame that says so; where not, the conduit does all of it, or
+    /// says why not. Nothing is copied for a message that breaks a rule.
+    fn long_sent(
+        &self,
+        node: u32,
+        handler: u8,
+        (dest, len): (u64, usize),
+        args: &[i32],
+        put: impl FnOnce(&Near) -> bool,
+    ) -> bool {
+        let tag = Tag::new(Category::Long, handler, args.len());
+        let Some(to) = self.neighbour(node) else {
+            return false;
+        };
+        let Some(offset) = self.segment(node).offset_of(dest, len as u64) else {
+            return false;
+        };
+        len <= MAX_LONG
+            && tag.args <= MAX_ARGS
+            && (len == 0 || self.near().is_some_and(put))
+            && self.sent(to, tag, args, &place(offset, len))
     }
 
     /// As [`Conduit::poll`]; nothing where another thread is in the conduit, which polls.

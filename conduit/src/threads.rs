@@ -5,7 +5,7 @@ use crate::env::{Env, EnvError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::par::Par;
 use portals_shim::Interface;
-use portals_shim::fabric::{self, Opened};
+use portals_shim::fabric::{self, FabricError, Opened};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -114,7 +114,8 @@ impl Exchange for ThreadJob {
 }
 
 /// Runs `rank` on `n` ranks that are threads, and says how each ended, by rank. Ranks that return
-/// wait for the others to, as with [`Conduit::finish`].
+/// wait for the others to, as with [`Conduit::finish`]. Where the job cannot start, every rank ends with
+/// [`RankEnd::Aborted`] and the reason.
 ///
 /// # Panics
 ///
@@ -124,11 +125,11 @@ pub fn run<R: Send>(n: u32, rank: impl Fn(&Conduit) -> R + Sync) -> Vec<RankEnd<
 }
 
 /// As [`run`] with these variables and no others in the environment of the conduit. `PORTOLAN_FABRIC=shm` has the
-/// threads share memory as processes do.
+/// threads share memory as processes do. Bad variables are a reason not to start.
 ///
 /// # Panics
 ///
-/// With the panic of a rank, if one panicked; with a message for bad variables.
+/// With the panic of a rank, if one panicked.
 pub fn run_in<R: Send>(
     n: u32,
     variables: &[(&str, &str)],
@@ -145,7 +146,7 @@ pub fn run_in<R: Send>(
 ///
 /// # Panics
 ///
-/// With the panic of a rank, if one panicked; with a message for bad variables.
+/// With the panic of a rank, if one panicked.
 pub fn run_par<R: Send>(
     n: u32,
     variables: &[(&str, &str)],
@@ -164,16 +165,25 @@ fn run_whole<R: Send>(
     variables: &[(&str, &str)],
     rank: impl Fn(Conduit) -> R + Sync,
 ) -> Vec<RankEnd<R>> {
-    run_over(opened(n, variables), variables, rank)
+    match opened(n, variables) {
+        Ok(opened) => run_over(opened, variables, rank),
+        Err(why) => not_started(n as usize, &why),
+    }
 }
 
 /// Interfaces of `n` ranks, over what the variables say.
-pub(crate) fn opened(n: u32, variables: &[(&str, &str)]) -> Vec<Opened> {
+pub(crate) fn opened(n: u32, variables: &[(&str, &str)]) -> Result<Vec<Opened>, FabricError> {
     if variables.contains(&("PORTOLAN_FABRIC", "shm")) {
-        portals_shim::nal::shm::in_threads(n).unwrap_or_else(|e| panic!("{e}"))
+        portals_shim::nal::shm::in_threads(n)
     } else {
-        fabric::in_process(n)
+        Ok(fabric::in_process(n))
     }
+}
+
+/// How the ranks of a job end that cannot start.
+fn not_started<R>(n: usize, why: &dyn std::fmt::Display) -> Vec<RankEnd<R>> {
+    let ends = (0..n).map(|_| RankEnd::Aborted(why.to_string()));
+    ends.collect()
 }
 
 /// As [`run_in`] over interfaces that are there; the function finishes by itself.
@@ -189,7 +199,10 @@ pub(crate) fn run_over<R: Send>(
             .map(|(_, v)| (*v).to_owned())
     };
     let env: Result<Env, EnvError> = Env::read(env);
-    let env = env.unwrap_or_else(|e| panic!("{e}"));
+    let env = match env {
+        Ok(env) => env,
+        Err(why) => return not_started(opened.len(), &why),
+    };
     let hub = Arc::new(Hub {
         size: opened.len() as u32,
         state: Mutex::default(),
@@ -207,11 +220,14 @@ pub(crate) fn run_over<R: Send>(
                         rank: r,
                         hub: hub.clone(),
                     };
-                    let body = AssertUnwindSafe(|| {
-                        let conduit = Conduit::with_env(Box::new(job), opened, env)
-                            .unwrap_or_else(|e| panic!("rank {r}: {e}"));
-                        rank(conduit)
-                    });
+                    let body =
+                        AssertUnwindSafe(|| match Conduit::with_env(Box::new(job), opened, env) {
+                            Ok(conduit) => rank(conduit),
+                            Err(why) => {
+                                let first = hub.abort(format!("rank {r}: {why}"));
+                                resume_unwind(Box::new(Unwound::Aborted(first)))
+                            }
+                        });
                     let end = catch_unwind(body);
                     match end {
                         Ok(result) => Ok(RankEnd::Returned(result)),

@@ -3,7 +3,7 @@
 // answers into it.
 #![expect(
     unsafe_code,
-    reason = "describing memory that the conduit does not own; see the line above"
+    reason = "addresses of slices and of C callers' memory go to the interface, and answers are copied there"
 )]
 
 use portals_shim::{

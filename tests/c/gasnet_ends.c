@@ -1,5 +1,6 @@
 /* Ends of a program, and calls that end it. Its argument says which; node 0 does it, node 1 waits in a barrier. */
 #include <gasnet.h>
+#include <gasnet_vis.h>
 
 #include <signal.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ int main(int argc, char **argv)
 	gasnet_handlerentry_t table[] = { { 200, (void (*)())leave } };
 	gasnet_seginfo_t segment[2];
 	gasnet_hsl_t a = GASNET_HSL_INITIALIZER, b = GASNET_HSL_INITIALIZER;
+	gasnet_memvec_t vector = { outside, 4 };
 	const char *how;
 	char *end;
 
@@ -51,6 +53,11 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(how, "range") == 0) gasnet_put(1, end - 1, outside, 3);
 	if (strcmp(how, "node") == 0) gasnet_get(outside, 2, segment[1].addr, 1);
+	if (strcmp(how, "null-source") == 0) gasnet_put(1, segment[1].addr, NULL, 4);
+	if (strcmp(how, "null-target") == 0) gasnet_get_nbi_bulk(NULL, 1, segment[1].addr, 4);
+	if (strcmp(how, "null-handles") == 0) gasnet_wait_syncnb_all(NULL, 2);
+	if (strcmp(how, "null-list") == 0) gasnet_putv_bulk(1, 1, NULL, 1, &vector);
+	if (strcmp(how, "null-strides") == 0) gasnet_puts_bulk(1, segment[1].addr, NULL, outside, NULL, NULL, 1);
 	if (strcmp(how, "poll-locked") == 0) {
 		gasnet_hsl_lock(&a);
 		gasnet_AMPoll();

@@ -34,6 +34,7 @@ static void ask(gasnet_token_t token)
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyShort0(NULL, TELL));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyShort(token, TELL, 17));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyMedium0(token, TELL, &from, gasnet_AMMaxMedium() + 1));
+	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyMedium0(token, TELL, NULL, 1));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyLong0(token, TELL, &from, 1, NULL));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyLong0(token, TELL, &from, gasnet_AMMaxLongReply() + 1, NULL));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestShort0(0, TELL));
@@ -94,6 +95,10 @@ static void messages(gasnet_node_t nodes, gasnet_seginfo_t *segment)
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestLong0(peer, ASK, source, 2, end - 1));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestLong0(peer, ASK, source, 1, start - 1));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestLongAsync0(peer, ASK, source, 2, end - 1));
+	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestMedium0(peer, ASK, NULL, 1));
+	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestLong0(peer, ASK, NULL, 1, start));
+	IS(GASNET_ERR_BAD_ARG, gasnet_AMRequestLongAsync0(peer, ASK, NULL, 1, start));
+	IS(GASNET_ERR_BAD_ARG, gasneti_AMRequestShort(peer, ASK, 1, NULL));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMGetMsgSource(&last, &from));
 	IS(GASNET_ERR_BAD_ARG, gasnet_AMReplyShort0(&last, TELL));
 	/* None of them was sent. */

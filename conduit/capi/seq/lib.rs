@@ -1,5 +1,5 @@
 // UNSAFETY: symbols for C.
-#![expect(unsafe_code, reason = "symbols for C; see the line above")]
+#![expect(unsafe_code, reason = "C looks for these symbols by name")]
 //! The thread model of `libgasnet-portals-seq`: symbols that only programs of this model look for.
 
 use gasnet_c::{Mode, init};
@@ -7,12 +7,10 @@ use std::ffi::{c_char, c_int};
 
 /// A program that was compiled for this library refers to this.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "a name of the header")]
 pub static gasneti_linked_portals_fast_seq_nodebug: c_int = 1;
 
 /// As the one above, for a program that was compiled with `GASNET_DEBUG`.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "a name of the header")]
 pub static gasneti_linked_portals_fast_seq_debug: c_int = 1;
 
 /// `gasnet_init`.

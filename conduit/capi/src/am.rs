@@ -1,15 +1,18 @@
 // UNSAFETY: entries that C calls, pointers of the caller, and handlers, which are bare functions.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and handlers are bare functions of C"
+)]
 //! Active messages: sending them, and calling handlers.
 //!
 //! The header turns a call with any number of arguments into one with an array. A handler is a C function of as many
 //! arguments as the message has: the two sides agree on that by convention, as GASNet has it.
 
-use conduit::{AmError, Conduit, MAX_ARGS, Payload, Token, hsl};
+use conduit::{AmError, MAX_ARGS, Payload, SegInfo, Token, hsl};
 use std::ffi::{c_int, c_void};
 
 use crate::job::{BAD_ARG, NOT_INIT, OK};
-use crate::state::{Phase, phase};
+use crate::state::{Endpoint, Phase, phase};
 use crate::{lock, ptr, state};
 
 /// A handler that runs, on its thread's stack. A token of a program is its address.
@@ -180,55 +183,82 @@ fn code(call: &str, result: Result<(), AmError>) -> c_int {
     }
 }
 
-/// The arguments of a message.
+/// The arguments of a message, or what is wrong with them.
 ///
 /// # Safety
-/// `args` has `count` elements, if that is at most 16.
-unsafe fn arguments<'a>(count: c_int, args: *const i32) -> Option<&'a [i32]> {
-    let count = usize::try_from(count).ok().filter(|c| *c <= MAX_ARGS)?;
-    if count == 0 {
-        return Some(&[]);
+/// `args` is null or has `count` elements, if that is at most 16.
+unsafe fn arguments<'a>(count: c_int, args: *const i32) -> Result<&'a [i32], &'static str> {
+    let count = usize::try_from(count).ok().filter(|c| *c <= MAX_ARGS);
+    match count {
+        None => Err("the number of arguments is not 0 to 16"),
+        Some(0) => Ok(&[]),
+        Some(_) if args.is_null() => Err("no arguments"),
+        // SAFETY: the condition of this function; not null.
+        Some(count) => Ok(unsafe { std::slice::from_raw_parts(args, count) }),
     }
-    // SAFETY: the condition of this function.
-    Some(unsafe { std::slice::from_raw_parts(args, count) })
 }
 
-fn request(
+/// The arguments of a message with a payload, and its payload, or what is wrong with them.
+///
+/// # Safety
+/// As for [`arguments`]; `source` is null or has `len` bytes that nobody changes while the result is in use.
+unsafe fn contents<'a>(
+    (count, args): (c_int, *const i32),
+    (source, len): (*const c_void, usize),
+) -> Result<(&'a [i32], &'a [u8]), &'static str> {
+    if len > 0 && source.is_null() {
+        return Err("no payload");
+    }
+    // SAFETY: the condition of this function.
+    let args = unsafe { arguments(count, args) }?;
+    // SAFETY: the condition of this function.
+    Ok((args, unsafe { ptr::bytes(source, len) }))
+}
+
+/// Sends a request of these contents.
+fn request<A>(
     call: &str,
-    send: impl FnOnce(&Conduit) -> Result<(), AmError>,
-    args: Option<&[i32]>,
+    contents: Result<A, &'static str>,
+    send: impl FnOnce(&Endpoint, A) -> Result<(), AmError>,
 ) -> c_int {
     if phase() < Phase::Attached {
         state::explain(call, &"not attached");
         return NOT_INIT;
     }
-    if args.is_none() {
-        state::explain(call, &"the number of arguments is not 0 to 16");
-        return BAD_ARG;
-    }
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(why) => {
+            state::explain(call, &why);
+            return BAD_ARG;
+        }
+    };
     if state::checked() {
         lock::may_communicate(call);
     }
-    match state::with(send) {
-        Some(result) => code(call, result),
+    match state::endpoint() {
+        Some(endpoint) => code(call, send(endpoint, contents)),
         None => NOT_INIT,
     }
 }
 
-fn reply(
+/// Sends a reply of these contents.
+fn reply<A>(
     call: &str,
     token: *mut c_void,
-    args: Option<&[i32]>,
-    send: impl FnOnce(&mut Token<'_>) -> Result<(), AmError>,
+    contents: Result<A, &'static str>,
+    send: impl FnOnce(&mut Token<'_>, A) -> Result<(), AmError>,
 ) -> c_int {
-    if args.is_none() {
-        state::explain(call, &"the number of arguments is not 0 to 16");
-        return BAD_ARG;
-    }
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(why) => {
+            state::explain(call, &why);
+            return BAD_ARG;
+        }
+    };
     if state::checked() {
         lock::may_reply(call);
     }
-    match with_token(token, send) {
+    match with_token(token, |t| send(t, contents)) {
         Some(result) => code(call, result),
         None => {
             state::explain(call, &"bad token");
@@ -240,7 +270,7 @@ fn reply(
 /// `gasnet_AMRequestShort`.
 ///
 /// # Safety
-/// `args` has `count` elements.
+/// `args` is null or has `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMRequestShort(
     node: u32,
@@ -250,17 +280,15 @@ pub unsafe extern "C" fn gasneti_AMRequestShort(
 ) -> c_int {
     // SAFETY: the condition of this function.
     let args = unsafe { arguments(count, args) };
-    request(
-        "gasnet_AMRequestShort",
-        |c| c.am_request_short(node, handler, args.unwrap_or_default()),
-        args,
-    )
+    request("gasnet_AMRequestShort", args, |e, args| {
+        e.am_request_short(node, handler, args)
+    })
 }
 
 /// `gasnet_AMRequestMedium`.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMRequestMedium(
     node: u32,
@@ -271,27 +299,22 @@ pub unsafe extern "C" fn gasneti_AMRequestMedium(
     args: *const i32,
 ) -> c_int {
     // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
-    // SAFETY: the condition of this function.
-    let payload = unsafe { ptr::bytes(source, len) };
-    request(
-        "gasnet_AMRequestMedium",
-        |c| c.am_request_medium(node, handler, payload, args.unwrap_or_default()),
-        args,
-    )
+    let contents = unsafe { contents((count, args), (source, len)) };
+    request("gasnet_AMRequestMedium", contents, |e, (args, payload)| {
+        e.am_request_medium(node, handler, payload, args)
+    })
 }
 
-/// Where in the own segment `len` bytes at `source` are.
-fn in_segment(conduit: &Conduit, source: *const c_void, len: usize) -> Option<usize> {
-    let own = conduit.segment(conduit.mynode());
+/// Where in the own segment `len` bytes at `source` are; `None` for no bytes.
+fn in_segment(own: SegInfo, source: *const c_void, len: usize) -> Option<usize> {
     let offset = own.offset_of(ptr::address(source), len as u64)?;
-    usize::try_from(offset).ok()
+    usize::try_from(offset).ok().filter(|_| len > 0)
 }
 
 /// A Long request.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[expect(
     clippy::too_many_arguments,
     reason = "those of the function of the specification"
@@ -308,32 +331,21 @@ unsafe fn long(
     sync: bool,
 ) -> c_int {
     // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
-    // SAFETY: the condition of this function.
-    let payload = unsafe { ptr::bytes(source, len) };
+    let contents = unsafe { contents((count, args), (source, len)) };
     let dest = ptr::address(dest);
-    request(
-        call,
-        |c| {
-            let args = args.unwrap_or_default();
-            match in_segment(c, source, len).filter(|_| len > 0) {
-                Some(at) if sync => {
-                    c.am_request_long_from_segment(node, handler, at, len, dest, args)
-                }
-                Some(at) => {
-                    c.am_request_long_async_from_segment(node, handler, at, len, dest, args)
-                }
-                None => c.am_request_long(node, handler, payload, dest, args),
-            }
-        },
-        args,
-    )
+    request(call, contents, |e, (args, payload)| {
+        match in_segment(e.segment(e.mynode()), source, len) {
+            Some(at) if sync => e.am_request_long_from_segment(node, handler, at, len, dest, args),
+            Some(at) => e.am_request_long_async_from_segment(node, handler, at, len, dest, args),
+            None => e.am_request_long(node, handler, payload, dest, args),
+        }
+    })
 }
 
 /// `gasnet_AMRequestLong`.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMRequestLong(
     node: u32,
@@ -352,7 +364,7 @@ pub unsafe extern "C" fn gasneti_AMRequestLong(
 /// `gasnet_AMRequestLongAsync`.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes, which do not change until the reply.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes, which do not change until the reply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMRequestLongAsync(
     node: u32,
@@ -371,7 +383,7 @@ pub unsafe extern "C" fn gasneti_AMRequestLongAsync(
 /// `gasnet_AMReplyShort`.
 ///
 /// # Safety
-/// `args` has `count` elements.
+/// `args` is null or has `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMReplyShort(
     token: *mut c_void,
@@ -381,15 +393,15 @@ pub unsafe extern "C" fn gasneti_AMReplyShort(
 ) -> c_int {
     // SAFETY: the condition of this function.
     let args = unsafe { arguments(count, args) };
-    reply("gasnet_AMReplyShort", token, args, |t| {
-        t.reply_short(handler, args.unwrap_or_default())
+    reply("gasnet_AMReplyShort", token, args, |t, args| {
+        t.reply_short(handler, args)
     })
 }
 
 /// `gasnet_AMReplyMedium`.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMReplyMedium(
     token: *mut c_void,
@@ -400,18 +412,19 @@ pub unsafe extern "C" fn gasneti_AMReplyMedium(
     args: *const i32,
 ) -> c_int {
     // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
-    // SAFETY: the condition of this function.
-    let payload = unsafe { ptr::bytes(source, len) };
-    reply("gasnet_AMReplyMedium", token, args, |t| {
-        t.reply_medium(handler, payload, args.unwrap_or_default())
-    })
+    let contents = unsafe { contents((count, args), (source, len)) };
+    reply(
+        "gasnet_AMReplyMedium",
+        token,
+        contents,
+        |t, (args, payload)| t.reply_medium(handler, payload, args),
+    )
 }
 
 /// `gasnet_AMReplyLong`.
 ///
 /// # Safety
-/// `args` has `count` elements; `source` has `len` bytes.
+/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasneti_AMReplyLong(
     token: *mut c_void,
@@ -423,17 +436,20 @@ pub unsafe extern "C" fn gasneti_AMReplyLong(
     args: *const i32,
 ) -> c_int {
     // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
-    // SAFETY: the condition of this function.
-    let payload = unsafe { ptr::bytes(source, len) };
+    let contents = unsafe { contents((count, args), (source, len)) };
     let dest = ptr::address(dest);
-    reply("gasnet_AMReplyLong", token, args, |t| {
-        let args = args.unwrap_or_default();
-        match in_segment(t.conduit(), source, len).filter(|_| len > 0) {
-            Some(at) => t.reply_long_from_segment(handler, at, len, dest, args),
-            None => t.reply_long(handler, payload, dest, args),
-        }
-    })
+    reply(
+        "gasnet_AMReplyLong",
+        token,
+        contents,
+        |t, (args, payload)| {
+            let own = t.conduit().segment(t.conduit().mynode());
+            match in_segment(own, source, len) {
+                Some(at) => t.reply_long_from_segment(handler, at, len, dest, args),
+                None => t.reply_long(handler, payload, dest, args),
+            }
+        },
+    )
 }
 
 /// `gasnet_AMGetMsgSource`.

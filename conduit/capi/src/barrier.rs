@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and gives addresses for results"
+)]
 //! The barrier.
 
 use conduit::{BarrierError, BarrierName, Conduit};

@@ -1,5 +1,8 @@
 // UNSAFETY: handlers of signals.
-#![expect(unsafe_code, reason = "handlers of signals; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "installs and is a handler of signals, which may call libc only"
+)]
 //! Signals that end a program at once: a line that says the rank, a stack trace if asked for, then what the signal does
 //! by default, so that the launcher sees it.
 

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, pointers of the caller, and a function left with the C library for the exit.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and a function is left with the C library for the exit"
+)]
 //! Start, attach, exit, and what a program asks about the job.
 //!
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
@@ -68,7 +71,6 @@ type AttachHook = Option<unsafe extern "C" fn(base: *mut c_void, size: usize)>;
 
 /// `gasnet_client_attach_hook`: a program may store a function here before it attaches.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "a name of the header")]
 pub static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {

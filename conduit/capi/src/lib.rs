@@ -16,11 +16,13 @@
 //! # Invariants
 //!
 //! 1. There is no lock here. In SEQ the conduit has one thread; otherwise threads take turns with it by the conduit's
-//!    own means (`conduit::Par`), which is also how a handler replies and how a wait lets others in.
+//!    own means (`conduit::Par`), which is also how a handler replies and how a wait lets others in. Requests go to
+//!    `Par` as they are, which takes no turn for those that need none.
 //! 2. A put or get of memory that this process reaches by itself is a bounds check and a copy, in every thread model,
 //!    and no operation allocates.
 //! 3. What a call of the core API can get wrong is a code; what a call of the extended API can get wrong ends the
-//!    process with a line that names the call, and in a debug build the place it was made from. Nothing unwinds into C.
+//!    process with a line that names the call, and in a debug build the place it was made from. So is null where memory,
+//!    arguments, lists or handles are needed. Nothing unwinds into C.
 //! 4. A lock of the program (HSL) may be waited for while the conduit is locked, by a handler; whoever holds an HSL
 //!    never waits for the conduit, which is a rule of GASNet and looked at in debug builds.
 

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, and locks that live in the memory of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and locks live in its memory"
+)]
 //! Handler-safe locks and no-interrupt sections: those of the conduit (`conduit::hsl`), in memory of the caller.
 //!
 //! Interrupts do not exist here, so a no-interrupt section is a flag of its thread. What a program gets wrong is seen

@@ -1,8 +1,10 @@
 // UNSAFETY: a C caller's pointers are bare addresses; here they become slices and values.
-#![expect(unsafe_code, reason = "pointers of C callers; see the line above")]
+#![expect(unsafe_code, reason = "a C caller's pointers become slices and values")]
 //! Memory of a C caller.
 
 use std::ffi::c_void;
+
+use crate::state;
 
 /// The bytes at `p`; none for a length of 0, whatever `p` is.
 ///
@@ -14,6 +16,13 @@ pub(crate) unsafe fn bytes<'a>(p: *const c_void, len: usize) -> &'a [u8] {
     }
     // SAFETY: the condition of this function; not null.
     unsafe { std::slice::from_raw_parts(p.cast(), len) }
+}
+
+/// Ends the process where a call names an array of `count` elements by null.
+pub(crate) fn given<T>(call: &str, array: *const T, count: usize) {
+    if count > 0 && array.is_null() {
+        state::fatal(&format!("{call}: NULL for {count} elements"));
+    }
 }
 
 /// Element `i` of an array.

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, and memory of the caller that operations use after they return.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and operations use its memory after they return"
+)]
 //! Puts, gets, memset, values.
 //!
 //! Every function's condition is the same: the local memory has `nbytes` bytes, readable for a put and writable for a

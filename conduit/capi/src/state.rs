@@ -1,5 +1,8 @@
 // UNSAFETY: the conduit belongs to one thread at a time, which the type system is told here.
-#![expect(unsafe_code, reason = "a conduit behind a lock; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "a conduit that is not `Send` is shared, by the rule that a GASNET_SEQ program calls from one thread"
+)]
 //! The conduit of this process, the lock around it, and how calls fail.
 //!
 //! ```text
@@ -7,7 +10,9 @@
 //! ```
 
 use conduit::trace::Tracer;
-use conduit::{AttachError, Conduit, HandlerEntry, Implicit, Near, OnError, Par, ParHandler};
+use conduit::{
+    AmError, AttachError, Conduit, HandlerEntry, Implicit, Near, OnError, Par, ParHandler, SegInfo,
+};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{
@@ -40,11 +45,42 @@ pub(crate) enum Phase {
 }
 
 /// The conduit of this process.
-enum Endpoint {
+pub(crate) enum Endpoint {
     /// Of `GASNET_SEQ`: no lock.
     Alone(Conduit),
     /// Of the others: threads take turns, by the conduit's own means.
     Shared(Par),
+}
+
+/// Both have these calls; those of [`Par`] take the lock only where they need what it guards.
+macro_rules! both {
+    ($(fn $name:ident($($arg:ident: $t:ty),*) -> $result:ty;)*) => { $(
+        #[inline]
+        pub(crate) fn $name(&self, $($arg: $t),*) -> $result {
+            match self {
+                Self::Alone(c) => c.$name($($arg),*),
+                Self::Shared(p) => p.$name($($arg),*),
+            }
+        }
+    )* };
+}
+
+type Sent = Result<(), AmError>;
+
+impl Endpoint {
+    both! {
+        fn mynode() -> u32;
+        fn segment(node: u32) -> SegInfo;
+        fn am_request_short(node: u32, handler: u8, args: &[i32]) -> Sent;
+        fn am_request_medium(node: u32, handler: u8, payload: &[u8], args: &[i32]) -> Sent;
+        fn am_request_long(node: u32, handler: u8, payload: &[u8], dest: u64, args: &[i32]) -> Sent;
+        fn am_request_long_from_segment(
+            node: u32, handler: u8, offset: usize, len: usize, dest: u64, args: &[i32]
+        ) -> Sent;
+        fn am_request_long_async_from_segment(
+            node: u32, handler: u8, offset: usize, len: usize, dest: u64, args: &[i32]
+        ) -> Sent;
+    }
 }
 
 struct Held(Endpoint);
@@ -167,7 +203,7 @@ pub(crate) fn attach<F>(handlers: Vec<(u8, F)>, size: usize) -> Option<Result<Ve
 where
     F: Fn(&mut conduit::Token<'_>, conduit::Payload<'_>, &[i32]) + Send + 'static,
 {
-    Some(match &ENDPOINT.get()?.0 {
+    Some(match endpoint()? {
         Endpoint::Alone(c) => {
             let all = handlers
                 .into_iter()
@@ -200,7 +236,7 @@ pub(crate) fn near() -> Option<&'static Near> {
 
 /// Whether the conduit itself ends the process on this thread, because another rank exited: it has told all.
 pub(crate) fn ends_itself() -> bool {
-    match ENDPOINT.get().map(|held| &held.0) {
+    match endpoint() {
         None => false,
         Some(Endpoint::Alone(c)) => c.has_ended(),
         Some(Endpoint::Shared(p)) => p.is_inside() && p.with(Conduit::has_ended),
@@ -209,7 +245,7 @@ pub(crate) fn ends_itself() -> bool {
 
 /// Whether another thread is in the library, or leaves the job.
 pub(crate) fn is_elsewhere() -> bool {
-    match ENDPOINT.get().map(|held| &held.0) {
+    match endpoint() {
         Some(Endpoint::Shared(p)) => !p.is_inside(),
         _ => false,
     }
@@ -217,7 +253,7 @@ pub(crate) fn is_elsewhere() -> bool {
 
 /// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`.
 pub(crate) fn exit(code: i32) {
-    match ENDPOINT.get().map(|held| &held.0) {
+    match endpoint() {
         Some(Endpoint::Alone(c)) => c.exit(code),
         Some(Endpoint::Shared(p)) => p.exit(code),
         None => {}
@@ -228,10 +264,16 @@ pub(crate) fn exit(code: i32) {
 /// in every function that C calls.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
-    Some(match &ENDPOINT.get()?.0 {
+    Some(match endpoint()? {
         Endpoint::Alone(c) => f(c),
         Endpoint::Shared(p) => p.with(f),
     })
+}
+
+/// The conduit of this process; `None` before `gasnet_init`.
+#[inline]
+pub(crate) fn endpoint() -> Option<&'static Endpoint> {
+    ENDPOINT.get().map(|held| &held.0)
 }
 
 /// What writes this rank's trace and statistics, if anything does.

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, and arrays of handles of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, with arrays of handles of its own"
+)]
 //! Waiting for operations.
 
 use conduit::{Conduit, Handle};
@@ -114,6 +117,7 @@ macro_rules! arrays {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
             let since = trace::start();
+            ptr::given(stringify!($wait), handles, count);
             // SAFETY: the condition of this function.
             let look = |c: &Conduit| unsafe { look(c, handles, count) }.$enough();
             state::wait(stringify!($wait), look);
@@ -126,6 +130,7 @@ macro_rules! arrays {
         /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $try(handles: *mut *mut c_void, count: usize) -> c_int {
+            ptr::given(stringify!($try), handles, count);
             let done = state::attached(stringify!($try), |c| {
                 poll(c);
                 // SAFETY: the condition of this function.

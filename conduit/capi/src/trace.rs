@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, strings and functions of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, with strings and functions of its own"
+)]
 //! Trace and statistics of C calls, and what `GASNETT_TRACE_*` and `GASNETT_STATS_*` do.
 //!
 //! The conduit writes (`conduit::trace`). A call that the conduit has a line for, such as a message or a barrier

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, and lists of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and names lists by their addresses"
+)]
 //! Puts and gets of scattered memory: vector, indexed, strided.
 //!
 //! Each is one operation of the conduit made of contiguous pieces, which are found while they are started: nothing is
@@ -68,6 +71,14 @@ impl Cursor {
             next: 0,
             addr: 0,
             left: 0,
+        }
+    }
+
+    /// Ends the process where the list is null and has parts.
+    fn require(self, call: &str) {
+        match self.list {
+            List::Vector(list) => ptr::given(call, list, self.count),
+            List::Indexed(list, _) => ptr::given(call, list, self.count),
         }
     }
 
@@ -143,13 +154,17 @@ struct Strided {
 
 impl Strided {
     /// # Safety
-    /// The arrays have `levels`, `levels` and `levels + 1` elements.
+    /// The arrays are null, which ends the process, or have `levels`, `levels` and `levels + 1` elements.
     unsafe fn new(
+        call: &str,
         remote: (usize, *const usize),
         local: (usize, *const usize),
         count: *const usize,
         levels: usize,
     ) -> Self {
+        ptr::given(call, count, levels.saturating_add(1));
+        ptr::given(call, remote.1, levels);
+        ptr::given(call, local.1, levels);
         // SAFETY: within the arrays, by the condition of this function.
         let all = (0..=levels).map(|i| unsafe { ptr::at(count, i) });
         let mut pieces = 1usize;
@@ -228,6 +243,8 @@ fn start(
 }
 
 fn lists(call: &str, how: How, node: u32, get: bool, remote: Cursor, local: Cursor) -> *mut c_void {
+    remote.require(call);
+    local.require(call);
     if remote.total() != local.total() {
         state::fatal(&format!(
             "{call}: {} bytes there and {} bytes here",
@@ -338,7 +355,7 @@ macro_rules! vis {
             let there = (dst.expose_provenance(), dst_strides);
             let here = (src.expose_provenance(), src_strides);
             // SAFETY: the condition of this function.
-            let pieces = unsafe { Strided::new(there, here, count, levels) };
+            let pieces = unsafe { Strided::new(stringify!($puts), there, here, count, levels) };
             result!($how, start(stringify!($puts), How::$how, node, false, pieces))
         }
 
@@ -359,7 +376,7 @@ macro_rules! vis {
             let here = (dst.expose_provenance(), dst_strides);
             let there = (src.expose_provenance(), src_strides);
             // SAFETY: the condition of this function.
-            let pieces = unsafe { Strided::new(there, here, count, levels) };
+            let pieces = unsafe { Strided::new(stringify!($gets), there, here, count, levels) };
             result!($how, start(stringify!($gets), How::$how, node, true, pieces))
         }
     )* };
@@ -398,6 +415,7 @@ mod tests {
         // SAFETY: two strides each, three counts.
         let pieces = unsafe {
             Strided::new(
+                "puts",
                 (0, there.as_ptr()),
                 (1000, here.as_ptr()),
                 count.as_ptr(),
@@ -416,8 +434,15 @@ mod tests {
         assert_eq!(pieces, want);
         let none = [4usize, 0, 3];
         // SAFETY: as above.
-        let pieces =
-            unsafe { Strided::new((0, there.as_ptr()), (0, here.as_ptr()), none.as_ptr(), 2) };
+        let pieces = unsafe {
+            Strided::new(
+                "puts",
+                (0, there.as_ptr()),
+                (0, here.as_ptr()),
+                none.as_ptr(),
+                2,
+            )
+        };
         assert_eq!(pieces.count(), 0);
     }
 }

@@ -158,6 +158,18 @@ fn passes(ranks: u32, program: &Path, args: &[&str]) {
     }
 }
 
+/// Passes with the library of each of these thread models, compiled for it.
+fn passes_in(models: &[&str], ranks: u32, source: &str) {
+    for model in models {
+        let b = Build {
+            model,
+            compiled_for: model,
+            ..SEQ
+        };
+        passes(ranks, &compile(source, b), &[]);
+    }
+}
+
 #[test]
 fn every_call_does_what_it_says() {
     if compiler("cc") {
@@ -172,14 +184,7 @@ fn every_call_does_what_it_says() {
 #[test]
 fn every_thread_model_has_every_call() {
     if compiler("cc") {
-        for model in ["parsync", "par"] {
-            let b = Build {
-                model,
-                compiled_for: model,
-                ..SEQ
-            };
-            passes(2, &compile("gasnet_calls", b), &[]);
-        }
+        passes_in(&["parsync", "par"], 2, "gasnet_calls");
     }
 }
 
@@ -255,42 +260,21 @@ fn every_error_code_when_its_condition_holds() {
 #[test]
 fn no_operation_allocates() {
     if compiler("cc") {
-        for model in ["seq", "par"] {
-            let b = Build {
-                model,
-                compiled_for: model,
-                ..SEQ
-            };
-            passes(2, &compile("gasnet_allocations", b), &[]);
-        }
+        passes_in(&["seq", "par"], 2, "gasnet_allocations");
     }
 }
 
 #[test]
 fn every_number_of_arguments() {
     if compiler("cc") {
-        for model in ["seq", "par"] {
-            let b = Build {
-                model,
-                compiled_for: model,
-                ..SEQ
-            };
-            passes(2, &compile("gasnet_numbered", b), &[]);
-        }
+        passes_in(&["seq", "par"], 2, "gasnet_numbered");
     }
 }
 
 #[test]
 fn tools_do_what_they_say() {
     if compiler("cc") {
-        for model in ["seq", "par"] {
-            let b = Build {
-                model,
-                compiled_for: model,
-                ..SEQ
-            };
-            passes(1, &compile("gasnet_tools_calls", b), &[]);
-        }
+        passes_in(&["seq", "par"], 1, "gasnet_tools_calls");
     }
 }
 
@@ -596,6 +580,25 @@ fn threads_of_a_program_communicate_at_one_time() {
     }
 }
 
+/// What threads send to different nodes arrives, each message once; where nodes share memory they need no lock of the process:
+/// a thread that sits in the library the while, with whatever it locks, does not keep them.
+#[test]
+fn threads_send_to_different_nodes() {
+    if compiler("cc") {
+        let b = Build {
+            model: "par",
+            compiled_for: "par",
+            ..SEQ
+        };
+        let program = compile("gasnet_disjoint", b);
+        passes(3, &program, &[]);
+        let said = text(&run_on("shm", 3, &program, &["inside"]));
+        for rank in 0..3 {
+            assert!(said.contains(&format!("node {rank}: all right")), "{said}");
+        }
+    }
+}
+
 #[test]
 fn ends_of_a_program_and_what_it_gets_wrong() {
     if !compiler("cc") {
@@ -615,6 +618,19 @@ fn ends_of_a_program_and_what_it_gets_wrong() {
         ("before-attach", 3, ""),
         ("range", 134, "gasnet_put: 3 bytes at"),
         ("node", 134, "node index too high: 2 of 2"),
+        (
+            "null-source",
+            134,
+            "gasnet_put: no local memory for 4 bytes",
+        ),
+        (
+            "null-target",
+            134,
+            "gasnet_get_nbi_bulk: no local memory for",
+        ),
+        ("null-handles", 134, "NULL for 2 elements"),
+        ("null-list", 134, "gasnet_putv_bulk: NULL for 1 elements"),
+        ("null-strides", 134, "gasnet_puts_bulk: NULL for 2 elements"),
         ("poll-locked", 134, "gasnet_AMPoll while an HSL is held at"),
         (
             "relock",

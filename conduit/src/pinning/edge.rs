@@ -1,7 +1,10 @@
 //! Memory of the process by address: what peers may reach of it, and what its own transfers name.
 // UNSAFETY: in a job without segments any memory may be named by its address; it is checked against the kernel's list
 // of mappings, and promised by the program (`Conduit::attach_everything`, `UserMem::new`).
-#![expect(unsafe_code, reason = "memory by address; see the lines above")]
+#![expect(
+    unsafe_code,
+    reason = "in a job without segments memory is named by its address alone"
+)]
 
 use crate::am::HandlerEntry;
 use crate::conduit::Conduit;

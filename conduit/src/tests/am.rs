@@ -156,7 +156,7 @@ fn plus_one(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn every_message(variables: &[(&str, &str)]) {
-    every_message_over(threads::opened(3, variables), variables);
+    every_message_over(threads::opened(3, variables).unwrap(), variables);
 }
 
 fn every_message_over(opened: Vec<Opened>, variables: &[(&str, &str)]) {

@@ -2,7 +2,7 @@
 // UNSAFETY: attaches without a segment; each test keeps what it names alive, and reads it after a barrier.
 #![expect(
     unsafe_code,
-    reason = "tests of calls with raw memory; see the line above"
+    reason = "`attach_everything` and the calls that name memory by its address are unsafe"
 )]
 
 use super::{pattern, returned};

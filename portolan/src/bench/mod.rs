@@ -18,13 +18,14 @@ mod samples;
 mod sizes;
 mod table;
 mod tags;
+mod threads;
 
 pub(crate) use error::BenchError;
 pub(crate) use name::{Axis, Name};
 pub(crate) use plot::{draw_curves, write as write_plots};
 pub(crate) use portals::Software;
 pub(crate) use published::Curve;
-pub(crate) use rank::{Rank, measure_on};
+pub(crate) use rank::{Above, Rank, measure_on};
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};
 pub(crate) use table::table;

@@ -63,6 +63,8 @@ pub(crate) enum Name {
     AmRate,
     /// Rows of active messages without payload and without replies, until the last has been handled; one of them
     AmFlood,
+    /// Active messages without payload from so many threads of rank 0, each to ranks of its own
+    AmThreads,
     /// A blocking put of the conduit into the segment of rank 1
     SegmentPut,
     /// Windows of 64 puts of the conduit into the segment of rank 1 until all handles are synchronised
@@ -81,7 +83,7 @@ pub(crate) enum Name {
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -95,6 +97,7 @@ impl Name {
         Self::AmLong,
         Self::AmRate,
         Self::AmFlood,
+        Self::AmThreads,
         Self::SegmentPut,
         Self::SegmentPutRate,
         Self::Memcpy,
@@ -120,6 +123,7 @@ impl Name {
             Self::AmLong => "am-long",
             Self::AmRate => "am-rate",
             Self::AmFlood => "am-flood",
+            Self::AmThreads => "am-threads",
             Self::SegmentPut => "segment-put",
             Self::SegmentPutRate => "segment-put-rate",
             Self::Memcpy => "memcpy",
@@ -138,6 +142,7 @@ impl Name {
             | Self::MessageRate
             | Self::PutsInFlight
             | Self::AmRate
+            | Self::AmThreads
             | Self::SegmentPutRate => Unit::OperationsPerSecond,
             _ => Unit::Microseconds,
         }
@@ -148,6 +153,7 @@ impl Name {
         match self {
             Self::MatchDepth | Self::TagPosted => Axis::Entries,
             Self::PutsInFlight => Axis::Operations,
+            Self::AmThreads => Axis::Threads,
             Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
         }
@@ -159,6 +165,7 @@ impl Name {
             Self::AmMedium => Some(conduit::MAX_MEDIUM as u64),
             Self::MatchDepth | Self::TagPosted => Some(100_000),
             Self::PutsInFlight => Some(4_000),
+            Self::AmThreads => Some(64),
             _ => None,
         }
     }
@@ -177,6 +184,11 @@ impl Name {
                 | Self::Memcpy
                 | Self::Barrier
         )
+    }
+
+    /// Whether it measures the conduit as threads share it, which takes a job of its own.
+    pub(crate) fn is_of_threads(self) -> bool {
+        self == Self::AmThreads
     }
 
     /// Whether it measures tagged messages.
@@ -199,6 +211,7 @@ impl Name {
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
             Self::PutRate | Self::SegmentPutRate => vec![8, 64],
             Self::MessageRate => vec![0, 8, 64],
+            Self::AmThreads => vec![1, 2],
             Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 352, 384, 448, 512, 1024],
             Self::AmMedium => powers(0, 20)
                 .filter(|p| Some(*p) <= self.largest())
@@ -226,6 +239,8 @@ pub(crate) enum Axis {
     Entries,
     /// The operations that are under way together.
     Operations,
+    /// The threads that send.
+    Threads,
     /// Nothing: there is one point.
     Nothing,
 }

@@ -114,6 +114,7 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
         Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
         Axis::Entries => "entries before the match (0 stands at 1)",
         Axis::Operations => "operations under way together",
+        Axis::Threads => "threads that send",
     };
     let y_words = match name.unit() {
         Unit::Microseconds => "µs",

@@ -11,6 +11,7 @@ use super::name::Name;
 use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::record::Measured;
 use super::tags::Tags;
+use super::threads::Threads;
 
 /// How often an operation is repeated before its durations count.
 pub(super) const WARM_UP: u64 = 2;
@@ -29,17 +30,27 @@ pub(crate) struct Rank {
 #[derive(Debug)]
 enum Holder {
     Conduit(Box<Conduit>, Handlers),
+    Threads(Box<Threads>),
     Job(Job),
+}
+
+/// What of a rank is measured beside the Portals interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Above {
+    /// Nothing.
+    None,
+    /// The conduit, with a segment of so many bytes.
+    Conduit(usize),
+    /// The conduit, shared by threads.
+    Threads,
 }
 
 impl Rank {
     /// Prepares an open interface. Collective.
-    ///
-    /// `segment` is the size of the conduit's segment, bytes, where the conduit is measured.
     pub(crate) fn new(
         job: Job,
         opened: &Opened,
-        segment: Option<usize>,
+        above: Above,
         software: Software,
     ) -> Result<Self, BenchError> {
         let place =
@@ -47,13 +58,17 @@ impl Rank {
         let mut endpoint = Endpoint::new(opened, place)?;
         endpoint.set_software(software);
         endpoint.outside(|| job.fence())??;
-        let holder = match segment {
-            Some(segment) => {
+        let holder = match above {
+            Above::Conduit(segment) => {
                 let conduit = Conduit::with(Box::new(job), opened.clone())?;
                 let handlers = Handlers::attach(&conduit, segment)?;
                 Holder::Conduit(Box::new(conduit), handlers)
             }
-            None => Holder::Job(job),
+            Above::Threads => {
+                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                Holder::Threads(Box::new(Threads::attach(conduit)?))
+            }
+            Above::None => Holder::Job(job),
         };
         Ok(Self {
             endpoint,
@@ -88,6 +103,7 @@ impl Rank {
             (name, Holder::Conduit(conduit, handlers)) if name.is_of_conduit() => {
                 handlers.measure(conduit, name, point, iters)
             }
+            (Name::AmThreads, Holder::Threads(threads)) => threads.measure(point, iters),
             _ => measure_portals(&mut self.endpoint, name, point, iters),
         }
     }
@@ -97,6 +113,7 @@ impl Rank {
         self.endpoint.barrier()?;
         match self.holder {
             Holder::Conduit(conduit, _) => conduit.finish(),
+            Holder::Threads(threads) => threads.finish(),
             Holder::Job(job) => {
                 self.endpoint.close()?;
                 job.finalize()?;
@@ -156,6 +173,7 @@ fn measure_portals(
         | Name::AmLong
         | Name::AmRate
         | Name::AmFlood
+        | Name::AmThreads
         | Name::SegmentPut
         | Name::SegmentPutRate
         | Name::Memcpy
@@ -192,7 +210,7 @@ mod tests {
             let mut counts = Vec::new();
             for name in Name::ALL
                 .into_iter()
-                .filter(|n| !n.is_of_conduit() && !n.is_of_tags())
+                .filter(|n| !n.is_of_conduit() && !n.is_of_threads() && !n.is_of_tags())
             {
                 for point in [0, 1, 8, 900] {
                     let measured = measure_portals(&mut endpoint, name, point, 3)?;

@@ -42,6 +42,9 @@ pub(crate) struct Record {
     /// Operations under way together, where they are what varies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u64>,
+    /// Threads that send, where they are what varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<u64>,
     /// The machine that is modelled, by name or file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine: Option<String>,
@@ -103,6 +106,7 @@ impl Record {
             max: summary.max,
             depth: (name.axis() == Axis::Entries).then_some(point),
             in_flight: (name.axis() == Axis::Operations).then_some(point),
+            threads: (name.axis() == Axis::Threads).then_some(point),
             machine: setting.machine.clone(),
             software_us: (name.has_software() && setting.software != Software::default())
                 .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
@@ -111,7 +115,8 @@ impl Record {
 
     /// The place on the axis of its measurement.
     pub(crate) fn point(&self) -> u64 {
-        self.depth.or(self.in_flight).unwrap_or(self.bytes)
+        let other = self.depth.or(self.in_flight).or(self.threads);
+        other.unwrap_or(self.bytes)
     }
 }
 

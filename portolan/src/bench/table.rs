@@ -14,6 +14,7 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
         Axis::Bytes | Axis::Nothing => "bytes",
         Axis::Entries => "entries",
         Axis::Operations => "in flight",
+        Axis::Threads => "threads",
     };
     let rows: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
     let beside: Vec<&Curve> = curves
@@ -98,6 +99,7 @@ mod tests {
             max: 1234.5,
             depth: None,
             in_flight: None,
+            threads: None,
             machine: None,
             software_us: None,
         };

@@ -13,8 +13,8 @@ use portals_shim::job::Job;
 use portals_shim::nal::seastar;
 
 use crate::bench::{
-    Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, parse_size, read_records,
-    show_size, table, write_plots, write_records,
+    Above, Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, parse_size,
+    read_records, show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
 use crate::cmd::{failed, say};
@@ -27,7 +27,8 @@ pub(crate) struct Plan {
     /// Measurements
     #[arg(required = true, value_enum, value_name = "NAME")]
     pub(crate) names: Vec<Name>,
-    /// Message sizes, such as 8,64,1K,1M; for match-depth the entries before the one that matches
+    /// Message sizes, such as 8,64,1K,1M; for match-depth the entries before the one that matches, for am-threads the
+    /// threads
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
     pub(crate) sizes: Vec<u64>,
     /// What computes for each message of pingpong and message-rate on the SeaStar model: the MPI library
@@ -126,20 +127,30 @@ impl Plan {
                 )));
             }
         }
+        let of = |which: fn(Name) -> bool| self.names.iter().copied().find(|name| which(*name));
+        if let (Some(threads), Some(other)) = (of(Name::is_of_threads), of(Name::is_of_conduit)) {
+            return Err(CmdError::Usage(format!(
+                "{threads} takes a job of its own, without {other}"
+            )));
+        }
         Ok(())
     }
 
-    /// Bytes of the conduit's segment, where the plan measures the conduit: room for the longest Long.
-    fn segment(&self) -> Result<Option<usize>, BenchError> {
+    /// What the plan measures beside the interface. The conduit's segment has room for the longest Long.
+    fn above(&self) -> Result<Above, BenchError> {
         let longest = |largest: u64, (name, point): &(Name, u64)| match name {
             Name::AmLong | Name::SegmentPut | Name::SegmentPutRate => largest.max(*point),
             _ => largest,
         };
         let bytes = self.points().iter().fold(4096, longest);
-        let conduit = self.names.iter().any(|name| name.is_of_conduit());
-        conduit
-            .then(|| usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes)))
-            .transpose()
+        if self.names.iter().any(|name| name.is_of_threads()) {
+            return Ok(Above::Threads);
+        }
+        if !self.names.iter().any(|name| name.is_of_conduit()) {
+            return Ok(Above::None);
+        }
+        let segment = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+        Ok(Above::Conduit(segment))
     }
 
     /// The words that make a rank measure this plan.
@@ -262,7 +273,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let (first, ranks) = (job.rank() == 0, job.size());
     let progress = progress(first, points.len());
     let software = options.plan.software.software(&config)?;
-    let mut rank = Rank::new(job, &opened, options.plan.segment()?, software)?;
+    let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
     let setting = Setting {
         fabric: config.kind.name().to_owned(),
         mode: mode(&config).to_owned(),
@@ -375,12 +386,20 @@ mod tests {
 
     #[test]
     fn the_segment_holds_the_longest_message_of_the_conduit() {
-        assert_eq!(plan("pingpong --sizes 1M").segment().unwrap(), None);
-        assert_eq!(plan("am-short --sizes 1M").segment().unwrap(), Some(4096));
-        assert_eq!(
-            plan("am-long pingpong --sizes 8,1M").segment().unwrap(),
-            Some(1 << 20)
-        );
+        let above = |line: &str| plan(line).above().unwrap();
+        assert_eq!(above("pingpong --sizes 1M"), Above::None);
+        assert_eq!(above("am-short --sizes 1M"), Above::Conduit(4096));
+        let long = above("am-long pingpong --sizes 8,1M");
+        assert_eq!(long, Above::Conduit(1 << 20));
+        assert_eq!(above("am-threads pingpong --sizes 2"), Above::Threads);
+    }
+
+    #[test]
+    fn threads_are_measured_in_a_job_of_their_own() {
+        assert!(plan("am-threads pingpong --sizes 2").check().is_ok());
+        for line in ["am-threads am-short", "barrier am-threads"] {
+            assert!(matches!(plan(line).check(), Err(CmdError::Usage(_))));
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls, and memory, lists and functions of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "C calls these entries, and names memory, lists and functions"
+)]
 //! What `gasnet_coll.h` declares.
 //!
 //! Every function's condition is the same: memory and lists are as large as the call says, sources readable and
@@ -45,6 +48,7 @@ pub unsafe extern "C" fn gasnet_coll_init(
     if state::phase() < state::Phase::Attached {
         state::fatal("gasnet_coll_init before gasnet_attach");
     }
+    ptr::given("gasnet_coll_init", functions, count);
     let mut s = lock();
     if !images.is_null() {
         let nodes = state::nodes() as usize;
@@ -268,6 +272,7 @@ pub extern "C" fn gasnet_coll_try_sync(handle: *mut c_void) -> c_int {
 /// # Safety
 /// `handles` has `count` elements.
 unsafe fn take(call: &str, handles: *mut *mut c_void, count: usize) -> (usize, usize) {
+    ptr::given(call, handles, count);
     let (mut done, mut left) = (0, 0);
     for i in 0..count {
         // SAFETY: below `count`, by the condition of this function.

@@ -1,5 +1,8 @@
 // UNSAFETY: memory and functions of the caller that an operation uses after the call that named them returned.
-#![expect(unsafe_code, reason = "memory of C callers; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "memory and functions of C are used after the call that named them"
+)]
 //! What a collective operation has of its caller.
 
 use std::ffi::{c_int, c_void};
@@ -136,7 +139,7 @@ impl Reduction {
                 let bytes = elem_size.saturating_mul(count);
                 if left.len() == bytes && right.len() == bytes {
                     let (to, l, r) = (result.as_mut_ptr(), left.as_ptr(), right.as_ptr());
-                    // SAFETY: all three have `count` elements, by the line above; the function is one for them.
+                    // SAFETY: all three have `count` elements, as the lengths say; the function is one for them.
                     unsafe {
                         function(
                             to.cast(),
