@@ -21,7 +21,7 @@
 //! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
-//! | `peer.rs` | order, credits, send queue of one connection |
+//! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
 //! | `frame.rs` | the bytes of a frame |
 //! | `channel.rs` | connections or datagrams: the switch |

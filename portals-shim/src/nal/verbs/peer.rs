@@ -1,5 +1,14 @@
 //! One peer: its connection, credits, order, and room in the send queue.
 //!
+//! | file | decides |
+//! |---|---|
+//! | `peer/queue.rs` | what waits, what is posted at once |
+//! | `peer/post.rs` | posting, and what becomes of what was refused |
+//! | `peer/flight.rs` | what is posted and not completed |
+//! | `peer/batch.rs` | small writes that are posted together |
+//! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
+//! | `peer/expected.rs` | requests whose answer is awaited |
+//!
 //! ```text
 //!   held ──(connected and greeted)──► path chosen ──► queue ──(room, credit)──► flying ──► done
 //!                                                       ▲                          │ connection broken
@@ -11,7 +20,7 @@
 //! * Everything for a peer leaves in the order in which it was queued: what cannot be posted waits
 //!   in `queue`, and nothing overtakes it.
 //! * A frame is posted only with a credit for the slot it takes at the peer, which gives a credit
-//!   back only once the slot is posted again; [`Kind::Credit`] frames take one of the slots reserved
+//!   back only once the slot is posted again; [`frame::Kind::Credit`] frames take one of the slots reserved
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.
 //! * At most `depth` requests are posted and not completed.
 //! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
@@ -22,18 +31,27 @@
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
 
-use super::frame::{self, Kind, SLOT, Writer};
+mod batch;
+mod expected;
+mod flight;
+mod post;
+mod queue;
+mod renewal;
+
+use super::frame;
 use super::handshake::{self, Stage};
-use super::memory::Transfer;
 use super::reach::Adverts;
-use portals_core::{Body, Header, ProcessId, Segment, Transmit};
+use batch::Small;
+use flight::Flying;
+use portals_core::{Header, ProcessId, Transmit};
+use queue::Queued;
+use renewal::Lost;
 use std::collections::VecDeque;
 use std::time::Instant;
-use verbs_backend::qp::PostError;
-use verbs_backend::{Buffer, BufferPool, Destination, Qp, Remote, SendFlags, SendOp, Status};
+use verbs_backend::{Destination, Qp};
 
-/// Requests without answer that are remembered before those dropped by the peer are looked for.
-const EXPECTED: usize = 256;
+pub(super) use expected::answers;
+
 /// Most bytes that a post copies, so that a frame is kept in this much.
 const COPY: usize = 256;
 
@@ -41,86 +59,6 @@ const COPY: usize = 256;
 pub(super) const PLAIN: u64 = 1 << 60;
 /// Id, or tag, of credit frames.
 pub(super) const CREDIT: u64 = 2 << 60;
-
-/// What waits to be posted.
-#[derive(Debug)]
-enum Queued {
-    Frame {
-        bytes: Vec<u8>,
-    },
-    Transfer {
-        transfer: Transfer,
-        id: u64,
-    },
-    Inline {
-        data: Vec<u8>,
-        remote: Remote,
-        id: u64,
-    },
-}
-
-/// What is posted and not completed.
-#[derive(Debug)]
-enum Flying {
-    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again.
-    Small(usize),
-    /// A frame in a buffer, which comes back with the completion.
-    Buffered(usize),
-    Credit,
-    /// A read, which may be made again.
-    Read {
-        transfer: Transfer,
-        id: u64,
-    },
-    /// A write ahead of a message, which may be made again as long as the message has not come.
-    Ahead {
-        transfer: Transfer,
-        id: u64,
-    },
-    /// A write, which may not: the peer may have changed the memory since. A silent one makes no completion on
-    /// success.
-    Write {
-        id: u64,
-        silent: bool,
-    },
-}
-
-/// A small write that is to be posted together with others; its bytes are in `copies`.
-#[derive(Clone, Copy, Debug)]
-struct Small {
-    len: usize,
-    remote: Remote,
-    id: u64,
-}
-
-/// Small writes that are posted by one call, and requests under way from which on they are collected: a call costs
-/// as much as several of them, and the first ones must not wait for the later ones.
-const TOGETHER: usize = verbs_backend::qp::CHAIN;
-const BUSY: usize = 4;
-
-/// What a broken connection left undone, as far as this side knows.
-#[derive(Debug)]
-enum Lost {
-    Frame(Vec<u8>),
-    Read {
-        transfer: Transfer,
-        id: u64,
-    },
-    Write(u64),
-    Ahead {
-        transfer: Transfer,
-        id: u64,
-    },
-    /// Refused for a reason that a new connection does not mend.
-    Refused(u64),
-}
-
-/// How a one-sided request whose completion was lost ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
-    pub(super) id: u64,
-    pub(super) failed: bool,
-}
 
 /// When to send a datagram again, and when to give up.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +101,7 @@ pub(super) struct Peer {
     copies: Vec<[u8; COPY]>,
     /// The place of the next request.
     next_copy: usize,
-    /// Small writes that wait for others; at most [`TOGETHER`], posted in the next poll at the latest.
+    /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
     batch: Vec<Small>,
     lost: VecDeque<Lost>,
     credits: u16,
@@ -229,78 +167,6 @@ impl Peer {
             requests_done_here: 0,
             adverts: Adverts::default(),
         }
-    }
-
-    /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
-    /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
-    /// connection ended.
-    pub(super) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
-        let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
-        self.max_inline = (inline as usize).min(COPY);
-        self.copies.resize(self.depth, [0; COPY]);
-        self.broken = false;
-        self.greeted = false;
-        self.met = true;
-        self.adverts.clear();
-        self.granted = granted;
-        self.credits = granted;
-        self.owed = 0;
-        self.emptied = 0;
-        self.credit_under_way = false;
-        let frames = self
-            .lost
-            .iter()
-            .filter(|l| matches!(l, Lost::Frame(_)))
-            .count() as u32;
-        let first = self.frames_sent.wrapping_sub(frames);
-        // A peer cannot have had more than was sent.
-        let mut had = received.wrapping_sub(first);
-        if had > frames {
-            had = 0;
-        }
-        self.frames_sent = first.wrapping_add(had);
-        // Up to the last frame that arrived, writes have been done: a connection keeps the order.
-        let mut done = self.lost.len();
-        let mut left = had;
-        for (at, lost) in self.lost.iter().enumerate() {
-            if left == 0 {
-                done = at;
-                break;
-            }
-            left -= u32::from(matches!(lost, Lost::Frame(_)));
-        }
-        if had == 0 {
-            done = 0;
-        }
-        let mut ended = Vec::new();
-        let mut again = VecDeque::new();
-        for (at, lost) in std::mem::take(&mut self.lost).into_iter().enumerate() {
-            match lost {
-                Lost::Frame(_) if at < done => {}
-                Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
-                Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::Ahead { id, .. } if at < done => ended.push(Ended { id, failed: false }),
-                Lost::Ahead { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::Write(id) => ended.push(Ended {
-                    id,
-                    failed: at >= done,
-                }),
-                Lost::Refused(id) => ended.push(Ended { id, failed: true }),
-            }
-        }
-        again.append(&mut self.queue);
-        self.queue = again;
-        ended
-    }
-
-    /// Forgets everything that waits; the owner ends the operations.
-    pub(super) fn give_up(&mut self) {
-        self.stage = Stage::Failed;
-        self.timer = None;
-        self.asked = None;
-        self.queue.clear();
-        self.lost.clear();
-        self.adverts.clear();
     }
 
     /// Nothing that belongs to this peer would be lost by forgetting the connection.
@@ -369,15 +235,6 @@ impl Peer {
     }
 
     #[inline]
-    fn fly(&mut self, flying: Flying) {
-        self.flying.push_back(flying);
-        self.next_copy += 1;
-        if self.next_copy >= self.depth {
-            self.next_copy = 0;
-        }
-    }
-
-    #[inline]
     fn has_room(&self) -> bool {
         self.flying.len() + self.batch.len() < self.depth && self.is_connected()
     }
@@ -407,485 +264,14 @@ impl Peer {
         self.frames_received = self.frames_received.wrapping_add(1);
     }
 
-    /// Remembers a request whose answer is awaited.
-    pub(super) fn expect_answer(&mut self, request: &Header) {
-        // Requests that the peer dropped are never answered: their turn has passed long ago.
-        while let Some((number, _)) = self.expected.front()
-            && self.expected.len() >= EXPECTED
-            && self.requests_done_there.wrapping_sub(*number) < 1 << 31
-        {
-            self.expected.pop_front();
-        }
-        self.expected.push_back((self.requests_sent, *request));
-    }
-
-    /// An answer has come; it is that of the oldest request it fits.
-    pub(super) fn answered(&mut self, answer: &Header) {
-        let fits = |request: &Header| match (request.body, answer.body) {
-            (
-                Body::Put {
-                    ack_md: Some(asked),
-                    length,
-                    ..
-                },
-                Body::Ack { md, rlength, .. },
-            ) => asked == md && length == rlength,
-            (
-                Body::Get {
-                    reply_md,
-                    reply_offset,
-                    ..
-                }
-                | Body::GetPut {
-                    reply_md,
-                    reply_offset,
-                    ..
-                },
-                Body::Reply {
-                    md, local_offset, ..
-                },
-            ) => reply_md == md && reply_offset == local_offset,
-            _ => false,
-        };
-        // Most often it is the oldest.
-        match self.expected.front() {
-            None => {}
-            Some((_, first)) if fits(first) => drop(self.expected.pop_front()),
-            Some(_) => {
-                if let Some(at) = self.expected.iter().position(|(_, r)| fits(r)) {
-                    self.expected.remove(at);
-                }
-            }
-        }
-    }
-
-    /// No answer to this request will come.
-    pub(super) fn forget_expected(&mut self, request: &Header) {
-        if let Some(at) = self.expected.iter().rposition(|(_, r)| r == request) {
-            self.expected.remove(at);
-        }
-    }
-
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
         self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
-    }
-
-    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
-    #[inline]
-    pub(super) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
-        match self.flying.front() {
-            Some(Flying::Write { id, silent }) if *silent || *id == completed => {
-                let id = *id;
-                self.flying.pop_front();
-                Some(id)
-            }
-            Some(Flying::Read { id, .. } | Flying::Ahead { id, .. }) if *id == completed => {
-                self.flying.pop_front();
-                Some(completed)
-            }
-            _ => None,
-        }
-    }
-
-    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
-    #[inline]
-    pub(super) fn done_silently(&mut self, completed: u64) -> Option<u64> {
-        match self.flying.front() {
-            Some(Flying::Write { id, silent: true }) if *id != completed => {
-                let id = *id;
-                self.flying.pop_front();
-                Some(id)
-            }
-            _ => None,
-        }
-    }
-
-    /// A request has completed; they do so in the order of their posting. One that failed is kept for
-    /// [`Peer::renew`], unless the connection is not to blame.
-    #[inline]
-    pub(super) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
-        let Some(flying) = self.flying.pop_front() else {
-            return;
-        };
-        if matches!(flying, Flying::Credit) {
-            self.credit_under_way = false;
-        }
-        if status != Status::SUCCESS {
-            self.lose(flying, status, buffer);
-        }
-    }
-
-    #[cold]
-    fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
-        self.broken = true;
-        let refused = !status.is_of_connection();
-        let lost = match flying {
-            Flying::Small(len) => {
-                // The requests after it have the places before the next one's.
-                let back = self.flying.len() + 1;
-                let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
-                match self.copies.get(at).and_then(|copy| copy.get(..len)) {
-                    Some(bytes) => Lost::Frame(bytes.to_vec()),
-                    None => return,
-                }
-            }
-            Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
-                Some(bytes) => Lost::Frame(bytes.to_vec()),
-                None => return,
-            },
-            Flying::Credit => return,
-            Flying::Read { id, .. } | Flying::Ahead { id, .. } | Flying::Write { id, .. }
-                if refused =>
-            {
-                Lost::Refused(id)
-            }
-            Flying::Ahead { transfer, id } => Lost::Ahead { transfer, id },
-            Flying::Read { transfer, id } => Lost::Read { transfer, id },
-            Flying::Write { id, .. } => Lost::Write(id),
-        };
-        self.lost.push_back(lost);
-    }
-
-    /// The queue pair is to be destroyed although not all completions have come.
-    pub(super) fn abandon(&mut self) {
-        self.unbatch(0);
-        while !self.flying.is_empty() {
-            self.handle_completion(Status::FLUSHED, None);
-        }
     }
 
     /// Whether a descriptor that the peer advertises may take this put: then the put does not go in a frame.
     #[inline]
     pub(super) fn may_take(&self, put: &Header) -> bool {
         !self.adverts.of(put.pt_index).is_empty() && self.is_settled()
-    }
-
-    /// Sends a message's frame of at most `size` bytes, written by `build`, if it can be posted at once. After `false`
-    /// nothing has happened.
-    #[inline]
-    pub(super) fn send_now(
-        &mut self,
-        pool: &BufferPool,
-        size: usize,
-        build: impl FnOnce(&mut Writer<'_>),
-    ) -> bool {
-        self.flush();
-        if !self.queue.is_empty() || self.credits == 0 || !self.has_room() {
-            return false;
-        }
-        if size <= self.max_inline
-            && let Some(copy) = self.copies.get_mut(self.next_copy)
-        {
-            let mut writer = Writer::new(copy, Kind::Message, false);
-            build(&mut writer);
-            let len = writer.len();
-            self.post_copy(len, true);
-            return true;
-        }
-        let Some(mut buffer) = pool.take() else {
-            return false;
-        };
-        let mut writer = Writer::new(&mut buffer, Kind::Message, false);
-        build(&mut writer);
-        let len = writer.len();
-        self.post_buffer(buffer, len, true);
-        true
-    }
-
-    /// Sends a frame of at most `size` bytes, written by `build`.
-    #[inline]
-    pub(super) fn send(
-        &mut self,
-        pool: &BufferPool,
-        kind: Kind,
-        failed: bool,
-        size: usize,
-        build: impl FnOnce(&mut Writer<'_>),
-    ) {
-        self.flush();
-        let direct = self.queue.is_empty() && self.credits > 0 && self.has_room();
-        if direct
-            && size <= self.max_inline
-            && let Some(copy) = self.copies.get_mut(self.next_copy)
-        {
-            let mut writer = Writer::new(copy, kind, failed);
-            build(&mut writer);
-            let len = writer.len();
-            return self.post_copy(len, true);
-        }
-        if direct && let Some(mut buffer) = pool.take() {
-            let mut writer = Writer::new(&mut buffer, kind, failed);
-            build(&mut writer);
-            let len = writer.len();
-            return self.post_buffer(buffer, len, true);
-        }
-        let mut bytes = vec![0; size.min(SLOT)];
-        let mut writer = Writer::new(&mut bytes, kind, failed);
-        build(&mut writer);
-        let len = writer.len();
-        bytes.truncate(len);
-        self.queue.push_back(Queued::Frame { bytes });
-    }
-
-    /// Accounts a frame that was posted.
-    #[inline]
-    fn posted(&mut self, flying: Flying) {
-        if !matches!(flying, Flying::Credit) {
-            self.credits = self.credits.saturating_sub(1);
-            self.frames_sent = self.frames_sent.wrapping_add(1);
-        }
-        self.owed = 0;
-        self.fly(flying);
-    }
-
-    /// A frame was refused: it goes back to the head of the queue.
-    #[cold]
-    fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
-        self.refused(error);
-        self.owed = 0;
-        match frame {
-            Some(bytes) => self.queue.push_front(Queued::Frame { bytes }),
-            None => self.credit_under_way = false,
-        }
-    }
-
-    fn refused(&mut self, error: &PostError) {
-        tracing::warn!(peer = self.id.nid, %error, "connection broken");
-        self.broken = true;
-    }
-
-    /// Posts the frame of `len` bytes in the next request's place.
-    fn post_copy(&mut self, len: usize, credit: bool) {
-        let place = self.copies.get_mut(self.next_copy);
-        let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
-            return;
-        };
-        frame::stamp(frame, self.owed, self.requests_done_here);
-        let Some(qp) = &self.qp else { return };
-        let id = if credit { PLAIN } else { CREDIT };
-        match qp.post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED) {
-            Ok(()) if credit => self.posted(Flying::Small(len)),
-            Ok(()) => self.posted(Flying::Credit),
-            Err(error) => {
-                let frame = credit.then(|| frame.to_vec());
-                self.not_posted(&error, frame);
-            }
-        }
-    }
-
-    fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
-        frame::stamp(&mut buffer[..len], self.owed, self.requests_done_here);
-        let Some(qp) = &self.qp else { return };
-        let tag = if credit { PLAIN } else { CREDIT };
-        match qp.post_owned(tag, SendOp::Send, buffer, 0..len, SendFlags::empty()) {
-            Ok(()) if credit => self.posted(Flying::Buffered(len)),
-            Ok(()) => self.posted(Flying::Credit),
-            Err(rejected) => {
-                let frame = credit.then(|| rejected.buffer[..len].to_vec());
-                self.not_posted(&rejected.error, frame);
-            }
-        }
-    }
-
-    /// Posts a transfer, or queues it behind what waits.
-    #[inline]
-    pub(super) fn transfer(&mut self, transfer: Transfer, id: u64) {
-        self.flush();
-        if self.queue.is_empty() && self.has_room() {
-            self.post_transfer(&transfer, id);
-        } else {
-            self.queue.push_back(Queued::Transfer { transfer, id });
-        }
-    }
-
-    #[inline]
-    fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
-        let Some(qp) = &self.qp else { return };
-        match transfer.post(qp, id) {
-            Ok(()) if transfer.read => self.fly(Flying::Read {
-                transfer: *transfer,
-                id,
-            }),
-            Ok(()) if transfer.again => self.fly(Flying::Ahead {
-                transfer: *transfer,
-                id,
-            }),
-            Ok(()) => self.fly(Flying::Write { id, silent: false }),
-            Err(error) => {
-                self.refused(&error);
-                self.queue.push_front(Queued::Transfer {
-                    transfer: *transfer,
-                    id,
-                });
-            }
-        }
-    }
-
-    /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
-    pub(super) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
-        if self.queue.is_empty() && self.has_room() {
-            if self.flying.len() >= BUSY {
-                return self.collect(data, remote, id);
-            }
-            self.flush();
-            if let Some(qp) = &self.qp {
-                match super::memory::write_inline(qp, id, data, remote) {
-                    Ok(()) => return self.fly(Flying::Write { id, silent: false }),
-                    Err(error) => self.refused(&error),
-                }
-            }
-        }
-        self.flush();
-        self.queue_inline(data, remote, id);
-    }
-
-    /// Adds to the batch, and posts it if it is full.
-    fn collect(&mut self, data: Segment, remote: Remote, id: u64) {
-        let at = self.next_copy + self.batch.len();
-        let at = if at < self.depth { at } else { at - self.depth };
-        let len = data.len as usize;
-        let Some(place) = self.copies.get_mut(at).and_then(|c| c.get_mut(..len)) else {
-            return self.queue_inline(data, remote, id);
-        };
-        crate::region::LocalCopy::gather_into(&[data], place);
-        self.batch.push(Small { len, remote, id });
-        if self.batch.len() >= TOGETHER {
-            self.flush();
-        }
-    }
-
-    /// Posts the batch.
-    #[inline]
-    pub(super) fn flush(&mut self) {
-        if !self.batch.is_empty() {
-            self.post_batch();
-        }
-    }
-
-    fn post_batch(&mut self) {
-        let Some(qp) = self.qp.as_ref().filter(|_| !self.broken) else {
-            return self.unbatch(0);
-        };
-        let total = self.batch.len();
-        let mut requests = self.batch.iter().enumerate().map(|(number, small)| {
-            let at = self.next_copy + number;
-            let at = if at < self.depth { at } else { at - self.depth };
-            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
-            // A slice of a place is there, since `collect` has written it.
-            (
-                small.id,
-                SendOp::Write(small.remote),
-                data.unwrap_or_default(),
-            )
-        });
-        let result = qp.post_inline_chain(&mut requests);
-        let accepted = match &result {
-            Ok(count) => *count,
-            Err(error) => error.accepted(),
-        };
-        for number in 0..accepted {
-            let id = self.batch[number].id;
-            let silent = number + 1 < total;
-            self.fly(Flying::Write { id, silent });
-        }
-        match result {
-            Ok(_) => self.batch.clear(),
-            Err(error) => {
-                self.refused(&error);
-                self.unbatch(accepted);
-            }
-        }
-    }
-
-    /// Moves the batch from its write `first` on, which could not be posted, to the head of the queue.
-    fn unbatch(&mut self, first: usize) {
-        let rest = self.batch.len().saturating_sub(first);
-        for number in (0..rest).rev() {
-            let small = self.batch[first + number];
-            let at = (self.next_copy + number) % self.depth.max(1);
-            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
-            self.queue.push_front(Queued::Inline {
-                data: data.unwrap_or_default().to_vec(),
-                remote: small.remote,
-                id: small.id,
-            });
-        }
-        self.batch.clear();
-    }
-
-    #[cold]
-    fn queue_inline(&mut self, data: Segment, remote: Remote, id: u64) {
-        let mut bytes = Vec::new();
-        crate::region::LocalCopy::gather(&[data], &mut bytes);
-        self.queue.push_back(Queued::Inline {
-            data: bytes,
-            remote,
-            id,
-        });
-    }
-
-    fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
-        let Some(qp) = &self.qp else { return };
-        match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
-            Ok(()) => self.fly(Flying::Write { id, silent: false }),
-            Err(error) => {
-                self.refused(&error);
-                self.queue.push_front(Queued::Inline {
-                    data: data.to_vec(),
-                    remote,
-                    id,
-                });
-            }
-        }
-    }
-
-    /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
-    pub(super) fn pump(&mut self, pool: &BufferPool) {
-        self.flush();
-        while self.has_room() {
-            match self.queue.front() {
-                None => break,
-                Some(Queued::Frame { .. }) if self.credits == 0 => break,
-                Some(_) => {}
-            }
-            match self.queue.pop_front() {
-                Some(Queued::Frame { bytes }) => {
-                    let len = bytes.len();
-                    let place = self.copies.get_mut(self.next_copy);
-                    let place = place.filter(|_| len <= self.max_inline);
-                    if let Some(place) = place.and_then(|copy| copy.get_mut(..len)) {
-                        place.copy_from_slice(&bytes);
-                        self.post_copy(len, true);
-                    } else if let Some(mut buffer) = pool.take() {
-                        let len = bytes.len().min(buffer.len());
-                        buffer[..len].copy_from_slice(&bytes[..len]);
-                        self.post_buffer(buffer, len, true);
-                    } else {
-                        self.queue.push_front(Queued::Frame { bytes });
-                        break;
-                    }
-                }
-                Some(Queued::Transfer { transfer, id }) => self.post_transfer(&transfer, id),
-                Some(Queued::Inline { data, remote, id }) => {
-                    self.post_write_inline(&data, remote, id)
-                }
-                None => break,
-            }
-        }
-        // Nothing carries the credits back.
-        if self.owes() && self.has_room() {
-            self.credit_under_way = true;
-            let place = self.copies.get_mut(self.next_copy);
-            if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
-                let len = Writer::new(place, Kind::Credit, false).len();
-                self.post_copy(len, false);
-            } else if let Some(mut buffer) = pool.take() {
-                let len = Writer::new(&mut buffer, Kind::Credit, false).len();
-                self.post_buffer(buffer, len, false);
-            } else {
-                self.credit_under_way = false;
-            }
-        }
     }
 }

@@ -3,7 +3,8 @@
 use super::super::header;
 use super::super::lost::{self, Awaited};
 use super::super::process::Process;
-use super::{AfterTx, Ssnal};
+use super::Ssnal;
+use super::transmit::AfterTx;
 use crate::place;
 use firmware_sim::answer::has_succeeded;
 use nic_model::defs::accel::Object;

@@ -2,6 +2,7 @@
 
 use super::{After, DatagramNal, PeerId};
 use crate::nal::verbs::frame::{self, Body as Frame, Ends};
+use crate::nal::verbs::peer::answers;
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
 
@@ -13,36 +14,6 @@ pub(super) struct Landing {
     /// Bytes that came with the header, and bytes that the match takes in all.
     first: u64,
     keep: u64,
-}
-
-/// Whether a message is what a request waits for.
-fn answers(request: &Header, answer: &Header) -> bool {
-    match (request.body, answer.body) {
-        (
-            Body::Put {
-                ack_md: Some(asked),
-                length,
-                ..
-            },
-            Body::Ack { md, rlength, .. },
-        ) => asked == md && length == rlength,
-        (
-            Body::Get {
-                reply_md,
-                reply_offset,
-                ..
-            }
-            | Body::GetPut {
-                reply_md,
-                reply_offset,
-                ..
-            },
-            Body::Reply {
-                md, local_offset, ..
-            },
-        ) => reply_md == md && reply_offset == local_offset,
-        _ => false,
-    }
 }
 
 impl DatagramNal {
@@ -66,7 +37,10 @@ impl DatagramNal {
         };
         // Most often it is the oldest.
         if let Body::Ack { .. } | Body::Reply { .. } = header.body
-            && let Some(at) = peer.expected.iter().position(|r| answers(r, &header))
+            && let Some(at) = peer
+                .expected
+                .iter()
+                .position(|r| answers(&r.body, &header.body))
         {
             peer.expected.remove(at);
         }

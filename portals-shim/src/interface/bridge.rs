@@ -1,0 +1,156 @@
+//! How calls reach the library: in this process, or by a trap.
+
+use super::{ClockKind, PollError, RemoteKey, Window};
+use crate::call::{Answer, Call, EqList, Polled, Taken, Target, Wait};
+use crate::nal::shm::Near;
+use portals_core::{AckRequest, EqHandle, Error, MdHandle};
+
+/// How calls reach the library.
+pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
+    /// Makes the call; `Wait` of a poll is honoured.
+    fn call(&self, call: Call) -> Result<Answer, Error>;
+
+    // The calls that programs make for each message have a way of their own, on which a library in
+    // this process is not told of them by a value.
+
+    /// [`Call::EqPoll`] of one queue without a wait.
+    fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        self.eq_poll(&[eq], Wait::No).map_err(|e| e.error)
+    }
+    /// [`Call::EqPoll`]
+    fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let eqs = EqList::from_slice(eqs);
+        let (error, which) = match self.call(Call::EqPoll { eqs, wait }) {
+            Ok(Answer::Polled(polled)) => return Ok(polled),
+            Ok(Answer::BadQueue(which)) => (Error::EqInvalid, which),
+            Ok(_) => (Error::Fail, 0),
+            Err(error) => (error, 0),
+        };
+        Err(PollError { error, which })
+    }
+    /// As [`Bridge::eq_poll`], into `out`.
+    #[inline]
+    fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        let Some(polled) = self.eq_poll(eqs, wait)? else {
+            return Ok(Taken::Nothing);
+        };
+        *out = polled;
+        Ok(Taken::More)
+    }
+    /// See [`super::Interface::eq_take_or`].
+    fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        _other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        self.eq_take(eqs, wait, out)
+    }
+    /// See [`super::Interface::found_other`].
+    fn found_other(&self) {}
+    /// See [`super::Interface::eq_there`].
+    #[inline]
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.eq_take(eqs, Wait::No, out)
+    }
+    /// [`Call::Put`]
+    #[inline]
+    fn put(
+        &self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.call(Call::Put {
+            md,
+            region,
+            ack,
+            to: *to,
+            hdr_data,
+        })
+        .map(|_| ())
+    }
+    /// See [`super::Interface::put_region_silent`].
+    fn put_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.put(md, Some(region), AckRequest::NoAck, to, hdr_data)
+            .map(|()| false)
+    }
+    /// See [`super::Interface::put_region_ahead`].
+    fn put_ahead(
+        &self,
+        _md: MdHandle,
+        _region: (u64, u64),
+        _to: &Target,
+        _hdr_data: u64,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+    /// [`Call::Get`]
+    #[inline]
+    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
+        let from = *from;
+        self.call(Call::Get { md, region, from }).map(|_| ())
+    }
+
+    /// See [`super::Interface::remote_key`].
+    fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
+        Ok(0)
+    }
+    /// See [`super::Interface::put_region_keyed`].
+    fn put_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        _key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.put(md, Some(region), AckRequest::Ack, to, 0)
+    }
+    /// See [`super::Interface::get_region_keyed`].
+    fn get_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+        _key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.get(md, Some(region), from)
+    }
+    /// See [`super::Interface::pinnable`].
+    fn pinnable(&self) -> Option<u64> {
+        None
+    }
+
+    /// Nanoseconds since the fabric was opened.
+    fn now(&self) -> u64;
+    fn clock(&self) -> ClockKind;
+    /// The rank waits for others outside the fabric; see [`super::Interface::outside`].
+    fn leave(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    /// See [`super::Interface::new_region`].
+    fn shares(&self) -> bool {
+        false
+    }
+    /// See [`super::Interface::window`].
+    fn window(&self, _to: &Target) -> Option<Window> {
+        None
+    }
+    /// See [`super::Interface::near`].
+    fn near(&self) -> Option<Near> {
+        None
+    }
+    /// The end of that.
+    fn rejoin(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Match entries, memory descriptors and access control: what others may reach.
+
+use super::Interface;
+use crate::call::{Answer, Call};
+use crate::region::{RawMemory, Region};
+use portals_core::{
+    AcEntry, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MdOptions, MdSnapshot, MeHandle,
+    MeSpec, Memory, Segment, Unlink,
+};
+
+/// The memory of a new descriptor.
+#[derive(Clone, Debug)]
+pub enum MdMemory {
+    /// Part of a region, which the interface keeps mapped until it closes.
+    Region {
+        /// The region.
+        region: Region,
+        /// First byte.
+        offset: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Addresses somebody vouches for.
+    Raw(RawMemory),
+    /// No bytes at all.
+    Empty,
+}
+
+impl MdMemory {
+    /// A whole region.
+    pub fn whole(region: &Region) -> Self {
+        Self::Region {
+            region: region.clone(),
+            offset: 0,
+            len: region.len(),
+        }
+    }
+}
+
+/// A new descriptor (`ptl_md_t`).
+#[derive(Clone, Debug)]
+pub struct MdSpec {
+    /// The memory.
+    pub memory: MdMemory,
+    /// Operations before it becomes inactive; -1 for no limit.
+    pub threshold: i32,
+    /// See [`MdDesc::max_size`].
+    pub max_size: u64,
+    /// Options.
+    pub options: MdOptions,
+    /// Returned in every event.
+    pub user_ptr: u64,
+    /// Where events go.
+    pub eq: Option<EqHandle>,
+}
+
+impl Interface {
+    /// `PtlMEAttach`
+    pub fn me_attach(
+        &self,
+        pt_index: u32,
+        spec: MeSpec,
+        position: InsertPosition,
+    ) -> Result<MeHandle, Error> {
+        match self.call(Call::MeAttach {
+            pt_index,
+            spec,
+            position,
+        })? {
+            Answer::Me(me) => Ok(me),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlMEAttachAny`
+    pub fn me_attach_any(&self, spec: MeSpec) -> Result<(u32, MeHandle), Error> {
+        match self.call(Call::MeAttachAny { spec })? {
+            Answer::PortalMe(pt_index, me) => Ok((pt_index, me)),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlMEInsert`
+    pub fn me_insert(
+        &self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+    ) -> Result<MeHandle, Error> {
+        match self.call(Call::MeInsert {
+            base,
+            spec,
+            position,
+        })? {
+            Answer::Me(me) => Ok(me),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlMEUnlink`
+    pub fn me_unlink(&self, me: MeHandle) -> Result<(), Error> {
+        self.done(Call::MeUnlink(me))
+    }
+
+    /// Keeps a region mapped and describes its memory to the library.
+    fn describe(&self, spec: MdSpec) -> Result<MdDesc, Error> {
+        let memory = match spec.memory {
+            MdMemory::Region {
+                region,
+                offset,
+                len,
+            } => {
+                if offset.checked_add(len).is_none_or(|end| end > region.len()) {
+                    return Err(Error::MdIllegal);
+                }
+                let addr = region.addr();
+                self.kept().entry(addr).or_insert(region);
+                Memory::Contiguous(Segment {
+                    addr: addr + offset as u64,
+                    len: len as u64,
+                })
+            }
+            MdMemory::Raw(raw) => raw.memory,
+            MdMemory::Empty => Memory::contiguous(0, 0),
+        };
+        Ok(MdDesc {
+            memory,
+            threshold: spec.threshold,
+            max_size: spec.max_size,
+            options: spec.options,
+            user_ptr: spec.user_ptr,
+            eq: spec.eq,
+        })
+    }
+
+    fn new_md(&self, call: Call) -> Result<MdHandle, Error> {
+        match self.call(call)? {
+            Answer::Md(md) => Ok(md),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlMDAttach`
+    pub fn md_attach(&self, me: MeHandle, spec: MdSpec, unlink: Unlink) -> Result<MdHandle, Error> {
+        let desc = self.describe(spec)?;
+        self.new_md(Call::MdAttach { me, desc, unlink })
+    }
+
+    /// `PtlMDBind`
+    pub fn md_bind(&self, spec: MdSpec, unlink: Unlink) -> Result<MdHandle, Error> {
+        let desc = self.describe(spec)?;
+        self.new_md(Call::MdBind { desc, unlink })
+    }
+
+    /// `PtlMDUnlink`
+    pub fn md_unlink(&self, md: MdHandle) -> Result<(), Error> {
+        self.done(Call::MdUnlink(md))
+    }
+
+    fn snapshot(&self, call: Call) -> Result<MdSnapshot, Error> {
+        match self.call(call)? {
+            Answer::Snapshot(s) => Ok(s),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlMDUpdate` without new values.
+    pub fn md_query(&self, md: MdHandle) -> Result<MdSnapshot, Error> {
+        self.snapshot(Call::MdQuery(md))
+    }
+
+    /// `PtlMDUpdate` with new values; returns the old ones.
+    pub fn md_update(
+        &self,
+        md: MdHandle,
+        new: MdSpec,
+        test: Option<EqHandle>,
+    ) -> Result<MdSnapshot, Error> {
+        let new = self.describe(new)?;
+        self.snapshot(Call::MdUpdate { md, new, test })
+    }
+
+    /// `PtlMEMDPost`
+    pub fn me_md_post(
+        &self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        md: MdSpec,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        let desc = self.describe(md)?;
+        match self.call(Call::MeMdPost {
+            base,
+            spec,
+            position,
+            desc,
+            unlink,
+            test,
+        })? {
+            Answer::MeMd(me, md) => Ok((me, md)),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlACEntry`
+    pub fn ac_entry(&self, index: u32, entry: AcEntry) -> Result<(), Error> {
+        self.done(Call::AcEntry { index, entry })
+    }
+}

@@ -1,0 +1,118 @@
+//! Event queues.
+
+use super::Interface;
+use crate::call::{Answer, Call, Polled, Taken, Wait};
+use portals_core::{EqHandle, Error};
+
+/// Why a poll was refused: the queue at index `which` of its list is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error} (index {which} of the poll)")]
+pub struct PollError {
+    /// Always [`Error::EqInvalid`], or the fabric's failure.
+    pub error: Error,
+    /// Index in the list given.
+    pub which: usize,
+}
+
+impl Interface {
+    /// `PtlEQAlloc`
+    pub fn eq_alloc(&self, count: u64) -> Result<EqHandle, Error> {
+        match self.call(Call::EqAlloc(count))? {
+            Answer::Eq(eq) => Ok(eq),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlEQFree`
+    pub fn eq_free(&self, eq: EqHandle) -> Result<(), Error> {
+        self.done(Call::EqFree(eq))
+    }
+
+    /// `PtlEQGet`: the oldest event, or `None`.
+    pub fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        self.open()?.eq_get(eq)
+    }
+
+    /// `PtlEQPeek`: as [`Interface::eq_get`], but the event stays.
+    pub fn eq_peek(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        match self.call(Call::EqPeek(eq))? {
+            Answer::Polled(p) => Ok(p),
+            _ => Err(Error::Fail),
+        }
+    }
+
+    /// `PtlEQWait`
+    #[inline]
+    pub fn eq_wait(&self, eq: EqHandle) -> Result<Polled, Error> {
+        // Taken where it stays: the event is large.
+        let mut polled = Polled::default();
+        match self.open()?.eq_take(&[eq], Wait::Forever, &mut polled) {
+            Ok(Taken::Nothing) => Err(Error::Fail),
+            Ok(_) => Ok(polled),
+            Err(refused) => Err(refused.error),
+        }
+    }
+
+    /// `PtlEQPoll`: the first event of the queues in index order. `None` when the wait ended
+    /// without one. An empty list is refused.
+    pub fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open().map_err(refused)?.eq_poll(eqs, wait)
+    }
+
+    /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
+    /// as it is when there is none. [`Taken::More`] may be said where no other event is there, after a wait and on a
+    /// fabric whose library is not in this process.
+    #[inline]
+    pub fn eq_take(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open().map_err(refused)?.eq_take(eqs, wait, out)
+    }
+
+    /// As [`Interface::eq_take`], but the wait ends too when `other` says that there is other work, such as a frame
+    /// ([`Interface::near`]): it is asked between looks, and after whoever makes such work has been told to wake this
+    /// process. It must not call the interface, and is not asked on fabrics without frames.
+    pub fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: &dyn Fn() -> bool,
+        out: &mut Polled,
+    ) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open()
+            .map_err(refused)?
+            .eq_take_or(eqs, wait, other, out)
+    }
+
+    /// The program has found other work since it last polled: the polls that follow do not count as fruitless, after
+    /// many of which a poll offers its core to others first.
+    pub fn found_other(&self) {
+        self.inner.bridge.found_other();
+    }
+
+    /// As [`Interface::eq_take`] without a wait, for the events that come after the first one of a poll: the fabric need
+    /// not be asked again whether more has arrived.
+    #[inline]
+    pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        let refused = |error| PollError { error, which: 0 };
+        if eqs.is_empty() {
+            return Err(refused(Error::EqInvalid));
+        }
+        self.open().map_err(refused)?.eq_there(eqs, out)
+    }
+}

@@ -1,0 +1,155 @@
+//! Data movement: puts and gets.
+
+use super::Interface;
+use crate::call::{Call, Target};
+use portals_core::{AckRequest, Error, MdHandle};
+
+/// How peers' adapters reach the memory of a descriptor, told by its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteKey {
+    /// Address of the descriptor's first byte, in the owner's process.
+    pub base: u64,
+    /// Its length, bytes.
+    pub len: u64,
+    /// From [`Interface::remote_key`].
+    pub rkey: u32,
+}
+
+impl Interface {
+    /// `PtlPut`
+    #[inline]
+    pub fn put(
+        &self,
+        md: MdHandle,
+        ack: AckRequest,
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.open()?.put(md, None, ack, &to, hdr_data)
+    }
+
+    /// `PtlPutRegion`: `region` is (local offset, length), bytes.
+    #[inline]
+    pub fn put_region(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        ack: AckRequest,
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.open()?.put(md, Some(region), ack, &to, hdr_data)
+    }
+
+    /// As [`Interface::put_region`] without an ack, for a caller that wants no event where none is needed: `true` says
+    /// that the fabric has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come.
+    /// After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
+    /// event is posted.
+    pub fn put_region_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.open()?.put_silent(md, region, &to, hdr_data)
+    }
+
+    /// As [`Interface::put_region`] without an ack, if the fabric can promise that the data is in the target's memory
+    /// before anything arrives that this process sends there afterwards; `false`, and nothing has happened, if it cannot.
+    /// The put may have its effect before earlier messages (which `PtlPut` may not), and the target's descriptor must be one
+    /// that needs no part of its library. Over verbs it is an RDMA write; should the connection break before a later message
+    /// has arrived, the write is made again, so nobody may look at the memory before such a message says so.
+    pub fn put_region_ahead(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.open()?.put_ahead(md, region, &to, hdr_data)
+    }
+
+    /// `PtlGet`
+    #[inline]
+    pub fn get(&self, md: MdHandle, from: Target) -> Result<(), Error> {
+        self.open()?.get(md, None, &from)
+    }
+
+    /// `PtlGetRegion`: `region` is (local offset, length), bytes.
+    #[inline]
+    pub fn get_region(&self, md: MdHandle, region: (u64, u64), from: Target) -> Result<(), Error> {
+        self.open()?.get(md, Some(region), &from)
+    }
+
+    /// Pins the memory of a descriptor that was made with [`PINNED`](portals_core::MdOptions::PINNED), as far as the
+    /// fabric pins memory; returns what peers' adapters need to reach it, and 0 where they need nothing. It stays so until the descriptor is unlinked, by
+    /// when nobody may use the key any more: the call does not ask peers.
+    pub fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
+        self.open()?.remote_key(md)
+    }
+
+    /// As [`Interface::put_region`] with an ack, to a descriptor that `key` reaches: a fabric that can serves it by the
+    /// adapters alone.
+    pub fn put_region_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.open()?.put_keyed(md, region, &to, key)
+    }
+
+    /// As [`Interface::get_region`], from a descriptor that `key` reaches.
+    pub fn get_region_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.open()?.get_keyed(md, region, &from, key)
+    }
+
+    /// Most bytes that the fabric and the system let this process pin for its messages; `None` where that is not
+    /// limited.
+    pub fn pinnable(&self) -> Option<u64> {
+        self.inner.bridge.pinnable()
+    }
+
+    /// `PtlGetPut`
+    pub fn get_put(
+        &self,
+        get: MdHandle,
+        put: MdHandle,
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.done(Call::GetPut {
+            get,
+            put,
+            regions: None,
+            to,
+            hdr_data,
+        })
+    }
+
+    /// `PtlGetPutRegion`: `regions` is (get offset, put offset, length), bytes.
+    pub fn get_put_region(
+        &self,
+        get: MdHandle,
+        put: MdHandle,
+        regions: (u64, u64, u64),
+        to: Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.done(Call::GetPut {
+            get,
+            put,
+            regions: Some(regions),
+            to,
+            hdr_data,
+        })
+    }
+}

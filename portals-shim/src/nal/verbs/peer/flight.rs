@@ -1,0 +1,91 @@
+//! What is posted and not completed.
+
+use super::Peer;
+use crate::nal::verbs::memory::Transfer;
+use verbs_backend::{Buffer, Status};
+
+/// What is posted and not completed.
+#[derive(Debug)]
+pub(super) enum Flying {
+    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again.
+    Small(usize),
+    /// A frame in a buffer, which comes back with the completion.
+    Buffered(usize),
+    Credit,
+    /// A read, which may be made again.
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// A write ahead of a message, which may be made again as long as the message has not come.
+    Ahead {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// A write, which may not: the peer may have changed the memory since. A silent one makes no completion on
+    /// success.
+    Write {
+        id: u64,
+        silent: bool,
+    },
+}
+
+impl Peer {
+    #[inline]
+    pub(super) fn fly(&mut self, flying: Flying) {
+        self.flying.push_back(flying);
+        self.next_copy += 1;
+        if self.next_copy >= self.depth {
+            self.next_copy = 0;
+        }
+    }
+
+    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
+    #[inline]
+    pub(in crate::nal::verbs) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
+        match self.flying.front() {
+            Some(Flying::Write { id, silent }) if *silent || *id == completed => {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            Some(Flying::Read { id, .. } | Flying::Ahead { id, .. }) if *id == completed => {
+                self.flying.pop_front();
+                Some(completed)
+            }
+            _ => None,
+        }
+    }
+
+    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
+    #[inline]
+    pub(in crate::nal::verbs) fn done_silently(&mut self, completed: u64) -> Option<u64> {
+        match self.flying.front() {
+            Some(Flying::Write { id, silent: true }) if *id != completed => {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// A request has completed; they do so in the order of their posting. One that failed is kept for
+    /// [`Peer::renew`], unless the connection is not to blame.
+    #[inline]
+    pub(in crate::nal::verbs) fn handle_completion(
+        &mut self,
+        status: Status,
+        buffer: Option<Buffer>,
+    ) {
+        let Some(flying) = self.flying.pop_front() else {
+            return;
+        };
+        if matches!(flying, Flying::Credit) {
+            self.credit_under_way = false;
+        }
+        if status != Status::SUCCESS {
+            self.lose(flying, status, buffer);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Posting: a frame, a transfer, a small write; and what a refusal leaves.
+
+use super::flight::Flying;
+use super::queue::Queued;
+use super::{CREDIT, PLAIN, Peer};
+use crate::nal::verbs::frame;
+use crate::nal::verbs::memory::Transfer;
+use verbs_backend::qp::PostError;
+use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
+
+impl Peer {
+    /// Accounts a frame that was posted.
+    #[inline]
+    fn posted(&mut self, flying: Flying) {
+        if !matches!(flying, Flying::Credit) {
+            self.credits = self.credits.saturating_sub(1);
+            self.frames_sent = self.frames_sent.wrapping_add(1);
+        }
+        self.owed = 0;
+        self.fly(flying);
+    }
+
+    /// A frame was refused: it goes back to the head of the queue.
+    #[cold]
+    fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
+        self.refused(error);
+        self.owed = 0;
+        match frame {
+            Some(bytes) => self.queue.push_front(Queued::Frame { bytes }),
+            None => self.credit_under_way = false,
+        }
+    }
+
+    pub(super) fn refused(&mut self, error: &PostError) {
+        tracing::warn!(peer = self.id.nid, %error, "connection broken");
+        self.broken = true;
+    }
+
+    /// Posts the frame of `len` bytes in the next request's place.
+    pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
+        let place = self.copies.get_mut(self.next_copy);
+        let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
+            return;
+        };
+        frame::stamp(frame, self.owed, self.requests_done_here);
+        let Some(qp) = &self.qp else { return };
+        let id = if credit { PLAIN } else { CREDIT };
+        match qp.post_inline(id, SendOp::Send, frame, SendFlags::SIGNALLED) {
+            Ok(()) if credit => self.posted(Flying::Small(len)),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(error) => {
+                let frame = credit.then(|| frame.to_vec());
+                self.not_posted(&error, frame);
+            }
+        }
+    }
+
+    pub(super) fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
+        frame::stamp(&mut buffer[..len], self.owed, self.requests_done_here);
+        let Some(qp) = &self.qp else { return };
+        let tag = if credit { PLAIN } else { CREDIT };
+        match qp.post_owned(tag, SendOp::Send, buffer, 0..len, SendFlags::empty()) {
+            Ok(()) if credit => self.posted(Flying::Buffered(len)),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(rejected) => {
+                let frame = credit.then(|| rejected.buffer[..len].to_vec());
+                self.not_posted(&rejected.error, frame);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
+        let Some(qp) = &self.qp else { return };
+        match transfer.post(qp, id) {
+            Ok(()) if transfer.read => self.fly(Flying::Read {
+                transfer: *transfer,
+                id,
+            }),
+            Ok(()) if transfer.again => self.fly(Flying::Ahead {
+                transfer: *transfer,
+                id,
+            }),
+            Ok(()) => self.fly(Flying::Write { id, silent: false }),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Transfer {
+                    transfer: *transfer,
+                    id,
+                });
+            }
+        }
+    }
+
+    pub(super) fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
+        let Some(qp) = &self.qp else { return };
+        match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
+            Ok(()) => self.fly(Flying::Write { id, silent: false }),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Inline {
+                    data: data.to_vec(),
+                    remote,
+                    id,
+                });
+            }
+        }
+    }
+}

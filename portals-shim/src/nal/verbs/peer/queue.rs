@@ -1,0 +1,159 @@
+//! What waits to be posted, and what is posted at once because nothing waits.
+
+use super::Peer;
+use crate::nal::verbs::frame::{self, Kind, SLOT, Writer};
+use crate::nal::verbs::memory::Transfer;
+use verbs_backend::{BufferPool, Remote};
+
+/// What waits to be posted.
+#[derive(Debug)]
+pub(super) enum Queued {
+    Frame {
+        bytes: Vec<u8>,
+    },
+    Transfer {
+        transfer: Transfer,
+        id: u64,
+    },
+    Inline {
+        data: Vec<u8>,
+        remote: Remote,
+        id: u64,
+    },
+}
+
+impl Peer {
+    /// Posts a frame of at most `size` bytes, written by `build`, if nothing waits before it and there is room; gives
+    /// `build` back, and nothing has happened, if not.
+    #[inline]
+    fn post_now<B: FnOnce(&mut Writer<'_>)>(
+        &mut self,
+        pool: &BufferPool,
+        kind: Kind,
+        failed: bool,
+        size: usize,
+        build: B,
+    ) -> Result<(), B> {
+        self.flush();
+        if !self.queue.is_empty() || self.credits == 0 || !self.has_room() {
+            return Err(build);
+        }
+        if size <= self.max_inline
+            && let Some(copy) = self.copies.get_mut(self.next_copy)
+        {
+            let len = written(copy, kind, failed, build);
+            self.post_copy(len, true);
+            return Ok(());
+        }
+        let Some(mut buffer) = pool.take() else {
+            return Err(build);
+        };
+        let len = written(&mut buffer, kind, failed, build);
+        self.post_buffer(buffer, len, true);
+        Ok(())
+    }
+
+    /// Sends a message's frame of at most `size` bytes, written by `build`, if it can be posted at once. After `false`
+    /// nothing has happened.
+    #[inline]
+    pub(in crate::nal::verbs) fn send_now(
+        &mut self,
+        pool: &BufferPool,
+        size: usize,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        self.post_now(pool, Kind::Message, false, size, build)
+            .is_ok()
+    }
+
+    /// Sends a frame of at most `size` bytes, written by `build`.
+    #[inline]
+    pub(in crate::nal::verbs) fn send(
+        &mut self,
+        pool: &BufferPool,
+        kind: Kind,
+        failed: bool,
+        size: usize,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        if let Err(build) = self.post_now(pool, kind, failed, size, build) {
+            let mut bytes = vec![0; size.min(SLOT)];
+            let len = written(&mut bytes, kind, failed, build);
+            bytes.truncate(len);
+            self.queue.push_back(Queued::Frame { bytes });
+        }
+    }
+
+    /// Posts a transfer, or queues it behind what waits.
+    #[inline]
+    pub(in crate::nal::verbs) fn transfer(&mut self, transfer: Transfer, id: u64) {
+        self.flush();
+        if self.queue.is_empty() && self.has_room() {
+            self.post_transfer(&transfer, id);
+        } else {
+            self.queue.push_back(Queued::Transfer { transfer, id });
+        }
+    }
+
+    /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
+    pub(in crate::nal::verbs) fn pump(&mut self, pool: &BufferPool) {
+        self.flush();
+        while self.has_room() {
+            match self.queue.front() {
+                None => break,
+                Some(Queued::Frame { .. }) if self.credits == 0 => break,
+                Some(_) => {}
+            }
+            match self.queue.pop_front() {
+                Some(Queued::Frame { bytes }) => {
+                    let len = bytes.len();
+                    let place = self.copies.get_mut(self.next_copy);
+                    let place = place.filter(|_| len <= self.max_inline);
+                    if let Some(place) = place.and_then(|copy| copy.get_mut(..len)) {
+                        place.copy_from_slice(&bytes);
+                        self.post_copy(len, true);
+                    } else if let Some(mut buffer) = pool.take() {
+                        let len = bytes.len().min(buffer.len());
+                        buffer[..len].copy_from_slice(&bytes[..len]);
+                        self.post_buffer(buffer, len, true);
+                    } else {
+                        self.queue.push_front(Queued::Frame { bytes });
+                        break;
+                    }
+                }
+                Some(Queued::Transfer { transfer, id }) => self.post_transfer(&transfer, id),
+                Some(Queued::Inline { data, remote, id }) => {
+                    self.post_write_inline(&data, remote, id)
+                }
+                None => break,
+            }
+        }
+        // Nothing carries the credits back.
+        if self.owes() && self.has_room() {
+            self.credit_under_way = true;
+            let place = self.copies.get_mut(self.next_copy);
+            if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
+                let len = Writer::new(place, Kind::Credit, false).len();
+                self.post_copy(len, false);
+            } else if let Some(mut buffer) = pool.take() {
+                let len = Writer::new(&mut buffer, Kind::Credit, false).len();
+                self.post_buffer(buffer, len, false);
+            } else {
+                self.credit_under_way = false;
+            }
+        }
+    }
+}
+
+/// Writes a frame; its bytes.
+#[inline]
+fn written(
+    place: &mut [u8],
+    kind: Kind,
+    failed: bool,
+    build: impl FnOnce(&mut Writer<'_>),
+) -> usize {
+    let mut writer = Writer::new(place, kind, failed);
+    build(&mut writer);
+    writer.len()
+}

@@ -1,0 +1,146 @@
+//! What a broken connection left undone, and what a new one does with it.
+
+use super::flight::Flying;
+use super::queue::Queued;
+use super::{COPY, Peer};
+use crate::nal::verbs::handshake::Stage;
+use crate::nal::verbs::memory::Transfer;
+use std::collections::VecDeque;
+use verbs_backend::{Buffer, Status};
+
+/// What a broken connection left undone, as far as this side knows.
+#[derive(Debug)]
+pub(super) enum Lost {
+    Frame(Vec<u8>),
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    Write(u64),
+    Ahead {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// Refused for a reason that a new connection does not mend.
+    Refused(u64),
+}
+
+/// How a one-sided request whose completion was lost ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nal::verbs) struct Ended {
+    pub(in crate::nal::verbs) id: u64,
+    pub(in crate::nal::verbs) failed: bool,
+}
+
+impl Peer {
+    #[cold]
+    pub(super) fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
+        self.broken = true;
+        let refused = !status.is_of_connection();
+        let lost = match flying {
+            Flying::Small(len) => {
+                // The requests after it have the places before the next one's.
+                let back = self.flying.len() + 1;
+                let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
+                match self.copies.get(at).and_then(|copy| copy.get(..len)) {
+                    Some(bytes) => Lost::Frame(bytes.to_vec()),
+                    None => return,
+                }
+            }
+            Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
+                Some(bytes) => Lost::Frame(bytes.to_vec()),
+                None => return,
+            },
+            Flying::Credit => return,
+            Flying::Read { id, .. } | Flying::Ahead { id, .. } | Flying::Write { id, .. }
+                if refused =>
+            {
+                Lost::Refused(id)
+            }
+            Flying::Ahead { transfer, id } => Lost::Ahead { transfer, id },
+            Flying::Read { transfer, id } => Lost::Read { transfer, id },
+            Flying::Write { id, .. } => Lost::Write(id),
+        };
+        self.lost.push_back(lost);
+    }
+
+    /// The queue pair is to be destroyed although not all completions have come.
+    pub(in crate::nal::verbs) fn abandon(&mut self) {
+        self.unbatch(0);
+        while !self.flying.is_empty() {
+            self.handle_completion(Status::FLUSHED, None);
+        }
+    }
+
+    /// Forgets everything that waits; the owner ends the operations.
+    pub(in crate::nal::verbs) fn give_up(&mut self) {
+        self.stage = Stage::Failed;
+        self.timer = None;
+        self.asked = None;
+        self.queue.clear();
+        self.lost.clear();
+        self.adverts.clear();
+    }
+
+    /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
+    /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
+    /// connection ended.
+    pub(in crate::nal::verbs) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+        let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
+        self.max_inline = (inline as usize).min(COPY);
+        self.copies.resize(self.depth, [0; COPY]);
+        self.broken = false;
+        self.greeted = false;
+        self.met = true;
+        self.adverts.clear();
+        self.granted = granted;
+        self.credits = granted;
+        self.owed = 0;
+        self.emptied = 0;
+        self.credit_under_way = false;
+        let frames = self
+            .lost
+            .iter()
+            .filter(|l| matches!(l, Lost::Frame(_)))
+            .count() as u32;
+        let first = self.frames_sent.wrapping_sub(frames);
+        // A peer cannot have had more than was sent.
+        let mut had = received.wrapping_sub(first);
+        if had > frames {
+            had = 0;
+        }
+        self.frames_sent = first.wrapping_add(had);
+        // Up to the last frame that arrived, writes have been done: a connection keeps the order.
+        let mut done = self.lost.len();
+        let mut left = had;
+        for (at, lost) in self.lost.iter().enumerate() {
+            if left == 0 {
+                done = at;
+                break;
+            }
+            left -= u32::from(matches!(lost, Lost::Frame(_)));
+        }
+        if had == 0 {
+            done = 0;
+        }
+        let mut ended = Vec::new();
+        let mut again = VecDeque::new();
+        for (at, lost) in std::mem::take(&mut self.lost).into_iter().enumerate() {
+            match lost {
+                Lost::Frame(_) if at < done => {}
+                Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
+                Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
+                Lost::Ahead { id, .. } if at < done => ended.push(Ended { id, failed: false }),
+                Lost::Ahead { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
+                Lost::Write(id) => ended.push(Ended {
+                    id,
+                    failed: at >= done,
+                }),
+                Lost::Refused(id) => ended.push(Ended { id, failed: true }),
+            }
+        }
+        again.append(&mut self.queue);
+        self.queue = again;
+        ended
+    }
+}
