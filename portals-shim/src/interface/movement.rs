@@ -85,6 +85,10 @@ impl Interface {
     /// Pins the memory of a descriptor that was made with [`PINNED`](portals_core::MdOptions::PINNED), as far as the
     /// fabric pins memory; returns what peers' adapters need to reach it, and 0 where they need nothing. It stays so until the descriptor is unlinked, by
     /// when nobody may use the key any more: the call does not ask peers.
+    ///
+    /// # Errors
+    /// On a fabric that pins, [`Error::MdIllegal`] for a descriptor without that option, in pieces, or with a threshold,
+    /// at which it might unlink itself; [`Error::NoSpace`] where no more memory may be pinned.
     pub fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
         self.open()?.remote_key(md)
     }

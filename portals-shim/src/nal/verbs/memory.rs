@@ -3,7 +3,7 @@
 // promised that they stay mapped (`RawMemory::new`, or a `Region` kept by its interface).
 #![expect(
     unsafe_code,
-    reason = "RDMA on descriptors' memory; see the line above"
+    reason = "registers descriptors' memory by address, and names it in requests"
 )]
 
 use crate::region::Region;
@@ -74,6 +74,20 @@ pub(super) enum RegistryError {
 }
 
 /// Registrations, made when first needed.
+///
+/// # Registered memory stays mapped
+///
+/// What is registered is the memory of a live descriptor, or more of the same mapping of this library. The maker of the
+/// descriptor promised that its memory stays mapped until it is unlinked (`RawMemory::new`). Before a call that unlinks
+/// it returns, `Nal::retire` has seen the end of its operations, and its registrations end: those of a pinned
+/// descriptor in [`Registry::unpin`], others in [`Registry::prune`] (`Nal::lists_changed`).
+///
+/// A descriptor that unlinks itself is neither pinned (`Verbs::remote_key` takes those without a limit) nor advertised,
+/// so that no registration of its memory lets a peer write. What it has may stay until the next `prune`; no request
+/// names it any more, and the kernel holds the pages for as long as they are registered. Memory that this library has
+/// mapped itself may stay registered after its descriptor, until `prune` finds the mapping gone.
+///
+/// # How long
 ///
 /// * One that gives peers rights covers exactly its descriptor's memory and ends with the descriptor.
 /// * Others end with the last descriptor that uses them, after which the program may unmap the memory. Memory that
@@ -206,14 +220,17 @@ impl Registry {
         Ok(keys.0)
     }
 
-    /// Ends what [`Registry::pin`] began; `false` if it did not.
+    /// Ends what [`Registry::pin`] began, and every registration of the descriptor; `false` if it was not pinned.
     pub(super) fn unpin(&mut self, md: MdHandle, start: u64) -> bool {
-        let was = self.pinned.remove(&(start, md)).is_some();
-        if was && let Some(at) = self.by_md.remove(&(md, Use::Open)) {
-            self.last = None;
+        if self.pinned.remove(&(start, md)).is_none() {
+            return false;
+        }
+        self.last = None;
+        while let Some((&user, &at)) = self.by_md.range((md, Use::Local)..=(md, Use::Open)).next() {
+            self.by_md.remove(&user);
             self.leave(at);
         }
-        was
+        true
     }
 
     /// Keys of pinned memory that holds `piece`. Pinned ranges of a job have one length and begin at most twice
@@ -278,10 +295,8 @@ impl Registry {
         }
         loop {
             let address = std::ptr::with_exposed_provenance_mut::<u8>(region.addr as usize);
-            // SAFETY: the region is the memory of a live descriptor, whose maker promised that it stays mapped
-            // until the descriptor is unlinked, or more of the same mapping of this library; `prune` runs before
-            // the call that unlinks returns (`Nal::retire` and `Nal::lists_changed` frame it), and keeps only
-            // registrations of mappings of this library, which are looked up by the mapping's number.
+            // SAFETY: the memory of a live descriptor stays mapped until the registration has ended, or is used by nobody
+            // any more; pinned or not: "Registered memory stays mapped", above `Registry`, has the cases.
             let made = unsafe {
                 Mr::register_raw(&self.pd, address, region.len as usize, purpose.access())
             };

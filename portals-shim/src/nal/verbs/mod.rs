@@ -60,8 +60,8 @@ use onesided::Published;
 use peer::Peer;
 use plan::Plan;
 use portals_core::{
-    Body, Error, Header, InPlace, MdHandle, Ni, NiFail, OpId, ProcessId, Segment, Segments,
-    Transmit,
+    Body, Error, Header, InPlace, MdHandle, MdOptions, Ni, NiFail, OpId, ProcessId, Segment,
+    Segments, THRESHOLD_INFINITE, Transmit,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -717,6 +717,11 @@ impl Nal for Verbs {
 
     fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
         let s = ni.md_query(md)?;
+        let in_one_piece = !s.options.contains(MdOptions::IOVEC);
+        let stays = s.threshold == THRESHOLD_INFINITE;
+        if !(s.options.contains(MdOptions::PINNED) && in_one_piece && stays) {
+            return Err(Error::MdIllegal);
+        }
         let region = Segment {
             addr: s.start,
             len: s.length,
