@@ -3,7 +3,7 @@
 // concurrently and no Rust reference may ever point into it.
 #![expect(
     unsafe_code,
-    reason = "mapping memory that other agents write; see the line above"
+    reason = "maps memory that other agents write, and copies through raw pointers"
 )]
 
 use std::collections::BTreeMap;

@@ -134,7 +134,7 @@ impl Ni {
     /// nothing.
     #[expect(
         clippy::too_many_arguments,
-        reason = "the specification's argument list"
+        reason = "those of PtlPutRegion in the specification, which callers have one by one"
     )]
     #[inline(always)]
     pub fn ready_put(
@@ -246,7 +246,7 @@ impl Ni {
     /// [`Ni::pass_get`] before anything else is asked of the interface, or by nothing.
     #[expect(
         clippy::too_many_arguments,
-        reason = "the specification's argument list"
+        reason = "those of PtlGetRegion in the specification, which callers have one by one"
     )]
     #[inline(always)]
     pub fn ready_get(

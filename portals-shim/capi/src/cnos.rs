@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "exports symbols for C, takes pointers of the caller"
+)]
 //! Ranks, as Cray's machines give them (`cnos_mpi_os.h`).
 //!
 //! These functions need neither `PtlInit` nor an interface: they speak of the job.

@@ -1,6 +1,6 @@
 // UNSAFETY: what happens at exit and at fork is arranged with the C library, which takes bare
 // functions.
-#![expect(unsafe_code, reason = "on_exit and pthread_atfork; see the line above")]
+#![expect(unsafe_code, reason = "on_exit and pthread_atfork take bare functions")]
 //! The job of this process: joined when something first needs it, left when the process exits.
 //!
 //! ```text

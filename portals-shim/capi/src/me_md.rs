@@ -1,6 +1,9 @@
 // UNSAFETY: entries that C calls: exported symbols, pointers of the caller, and the promise that
 // a descriptor's memory stays mapped, which only the caller can give.
-#![expect(unsafe_code, reason = "entries for C; see the lines above")]
+#![expect(
+    unsafe_code,
+    reason = "exports symbols for C, takes the caller's word that memory stays mapped"
+)]
 //! Match entries and memory descriptors: `PtlME*`, `PtlMD*`; both in one call: `memd.rs`.
 
 use portals_shim::core::HandleKind;

@@ -1,6 +1,6 @@
 // UNSAFETY: two tables are exported as data, which needs symbols by their C names, and hold
 // pointers, which needs a promise that threads may share them.
-#![expect(unsafe_code, reason = "exported data; see the line above")]
+#![expect(unsafe_code, reason = "exports tables of pointers as data")]
 //! Names of codes and event kinds.
 
 use std::ffi::{CStr, c_char};

@@ -1,5 +1,5 @@
 // UNSAFETY: exported symbols.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(unsafe_code, reason = "exports symbols for C")]
 //! Data movement: `PtlPut`, `PtlGet`, `PtlGetPut` and their regions.
 
 use portals_shim::core::HandleKind;

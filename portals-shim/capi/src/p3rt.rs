@@ -1,5 +1,8 @@
 // UNSAFETY: entries that C calls: exported symbols and pointers of the caller.
-#![expect(unsafe_code, reason = "entries for C; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "exports symbols for C, takes pointers of the caller"
+)]
 //! Ranks, as the reference's run-time library gives them (`p3rt/p3rt.h`).
 //!
 //! A group is set for an open interface, or, with `PTL_INVALID_HANDLE`, for the next one that is

@@ -1,6 +1,6 @@
 // UNSAFETY: a C caller's pointers are bare addresses; here they are checked for NULL and wrapped,
 // so that the entries handle them without further unsafe code.
-#![expect(unsafe_code, reason = "pointers of C callers; see the line above")]
+#![expect(unsafe_code, reason = "reads and writes through pointers of C callers")]
 //! Pointers of a C caller.
 //!
 //! Reads and writes are unaligned ones: a caller may keep its structures packed.

@@ -1,5 +1,8 @@
 // UNSAFETY: what must happen when the process exits is registered with the C library.
-#![expect(unsafe_code, reason = "atexit is a function of the C library")]
+#![expect(
+    unsafe_code,
+    reason = "registers what happens at exit with the C library, whose atexit is an unsafe call"
+)]
 //! A rank that exits without leaving its job.
 //!
 //! `portolan run`, Hydra and launchers of PMIx notice it. Slurm's PMI-2 does not: the other ranks would

@@ -3,7 +3,7 @@
 // kernel checks them there, and the local side is a Rust slice.
 #![expect(
     unsafe_code,
-    reason = "cross-process memory access; see the line above"
+    reason = "reads and writes raw addresses of another process, which the kernel checks"
 )]
 
 use std::ffi::c_void;

@@ -2,7 +2,7 @@
 // and those of this one, and the memory is that of descriptors whose makers promised it to the library.
 #![expect(
     unsafe_code,
-    reason = "cross-process memory access; see the lines above"
+    reason = "reads and writes raw addresses of another process, which the kernel checks"
 )]
 //! Cross-memory attach: the kernel copies between two processes, once and without their help.
 

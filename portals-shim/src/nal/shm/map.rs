@@ -2,7 +2,7 @@
 // memory of descriptors through raw pointers, because no Rust reference may ever point into bytes that others write.
 #![expect(
     unsafe_code,
-    reason = "memory shared with other processes; see the lines above"
+    reason = "maps memory that other processes write, and copies through raw pointers"
 )]
 //! Shared memory: anonymous files that are sealed against shrinking, mapped, read and written in checked ranges.
 //!
