@@ -8,6 +8,7 @@ use super::datagram::{self, DatagramNal};
 use super::{Verbs, connect};
 use crate::call::Paths;
 use crate::fabric::{Channel, FabricError};
+use crate::interface::RemoteKey;
 use crate::job::Reader;
 use crate::place::Placement;
 use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
@@ -111,6 +112,7 @@ impl Unconnected {
 /// What a fabric that is made of this and another one needs.
 impl Far {
     /// Shows the portals of this set to the others, as they are.
+    #[inline]
     pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
         match self {
             Self::Rc(verbs) => verbs.tell_peers(ni, portals),
@@ -175,9 +177,45 @@ impl Nal for Far {
         }
     }
 
+    #[inline]
+    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.fetch_now(header, md, landing),
+            Self::Ud(_) => false,
+        }
+    }
+
+    #[inline]
     fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        self.tell_peers(ni, portals);
+        match self {
+            Self::Rc(verbs) => verbs.lists_changed(ni),
+            // Nobody reaches a descriptor past its owner.
+            Self::Ud(_) => {
+                ni.take_dirty_portals();
+            }
+        }
+    }
+
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        match self {
+            Self::Rc(verbs) => verbs.remote_key(ni, md),
+            Self::Ud(_) => Ok(0),
+        }
+    }
+
+    fn aim(&mut self, key: Option<RemoteKey>) {
+        match self {
+            Self::Rc(verbs) => verbs.aim(key),
+            Self::Ud(_) => {}
+        }
+    }
+
+    fn pinnable(&self) -> Option<u64> {
+        match self {
+            Self::Rc(verbs) => verbs.pinnable(),
+            // Data is copied, by the processors.
+            Self::Ud(_) => None,
+        }
     }
 
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {

@@ -582,7 +582,14 @@ impl Verbs {
 /// What a fabric that is made of this and another one needs, and [`Nal`] here.
 impl Verbs {
     /// Shows the portals of this set to the others, as they are.
+    #[inline]
     pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
+        if portals != 0 || self.prune_due {
+            self.tell_all(ni, portals);
+        }
+    }
+
+    fn tell_all(&mut self, ni: &mut Ni, portals: u64) {
         self.publish(ni, portals);
         if std::mem::take(&mut self.prune_due) {
             self.registry.prune(|md| ni.md_query(md).is_ok());
@@ -695,9 +702,7 @@ impl Nal for Verbs {
     #[inline]
     fn lists_changed(&mut self, ni: &mut Ni) {
         let portals = ni.take_dirty_portals();
-        if portals != 0 || self.prune_due {
-            self.tell_peers(ni, portals);
-        }
+        self.tell_peers(ni, portals);
     }
 
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
 use crate::call::Call;
+use crate::interface::RemoteKey;
 use std::collections::BTreeSet;
 
 /// What a rank believes that it may reach of another one.
@@ -201,5 +202,73 @@ fn device_access_control_holds_for_what_adapters_serve() {
             ring(o, &s, peer);
         }
         wait(o, s.eq, EventKind::PutEnd, BELL);
+    });
+}
+
+/// Memory that its owner has pinned is written and read by whoever has its key, without its owner's library.
+#[test]
+fn device_pinned_memory_is_reached_by_its_key() {
+    const PINNED: u64 = 9;
+    const AT: u64 = 16;
+    let told = std::sync::OnceLock::new();
+    ranks(2, |rank, o| {
+        let s = side(o, 4096);
+        let peer = o.peers[1 - rank as usize];
+        let ni = &o.interface;
+        if rank == 1 {
+            let memory = Region::new(4096).unwrap();
+            let me = ni
+                .me_attach(4, entry(PINNED), InsertPosition::After)
+                .unwrap();
+            let mut pinned = spec(MdMemory::whole(&memory), None);
+            pinned.options |= MdOptions::PINNED;
+            let md = ni.md_attach(me, pinned, Unlink::Retain).unwrap();
+            let rkey = ni.remote_key(md).unwrap();
+            assert_ne!(rkey, 0);
+            let key = RemoteKey {
+                base: memory.addr(),
+                len: memory.len() as u64,
+                rkey,
+            };
+            told.set(key).unwrap();
+            ring(o, &s, peer);
+            wait(o, s.eq, EventKind::PutEnd, BELL);
+            let mut seen = [0; 40];
+            memory.read(0, &mut seen).unwrap();
+            assert_eq!(seen[..16], [0; 16]);
+            assert_eq!(seen[16..24], pattern(8, 5));
+            assert_eq!(seen[24..], [0; 16]);
+            ni.me_unlink(me).unwrap();
+            return;
+        }
+        wait(o, s.eq, EventKind::PutEnd, BELL);
+        let key = *told.get().unwrap();
+        s.work.write(0, &pattern(8, 5)).unwrap();
+        let there = to(peer, PINNED, AT);
+        let alone = || ni.paths().unwrap().one_sided;
+        // The first ones may have to wait for what went before them.
+        let until_served = |put: bool| {
+            for _ in 0..1000 {
+                let before = alone();
+                if put {
+                    ni.put_region_keyed(s.source, (0, 8), there, key).unwrap();
+                    wait(o, s.eq, EventKind::Ack, PINNED);
+                } else {
+                    ni.get_region_keyed(s.source, (64, 8), there, key).unwrap();
+                    wait(o, s.eq, EventKind::ReplyEnd, PINNED);
+                }
+                if alone() > before {
+                    return;
+                }
+            }
+            panic!("the adapters served nothing");
+        };
+        until_served(true);
+        until_served(false);
+        let mut back = [0; 8];
+        s.work.read(64, &mut back).unwrap();
+        assert_eq!(back, *pattern(8, 5));
+        ring(o, &s, peer);
+        wait(o, s.eq, EventKind::SendEnd, BELL);
     });
 }
