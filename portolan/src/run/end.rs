@@ -3,12 +3,12 @@
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use super::reap;
 use super::spawn::Process;
 use super::supervise::Interrupts;
+use super::wait;
 
 /// How long processes have between `SIGTERM` and `SIGKILL`.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -23,29 +23,14 @@ pub(super) fn end_all(leaders: &[&Process], interrupts: &mut Interrupts) {
         reap::signal_group(process.pid, Signal::CONT);
     }
     let deadline = Instant::now() + GRACE;
-    loop {
-        let running: Vec<_> = leaders.iter().filter(runs).collect();
-        let left = deadline.saturating_duration_since(Instant::now());
-        if running.is_empty() || left.is_zero() {
+    while Instant::now() < deadline {
+        let running = leaders.iter().filter(runs);
+        let mut fds: Vec<_> = running.map(|p| p.pidfd.as_fd()).collect();
+        if fds.is_empty() {
             break;
         }
-        let ends = running
-            .iter()
-            .map(|p| PollFd::from_borrowed_fd(p.pidfd.as_fd(), PollFlags::IN));
-        let others = interrupts
-            .fds()
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let mut fds: Vec<_> = ends.chain(others).collect();
-        let timeout = Timespec {
-            // At most the grace time.
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let polled = poll(&mut fds, Some(&timeout));
-        drop(fds);
-        if interrupts.take().is_some()
-            || matches!(polled, Err(errno) if errno != rustix::io::Errno::INTR)
-        {
+        fds.extend(interrupts.fds());
+        if wait::readable(&fds, Some(deadline)).is_err() || interrupts.take().is_some() {
             break;
         }
     }

@@ -22,6 +22,7 @@ mod reap;
 mod socket;
 mod spawn;
 mod supervise;
+mod wait;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::end::end_all;
@@ -162,27 +160,9 @@ impl Supervisor {
             }
             watched.push((Ready::RankEnd(at), rank.process.pidfd.as_fd()));
         }
-        let mut fds: Vec<PollFd<'_>> = watched
-            .iter()
-            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-            .collect();
-        let timeout = wake.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            // Longer than i64 seconds never comes.
-            let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
-            Timespec {
-                tv_sec,
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let ready = watched
-            .iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty());
+        let fds: Vec<BorrowedFd<'_>> = watched.iter().map(|(_, fd)| *fd).collect();
+        let readable = super::wait::readable(&fds, wake)?;
+        let ready = watched.iter().zip(readable).filter(|(_, ready)| *ready);
         Ok(ready.map(|((what, _), _)| *what).collect())
     }
 

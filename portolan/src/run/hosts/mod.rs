@@ -6,7 +6,7 @@
 //!   ssh b exec portolan agent ──▶ agent ──▶ rank 2, rank 3        on host b
 //!        ▲ output of ranks           │ lines, ends (link, over TCP)
 //!        │                           ▼
-//!   terminal                    remote (poll) ──▶ pmi_server, policy: as for one host
+//!   terminal                    remote (poll) ──▶ job ──▶ pmi_server, policy: as for one host
 //! ```
 //!
 //! Lives are tied: an agent ends its ranks when the connection ends, which the launcher's death ends too;
@@ -14,6 +14,7 @@
 
 pub(crate) mod agent;
 mod environment;
+mod job;
 mod link;
 pub(crate) mod list;
 mod remote;

@@ -3,65 +3,42 @@
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::process::{ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-
-use super::link::{Down, Link, Order, Up, VERSION, read};
-use super::{Hosts, environment, is_token, listen, quoted, token};
+use super::job::Job;
+use super::link::{Down, Link, Order, VERSION};
+use super::{Hosts, environment, listen, quoted, token};
 use crate::error::CmdError;
 use crate::run::end::{GRACE, end_all};
-use crate::run::pmi_server::{PmiServer, Stage};
+use crate::run::pmi_server::PmiServer;
 use crate::run::policy::{Policy, Verdict};
-use crate::run::reap::{self, Exit};
+use crate::run::reap;
 use crate::run::spawn::{self, Process};
-use crate::run::supervise::{CLOSED_LINE, Interrupts, TIMED_OUT};
-use crate::run::{JobSpec, job_id};
+use crate::run::supervise::Interrupts;
+use crate::run::{JobSpec, job_id, wait};
 
-/// How long hosts have to start their agents.
-const START: Duration = Duration::from_secs(60);
 /// How long a connection has to prove that it is an agent's, and how many may try at a time.
 const PROOF: Duration = Duration::from_secs(10);
 const STRANGERS: usize = 64;
 
+/// The connections of a host.
 struct Host {
-    name: String,
     ssh: Process,
-    ssh_exit: Option<Exit>,
-    link: Option<Link>,
-    /// Ranks that have not ended.
-    left: usize,
-}
-
-struct Rank {
-    host: usize,
+    /// Whether its end was handed in.
     ended: bool,
-    /// When the line closed before the rank finalized.
-    closed: Option<Instant>,
-}
-
-/// What became ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ready {
-    Interrupt,
-    Listener,
-    Stranger(usize),
-    Link(usize),
-    Ssh(usize),
+    link: Option<Link>,
 }
 
 struct Remote {
+    job: Job,
+    begun: Instant,
     listener: TcpListener,
-    token: String,
+    /// Connections that have not said whose they are, and since when.
     strangers: Vec<(Link, Instant)>,
     hosts: Vec<Host>,
-    ranks: Vec<Rank>,
-    server: PmiServer,
-    policy: Policy,
     interrupts: Interrupts,
 }
 
@@ -90,24 +67,25 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
         .port();
     let mapping = super::list::mapping(&hosts.places, spec.ranks);
     let program = text(&spec.program)?;
-    let mut job = Remote {
+    let places: Vec<(&str, &[u32])> = hosts
+        .places
+        .iter()
+        .map(|p| (p.host.as_str(), &p.ranks[..]))
+        .collect();
+    let server = PmiServer::with_mapping(spec.ranks, &job_id(&spec.env), mapping);
+    let policy = Policy::new(spec.ranks, program.clone());
+    let secret = token().map_err(failed("make a token"))?;
+    let mut remote = Remote {
+        job: Job::new(
+            secret,
+            (&places, spec.ranks),
+            (server, policy),
+            spec.timeout,
+        ),
+        begun: Instant::now(),
         listener,
-        token: token().map_err(failed("make a token"))?,
         strangers: Vec::new(),
         hosts: Vec::new(),
-        ranks: (0..spec.ranks)
-            .map(|rank| Rank {
-                host: hosts
-                    .places
-                    .iter()
-                    .position(|p| p.ranks.contains(&rank))
-                    .unwrap_or(0),
-                ended: false,
-                closed: None,
-            })
-            .collect(),
-        server: PmiServer::with_mapping(spec.ranks, &job_id(&spec.env), mapping),
-        policy: Policy::new(spec.ranks, program.clone()),
         interrupts,
     };
     let folder = env::current_dir().map_err(failed("name this folder"))?;
@@ -125,7 +103,7 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
     for (at, place) in hosts.places.iter().enumerate() {
         let order = Order {
             version: VERSION,
-            token: job.token.clone(),
+            token: remote.job.token().to_owned(),
             addresses: addresses.clone(),
             port,
             host: at,
@@ -138,19 +116,17 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
         };
         let started = start(hosts, &place.host, &order);
         let ssh = started.map_err(failed(format!("start {}", hosts.ssh.join(" "))))?;
-        job.hosts.push(Host {
-            name: place.host.clone(),
+        remote.hosts.push(Host {
             ssh,
-            ssh_exit: None,
+            ended: false,
             link: None,
-            left: place.ranks.len(),
         });
     }
-    let verdict = job.run(spec.timeout).map_err(failed("watch the job"))?;
+    let verdict = remote.run().map_err(failed("watch the job"))?;
     if let Some(line) = &verdict.line {
         let _ = writeln!(io::stderr(), "{}: {line}", spec.title);
     }
-    drop(job);
+    drop(remote);
     Ok(verdict.status)
 }
 
@@ -181,288 +157,119 @@ fn feed(input: &mut ChildStdin, line: &[u8], own: bool) {
 }
 
 impl Remote {
-    fn run(&mut self, limit: Option<Duration>) -> io::Result<Verdict> {
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+    fn run(&mut self) -> io::Result<Verdict> {
         loop {
-            let waiting = self.hosts.iter().any(|h| h.link.is_none() && h.left > 0);
-            let start = waiting.then_some(begun + START);
-            let closed = self
-                .ranks
-                .iter()
-                .filter_map(|r| r.closed.map(|at| at + CLOSED_LINE));
-            let proofs = self.strangers.iter().map(|(_, since)| *since + PROOF);
-            let wake = closed.chain(proofs).chain(deadline).chain(start).min();
-            for what in self.wait(wake)? {
-                if let Some(verdict) = self.handle(what)? {
-                    return Ok(verdict);
-                }
+            self.wait()?;
+            if let Some(signal) = self.interrupts.take() {
+                self.job.handle_interrupt(signal);
             }
-            if let Some(verdict) = self.policy.poll(self.server.stages()) {
+            // An agent has said all before its ssh ends, so ends are looked for before words are read, and handed
+            // in after them.
+            let ended = self.ended()?;
+            self.accept();
+            self.meet();
+            for host in 0..self.hosts.len() {
+                self.listen_to(host);
+            }
+            for (host, exit) in ended {
+                self.hosts[host].ended = true;
+                self.job.handle_ssh_end(host, exit);
+            }
+            self.job.handle_time(self.begun.elapsed());
+            if let Some(verdict) = self.job.poll_verdict() {
                 return Ok(verdict);
             }
-            let now = Instant::now();
-            self.strangers.retain(|(_, since)| now < *since + PROOF);
-            if let (Some(limit), true) = (limit, deadline.is_some_and(|at| now >= at)) {
-                let words = format!(
-                    "the job ran longer than {} s; ending it",
-                    limit.as_secs_f64()
-                );
-                return Ok(Verdict::new(TIMED_OUT, words));
-            }
-            if start.is_some_and(|at| now >= at) {
-                let late = self.hosts.iter().find(|h| h.link.is_none());
-                let name = late.map_or("?", |h| h.name.as_str());
-                let words = format!(
-                    "host {name} has not connected within {} s; ending the job",
-                    START.as_secs()
-                );
-                return Ok(Verdict::new(1, words));
-            }
-            let late = |r: &Rank| r.closed.is_some_and(|at| now >= at + CLOSED_LINE);
-            if let Some(rank) = self.ranks.iter().position(late) {
-                let words =
-                    format!("rank {rank} closed its line without finalizing; ending the job");
-                return Ok(Verdict::new(1, words));
-            }
         }
     }
 
-    fn wait(&self, wake: Option<Instant>) -> io::Result<Vec<Ready>> {
-        let mut watched: Vec<(Ready, BorrowedFd<'_>)> =
-            vec![(Ready::Listener, self.listener.as_fd())];
-        watched.extend(self.interrupts.fds().map(|fd| (Ready::Interrupt, fd)));
-        for (at, (link, _)) in self.strangers.iter().enumerate() {
-            watched.push((Ready::Stranger(at), link.as_fd()));
+    /// Sleeps until something has come, or a time that means something.
+    fn wait(&self) -> io::Result<()> {
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
+        fds.extend(self.interrupts.fds());
+        fds.extend(self.strangers.iter().map(|(link, _)| link.as_fd()));
+        for host in &self.hosts {
+            fds.extend(host.link.as_ref().map(Link::as_fd));
+            fds.extend((!host.ended).then(|| host.ssh.pidfd.as_fd()));
         }
-        for (at, host) in self.hosts.iter().enumerate() {
-            // What the agent said comes before the end of its ssh.
-            if let Some(link) = &host.link {
-                watched.push((Ready::Link(at), link.as_fd()));
-            }
-            if host.ssh_exit.is_none() {
-                watched.push((Ready::Ssh(at), host.ssh.pidfd.as_fd()));
-            }
-        }
-        let mut fds: Vec<PollFd<'_>> = watched
-            .iter()
-            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-            .collect();
-        let timeout = wake.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let ready = watched.iter().zip(&fds);
-        let ready = ready.filter(|(_, fd)| !fd.revents().is_empty());
-        let mut ready: Vec<Ready> = ready.map(|((what, _), _)| *what).collect();
-        // Places in the list of strangers stay right while the last ones are taken out first.
-        ready.sort_by_key(|what| match what {
-            Ready::Stranger(at) => (0, usize::MAX - at),
-            Ready::Ssh(_) => (2, 0),
-            _ => (1, 0),
-        });
-        Ok(ready)
+        let proofs = self.strangers.iter().map(|(_, since)| *since + PROOF);
+        let wake = self.job.wake().and_then(|at| self.begun.checked_add(at));
+        wait::readable(&fds, proofs.chain(wake).min()).map(|_| ())
     }
 
-    fn handle(&mut self, what: Ready) -> io::Result<Option<Verdict>> {
-        Ok(match what {
-            Ready::Interrupt => self.interrupts.take().map(|signal| {
-                let words = reap::signal_words(signal);
-                let status = Exit::Signal(signal).code();
-                Verdict::new(status, format!("stopped by {words}; ending the job"))
-            }),
-            Ready::Listener => {
-                self.accept();
-                None
-            }
-            Ready::Stranger(at) => self.meet(at),
-            Ready::Link(at) => self.listen_to(at),
-            Ready::Ssh(at) => self.ssh_ended(at)?,
-        })
+    /// Hosts whose ssh has ended since the last look.
+    fn ended(&self) -> io::Result<Vec<(usize, reap::Exit)>> {
+        let mut ended = Vec::new();
+        for (at, host) in self.hosts.iter().enumerate().filter(|(_, h)| !h.ended) {
+            ended.extend(reap::peek(host.ssh.pid)?.map(|exit| (at, exit)));
+        }
+        Ok(ended)
     }
 
+    /// Takes the connections that have come.
     fn accept(&mut self) {
-        match self.listener.accept() {
-            Ok((stream, _)) if self.strangers.len() < STRANGERS => match Link::new(stream) {
-                Ok(link) => self.strangers.push((link, Instant::now())),
-                Err(error) => tracing::debug!(%error, "a connection cannot be used"),
-            },
-            Ok((_, address)) => tracing::warn!(%address, "too many connections at a time"),
-            Err(error) => tracing::debug!(%error, "no connection"),
-        }
-    }
-
-    /// Looks whether a connection is that of an agent; it is dropped if it says anything else.
-    fn meet(&mut self, at: usize) -> Option<Verdict> {
-        let (mut link, since) = self.strangers.swap_remove(at);
-        let received = link.receive();
-        let Some(first) = received.lines.first() else {
-            if !received.closed && !received.endless {
-                self.strangers.push((link, since));
-            }
-            return None;
-        };
-        let hello = read::<Up>(first);
-        let Ok(Up::Hello {
-            version: VERSION,
-            token,
-            host,
-        }) = hello
-        else {
-            tracing::warn!("a connection that is not an agent's");
-            return None;
-        };
-        if !is_token(&token, &self.token) {
-            tracing::warn!("a connection with a wrong token");
-            return None;
-        }
-        let Some(known) = self.hosts.get_mut(host).filter(|h| h.link.is_none()) else {
-            tracing::warn!(
-                host,
-                "an agent of a host that has one, or that is not in the job"
-            );
-            return None;
-        };
-        known.link = Some(link);
-        // An agent that is quick says with its hello why it cannot go on.
-        let mut lines = received.lines.iter().skip(1);
-        lines.find_map(|line| self.message(host, line))
-    }
-
-    fn listen_to(&mut self, at: usize) -> Option<Verdict> {
-        let link = self.hosts[at].link.as_mut()?;
-        let received = link.receive();
-        for line in &received.lines {
-            if let Some(verdict) = self.message(at, line) {
-                return Some(verdict);
-            }
-        }
-        if received.closed || received.endless {
-            self.hosts[at].link = None;
-            return self.lost(at);
-        }
-        None
-    }
-
-    /// The host is gone; a verdict if ranks of it are.
-    fn lost(&self, at: usize) -> Option<Verdict> {
-        let host = &self.hosts[at];
-        (host.left > 0).then(|| {
-            let words = format!(
-                "lost host {} with {} ranks; ending the job",
-                host.name, host.left
-            );
-            Verdict::new(1, words)
-        })
-    }
-
-    fn ssh_ended(&mut self, at: usize) -> io::Result<Option<Verdict>> {
-        let Some(exit) = reap::peek(self.hosts[at].ssh.pid)? else {
-            return Ok(None);
-        };
-        // What the agent said last may explain it, and nobody may have looked at its connection yet.
-        if self.hosts[at].link.is_none() {
-            for _ in 0..self.hosts.len() {
-                self.accept();
-            }
-            for stranger in (0..self.strangers.len()).rev() {
-                if let Some(verdict) = self.meet(stranger) {
-                    return Ok(Some(verdict));
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) if self.strangers.len() < STRANGERS => match Link::new(stream) {
+                    Ok(link) => self.strangers.push((link, Instant::now())),
+                    Err(error) => tracing::debug!(%error, "a connection cannot be used"),
+                },
+                Ok((_, address)) => tracing::warn!(%address, "too many connections at a time"),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::debug!(%error, "no connection");
+                    return;
                 }
             }
         }
-        if let Some(verdict) = self.listen_to(at) {
-            return Ok(Some(verdict));
-        }
-        let host = &mut self.hosts[at];
-        host.ssh_exit = Some(exit);
-        if host.left == 0 {
-            return Ok(None);
-        }
-        let words = format!(
-            "the connection to host {} {exit}{}; ending the job",
-            host.name,
-            if host.link.is_some() {
-                ""
-            } else {
-                " before its ranks started"
-            }
-        );
-        Ok(Some(Verdict::new(1, words)))
     }
 
-    fn message(&mut self, at: usize, line: &str) -> Option<Verdict> {
-        let name = self.hosts[at].name.clone();
-        let strange = |reason: &str| {
-            Some(Verdict::new(
-                1,
-                format!("host {name} {reason}; ending the job"),
-            ))
-        };
-        let message = match read::<Up>(line) {
-            Ok(message) => message,
-            Err(reason) => return strange(&format!("said something strange: {reason}")),
-        };
-        let rank = match &message {
-            Up::Failed { reason } => {
-                return strange(&format!("cannot start its ranks: {reason}"));
-            }
-            Up::Hello { .. } => return strange("said hello twice"),
-            Up::Line { rank, .. }
-            | Up::Endless { rank }
-            | Up::Closed { rank }
-            | Up::Exit { rank, .. } => *rank,
-        };
-        let here = |r: &&mut Rank| r.host == at && !r.ended;
-        let position = usize::try_from(rank).unwrap_or(usize::MAX);
-        let Some(state) = self.ranks.get_mut(position).filter(here) else {
-            return strange(&format!("spoke of rank {rank}, which is not there"));
-        };
-        match message {
-            Up::Line { line, .. } => {
-                for (to, answer) in self.server.handle_line(rank, &line) {
-                    self.send(to, answer);
+    /// Looks which connections are those of agents; one that says anything else is dropped, and one that says
+    /// nothing for too long.
+    fn meet(&mut self) {
+        for (mut link, since) in std::mem::take(&mut self.strangers) {
+            let received = link.receive();
+            let Some((first, rest)) = received.lines.split_first() else {
+                if !received.closed && !received.endless && since.elapsed() < PROOF {
+                    self.strangers.push((link, since));
                 }
-            }
-            Up::Endless { .. } => self.server.handle_endless(rank),
-            Up::Closed { .. } => {
-                let joined = self.server.stage(rank) == Stage::Joined;
-                state.closed = joined.then(Instant::now);
-            }
-            Up::Exit { status, signal, .. } => {
-                let exit = match (status, signal) {
-                    (_, Some(signal)) => Exit::Signal(signal),
-                    (status, None) => Exit::Status(status.unwrap_or(1)),
-                };
-                state.ended = true;
-                state.closed = None;
-                self.hosts[at].left -= 1;
-                if let Some(end) = self.server.poll_end() {
-                    return Some(Policy::protocol_end(end));
+                continue;
+            };
+            match self.job.handle_hello(first) {
+                Ok(host) => {
+                    self.hosts[host].link = Some(link);
+                    self.heard(host, rest, received.closed || received.endless);
                 }
-                return self.policy.handle_exit(rank, exit, self.server.stage(rank));
+                Err(reason) => tracing::warn!(%reason, "a connection that is not an agent's"),
             }
-            Up::Failed { .. } | Up::Hello { .. } => {}
         }
-        self.server.poll_end().map(Policy::protocol_end)
     }
 
-    fn send(&mut self, rank: u32, line: String) {
-        let at = usize::try_from(rank).unwrap_or(usize::MAX);
-        let Some(host) = self.ranks.get(at).and_then(|r| self.hosts.get_mut(r.host)) else {
-            return;
-        };
-        let Some(link) = &mut host.link else { return };
-        if let Err(error) = link.send(&Down::Line { rank, line }) {
-            // The end of the connection is noticed by the loop.
-            tracing::debug!(rank, %error, "cannot answer");
+    fn listen_to(&mut self, host: usize) {
+        if let Some(link) = &mut self.hosts[host].link {
+            let received = link.receive();
+            let over = received.closed || received.endless;
+            self.heard(host, &received.lines, over);
+        }
+    }
+
+    /// Hands in what an agent has said, and sends the answers.
+    fn heard(&mut self, host: usize, lines: &[String], over: bool) {
+        for line in lines {
+            self.job.handle_line(host, line, self.begun.elapsed());
+        }
+        if over {
+            self.hosts[host].link = None;
+            self.job.handle_closed(host);
+        }
+        while let Some((to, answer)) = self.job.poll_answer() {
+            let Some(link) = self.hosts.get_mut(to).and_then(|h| h.link.as_mut()) else {
+                continue;
+            };
+            if let Err(error) = link.send(&answer) {
+                // The end of the connection is noticed by the loop.
+                tracing::debug!(host = to, %error, "cannot answer");
+            }
         }
     }
 }
@@ -477,27 +284,15 @@ impl Drop for Remote {
         }
         // An agent has its own grace time.
         let deadline = Instant::now() + GRACE + GRACE;
-        loop {
+        while Instant::now() < deadline {
             let running = self.hosts.iter().filter(|h| h.link.is_some());
             let running = running.filter(|h| matches!(reap::peek(h.ssh.pid), Ok(None)));
-            let ends =
-                running.map(|h| PollFd::from_borrowed_fd(h.ssh.pidfd.as_fd(), PollFlags::IN));
-            let mut fds: Vec<_> = ends.collect();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if fds.is_empty() || left.is_zero() {
+            let mut fds: Vec<_> = running.map(|h| h.ssh.pidfd.as_fd()).collect();
+            if fds.is_empty() {
                 break;
             }
-            let others = self.interrupts.fds();
-            fds.extend(others.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            let timeout = Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let polled = poll(&mut fds, Some(&timeout));
-            drop(fds);
-            if self.interrupts.take().is_some()
-                || matches!(polled, Err(errno) if errno != Errno::INTR)
-            {
+            fds.extend(self.interrupts.fds());
+            if wait::readable(&fds, Some(deadline)).is_err() || self.interrupts.take().is_some() {
                 break;
             }
         }

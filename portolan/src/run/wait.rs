@@ -1,0 +1,49 @@
+//! Waiting for descriptors until a time.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Sleeps until one of `fds` is readable, or at its end, or `until` has come, or a signal has; gives for each of
+/// `fds` whether it is.
+pub(super) fn readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Vec<bool>> {
+    let mut fds: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let timeout = until.map(|at| {
+        let left = at.saturating_duration_since(Instant::now());
+        Timespec {
+            // Longer than i64 seconds never comes.
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        }
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn words_and_ends_are_seen_and_a_time_ends_the_wait() {
+        let (silent, _kept) = UnixStream::pair().unwrap();
+        let (speaking, mut peer) = UnixStream::pair().unwrap();
+        let (ended, _) = UnixStream::pair().unwrap();
+        peer.write_all(b"x").unwrap();
+        let fds = [silent.as_fd(), speaking.as_fd(), ended.as_fd()];
+        assert_eq!(readable(&fds, None).unwrap(), [false, true, true]);
+        assert_eq!(readable(&fds[..1], Some(Instant::now())).unwrap(), [false]);
+    }
+}
