@@ -1,65 +1,14 @@
 //! Events of every layer, such as a failed connection, as lines on stderr.
 
-use std::fmt;
-use std::io;
-
-use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt as _;
-
 use crate::cli::Command;
 use crate::error::CmdError;
 
-/// The variable that says which events are shown.
-const VARIABLE: &str = "PORTOLAN_LOG";
-
-/// `portolan: error: connection failed peer=1 …`: no time, so that runs can be compared.
-struct Line {
-    who: String,
-}
-
-impl<S, N> FormatEvent<S, N> for Line
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut to: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let level = event.metadata().level().as_str().to_ascii_lowercase();
-        write!(to, "{}: {level}: ", self.who)?;
-        context.field_format().format_fields(to.by_ref(), event)?;
-        writeln!(to)
-    }
-}
-
-/// Shows events on stderr from now on: errors, or what `PORTOLAN_LOG` says: `debug`, or
-/// `warn,portals_shim=trace`.
+/// Shows events on stderr from now on, as programs do.
 pub(crate) fn install(command: Option<&Command>) -> Result<(), CmdError> {
-    let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    let wanted = if wanted.is_empty() { "error" } else { &wanted };
-    let targets: Targets = wanted
-        .parse()
-        .map_err(|error| CmdError::Usage(format!("{VARIABLE} is {wanted:?}: {error}")))?;
     let rank = std::env::var("PMI_RANK");
     let who = match (command, rank) {
         (Some(Command::BenchRank(_)), Ok(rank)) => format!("portolan bench: rank {rank}"),
         _ => "portolan".to_owned(),
     };
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .event_format(Line { who });
-    tracing_subscriber::registry()
-        .with(lines)
-        .with(targets)
-        .init();
-    Ok(())
+    programs::log::install(who).map_err(CmdError::Usage)
 }

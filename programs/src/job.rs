@@ -36,7 +36,11 @@ pub fn start<E: std::error::Error>(
     program: &str,
     body: impl FnOnce(&Conduit) -> Result<(), E>,
 ) -> ExitCode {
-    if let Err(e) = log::install(program) {
+    let who = std::env::var("PMI_RANK").map_or_else(
+        |_| program.to_owned(),
+        |rank| format!("{program}: rank {rank}"),
+    );
+    if let Err(e) = log::install(who) {
         eprintln!("{program}: {e}");
         return ExitCode::from(2);
     }

@@ -13,7 +13,7 @@ pub mod gups;
 pub mod heat3d;
 mod job;
 pub mod life;
-mod log;
+pub mod log;
 mod sum;
 
 pub use job::{Failed, chain, start};

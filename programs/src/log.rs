@@ -36,18 +36,17 @@ where
     }
 }
 
-/// Shows events on stderr from now on: errors, or what `PORTOLAN_LOG` says (`warn`,
-/// `info,portals_shim=trace`). An error says what is wrong with that.
-pub(crate) fn install(program: &str) -> Result<(), String> {
+/// Shows events on stderr from now on, in lines that begin with `who`: errors, or what `PORTOLAN_LOG` says (`debug`,
+/// `warn,portals_shim=trace`).
+///
+/// # Errors
+/// What is wrong with the variable.
+pub fn install(who: String) -> Result<(), String> {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     let wanted = if wanted.is_empty() { "error" } else { &wanted };
     let targets: Targets = wanted
         .parse()
         .map_err(|e| format!("{VARIABLE} is {wanted:?}: {e}"))?;
-    let who = std::env::var("PMI_RANK").map_or_else(
-        |_| program.to_owned(),
-        |rank| format!("{program}: rank {rank}"),
-    );
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)

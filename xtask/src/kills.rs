@@ -2,7 +2,9 @@
 //! Each must end by itself, and nothing may be left: no process, nothing in `/dev/shm`.
 
 use crate::cargo::{self, cargo, release_dir};
+use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -71,55 +73,46 @@ fn job(random: &mut Random, round: u32) -> Result<Duration> {
     let mark = format!("9{:07}{round:04}", std::process::id());
     let ranks = 2 + random.below(7);
     let moment = Duration::from_millis(random.below(MOMENTS));
+    let program = bin.join("gups");
+    let starts = Changes::uses(&program)?;
     let mut launcher = Command::new(bin.join("portolan"))
         .args(["run", "--fabric", "shm", "-n", &ranks.to_string(), "--"])
-        .arg(bin.join("gups"))
+        .arg(&program)
         .args(["--log2-table", "14", "--updates", &mark])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start portolan run")?;
-    std::thread::sleep(moment);
-    let begun = Instant::now();
-    let victim = loop {
-        let there = children(launcher.id());
-        if !there.is_empty() {
-            break there[random.below(there.len() as u64) as usize];
-        }
-        if begun.elapsed() > PATIENCE {
-            bail!("round {round}: no rank started");
-        }
-        std::thread::yield_now();
-    };
-    let kill = Command::new("kill")
-        .args(["-KILL", &victim.to_string()])
-        .status()?;
-    if !kill.success() {
-        bail!("round {round}: rank {victim} had ended before it was killed");
+    let running = Process::open(launcher.id())?;
+    if running.ends_within(moment)? {
+        bail!("round {round}: the job ended before a rank was killed");
     }
+    let there = || Ok(Some(children(launcher.id())).filter(|pids| !pids.is_empty()));
+    let there = starts.until(&running, PATIENCE, there)?;
+    let there = there.with_context(|| format!("round {round}: no rank started"))?;
+    let victim = there[random.below(there.len() as u64) as usize];
+    Process::open(victim)
+        .and_then(|process| process.signal(Signal::KILL))
+        .with_context(|| format!("round {round}: rank {victim} had ended before it was killed"))?;
     let killed = Instant::now();
-    let status = loop {
-        if let Some(status) = launcher.try_wait()? {
-            break status;
-        }
-        if killed.elapsed() > PATIENCE {
-            let _ = launcher.kill();
-            bail!(
-                "round {round}: {ranks} ranks go on {PATIENCE:?} after one was killed at {moment:?}"
-            );
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    let Some(status) = wait::end(&mut launcher, PATIENCE)? else {
+        let _ = launcher.kill();
+        let _ = launcher.wait();
+        bail!("round {round}: {ranks} ranks go on {PATIENCE:?} after one was killed at {moment:?}");
     };
     let took = killed.elapsed();
     if status.success() {
         bail!("round {round}: the job says that it succeeded");
     }
-    while !marked(&mark).is_empty() {
-        if killed.elapsed() > PATIENCE {
+    while let Some(pid) = marked(&mark).first() {
+        let left = PATIENCE.saturating_sub(killed.elapsed());
+        // One that cannot be opened has ended since.
+        if let Ok(process) = Process::open(*pid)
+            && !process.ends_within(left)?
+        {
             bail!("round {round}: processes are left: {:?}", marked(&mark));
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
     Ok(took)
 }

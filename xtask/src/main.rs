@@ -18,6 +18,7 @@ mod packages;
 mod perf;
 mod perf_shm;
 mod test;
+mod wait;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

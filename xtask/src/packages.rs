@@ -30,6 +30,8 @@ const LAUNCHERS: &[(&str, &str)] = &[
     ("slurmctld", "slurmctld"),
     ("slurmd", "slurmd"),
     ("munged", "munge"),
+    // Slurm looks for the library by the name that programs link.
+    ("/usr/share/doc/libpmix-dev", "libpmix-dev"),
     ("ssh", "openssh-client"),
     ("sshd", "openssh-server"),
 ];

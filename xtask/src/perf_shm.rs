@@ -8,6 +8,7 @@
 use crate::cargo;
 use crate::packages::is_there;
 use crate::perf::median;
+use crate::wait;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -298,10 +299,9 @@ fn ucx() -> Result<f64> {
             server.wait()?;
             return Ok(typical);
         }
-        if server.try_wait()?.is_some() {
+        if wait::end(&mut server, Duration::from_millis(10))?.is_some() {
             break;
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
     let _ = server.kill();
     let _ = server.wait();
@@ -372,11 +372,10 @@ fn memory(bin: &Path) -> Result<f64> {
         .context("cannot start portolan bench")?;
     let mut most = 0f64;
     let status = loop {
-        if let Some(status) = job.try_wait()? {
+        most = most.max(memory_of_children(job.id()));
+        if let Some(status) = wait::end(&mut job, Duration::from_millis(100))? {
             break status;
         }
-        most = most.max(memory_of_children(job.id()));
-        std::thread::sleep(Duration::from_millis(100));
     };
     if !status.success() {
         bail!("barrier of 256 ranks: {status}");

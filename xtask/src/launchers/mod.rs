@@ -8,7 +8,9 @@ mod temporary;
 
 use crate::cargo::{self, cargo, release_dir, root};
 use crate::packages;
+use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use slurm::Slurm;
 use sshd::Sshd;
 use std::fs::File;
@@ -130,7 +132,7 @@ impl Programs {
         launcher: &Launcher<'_>,
         (ranks, fabric): (u32, &str),
         program: &[&str],
-        watch: impl FnOnce(&mut std::process::Child, &Path) -> Result<T>,
+        watch: impl FnOnce(&std::process::Child, &Path) -> Result<T>,
     ) -> Result<(Ended, T)> {
         let file = self.folder.path().join("words");
         let out = File::create(&file)?;
@@ -159,20 +161,13 @@ impl Programs {
             .stderr(out)
             .spawn()
             .with_context(|| cargo::line(&command))?;
-        let watched = watch(&mut child, &file);
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if begun.elapsed() > PATIENCE {
-                let _ = child.kill();
-                let _ = child.wait();
-                let words = std::fs::read_to_string(&file).unwrap_or_default();
-                let said = words.lines().last().unwrap_or_default();
-                bail!("{} goes on after {PATIENCE:?}: {said}", program.join(" "));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let watched = watch(&child, &file);
+        let Some(status) = wait::end(&mut child, PATIENCE)? else {
+            let _ = child.kill();
+            let _ = child.wait();
+            let words = std::fs::read_to_string(&file).unwrap_or_default();
+            let said = words.lines().last().unwrap_or_default();
+            bail!("{} goes on after {PATIENCE:?}: {said}", program.join(" "));
         };
         let words = String::from_utf8_lossy(&std::fs::read(&file)?).into_owned();
         Ok((Ended { status, words }, watched?))
@@ -238,52 +233,45 @@ impl Programs {
 
     /// A job of ranks that wait for ever, of which the launcher, or a rank, is sent a signal: the status, once
     /// nothing is left.
-    fn signalled(&self, launcher: &Launcher<'_>, signal: &str, rank: bool) -> Result<String> {
+    fn signalled(&self, launcher: &Launcher<'_>, signal: Signal, rank: bool) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--pids", "--fault", "hang@0"];
-        let watch = |child: &mut std::process::Child, file: &Path| {
-            let begun = Instant::now();
-            let pids = loop {
-                let words = std::fs::read_to_string(file)?;
-                // Whole lines only.
-                let whole = &words[..words.rfind('\n').map_or(0, |at| at + 1)];
-                let named = whole.lines().filter(|l| l.contains(" process "));
-                let pids: Vec<u32> = named
-                    .filter_map(|l| l.split_whitespace().last()?.parse().ok())
-                    .collect();
-                if pids.len() == 4 {
-                    break pids;
-                }
-                if begun.elapsed() > PATIENCE || child.try_wait()?.is_some() {
-                    bail!("four ranks did not start: {words}");
-                }
-                std::thread::sleep(Duration::from_millis(5));
+        let watch = |child: &std::process::Child, file: &Path| {
+            let launched = Process::open(child.id())?;
+            let changes = Changes::of(file)?;
+            let words = || std::fs::read_to_string(file).context("what the job said");
+            let pids = || {
+                let pids = named(&words()?);
+                Ok((pids.len() == 4).then_some(pids))
             };
-            let victim = if rank { pids[2] } else { child.id() };
-            let kill = |pid: u32| {
-                Command::new("kill")
-                    .arg(signal)
-                    .arg(pid.to_string())
-                    .status()
+            let Some(pids) = changes.until(&launched, PATIENCE, pids)? else {
+                bail!("four ranks did not start: {}", words()?);
             };
-            kill(victim)?;
-            // srun wants to be asked twice within a second.
-            if signal == "-INT" && launcher.name.starts_with("srun") {
-                std::thread::sleep(Duration::from_millis(300));
-                kill(victim)?;
+            let ranks = pids.into_iter().map(|pid| Ok((pid, Process::open(pid)?)));
+            let ranks = ranks.collect::<Result<Vec<_>>>()?;
+            if rank {
+                ranks[2].1.signal(signal)?;
+                return Ok(ranks);
             }
-            Ok(pids)
+            launched.signal(signal)?;
+            if signal == Signal::INT && launcher.name.starts_with("srun") {
+                // It wants to be asked twice, and says within what time.
+                let again = || Ok(words()?.contains("one more within 1 sec").then_some(()));
+                if changes.until(&launched, PATIENCE, again)?.is_some() {
+                    launched.signal(signal)?;
+                }
+            }
+            Ok(ranks)
         };
-        let (ended, pids) = self.job(launcher, (4, "shm"), &program, watch)?;
+        let (ended, ranks) = self.job(launcher, (4, "shm"), &program, watch)?;
         let begun = Instant::now();
-        while let Some(pid) = pids.iter().find(|pid| runs(**pid)) {
-            if begun.elapsed() > GONE {
-                bail!("{signal}: process {pid} is left");
+        for (pid, process) in &ranks {
+            if !process.ends_within(GONE.saturating_sub(begun.elapsed()))? {
+                bail!("{signal:?}: process {pid} is left");
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
         if ended.code() == 0 {
-            bail!("{signal}: the job says that it succeeded");
+            bail!("{signal:?}: the job says that it succeeded");
         }
         Ok(ended.code().to_string())
     }
@@ -308,19 +296,22 @@ impl Programs {
         ] {
             row.push(self.fault(launcher, fault, own)?);
         }
-        row.push(self.signalled(launcher, "-KILL", true)?);
-        for signal in ["-TERM", "-INT", "-KILL"] {
+        row.push(self.signalled(launcher, Signal::KILL, true)?);
+        for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
             row.push(self.signalled(launcher, signal, false)?);
         }
         Ok(row)
     }
 }
 
-/// Whether process `pid` is there and not a zombie.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|rest| !rest.starts_with(['Z', 'X']))
+/// The processes that `portolan probe --pids` names in whole lines.
+fn named(words: &str) -> Vec<u32> {
+    let whole = words.rfind('\n').and_then(|end| words.get(..end));
+    let lines = whole.unwrap_or_default().lines();
+    let lines = lines.filter(|line| line.contains(" process "));
+    lines
+        .filter_map(|line| line.split_whitespace().last()?.parse().ok())
+        .collect()
 }
 
 const COLUMNS: [&str; 11] = [
@@ -343,15 +334,27 @@ fn missing(programs: &[&str]) -> Option<String> {
     Some(format!("no {gone}"))
 }
 
-/// Starts every launcher with the programs in `built`; the table and whether all is right.
-fn table(built: &Path, only: Option<&str>) -> Result<(String, bool)> {
+/// Starts the launchers that are `wanted` with the programs in `built`; the table and whether all is right.
+fn table(built: &Path, wanted: impl Fn(&str) -> bool) -> Result<(String, bool)> {
+    const SLURM: [&str; 3] = [
+        "srun --mpi=pmi2",
+        "srun --mpi=pmi2, as PMI-1",
+        "srun --mpi=pmix",
+    ];
+    const SSH: [&str; 2] = ["portolan run --hosts (ssh)", "portolan run --gm-conf (ssh)"];
+    let not_wanted = |names: &[&str]| {
+        let none = !names.iter().any(|name| wanted(name));
+        none.then(|| "not wanted".to_owned())
+    };
     let programs = Programs::build(built)?;
     let portolan = &programs.portolan;
-    let slurm = match missing(&["munged", "slurmctld", "slurmd", "srun"]) {
+    let missing_slurm = || missing(&["munged", "slurmctld", "slurmd", "srun"]);
+    let slurm = match not_wanted(&SLURM).or_else(missing_slurm) {
         Some(reason) => Err(reason),
         None => Slurm::start().map_err(|error| format!("Slurm does not start: {error:#}")),
     };
-    let sshd = match missing(&["/usr/sbin/sshd", "ssh", "ssh-keygen", "unshare", "nsenter"]) {
+    let missing_sshd = || missing(&["/usr/sbin/sshd", "ssh", "ssh-keygen", "unshare", "nsenter"]);
+    let sshd = match not_wanted(&SSH).or_else(missing_sshd) {
         Some(reason) => Err(reason),
         None if !sshd::may_unshare() => Err("no network namespace can be made here".to_owned()),
         None => Sshd::start().map_err(|error| format!("sshd does not start: {error:#}")),
@@ -404,11 +407,11 @@ fn table(built: &Path, only: Option<&str>) -> Result<(String, bool)> {
             }),
         ),
         own(
-            "portolan run --hosts (ssh)",
+            SSH[0],
             no_sshd.cloned(),
             ssh(&["--hosts", "127.0.0.1,127.0.0.2"]),
         ),
-        own("portolan run --gm-conf (ssh)", no_sshd.cloned(), ssh(&[])),
+        own(SSH[1], no_sshd.cloned(), ssh(&[])),
         Launcher {
             name: "mpiexec.hydra",
             statuses: Statuses::Any,
@@ -434,19 +437,19 @@ fn table(built: &Path, only: Option<&str>) -> Result<(String, bool)> {
             }),
         ),
         Launcher {
-            name: "srun --mpi=pmi2",
+            name: SLURM[0],
             statuses: Statuses::Any,
             absent: no_slurm.cloned(),
             command: srun("--mpi=pmi2", None),
         },
         Launcher {
-            name: "srun --mpi=pmi2, as PMI-1",
+            name: SLURM[1],
             statuses: Statuses::Any,
             absent: no_slurm.cloned(),
             command: srun("--mpi=pmi2", Some("pmi1")),
         },
         Launcher {
-            name: "srun --mpi=pmix",
+            name: SLURM[2],
             statuses: Statuses::Any,
             absent: no_slurm.cloned(),
             command: srun("--mpi=pmix", None),
@@ -458,7 +461,7 @@ fn table(built: &Path, only: Option<&str>) -> Result<(String, bool)> {
     ];
     let mut right = true;
     for launcher in &launchers {
-        if only.is_some_and(|word| !launcher.name.contains(word)) {
+        if !wanted(launcher.name) {
             continue;
         }
         let begun = Instant::now();
@@ -482,15 +485,25 @@ fn table(built: &Path, only: Option<&str>) -> Result<(String, bool)> {
     Ok((lines.join("\n"), right))
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    packages::ensure_launchers()?;
+fn check(wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = ["portolan", "portals-c", "gasnet-c-seq"];
     let packages = packages.iter().flat_map(|p| ["--package", p]);
     cargo::run(cargo(&["build", "--release", "--quiet"]).args(packages))?;
-    let (table, right) = table(&release_dir(), options.only.as_deref())?;
+    let (table, right) = table(&release_dir(), wanted)?;
     println!("{table}");
     if !right {
         bail!("a launcher failed");
     }
     Ok(())
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    packages::ensure_launchers()?;
+    let only = options.only.as_deref();
+    check(|name| only.is_none_or(|word| name.contains(word)))
+}
+
+/// Those that are always there, as a part of the tests.
+pub(crate) fn short() -> Result<()> {
+    check(|name| ["portolan run", "mpiexec.hydra"].contains(&name))
 }

@@ -2,7 +2,8 @@
 //! were free. It uses no control groups.
 
 use super::temporary::{Folder, Server};
-use anyhow::{Context, Result};
+use crate::wait;
+use anyhow::{Context, Result, bail};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -103,26 +104,39 @@ impl Slurm {
         std::fs::write(&conf, text).context("slurm.conf")?;
         let mut slurmctld = Command::new("slurmctld");
         slurmctld.args(["-D", "-c", "-i"]).env("SLURM_CONF", &conf);
-        let slurmctld = Server::start(&mut slurmctld, at.join("slurmctld.out"))?;
+        let log = at.join("slurmctld.out");
+        let mut slurmctld = Server::start(&mut slurmctld, log.clone())?;
+        slurmctld.wait(SOON, || Server::said(&log, "Running as primary controller"))?;
         let mut slurmd = Command::new("slurmd");
         slurmd.args(["-D", "-N", name]).env("SLURM_CONF", &conf);
-        let mut slurmd = Server::start(&mut slurmd, at.join("slurmd.out"))?;
-        let idle = || {
-            let sinfo = Command::new("sinfo")
-                .args(["-h", "-o", "%T"])
-                .env("SLURM_CONF", &conf)
-                .stderr(Stdio::null())
-                .output();
-            sinfo.is_ok_and(|o| o.stdout.trim_ascii() == b"idle")
-        };
-        slurmd.wait(SOON, idle)?;
-        Ok(Self {
+        let slurmd = Server::start(&mut slurmd, at.join("slurmd.out"))?;
+        let slurm = Self {
             _slurmd: slurmd,
             _slurmctld: slurmctld,
             _munged: munged,
             conf,
             _folder: folder,
-        })
+        };
+        slurm.runs_a_job()?;
+        Ok(slurm)
+    }
+
+    /// Waits for the node: a first job starts when it has registered.
+    fn runs_a_job(&self) -> Result<()> {
+        let mut first = self.srun();
+        let mut first = first
+            .args(["-n", "1", "true"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        match wait::end(&mut first, SOON)? {
+            Some(status) if status.success() => Ok(()),
+            ended => {
+                let _ = first.kill();
+                let _ = first.wait();
+                bail!("a first job does not run within {SOON:?}: {ended:?}")
+            }
+        }
     }
 
     /// `srun` with this Slurm.

@@ -1,10 +1,15 @@
 //! A folder, and processes that end with it.
 
+use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// How long a server has to end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A folder of its own in the system's place for such; removed at the end.
 pub(crate) struct Folder(PathBuf);
@@ -58,36 +63,40 @@ impl Server {
         lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
     }
 
-    /// Waits until `ready` says so; an error with its last words if that does not come.
+    /// Waits until `ready` says so, which is asked again whenever the log, or the folder it is in, changes; an error with its
+    /// last words if that does not come.
     pub(crate) fn wait(&mut self, limit: Duration, ready: impl Fn() -> bool) -> Result<()> {
-        let begun = Instant::now();
-        while !ready() {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended ({status}): {}", self.name, self.words());
-            }
-            if begun.elapsed() > limit {
-                bail!(
-                    "{} is not ready after {limit:?}: {}",
-                    self.name,
-                    self.words()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let folder = self.log.parent().unwrap_or(&self.log);
+        let changes = Changes::of(folder)?;
+        let process = Process::open(self.child.id())?;
+        let look = || Ok(ready().then_some(()));
+        if changes.until(&process, limit, look)?.is_some() {
+            return Ok(());
         }
-        Ok(())
+        match self.child.try_wait()? {
+            Some(status) => bail!("{} ended ({status}): {}", self.name, self.words()),
+            None => bail!(
+                "{} is not ready after {limit:?}: {}",
+                self.name,
+                self.words()
+            ),
+        }
+    }
+
+    /// Whether its log has `words`.
+    pub(crate) fn said(log: &Path, words: &str) -> bool {
+        std::fs::read_to_string(log).is_ok_and(|log| log.contains(words))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let pid = self.child.id().to_string();
-        let _ = Command::new("kill").args(["-TERM", &pid]).status();
-        let begun = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if begun.elapsed() > Duration::from_secs(5) {
-                let _ = self.child.kill();
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if let Ok(process) = Process::open(self.child.id()) {
+            let _ = process.signal(Signal::TERM);
+        }
+        if !matches!(wait::end(&mut self.child, GRACE), Ok(Some(_))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }
