@@ -223,6 +223,21 @@ fn segments_kept_for_their_turn_take_bounded_memory() {
 }
 
 #[test]
+fn puts_kept_until_their_landing_opens_take_bounded_memory() {
+    let mut liar = Liar::new(|config| config.window = 4096);
+    for ahead in 1..4000 {
+        let kind = Kind::Put {
+            landing: 5,
+            offset: ahead * 1000,
+        };
+        assert!(!liar.give(&liar.segment(ahead, kind, &[1; 1000])));
+    }
+    assert_eq!(liar.stats().held, 10);
+    assert_eq!(liar.stats().hold_refused, 3989);
+    assert!(liar.end.memory() < 200_000, "{}", liar.end.memory());
+}
+
+#[test]
 fn puts_outside_their_landing_and_without_one() {
     let mut liar = Liar::new(|_| {});
     let put = |landing, offset| Kind::Put { landing, offset };

@@ -516,6 +516,45 @@ fn a_peer_that_does_not_answer_is_given_up_and_what_it_was_sent_fails() {
 }
 
 #[test]
+fn silence_while_nothing_was_sent_does_not_count_against_a_peer() {
+    let mut config = fixed(16);
+    config.give_up = 500 * MS;
+    let mut two = Two::new(config);
+    two.send(0, b"x", 1);
+    let first = two.take(0);
+    two.give(1, &first[0].1);
+    two.pass(200 * US);
+    for (_, datagram) in two.take(1) {
+        two.give(0, &datagram);
+    }
+    two.pass(60_000 * MS);
+    two.send(0, b"y", 2);
+    let _ = two.take(0);
+    // That was lost, and nothing has been heard for a minute.
+    two.pass(101 * MS);
+    assert_eq!(two.take(0).len(), 1);
+    assert!(!two.ends[0].is_gone(two.peer(0)));
+    two.pass(500 * MS);
+    assert!(two.ends[0].is_gone(two.peer(0)));
+}
+
+#[test]
+fn who_goes_to_sleep_leaves_no_ack_behind() {
+    let mut two = Two::new(fixed(16));
+    two.send(0, b"x", 0);
+    for (_, datagram) in two.take(0) {
+        two.give(1, &datagram);
+    }
+    assert!(two.take(1).is_empty(), "it waits");
+    two.ends[1].ack_all();
+    let acks = two.take(1);
+    assert_eq!(acks.len(), 1);
+    assert_eq!(kind(&acks[0].1), ACK);
+    assert_eq!(two.ends[1].next_timeout(), None);
+    assert!(two.ends[1].is_idle());
+}
+
+#[test]
 fn a_receiver_that_computes_is_not_flooded_and_loses_nothing() {
     let wire = Wire {
         per_kilobyte: 800,
