@@ -461,7 +461,12 @@ fn open_mpis_launcher_runs_the_same_program() {
 
 #[test]
 fn ranks_that_fail_end_a_job_of_open_mpis_launcher() {
-    for (fault, status) in [("exit3@1", 3), ("exit0@2", 1), ("kill@2", 137)] {
+    for (fault, status) in [
+        ("exit3@1", 3),
+        ("abort7@1", 7),
+        ("exit0@2", 1),
+        ("kill@2", 137),
+    ] {
         let Some(output) = mpirun(&format!("-n 4 {PORTOLAN} probe --fault {fault}")) else {
             return;
         };

@@ -17,6 +17,8 @@ use crate::job::JobError;
 pub(super) const FILE: &str = "libpmix.so.2";
 
 const SUCCESS: c_int = 0;
+/// A collective call went on without a rank that is gone.
+pub(super) const PARTIAL_SUCCESS: c_int = -52;
 pub(super) const NSPACE_LEN: usize = 256;
 pub(super) const KEY_LEN: usize = 512;
 pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;

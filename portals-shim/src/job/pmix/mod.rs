@@ -20,10 +20,17 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::library::{Got, Pmi, RANK_WILDCARD};
 use super::space::{Joined, Space, plain};
 use super::{JobError, env, key};
+
+/// A variable that Open MPI's launcher sets for its ranks.
+const OPEN_MPI: &str = "OMPI_COMM_WORLD_SIZE";
+
+/// How long a launcher has to end a job of which it knows that a rank is gone.
+const END: Duration = Duration::from_secs(3);
 
 /// Pairs of one rank between two fences.
 type Blob = BTreeMap<String, Vec<u8>>;
@@ -113,7 +120,7 @@ impl Pmix {
             reason: error.to_string(),
         })?;
         self.pmi.put(&blob_key(fence), &bytes, doing)?;
-        self.pmi.fence(doing)?;
+        self.pmi.fence(doing).inspect_err(await_end)?;
         self.state().fences = fence.saturating_add(1);
         Ok(())
     }
@@ -152,7 +159,19 @@ impl Pmix {
     }
 
     pub(super) fn abort(&self, code: i32, message: &str) {
-        self.pmi.abort(code, &plain(message));
+        // `mpirun` of Open MPI 4.1.4 may hang or crash on its way out after `PMIx_Abort`, whoever calls it. It ends a job
+        // of which a rank exits without leaving, with the status of that rank; and that is what follows.
+        if std::env::var_os(OPEN_MPI).is_none() {
+            self.pmi.abort(code, &plain(message));
+        }
+    }
+}
+
+/// After a fence that went on without a rank: the launcher is about to end the job with that rank's status, and would take
+/// the status of one that exits before.
+fn await_end(error: &JobError) {
+    if matches!(error, JobError::Library { status, .. } if *status == library::PARTIAL_SUCCESS) {
+        std::thread::sleep(END);
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::library::{
-    COLLECT_DATA, Info, JOB_SIZE, KEY_LEN, KIND_BOOL, KIND_BYTES, KIND_UINT32, NSPACE_LEN, Proc,
-    RANK_WILDCARD, SCOPE_GLOBAL, Value,
+    COLLECT_DATA, Info, JOB_SIZE, KEY_LEN, KIND_BOOL, KIND_BYTES, KIND_UINT32, NSPACE_LEN,
+    PARTIAL_SUCCESS, Proc, RANK_WILDCARD, SCOPE_GLOBAL, Value,
 };
 use super::*;
 
@@ -58,6 +58,10 @@ fn the_declarations_are_those_of_the_header() {
         ("PMIX_GLOBAL", SCOPE_GLOBAL.into()),
         ("(uint32_t)(PMIX_RANK_WILDCARD)", RANK_WILDCARD.into()),
         ("PMIX_SUCCESS", 0),
+        (
+            "(uint32_t)(PMIX_ERR_PARTIAL_SUCCESS)",
+            PARTIAL_SUCCESS.cast_unsigned().into(),
+        ),
     ];
     let mut source = String::from("#include <stddef.h>\n#include <stdint.h>\n#include <pmix.h>\n");
     for (expression, value) in ours {
