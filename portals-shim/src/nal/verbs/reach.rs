@@ -242,3 +242,6 @@ impl Verbs {
         self.counters.paths.one_sided += 1;
     }
 }
+
+#[cfg(test)]
+mod tests;
