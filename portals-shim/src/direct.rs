@@ -555,6 +555,25 @@ impl<N: Nal> Direct<N> {
         }
         shared
     }
+
+    /// Starts an operation, and wakes threads that wait for what it has done.
+    #[inline(always)]
+    fn start<R>(&self, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
+        let shared = self.entered();
+        let result = operation(&mut shared.lock());
+        shared.wake();
+        result
+    }
+
+    /// Starts an operation on a descriptor that `key` reaches.
+    fn start_aimed<R>(&self, key: RemoteKey, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
+        self.start(|library| {
+            library.nal.aim(Some(key));
+            let result = operation(library);
+            library.nal.aim(None);
+            result
+        })
+    }
 }
 
 impl<N: Nal> Bridge for Direct<N> {
@@ -606,10 +625,8 @@ impl<N: Nal> Bridge for Direct<N> {
         to: &Target,
         hdr_data: u64,
     ) -> Result<(), Error> {
-        let shared = self.entered();
-        let result = shared.lock().put(md, region, ack, to, hdr_data, false);
-        shared.wake();
-        result.map(|_| ())
+        self.start(|library| library.put(md, region, ack, to, hdr_data, false))
+            .map(|_| ())
     }
 
     fn put_silent(
@@ -619,11 +636,8 @@ impl<N: Nal> Bridge for Direct<N> {
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        let shared = self.entered();
         let (region, ack) = (Some(region), AckRequest::NoAck);
-        let result = shared.lock().put(md, region, ack, to, hdr_data, true);
-        shared.wake();
-        result
+        self.start(|library| library.put(md, region, ack, to, hdr_data, true))
     }
 
     fn put_ahead(
@@ -633,17 +647,11 @@ impl<N: Nal> Bridge for Direct<N> {
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        let shared = self.entered();
-        let result = shared.lock().put_ahead(md, region, to, hdr_data);
-        shared.wake();
-        result
+        self.start(|library| library.put_ahead(md, region, to, hdr_data))
     }
 
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
-        let shared = self.entered();
-        let result = shared.lock().get(md, region, from);
-        shared.wake();
-        result
+        self.start(|library| library.get(md, region, from))
     }
 
     fn call(&self, call: Call) -> Result<Answer, Error> {
@@ -680,14 +688,10 @@ impl<N: Nal> Bridge for Direct<N> {
         to: &Target,
         key: RemoteKey,
     ) -> Result<(), Error> {
-        let shared = self.entered();
-        let mut library = shared.lock();
-        library.nal.aim(Some(key));
-        let result = library.put(md, Some(region), AckRequest::Ack, to, 0, false);
-        library.nal.aim(None);
-        drop(library);
-        shared.wake();
-        result.map(|_| ())
+        self.start_aimed(key, |library| {
+            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
+        })
+        .map(|_| ())
     }
 
     fn get_keyed(
@@ -697,14 +701,7 @@ impl<N: Nal> Bridge for Direct<N> {
         from: &Target,
         key: RemoteKey,
     ) -> Result<(), Error> {
-        let shared = self.entered();
-        let mut library = shared.lock();
-        library.nal.aim(Some(key));
-        let result = library.get(md, Some(region), from);
-        library.nal.aim(None);
-        drop(library);
-        shared.wake();
-        result
+        self.start_aimed(key, |library| library.get(md, Some(region), from))
     }
 
     fn pinnable(&self) -> Option<u64> {

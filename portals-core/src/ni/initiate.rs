@@ -59,10 +59,18 @@ pub struct ReadyGet {
 }
 
 impl Ni {
-    /// An MD that may initiate, and the checked region of it.
-    fn source(&self, handle: MdHandle, region: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
+    /// An MD that may initiate.
+    #[inline(always)]
+    fn source(&self, handle: MdHandle) -> Result<&Md, Error> {
         let md = self.md(handle).filter(|md| md.active);
-        self.region(handle, md.ok_or(Error::MdInvalid)?, region)
+        md.ok_or(Error::MdInvalid)
+    }
+
+    /// The memory of a checked region.
+    #[inline(always)]
+    fn memory_of(&self, handle: MdHandle, md: &Md, (offset, length): (u64, u64)) -> Segments {
+        let slot = handle.0.slot();
+        self.mds.slice(slot, md.region(), offset, length)
     }
 
     /// The checked region of an MD.
@@ -149,12 +157,9 @@ impl Ni {
         remote_offset: u64,
         hdr_data: u64,
     ) -> Result<ReadyPut, Error> {
-        let md = self.md(md_handle).filter(|md| md.active);
-        let md = md.ok_or(Error::MdInvalid)?;
+        let md = self.source(md_handle)?;
         let (offset, length) = self.region(md_handle, md, region)?;
-        let payload = self
-            .mds
-            .slice(md_handle.0.slot(), md.region(), offset, length);
+        let payload = self.memory_of(md_handle, md, (offset, length));
         let ack_md = (ack == AckRequest::Ack && md.shown.eq.is_some()).then_some(md_handle);
         let header = self.header(
             target,
@@ -259,12 +264,9 @@ impl Ni {
         match_bits: u64,
         remote_offset: u64,
     ) -> Result<ReadyGet, Error> {
-        let md = self.md(md_handle).filter(|md| md.active);
-        let md = md.ok_or(Error::MdInvalid)?;
+        let md = self.source(md_handle)?;
         let (offset, length) = self.region(md_handle, md, region)?;
-        let landing = self
-            .mds
-            .slice(md_handle.0.slot(), md.region(), offset, length);
+        let landing = self.memory_of(md_handle, md, (offset, length));
         let header = self.header(
             target,
             pt_index,
@@ -355,16 +357,14 @@ impl Ni {
         {
             return Err(Error::MdIllegal);
         }
-        let (offset, length) = self.source(put_md, regions.map(|(_, p, l)| (p, l)))?;
-        let (reply_offset, _) = match regions {
-            Some((g, _, l)) => self.source(get_md, Some((g, l)))?,
-            None => self.source(get_md, Some((0, 0)))?,
-        };
+        let md = self.source(put_md)?;
+        let (offset, length) = self.region(put_md, md, regions.map(|(_, p, l)| (p, l)))?;
+        let payload = self.memory_of(put_md, md, (offset, length));
+        let get_region = regions.map_or((0, 0), |(g, _, l)| (g, l));
+        let (reply_offset, _) = self.region(get_md, self.source(get_md)?, Some(get_region))?;
         if length > self.config.limits.max_getput_md as u64 {
             return Err(Error::MdIllegal);
         }
-        let md = self.md(put_md).ok_or(Error::MdInvalid)?;
-        let payload = self.mds.slice(put_md.0.slot(), md.region(), offset, length);
         let header = self.header(
             target,
             pt_index,

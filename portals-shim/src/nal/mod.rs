@@ -17,6 +17,9 @@ pub mod seastar;
 pub mod shm;
 pub mod verbs;
 
+#[cfg(test)]
+mod testing;
+
 use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::interface::RemoteKey;

@@ -3,11 +3,11 @@
 
 use crate::call::{Target, Wait};
 use crate::fabric::Opened;
-use crate::interface::{MdMemory, MdSpec};
+use crate::interface::MdMemory;
+use crate::nal::testing::{EndOnPanic, entry, spec};
 use crate::region::Region;
 use portals_core::{
-    AckRequest, EqHandle, EventKind, InsertPosition, MdHandle, MdOptions, MeSpec, NiFail,
-    ProcessId, Unlink,
+    AckRequest, EqHandle, EventKind, InsertPosition, MdHandle, MeSpec, NiFail, ProcessId, Unlink,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
@@ -15,17 +15,6 @@ use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
 const TOGETHER: u32 = 2;
-
-/// Ends the whole test run when a rank panics: the others would wait for it for ever.
-struct EndOnPanic;
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
-}
 
 /// Runs one body per rank on its own thread; without a device none. Every rank can take messages, into regions of
 /// `len` bytes, before the first body runs: what comes earlier is dropped.
@@ -74,17 +63,6 @@ struct Side {
     bells: RefCell<[u32; RANKS as usize]>,
 }
 
-fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
-    MdSpec {
-        memory,
-        threshold: -1,
-        max_size: 0,
-        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
-        user_ptr: 0,
-        eq,
-    }
-}
-
 fn side(o: &Opened, len: usize) -> Side {
     let ni = &o.interface;
     let eq = ni.eq_alloc(4096).unwrap();
@@ -94,13 +72,9 @@ fn side(o: &Opened, len: usize) -> Side {
         (QUIET, MdMemory::whole(&quiet), None),
         (BELL, MdMemory::Empty, Some(eq)),
     ] {
-        let entry = MeSpec {
-            match_id: ProcessId::ANY,
-            match_bits,
-            ignore_bits: 0,
-            unlink: Unlink::Retain,
-        };
-        let me = ni.me_attach(PORTAL, entry, InsertPosition::After).unwrap();
+        let me = ni
+            .me_attach(PORTAL, entry(match_bits), InsertPosition::After)
+            .unwrap();
         ni.md_attach(me, spec(memory, eq), Unlink::Retain).unwrap();
     }
     let source = ni

@@ -266,21 +266,7 @@ fn run_with(mode: Mode, machine: &Machine, faults: &Faults, further: u32) -> Vec
     };
     let all = &Barrier::new(RANKS as usize);
     let waiting = in_threads_on(RANKS, Placement::ONE, setting).unwrap();
-    std::thread::scope(|s| {
-        let threads: Vec<_> = waiting
-            .into_iter()
-            .map(|w| {
-                s.spawn(move || {
-                    let rank = w.rank();
-                    let opened = w.join().unwrap();
-                    let seen = play(rank, &opened, all, further);
-                    opened.interface.close().unwrap();
-                    seen
-                })
-            })
-            .collect();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
-    })
+    super::tests::each(waiting, |rank, opened| play(rank, opened, all, further))
 }
 
 /// Compares both ends of all operations; how many went well, failed, and were of a failed node.

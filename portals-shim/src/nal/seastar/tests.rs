@@ -1,23 +1,17 @@
 use super::*;
 use crate::call::{Target, Wait};
 use crate::interface::{MdMemory, MdSpec};
+use crate::nal::testing::spec;
 use crate::region::Region;
 use portals_core::{
     AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
 };
 
-/// Runs one body per rank, each on its own thread, and returns what they return.
-fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {
-    ranks_of(n, &FabricConfig::default(), body)
-}
-
-/// As [`ranks`], with choices for the model.
-fn ranks_of<R: Send>(
-    n: u32,
-    config: &FabricConfig,
+/// Runs a body on a thread for each rank, from the join to the close; returns what they return.
+pub(super) fn each<R: Send>(
+    waiting: Vec<InThread>,
     body: impl Fn(u32, &Opened) -> R + Sync,
 ) -> Vec<R> {
-    let waiting = in_threads_of(n, config).unwrap();
     let body = &body;
     std::thread::scope(|s| {
         let threads: Vec<_> = waiting
@@ -36,15 +30,19 @@ fn ranks_of<R: Send>(
     })
 }
 
-fn spec(memory: MdMemory, eq: Option<portals_core::EqHandle>) -> MdSpec {
-    MdSpec {
-        memory,
-        threshold: -1,
-        max_size: 0,
-        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
-        user_ptr: 0,
-        eq,
-    }
+/// Runs one body per rank, each on its own thread, and returns what they return.
+fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {
+    ranks_of(n, &FabricConfig::default(), body)
+}
+
+/// As [`ranks`], with choices for the model.
+fn ranks_of<R: Send>(
+    n: u32,
+    config: &FabricConfig,
+    body: impl Fn(u32, &Opened) -> R + Sync,
+) -> Vec<R> {
+    let waiting = in_threads_of(n, config).unwrap();
+    each(waiting, body)
 }
 
 const EVERYBODY: MeSpec = MeSpec {

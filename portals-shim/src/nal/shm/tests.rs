@@ -6,39 +6,18 @@ use super::open::{Joining, Memory, Options};
 use super::{Core, cell};
 use crate::call::{Target, Wait};
 use crate::fabric::{Opened, rank_config};
-use crate::interface::{MdMemory, MdSpec};
+use crate::interface::MdMemory;
+use crate::nal::testing::{entry, spec, to};
 use crate::place::Placement;
 use crate::region::Region;
 use portals_core::{
-    AckRequest, Body, EqHandle, Event, EventKind, Header, InsertPosition, MdHandle, MdOptions,
-    MeSpec, NiFail, ProcessId, Unlink,
+    AckRequest, Body, EqHandle, Event, EventKind, Header, InsertPosition, MdHandle, NiFail, Unlink,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const LOUD: u64 = 1;
 const QUIET: u64 = 2;
-
-fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
-    MdSpec {
-        memory,
-        threshold: -1,
-        max_size: 0,
-        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
-        user_ptr: 0,
-        eq,
-    }
-}
-
-fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
-    Target {
-        process,
-        pt_index: 4,
-        ac_index: 0,
-        match_bits,
-        remote_offset,
-    }
-}
 
 /// A rank with memory that has a queue, memory that has none, and memory to work from.
 struct Side {
@@ -61,13 +40,7 @@ fn side(o: Opened, len: usize, shared: bool) -> Side {
         Region::new(len).unwrap()
     };
     let attach = |bits, memory: &Region, eq| {
-        let entry = MeSpec {
-            match_id: ProcessId::ANY,
-            match_bits: bits,
-            ignore_bits: 0,
-            unlink: Unlink::Retain,
-        };
-        let me = ni.me_attach(4, entry, InsertPosition::After).unwrap();
+        let me = ni.me_attach(4, entry(bits), InsertPosition::After).unwrap();
         ni.md_attach(me, spec(MdMemory::whole(memory), eq), Unlink::Retain)
             .unwrap()
     };

@@ -5,6 +5,7 @@
 
 use super::super::{Attendance, Nal};
 use super::datagram::{self, DatagramNal};
+use super::directory::Contact as _;
 use super::{Verbs, connect};
 use crate::call::Paths;
 use crate::fabric::{Channel, FabricError};
@@ -66,8 +67,8 @@ impl Unconnected {
     /// Under which a rank says how it can be talked to.
     pub(in crate::nal) fn key(&self, rank: u32, opening: &str) -> String {
         match self {
-            Self::Rc(_) => connect::key(rank, opening),
-            Self::Ud(_) => datagram::key(rank, opening),
+            Self::Rc(_) => connect::Contact::key(rank, opening),
+            Self::Ud(_) => datagram::Contact::key(rank, opening),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Opening the device, and finding the other ranks.
 
+use super::directory;
 use super::frame::SLOT;
 use super::handshake;
 use super::memory::Registry;
@@ -10,10 +11,8 @@ use super::{Counters, Slab, Verbs};
 use crate::direct::Bell;
 use crate::fabric::{FabricError, FabricKind, Opened, rank_config};
 use crate::interface::Interface;
-use crate::job::Reader;
 use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -68,7 +67,7 @@ pub(super) fn advise(error: &DeviceError) -> String {
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -95,11 +94,6 @@ pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
     format!("RDMA device {name} does not work any more: {why}; all operations fail")
 }
 
-/// Under which a rank says how it can be talked to.
-pub(super) fn key(rank: u32, opening: &str) -> String {
-    format!("portolan.verbs.{rank}{opening}")
-}
-
 /// Where a process takes datagrams, and the token that they must carry.
 pub(in crate::nal) type Contact = (DatagramAddress, u64);
 
@@ -113,67 +107,25 @@ fn contact_bytes(contact: &Contact) -> [u8; CONTACT] {
     bytes
 }
 
-/// What was said: a contact, and what may follow it.
-fn contact(bytes: &[u8]) -> Option<(Contact, &[u8])> {
-    let (address, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
-    let (token, rest) = rest.split_first_chunk::<8>()?;
-    let address = DatagramAddress::from_bytes(address)?;
-    Some(((address, u64::from_be_bytes(*token)), rest))
+impl directory::Contact for Contact {
+    fn key(rank: u32, opening: &str) -> String {
+        format!("portolan.verbs.{rank}{opening}")
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (address, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+        let (token, rest) = rest.split_first_chunk::<8>()?;
+        let address = DatagramAddress::from_bytes(address)?;
+        Some(((address, u64::from_be_bytes(*token)), rest))
+    }
+
+    fn address(&self) -> &DatagramAddress {
+        &self.0
+    }
 }
 
 /// How ranks find each other.
-#[derive(Debug)]
-pub(in crate::nal) struct Directory {
-    /// The job's key space, for those not known yet.
-    job: Option<(Reader, String)>,
-    known: BTreeMap<u32, Contact>,
-}
-
-impl Directory {
-    /// That of a job, which knows nobody yet; `opening` as in [`key`].
-    pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
-        Self {
-            job: Some((job, opening)),
-            known: BTreeMap::new(),
-        }
-    }
-
-    /// One that knows these only.
-    pub(in crate::nal) fn of(known: BTreeMap<u32, Contact>) -> Self {
-        Self { job: None, known }
-    }
-
-    /// Asks for a rank's contact, and gives what the rank has said beside it.
-    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
-        self.ask(rank).map(|(_, rest)| rest).map_err(unusable)
-    }
-
-    fn ask(&mut self, rank: u32) -> Result<(Contact, Vec<u8>), String> {
-        let (job, opening) = self
-            .job
-            .as_ref()
-            .ok_or_else(|| format!("rank {rank} has no address"))?;
-        let bytes = job.get_bytes(&key(rank, opening)).map_err(|e| chain(&e))?;
-        let (contact, rest) =
-            contact(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
-        self.known.insert(rank, contact);
-        Ok((contact, rest.to_vec()))
-    }
-
-    /// The contact of a rank.
-    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
-        if let Some(contact) = self.known.get(&rank) {
-            return Ok(*contact);
-        }
-        self.ask(rank).map(|(contact, _)| contact)
-    }
-
-    /// How many of the ranks known so far have the port of `own`, and with it this machine.
-    fn neighbours(&self, own: &DatagramAddress) -> usize {
-        let here = |a: &DatagramAddress| (a.gid, a.lid) == (own.gid, own.lid) && a.qpn != own.qpn;
-        self.known.values().filter(|(a, _)| here(a)).count()
-    }
-}
+pub(in crate::nal) type Directory = directory::Directory<Contact>;
 
 pub(super) fn random() -> u64 {
     // The standard library seeds its hashers from the system's randomness.
@@ -372,8 +324,7 @@ pub fn in_threads_of(
     size: u32,
     device: Option<&str>,
 ) -> Result<Vec<Opened>, FabricError> {
-    const JID: u32 = 1;
-    joined(&vec![JID; ranks as usize], size, device)
+    joined(&vec![1; ranks as usize], size, device)
 }
 
 /// Interfaces of this process that belong to these jobs.
@@ -404,20 +355,12 @@ fn each<T>(
     device: Option<&str>,
     end: impl Fn(Unconnected, NiConfig, Placement, Vec<ProcessId>, Directory) -> Result<T, FabricError>,
 ) -> Result<Vec<T>, FabricError> {
-    let unconnected = (0..)
-        .zip(jids)
-        .map(|(rank, _)| Unconnected::new(rank, size, device))
-        .collect::<Result<Vec<_>, _>>()?;
-    let known: BTreeMap<u32, Contact> = unconnected.iter().map(|u| (u.rank, u.contact())).collect();
-    unconnected
-        .into_iter()
-        .zip(jids)
-        .map(|(u, jid)| {
-            let place = Placement::ONE;
-            let ids = (0..size).map(|r| place.of(r)).collect();
-            let directory = Directory::of(known.clone());
-            let config = rank_config(place, u.rank, *jid);
-            end(u, config, place, ids, directory)
-        })
-        .collect()
+    let ranks = (0..).zip(jids).map(|(rank, jid)| {
+        let config = rank_config(Placement::ONE, rank, *jid);
+        Ok((Unconnected::new(rank, size, device)?, config))
+    });
+    let contact = |(rank, _): &(Unconnected, _)| rank.contact();
+    directory::acquainted(ranks, size, contact, |(rank, config), ids, directory| {
+        end(rank, config, Placement::ONE, ids, directory)
+    })
 }

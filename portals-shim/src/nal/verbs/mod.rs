@@ -13,6 +13,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `connect.rs` | device, queues, the exchange of addresses |
+//! | `directory.rs` | how ranks find each other |
 //! | `plan.rs` | how much each connection gets of the device |
 //! | `settings.rs` | what users may set |
 //! | `handshake.rs` | what two processes say to each other to connect |
@@ -37,6 +38,7 @@
 pub(in crate::nal) mod channel;
 mod connect;
 pub mod datagram;
+mod directory;
 mod frame;
 mod handshake;
 mod link;

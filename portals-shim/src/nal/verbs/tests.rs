@@ -2,11 +2,12 @@
 
 use crate::call::{Target, Wait};
 use crate::fabric::Opened;
-use crate::interface::{MdMemory, MdSpec};
+use crate::interface::MdMemory;
+use crate::nal::testing::{EndOnPanic, entry, spec, to};
 use crate::region::Region;
 use portals_core::{
-    ANY, AcEntry, AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, MeSpec, NiFail,
-    ProcessId, Unlink,
+    ANY, AcEntry, AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, NiFail, ProcessId,
+    Unlink,
 };
 
 mod hostile;
@@ -29,17 +30,6 @@ pub(super) fn device() -> Option<String> {
         .with_max_level(tracing::Level::WARN)
         .try_init();
     device
-}
-
-/// Ends the whole test run when a rank panics: the others would wait for it for ever.
-struct EndOnPanic;
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
 }
 
 /// Runs one body per rank on its own thread; `None` without a device.
@@ -66,36 +56,6 @@ fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Option<Vec
             })
             .collect()
     }))
-}
-
-fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
-    MdSpec {
-        memory,
-        threshold: -1,
-        max_size: 0,
-        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
-        user_ptr: 0,
-        eq,
-    }
-}
-
-fn entry(match_bits: u64) -> MeSpec {
-    MeSpec {
-        match_id: ProcessId::ANY,
-        match_bits,
-        ignore_bits: 0,
-        unlink: Unlink::Retain,
-    }
-}
-
-fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
-    Target {
-        process,
-        pt_index: 4,
-        ac_index: 0,
-        match_bits,
-        remote_offset,
-    }
 }
 
 const LOUD: u64 = 1;

@@ -34,23 +34,8 @@ fn ranks_on<R: Send>(
         mode,
         faults: nic_model::Faults::none(),
     };
-    let body = &body;
     let waiting = in_threads_on(n, place, setting).unwrap();
-    std::thread::scope(|s| {
-        let threads: Vec<_> = waiting
-            .into_iter()
-            .map(|w| {
-                s.spawn(move || {
-                    let rank = w.rank();
-                    let opened = w.join().unwrap();
-                    let result = body(rank, &opened);
-                    opened.interface.close().unwrap();
-                    result
-                })
-            })
-            .collect();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
-    })
+    super::super::tests::each(waiting, body)
 }
 
 fn ranks<R: Send>(n: u32, mode: Mode, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {

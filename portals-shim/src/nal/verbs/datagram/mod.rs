@@ -32,8 +32,8 @@ mod open;
 mod receive;
 mod send;
 
-pub(in crate::nal) use open::{Directory, Unconnected, key};
-pub use open::{in_threads, in_threads_of};
+pub use open::in_threads;
+pub(in crate::nal) use open::{Contact, Directory, Unconnected};
 
 use super::super::{Attendance, LOOKS};
 use super::{Counters, Slab, unusable_device};

@@ -1,16 +1,15 @@
 //! Opening the device, and finding the other ranks.
 
 use super::super::connect::{advise, failed, random, unusable};
+use super::super::directory;
 use super::super::settings::Settings;
 use super::super::{Counters, Slab};
 use super::DatagramNal;
 use crate::direct::Bell;
 use crate::fabric::{FabricError, Opened, rank_config};
 use crate::interface::Interface;
-use crate::job::Reader;
 use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use verbs_backend::rd::{ChannelConfig, Config, Endpoint};
@@ -23,14 +22,9 @@ pub(super) const COMMAND: (u32, u32) = (256, 128);
 /// The longest datagram of the command channel.
 const COMMAND_MTU: usize = 768;
 
-/// Under which a rank says how it can be talked to.
-pub(in crate::nal) fn key(rank: u32, opening: &str) -> String {
-    format!("portolan.datagrams.{rank}{opening}")
-}
-
 /// How a rank can be talked to, and in whose name it speaks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Contact {
+pub(in crate::nal) struct Contact {
     pub(super) command: DatagramAddress,
     pub(super) data: DatagramAddress,
     pub(super) token: u64,
@@ -48,8 +42,13 @@ impl Contact {
         bytes.extend(self.who.1.to_be_bytes());
         bytes
     }
+}
 
-    /// What was said, and what may follow it.
+impl directory::Contact for Contact {
+    fn key(rank: u32, opening: &str) -> String {
+        format!("portolan.datagrams.{rank}{opening}")
+    }
+
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (command, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
         let (data, rest) = rest.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
@@ -64,60 +63,14 @@ impl Contact {
         };
         Some((contact, rest))
     }
+
+    fn address(&self) -> &DatagramAddress {
+        &self.data
+    }
 }
 
 /// How ranks find each other.
-#[derive(Debug)]
-pub(in crate::nal) struct Directory {
-    job: Option<(Reader, String)>,
-    known: BTreeMap<u32, Contact>,
-}
-
-impl Directory {
-    /// That of a job, which knows nobody yet; `opening` as in [`key`].
-    pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
-        Self {
-            job: Some((job, opening)),
-            known: BTreeMap::new(),
-        }
-    }
-
-    fn of(known: BTreeMap<u32, Contact>) -> Self {
-        Self { job: None, known }
-    }
-
-    /// Asks for a rank's contact, and gives what the rank has said beside it.
-    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
-        self.ask(rank).map(|(_, rest)| rest).map_err(unusable)
-    }
-
-    fn ask(&mut self, rank: u32) -> Result<(Contact, Vec<u8>), String> {
-        let (job, opening) = self
-            .job
-            .as_ref()
-            .ok_or_else(|| format!("rank {rank} has no address"))?;
-        let bytes = job
-            .get_bytes(&key(rank, opening))
-            .map_err(|e| e.to_string())?;
-        let (contact, rest) =
-            Contact::read(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
-        self.known.insert(rank, contact);
-        Ok((contact, rest.to_vec()))
-    }
-
-    pub(super) fn find(&mut self, rank: u32) -> Result<Contact, String> {
-        match self.known.get(&rank) {
-            Some(contact) => Ok(*contact),
-            None => self.ask(rank).map(|(contact, _)| contact),
-        }
-    }
-
-    fn neighbours(&self, own: &DatagramAddress) -> usize {
-        let here =
-            |c: &&Contact| (c.data.gid, c.data.lid) == (own.gid, own.lid) && c.data.qpn != own.qpn;
-        self.known.values().filter(here).count()
-    }
-}
+pub(in crate::nal) type Directory = directory::Directory<Contact>;
 
 /// A rank that has its queue pairs and has said nothing.
 #[derive(Debug)]
@@ -254,40 +207,18 @@ impl Unconnected {
 /// # Errors
 /// The device cannot be had.
 pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
-    in_threads_of(ranks, ranks, device)
-}
-
-/// The first `ranks` interfaces of a job of `size`, of which the others do not exist.
-///
-/// # Errors
-/// The device cannot be had.
-pub fn in_threads_of(
-    ranks: u32,
-    size: u32,
-    device: Option<&str>,
-) -> Result<Vec<Opened>, FabricError> {
-    const JID: u32 = 1;
-    let place = Placement::ONE;
-    let configs: Vec<NiConfig> = (0..ranks).map(|r| rank_config(place, r, JID)).collect();
-    let made = (0..)
-        .zip(&configs)
-        .map(|(rank, config)| Unconnected::new(rank, size, device, (config.uid, config.jid)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let known: BTreeMap<u32, Contact> = (0..).zip(made.iter().map(Unconnected::contact)).collect();
-    let ids: Vec<ProcessId> = (0..size).map(|r| place.of(r)).collect();
-    made.into_iter()
-        .zip(configs)
-        .map(|(made, config)| {
-            let directory = Directory::of(known.clone());
-            let nal = made.nal(&config, place, ids.clone(), directory)?;
-            let interface = Interface::direct(
-                Ni::new(config),
-                super::super::channel::Far::Ud(Box::new(nal)),
-            );
-            Ok(Opened {
-                interface,
-                peers: ids.clone(),
-            })
+    let made = (0..ranks).map(|rank| {
+        let config = rank_config(Placement::ONE, rank, 1);
+        let made = Unconnected::new(rank, ranks, device, (config.uid, config.jid))?;
+        Ok((made, config))
+    });
+    let contact = |(made, _): &(Unconnected, _)| made.contact();
+    directory::acquainted(made, ranks, contact, |(made, config), peers, directory| {
+        let nal = made.nal(&config, Placement::ONE, peers.clone(), directory)?;
+        let far = super::super::channel::Far::Ud(Box::new(nal));
+        Ok(Opened {
+            interface: Interface::direct(Ni::new(config), far),
+            peers,
         })
-        .collect()
+    })
 }

@@ -1,0 +1,50 @@
+//! What the tests of several fabrics share: descriptors that take everything, and an end for a run in which a rank
+//! panics.
+
+use crate::call::Target;
+use crate::interface::{MdMemory, MdSpec};
+use portals_core::{EqHandle, MdOptions, MeSpec, ProcessId, Unlink};
+
+/// Ends the whole test run when a rank panics: the others would wait for it for ever.
+pub(super) struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// A descriptor without a limit, for puts and gets at the offsets that their initiators name.
+pub(super) fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
+    MdSpec {
+        memory,
+        threshold: -1,
+        max_size: 0,
+        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        user_ptr: 0,
+        eq,
+    }
+}
+
+/// An entry for messages of everybody with these bits.
+pub(super) fn entry(match_bits: u64) -> MeSpec {
+    MeSpec {
+        match_id: ProcessId::ANY,
+        match_bits,
+        ignore_bits: 0,
+        unlink: Unlink::Retain,
+    }
+}
+
+/// The entry of these bits on portal 4.
+pub(super) fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
+    Target {
+        process,
+        pt_index: 4,
+        ac_index: 0,
+        match_bits,
+        remote_offset,
+    }
+}

@@ -1,0 +1,97 @@
+//! How ranks find each other: what each says of itself in the job's key space.
+
+use super::connect::{chain, unusable};
+use crate::fabric::FabricError;
+use crate::job::Reader;
+use portals_core::ProcessId;
+use std::collections::BTreeMap;
+use verbs_backend::DatagramAddress;
+
+/// How a rank can be talked to.
+pub(in crate::nal) trait Contact: Copy {
+    /// Under which a rank says it; `opening` tells the openings of a process apart.
+    fn key(rank: u32, opening: &str) -> String;
+
+    /// What was said, and what may follow it.
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])>;
+
+    /// A queue pair of the rank, by which its port is known.
+    fn address(&self) -> &DatagramAddress;
+}
+
+/// The contacts of a job's ranks.
+#[derive(Debug)]
+pub(in crate::nal) struct Directory<C> {
+    /// The job's key space, for those not known yet.
+    job: Option<(Reader, String)>,
+    known: BTreeMap<u32, C>,
+}
+
+impl<C: Contact> Directory<C> {
+    /// That of a job, which knows nobody yet; `opening` as in [`Contact::key`].
+    pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
+        Self {
+            job: Some((job, opening)),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// One that knows these only.
+    pub(in crate::nal) fn of(known: BTreeMap<u32, C>) -> Self {
+        Self { job: None, known }
+    }
+
+    /// Asks for a rank's contact, and gives what the rank has said beside it.
+    pub(in crate::nal) fn learn(&mut self, rank: u32) -> Result<Vec<u8>, FabricError> {
+        self.ask(rank).map(|(_, rest)| rest).map_err(unusable)
+    }
+
+    fn ask(&mut self, rank: u32) -> Result<(C, Vec<u8>), String> {
+        let (job, opening) = self
+            .job
+            .as_ref()
+            .ok_or_else(|| format!("rank {rank} has no address"))?;
+        let bytes = job
+            .get_bytes(&C::key(rank, opening))
+            .map_err(|e| chain(&e))?;
+        let (contact, rest) =
+            C::read(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
+        self.known.insert(rank, contact);
+        Ok((contact, rest.to_vec()))
+    }
+
+    /// The contact of a rank.
+    pub(super) fn find(&mut self, rank: u32) -> Result<C, String> {
+        if let Some(contact) = self.known.get(&rank) {
+            return Ok(*contact);
+        }
+        self.ask(rank).map(|(contact, _)| contact)
+    }
+
+    /// How many of the ranks known so far have the port of `own`, and with it this machine.
+    pub(super) fn neighbours(&self, own: &DatagramAddress) -> usize {
+        let here = |c: &&C| {
+            let a = c.address();
+            (a.gid, a.lid) == (own.gid, own.lid) && a.qpn != own.qpn
+        };
+        self.known.values().filter(here).count()
+    }
+}
+
+/// Ranks of one process, which know each other: the first ones of a job of `size`. Each is finished by `end`, which gets
+/// the ids of all ranks.
+pub(super) fn acquainted<U, C: Contact, T>(
+    ranks: impl Iterator<Item = Result<U, FabricError>>,
+    size: u32,
+    contact: impl Fn(&U) -> C,
+    mut end: impl FnMut(U, Vec<ProcessId>, Directory<C>) -> Result<T, FabricError>,
+) -> Result<Vec<T>, FabricError> {
+    let ranks = ranks.collect::<Result<Vec<U>, _>>()?;
+    let known: BTreeMap<u32, C> = (0..).zip(ranks.iter().map(contact)).collect();
+    let place = crate::place::Placement::ONE;
+    let ids: Vec<ProcessId> = (0..size).map(|rank| place.of(rank)).collect();
+    ranks
+        .into_iter()
+        .map(|rank| end(rank, ids.clone(), Directory::of(known.clone())))
+        .collect()
+}
