@@ -9,6 +9,7 @@ mod flow;
 mod frames;
 mod par;
 mod rma;
+mod trace;
 mod unreachable;
 
 use crate::threads::RankEnd;
