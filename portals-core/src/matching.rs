@@ -2,7 +2,8 @@
 //!
 //! A list is threaded through the entries (`prev`, `next`), so inserting next to an entry and
 //! unlinking need no search, and the walk from head to tail is the specification's order. A list of
-//! up to [`WALKED`] entries is walked. A longer one has an [`Index`] beside it:
+//! up to [`WALKED`] entries is walked, and any list of an interface that always walks. Another longer one has an
+//! [`Index`] beside it:
 //!
 //! ```text
 //!  list      A ── B ── C ── D ── E ── F ── …      label: a number that grows from head to tail
@@ -120,6 +121,8 @@ pub(crate) struct MatchTable {
     /// most. Of an entry that ignores bits it means nothing.
     keys: alloc::vec::Vec<Key>,
     lists: alloc::vec::Vec<MatchList>,
+    /// The longest list without an index.
+    walked: usize,
 }
 
 impl MatchTable {
@@ -129,7 +132,13 @@ impl MatchTable {
             entries: Table::new(),
             keys: alloc::vec::Vec::new(),
             lists: (0..portals).map(|_| MatchList::EMPTY).collect(),
+            walked: WALKED,
         }
+    }
+
+    /// No list gets an index from now on.
+    pub(crate) fn walk_always(&mut self) {
+        self.walked = usize::MAX;
     }
 
     pub(crate) fn get(&self, me: MeHandle) -> Option<&Me> {
@@ -266,7 +275,7 @@ impl MatchTable {
         list.len += 1;
         if let Some(index) = &mut list.index {
             index.insert(&mut self.entries, slot);
-        } else if list.len > WALKED {
+        } else if list.len > self.walked {
             let mut index = Box::new(Index::new(u64::from(self.interface)));
             let mut at = list.head;
             while at != NONE {
@@ -296,7 +305,7 @@ impl MatchTable {
             None => list.tail = entry.prev,
         }
         list.len -= 1;
-        if list.len <= WALKED / 2 {
+        if list.len <= self.walked / 2 {
             list.index = None;
         }
         Some(entry)

@@ -2,7 +2,7 @@
 //! with tags below 0.
 
 use crate::Slice;
-use crate::comm::Comm;
+use crate::comm::{Comm, Group};
 use crate::error::{CallError, OpenError, TagError};
 use crate::world::lock;
 use portals_shim::Region;
@@ -141,7 +141,7 @@ impl Comm {
         Ok(Self::new(
             &self.shared,
             cid,
-            self.group().to_vec(),
+            self.group().clone(),
             self.rank(),
         ))
     }
@@ -166,13 +166,12 @@ impl Comm {
             .iter()
             .position(|(_, r)| *r == self.rank())
             .unwrap_or_default();
-        let group = members
-            .iter()
-            .filter_map(|(_, r)| self.group().get(*r as usize).copied());
+        let group = members.iter().filter_map(|(_, r)| self.group().of_job(*r));
+        let job = self.shared.place.peers.len() as u32;
         Ok(Some(Self::new(
             &self.shared,
             cid,
-            group.collect(),
+            Group::new(job, group.collect()),
             rank as u32,
         )))
     }

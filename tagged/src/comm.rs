@@ -7,6 +7,57 @@ use crate::world::{Shared, lock};
 use crate::{Slice, Status};
 use std::sync::Arc;
 
+/// The members of a communicator.
+#[derive(Clone, Debug)]
+pub(crate) enum Group {
+    /// All ranks of the job as they are: this many.
+    All(u32),
+    /// Ranks of the job, by rank; and pairs (of the job, of the communicator) in order.
+    Some {
+        members: Vec<u32>,
+        by_job: Vec<(u32, u32)>,
+    },
+}
+
+impl Group {
+    /// Of `job` ranks those in `members`.
+    pub(crate) fn new(job: u32, members: Vec<u32>) -> Self {
+        if members.iter().copied().eq(0..job) {
+            return Self::All(job);
+        }
+        let mut by_job: Vec<(u32, u32)> = members.iter().copied().zip(0..).collect();
+        by_job.sort_unstable();
+        Self::Some { members, by_job }
+    }
+
+    const fn size(&self) -> u32 {
+        match self {
+            Self::All(size) => *size,
+            Self::Some { members, .. } => members.len() as u32,
+        }
+    }
+
+    /// The rank of the job that a rank of the communicator is.
+    pub(crate) fn of_job(&self, rank: u32) -> Option<u32> {
+        match self {
+            Self::All(size) => (rank < *size).then_some(rank),
+            Self::Some { members, .. } => members.get(rank as usize).copied(),
+        }
+    }
+
+    /// The other way; what is no member stays as it is.
+    fn of_comm(&self, rank: u32) -> u32 {
+        match self {
+            Self::All(_) => rank,
+            Self::Some { by_job, .. } => by_job
+                .binary_search_by_key(&rank, |pair| pair.0)
+                .ok()
+                .and_then(|at| by_job.get(at))
+                .map_or(rank, |pair| pair.1),
+        }
+    }
+}
+
 /// Ranks that send to each other, apart from all other communicators.
 ///
 /// In all calls `None` for a source or a tag is any; tags of a program are from 0 to [`Comm::max_tag`].
@@ -15,8 +66,7 @@ pub struct Comm {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cid: u32,
     context: u16,
-    /// Ranks of the job, by rank.
-    group: Vec<u32>,
+    group: Group,
     rank: u32,
 }
 
@@ -29,7 +79,7 @@ impl Drop for Comm {
 }
 
 impl Comm {
-    pub(crate) fn new(shared: &Arc<Shared>, cid: u32, group: Vec<u32>, rank: u32) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, cid: u32, group: Group, rank: u32) -> Self {
         let context = if shared.grouping {
             cid % shared.contexts()
         } else {
@@ -51,7 +101,7 @@ impl Comm {
 
     /// Ranks.
     pub fn size(&self) -> u32 {
-        self.group.len() as u32
+        self.group.size()
     }
 
     /// The largest tag.
@@ -64,18 +114,15 @@ impl Comm {
         self.cid
     }
 
-    pub(crate) fn group(&self) -> &[u32] {
+    pub(crate) const fn group(&self) -> &Group {
         &self.group
     }
 
     fn of_job(&self, rank: u32) -> Result<u32, CallError> {
+        let size = self.size();
         self.group
-            .get(rank as usize)
-            .copied()
-            .ok_or(CallError::Rank {
-                rank,
-                size: self.size(),
-            })
+            .of_job(rank)
+            .ok_or(CallError::Rank { rank, size })
     }
 
     fn check_tag(&self, tag: i32) -> Result<i32, CallError> {
@@ -89,9 +136,8 @@ impl Comm {
 
     /// With its source as a rank of this communicator.
     fn own(&self, status: Status) -> Status {
-        let source = self.group.iter().position(|rank| *rank == status.source);
         Status {
-            source: source.map_or(status.source, |rank| rank as u32),
+            source: self.group.of_comm(status.source),
             ..status
         }
     }

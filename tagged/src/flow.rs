@@ -3,7 +3,8 @@
 //! # Invariants
 //! * Short messages in flight to a peer, or there and not received, plus credits here, plus credits on their way back,
 //!   plus those owed there, are [`Peer::new`]'s `most`, always.
-//! * At most `most` messages that the receiver releases are under way to a peer.
+//! * At most `most` messages that the receiver releases are under way to a peer, and [`RESERVE`] of the library's own:
+//!   those never wait for the program to receive something, so communicators can agree and meet whatever else waits.
 //! * A receiver owes less than [`Flow::due`] after its progress, so a sender that waits for a credit gets one.
 
 /// One peer, both directions.
@@ -27,6 +28,9 @@ pub(crate) struct Flow {
     /// Credits that a peer gave back and did not have.
     pub(crate) excess: u64,
 }
+
+/// Messages of the library's own to a peer, which the receiver releases, beyond those of the program.
+pub(crate) const RESERVE: u16 = 8;
 
 /// How a message may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,19 +63,31 @@ impl Flow {
         (self.most / 2).max(1)
     }
 
-    /// Takes what a message needs.
-    pub(crate) fn take(&mut self, to: u32, short: bool) -> Way {
+    /// Takes what a message needs; `own` is one of the library's.
+    pub(crate) fn take(&mut self, to: u32, short: bool, own: bool) -> Way {
+        let most = self.most + if own { RESERVE } else { 0 };
         let Some(peer) = self.peers.get_mut(to as usize) else {
             return Way::Wait;
         };
         if short && peer.credits > 0 {
             peer.credits -= 1;
             Way::Short
-        } else if peer.unreleased < self.most {
+        } else if peer.unreleased < most {
             peer.unreleased += 1;
             Way::Released
         } else {
             Way::Wait
+        }
+    }
+
+    /// What a message took is free again: it was not sent.
+    pub(crate) fn untake(&mut self, to: u32, way: Way) {
+        if let Some(peer) = self.peers.get_mut(to as usize) {
+            match way {
+                Way::Short => peer.credits += 1,
+                Way::Released => peer.unreleased -= 1,
+                Way::Wait => {}
+            }
         }
     }
 
@@ -94,11 +110,17 @@ impl Flow {
 
     /// A short message of the peer has been received.
     pub(crate) fn received(&mut self, from: u32) {
+        self.owe(from, 1);
+    }
+
+    /// Credits of the peer that are to be given back, again if a message that was to do it was not sent.
+    pub(crate) fn owe(&mut self, to: u32, credits: u16) {
         let threshold = self.threshold();
-        if let Some(peer) = self.peers.get_mut(from as usize) {
-            peer.owed = peer.owed.saturating_add(1);
-            if peer.owed == threshold {
-                self.due.push(from);
+        if let Some(peer) = self.peers.get_mut(to as usize) {
+            let before = peer.owed;
+            peer.owed = peer.owed.saturating_add(credits);
+            if before < threshold && peer.owed >= threshold {
+                self.due.push(to);
             }
         }
     }
@@ -144,7 +166,7 @@ mod tests {
             let mut released = 0u16;
             for _ in 0..5000 {
                 match rng.u8(0..4) {
-                    0 => match sender.take(0, rng.bool()) {
+                    0 => match sender.take(0, rng.bool(), false) {
                         Way::Short => {
                             there += 1;
                             sent += 1;
@@ -183,7 +205,7 @@ mod tests {
     #[test]
     fn credits_that_nobody_had_are_counted_and_dropped() {
         let mut flow = Flow::new(2, 4);
-        assert_eq!(flow.take(1, true), Way::Short);
+        assert_eq!(flow.take(1, true, false), Way::Short);
         flow.given_back(1, 9);
         assert_eq!(flow.excess, 8);
         assert_eq!(flow.peers[1].credits, 4);
@@ -191,6 +213,6 @@ mod tests {
         flow.received(7);
         flow.released(7);
         assert_eq!(flow.give_back(7, 5), 0);
-        assert_eq!(flow.take(7, true), Way::Wait);
+        assert_eq!(flow.take(7, true, false), Way::Wait);
     }
 }

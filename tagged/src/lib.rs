@@ -19,7 +19,7 @@
 //!
 //! # Threads
 //! Every type is `Send` and `Sync`. A context has one lock; communicators of different contexts share nothing above
-//! Portals. A blocking call holds the lock while it waits, unless the world is opened with [`Options::threads`]; then it
+//! Portals, and nothing at all if their contexts have different interfaces ([`World::open_scalable`]). A blocking call holds the lock while it waits, unless the world is opened with [`Options::threads`]; then it
 //! polls.
 
 mod collective;

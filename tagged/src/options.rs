@@ -47,7 +47,8 @@ impl Default for Options {
 
 /// Most credits of a peer.
 const MOST_CREDITS: u64 = 64;
-const BUFFERS: usize = 4;
+/// Overflow buffers of a context.
+pub(crate) const OVERFLOW_BUFFERS: usize = 4;
 
 impl Options {
     pub(crate) fn check(&self) -> Result<(), OpenError> {
@@ -77,10 +78,6 @@ impl Options {
     pub fn credits(&self, peers: u64) -> u16 {
         let all = self.overflow as u64 / (self.short as u64 * 2);
         (all / peers.max(1)).clamp(1, MOST_CREDITS) as u16
-    }
-
-    pub(crate) const fn overflow_buffers(&self, _peers: u64) -> usize {
-        BUFFERS
     }
 
     /// Half of what all credits may bring, and a message that a buffer's end has no room for. Four of these hold: what

@@ -1,6 +1,7 @@
 //! Requests under way and their ends. No I/O.
 
-use crate::error::RequestError;
+use crate::context::Outgoing;
+use crate::error::{CallError, RequestError};
 use crate::unexpected::Id;
 use crate::{Slice, Status};
 use portals_shim::MeHandle;
@@ -34,13 +35,8 @@ impl Message {
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// Waits for its turn.
-    Queued {
-        to: u32,
-        bits: u64,
-        data: Slice,
-        sync: bool,
-    },
-    /// Waits until the data may be reused.
+    Queued(Outgoing),
+    /// Waits until the data may be reused; or a call is still finding out what the request waits for.
     Short,
     /// Waits until the data may be reused and the receiver has released it.
     Released {
@@ -90,8 +86,12 @@ impl Requests {
         }
     }
 
-    /// A slot for a new one; `None` when there are too many.
-    pub(crate) fn open(&mut self, kind: Kind) -> Option<(u32, u32)> {
+    /// A slot for a new one, and its generation.
+    ///
+    /// # Errors
+    /// [`CallError::NoRequest`] when there are too many.
+    pub(crate) fn open(&mut self, kind: Kind) -> Result<(u32, u32), CallError> {
+        let full = CallError::NoRequest { max: self.most };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.slots.len() < self.most as usize => {
@@ -101,16 +101,11 @@ impl Requests {
                 });
                 (self.slots.len() - 1) as u32
             }
-            None => return None,
+            None => return Err(full),
         };
-        let entry = self.slots.get_mut(slot as usize)?;
+        let entry = self.slots.get_mut(slot as usize).ok_or(full)?;
         entry.state = State::Active(kind);
-        Some((slot, entry.generation))
-    }
-
-    /// Whether there is room for another.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.slots.len() < self.most as usize
+        Ok((slot, entry.generation))
     }
 
     /// One that is under way.

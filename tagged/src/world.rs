@@ -1,6 +1,6 @@
 //! The process's side of tag matching.
 
-use crate::comm::Comm;
+use crate::comm::{Comm, Group};
 use crate::context::{Context, Place};
 use crate::error::{CallError, OpenError, TagError};
 use crate::layout::{Layout, Pattern};
@@ -39,8 +39,9 @@ static CALLS: [Calls; 2] = [Calls::of::<false>(), Calls::of::<true>()];
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Of the first context.
     pub(crate) place: Arc<Place>,
-    contexts: Vec<Mutex<Context>>,
+    contexts: Vec<Seat>,
     /// Communicator ids in use here.
     pub(crate) cids: Mutex<BTreeSet<u32>>,
     pub(crate) calls: &'static Calls,
@@ -48,7 +49,12 @@ pub(crate) struct Shared {
     pub(crate) grouping: bool,
 }
 
-/// Tag matching over one interface. Clones are the same world.
+/// A context and its lock, in cache lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Seat(Mutex<Context>);
+
+/// Tag matching over one interface, or several. Clones are the same world.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(crate) shared: Arc<Shared>,
@@ -64,10 +70,26 @@ impl World {
         options: &Options,
         fence: impl FnOnce() -> Result<(), E>,
     ) -> Result<Self, OpenError> {
+        Self::open_scalable(vec![opened], rank, options, fence)
+    }
+
+    /// As [`World::open`] over several interfaces of the process, which the contexts take in turn: threads whose
+    /// contexts have different interfaces share no lock and no queue, above the fabric and in it. All ranks have equally many,
+    /// opened in the same order; not on the SeaStar model, where each opening is a machine with a time of its own.
+    pub fn open_scalable<E: std::fmt::Display>(
+        endpoints: Vec<Opened>,
+        rank: u32,
+        options: &Options,
+        fence: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self, OpenError> {
         options.check()?;
         let layout = Layout::new(options.mode, options.format)?;
-        let Opened { interface, peers } = opened;
-        let ranks = peers.len() as u64;
+        let ranks = endpoints.first().map_or(0, |opened| opened.peers.len());
+        if endpoints.iter().any(|opened| opened.peers.len() != ranks) {
+            let why = "interfaces of jobs of different sizes".to_owned();
+            return Err(OpenError::Start(why));
+        }
+        let ranks = ranks as u64;
         if ranks > layout.max_ranks() {
             return Err(OpenError::TooManyRanks {
                 ranks,
@@ -77,15 +99,23 @@ impl World {
         if u64::from(rank) >= ranks {
             return Err(OpenError::Start(format!("rank {rank} of {ranks}")));
         }
-        let place = Arc::new(Place {
-            ni: interface,
-            peers,
-            me: rank,
-            layout,
+        let places = endpoints.into_iter().map(|Opened { interface, peers }| {
+            Arc::new(Place {
+                ni: interface,
+                peers,
+                me: rank,
+                layout,
+            })
         });
-        let contexts =
-            (0..options.contexts).map(|n| Context::new(&place, n, options).map(Mutex::new));
-        let contexts = contexts.collect::<Result<_, _>>()?;
+        let places: Vec<_> = places.collect();
+        let contexts = (0..options.contexts).zip(places.iter().cycle());
+        let contexts = contexts.map(|(number, place)| {
+            let context = Context::new(place, number, options)?;
+            Ok(Seat(Mutex::new(context)))
+        });
+        let contexts = contexts.collect::<Result<_, OpenError>>()?;
+        // There is one: a rank of none was refused.
+        let place = Arc::clone(places.first().ok_or(OpenError::Start(String::new()))?);
         let met = place.ni.outside(fence);
         match met {
             Ok(Ok(())) => {}
@@ -113,7 +143,7 @@ impl World {
     /// The communicator of all ranks.
     pub fn comm(&self) -> Comm {
         let ranks = self.shared.place.peers.len() as u32;
-        Comm::new(&self.shared, 0, (0..ranks).collect(), self.shared.place.me)
+        Comm::new(&self.shared, 0, Group::All(ranks), self.shared.place.me)
     }
 
     /// The layout in use.
@@ -121,7 +151,7 @@ impl World {
         self.shared.place.layout
     }
 
-    /// The interface below.
+    /// The interface below, the first of several.
     pub fn interface(&self) -> &portals_shim::Interface {
         &self.shared.place.ni
     }
@@ -131,7 +161,7 @@ impl World {
         self.shared
             .contexts
             .iter()
-            .map(|c| lock(c).counts)
+            .map(|seat| lock(&seat.0).counts)
             .collect()
     }
 
@@ -139,7 +169,7 @@ impl World {
     pub fn progress(&self) -> Result<bool, CallError> {
         let mut any = false;
         for context in &self.shared.contexts {
-            any |= (self.shared.calls.progress)(&mut lock(context))?;
+            any |= (self.shared.calls.progress)(&mut lock(&context.0))?;
         }
         Ok(any)
     }
@@ -157,7 +187,7 @@ impl Shared {
     fn context(&self, number: u16) -> Result<MutexGuard<'_, Context>, CallError> {
         self.contexts
             .get(usize::from(number))
-            .map(lock)
+            .map(|seat| lock(&seat.0))
             .ok_or(CallError::NotARequest)
     }
 

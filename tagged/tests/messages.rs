@@ -22,6 +22,19 @@ fn worlds(ranks: u32, options: &Options) -> Vec<World> {
         .collect()
 }
 
+/// Each rank with so many interfaces.
+fn scalable_worlds(ranks: u32, endpoints: u32, options: &Options) -> Vec<World> {
+    let mut fabrics: Vec<_> = (0..endpoints)
+        .map(|_| in_process(ranks).into_iter())
+        .collect();
+    let open = |rank| {
+        let endpoints = fabrics.iter_mut().filter_map(Iterator::next).collect();
+        let fence = || Ok::<(), Infallible>(());
+        World::open_scalable(endpoints, rank, options, fence).unwrap()
+    };
+    (0..ranks).map(open).collect()
+}
+
 fn comms(ranks: u32) -> Vec<Comm> {
     worlds(ranks, &Options::default())
         .iter()
@@ -250,7 +263,8 @@ fn a_cancelled_receive_leaves_its_message_to_the_next() {
     let second = comms[1].irecv(Slice::whole(&into), None, None).unwrap();
     while comms[1].iprobe(None, Some(2)).unwrap().is_some() {}
     assert!(!comms[1].cancel(&second).unwrap());
-    assert_eq!(comms[1].wait(second).unwrap().len, 8);
+    let end = comms[1].test(&second).unwrap();
+    assert_eq!(end.unwrap().unwrap().len, 8);
 }
 
 #[test]
@@ -268,11 +282,11 @@ fn too_many_requests_are_refused_and_nothing_is_lost() {
         .collect();
     assert!(matches!(
         comm.irecv(part(4), None, None),
-        Err(CallError::NoRequest { .. })
+        Err(CallError::NoRequest { max: 4 })
     ));
     assert!(matches!(
         comm.isend(part(5), 0, 0),
-        Err(CallError::NoRequest { .. })
+        Err(CallError::NoRequest { max: 4 })
     ));
     for receive in receives {
         assert!(comm.cancel(&receive).unwrap());
@@ -281,6 +295,132 @@ fn too_many_requests_are_refused_and_nothing_is_lost() {
     let receive = comm.irecv(part(0), None, Some(0)).unwrap();
     comm.send(part(1), 0, 0).unwrap();
     comm.wait(receive).unwrap();
+}
+
+#[test]
+fn what_is_received_gives_its_credit_back() {
+    let options = Options {
+        short: 64,
+        overflow: 64 * 2 * 2 * 4,
+        ..Options::default()
+    };
+    assert_eq!(options.credits(2), 4);
+    for answers in [false, true] {
+        let worlds = worlds(2, &options);
+        let comms = [worlds[0].comm(), worlds[1].comm()];
+        let into = Region::new(8).unwrap();
+        let pass = |from: usize, to: usize| {
+            comms[from].send(slice(b"12345678"), to as u32, 1).unwrap();
+            comms[to].recv(Slice::whole(&into), None, None).unwrap();
+            // Credits may have come.
+            comms[from].iprobe(None, None).unwrap();
+        };
+        for _ in 0..1000 {
+            pass(0, 1);
+            if answers {
+                pass(1, 0);
+            }
+        }
+        let counts = worlds[0].counts()[0];
+        assert_eq!((counts.short, counts.released), (1000, 0));
+        // Answers carry them.
+        let alone = worlds[1].counts()[0].credit_messages;
+        assert_eq!(alone, if answers { 0 } else { 500 });
+    }
+}
+
+#[test]
+fn ranks_meet_whatever_nobody_receives() {
+    let options = Options {
+        short: 64,
+        overflow: 1,
+        ..Options::default()
+    };
+    let worlds = worlds(3, &options);
+    each(&worlds, |_, comm| {
+        let peer = (comm.rank() + 1) % 3;
+        let sends: Vec<_> = (0..20)
+            .map(|n| comm.isend(slice(&[n]), peer, 1).unwrap())
+            .collect();
+        // Most of them wait for receives that begin only now.
+        let twin = comm.dup().unwrap();
+        twin.barrier().unwrap();
+        let into = Region::new(1).unwrap();
+        for n in 0..20 {
+            comm.recv(Slice::whole(&into), None, Some(1)).unwrap();
+            let mut byte = [0];
+            into.read(0, &mut byte).unwrap();
+            assert_eq!(byte, [n]);
+        }
+        for send in sends {
+            comm.wait(send).unwrap();
+        }
+        comm.barrier().unwrap();
+    });
+}
+
+/// As many descriptors as the interface can still have.
+fn exhaust(ni: &Interface) -> Vec<portals_shim::MdHandle> {
+    let spec = || MdSpec {
+        memory: MdMemory::Empty,
+        threshold: THRESHOLD_INFINITE,
+        max_size: 0,
+        options: MdOptions::empty(),
+        user_ptr: 0,
+        eq: None,
+    };
+    std::iter::from_fn(|| ni.md_bind(spec(), Unlink::Retain).ok()).collect()
+}
+
+#[test]
+fn a_send_that_is_refused_costs_nothing_and_one_that_had_waited_ends_as_failed() {
+    let options = Options {
+        short: 64,
+        overflow: 1,
+        ..Options::default()
+    };
+    assert_eq!(options.credits(2), 1);
+    let worlds = worlds(2, &options);
+    let (a, b) = (worlds[0].comm(), worlds[1].comm());
+    let into = Region::new(8).unwrap();
+    let ni = worlds[0].interface();
+    let kept = slice(b"1");
+
+    let held = exhaust(ni);
+    for refused in [a.isend(kept.clone(), 1, 0), a.issend(kept.clone(), 1, 0)] {
+        assert!(matches!(refused, Err(CallError::Portals(_))), "{refused:?}");
+    }
+    held.into_iter().for_each(|md| ni.md_unlink(md).unwrap());
+
+    // One has the credit, one has what it needs without it, and two wait, of which the first finds no descriptor.
+    let first = a.isend(kept.clone(), 1, 1).unwrap();
+    let second = a.isend(kept.clone(), 1, 2).unwrap();
+    let third = a.isend(slice(b"3"), 1, 3).unwrap();
+    let fourth = a.isend(kept, 1, 4).unwrap();
+    let counts = worlds[0].counts()[0];
+    assert_eq!((counts.short, counts.released), (1, 1));
+    let held = exhaust(ni);
+    assert_eq!(b.recv(Slice::whole(&into), None, Some(1)).unwrap().len, 1);
+    let mut end = None;
+    for _ in 0..100 {
+        end = end.or(a.test(&third).unwrap_or(None));
+    }
+    assert_eq!(end, Some(Err(RequestError::Fabric { rank: 1 })));
+    held.into_iter().for_each(|md| ni.md_unlink(md).unwrap());
+
+    // The next one went in its place, and all that went arrives in order.
+    for tag in [2, 4] {
+        let receive = b.irecv(Slice::whole(&into), None, None).unwrap();
+        let mut end = None;
+        for _ in 0..100 {
+            a.iprobe(None, None).unwrap();
+            end = end.or(b.test(&receive).unwrap_or(None));
+        }
+        assert_eq!(end.unwrap().unwrap().tag, tag);
+    }
+    for send in [first, second, fourth] {
+        a.wait(send).unwrap();
+    }
 }
 
 #[test]
@@ -413,15 +553,16 @@ fn a_flood_without_receives_stays_within_its_memory_and_arrives_whole_and_in_ord
 
 #[test]
 fn several_threads_share_a_context_or_have_their_own() {
-    for (contexts, thread_grouping) in [(1, false), (3, true)] {
+    // One context; three on one interface; three with an interface each.
+    for (contexts, thread_grouping, endpoints) in [(1, false, 1), (3, true, 1), (3, true, 3)] {
         let options = Options {
             contexts,
             thread_grouping,
             threads: true,
             ..Options::default()
         };
-        let worlds = worlds(2, &options);
-        each(&worlds, |_, all| {
+        let worlds = scalable_worlds(2, endpoints, &options);
+        each(&worlds, |world, all| {
             let comms: Vec<Comm> = (0..2).map(|_| all.dup().unwrap()).collect();
             thread::scope(|scope| {
                 for comm in &comms {
@@ -443,6 +584,14 @@ fn several_threads_share_a_context_or_have_their_own() {
                 }
             });
             all.barrier().unwrap();
+            // Each communicator's messages went through a context of its own.
+            let short = world.counts().into_iter().map(|counts| counts.short);
+            let expected = if thread_grouping {
+                vec![2000; 2]
+            } else {
+                vec![]
+            };
+            assert_eq!(short.skip(1).collect::<Vec<_>>(), expected);
         });
     }
 }

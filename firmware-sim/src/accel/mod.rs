@@ -127,6 +127,8 @@ impl Accel {
         };
         let mut ni = Ni::new(config);
         ni.export_events();
+        // The firmware walks, and pays for each step.
+        ni.walk_lists();
         Self {
             ni,
             completion: command.completion.get(),

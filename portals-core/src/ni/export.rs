@@ -27,6 +27,12 @@ pub struct UnreadEvents {
 }
 
 impl Ni {
+    /// Walks match lists from now on, however long they are: for a model of a machine that did, which charges what is
+    /// looked at ([`Deposit::searched`](crate::Deposit)). For an interface without entries.
+    pub fn walk_lists(&mut self) {
+        self.matching.walk_always();
+    }
+
     /// From now on events are not kept in queues but handed out by [`Ni::poll_exported`]. To be
     /// called before the first queue is made.
     pub fn export_events(&mut self) {

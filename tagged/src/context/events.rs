@@ -16,43 +16,28 @@ impl Context {
     pub(super) fn handle<const FULL: bool>(&mut self, event: &Event) -> Result<(), CallError> {
         let (owner, index) = ((event.md.user_ptr >> 32) as u32, event.md.user_ptr as u32);
         match (owner, event.kind) {
-            (owner::POSTED, EventKind::PutEnd) => {
-                self.handle_receipt::<FULL>(index, event);
-                Ok(())
-            }
-            (owner::SOURCE, EventKind::SendEnd) => {
-                self.handle_sent(event);
-                Ok(())
-            }
-            (owner::OVERFLOW, EventKind::PutStart) => {
+            (owner::POSTED, EventKind::PutEnd) => self.handle_receipt::<FULL>(index, event),
+            (owner::SOURCE, EventKind::SendEnd) => self.handle_sent(event),
+            (owner::OVERFLOW | owner::HEADER, EventKind::PutStart) => {
                 self.handle_start::<FULL>(event);
-                Ok(())
             }
             (owner::OVERFLOW, EventKind::PutEnd) => self.handle_end(event, Some(index)),
-            (owner::OVERFLOW, EventKind::Unlink) => self.handle_full(index),
-            (owner::HEADER, EventKind::PutStart) => {
-                self.handle_start::<FULL>(event);
-                Ok(())
-            }
+            (owner::OVERFLOW, EventKind::Unlink) => return self.handle_full(index),
             (owner::HEADER, EventKind::PutEnd) => self.handle_end(event, None),
             (owner::RELEASED, EventKind::SendEnd | EventKind::Ack | EventKind::GetEnd) => {
                 self.handle_released(index, event);
-                Ok(())
             }
-            (owner::FETCH, EventKind::ReplyEnd) => {
-                self.handle_fetched(index, event);
-                Ok(())
-            }
+            (owner::FETCH, EventKind::ReplyEnd) => self.handle_fetched(index, event),
             (owner::CREDIT, EventKind::PutEnd) => {
                 let data = HeaderData::unpack(event.hdr_data);
                 if self.is_from(event, data.source) {
                     self.flow.given_back(data.source, data.credits);
                 }
-                Ok(())
             }
             // The end of a descriptor that was made for one operation.
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     /// Whether rank `source` sent what an event tells of; counted if not.
@@ -96,17 +81,17 @@ impl Context {
         }
     }
 
-    fn handle_end(&mut self, event: &Event, buffer: Option<u32>) -> Result<(), CallError> {
+    fn handle_end(&mut self, event: &Event, buffer: Option<u32>) {
         let Some(id) = self.unexpected.ended(event.link) else {
-            return Ok(());
+            return;
         };
         let failed = event.ni_fail != NiFail::OK;
         let Some(arrived) = self.unexpected.get_mut(id) else {
-            return Ok(());
+            return;
         };
         if arrived.source == NOBODY {
             self.unexpected.remove(id);
-            return Ok(());
+            return;
         }
         arrived.place = match buffer {
             _ if failed => Place::Lost(Loss::Fabric),
@@ -117,9 +102,8 @@ impl Context {
             None if arrived.sync => Place::AtSender,
             None => Place::Lost(Loss::NoRoom),
         };
-        match arrived.taker {
-            Some(slot) => self.deliver(slot, id),
-            None => Ok(()),
+        if let Some(slot) = arrived.taker {
+            self.deliver(slot, id);
         }
     }
 

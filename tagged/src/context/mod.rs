@@ -13,25 +13,33 @@
 //! * **A short message finds a place.** A sender has as many credits as the overflow buffers have room ([`crate::flow`]).
 //! * **An ack of a message with the sync bit says that a receive has it**: the overflow buffers do not take such a message,
 //!   and the entry that takes its header makes no ack. Without the ack the receiver fetches, if only 0 bytes.
-//! * **Sends to one peer are handed to Portals in the order of the calls**: what waits for a credit is not passed.
+//! * **Sends to one peer are handed to Portals in the order of the calls**: what waits for a credit is not passed, but by
+//!   messages of the library's own, which have tags of their own and an order of their own.
 
 mod events;
 mod receive;
 mod send;
+mod waiting;
 
 use crate::error::{CallError, OpenError};
-use crate::flow::Flow;
+use crate::flow::{Flow, RESERVE};
 use crate::header::{MOST_CREDITS, OPERATIONS};
 use crate::layout::Layout;
-use crate::request::{End, Request, Requests};
+use crate::options::OVERFLOW_BUFFERS;
+use crate::request::{End, Kind, Request, Requests};
 use crate::unexpected::Unexpected;
 use crate::{Counts, Options};
 use portals_shim::{
     EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
     Polled, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use waiting::Waiting;
+
+use send::lanes;
+
+pub(crate) use send::Outgoing;
 
 /// The first portal index; each context has [`PORTALS`] from there on.
 const FIRST_PORTAL: u32 = 44;
@@ -80,8 +88,8 @@ pub(crate) struct Context {
     unexpected: Unexpected,
     requests: Requests,
     flow: Flow,
-    /// Sends that wait, by peer.
-    waiting: BTreeMap<u32, VecDeque<u32>>,
+    /// Sends that wait.
+    waiting: Waiting,
     /// Descriptors of the regions that were sent from, by address.
     sources: BTreeMap<u64, MdHandle>,
     last_source: Option<(u64, MdHandle)>,
@@ -105,9 +113,10 @@ impl Context {
         let told = |what: &'static str| move |error| OpenError::Setup { what, error };
         let peers = place.peers.len() as u64;
         let credits = options.credits(peers);
-        let buffers = options.overflow_buffers(peers);
         let buffer_bytes = options.overflow_buffer_bytes(peers);
-        let unexpected = peers * u64::from(credits) * 4 + buffers as u64 + 64;
+        // A START and an END of each message with a credit, and of each without.
+        let unexpected =
+            peers * u64::from(credits * 2 + RESERVE) * 2 + OVERFLOW_BUFFERS as u64 + 64;
         let other = u64::from(options.requests) * 4 + peers * 4 + 64;
         let queues = [
             ni.eq_alloc(unexpected)
@@ -173,7 +182,7 @@ impl Context {
             unexpected: Unexpected::default(),
             requests: Requests::new(options.requests.min(OPERATIONS)),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
-            waiting: BTreeMap::new(),
+            waiting: Waiting::new(lanes(place.peers.len())),
             sources: BTreeMap::new(),
             last_source: None,
             silent,
@@ -182,7 +191,7 @@ impl Context {
             polled: Polled::default(),
             counts: Counts::default(),
         };
-        for buffer in 0..buffers {
+        for buffer in 0..OVERFLOW_BUFFERS {
             let region = ni
                 .new_region(buffer_bytes)
                 .map_err(|e| OpenError::Start(e.to_string()))?;
@@ -240,6 +249,25 @@ impl Context {
         Ok(())
     }
 
+    /// A request that `start` sets going; none if that is refused.
+    fn begin(
+        &mut self,
+        start: impl FnOnce(&mut Self, u32) -> Result<(), CallError>,
+    ) -> Result<Request, CallError> {
+        let (slot, generation) = self.requests.open(Kind::Short)?;
+        match start(self, slot) {
+            Ok(()) => Ok(Request {
+                context: self.number,
+                slot,
+                generation,
+            }),
+            Err(error) => {
+                self.requests.forget(slot);
+                Err(error)
+            }
+        }
+    }
+
     /// Whether a request has ended.
     pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
         self.requests
@@ -295,7 +323,7 @@ impl Context {
 
     /// Sends what waits and may go, and credits that are due.
     fn settle(&mut self) -> Result<(), CallError> {
-        self.send_waiting()?;
+        self.send_waiting();
         while let Some(peer) = self.flow.due() {
             self.send_credits(peer)?;
         }

@@ -16,18 +16,24 @@ impl Context {
         source: Option<u32>,
         into: Slice,
     ) -> Result<Request, CallError> {
-        if !self.requests.has_room() {
-            return Err(CallError::NoRequest {
-                max: crate::header::OPERATIONS,
-            });
-        }
+        self.begin(|context, slot| context.take_or_post::<FULL>(slot, pattern, source, into))
+    }
+
+    /// Gives a request a message that has come, or a match entry for one that will.
+    fn take_or_post<const FULL: bool>(
+        &mut self,
+        slot: u32,
+        pattern: Pattern,
+        source: Option<u32>,
+        into: Slice,
+    ) -> Result<(), CallError> {
         loop {
             if let Some(id) = self.unexpected.find(pattern, source) {
                 self.counts.unexpected += 1;
                 self.unexpected.take(id);
-                return self.receive_taken(id, into);
+                return self.await_taken(slot, id, into);
             }
-            match self.post(pattern, source, &into) {
+            match self.post(slot, pattern, source, &into) {
                 Err(CallError::Portals(Error::MdNoUpdate)) => {
                     self.progress::<FULL>()?;
                 }
@@ -39,16 +45,15 @@ impl Context {
     /// Posts a match entry, unless something is in the queue of unexpected messages.
     fn post(
         &mut self,
+        slot: u32,
         pattern: Pattern,
         source: Option<u32>,
         into: &Slice,
-    ) -> Result<Request, CallError> {
+    ) -> Result<(), CallError> {
         let match_id = match source {
             Some(source) => self.target(source, 0, 0)?.process,
             None => ProcessId::ANY,
         };
-        let opened = self.requests.open(Kind::Short);
-        let (slot, generation) = opened.ok_or(CallError::NotARequest)?;
         let spec = MeSpec {
             match_id,
             match_bits: pattern.bits,
@@ -63,54 +68,34 @@ impl Context {
             user_ptr: user(owner::POSTED, slot),
             eq: Some(self.queues[1]),
         };
+        let (before, test) = (InsertPosition::Before, Some(self.queues[0]));
         let ni = &self.place.ni;
-        let before = InsertPosition::Before;
-        match ni.me_md_post(
-            self.marker,
-            spec,
-            before,
-            md,
-            Unlink::Unlink,
-            Some(self.queues[0]),
-        ) {
-            Ok((me, _)) => {
-                self.counts.posted += 1;
-                if let Some(kind) = self.requests.active(slot) {
-                    *kind = Kind::Posted { me };
-                }
-                Ok(Request {
-                    context: self.number,
-                    slot,
-                    generation,
-                })
-            }
-            Err(error) => {
-                self.requests.forget(slot);
-                Err(error.into())
-            }
+        let (me, _) = ni.me_md_post(self.marker, spec, before, md, Unlink::Unlink, test)?;
+        self.counts.posted += 1;
+        if let Some(kind) = self.requests.active(slot) {
+            *kind = Kind::Posted { me };
         }
+        Ok(())
     }
 
     /// Begins the receive of a message that is out of the list.
     pub(crate) fn receive_taken(&mut self, id: Id, into: Slice) -> Result<Request, CallError> {
-        let opened = self.requests.open(Kind::Arriving { into });
-        let (slot, generation) = opened.ok_or(CallError::NoRequest {
-            max: crate::header::OPERATIONS,
-        })?;
-        let request = Request {
-            context: self.number,
-            slot,
-            generation,
-        };
-        match self.unexpected.get_mut(id) {
-            Some(arrived) if matches!(arrived.place, Place::Arriving) => arrived.taker = Some(slot),
-            Some(_) => self.deliver(slot, id)?,
-            None => {
-                self.requests.forget(slot);
-                return Err(CallError::NotARequest);
-            }
+        self.begin(|context, slot| context.await_taken(slot, id, into))
+    }
+
+    /// Gives a request a message that is out of the list, as soon as it has come.
+    fn await_taken(&mut self, slot: u32, id: Id, into: Slice) -> Result<(), CallError> {
+        let arrived = self.unexpected.get_mut(id);
+        let arrived = arrived.ok_or(CallError::NotARequest)?;
+        if let Some(kind) = self.requests.active(slot) {
+            *kind = Kind::Arriving { into };
         }
-        Ok(request)
+        if matches!(arrived.place, Place::Arriving) {
+            arrived.taker = Some(slot);
+        } else {
+            self.deliver(slot, id);
+        }
+        Ok(())
     }
 
     /// What a probe finds.
@@ -141,15 +126,15 @@ impl Context {
     }
 
     /// Gives a receive the message it has taken, which has come.
-    pub(super) fn deliver(&mut self, slot: u32, id: Id) -> Result<(), CallError> {
+    pub(super) fn deliver(&mut self, slot: u32, id: Id) {
         let Some(arrived) = self.unexpected.remove(id) else {
-            return Ok(());
+            return;
         };
         let Some(kind) = self.requests.active(slot) else {
-            return Ok(());
+            return;
         };
         let Kind::Arriving { into } = std::mem::replace(kind, Kind::Short) else {
-            return Ok(());
+            return;
         };
         let moved = usize::try_from(arrived.length)
             .unwrap_or(usize::MAX)
@@ -161,7 +146,13 @@ impl Context {
         };
         let rank = arrived.source;
         let end = match &arrived.place {
-            Place::AtSender => return self.fetch(slot, &arrived, &into, status),
+            Place::AtSender => match self.fetch(slot, &arrived, &into, status) {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::debug!("a message of rank {rank}: {error}");
+                    Err(RequestError::Fabric { rank })
+                }
+            },
             Place::Arriving | Place::Lost(Loss::Fabric) => Err(RequestError::Fabric { rank }),
             Place::Lost(Loss::NoRoom) => Err(RequestError::Overrun { rank }),
             Place::Own(bytes) => {
@@ -181,7 +172,6 @@ impl Context {
             }
         };
         self.requests.end(slot, end);
-        Ok(())
     }
 
     /// Gets the data from its sender, which learns by it that the message is received.

@@ -16,7 +16,10 @@ pub(super) fn new(config: NiConfig, nodes: u32) -> Process {
         nodes,
         sent: VecDeque::new(),
     };
-    Library::new(Ni::new(config), outbox)
+    let mut ni = Ni::new(config);
+    // The kernel walks, and pays for each step.
+    ni.walk_lists();
+    Library::new(ni, outbox)
 }
 
 /// What lies below a process's library: messages wait here until the kernel, at the end of the
