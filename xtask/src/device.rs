@@ -16,7 +16,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("portolan-tests", "verbs"),
 ];
 /// Test executables of which at least one test must run on the device.
-const SUITES: [&str; 3] = ["device", "portals_shim", "conformance"];
+const SUITES: [&str; 4] = ["device", "portals_shim", "conformance", "tag_oracle"];
 /// For one executable, seconds; the longest takes a tenth of it.
 const SUITE_LIMIT: &str = "600";
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";

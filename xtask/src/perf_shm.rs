@@ -113,6 +113,15 @@ const ROWS: &[Row] = &[
         rule: "0.8 x Open MPI, there and back",
     },
     Row {
+        what: "tagged message 8 B, one way",
+        bench: "tag-pingpong",
+        ranks: 2,
+        bytes: 8,
+        iterations: 50_000,
+        bound: Bound::Times(1.5 / 2.0, Peer::MpiPingPong(8)),
+        rule: "1.5 x Open MPI, one way",
+    },
+    Row {
         what: "barrier of 2",
         bench: "barrier",
         ranks: 2,

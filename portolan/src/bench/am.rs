@@ -22,6 +22,8 @@ const REPLY: u8 = 201;
 const SILENT: u8 = 202;
 /// Messages of one window of `am-rate`, puts of one of `segment-put-rate`.
 const WINDOW: u64 = 64;
+/// Puts of one window of `segment-put-bandwidth`.
+pub(super) const PUT_WINDOW: u64 = 16;
 
 /// Barriers of one duration.
 const ROW: u64 = 16;
@@ -31,8 +33,13 @@ const FLOOD: u64 = 1024;
 const COPIED: u64 = 1 << 18;
 /// The most copies of one duration.
 const COPIES: u64 = 1024;
+
+/// Puts or copies of `bytes` of one duration.
+pub(super) fn row(bytes: u64) -> u64 {
+    (COPIED / bytes.max(1)).clamp(1, COPIES)
+}
 /// Every byte of every payload.
-const FILL: u8 = 0xa5;
+pub(super) const FILL: u8 = 0xa5;
 
 /// What handlers and measurements share.
 #[derive(Debug, Default)]
@@ -98,15 +105,25 @@ impl Handlers {
             Name::Barrier => (barriers(conduit, iters)?, ROW),
             Name::AmRate => (self.windows(conduit, iters)?, WINDOW),
             Name::AmFlood => (self.floods(conduit, iters)?, FLOOD),
-            Name::SegmentPutRate => (put_windows(conduit, &vec![FILL; len], iters)?, WINDOW),
+            Name::SegmentPutRate => (
+                put_windows(conduit, &vec![FILL; len], WINDOW, iters)?,
+                WINDOW,
+            ),
+            Name::SegmentPutBandwidth => (
+                put_windows(conduit, &vec![FILL; len], PUT_WINDOW, iters)?,
+                PUT_WINDOW,
+            ),
             Name::SegmentPut | Name::Memcpy => {
-                let row = (COPIED / bytes.max(1)).clamp(1, COPIES);
+                let row = row(bytes);
                 (copies(conduit, name, &vec![FILL; len], row, iters)?, row)
             }
             _ => (self.round_trips(conduit, name, &vec![FILL; len], iters)?, 1),
         };
         conduit.barrier(BarrierName::Anonymous)?;
-        let lands = matches!(name, Name::AmLong | Name::SegmentPut | Name::SegmentPutRate);
+        let lands = matches!(
+            name,
+            Name::AmLong | Name::SegmentPut | Name::SegmentPutRate | Name::SegmentPutBandwidth
+        );
         if self.seen.wrong.get() || (lands && !self.arrived(conduit, len)?) {
             return Err(BenchError::Payload);
         }
@@ -232,17 +249,22 @@ fn copies(
 }
 
 /// Windows of puts, each until all are complete, by rank 0.
-fn put_windows(conduit: &Conduit, payload: &[u8], iters: u64) -> Result<Samples, BenchError> {
+fn put_windows(
+    conduit: &Conduit,
+    payload: &[u8],
+    window: u64,
+    iters: u64,
+) -> Result<Samples, BenchError> {
     let mut samples = Samples::new();
     if conduit.mynode() != 0 {
         return Ok(samples);
     }
     let dest = conduit.segment(1).addr;
     let reading = reading_of(conduit);
-    let mut handles = Vec::with_capacity(WINDOW as usize);
+    let mut handles = Vec::with_capacity(window as usize);
     for i in 0..WARM_UP + iters {
         let start = conduit.now();
-        for _ in 0..WINDOW {
+        for _ in 0..window {
             handles.push(conduit.put_nb(1, dest, black_box(payload))?);
         }
         handles.drain(..).for_each(|h| conduit.wait(h));
@@ -303,7 +325,7 @@ mod tests {
             let mut results = results.into_inner().unwrap();
             results.sort();
             for (rank, (node, counts)) in (0..ranks).zip(&results) {
-                assert_eq!((*node, counts.len()), (rank, 27));
+                assert_eq!((*node, counts.len()), (rank, 30));
                 let samples = if rank == 0 { 3 } else { 0 };
                 assert!(
                     counts.iter().all(|c| *c == samples),

@@ -1,13 +1,14 @@
 //! Measurements: what they are, how they are reported, and the bodies that run in ranks.
 //!
 //! ```text
-//!   name ── which ──▶ portals, tags, am (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
+//!   name ── which ──▶ portals, tags, am, mpi (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
 //!                                                                        ▲
 //!                                                           published ───┘ (beside the model's results)
 //! ```
 
 mod am;
 mod error;
+mod mpi;
 mod name;
 mod plot;
 mod portals;
@@ -19,6 +20,7 @@ mod sizes;
 mod table;
 mod tags;
 mod threads;
+mod which;
 
 pub(crate) use error::BenchError;
 pub(crate) use name::{Axis, Name};
@@ -29,3 +31,4 @@ pub(crate) use rank::{Above, Rank, measure_on};
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};
 pub(crate) use table::table;
+pub(crate) use which::Which;

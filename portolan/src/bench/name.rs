@@ -69,6 +69,8 @@ pub(crate) enum Name {
     SegmentPut,
     /// Windows of 64 puts of the conduit into the segment of rank 1 until all handles are synchronised
     SegmentPutRate,
+    /// Windows of 16 puts of the conduit into the segment of rank 1 until all handles are synchronised
+    SegmentPutBandwidth,
     /// A plain copy within rank 0, to compare a put with
     Memcpy,
     /// The barrier of the conduit, on all ranks
@@ -79,11 +81,15 @@ pub(crate) enum Name {
     TagPingpong,
     /// Tagged messages of 8 bytes to and fro, behind a number of posted receives that do not match
     TagPosted,
+    /// A tagged message and an empty one back; the whole round trip
+    TagPingAck,
+    /// Windows of 64 tagged messages until an empty one back says that all have come
+    TagBandwidth,
 }
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -100,11 +106,14 @@ impl Name {
         Self::AmThreads,
         Self::SegmentPut,
         Self::SegmentPutRate,
+        Self::SegmentPutBandwidth,
         Self::Memcpy,
         Self::Barrier,
         Self::MatchDepth,
         Self::TagPingpong,
         Self::TagPosted,
+        Self::TagPingAck,
+        Self::TagBandwidth,
     ];
 
     /// The word of the command line.
@@ -126,18 +135,24 @@ impl Name {
             Self::AmThreads => "am-threads",
             Self::SegmentPut => "segment-put",
             Self::SegmentPutRate => "segment-put-rate",
+            Self::SegmentPutBandwidth => "segment-put-bandwidth",
             Self::Memcpy => "memcpy",
             Self::Barrier => "barrier",
             Self::MatchDepth => "match-depth",
             Self::TagPingpong => "tag-pingpong",
             Self::TagPosted => "tag-posted",
+            Self::TagPingAck => "tag-ping-ack",
+            Self::TagBandwidth => "tag-bandwidth",
         }
     }
 
     /// What it reports.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::PutBandwidth | Self::GetBandwidth => Unit::MegabytesPerSecond,
+            Self::PutBandwidth
+            | Self::GetBandwidth
+            | Self::SegmentPutBandwidth
+            | Self::TagBandwidth => Unit::MegabytesPerSecond,
             Self::PutRate
             | Self::MessageRate
             | Self::PutsInFlight
@@ -181,6 +196,7 @@ impl Name {
                 | Self::AmFlood
                 | Self::SegmentPut
                 | Self::SegmentPutRate
+                | Self::SegmentPutBandwidth
                 | Self::Memcpy
                 | Self::Barrier
         )
@@ -193,22 +209,48 @@ impl Name {
 
     /// Whether it measures tagged messages.
     pub(crate) fn is_of_tags(self) -> bool {
-        matches!(self, Self::TagPingpong | Self::TagPosted)
+        matches!(
+            self,
+            Self::TagPingpong | Self::TagPosted | Self::TagPingAck | Self::TagBandwidth
+        )
+    }
+
+    /// Whether the conduit over messages has it.
+    pub(crate) fn is_of_both_conduits(self) -> bool {
+        matches!(
+            self,
+            Self::AmMedium | Self::SegmentPut | Self::SegmentPutBandwidth
+        )
+    }
+
+    /// What of messages alone stands beside it, in the published comparison of the conduits.
+    pub(crate) fn by_messages(self) -> Option<Self> {
+        match self {
+            Self::SegmentPut => Some(Self::TagPingAck),
+            Self::SegmentPutBandwidth => Some(Self::TagBandwidth),
+            _ => None,
+        }
     }
 
     /// Whether it stands for a library above Portals, whose computing is part of it.
     pub(crate) fn has_software(self) -> bool {
-        matches!(self, Self::Pingpong | Self::MessageRate)
+        matches!(
+            self,
+            Self::Pingpong | Self::MessageRate | Self::TagPingAck | Self::TagBandwidth
+        )
     }
 
     /// The points measured where the user names none.
     pub(crate) fn default_points(self) -> Vec<u64> {
         let powers = |from: u32, to: u32| (from..=to).map(|p| 1 << p);
         match self {
-            Self::Pingpong | Self::PutLatency | Self::GetLatency | Self::TagPingpong => {
-                [0].into_iter().chain(powers(3, 20)).collect()
-            }
+            Self::Pingpong
+            | Self::PutLatency
+            | Self::GetLatency
+            | Self::TagPingpong
+            | Self::TagPingAck => [0].into_iter().chain(powers(3, 20)).collect(),
             Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
+            Self::SegmentPutBandwidth | Self::TagBandwidth => powers(11, 21).collect(),
             Self::PutRate | Self::SegmentPutRate => vec![8, 64],
             Self::MessageRate => vec![0, 8, 64],
             Self::AmThreads => vec![1, 2],

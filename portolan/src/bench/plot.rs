@@ -42,18 +42,15 @@ pub(crate) fn write(
 ) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for name in Name::ALL {
-        let own: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
-        let Some(first) = own.first() else { continue };
-        let standing = if first.clock == "virtual" {
-            "modelled"
-        } else {
-            "measured"
-        };
-        let label = format!("{} ({}), {standing}", first.fabric, first.mode);
-        let mut series = vec![Series {
-            label,
-            points: points(own.iter().map(|r| (r.point(), r.median))),
-        }];
+        let mut series = lines(records, name, |line| line);
+        if series.is_empty() {
+            continue;
+        }
+        if let Some(messages) = name.by_messages() {
+            series.extend(lines(records, messages, |line| {
+                format!("{messages}, {line}")
+            }));
+        }
         for curve in curves {
             let points = points(curve.series(name));
             if !points.is_empty() {
@@ -69,6 +66,23 @@ pub(crate) fn write(
         files.push(file);
     }
     Ok(files)
+}
+
+/// A line for each run that has the measurement.
+fn lines(records: &[Record], name: Name, label: impl Fn(String) -> String) -> Vec<Series> {
+    let mut runs: Vec<(String, Vec<(u64, f64)>)> = Vec::new();
+    for record in records.iter().filter(|r| r.bench == name.word()) {
+        let (line, point) = (record.line(), (record.point(), record.median));
+        match runs.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, run)) => run.push(point),
+            None => runs.push((line, vec![point])),
+        }
+    }
+    let series = runs.into_iter().map(|(line, run)| Series {
+        label: label(line),
+        points: points(run),
+    });
+    series.collect()
 }
 
 /// Draws times in µs by size.

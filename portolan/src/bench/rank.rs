@@ -12,6 +12,7 @@ use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::record::Measured;
 use super::tags::Tags;
 use super::threads::Threads;
+use super::which::Which;
 
 /// How often an operation is repeated before its durations count.
 pub(super) const WARM_UP: u64 = 2;
@@ -89,15 +90,19 @@ impl Rank {
         &mut self,
         name: Name,
         point: u64,
+        conduit: Which,
         iters: Option<u64>,
     ) -> Result<Measured, BenchError> {
         let iters = iters.unwrap_or_else(|| default_iters(self.clock(), name, point));
-        if name.is_of_tags() {
+        if name.is_of_tags() || conduit == Which::Mpi {
             let tags = match &mut self.tags {
                 Some(tags) => tags,
                 none => none.insert(Tags::open(&self.opened, &mut self.endpoint)?),
             };
-            return tags.measure(&mut self.endpoint, name, point, iters);
+            return match conduit {
+                Which::Mpi => tags.as_conduit(&mut self.endpoint, name, point, iters),
+                Which::Portals => tags.measure(&mut self.endpoint, name, point, iters),
+            };
         }
         match (name, &self.holder) {
             (name, Holder::Conduit(conduit, handlers)) if name.is_of_conduit() => {
@@ -176,9 +181,12 @@ fn measure_portals(
         | Name::AmThreads
         | Name::SegmentPut
         | Name::SegmentPutRate
+        | Name::SegmentPutBandwidth
         | Name::Memcpy
         | Name::Barrier => Err(BenchError::NoConduit),
-        Name::TagPingpong | Name::TagPosted => Err(BenchError::NoTags),
+        Name::TagPingpong | Name::TagPosted | Name::TagPingAck | Name::TagBandwidth => {
+            Err(BenchError::NoTags)
+        }
     }
 }
 

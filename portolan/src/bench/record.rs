@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::name::{Axis, Name};
 use super::portals::Software;
 use super::samples::Samples;
+use super::which::Which;
 
 /// What `--json` prints, one object per line; scripts rely on these names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +53,9 @@ pub(crate) struct Record {
     /// the times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) software_us: Option<f64>,
+    /// The conduit that was measured, `portals` or `mpi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conduit: Option<String>,
 }
 
 /// What all results of one run share.
@@ -110,7 +114,27 @@ impl Record {
             machine: setting.machine.clone(),
             software_us: (name.has_software() && setting.software != Software::default())
                 .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
+            conduit: None,
         })
+    }
+
+    /// Says which conduit was measured, if one was.
+    pub(crate) fn of_conduit(self, name: Name, which: Which) -> Self {
+        let conduit = name.is_of_conduit().then(|| which.word().to_owned());
+        Self { conduit, ..self }
+    }
+
+    /// The run that it belongs to, in the words of a legend.
+    pub(crate) fn line(&self) -> String {
+        let Self { fabric, mode, .. } = self;
+        let standing = if self.clock == "virtual" {
+            "modelled"
+        } else {
+            "measured"
+        };
+        let conduit = self.conduit.as_ref();
+        let conduit = conduit.map_or_else(String::new, |which| format!("{which}-conduit, "));
+        format!("{conduit}{fabric} ({mode}), {standing}")
     }
 
     /// The place on the axis of its measurement.

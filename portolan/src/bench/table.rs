@@ -7,16 +7,30 @@ use super::name::{Axis, Name};
 use super::published::Curve;
 use super::record::Record;
 use super::sizes;
+use super::which::Which;
 
-/// The results of one measurement, with published values beside them where there are any.
+/// The results of one measurement, a table for each conduit, with published values beside them where there are any.
 pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String {
+    let mut conduits: Vec<&Option<String>> = Vec::new();
+    let own = || records.iter().filter(|r| r.bench == name.word());
+    for record in own() {
+        if !conduits.contains(&&record.conduit) {
+            conduits.push(&record.conduit);
+        }
+    }
+    let of = |conduit: &Option<String>| own().filter(|r| r.conduit == *conduit).collect::<Vec<_>>();
+    let tables = conduits.into_iter().map(|c| one(name, &of(c), curves));
+    tables.collect()
+}
+
+/// The results of one conduit, if it is of one.
+fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
     let axis = match name.axis() {
         Axis::Bytes | Axis::Nothing => "bytes",
         Axis::Entries => "entries",
         Axis::Operations => "in flight",
         Axis::Threads => "threads",
     };
-    let rows: Vec<&Record> = records.iter().filter(|r| r.bench == name.word()).collect();
     let beside: Vec<&Curve> = curves
         .iter()
         .filter(|c| rows.iter().any(|r| c.value(name, r.bytes).is_some()))
@@ -34,7 +48,7 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
     header.extend(beside.iter().map(|c| narrow(c.label_for(name))));
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
-    for record in &rows {
+    for record in rows {
         let mut row = vec![sizes::show(record.point())];
         row.extend([record.min, record.median, record.p99, record.max].map(number));
         row.push(record.iters.to_string());
@@ -54,8 +68,11 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
         let software = r
             .software_us
             .map(|us| format!(", {us:.2} us of software above Portals"));
+        let conduit = r.conduit.as_ref().filter(|c| *c != Which::Portals.word());
+        let conduit = conduit.map(|which| format!(" of the {which} conduit"));
         format!(
-            " on {} ({}{}), {} ranks, {} time, {}{}",
+            "{} on {} ({}{}), {} ranks, {} time, {}{}",
+            conduit.unwrap_or_default(),
             r.fabric,
             r.mode,
             machine.unwrap_or_default(),
@@ -102,6 +119,7 @@ mod tests {
             threads: None,
             machine: None,
             software_us: None,
+            conduit: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
         let row = |start: &str| {

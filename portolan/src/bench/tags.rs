@@ -7,6 +7,7 @@ use portals_shim::fabric::Opened;
 use tagged::{Comm, Options, Request, Slice, World};
 
 use super::error::BenchError;
+use super::mpi;
 use super::name::Name;
 use super::portals::Endpoint;
 use super::rank::WARM_UP;
@@ -18,6 +19,8 @@ const TAG: i32 = 1;
 const OTHER: i32 = 2;
 /// Bytes of messages behind posted receives.
 const BYTES: u64 = 8;
+/// Messages of one window of `tag-bandwidth`.
+const WINDOW: u64 = 64;
 
 /// A communicator of all ranks.
 #[derive(Debug)]
@@ -50,8 +53,78 @@ impl Tags {
     ) -> Result<Measured, BenchError> {
         match name {
             Name::TagPosted => self.pingpong(end, BYTES, point, iters),
+            Name::TagPingAck => self.until_acked(end, point, 1, iters),
+            Name::TagBandwidth => self.until_acked(end, point, WINDOW, iters),
             _ => self.pingpong(end, point, 0, iters),
         }
+    }
+
+    /// As [`Tags::measure`], of the conduit over messages.
+    pub(super) fn as_conduit(
+        &self,
+        end: &mut Endpoint,
+        name: Name,
+        point: u64,
+        iters: u64,
+    ) -> Result<Measured, BenchError> {
+        end.barrier()?;
+        mpi::measure(&self.comm, end, name, point, iters)
+    }
+
+    /// Rows of messages, until an empty one back says that all have come. What an MPI library computes is part of it.
+    fn until_acked(
+        &self,
+        end: &mut Endpoint,
+        bytes: u64,
+        row: u64,
+        iters: u64,
+    ) -> Result<Measured, BenchError> {
+        let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+        let (out, into) = (Region::new(len.max(1))?, Region::new(len.max(1))?);
+        let slice = |region| Slice::new(region, 0, len);
+        let none = || Slice::new(&out, 0, 0);
+        let comm = &self.comm;
+        end.barrier()?;
+        let mut samples = Samples::new();
+        let mut requests = Vec::with_capacity(row as usize);
+        for i in 0..WARM_UP + iters {
+            let start = end.now();
+            match comm.rank() {
+                0 => {
+                    let ack = comm.irecv(none()?, Some(1), Some(OTHER))?;
+                    for _ in 0..row {
+                        end.before_send()?;
+                        requests.push(comm.isend(slice(&out)?, 1, TAG)?);
+                    }
+                    for request in requests.drain(..) {
+                        comm.wait(request)?;
+                    }
+                    comm.wait(ack)?;
+                    end.after_receive()?;
+                    if i >= WARM_UP {
+                        samples.add(end.since(start));
+                    }
+                }
+                1 => {
+                    for _ in 0..row {
+                        requests.push(comm.irecv(slice(&into)?, Some(0), Some(TAG))?);
+                    }
+                    for request in requests.drain(..) {
+                        comm.wait(request)?;
+                        end.after_receive()?;
+                    }
+                    end.before_send()?;
+                    comm.send(none()?, 0, OTHER)?;
+                }
+                _ => break,
+            }
+        }
+        end.barrier()?;
+        Ok(Measured {
+            samples,
+            operations: row,
+            bytes,
+        })
     }
 
     /// Half of the time that a message there and one back take; `posted` receives of another tag are ahead of the one

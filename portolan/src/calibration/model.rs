@@ -64,6 +64,8 @@ pub(super) fn mpi(machine: &Machine) -> Software {
     Software {
         send: machine.host.mpi_send.as_ns(),
         receive: machine.host.mpi_receive.as_ns(),
+        copy_start: machine.host.memcpy_fixed.as_ns(),
+        copy_rate: machine.host.memcpy_rate.bytes_per_us(),
     }
 }
 

@@ -13,7 +13,7 @@ use portals_shim::job::Job;
 use portals_shim::nal::seastar;
 
 use crate::bench::{
-    Above, Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, parse_size,
+    Above, Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, Which, parse_size,
     read_records, show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
@@ -35,6 +35,10 @@ pub(crate) struct Plan {
     /// of the machine, as in the published figures, or nothing
     #[arg(long, value_enum, default_value_t = Layer::Mpi, value_name = "LAYER")]
     pub(crate) software: Layer,
+    /// Conduits to measure: that over Portals, and as a baseline one over tagged messages, which has am-medium,
+    /// segment-put and segment-put-bandwidth
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Portals], value_name = "LIST")]
+    pub(crate) conduit: Vec<Which>,
     /// Durations to take at each size
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) iters: Option<u64>,
@@ -61,8 +65,13 @@ impl Layer {
     fn software(self, config: &FabricConfig) -> Result<Software, FabricError> {
         match (self, config.kind) {
             (Self::Mpi, FabricKind::Seastar) => {
-                let (send, receive) = seastar::mpi_layer(&config.machine)?;
-                Ok(Software { send, receive })
+                let layer = seastar::mpi_layer(&config.machine)?;
+                Ok(Software {
+                    send: layer.send,
+                    receive: layer.receive,
+                    copy_start: layer.copy_start,
+                    copy_rate: layer.copy_rate,
+                })
             }
             _ => Ok(Software::default()),
         }
@@ -83,6 +92,9 @@ pub(crate) struct Options {
     /// Write results as lines of JSON into FILE, or to standard output in place of the tables for -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Results of other runs (files of --json) to stand beside these in the drawings
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    beside: Vec<PathBuf>,
     /// Draw one SVG for each measurement into DIR
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
@@ -117,8 +129,29 @@ impl Plan {
         self.names.iter().flat_map(points).collect()
     }
 
+    /// All points with the conduits that they are measured on.
+    fn work(&self) -> Vec<(Name, u64, Which)> {
+        let each = |(name, point): (Name, u64)| {
+            let conduits: &[Which] = if name.is_of_conduit() {
+                &self.conduit
+            } else {
+                &[Which::Portals]
+            };
+            conduits.iter().map(move |which| (name, point, *which))
+        };
+        self.points().into_iter().flat_map(each).collect()
+    }
+
     /// Refuses points that a measurement does not have.
     fn check(&self) -> Result<(), CmdError> {
+        for (name, _, which) in self.work() {
+            if !which.has(name) {
+                let which = which.word();
+                return Err(CmdError::Usage(format!(
+                    "the {which} conduit has no {name}"
+                )));
+            }
+        }
         for (name, point) in self.points() {
             if let Some(most) = name.largest().filter(|most| point > *most) {
                 let (most, point) = (show_size(most), show_size(point));
@@ -139,7 +172,9 @@ impl Plan {
     /// What the plan measures beside the interface. The conduit's segment has room for the longest Long.
     fn above(&self) -> Result<Above, BenchError> {
         let longest = |largest: u64, (name, point): &(Name, u64)| match name {
-            Name::AmLong | Name::SegmentPut | Name::SegmentPutRate => largest.max(*point),
+            Name::AmLong | Name::SegmentPut | Name::SegmentPutRate | Name::SegmentPutBandwidth => {
+                largest.max(*point)
+            }
             _ => largest,
         };
         let bytes = self.points().iter().fold(4096, longest);
@@ -160,6 +195,9 @@ impl Plan {
             words.extend(["--sizes".into(), size.to_string().into()]);
         }
         words.extend(["--software".into(), self.software.word().into()]);
+        for which in &self.conduit {
+            words.extend(["--conduit".into(), which.word().into()]);
+        }
         if let Some(iters) = self.iters {
             words.extend(["--iters".into(), iters.to_string().into()]);
         }
@@ -193,6 +231,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     if let Some(folder) = &options.plot {
         fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
+        let mut records = records;
+        for file in &options.beside {
+            let told = format!("read {}", file.display());
+            let text = File::open(file).map_err(failed(&told))?;
+            records.extend(read_records(BufReader::new(text)).map_err(failed(&told))?);
+        }
         for file in write_plots(&records, &curves, folder).map_err(CmdError::Failed)? {
             eprintln!("{}", file.display());
         }
@@ -269,9 +313,9 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let job = Job::from_env()?;
     let config = FabricConfig::from_env()?;
     let opened = fabric::open(&job, &config)?;
-    let points = options.plan.points();
+    let work = options.plan.work();
     let (first, ranks) = (job.rank() == 0, job.size());
-    let progress = progress(first, points.len());
+    let progress = progress(first, work.len());
     let software = options.plan.software.software(&config)?;
     let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
     let setting = Setting {
@@ -283,10 +327,11 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
         software,
     };
     let mut records = Vec::new();
-    for (name, point) in points {
+    for (name, point, which) in work {
         progress.set_message(format!("{name} {}", show_size(point)));
-        let measured = rank.measure(name, point, options.plan.iters)?;
-        records.extend(Record::new(&setting, name, point, &measured));
+        let measured = rank.measure(name, point, which, options.plan.iters)?;
+        let record = Record::new(&setting, name, point, &measured);
+        records.extend(record.map(|record| record.of_conduit(name, which)));
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -405,6 +450,21 @@ mod tests {
     #[test]
     fn what_has_no_size_is_measured_once() {
         assert_eq!(plan("barrier --sizes 8,64").points(), [(Name::Barrier, 0)]);
+    }
+
+    #[test]
+    fn conduits_are_measured_in_turn_and_the_one_over_messages_has_three_measurements() {
+        let plan_of = plan("am-medium segment-put pingpong --sizes 8 --conduit portals,mpi");
+        assert!(plan_of.check().is_ok());
+        let work = plan_of.work();
+        assert_eq!(work.len(), 5);
+        assert_eq!(work[1], (Name::AmMedium, 8, Which::Mpi));
+        let words = ["x".into()].into_iter().chain(plan_of.words());
+        assert_eq!(Words::parse_from(words).plan.work(), work);
+        assert!(matches!(
+            plan("am-long --conduit mpi").check(),
+            Err(CmdError::Usage(_))
+        ));
     }
 
     #[test]

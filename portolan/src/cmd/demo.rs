@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use portals_shim::fabric::FabricKind;
 
-use crate::bench::{Name, parse_size, write_plots, write_records};
+use crate::bench::{Name, Which, parse_size, write_plots, write_records};
 use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::bench::{Layer, Plan, measure, print_tables, published};
 use crate::cmd::{failed, say};
@@ -68,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         names: NAMES.to_vec(),
         sizes: options.sizes.clone(),
         software: Layer::Mpi,
+        conduit: vec![Which::Portals],
         iters: None,
     };
     let (status, records) = measure(

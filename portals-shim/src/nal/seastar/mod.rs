@@ -101,15 +101,32 @@ fn faults_of(config: &FabricConfig) -> Result<Faults, String> {
     faults::choose(config.faults.as_deref(), config.fault_seed.as_deref())
 }
 
-/// What an MPI library computes for a message before and after Portals, nanoseconds, on the machine of
-/// this choice.
-pub fn mpi_layer(machine: &str) -> Result<(u64, u64), FabricError> {
+/// What an MPI library costs the processor of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MpiLayer {
+    /// For a message before Portals, nanoseconds.
+    pub send: u64,
+    /// For a message after Portals, nanoseconds.
+    pub receive: u64,
+    /// To start a copy, nanoseconds.
+    pub copy_start: u64,
+    /// To go on with it, bytes per microsecond.
+    pub copy_rate: u64,
+}
+
+/// Of the machine of this choice.
+pub fn mpi_layer(machine: &str) -> Result<MpiLayer, FabricError> {
     let config = FabricConfig {
         machine: machine.to_owned(),
         ..FabricConfig::default()
     };
     let host = machine_of(&config).map_err(unusable)?.machine.host;
-    Ok((host.mpi_send.as_ns(), host.mpi_receive.as_ns()))
+    Ok(MpiLayer {
+        send: host.mpi_send.as_ns(),
+        receive: host.mpi_receive.as_ns(),
+        copy_start: host.memcpy_fixed.as_ns(),
+        copy_rate: host.memcpy_rate.bytes_per_us(),
+    })
 }
 
 /// Whether a choice of machine is a file, and not the name of a built-in one.

@@ -58,6 +58,10 @@ pub(crate) struct Software {
     pub(crate) send: u64,
     /// After the event.
     pub(crate) receive: u64,
+    /// To start a copy.
+    pub(crate) copy_start: u64,
+    /// To go on with it, bytes per microsecond; 0: a copy takes what it takes.
+    pub(crate) copy_rate: u64,
 }
 
 /// What this rank lets its peer reach; taken back by [`Endpoint::withdraw`].
@@ -132,6 +136,19 @@ impl Endpoint {
     /// What that library does after the event of a message.
     pub(in crate::bench) fn after_receive(&self) -> Result<(), BenchError> {
         call("computing", self.ni.compute(self.software.receive))
+    }
+
+    /// What a copy of so many bytes by the library above Portals takes where time is virtual.
+    pub(in crate::bench) fn copying(&self, bytes: u64) -> Result<(), BenchError> {
+        let Software {
+            copy_start,
+            copy_rate,
+            ..
+        } = self.software;
+        match bytes.saturating_mul(1000).checked_div(copy_rate) {
+            Some(moving) if bytes > 0 => call("computing", self.ni.compute(copy_start + moving)),
+            _ => Ok(()),
+        }
     }
 
     /// Runs `wait`, in which this rank waits for the others by other means than the fabric. Until all
