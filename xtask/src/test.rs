@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, cargo};
-use crate::{book, device, launchers, packages};
+use crate::{book, device, packages};
 use anyhow::{Result, bail};
 
 #[derive(clap::Args)]
@@ -69,7 +69,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "--no-fail-fast",
     ]))?;
     costs()?;
-    launchers::short()?;
     book::example()?;
     if !options.no_guest {
         device::run()?;

@@ -502,8 +502,3 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let only = options.only.as_deref();
     check(|name| only.is_none_or(|word| name.contains(word)))
 }
-
-/// Those that are always there, as a part of the tests.
-pub(crate) fn short() -> Result<()> {
-    check(|name| ["portolan run", "mpiexec.hydra"].contains(&name))
-}
