@@ -48,6 +48,19 @@ const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-ba
                      am-short am-medium am-long am-rate barrier match-depth \
                      tag-pingpong tag-posted --sizes 8,1K --iters 3 --json -";
 
+/// Both sides have more to send than buffers and credits: whoever waits for a buffer takes what arrives.
+#[test]
+fn long_puts_of_the_baseline_end() {
+    let line = "bench segment-put-bandwidth --conduit portals,mpi --sizes 1M --iters 1 --json -";
+    let results = lines(&success(line));
+    let medians: Vec<_> = results
+        .iter()
+        .map(|r| r["median"].as_f64().unwrap())
+        .collect();
+    // Its payload is copied twice.
+    assert!(medians.len() == 2 && medians[1] < medians[0], "{medians:?}");
+}
+
 #[test]
 fn every_measurement_gives_a_line_of_the_contract() {
     let results = lines(&success(SHORT));

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use portals_shim::Region;
-use tagged::{Comm, Request, Slice};
+use tagged::{Comm, Request, Slice, Status, TagError};
 
 use super::am::{FILL, PUT_WINDOW};
 use super::error::BenchError;
@@ -94,14 +94,7 @@ impl<'a> MpiConduit<'a> {
 
     /// Sends a message; the payload may change when this returns.
     fn send(&mut self, kind: u64, offset: u64, payload: &[u8]) -> Result<(), BenchError> {
-        let at = if self.out.used.len() < SENDS {
-            self.out.used.len()
-        } else {
-            let oldest = self.out.used.pop_front();
-            let (request, at) = oldest.ok_or(BenchError::NoConduit)?;
-            self.comm.wait(request)?;
-            at
-        };
+        let at = self.room(kind)?;
         let start = at * (HEAD + CHUNK);
         let region = &self.out.region;
         region.write(start, &kind.to_le_bytes())?;
@@ -115,11 +108,42 @@ impl<'a> MpiConduit<'a> {
         Ok(())
     }
 
+    /// A buffer to send from. Whoever waits for one to send a request handles what arrives meanwhile: the peer may be
+    /// waiting for its replies to be taken. A reply is sent from a handler, and what it waits for is the peer's to do.
+    fn room(&mut self, kind: u64) -> Result<usize, BenchError> {
+        if self.out.used.len() < SENDS {
+            return Ok(self.out.used.len());
+        }
+        let oldest = self.out.used.pop_front();
+        let (request, at) = oldest.ok_or(BenchError::NoConduit)?;
+        if kind == kind::REPLY {
+            self.comm.wait(request)?;
+            return Ok(at);
+        }
+        loop {
+            if let Some(end) = self.comm.test(&request)? {
+                end.map_err(TagError::Request)?;
+                return Ok(at);
+            }
+            let (first, at) = self.into.used.front().ok_or(BenchError::NoConduit)?;
+            let (arrived, at) = (self.comm.test(first)?, *at);
+            if let Some(end) = arrived {
+                self.into.used.pop_front();
+                self.take(at, end.map_err(TagError::Request)?)?;
+            }
+        }
+    }
+
     /// Waits for a message and handles it; whether it says that there are no more.
     fn handle(&mut self) -> Result<bool, BenchError> {
         let oldest = self.into.used.pop_front();
         let (request, at) = oldest.ok_or(BenchError::NoConduit)?;
         let status = self.comm.wait(request)?;
+        self.take(at, status)
+    }
+
+    /// Handles the message in a buffer.
+    fn take(&mut self, at: usize, status: Status) -> Result<bool, BenchError> {
         self.end.after_receive()?;
         let start = at * (HEAD + CHUNK);
         let word = |at| {
