@@ -76,7 +76,7 @@ impl Conduit {
         }
         if me == 0 {
             for note in &env.notes {
-                eprintln!("{note}");
+                crate::say(format_args!("{note}"));
             }
         }
         let plan = Plan::new(nodes, env.credits)?;

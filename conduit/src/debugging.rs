@@ -35,7 +35,7 @@ impl OnError {
     pub fn act(self) {
         if self.backtrace {
             for line in Backtrace::force_capture().to_string().lines() {
-                eprintln!("[{}] {line}", self.rank);
+                crate::say(format_args!("[{}] {line}", self.rank));
             }
         }
         if self.freeze {
@@ -52,10 +52,10 @@ fn freeze(rank: u32) {
     };
     let pid = std::process::id();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    eprintln!(
+    crate::say(format_args!(
         "rank {rank} waits for a debugger: on {} `gdb -p {pid}`, then `signal SIGCONT` (or `kill -CONT {pid}`)",
         host.trim()
-    );
+    ));
     gone_on.forever().next();
 }
 

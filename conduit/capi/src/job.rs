@@ -89,7 +89,7 @@ fn complain(doing: &str, error: &dyn std::error::Error) {
         line.push_str(&error.to_string());
         cause = error.source();
     }
-    eprintln!("{line}");
+    conduit::say(format_args!("{line}"));
 }
 
 /// `gasnet_init`, for the libraries of the thread models. `max_segment` is what the program defined, or 0.

@@ -144,13 +144,13 @@ pub unsafe extern "C" fn gasnet_hsl_unlock(p: *mut Hsl) {
 fn complain_if_long(what: &str, since: Option<Instant>) {
     let held = since.map(|s| s.elapsed()).unwrap_or_default();
     if held > LONG {
-        eprintln!(
+        conduit::say(format_args!(
             "GASNet node {}/{}: WARNING: {what} was held for {:.3} s, which delays every message{}",
             crate::state::me(),
             crate::state::nodes(),
             held.as_secs_f64(),
             crate::state::place()
-        );
+        ));
     }
 }
 

@@ -366,7 +366,7 @@ pub(crate) fn fatal(what: &str) -> ! {
         nodes(),
         place()
     );
-    eprintln!("{line}");
+    conduit::say(format_args!("{line}"));
     if let Some(t) = crate::trace::tracer() {
         t.message_always(&line);
         t.flush();
@@ -380,12 +380,12 @@ pub(crate) fn fatal(what: &str) -> ! {
 /// Says what a refused call of the core API got wrong, where the program was compiled for that.
 pub(crate) fn explain(call: &str, why: &dyn std::fmt::Display) {
     if checked() {
-        eprintln!(
+        conduit::say(format_args!(
             "GASNet node {}/{}: {call} returns an error code: {why}{}",
             me(),
             nodes(),
             place()
-        );
+        ));
     }
 }
 

@@ -63,14 +63,16 @@ impl Sink {
             _ => match File::create(&name) {
                 Ok(file) => (Box::new(BufWriter::with_capacity(1 << 16, file)), name),
                 Err(e) => {
-                    eprintln!(
+                    crate::say(format_args!(
                         "ERROR: cannot write '{name}' for {what} output ({e}), which goes to standard error"
-                    );
+                    ));
                     (Box::new(io::stderr()), "stderr".to_owned())
                 }
             },
         };
-        eprintln!("GASNet reporting enabled - {what} output directed to {name}");
+        crate::say(format_args!(
+            "GASNet reporting enabled - {what} output directed to {name}"
+        ));
         Self { to, flush }
     }
 
