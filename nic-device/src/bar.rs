@@ -1,7 +1,7 @@
 //! BAR 0 mapped into this process.
 // UNSAFETY: maps device memory and makes references to its registers, which only volatile
 // accesses go through.
-#![expect(unsafe_code, reason = "mapping a BAR; see the line above")]
+#![expect(unsafe_code, reason = "maps device memory and refers to its registers")]
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;

@@ -1,7 +1,10 @@
 //! The ioctls of VFIO, each as a function.
 // UNSAFETY: ioctl is variadic and takes pointers to structures; memory given to the IOMMU must
 // stay mapped.
-#![expect(unsafe_code, reason = "VFIO is a set of ioctls; see the line above")]
+#![expect(
+    unsafe_code,
+    reason = "ioctl is variadic and takes pointers to structures"
+)]
 
 use std::ffi::{CString, c_void};
 use std::fs::File;

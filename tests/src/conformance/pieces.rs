@@ -1,7 +1,7 @@
 // UNSAFETY: iovec descriptors are made of addresses; the maker of one vouches for them.
 #![expect(
     unsafe_code,
-    reason = "RawMemory::new is a promise; see the line above"
+    reason = "iovec descriptors are made of addresses, which RawMemory::new takes on the maker's word"
 )]
 //! Descriptors of memory in pieces.
 
