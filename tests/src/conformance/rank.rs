@@ -4,8 +4,8 @@ use crate::harness::Effort;
 use portals_shim::fabric::Opened;
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Event, EventKind, InsertPosition, Interface, MdHandle,
-    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, Polled, ProcessId, Region, Segment,
-    THRESHOLD_INFINITE, Target, Unlink, Wait,
+    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, ProcessId, Region, Segment, THRESHOLD_INFINITE,
+    Target, Unlink, Wait,
 };
 use std::cell::Cell;
 
@@ -348,27 +348,23 @@ impl Rank {
 
     /// The next event, which comes within a time that only a failure exceeds.
     pub(super) fn next(&self, eq: EqHandle) -> Event {
-        let polled = self.polled(eq);
-        assert!(
-            !polled.dropped,
-            "events before {:?} were lost",
-            polled.event
-        );
-        polled.event
-    }
-
-    /// The same from a queue that may have overflowed.
-    pub(super) fn polled(&self, eq: EqHandle) -> Polled {
         let limit = match self.ni.clock() {
             ClockKind::Virtual => 2_000_000_000,
             ClockKind::Wall => 20_000_000_000,
         };
         // In a long run a rank may wait for all rounds of another one.
         let limit = limit + 1_000_000 * super::rounds().unwrap_or(0);
-        self.ni
+        let polled = self
+            .ni
             .eq_poll(&[eq], Wait::Nanos(limit))
             .expect("the queue is one")
-            .unwrap_or_else(|| panic!("rank {}: no event came", self.rank))
+            .unwrap_or_else(|| panic!("rank {}: no event came", self.rank));
+        assert!(
+            !polled.dropped,
+            "events before {:?} were lost",
+            polled.event
+        );
+        polled.event
     }
 
     /// The next events, which are of these kinds in this order.
