@@ -31,10 +31,12 @@ use std::sync::Arc;
 
 /// Message formats have 16 bits for a rank.
 const MAX_NODES: u32 = 65_535;
-/// Bytes that one rank contributes to the start-up exchange: its segment, and which handlers it has.
-const BLOCK: usize = 24;
+/// Bytes that one rank contributes to the start-up exchange: its segment, which handlers it has, what it may pin.
+const BLOCK: usize = 32;
 /// Of these, bytes of the segment.
 const SEGMENT: usize = 16;
+/// Bytes of each of the others.
+const WORD: usize = 8;
 
 impl Conduit {
     /// Joins the job this process was started in, over the fabric that the environment names.
@@ -156,7 +158,11 @@ impl Conduit {
             addr: region.addr(),
             size: size as u64,
         };
-        let segments = self.exchange(own);
+        let segments = self
+            .exchange(own, 0)
+            .into_iter()
+            .map(|(s, _)| s)
+            .collect::<Vec<_>>();
         let mut windows: Vec<_> = vec![None; segments.len()];
         windows[self.mynode() as usize] = Some((region.clone(), 0));
         self.core.borrow_mut().attached = Some(Attached {
@@ -205,9 +211,9 @@ impl Conduit {
         }
     }
 
-    /// Every rank's block, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`
+    /// Every rank's segment and what it may pin, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`
     /// a rank sends all it has to the one `2^k` below it, which doubles what that one has.
-    pub(crate) fn exchange(&self, own: SegInfo) -> Vec<SegInfo> {
+    pub(crate) fn exchange(&self, own: SegInfo, pinnable: u64) -> Vec<(SegInfo, u64)> {
         let handlers = self.handlers.borrow().fingerprint().to_le_bytes();
         let written = {
             let core = self.core.borrow();
@@ -215,6 +221,7 @@ impl Conduit {
             let segment = boot.write(0, &own.encode());
             segment
                 .and_then(|()| boot.write(SEGMENT, &handlers))
+                .and_then(|()| boot.write(SEGMENT + WORD, &pinnable.to_le_bytes()))
                 .map_err(Fault::from)
         };
         self.check("start-up exchange", written);
@@ -227,19 +234,20 @@ impl Conduit {
             });
         }
         let core = self.core.borrow();
-        let mut all = vec![SegInfo::default(); core.nodes as usize];
+        let mut all = vec![(SegInfo::default(), 0); core.nodes as usize];
         for i in 0..core.nodes as usize {
-            let (mut segment, mut theirs) = ([0; SEGMENT], [0; BLOCK - SEGMENT]);
+            let (mut segment, mut theirs, mut pins) = ([0; SEGMENT], [0; WORD], [0; WORD]);
             let boot = &core.descriptors.boot;
             let read = boot.read(i * BLOCK, &mut segment);
             let read = read.and_then(|()| boot.read(i * BLOCK + SEGMENT, &mut theirs));
+            let read = read.and_then(|()| boot.read(i * BLOCK + SEGMENT + WORD, &mut pins));
             self.check("start-up exchange", read.map_err(Fault::from));
             let at = (core.me as usize + i) % core.nodes as usize;
             if theirs != handlers {
                 let node = at as u32;
                 self.fatal("attach", &Fault::Handlers { node });
             }
-            all[at] = SegInfo::decode(&segment);
+            all[at] = (SegInfo::decode(&segment), u64::from_le_bytes(pins));
         }
         all
     }

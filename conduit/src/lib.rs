@@ -87,8 +87,8 @@ pub mod trace;
 mod tests;
 
 pub use am::{
-    FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM, Payload,
-    Token,
+    FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM,
+    MAX_PACKED, Payload, Token,
 };
 pub use barrier::BarrierName;
 pub use conduit::Conduit;

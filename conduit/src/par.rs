@@ -172,12 +172,41 @@ impl Par {
         handlers: Vec<ParHandler>,
         segment_size: usize,
     ) -> Result<Vec<u8>, AttachError> {
+        self.attach_by(handlers, |c, h| c.attach_entries(h, segment_size))
+    }
+
+    /// As [`Conduit::attach_large`].
+    pub fn attach_large(
+        &self,
+        handlers: Vec<ParHandler>,
+        segment_size: usize,
+    ) -> Result<Vec<u8>, AttachError> {
+        self.attach_by(handlers, |c, h| c.attach_pinning(h, Some(segment_size)))
+    }
+
+    /// As [`Conduit::attach_everything`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Conduit::attach_everything`].
+    pub unsafe fn attach_everything(
+        &self,
+        handlers: Vec<ParHandler>,
+    ) -> Result<Vec<u8>, AttachError> {
+        self.attach_by(handlers, |c, h| c.attach_pinning(h, None))
+    }
+
+    fn attach_by(
+        &self,
+        handlers: Vec<ParHandler>,
+        attach: impl FnOnce(&Conduit, Vec<HandlerEntry>) -> Result<Vec<u8>, AttachError>,
+    ) -> Result<Vec<u8>, AttachError> {
         self.with(|conduit| {
             let entries = handlers
                 .into_iter()
                 .map(|h| HandlerEntry::new(h.index, h.run))
                 .collect();
-            let indexes = conduit.attach_entries(entries, segment_size)?;
+            let indexes = attach(conduit, entries)?;
             let near = conduit.near();
             if let Some(a) = &conduit.core.borrow().attached {
                 let segments = a.segments.clone();

@@ -42,7 +42,7 @@ enum Path {
 impl Source {
     fn part(&self, from: usize, len: usize) -> Self {
         match self {
-            Self::Empty => Self::Empty,
+            Self::Empty | Self::Placed { .. } => *self,
             Self::User(m) => Self::User(m.part(from, len)),
             Self::Segment { offset, .. } => Self::Segment {
                 offset: offset + from,
@@ -595,11 +595,13 @@ impl Conduit {
         wait_local: bool,
     ) -> Result<(), RmaError> {
         let len = local.len();
-        if let Source::User(memory) = local
-            && self.is_everything()
-        {
+        if self.is_pinning() {
+            let Some(memory) = self.own_memory(&local) else {
+                return Ok(());
+            };
             let op = key.unwrap_or_else(|| self.core.borrow().ops.implicit());
-            return self.transfer_anywhere(node, remote, memory, get, op);
+            let addr = self.segment(node).addr + remote;
+            return self.transfer_anywhere(node, addr, memory, get, op);
         }
         if key.is_none() && self.copied(node, &local, remote, get) {
             return Ok(());

@@ -20,6 +20,11 @@
 #define OK(call) CHECK((call) == GASNET_OK)
 
 enum { PING = 200, PONG = 201, FIRST = 210, SIZE = 1 << 20, HALF = SIZE / 2 };
+#ifdef GASNET_SEGMENT_FAST
+enum { LONGEST = 1984 };
+#else
+enum { LONGEST = 1976 };
+#endif
 
 static gasnet_node_t me, nodes, next, before;
 static gasnet_seginfo_t *segment;
@@ -36,6 +41,30 @@ static void barrier(void)
 {
 	gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
 	OK(gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS));
+}
+
+/* ---- where the memory of nodes is, if they have no segments ---- */
+
+static volatile gasnet_node_t known;
+
+static void here(gasnet_token_t token, gasnet_handlerarg_t high, gasnet_handlerarg_t low)
+{
+	gasnet_node_t from;
+
+	OK(gasnet_AMGetMsgSource(token, &from));
+	segment[from].addr = (void *)((uintptr_t)(uint32_t)high << 32 | (uint32_t)low);
+	known++;
+}
+
+static __attribute__((__unused__)) void tell_where(void)
+{
+	uintptr_t mine = (uintptr_t)malloc(SIZE);
+	gasnet_node_t i;
+
+	CHECK(mine != 0);
+	for (i = 0; i < nodes; i++)
+		OK(gasnet_AMRequestShort2(i, FIRST + 5, (gasnet_handlerarg_t)(mine >> 32), (gasnet_handlerarg_t)mine));
+	GASNET_BLOCKUNTIL(known == nodes);
 }
 
 /* ---- active messages ---- */
@@ -112,7 +141,7 @@ static void short16(gasnet_token_t token, gasnet_handlerarg_t a0, gasnet_handler
 static void messages(void)
 {
 	static char outside[3000];
-	size_t lens[] = { 0, 1, 7, 1984 }, i;
+	size_t lens[] = { 0, 1, 7, LONGEST }, i;
 	int want = 0;
 	gasnet_node_t nobody;
 
@@ -137,13 +166,18 @@ static void messages(void)
 		want++;
 		GASNET_BLOCKUNTIL(answers == want);
 	}
-	CHECK(sums == 7 * want && lengths == 4 * (1 + 7 + 1984));
+	CHECK(sums == 7 * want && lengths == 4 * (1 + 7 + LONGEST));
 
 	CHECK(gasnet_AMMaxArgs() == 16 && gasnet_AMMaxMedium() >= 512);
 	CHECK(gasnet_AMMaxLongRequest() >= 512 && gasnet_AMMaxLongReply() >= 512);
 	CHECK(gasnet_AMRequestShort0(nodes, PING) == GASNET_ERR_BAD_ARG);
 	CHECK(gasnet_AMRequestMedium0(next, FIRST, outside, gasnet_AMMaxMedium() + 1) == GASNET_ERR_BAD_ARG);
+#ifdef GASNET_SEGMENT_EVERYTHING
+	CHECK(gasnet_AMRequestLong0(next, FIRST, outside, 8, (void *)(UINTPTR_MAX - 3)) == GASNET_ERR_BAD_ARG);
+	CHECK(gasnet_AMRequestLong0(next, FIRST, outside, 3000, (void *)8) == GASNET_ERR_BAD_ARG);
+#else
 	CHECK(gasnet_AMRequestLong0(next, FIRST, outside, 8, at(next, SIZE - 7)) == GASNET_ERR_BAD_ARG);
+#endif
 	CHECK(gasnet_AMReplyShort0(NULL, PONG) == GASNET_ERR_BAD_ARG);
 	CHECK(gasnet_AMReplyShort0(outside, PONG) == GASNET_ERR_BAD_ARG);
 	CHECK(gasnet_AMGetMsgSource(NULL, &nobody) == GASNET_ERR_BAD_ARG);
@@ -472,7 +506,11 @@ static void tools(void)
 
 static void hook(void *base, uintptr_t size)
 {
+#ifdef GASNET_SEGMENT_EVERYTHING
+	hook_called = base == NULL && size == UINTPTR_MAX;
+#else
 	hook_called = base != NULL && size == SIZE;
+#endif
 }
 
 #define HANDLER(index, function) { index, (void (*)())function }
@@ -482,7 +520,7 @@ int main(int argc, char **argv)
 	gasnet_handlerentry_t table[] = {
 		HANDLER(PING, ping), HANDLER(PONG, pong), HANDLER(FIRST, medium2),
 		HANDLER(FIRST + 1, answer_medium), HANDLER(FIRST + 2, long3), HANDLER(FIRST + 3, answer_long),
-		HANDLER(FIRST + 4, short16), HANDLER(0, ping)
+		HANDLER(FIRST + 4, short16), HANDLER(FIRST + 5, here), HANDLER(0, ping)
 	};
 	gasnet_nodeinfo_t *info;
 	int count = (int)(sizeof table / sizeof *table);
@@ -493,16 +531,24 @@ int main(int argc, char **argv)
 	me = gasnet_mynode(), nodes = gasnet_nodes();
 	next = (me + 1) % nodes, before = (me + nodes - 1) % nodes;
 	CHECK(gasnet_getMaxLocalSegmentSize() >= SIZE && gasnet_getMaxGlobalSegmentSize() >= SIZE);
+#ifndef GASNET_SEGMENT_EVERYTHING
 	CHECK(gasnet_getMaxLocalSegmentSize() % GASNET_PAGESIZE == 0);
 	CHECK(gasnet_attach(table, count, 100, 0) == GASNET_ERR_BAD_ARG);
 	CHECK(gasnet_attach(table, count, gasnet_getMaxLocalSegmentSize() + GASNET_PAGESIZE, 0) == GASNET_ERR_BAD_ARG);
+#endif
 	gasnet_client_attach_hook = hook;
 	OK(gasnet_attach(table, count, SIZE, 0));
 	CHECK(table[count - 1].index == 128 && hook_called);
 	CHECK(gasnet_attach(table, count, SIZE, 0) == GASNET_ERR_NOT_INIT);
 	segment = (gasnet_seginfo_t *)malloc(nodes * sizeof *segment);
 	OK(gasnet_getSegmentInfo(segment, (int)nodes));
+#ifdef GASNET_SEGMENT_EVERYTHING
+	CHECK(segment[next].size == UINTPTR_MAX && segment[next].addr == NULL);
+	barrier(); /* nobody is told an address that the table is overwritten with */
+	tell_where();
+#else
 	CHECK(segment[me].size == SIZE && (uintptr_t)segment[me].addr % GASNET_PAGESIZE == 0);
+#endif
 	memset(segment[me].addr, 0, SIZE); /* the own segment is memory like any other */
 	info = (gasnet_nodeinfo_t *)malloc(nodes * sizeof *info);
 	OK(gasnet_getNodeInfo(info, (int)nodes));

@@ -1,7 +1,8 @@
 /* gasnet.h: GASNet-1 (specification 1.8) over Portals: RDMA verbs, a simulated Cray SeaStar, shared memory.
  *
  * A program defines GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR and links libgasnet-portals-seq, -parsync or -par; a
- * program of another model does not link. With GASNET_DEBUG defined each call says where it stands, and more is checked.
+ * program of another model does not link. All its objects are compiled for the same memory: GASNET_SEGMENT_FAST, which is
+ * what they get without a word, GASNET_SEGMENT_LARGE or GASNET_SEGMENT_EVERYTHING. With GASNET_DEBUG defined each call says where it stands, and more is checked.
  */
 #ifndef _GASNET_H
 #define _GASNET_H
@@ -13,8 +14,8 @@
 #if defined(GASNET_SEQ) + defined(GASNET_PARSYNC) + defined(GASNET_PAR) != 1
 #error "define exactly one of GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR"
 #endif
-#if defined(GASNET_SEGMENT_LARGE) || defined(GASNET_SEGMENT_EVERYTHING)
-#error "this installation was built for GASNET_SEGMENT_FAST"
+#if defined(GASNET_SEGMENT_FAST) + defined(GASNET_SEGMENT_LARGE) + defined(GASNET_SEGMENT_EVERYTHING) > 1
+#error "define at most one of GASNET_SEGMENT_FAST, GASNET_SEGMENT_LARGE and GASNET_SEGMENT_EVERYTHING"
 #endif
 #ifdef GASNET_SEQ
 #undef GASNET_SEQ
@@ -41,8 +42,22 @@ GASNETT_BEGIN_EXTERNC
 
 /* ---- what this is ---------------------------------------------------------------------------- */
 
+#ifdef GASNET_SEGMENT_EVERYTHING
+#undef GASNET_SEGMENT_EVERYTHING
+#define GASNET_SEGMENT_EVERYTHING 1
+#define GASNETI_SEGMENT everything
+#define GASNETI_SEGMENT_STR "EVERYTHING"
+#elif defined(GASNET_SEGMENT_LARGE)
+#undef GASNET_SEGMENT_LARGE
+#define GASNET_SEGMENT_LARGE 1
+#define GASNETI_SEGMENT large
+#define GASNETI_SEGMENT_STR "LARGE"
+#else
 #undef GASNET_SEGMENT_FAST
 #define GASNET_SEGMENT_FAST 1
+#define GASNETI_SEGMENT fast
+#define GASNETI_SEGMENT_STR "FAST"
+#endif
 #define GASNET_SPEC_VERSION_MAJOR 1
 #define GASNET_SPEC_VERSION_MINOR 8
 #define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
@@ -68,13 +83,14 @@ GASNETT_BEGIN_EXTERNC
     "RELEASE=" _STRINGIFY(GASNETI_RELEASE_MAJOR) "." _STRINGIFY(GASNETI_RELEASE_MINOR) "."        \
     _STRINGIFY(GASNETI_RELEASE_PATCH) ",SPEC=" _STRINGIFY(GASNET_SPEC_VERSION_MAJOR) "."          \
     _STRINGIFY(GASNET_SPEC_VERSION_MINOR) ",CONDUIT=PORTALS(PORTALS-" GASNET_CORE_VERSION_STR      \
-    "/PORTALS-" GASNET_EXTENDED_VERSION_STR "),THREADMODEL=" GASNETI_MODEL_STR ",SEGMENT=FAST,"   \
+    "/PORTALS-" GASNET_EXTENDED_VERSION_STR "),THREADMODEL=" GASNETI_MODEL_STR ",SEGMENT="        \
+    GASNETI_SEGMENT_STR ","                                                                         \
     "PTR=64bit,noalign,nopshm," _STRINGIFY(GASNETI_DEBUG_NAME) ",trace,stats,nodebugmalloc,"  \
     "nosrclines,timers_native,membars_native,atomics_native,atomic32_native,atomic64_native"
 
 GASNETT_IDENT(gasneti_ident_config, "$GASNetConfig: (" __FILE__ ") " GASNET_CONFIG_STRING " $");
 GASNETT_IDENT(gasneti_ident_model, "$GASNetThreadModel: GASNET_" GASNETI_MODEL_STR " $");
-GASNETT_IDENT(gasneti_ident_segment, "$GASNetSegment: GASNET_SEGMENT_FAST $");
+GASNETT_IDENT(gasneti_ident_segment, "$GASNetSegment: GASNET_SEGMENT_" GASNETI_SEGMENT_STR " $");
 GASNETT_IDENT(gasneti_ident_conduit, "$GASNetConduitName: PORTALS $");
 GASNETT_IDENT(gasneti_ident_api, "$GASNetAPIVersion: 1 $");
 GASNETT_IDENT(gasneti_ident_trace, "$GASNetTracingEnabled: 1 $");
@@ -140,7 +156,8 @@ typedef struct {
 
 /* The library has the body of gasnet_init under a name that says what it was built for. */
 #define GASNETI_BUILD_NAME(what) \
-    _CONCAT(_CONCAT(_CONCAT(what, _portals_fast_), _CONCAT(GASNETI_MODEL, _)), GASNETI_DEBUG_NAME)
+    _CONCAT(_CONCAT(_CONCAT(what, _portals_), _CONCAT(GASNETI_SEGMENT, _)),     \
+            _CONCAT(_CONCAT(GASNETI_MODEL, _), GASNETI_DEBUG_NAME))
 #define gasneti_init_built GASNETI_BUILD_NAME(gasneti_init)
 #define gasneti_linked GASNETI_BUILD_NAME(gasneti_linked)
 /* A program may define this: the largest segment to offer, bytes. */
@@ -188,7 +205,12 @@ void gasneti_here(const char *file, int line);
 #define gasnet_AMMaxArgs() ((size_t)16)
 #define gasnet_AMMaxMedium() ((size_t)1984)
 #define gasnet_AMMaxLongRequest() ((size_t)1 << 30)
+#ifdef GASNET_SEGMENT_FAST
 #define gasnet_AMMaxLongReply() ((size_t)1 << 30)
+#else
+/* A handler cannot wait until memory is pinned: the payload travels with the message. */
+#define gasnet_AMMaxLongReply() ((size_t)1976)
+#endif
 #define GASNETI_MEDBUF_ALIGNMENT 8
 
 int gasnet_AMPoll(void);

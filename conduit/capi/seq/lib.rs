@@ -1,40 +1,17 @@
 // UNSAFETY: symbols for C.
 #![expect(unsafe_code, reason = "C looks for these symbols by name")]
-//! The thread model of `libgasnet-portals-seq`: symbols that only programs of this model look for.
+//! The thread model of `libgasnet-portals-seq`: symbols that only programs of this model look for, one pair for each
+//! way of having memory reached, with and without `GASNET_DEBUG`.
 
-use gasnet_c::{Mode, init};
-use std::ffi::{c_char, c_int};
+use gasnet_c::{Build, Mode, Reach};
 
-/// A program that was compiled for this library refers to this.
-#[unsafe(no_mangle)]
-pub static gasneti_linked_portals_fast_seq_nodebug: c_int = 1;
+include!("../symbols.rs");
 
-/// As the one above, for a program that was compiled with `GASNET_DEBUG`.
-#[unsafe(no_mangle)]
-pub static gasneti_linked_portals_fast_seq_debug: c_int = 1;
-
-/// `gasnet_init`.
-///
-/// # Safety
-/// The pointers are null or those of `main`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_init_portals_fast_seq_nodebug(
-    _argc: *mut c_int,
-    _argv: *mut *mut *mut c_char,
-    max_segment: u64,
-) -> c_int {
-    init(Mode::Seq, false, max_segment)
-}
-
-/// `gasnet_init` of a program that was compiled with `GASNET_DEBUG`.
-///
-/// # Safety
-/// The pointers are null or those of `main`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_init_portals_fast_seq_debug(
-    _argc: *mut c_int,
-    _argv: *mut *mut *mut c_char,
-    max_segment: u64,
-) -> c_int {
-    init(Mode::Seq, true, max_segment)
+symbols! { Seq:
+    gasneti_linked_portals_fast_seq_nodebug gasneti_init_portals_fast_seq_nodebug Fast false;
+    gasneti_linked_portals_fast_seq_debug gasneti_init_portals_fast_seq_debug Fast true;
+    gasneti_linked_portals_large_seq_nodebug gasneti_init_portals_large_seq_nodebug Large false;
+    gasneti_linked_portals_large_seq_debug gasneti_init_portals_large_seq_debug Large true;
+    gasneti_linked_portals_everything_seq_nodebug gasneti_init_portals_everything_seq_nodebug Everything false;
+    gasneti_linked_portals_everything_seq_debug gasneti_init_portals_everything_seq_debug Everything true;
 }

@@ -305,8 +305,11 @@ pub unsafe extern "C" fn gasneti_AMRequestMedium(
     })
 }
 
-/// Where in the own segment `len` bytes at `source` are; `None` for no bytes.
+/// Where in the own segment `len` bytes at `source` are; `None` for no bytes, and where all memory is alike.
 fn in_segment(own: SegInfo, source: *const c_void, len: usize) -> Option<usize> {
+    if state::reach() == state::Reach::Everything {
+        return None;
+    }
     let offset = own.offset_of(ptr::address(source), len as u64)?;
     usize::try_from(offset).ok().filter(|_| len > 0)
 }

@@ -8,13 +8,13 @@
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
-use conduit::Conduit;
+use conduit::{Conduit, SegInfo};
 use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::state::{Mode, Phase, phase};
+use crate::state::{Build, Phase, Reach, phase};
 use crate::{am, coll, ptr, state};
 
 /// `GASNET_OK` and the error codes.
@@ -93,7 +93,7 @@ fn complain(doing: &str, error: &dyn std::error::Error) {
 }
 
 /// `gasnet_init`, for the libraries of the thread models. `max_segment` is what the program defined, or 0.
-pub fn init(mode: Mode, checked: bool, max_segment: u64) -> c_int {
+pub fn init(build: Build, max_segment: u64) -> c_int {
     if phase() != Phase::Fresh {
         return NOT_INIT;
     }
@@ -116,7 +116,7 @@ pub fn init(mode: Mode, checked: bool, max_segment: u64) -> c_int {
             complain("cannot start", &error);
             return RESOURCE;
         }
-        if !state::install(conduit, mode, checked, max_segment) {
+        if !state::install(conduit, build, max_segment) {
             return NOT_INIT;
         }
         crate::trace::install();
@@ -193,10 +193,11 @@ pub unsafe extern "C" fn gasnet_attach(
     if count > 0 && table.is_null() {
         return refuse(BAD_ARG, &"no table of handlers");
     }
-    if !(size as u64).is_multiple_of(PAGE) {
+    let sized = state::reach() != Reach::Everything;
+    if sized && !(size as u64).is_multiple_of(PAGE) {
         return refuse(BAD_ARG, &"the segment is not a multiple of GASNET_PAGESIZE");
     }
-    if size as u64 > largest_segment() {
+    if sized && size as u64 > largest_segment() {
         return refuse(
             BAD_ARG,
             &"the segment is larger than gasnet_getMaxLocalSegmentSize()",
@@ -213,7 +214,8 @@ pub unsafe extern "C" fn gasnet_attach(
         };
         entries.push((e.index, run));
     }
-    let attached = state::attach(entries, size);
+    // SAFETY: a program of GASNET_SEGMENT_EVERYTHING shares its memory by being one (specification, segments).
+    let attached = unsafe { state::attach(entries, size) };
     if let Some(Ok(_)) = attached {
         state::with(|conduit| {
             let own = conduit.segment(conduit.mynode());
@@ -221,9 +223,9 @@ pub unsafe extern "C" fn gasnet_attach(
             // SAFETY: a program stores a function of this type, or nothing.
             let hook = unsafe { std::mem::transmute::<*mut c_void, AttachHook>(hook) };
             if let Some(hook) = hook {
-                let base = std::ptr::with_exposed_provenance_mut(own.addr as usize);
+                let own = shown(own);
                 // SAFETY: the program's function takes the own segment.
-                unsafe { hook(base, own.size as usize) };
+                unsafe { hook(own.addr, own.size) };
             }
             state::attach_done(conduit);
         });
@@ -261,6 +263,9 @@ pub extern "C" fn gasnet_nodes() -> u32 {
 /// What may be asked of `gasnet_attach`, bytes: a limit that was set, otherwise this rank's part of three quarters of
 /// the memory, if all ranks were on this machine.
 fn largest_segment() -> u64 {
+    if state::reach() == Reach::Everything {
+        return u64::MAX;
+    }
     let wanted = std::env::var("GASNET_MAX_SEGSIZE").ok();
     let wanted = wanted.and_then(|text| parse_size(&text));
     let defined = Some(state::max_segment()).filter(|m| *m > 0);
@@ -317,6 +322,17 @@ pub extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
     gasnet_getMaxLocalSegmentSize()
 }
 
+/// A segment as the specification has it: in `GASNET_SEGMENT_EVERYTHING` all of the address space.
+fn shown(s: SegInfo) -> Segment {
+    Segment {
+        addr: std::ptr::with_exposed_provenance_mut(s.addr as usize),
+        size: match state::reach() {
+            Reach::Everything => usize::MAX,
+            _ => s.size as usize,
+        },
+    }
+}
+
 /// `gasnet_getSegmentInfo`.
 ///
 /// # Safety
@@ -333,10 +349,7 @@ pub unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut Segment, count: c_int
         let Some(s) = state::with(|conduit| conduit.segment(node)) else {
             return NOT_INIT;
         };
-        let segment = Segment {
-            addr: std::ptr::with_exposed_provenance_mut(s.addr as usize),
-            size: s.size as usize,
-        };
+        let segment = shown(s);
         // SAFETY: below `count`, by the condition of this function.
         unsafe { ptr::set(table, node as usize, segment) };
     }

@@ -41,4 +41,4 @@ pub mod trace;
 pub mod vis;
 
 pub use job::init;
-pub use state::Mode;
+pub use state::{Build, Mode, Reach};

@@ -34,6 +34,29 @@ pub enum Mode {
     Par,
 }
 
+/// Which memory of a rank the others reach: what a program was compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reach {
+    /// `GASNET_SEGMENT_FAST`: a segment, pinned as a whole.
+    Fast,
+    /// `GASNET_SEGMENT_LARGE`: a segment, pinned where it is used.
+    Large,
+    /// `GASNET_SEGMENT_EVERYTHING`: all memory, pinned where it is used.
+    Everything,
+}
+
+/// What a program was compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// Threads.
+    pub mode: Mode,
+    /// Memory.
+    pub reach: Reach,
+    /// With `GASNET_DEBUG`.
+    pub checked: bool,
+}
+
 /// How far the process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -94,6 +117,7 @@ unsafe impl Sync for Held {}
 static ENDPOINT: OnceLock<Held> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Fresh as u8);
 static SHARED: AtomicBool = AtomicBool::new(false);
+static REACH: AtomicU8 = AtomicU8::new(Reach::Fast as u8);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 static ME: AtomicU32 = AtomicU32::new(0);
 static NODES: AtomicU32 = AtomicU32::new(0);
@@ -170,8 +194,18 @@ pub(crate) fn max_segment() -> u64 {
     MAX_SEGMENT.load(Ordering::Relaxed)
 }
 
+/// Which memory the program was compiled to reach.
+pub(crate) fn reach() -> Reach {
+    match REACH.load(Ordering::Relaxed) {
+        1 => Reach::Large,
+        2 => Reach::Everything,
+        _ => Reach::Fast,
+    }
+}
+
 /// Makes the conduit that of this process; once.
-pub(crate) fn install(conduit: Conduit, mode: Mode, checked: bool, max_segment: u64) -> bool {
+pub(crate) fn install(conduit: Conduit, build: Build, max_segment: u64) -> bool {
+    let mode = build.mode;
     let (me, nodes) = (conduit.mynode(), conduit.nodes());
     if let Some(t) = conduit.tracer() {
         t.take_places();
@@ -192,14 +226,22 @@ pub(crate) fn install(conduit: Conduit, mode: Mode, checked: bool, max_segment: 
     NODES.store(nodes, Ordering::Relaxed);
     MAX_SEGMENT.store(max_segment, Ordering::Relaxed);
     SHARED.store(mode != Mode::Seq, Ordering::Relaxed);
-    CHECKED.store(checked, Ordering::Relaxed);
+    REACH.store(build.reach as u8, Ordering::Relaxed);
+    CHECKED.store(build.checked, Ordering::Relaxed);
     COUNTING.store(thread_id(), Ordering::Relaxed);
     set_phase(Phase::Initialised);
     true
 }
 
 /// Attaches; the handlers' indexes. `run` of each is a handler of C and may run on any thread.
-pub(crate) fn attach<F>(handlers: Vec<(u8, F)>, size: usize) -> Option<Result<Vec<u8>, AttachError>>
+///
+/// # Safety
+/// Of a program that was compiled for [`Reach::Everything`]: its puts, gets and Longs name memory of the target that is
+/// its program's to share, and memory that was ever named is not unmapped but by the functions of the C library.
+pub(crate) unsafe fn attach<F>(
+    handlers: Vec<(u8, F)>,
+    size: usize,
+) -> Option<Result<Vec<u8>, AttachError>>
 where
     F: Fn(&mut conduit::Token<'_>, conduit::Payload<'_>, &[i32]) + Send + 'static,
 {
@@ -208,11 +250,21 @@ where
             let all = handlers
                 .into_iter()
                 .map(|(i, run)| HandlerEntry::new(i, run));
-            c.attach(all.collect(), size)
+            match reach() {
+                Reach::Fast => c.attach(all.collect(), size),
+                Reach::Large => c.attach_large(all.collect(), size),
+                // SAFETY: the condition of this function.
+                Reach::Everything => unsafe { c.attach_everything(all.collect()) },
+            }
         }
         Endpoint::Shared(p) => {
             let all = handlers.into_iter().map(|(i, run)| ParHandler::new(i, run));
-            p.attach(all.collect(), size)
+            match reach() {
+                Reach::Fast => p.attach(all.collect(), size),
+                Reach::Large => p.attach_large(all.collect(), size),
+                // SAFETY: the condition of this function.
+                Reach::Everything => unsafe { p.attach_everything(all.collect()) },
+            }
         }
     })
 }

@@ -182,6 +182,28 @@ fn every_call_does_what_it_says() {
 }
 
 #[test]
+fn every_call_with_memory_that_is_pinned_where_it_is_used() {
+    if !compiler("cc") {
+        return;
+    }
+    for segment in ["-DGASNET_SEGMENT_LARGE", "-DGASNET_SEGMENT_EVERYTHING"] {
+        let debug = ["-std=gnu99", segment, "-DGASNET_DEBUG"];
+        for (model, flags) in [("seq", &debug[..2]), ("seq", &debug), ("par", &debug[..2])] {
+            let b = Build {
+                model,
+                compiled_for: model,
+                flags,
+                ..SEQ
+            };
+            let program = compile("gasnet_calls", b);
+            for ranks in [1, 2, 3] {
+                passes(ranks, &program, &[]);
+            }
+        }
+    }
+}
+
+#[test]
 fn every_thread_model_has_every_call() {
     if compiler("cc") {
         passes_in(&["parsync", "par"], 2, "gasnet_calls");
@@ -295,6 +317,8 @@ fn the_headers_are_strict_cxx() {
             "-DGASNET_SEQ",
             "-DGASNET_PAR",
             "-DGASNET_SEQ -DGASNET_DEBUG",
+            "-DGASNET_SEQ -DGASNET_SEGMENT_LARGE",
+            "-DGASNET_PAR -DGASNET_SEGMENT_EVERYTHING",
         ] {
             let output = Command::new("g++")
                 .args([

@@ -248,13 +248,15 @@ impl Core {
                 let mut dest = [0u8; 8];
                 let region = self.memory(place);
                 region.read(base + args_len, &mut dest)?;
-                Content::Long(self.place(
-                    source,
-                    u64::from_le_bytes(dest),
-                    region,
-                    base + at,
-                    len,
-                )?)
+                let dest = u64::from_le_bytes(dest);
+                Content::Long(if self.fire.is_some() {
+                    let mut data = [0; CHUNK];
+                    let data = &mut data[..len];
+                    region.read(base + at, data)?;
+                    self.place_anywhere(source, dest, data)?
+                } else {
+                    self.place(source, dest, region, base + at, len)?
+                })
             }
             Category::Long if bits.placed => {
                 let mut said = [[0u8; 8]; 2];
@@ -307,6 +309,23 @@ impl Core {
             offset,
             len: len as u64,
         })
+    }
+
+    /// As [`Core::place`], where memory is pinned when it is needed.
+    fn place_anywhere(&mut self, source: u32, dest: u64, data: &[u8]) -> Result<Landed, Fault> {
+        let len = data.len() as u64;
+        let own = self
+            .attached
+            .as_ref()
+            .and_then(|a| a.segments.get(self.me as usize));
+        let offset = own.and_then(|s| s.offset_of(dest, len));
+        match offset.filter(|_| self.store_anywhere(dest, data)) {
+            Some(offset) => Ok(Landed { offset, len }),
+            None => Err(Fault::Malformed {
+                node: source,
+                what: "its destination is no memory",
+            }),
+        }
     }
 
     /// The payload of a Long is in the segment.

@@ -29,6 +29,9 @@ pub const MAX_ARGS: usize = 16;
 pub const MAX_MEDIUM: usize = CHUNK - 4 * MAX_ARGS;
 /// Largest payload of a Long, bytes.
 pub const MAX_LONG: usize = 1 << 30;
+/// Largest payload of a Long that travels with its header, bytes; that of any Long reply where memory is pinned when it
+/// is needed ([`Conduit::attach_large`], [`Conduit::attach_everything`]).
+pub const MAX_PACKED: usize = CHUNK - 4 * MAX_ARGS - 8;
 /// First handler index of clients; lower ones are the conduit's.
 pub const FIRST_HANDLER: u8 = 128;
 

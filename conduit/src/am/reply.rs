@@ -2,7 +2,7 @@
 
 use super::deliver::ReplyPath;
 use super::request::{Message, Source, check_len};
-use super::{MAX_ARGS, MAX_MEDIUM, NOOP_REPLY, Token};
+use super::{MAX_ARGS, MAX_MEDIUM, MAX_PACKED, NOOP_REPLY, Token};
 use crate::chunks::CHUNK;
 use crate::conduit::Scope;
 use crate::core::Core;
@@ -20,7 +20,7 @@ impl Core {
     /// Sends a reply with the resources of the reserve.
     fn send_reply(&mut self, node: u32, chunk: u32, credits: u8, m: &Message) -> Result<(), Fault> {
         let packed = m.category == Category::Long
-            && self.env.packed_long
+            && (self.env.packed_long || self.fire.is_some())
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
         let two = m.category == Category::Long && !packed;
         let own = self.reserve.chunk.take();
@@ -132,7 +132,7 @@ impl Token<'_> {
         args: &[i32],
     ) -> Result<(), AmError> {
         self.may_reply()?;
-        let to = self.conduit.check_dest(self.source, dest, payload.len())?;
+        let to = self.check_long(dest, payload.len())?;
         let conduit = self.conduit;
         conduit.lend(payload, Scope::Safe, |mem| {
             if self.reply == ReplyPath::Near {
@@ -156,9 +156,9 @@ impl Token<'_> {
         args: &[i32],
     ) -> Result<(), AmError> {
         self.may_reply()?;
-        let to = self.conduit.check_dest(self.source, dest, len)?;
+        let to = self.check_long(dest, len)?;
         let own = self.conduit.segment(self.conduit.mynode());
-        if !own.contains(offset, len) {
+        if self.conduit.is_everything() || !own.contains(offset, len) {
             return Err(AmError::Source { offset, len });
         }
         let source = Source::Segment { offset, len };
@@ -170,6 +170,15 @@ impl Token<'_> {
             .message(Category::Long, handler, args, source, (dest, to))?;
         self.reply(&m);
         Ok(())
+    }
+
+    /// Offset of a Long reply's destination in the requester's segment. Where memory is pinned when it is needed, the
+    /// payload travels with the header: a handler cannot wait until its destination is pinned.
+    fn check_long(&self, dest: u64, len: usize) -> Result<u64, AmError> {
+        if self.conduit.is_pinning() {
+            check_len(len, MAX_PACKED)?;
+        }
+        self.conduit.check_dest(self.source, dest, len)
     }
 
     fn may_reply(&self) -> Result<(), AmError> {

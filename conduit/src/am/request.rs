@@ -27,6 +27,8 @@ pub(crate) enum Source {
     User(UserMem),
     /// The own segment.
     Segment { offset: usize, len: usize },
+    /// Nowhere any more: the bytes are at the destination.
+    Placed { len: usize },
 }
 
 impl Source {
@@ -34,7 +36,7 @@ impl Source {
         match self {
             Self::Empty => 0,
             Self::User(m) => m.len(),
-            Self::Segment { len, .. } => *len,
+            Self::Segment { len, .. } | Self::Placed { len } => *len,
         }
     }
 }
@@ -50,11 +52,18 @@ pub(crate) struct Message {
     pub(crate) dest: (u64, u64),
 }
 
+impl Message {
+    /// The payload of a Long is at its destination.
+    fn is_placed(&self) -> bool {
+        matches!(self.source, Source::Placed { .. })
+    }
+}
+
 impl Core {
     /// Copies a payload to `to`.
     pub(crate) fn copy_source(&self, source: &Source, to: &Region, at: usize) -> Result<(), Fault> {
         match source {
-            Source::Empty => {}
+            Source::Empty | Source::Placed { .. } => {}
             Source::User(m) => m.copy_to(to, at)?,
             Source::Segment { offset, len } => {
                 if let Some(a) = &self.attached {
@@ -152,7 +161,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let placed = m.category == Category::Long
             && !packed
-            && self.send_payload(node, m, true, sync, chunk)?;
+            && (m.is_placed() || self.send_payload(node, m, true, sync, chunk)?);
         let form = (packed, placed);
         let len = round8(self.write_header(self.reqsb.region(), chunk as usize, m, form)?);
         let bits = AmBits {
@@ -214,6 +223,14 @@ impl Core {
             return (false, whole_cost);
         };
         let split_cost = cost(header) + 1;
+        if self.fire.is_some() {
+            // Whoever sends it has put the payload of one that is not packed.
+            return if m.is_placed() {
+                (false, split_cost)
+            } else {
+                (true, whole_cost)
+            };
+        }
         // Packing must not cause a wait that two messages would not.
         let waits = whole_cost > split_cost && whole_cost > self.credits.available(node);
         if self.env.packed_long && whole <= CHUNK && !waits {
@@ -302,6 +319,11 @@ impl Conduit {
                 dest: Some(dest),
             });
         }
+        if self.is_pinning() {
+            return self.lend(payload, Scope::Full, |mem| {
+                self.long_anywhere(node, handler, mem, (dest, to), args)
+            });
+        }
         if self.neighbour(node).is_some() {
             // Copied before this returns, so that nothing is left to wait for.
             return self.lend(payload, Scope::Safe, |mem| {
@@ -358,7 +380,7 @@ impl Conduit {
     ) -> Result<(), AmError> {
         self.check_request(node)?;
         let to = self.check_dest(node, dest, len)?;
-        if !self.segment(self.mynode()).contains(offset, len) {
+        if self.is_everything() || !self.segment(self.mynode()).contains(offset, len) {
             return Err(AmError::Source { offset, len });
         }
         let source = Source::Segment { offset, len };
@@ -367,6 +389,11 @@ impl Conduit {
         } else {
             "AMREQUEST_LONGASYNC"
         };
+        if let (true, Some(memory)) = (self.is_pinning(), self.own_memory(&source)) {
+            let m = self.message(Category::Long, handler, args, source, (dest, to))?;
+            self.trace_am(name, ("dest", node), &m);
+            return self.long_anywhere(node, handler, memory, (dest, to), args);
+        }
         if self.neighbour(node).is_some() {
             let tag = self.frame(Category::Long, handler, args)?;
             let payload = self.address_of(&source);
@@ -434,7 +461,7 @@ impl Conduit {
     /// Where a payload is.
     pub(super) fn address_of(&self, source: &Source) -> Option<(u64, usize)> {
         match source {
-            Source::Empty => None,
+            Source::Empty | Source::Placed { .. } => None,
             Source::User(mem) => Some((mem.addr(), mem.len())),
             Source::Segment { offset, len } => {
                 Some((self.segment(self.mynode()).addr + *offset as u64, *len))
@@ -478,11 +505,8 @@ impl Conduit {
     /// Offset of a Long's destination in the segment of `node`.
     pub(crate) fn check_dest(&self, node: u32, addr: u64, len: usize) -> Result<u64, AmError> {
         check_len(len, MAX_LONG)?;
-        // Without a segment there is nothing that a Long could go to.
-        let everything = self.is_everything();
         self.segment(node)
             .offset_of(addr, len as u64)
-            .filter(|_| !everything)
             .ok_or(AmError::Destination { node, addr, len })
     }
 
@@ -505,7 +529,7 @@ impl Conduit {
     }
 
     #[inline]
-    fn request(&self, node: u32, m: &Message, sync: bool) {
+    pub(crate) fn request(&self, node: u32, m: &Message, sync: bool) {
         if node == self.mynode() {
             self.run_here(m, ReplyPath::Loopback);
             return;
@@ -536,7 +560,7 @@ impl Conduit {
     fn request_in_time(&self, node: u32, m: &Message, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
         let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
-        let two = m.category == Category::Long && !packed;
+        let two = m.category == Category::Long && !packed && !m.is_placed();
         // Only SAFE events are handled here: a request handler could spend the tickets gathered.
         self.wait_for(Scope::Safe, |c| {
             c.tickets.take(1 + u32::from(two)).then_some(())
@@ -590,6 +614,10 @@ impl Conduit {
             }
             Category::Long => {
                 let placed = match &core.attached {
+                    _ if core.fire.is_some() => {
+                        drop(core);
+                        return self.place_here(m);
+                    }
                     Some(a) => core.copy_source(&m.source, &a.region, m.dest.1 as usize),
                     None => Ok(()),
                 };

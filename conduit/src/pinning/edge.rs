@@ -9,7 +9,8 @@
 use crate::am::HandlerEntry;
 use crate::conduit::Conduit;
 use crate::error::AttachError;
-use portals_shim::{Memory, RawMemory};
+use crate::tmpmd::UserMem;
+use portals_shim::{Memory, RawMemory, Region};
 
 /// The lowest address that a transfer may name.
 pub(super) const LOWEST: u64 = 4096;
@@ -28,6 +29,15 @@ pub(super) fn open_memory(base: u64, len: u64) -> RawMemory {
     // SAFETY: mapped and writable when it was looked up (`Maps::writable`), and until it is forgotten
     // (`Conduit::forget`), as the program promised with `Conduit::attach_everything`.
     unsafe { RawMemory::new(Memory::contiguous(base, len)) }
+}
+
+/// Memory of the own segment, which stays as long as the conduit; `None` beyond its end.
+pub(super) fn segment_memory(region: &Region, offset: usize, len: usize) -> Option<UserMem> {
+    let end = offset.checked_add(len).filter(|e| *e <= region.len())?;
+    let addr = region.addr() as usize + (end - len);
+    let addr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
+    // SAFETY: mapped by the region, which the conduit keeps to its end (`Attached`); nobody borrows memory of a region.
+    Some(unsafe { UserMem::new(addr, len, 0) })
 }
 
 /// Copies bytes that a peer sent to memory that `Maps` holds.
@@ -59,6 +69,22 @@ impl Conduit {
         &self,
         handlers: Vec<HandlerEntry>,
     ) -> Result<Vec<u8>, AttachError> {
-        self.attach_without_segment(handlers)
+        if self.gate.is_some() {
+            return Err(AttachError::Shared);
+        }
+        self.attach_pinning(handlers, None)
+    }
+
+    /// As [`Conduit::attach`] with a segment of `size` bytes that may be larger than what can be pinned
+    /// (`GASNET_SEGMENT_LARGE`): what of it peers reach at a time is decided by firehoses. Collective.
+    pub fn attach_large(
+        &self,
+        handlers: Vec<HandlerEntry>,
+        size: usize,
+    ) -> Result<Vec<u8>, AttachError> {
+        if self.gate.is_some() {
+            return Err(AttachError::Shared);
+        }
+        self.attach_pinning(handlers, Some(size))
     }
 }

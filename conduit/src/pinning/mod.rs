@@ -21,6 +21,7 @@
 
 mod edge;
 mod lanes;
+mod long;
 mod maps;
 mod talk;
 mod transfer;
@@ -29,11 +30,11 @@ pub(crate) mod wire;
 
 use crate::core::Core;
 use crate::fault::{Fault, refused};
+use crate::ops::Key;
 use crate::tmpmd::UserMem;
 use ::firehose::{Counts, Holder, Limits, Owner, Ticket};
 use lanes::Lanes;
 use maps::Maps;
-use portals_shim::Interface;
 use std::collections::HashMap;
 use units::{Pin, Units};
 use wire::Reach;
@@ -73,10 +74,18 @@ pub(crate) struct Fire {
     /// Where answers go that carry data.
     landings: HashMap<Ticket, UserMem>,
     copies: u64,
+    /// What puts of Longs' payloads count on.
+    longs: Key,
 }
 
 impl Fire {
-    pub(crate) fn new(ni: &Interface, core: &Core, limits: Limits) -> Result<Self, Fault> {
+    pub(crate) fn new(core: &mut Core, limits: Limits) -> Result<Self, Fault> {
+        let none = Fault::Malformed {
+            node: core.me,
+            what: "no room for an operation",
+        };
+        let longs = core.ops.explicit().ok_or(none)?;
+        let ni = &core.ni;
         let lanes = Lanes::new(ni, core.descriptors.queues.safe, core.env.msg_limit)
             .map_err(refused("PtlMDBind of all memory"))?;
         Ok(Self {
@@ -91,6 +100,7 @@ impl Fire {
             copied: HashMap::new(),
             landings: HashMap::new(),
             copies: 0,
+            longs,
         })
     }
 

@@ -1,11 +1,12 @@
 //! Puts and gets between any memory of two ranks.
 
-use super::edge::{HIGHEST, LOWEST, load, store};
+use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
 use super::lanes::{Lane, offset_of};
 use super::units::Pinner;
 use super::wire::{PER_MESSAGE, Reach};
 use super::{Fire, PORTAL};
 use crate::am::HandlerEntry;
+use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Attached, Core, SbUse};
 use crate::error::{AttachError, RmaError};
@@ -135,51 +136,56 @@ impl Core {
 }
 
 impl Conduit {
-    pub(super) fn attach_without_segment(
+    /// Attaches with memory that is pinned when it is needed: a segment of `size` bytes, or all memory.
+    pub(crate) fn attach_pinning(
         &self,
         handlers: Vec<HandlerEntry>,
+        size: Option<usize>,
     ) -> Result<Vec<u8>, AttachError> {
-        if self.gate.is_some() {
-            return Err(AttachError::Shared);
-        }
         if self.is_attached() {
             return Err(AttachError::Attached);
         }
+        let region = Region::new(size.unwrap_or(0)).map_err(|source| AttachError::Segment {
+            size: size.unwrap_or(0),
+            source,
+        })?;
+        let own = match size {
+            None => SegInfo {
+                addr: 0,
+                size: HIGHEST,
+            },
+            Some(0) => SegInfo::default(),
+            Some(_) => SegInfo {
+                addr: region.addr(),
+                size: region.len() as u64,
+            },
+        };
         let indexes = self.handlers.borrow_mut().register(handlers)?;
         self.register_pinning()?;
-        let setup = |source| AttachError::Segment { size: 0, source };
-        let region = Region::new(0).map_err(setup)?;
         let rarsrc = self.core.borrow().descriptors.reqsb;
         // Every rank keeps to what the poorest may pin.
         let pinnable = self.core.borrow().pinnable();
-        let told = self.exchange(SegInfo {
-            addr: 0,
-            size: pinnable,
-        });
-        let pinnable = told.iter().map(|s| s.size).min().unwrap_or(0);
+        let told = self.exchange(own, pinnable);
+        let pinnable = told.iter().map(|t| t.1).min().unwrap_or(0);
         let limits = self
             .pinning_limits(pinnable)
             .map_err(AttachError::Firehose)?;
-        let fire = {
-            let core = self.core.borrow();
-            Fire::new(&core.ni, &core, limits)
-        };
+        let fire = Fire::new(&mut self.core.borrow_mut(), limits);
         let fire = self.check("attach", fire);
-        let everything = SegInfo {
-            addr: 0,
-            size: HIGHEST,
-        };
         {
             let mut core = self.core.borrow_mut();
             core.fire = Some(fire);
             core.attached = Some(Attached {
                 region,
                 rarsrc,
-                segments: vec![everything; told.len()],
                 near: vec![None; told.len()],
+                segments: told.into_iter().map(|t| t.0).collect(),
             });
         }
         self.meet();
+        if let Some(t) = &self.tracer {
+            t.introduce();
+        }
         Ok(indexes)
     }
 
@@ -199,11 +205,30 @@ impl Conduit {
     }
 
     /// Whether puts and gets go by firehoses here.
-    pub(crate) fn is_everything(&self) -> bool {
+    pub(crate) fn is_pinning(&self) -> bool {
         self.core.borrow().fire.is_some()
     }
 
-    /// Starts a put or get of `memory`; without `wait_local` that is in use until the operation is complete.
+    /// Whether there are no segments here, and any memory is named by its address.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.segment(self.mynode()).size == HIGHEST
+    }
+
+    /// Memory of the own segment, as a transfer needs it.
+    pub(crate) fn own_memory(&self, source: &Source) -> Option<UserMem> {
+        match source {
+            Source::Empty | Source::Placed { .. } => None,
+            Source::User(memory) => Some(*memory),
+            Source::Segment { offset, len } => {
+                let core = self.core.borrow();
+                core.attached
+                    .as_ref()
+                    .and_then(|a| segment_memory(&a.region, *offset, *len))
+            }
+        }
+    }
+
+    /// Starts a put or get of `memory`, which is in use until the operation is complete.
     pub(crate) fn transfer_anywhere(
         &self,
         node: u32,
@@ -245,8 +270,8 @@ impl Conduit {
         limits.unwrap_or(Shape::Pages { log2: 12 })
     }
 
-    /// A put or get to the own rank is a copy.
-    fn transfer_here(&self, addr: u64, memory: UserMem, get: bool) -> Option<()> {
+    /// A put or get to the own rank is a copy. `None`: there is no memory.
+    pub(crate) fn transfer_here(&self, addr: u64, memory: UserMem, get: bool) -> Option<()> {
         let mut core = self.core.borrow_mut();
         let maps = &mut core.fire.as_mut()?.maps;
         if !maps.holds(addr, memory.len() as u64) {

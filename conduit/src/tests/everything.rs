@@ -7,7 +7,10 @@
 
 use super::{pattern, returned};
 use crate::threads::RankEnd;
-use crate::{AmError, BarrierName, Conduit, FirehoseStats, HandlerEntry, RmaError, threads};
+use crate::{
+    AmError, BarrierName, Conduit, FirehoseStats, HandlerEntry, MAX_PACKED, Payload, RmaError,
+    threads,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -157,9 +160,15 @@ fn memory_that_is_not_there_is_an_error_and_nothing_is_touched() {
         assert!(conduit.put(conduit.mynode(), 8, &[1; 8]).is_err());
         conduit.wait_nbi_all();
         let to = addrs[peer as usize];
+        for (len, addr) in [(8, u64::MAX - 3), (3000, 8)] {
+            assert!(matches!(
+                conduit.am_request_long(peer, 128, &vec![1; len], addr, &[]),
+                Err(AmError::Destination { .. })
+            ));
+        }
         assert!(matches!(
-            conduit.am_request_long(peer, 128, &[1; 8], to, &[]),
-            Err(AmError::Destination { .. })
+            conduit.am_request_long_from_segment(peer, 128, 64, 8, to, &[]),
+            Err(AmError::Source { .. })
         ));
         conduit.put(peer, to, b"works").unwrap();
         conduit.barrier(BarrierName::Anonymous).unwrap();
@@ -213,4 +222,146 @@ fn budgets_that_make_no_sense_end_the_start() {
     assert!(text.contains("at least 131072 bytes are needed"), "{text}");
     let text = ends(&[("GASNET_FIREHOSE_MAXVICTIM_M", "1K")]);
     assert!(text.contains("less than 4 units"), "{text}");
+}
+
+/// Longs of all sizes to any memory, in both directions and to the own rank.
+fn longs(ranks: u32, attach: impl Fn(&Conduit, Vec<HandlerEntry>) -> u64 + Sync) {
+    const LEN: usize = 1 << 20;
+    let ends = threads::run_in(ranks, SMALL, |conduit| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let addrs = Rc::new(RefCell::new(vec![0u64; ranks as usize]));
+        let (s, a, r) = (seen.clone(), addrs.clone(), seen.clone());
+        let handlers = vec![
+            HandlerEntry::new(200, move |token, _, args| {
+                let whole = |at: usize| u64::from(args[at].cast_unsigned());
+                a.borrow_mut()[token.source() as usize] = whole(0) | whole(1) << 32;
+            }),
+            HandlerEntry::new(201, move |token, payload, args| {
+                let Payload::Long { addr, len, .. } = payload else {
+                    panic!("{payload:?}")
+                };
+                s.borrow_mut().push((token.source(), addr, len));
+                let back =
+                    u64::from(args[0].cast_unsigned()) | u64::from(args[1].cast_unsigned()) << 32;
+                let data = pattern(len, len.min(MAX_PACKED));
+                if len > MAX_PACKED {
+                    let too_long = token.reply_long(202, &pattern(1, len), back, &[]);
+                    assert!(matches!(
+                        too_long,
+                        Err(AmError::Payload {
+                            max: MAX_PACKED,
+                            ..
+                        })
+                    ));
+                }
+                token.reply_long(202, &data, back, &[7]).unwrap();
+            }),
+            HandlerEntry::new(202, move |token, payload, args| {
+                let Payload::Long { addr, len, .. } = payload else {
+                    panic!("{payload:?}")
+                };
+                assert_eq!(args, [7]);
+                r.borrow_mut().push((token.source() + ranks, addr, len));
+            }),
+        ];
+        let mine = attach(conduit, handlers);
+        for node in 0..ranks {
+            let halves = [mine as u32, (mine >> 32) as u32];
+            conduit
+                .am_request_short(node, 200, &halves.map(u32::cast_signed))
+                .unwrap();
+        }
+        conduit.block_until(|| addrs.borrow().iter().all(|a| *a != 0));
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        let to = (conduit.mynode() + 1) % ranks;
+        let from = (conduit.mynode() + ranks - 1) % ranks;
+        for len in [0, 1, 1976, 1977, 2049, 70_000, 300_000] {
+            let there = addrs.borrow()[to as usize] + 13;
+            let back = mine + (LEN / 2) as u64;
+            let halves = [back as u32, (back >> 32) as u32].map(u32::cast_signed);
+            conduit
+                .am_request_long(to, 201, &pattern(len + to as usize, len), there, &halves)
+                .unwrap();
+            conduit.block_until(|| seen.borrow().len() == 2);
+            let mut both = seen.take();
+            both.sort_unstable();
+            let short = len.min(MAX_PACKED);
+            assert_eq!(both, [(from, mine + 13, len), (to + ranks, back, short)]);
+            let me = conduit.mynode();
+            let mut got = vec![0; len];
+            conduit.get(&mut got, me, mine + 13).unwrap();
+            assert!(got == pattern(len + me as usize, len), "{len} bytes");
+            conduit.get(&mut got[..short], me, back).unwrap();
+            assert!(got[..short] == pattern(len, short), "{len} bytes back");
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+        }
+    });
+    returned(ends);
+}
+
+#[test]
+fn longs_to_plain_memory() {
+    for ranks in [1, 2, 3] {
+        longs(ranks, |conduit, handlers| {
+            let memory = vec![0u8; 1 << 20].leak();
+            // SAFETY: the memory named is never freed.
+            unsafe { conduit.attach_everything(handlers) }.unwrap();
+            memory.as_mut_ptr().expose_provenance() as u64
+        });
+    }
+}
+
+#[test]
+fn longs_to_large_segments() {
+    for ranks in [1, 2, 3] {
+        longs(ranks, |conduit, handlers| {
+            conduit.attach_large(handlers, 1 << 20).unwrap();
+            conduit.segment(conduit.mynode()).addr
+        });
+    }
+}
+
+/// A segment of which a small part is pinned at a time, in and out of segments.
+#[test]
+fn large_segments_are_pinned_where_they_are_used() {
+    const LEN: usize = 16 << 20;
+    let ends = threads::run_in(2, SMALL, |conduit| {
+        conduit.attach_large(vec![], LEN).unwrap();
+        let peer = 1 - conduit.mynode();
+        let there = conduit.segment(peer);
+        assert_eq!(there.size, LEN as u64);
+        for round in 0..32 {
+            let at = round * (LEN / 32) + 100;
+            conduit
+                .put(peer, there.addr + at as u64, &pattern(round, 40_000))
+                .unwrap();
+        }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        let own = conduit.local_segment().unwrap();
+        for round in 0..32 {
+            let mut got = vec![0; 40_000];
+            own.read(round * (LEN / 32) + 100, &mut got).unwrap();
+            assert!(got == pattern(round, 40_000));
+        }
+        // From segment to segment.
+        conduit
+            .get_to_segment(1 << 20, peer, there.addr + 100, 40_000)
+            .unwrap();
+        conduit
+            .put_from_segment(peer, there.addr + (3 << 20), 1 << 20, 40_000)
+            .unwrap();
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        let mut got = vec![0; 40_000];
+        own.read(3 << 20, &mut got).unwrap();
+        assert!(got == pattern(0, 40_000));
+        let beyond = conduit.put(peer, there.addr + LEN as u64 - 7, &[1; 8]);
+        assert!(matches!(beyond, Err(RmaError::Remote { .. })));
+        assert!(conduit.put_from_segment(peer, there.addr, LEN, 1).is_err());
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        stats(conduit)
+    });
+    for s in returned(ends) {
+        assert!(s.remote.evictions > 0 && s.copies == 0, "{s:?}");
+        assert!(s.pinned <= 2 << 20, "{s:?}");
+    }
 }
