@@ -26,7 +26,7 @@ use portals_shim::{ClockKind, Interface, Polled, Region, Taken, Wait};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -62,7 +62,7 @@ pub struct Conduit {
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) signals: OnceCell<Signals>,
     /// See [`Conduit::set_signal_status`].
-    pub(crate) signal_status: Cell<i32>,
+    pub(crate) signal_status: Arc<Mutex<Option<i32>>>,
     /// Writes the files of `GASNET_TRACEFILE` and `GASNET_STATSFILE`, if there are any.
     pub(crate) tracer: Option<Arc<Tracer>>,
     /// Ranks that share memory with this one, once attached.
@@ -190,7 +190,7 @@ impl Conduit {
             barrier: Cell::default(),
             gate: None,
             signals: OnceCell::new(),
-            signal_status: Cell::new(1),
+            signal_status: Arc::default(),
             tracer: None,
             neighbours: OnceCell::new(),
             frame_limits,

@@ -27,6 +27,11 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     fn end(&self, code: i32) -> !;
     /// Says `message` and ends all ranks at once.
     fn abort(&self, code: i32, message: &str) -> !;
+    /// As [`Exchange::abort`], from a thread beside the rank's, which may be anywhere: what the program left for its
+    /// exit is not run.
+    fn abort_beside(&self, code: i32, message: &str) -> ! {
+        self.abort(code, message)
+    }
 }
 
 impl Exchange for Job {
@@ -57,5 +62,10 @@ impl Exchange for Job {
 
     fn abort(&self, code: i32, message: &str) -> ! {
         Job::abort(self, code, message)
+    }
+
+    fn abort_beside(&self, code: i32, message: &str) -> ! {
+        self.ask_to_end(code, message);
+        signal_hook::low_level::exit(code)
     }
 }

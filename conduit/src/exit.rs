@@ -22,11 +22,12 @@ use crate::dissemination::{BarrierName, distances};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
-use crate::signals::{Signals, Wake};
+use crate::signals::{Deaf, Signals, Wake};
 use portals_shim::{AckRequest, ClockKind, Wait};
+use signal_hook::low_level;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Longest exit after a signal whose sender waits. Ranks that live answer in far less, the dead are not
@@ -151,7 +152,21 @@ impl Conduit {
                 let _ = ni.put(source, AckRequest::NoAck, to, data);
             }) as Wake
         });
-        match Signals::catch(&core.env.no_catch, wake) {
+        let (job, status) = (self.job.clone(), self.signal_status.clone());
+        let patience = self.longest_exit();
+        let deaf = Deaf {
+            patience,
+            end: Box::new(move |signal| {
+                let name = low_level::signal_name(signal).unwrap_or("a signal");
+                let message = format!(
+                    "no call has seen {name} within {:.1} s",
+                    patience.as_secs_f64()
+                );
+                let told = *status.lock().unwrap_or_else(PoisonError::into_inner);
+                job.abort_beside(told.unwrap_or(128 + signal), &message)
+            }),
+        };
+        match Signals::catch(&core.env.no_catch, wake, deaf) {
             Ok(signals) => drop(self.signals.set(signals)),
             Err(e) => tracing::warn!("signals keep their defaults: {e}"),
         }
@@ -170,14 +185,23 @@ impl Conduit {
         if self.ended.get() {
             return;
         }
+        if let Some(signals) = self.signals.get() {
+            signals.answer();
+        }
         self.tell_client();
-        self.exit(self.signal_status.get());
+        let told = *self.signal_status();
+        self.exit(told.unwrap_or(1));
+    }
+
+    fn signal_status(&self) -> MutexGuard<'_, Option<i32>> {
+        let status = self.signal_status.lock();
+        status.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the job ends with when a signal asks this rank for it, unless a handler of SIGQUIT ends it
-    /// first: 1 if never called.
+    /// first. If never called: 1, or 128 + the signal if the rank makes no call in which it could see it.
     pub fn set_signal_status(&self, status: i32) {
-        self.signal_status.set(status);
+        *self.signal_status() = Some(status);
     }
 
     /// The client's handler of SIGQUIT may end the job its own way.
@@ -244,6 +268,9 @@ impl Conduit {
         let grace = Duration::from_nanos(timeout).saturating_add(GRACE);
         let watch =
             (self.nodes() > 1).then(|| watch(self.job.clone(), grace, late_code, late.clone()));
+        if let Some(signals) = self.signals.get() {
+            signals.answer();
+        }
         let told = self.tell_all(end, timeout);
         drop(watch);
         self.write_credit_stats();

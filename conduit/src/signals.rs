@@ -9,29 +9,51 @@
 //!   a second INT, TERM or HUP ends the process at once with status 1
 //! ```
 //!
-//! Where time is wall time a thread wakes a rank that waits. Where it is virtual there is none: the
-//! model counts on what threads a rank has; a rank that waits sees the signal with its next event,
-//! and TERM keeps its default.
+//! Where time is wall time a thread wakes a rank that waits. Where it is virtual the thread makes no
+//! call, as a call would wait for the rank's; a rank that waits sees the signal with its next event, and
+//! TERM keeps its default.
+//!
+//! A rank may never call again. Then the thread ends it, and so the job:
+//!
+//! ```text
+//!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
+//! ```
 
+use portals_shim::Bystander;
+use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Arriving};
 use signal_hook::{flag, low_level};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Called on a thread of its own when a signal arrives.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
+
+/// Ends the job because of a signal of this number; called on a thread of its own.
+pub(crate) type End = Box<dyn FnOnce(i32) + Send>;
+
+/// For a rank that makes no call in which it could see a signal.
+pub(crate) struct Deaf {
+    /// How long it has to make one, and a client's handler of SIGQUIT to end the job; of wall time.
+    pub(crate) patience: Duration,
+    pub(crate) end: End,
+}
 
 /// The signals of this process, while it is in a job.
 #[derive(Debug)]
 pub(crate) struct Signals {
     seen: Arc<AtomicBool>,
+    /// The rank sees to its end itself.
+    answered: Arc<AtomicBool>,
     /// Whoever sent the signal waits, and kills in the end.
     hasty: Arc<AtomicBool>,
     /// The job is over: signals do again what they do by default.
     over: Arc<AtomicBool>,
-    handle: Option<Handle>,
+    handle: Handle,
 }
 
 /// Whether `list`, of `GASNET_NO_CATCH_SIGNAL`, names `signal`: `SIGINT`, `int`, `2`, or `*` for all.
@@ -49,7 +71,7 @@ pub(crate) fn is_left_alone(list: &[String], signal: i32) -> bool {
 
 impl Signals {
     /// Records signals from here on; `wake` is there where a waiting rank can be woken.
-    pub(crate) fn catch(left_alone: &[String], wake: Option<Wake>) -> io::Result<Self> {
+    pub(crate) fn catch(left_alone: &[String], wake: Option<Wake>, deaf: Deaf) -> io::Result<Self> {
         let caught = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
             .into_iter()
             .filter(|s| !is_left_alone(left_alone, *s))
@@ -71,19 +93,28 @@ impl Signals {
             }
             flag::register(signal, seen.clone())?;
         }
-        let handle = match wake {
-            None => None,
-            Some(wake) => {
-                let mut arriving = Arriving::new(&caught)?;
-                let handle = arriving.handle();
-                std::thread::Builder::new()
-                    .name("signals".into())
-                    .spawn(move || arriving.forever().for_each(|_| wake()))?;
-                Some(handle)
-            }
-        };
+        let answered = Arc::new(AtomicBool::new(false));
+        let mut arriving = Arriving::new(&caught)?;
+        let handle = arriving.handle();
+        let mut listener = Listener::Idle(deaf, answered.clone());
+        let (begin, begun) = channel();
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                let _bystander = wake.is_none().then(Bystander::new);
+                drop(begin);
+                for signal in arriving.forever() {
+                    if let Some(wake) = &wake {
+                        wake();
+                    }
+                    listener = listener.hear(signal);
+                }
+            })?;
+        // What the rank does next may depend on how many threads count.
+        let _: Result<(), _> = begun.recv();
         Ok(Self {
             seen,
+            answered,
             hasty,
             over,
             handle,
@@ -94,6 +125,11 @@ impl Signals {
     #[inline]
     pub(crate) fn take(&self) -> bool {
         self.seen.load(Ordering::Relaxed) && self.seen.swap(false, Ordering::Relaxed)
+    }
+
+    /// The rank is on its way out, with a limit of its own.
+    pub(crate) fn answer(&self) {
+        self.answered.store(true, Ordering::Relaxed);
     }
 
     /// Whether the job is to end at once.
@@ -112,8 +148,69 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        if let Some(handle) = &self.handle {
-            handle.close();
+        self.handle.close();
+    }
+}
+
+/// What is done about a rank that may be deaf.
+enum Listener {
+    /// No signal yet.
+    Idle(Deaf, Arc<AtomicBool>),
+    /// A thread waits, and is told of further signals. It ends when the other end is dropped.
+    Waiting(Sender<i32>),
+    /// Without a thread for it nothing can be done.
+    Without,
+}
+
+impl Listener {
+    fn hear(self, signal: i32) -> Self {
+        match self {
+            Self::Idle(deaf, answered) => {
+                let (tell, told) = channel();
+                let thread = std::thread::Builder::new().name("deadline".into());
+                match thread.spawn(move || deaf.wait(signal, &told, &answered)) {
+                    Ok(_) => Self::Waiting(tell),
+                    Err(_) => Self::Without,
+                }
+            }
+            Self::Waiting(tell) => {
+                // Nobody listens any more when the rank has answered.
+                let _ = tell.send(signal);
+                Self::Waiting(tell)
+            }
+            Self::Without => Self::Without,
+        }
+    }
+}
+
+impl Deaf {
+    /// Ends the job on account of `signal`, unless the rank answers or leaves the job; `told` has the signals after it.
+    fn wait(self, signal: i32, told: &Receiver<i32>, answered: &AtomicBool) {
+        let is_deaf = || !answered.load(Ordering::Relaxed);
+        if !passes(self.patience, told, |_| false) || !is_deaf() {
+            return;
+        }
+        if signal != SIGQUIT {
+            // A client's handler runs on the rank's own thread, if that takes signals, and may end the job from there.
+            if let Err(e) = kill_process(getpid(), Signal::QUIT) {
+                tracing::debug!("cannot send SIGQUIT: {e}");
+            }
+            if !passes(self.patience, told, |s| s == SIGQUIT) || !is_deaf() {
+                return;
+            }
+        }
+        (self.end)(signal);
+    }
+}
+
+/// Waits so long, or until a signal is `enough`; `false` when there is nobody left to wait for.
+fn passes(time: Duration, told: &Receiver<i32>, enough: impl Fn(i32) -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        match told.recv_timeout(time.saturating_sub(begun.elapsed())) {
+            Ok(signal) if !enough(signal) => {}
+            Ok(_) | Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
+mod bystander;
 mod call;
 mod delivery;
 mod direct;
@@ -22,6 +23,7 @@ pub mod nal;
 pub mod place;
 mod region;
 
+pub use bystander::Bystander;
 pub use call::{EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
 pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, RemoteKey, Window};

@@ -3,6 +3,7 @@
 //!
 //! The numbers are those of GASNet's test of exits; `portolan/src/cmd/exits.rs` plays them.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ fn matrix(fabric: &str) {
             (words[0].to_owned(), words[column].parse().unwrap())
         })
         .collect();
-    assert_eq!(ways.len(), 28);
+    assert_eq!(ways.len(), 33);
     let mut wrong = Vec::new();
     for (way, status) in ways {
         let (output, took) = end(fabric, &way);
@@ -58,6 +59,31 @@ fn matrix(fabric: &str) {
         }
     }
     assert!(wrong.is_empty(), "{fabric}: {wrong:#?}");
+}
+
+/// A process of no launcher that never calls again; the limit of an exit and its grace are waited for.
+#[test]
+fn a_rank_alone_that_never_calls_ends_by_the_signal() {
+    for (fabric, way, status) in [
+        ("shm", "deaf-INT", 130),
+        ("shm", "deaf-TERM", 143),
+        ("shm", "twice-INT", 1),
+        ("seastar", "deaf-INT", 130),
+        ("seastar", "deaf-TERM", 143),
+    ] {
+        let output = Command::new(PORTOLAN)
+            .args(["exits", way])
+            .env("PORTOLAN_FABRIC", fabric)
+            .env("GASNET_EXITTIMEOUT", "0.1")
+            .env_remove("PORTOLAN_LOG")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let code = output.status.code();
+        let signal = output.status.signal().map(|s| 128 + s);
+        assert_eq!(code.or(signal), Some(status), "{fabric}, {way}: {said}");
+    }
 }
 
 #[test]

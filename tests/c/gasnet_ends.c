@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void leave(gasnet_token_t token, gasnet_handlerarg_t code)
 {
@@ -46,6 +47,11 @@ int main(int argc, char **argv)
 		signal(SIGQUIT, quit);
 		raise(SIGINT);
 		GASNET_BLOCKUNTIL(0);
+	}
+	if (strcmp(how, "deaf") == 0 || strcmp(how, "deaf-handler") == 0) {
+		if (strcmp(how, "deaf-handler") == 0) signal(SIGQUIT, quit);
+		raise(SIGINT);
+		for (;;) pause();
 	}
 	if (strcmp(how, "handler") == 0) {
 		if (gasnet_AMRequestShort1(1, 200, 9) != GASNET_OK) return 96;

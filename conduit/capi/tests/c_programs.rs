@@ -136,14 +136,17 @@ fn compile(source: &str, b: Build<'_>) -> PathBuf {
 /// The fabrics that every machine has.
 const FABRICS: [&str; 2] = ["seastar", "shm"];
 
-fn run_on(fabric: &str, ranks: u32, program: &Path, args: &[&str]) -> Output {
-    Command::new(&places().launcher)
-        .args(["run", "-n", &ranks.to_string(), "--timeout", "120"])
+fn launch(fabric: &str, ranks: u32, program: &Path, args: &[&str]) -> Command {
+    let mut run = Command::new(&places().launcher);
+    run.args(["run", "-n", &ranks.to_string(), "--timeout", "120"])
         .args(["--fabric", fabric, "--"])
         .arg(program)
-        .args(args)
-        .output()
-        .unwrap()
+        .args(args);
+    run
+}
+
+fn run_on(fabric: &str, ranks: u32, program: &Path, args: &[&str]) -> Output {
+    launch(fabric, ranks, program, args).output().unwrap()
 }
 
 fn passes(ranks: u32, program: &Path, args: &[&str]) {
@@ -677,6 +680,33 @@ fn ends_of_a_program_and_what_it_gets_wrong() {
             assert!(said.contains(words), "{how} on {fabric}: {said}");
             if words.contains(" at") || how == "order" {
                 assert!(said.contains("gasnet_ends.c:"), "{how}: no place: {said}");
+            }
+        }
+    }
+}
+
+/// A node that makes no call after a signal: its handler of SIGQUIT is asked when the longest exit has passed, and
+/// without one the job ends then with the signal.
+#[test]
+fn a_signal_ends_a_program_that_never_calls_again() {
+    if !compiler("cc") {
+        return;
+    }
+    for model in ["seq", "par"] {
+        let b = Build {
+            model,
+            compiled_for: model,
+            ..SEQ
+        };
+        let program = compile("gasnet_ends", b);
+        for (how, status) in [("deaf-handler", 4), ("deaf", 130)] {
+            for fabric in FABRICS {
+                let output = launch(fabric, 2, &program, &[how])
+                    .env("GASNET_EXITTIMEOUT", "0.5")
+                    .output()
+                    .unwrap();
+                let code = output.status.code();
+                assert_eq!(code, Some(status), "{how} on {fabric}: {}", text(&output));
             }
         }
     }

@@ -299,12 +299,17 @@ impl Job {
     /// Ends the whole job with exit status `code` (its low 8 bits), says `message` on stderr and exits
     /// this process. Works while another thread waits in a fence.
     pub fn abort(&self, code: i32, message: &str) -> ! {
+        self.ask_to_end(code, message);
+        std::process::exit(code)
+    }
+
+    /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.
+    pub fn ask_to_end(&self, code: i32, message: &str) {
         // In one write, because all ranks may say something at once.
         let line = format!("rank {} of {}: {message}\n", self.rank, self.size);
         eprint!("{line}");
         leave::forget();
         self.space.abort(code, message);
-        std::process::exit(code)
     }
 
     fn check_open(&self, doing: &'static str) -> Result<(), JobError> {

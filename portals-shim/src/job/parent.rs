@@ -10,6 +10,7 @@ use rustix::process::{
 };
 
 use super::JobError;
+use crate::Bystander;
 
 fn failed(errno: Errno) -> JobError {
     JobError::Io {
@@ -41,6 +42,7 @@ pub(super) fn watch() -> Result<(), JobError> {
         }
     };
     let wait = move || {
+        let _bystander = Bystander::new();
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
         while matches!(poll(&mut fds, None), Err(Errno::INTR)) {}
         let _ = kill_process(getpid(), Signal::KILL);

@@ -18,8 +18,8 @@ use crate::error::CmdError;
 /// Options of `portolan exits`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The way to end, 1 to 18; a signal by name, which the last rank sends itself; panic; ways, for the list
-    /// of these; or traffic without an end, for faults: endless-barrier, endless-am, endless-medium, endless-long, endless-put, endless-get
+    /// The way to end, 1 to 18; a signal by name, which the last rank sends itself (deaf-NAME: and makes no call
+    /// afterwards; twice-NAME: two of them); panic; ways, for the list of these; or traffic without an end, for faults: endless-barrier, endless-am, endless-medium, endless-long, endless-put, endless-get
     way: String,
 }
 
@@ -32,6 +32,10 @@ const PING: u8 = 203;
 const PONG: u8 = 204;
 /// Requests before the one that exits.
 const BEFORE: i32 = 500;
+/// In front of a signal: the rank makes no call afterwards.
+const DEAF: &str = "deaf-";
+/// As that, and the signal comes twice.
+const TWICE: &str = "twice-";
 /// Threads of a rank.
 const THREADS: u32 = 4;
 
@@ -84,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
 }
 
 /// Signals and the status of a job of which one rank has had it; SIGTERM keeps its default where time is virtual.
-const SIGNALS: [(&str, i32, i32); 10] = [
+const SIGNALS: [(&str, i32, i32); 15] = [
     ("ABRT", 128 + 6, 128 + 6),
     ("SEGV", 128 + 11, 128 + 11),
     ("BUS", 128 + 7, 128 + 7),
@@ -94,6 +98,12 @@ const SIGNALS: [(&str, i32, i32); 10] = [
     ("QUIT", 1, 1),
     ("HUP", 1, 1),
     ("TERM", 1, 128 + 15),
+    // The rank makes no call afterwards.
+    ("deaf-INT", 128 + 2, 128 + 2),
+    ("deaf-TERM", 128 + 15, 128 + 15),
+    ("deaf-HUP", 128 + 1, 128 + 1),
+    ("twice-INT", 1, 1),
+    ("twice-TERM", 1, 128 + 15),
     // Or the rank's own, 101, if that is the first that the launcher sees.
     ("panic", 1, 1),
 ];
@@ -284,7 +294,15 @@ fn crash(way: &str) -> Result<u8, CmdError> {
         match way {
             "panic" => panic!("asked to"),
             signal => {
+                let (deaf, twice) = (signal.strip_prefix(DEAF), signal.strip_prefix(TWICE));
+                let signal = deaf.or(twice).unwrap_or(signal);
                 raise(signal)?;
+                if twice.is_some() {
+                    raise(signal)?;
+                }
+                if deaf.or(twice).is_some() {
+                    spin();
+                }
                 // Rust looks at the first of these for an overflow of the stack.
                 if matches!(signal, "SEGV" | "BUS") {
                     raise(signal)?;

@@ -1,6 +1,7 @@
 //! The rank's side: every call is a question to the simulation.
 
 use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
+use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
 use crate::interface::{Bridge, ClockKind};
 use portals_core::{Error, NiConfig};
@@ -138,10 +139,11 @@ impl Client {
     }
 }
 
-/// Whether the process has other threads than this one.
+/// Whether the process has other threads than this one that may make calls.
 fn has_threads() -> bool {
-    // A link each from the folder itself, its parent, and the folder of each thread.
-    rustix::fs::stat("/proc/self/task").is_ok_and(|s| s.st_nlink > 3)
+    // A link each from the folder itself, its parent, and the folder of each thread. Bystanders are asked for last: one
+    // that ends meanwhile is taken for a thread that calls, which costs slices, and not the other way round.
+    rustix::fs::stat("/proc/self/task").is_ok_and(|s| s.st_nlink > 3 + bystanders())
 }
 
 impl Bridge for Client {
