@@ -251,6 +251,13 @@ impl Conduit {
             self.request_near(to, tag, args, &[]);
             return Ok(());
         }
+        self.request_short_far(node, handler, args)
+    }
+
+    // Apart, so that the way through memory is short.
+    #[track_caller]
+    #[inline(never)]
+    fn request_short_far(&self, node: u32, handler: u8, args: &[i32]) -> Result<(), AmError> {
         self.check_request(node)?;
         let m = self.message(Category::Short, handler, args, Source::Empty, (0, 0))?;
         self.trace_am("AMREQUEST_SHORT", ("dest", node), &m);

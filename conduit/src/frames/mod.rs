@@ -87,6 +87,8 @@ pub(crate) struct Neighbour {
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     near: Near,
+    /// Words of the set of those that have sent frames.
+    words: usize,
     /// By their numbers in the memory.
     links: Vec<Option<Box<Neighbour>>>,
     /// The lowest rank of them, and the number of each from there on; none has [`NONE`].
@@ -135,6 +137,7 @@ impl Neighbours {
             }
         }
         Self {
+            words: near.words(),
             near,
             links,
             first,
@@ -152,19 +155,13 @@ impl Neighbours {
 
     /// Those that have sent frames to this rank.
     #[inline]
-    fn callers(&self) -> impl Iterator<Item = &Neighbour> {
-        (0..self.near.words()).flat_map(move |word| {
-            let mut left = self.near.callers(word);
-            std::iter::from_fn(move || {
-                if left == 0 {
-                    return None;
-                }
-                let bit = left.trailing_zeros() as usize;
-                left &= left - 1;
-                Some(self.links.get(word * 64 + bit))
-            })
-            .filter_map(|slot| slot?.as_deref())
-        })
+    fn callers(&self) -> Callers<'_> {
+        Callers {
+            all: self,
+            words: 0..self.words,
+            left: 0,
+            links: &[],
+        }
     }
 
     /// Counts a frame, or a poll that found some; whether the interface is to be looked at.
@@ -202,6 +199,36 @@ pub(crate) fn offer(core: &Core) -> Option<Near> {
 
 fn number_of(near: &Near, peer: ProcessId) -> Option<usize> {
     near.number(peer).filter(|n| *n < usize::from(NONE))
+}
+
+/// See [`Neighbours::callers`].
+struct Callers<'a> {
+    all: &'a Neighbours,
+    /// Words of the set that are still to be looked at.
+    words: std::ops::Range<usize>,
+    /// What is left of one, and the neighbours from its first on.
+    left: u64,
+    links: &'a [Option<Box<Neighbour>>],
+}
+
+impl<'a> Iterator for Callers<'a> {
+    type Item = &'a Neighbour;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Neighbour> {
+        loop {
+            while self.left != 0 {
+                let bit = self.left.trailing_zeros() as usize;
+                self.left &= self.left - 1;
+                if let Some(Some(caller)) = self.links.get(bit) {
+                    return Some(caller);
+                }
+            }
+            let word = self.words.next()?;
+            self.left = self.all.near.callers(word);
+            self.links = self.all.links.get(word * 64..).unwrap_or_default();
+        }
+    }
 }
 
 struct Report<'a>(&'a Neighbours);

@@ -75,10 +75,15 @@ impl Conduit {
             Lane::Requests => self.frame_limits.1,
         };
         let mut taken = 0;
+        // Replies that had been sent when there was room for one more, which none takes without being counted.
+        let mut answerable = None;
         while taken < limit {
-            let answerable = lane == Lane::Replies || from.link.has_room(Lane::Replies, FRAME);
-            if !answerable {
-                break;
+            let sent = Some(from.replies_sent.get());
+            if lane == Lane::Requests && answerable != sent {
+                if !from.link.has_room(Lane::Replies, FRAME) {
+                    break;
+                }
+                answerable = sent;
             }
             let Some(frame) = from.link.take(lane) else {
                 break;

@@ -10,7 +10,7 @@
 //! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
 
 use super::alarm;
-use super::map::Map;
+use super::map::{LINE, Map};
 use super::ring::Words;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,9 +22,6 @@ pub(in crate::nal) const VERSION: u32 = 4;
 pub(super) const MOST_RANKS: u32 = 1024;
 
 const PAGE: usize = 4096;
-/// What two processors write stands on lines of its own; two of them, because processors fetch pairs.
-const LINE: usize = 64;
-
 /// Bytes of a cell: its `ready` word, a prefix, a header, and what fits of the data.
 pub(super) const CELL: usize = 256;
 /// The most adverts of one rank; descriptors beyond that are served by their owner.
@@ -40,6 +37,7 @@ const BUSY_AT: usize = ADVERTS_AT + ADVERTS * ADVERT_WORDS * 8;
 const _: () = assert!(CONTACTS_AT + MOST_RANKS as usize / 8 <= CALLERS_AT);
 const _: () = assert!(CALLERS_AT + MOST_RANKS as usize / 8 <= OFFERS_AT);
 const _: () = assert!(OFFERS_AT + MOST_RANKS as usize / 8 <= ADVERTS_AT);
+/// What two processors write stands on lines of its own; two of them, because processors fetch pairs.
 const RING_HEAD: usize = 2 * LINE;
 
 /// Lanes of frames from one rank to another.
@@ -99,6 +97,7 @@ impl Layout {
     }
 
     /// The block of a rank.
+    #[inline]
     pub(super) const fn block(&self, rank: usize) -> Block {
         Block {
             at: PAGE + rank * self.block_len,
@@ -122,9 +121,9 @@ impl Layout {
         let cells_at = at + LANES * RING_HEAD;
         LaneAt {
             head: at + lane * RING_HEAD,
-            cells_at: cells_at + lane * cells,
+            first: (cells_at + lane * cells) / LANE_CELL,
             bulk_at: cells_at + LANES * cells + lane * self.lane_bulk as usize,
-            cells: self.lane_cells,
+            mask: self.lane_cells - 1,
             bulk: self.lane_bulk,
         }
     }
@@ -188,11 +187,13 @@ pub(super) enum State {
 
 impl Block {
     /// What its threads sleep on.
+    #[inline]
     pub(super) fn bell(self, map: &Map) -> &AtomicU32 {
         map.word(self.bell_at())
     }
 
     /// Where the bell is.
+    #[inline]
     pub(super) const fn bell_at(self) -> usize {
         self.at
     }
@@ -223,6 +224,7 @@ impl Block {
     }
 
     /// 64 bits of the set of ranks that send frames to this one.
+    #[inline]
     pub(super) fn callers(self, map: &Map, word: usize) -> &AtomicU64 {
         map.long(self.at + CALLERS_AT + word * 8)
     }
@@ -369,39 +371,46 @@ impl Words for RingWords<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneAt {
     head: usize,
-    cells_at: usize,
+    /// The line of the first cell.
+    first: usize,
     bulk_at: usize,
-    cells: u32,
+    /// Cells, a power of two, less one.
+    mask: u32,
     bulk: u32,
 }
 
 impl LaneAt {
     /// How many cells there are.
+    #[inline]
     pub(super) const fn cells(&self) -> u32 {
-        self.cells
+        self.mask + 1
     }
 
     /// Bytes of the bulk area.
+    #[inline]
     pub(super) const fn bulk(&self) -> u32 {
         self.bulk
     }
 
-    /// The first byte of a cell.
+    /// The line that is the cell of a position.
     #[inline]
-    pub(super) const fn cell(&self, index: u32) -> usize {
-        self.cells_at + (index & (self.cells - 1)) as usize * LANE_CELL
+    pub(super) const fn cell(&self, position: u32) -> usize {
+        self.first + (position & self.mask) as usize
     }
 
     /// A place in the bulk area; `offset` is below its size.
+    #[inline]
     pub(super) const fn bulk_at(&self, offset: u32) -> usize {
         self.bulk_at + offset as usize
     }
 
     /// How far in the bulk area the reader is; written before `consumed`.
+    #[inline]
     pub(super) fn freed<'a>(&self, map: &'a Map) -> &'a AtomicU32 {
         map.word(self.head + 4)
     }
 
+    #[inline]
     pub(super) const fn words(self, map: &Map) -> LaneWords<'_> {
         LaneWords { map, lane: self }
     }
@@ -419,7 +428,7 @@ impl Words for LaneWords<'_> {
 
     #[inline]
     fn ready(&self, index: u32) -> &AtomicU32 {
-        self.map.word(self.lane.cell(index))
+        self.map.line(self.lane.cell(index)).word(0)
     }
     #[inline]
     fn consumed(&self) -> &AtomicU32 {
@@ -446,9 +455,10 @@ mod tests {
             assert_eq!(l.ring(n - 1, n - 1).at + l.ring_len, l.lanes_at);
             assert_eq!(l.lane(n - 1, n - 1, 0).head + l.lanes_len, l.total());
             let (first, last) = (l.lane(0, 0, 0), l.lane(0, 0, LANES - 1));
-            assert_eq!(last.head + RING_HEAD, first.cells_at);
-            assert_eq!(first.cell(l.lane_cells - 1) + LANE_CELL, last.cells_at);
-            assert_eq!(last.cell(l.lane_cells - 1) + LANE_CELL, first.bulk_at);
+            assert_eq!(last.head + RING_HEAD, first.first * LINE);
+            assert_eq!(first.cell(l.lane_cells - 1) + 1, last.first);
+            assert_eq!((last.cell(l.lane_cells - 1) + 1) * LINE, first.bulk_at);
+            assert_eq!(first.cell(l.lane_cells), first.first);
             assert_eq!(first.bulk_at(0) + l.lane_bulk as usize, last.bulk_at);
             let end = last.bulk_at(0) + l.lane_bulk as usize;
             assert!(end <= first.head + l.lanes_len && first.head % LINE == 0);

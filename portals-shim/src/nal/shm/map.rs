@@ -18,9 +18,13 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes that processors hand to one another together.
+pub(super) const LINE: usize = 64;
 
 /// A new file of `len` bytes, zeroed and sealed, for others to map.
 pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
@@ -35,6 +39,8 @@ pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
 pub(super) struct Map {
     base: NonNull<u8>,
     len: usize,
+    /// Whole lines.
+    lines: usize,
 }
 
 // SAFETY: the mapping is plain memory owned by this value and reached through raw copies and atomics only.
@@ -75,7 +81,11 @@ impl Map {
             )
         }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len })
+        Ok(Self {
+            base,
+            len,
+            lines: len / LINE,
+        })
     }
 
     /// Bytes.
@@ -84,6 +94,7 @@ impl Map {
     }
 
     /// Whether the range is within the mapping.
+    #[inline]
     fn holds(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
@@ -92,14 +103,30 @@ impl Map {
     /// peers say against the layout.
     #[inline]
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(self.holds(offset, len), "{offset}+{len} of {}", self.len);
+        if !self.holds(offset, len) {
+            outside(offset, len, self.len);
+        }
         self.base.as_ptr().wrapping_add(offset)
+    }
+
+    /// Line `number`, which begins at so many times [`LINE`].
+    #[inline]
+    pub(super) fn line(&self, number: usize) -> Line<'_> {
+        if number >= self.lines {
+            outside(number, 1, self.lines);
+        }
+        Line {
+            base: self.base.as_ptr().wrapping_add(number * LINE),
+            map: PhantomData,
+        }
     }
 
     /// The 32-bit word at `offset`, a multiple of 4.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4), "{offset}");
+        if !offset.is_multiple_of(4) {
+            uneven(offset);
+        }
         let at = self.at(offset, 4);
         // SAFETY: in range by `at`, aligned by the check above (the base is page aligned), alive as long as `self`;
         // other processes use the word through atomics only, or are hostile, which an atomic bears.
@@ -109,16 +136,18 @@ impl Map {
     /// The 64-bit word at `offset`, a multiple of 8.
     #[inline]
     pub(super) fn long(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8), "{offset}");
+        if !offset.is_multiple_of(8) {
+            uneven(offset);
+        }
         let at = self.at(offset, 8);
         // SAFETY: as in `word`.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    /// Asks for the line at `offset`, which is to be written soon. A hint.
+    /// Asks for line `number`, which is to be written soon. A hint.
     #[inline]
-    pub(super) fn prepare_write(&self, offset: usize) {
-        let at = self.at(offset, 1);
+    pub(super) fn prepare_write(&self, number: usize) {
+        let at = self.base.as_ptr().wrapping_add(number.wrapping_mul(LINE));
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
@@ -129,10 +158,10 @@ impl Map {
         let _ = at;
     }
 
-    /// Asks for the line at `offset`, which is to be read soon. A hint.
+    /// Asks for line `number`, which is to be read soon. A hint.
     #[inline]
-    pub(super) fn prepare_read(&self, offset: usize) {
-        let at = self.at(offset, 1);
+    pub(super) fn prepare_read(&self, number: usize) {
+        let at = self.base.as_ptr().wrapping_add(number.wrapping_mul(LINE));
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -188,6 +217,64 @@ impl Map {
             unsafe { std::ptr::copy(from, target, piece.len as usize) };
             done += piece.len as usize;
         }
+    }
+}
+
+// Apart from the checks, so that a check is a comparison and no more.
+#[cold]
+#[inline(never)]
+fn outside(offset: usize, len: usize, all: usize) -> ! {
+    panic!("{offset}+{len} of {all}");
+}
+
+#[cold]
+#[inline(never)]
+fn uneven(offset: usize) -> ! {
+    panic!("{offset} is not where a word begins");
+}
+
+/// A line of a mapping: looked up and checked once, used several times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    base: *mut u8,
+    map: PhantomData<&'a Map>,
+}
+
+impl<'a> Line<'a> {
+    /// Its 32-bit word `index`.
+    #[inline]
+    pub(super) fn word(self, index: usize) -> &'a AtomicU32 {
+        if index >= LINE / 4 {
+            outside(4 * index, 4, LINE);
+        }
+        let at = self.base.wrapping_add(4 * index);
+        // SAFETY: `Map::line` checked that the line is within the mapping, whose base is page aligned, and the word is
+        // within the line; the borrow of the mapping keeps it alive. See `Map::word` for other processes.
+        unsafe { AtomicU32::from_ptr(at.cast()) }
+    }
+
+    /// Copies bytes out, from its byte `at` on, once.
+    #[inline]
+    pub(super) fn read(self, at: usize, out: &mut [u8]) {
+        let from = self.part(at, out.len());
+        // SAFETY: `part` checked the source range; see `Map::read`.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies bytes in, from its byte `at` on.
+    #[inline]
+    pub(super) fn write(self, at: usize, data: &[u8]) {
+        let to = self.part(at, data.len());
+        // SAFETY: `part` checked the destination range; see `Map::read`.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+    }
+
+    #[inline]
+    fn part(self, at: usize, len: usize) -> *mut u8 {
+        if at > LINE || len > LINE - at {
+            outside(at, len, LINE);
+        }
+        self.base.wrapping_add(at)
     }
 }
 
@@ -279,6 +366,32 @@ mod tests {
         assert_eq!(out, [3, 4, 5, 6, 7, 8]);
         map.scatter(10, &mut Cursor::new(&pieces, 0), 6);
         assert_eq!((a, b), ([3, 4, 5, 6], [7, 8, 7, 8]));
+    }
+
+    #[test]
+    fn a_line_is_its_bytes() {
+        let fd = create("test", 4096).unwrap();
+        let map = Map::new(fd, 4096).unwrap();
+        let line = map.line(4096 / LINE - 1);
+        line.write(LINE - 3, b"abc");
+        line.word(14).store(9, std::sync::atomic::Ordering::Relaxed);
+        let mut out = [0; 8];
+        map.read(4096 - 8, &mut out);
+        assert_eq!(out, *b"\x09\0\0\0\0abc");
+        line.read(LINE - 2, &mut out[..2]);
+        assert_eq!(&out[..2], b"bc");
+        let refused = |f: &dyn Fn()| {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+            assert!(caught.is_err());
+        };
+        refused(&|| {
+            map.line(4096 / LINE);
+        });
+        refused(&|| {
+            line.word(LINE / 4);
+        });
+        refused(&|| line.write(LINE - 2, b"abc"));
+        refused(&|| line.read(usize::MAX, &mut [0; 2]));
     }
 
     #[test]

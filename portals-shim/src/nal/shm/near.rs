@@ -19,8 +19,9 @@
 //!   the interface, nor the two lanes with each other.
 //! * A frame is published when it is complete; whoever dies leaves no half of one, and nobody waits for the dead.
 //! * Where the rest of a frame lies in the bulk area follows from the lengths of the frames before it, on both sides
-//!   by the same rule ([`place`]): a length that lies moves nothing but the liar's own bytes. What the reader copies it
-//!   copies once, and checks the copy; cells that make no sense are dropped and counted.
+//!   by the same rule ([`place`]): a length that lies moves nothing but the liar's own bytes. Length and tag are copied
+//!   once, and the copy is checked; bytes are copied when they are asked for ([`Link::read`]), so whoever asks once
+//!   has a copy that nobody changes. Cells that make no sense are dropped and counted.
 //! * A reader looks only at lanes of ranks that have ever sent it a frame ([`Near::callers`]), and a pair that sends
 //!   none touches no memory.
 //! * A rank sends frames only to one that takes them and to which it has offered the same, so an answer can always go
@@ -31,9 +32,9 @@
 use super::alarm::Line;
 use super::bulk::place;
 use super::layout::{Block, LANES, LaneAt, Layout, State};
-use super::map::Map;
+use super::map::{Line as Cell, Map};
 use super::members::Members;
-use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer};
+use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer, is_written};
 use super::{is_alive, nap};
 use portals_core::ProcessId;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -79,6 +80,7 @@ pub struct Near {
     map: Arc<Map>,
     layout: Layout,
     rank: usize,
+    own: Block,
     members: Members,
     /// User and job.
     who: (u32, u32),
@@ -98,6 +100,7 @@ impl Near {
             map,
             layout,
             rank,
+            own: layout.block(rank),
             members,
             who,
             orders,
@@ -122,7 +125,7 @@ impl Near {
     /// This rank takes frames of that one. To be said before all ranks meet, and [`Near::link`] to be asked afterwards.
     pub fn offer(&self, number: usize) {
         if number < self.len() {
-            let word = self.layout.block(self.rank).offers(&self.map, number / 64);
+            let word = self.own.offers(&self.map, number / 64);
             word.fetch_or(1 << (number % 64), Ordering::Release);
         }
     }
@@ -173,8 +176,7 @@ impl Near {
     /// The numbers from 64 `word` on of ranks that have sent a frame to this one, a bit each.
     #[inline]
     pub fn callers(&self, word: usize) -> u64 {
-        let block = self.layout.block(self.rank);
-        block.callers(&self.map, word).load(Ordering::Acquire)
+        self.own.callers(&self.map, word).load(Ordering::Acquire)
     }
 }
 
@@ -200,10 +202,12 @@ impl Out {
 
     /// Learns how far the reader is. What it cannot mean is not believed.
     #[cold]
-    fn look(&self, map: &Map, cells: &mut Producer) {
+    fn look(&self, map: &Map) {
+        let mut cells = self.cells.get();
         if cells.look(&self.lane.words(map)).is_err() {
             return;
         }
+        self.cells.set(&cells);
         let (next, freed) = (&self.next, &self.freed);
         let (next, before) = (next.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
         let claimed = self.lane.freed(map).load(Ordering::Relaxed);
@@ -226,13 +230,13 @@ impl Out {
 
     /// The cell for a frame of `len` bytes, and where its rest goes.
     #[inline]
-    fn room(&self, map: &Map, cells: &mut Producer, len: usize) -> Option<(u32, (u32, u32))> {
+    fn room(&self, map: &Map, len: usize) -> Option<(u32, (u32, u32))> {
         let rest = len.saturating_sub(INLINE);
-        if let Some(found) = cells.room().zip(self.bulk(rest)) {
-            return Some(found);
-        }
-        self.look(map, cells);
-        cells.room().zip(self.bulk(rest))
+        let known = || self.cells.get().room().zip(self.bulk(rest));
+        known().or_else(|| {
+            self.look(map);
+            known()
+        })
     }
 }
 
@@ -260,9 +264,10 @@ impl In {
 pub struct Frame {
     tag: u16,
     len: usize,
-    inline: [u8; INLINE],
     lane: Lane,
-    /// In the shared memory, the bytes that are not inline.
+    /// The line that is its cell.
+    cell: usize,
+    /// In the shared memory, the bytes that are not in the cell.
     rest_at: usize,
     /// Position of the bulk area after it.
     after: u32,
@@ -317,47 +322,36 @@ impl Link {
         let len = head.len() + body.len();
         let out = &self.out[lane.index()];
         let map = &*self.map;
-        let sent = out.cells.with(|cells| {
-            if len > FRAME {
-                return false;
-            }
-            let Some((index, (at, after))) = out.room(map, cells, len) else {
-                return false;
-            };
-            let cell = out.lane.cell(index);
-            let said = len as u32 | u32::from(tag) << 16;
-            map.word(cell + 4).store(said, Ordering::Relaxed);
-            if len <= INLINE {
-                write(map, cell + INLINE_AT, head);
-                write(map, cell + INLINE_AT + head.len(), body);
-            } else {
-                let (first, rest) = head.split_at(head.len().min(INLINE));
-                let (more, last) = body.split_at((INLINE - first.len()).min(body.len()));
-                let bulk = out.lane.bulk_at(at);
-                write(map, cell + INLINE_AT, first);
-                write(map, cell + INLINE_AT + first.len(), more);
-                write(map, bulk, rest);
-                write(map, bulk + rest.len(), last);
-                out.next.store(after, Ordering::Relaxed);
-            }
-            cells.publish(&out.lane.words(map));
-            if let Some(later) = cells.room_after(AHEAD) {
-                map.prepare_write(out.lane.cell(later));
-            }
-            true
-        });
-        if sent {
-            self.call();
+        if len > FRAME {
+            return false;
         }
-        sent
+        let Some((index, (at, after))) = out.room(map, len) else {
+            return false;
+        };
+        let cell = map.line(out.lane.cell(index));
+        if len <= INLINE {
+            write(cell, INLINE_AT, head);
+            write(cell, INLINE_AT + head.len(), body);
+        } else {
+            write_long(map, (cell, out.lane.bulk_at(at)), head, body);
+            out.next.store(after, Ordering::Relaxed);
+        }
+        let said = len as u32 | u32::from(tag) << 16;
+        cell.word(1).store(said, Ordering::Relaxed);
+        let mut cells = out.cells.get();
+        cells.publish_in(cell.word(0));
+        out.cells.set(&cells);
+        if let Some(later) = cells.room_after(AHEAD) {
+            map.prepare_write(out.lane.cell(later));
+        }
+        self.call();
+        true
     }
 
     /// Whether a frame of `len` bytes would find room.
     #[inline]
     pub fn has_room(&self, lane: Lane, len: usize) -> bool {
-        let out = &self.out[lane.index()];
-        out.cells
-            .with(|cells| out.room(&self.map, cells, len).is_some())
+        self.out[lane.index()].room(&self.map, len).is_some()
     }
 
     /// As [`Link::has_room`]; where there is none, the peer wakes this rank when it has made some. To be called after
@@ -372,8 +366,9 @@ impl Link {
     #[inline]
     pub fn is_ready(&self, lane: Lane) -> bool {
         let from = &self.incoming[lane.index()];
-        let words = from.lane.words(&self.map);
-        from.cells.get().ready(&words).is_some()
+        let next = from.cells.position();
+        let cell = self.map.line(from.lane.cell(next));
+        is_written(cell.word(0), next)
     }
 
     /// The next frame, to be [released](Link::release) before the next one is taken.
@@ -381,23 +376,22 @@ impl Link {
     pub fn take(&self, lane: Lane) -> Option<Frame> {
         let from = &self.incoming[lane.index()];
         let map = &*self.map;
-        let words = from.lane.words(map);
-        let mut cells = from.cells.get();
         // A writer that goes on writing nonsense keeps nobody here.
         for _ in 0..from.lane.cells() {
-            let index = cells.ready(&words)?;
-            let cell = from.lane.cell(index);
-            let said = map.word(cell + 4).load(Ordering::Relaxed);
+            let position = from.cells.position();
+            let cell = from.lane.cell(position);
+            let line = map.line(cell);
+            if !is_written(line.word(0), position) {
+                return None;
+            }
+            let said = line.word(1).load(Ordering::Relaxed);
             let (len, tag) = ((said & 0xffff) as usize, (said >> 16) as u16);
             if len > FRAME {
-                cells.release();
-                from.cells.set(&cells);
+                from.cells.release();
                 self.bad(len);
                 continue;
             }
-            map.prepare_read(from.lane.cell(index.wrapping_add(BEHIND)));
-            let mut inline = [0; INLINE];
-            map.read(cell + INLINE_AT, &mut inline);
+            map.prepare_read(from.lane.cell(position.wrapping_add(BEHIND)));
             let next = from.next.load(Ordering::Relaxed);
             let (rest_at, after) = match len.saturating_sub(INLINE) {
                 0 => (0, next),
@@ -406,8 +400,8 @@ impl Link {
             return Some(Frame {
                 tag,
                 len,
-                inline,
                 lane,
+                cell,
                 rest_at: from.lane.bulk_at(rest_at),
                 after,
             });
@@ -415,7 +409,8 @@ impl Link {
         None
     }
 
-    /// Copies bytes of a frame out, from its byte `at` on. `false`, and nothing is copied, if it has not so many.
+    /// Copies bytes of a frame out, from its byte `at` on. `false`, and nothing is copied, if it has not so many. To be
+    /// called before the frame is released, and once for each byte: what a peer changes meanwhile may differ.
     #[inline]
     pub fn read(&self, frame: &Frame, at: usize, out: &mut [u8]) -> bool {
         let end = at.checked_add(out.len());
@@ -424,8 +419,8 @@ impl Link {
         }
         let here = INLINE.saturating_sub(at).min(out.len());
         let (first, rest) = out.split_at_mut(here);
-        if let Some(from) = frame.inline.get(at..at + here) {
-            first.copy_from_slice(from);
+        if !first.is_empty() {
+            self.map.line(frame.cell).read(INLINE_AT + at, first);
         }
         if !rest.is_empty() {
             // Within the bulk area: `place` put `len - INLINE` bytes there.
@@ -439,9 +434,7 @@ impl Link {
     #[inline]
     pub fn release(&self, frame: &Frame) {
         let from = &self.incoming[frame.lane.index()];
-        let mut cells = from.cells.get();
-        cells.release();
-        from.cells.set(&cells);
+        from.cells.release();
         from.next.store(frame.after, Ordering::Relaxed);
     }
 
@@ -449,10 +442,13 @@ impl Link {
     #[inline]
     pub fn tell(&self, lane: Lane, idle: bool) {
         let from = &self.incoming[lane.index()];
-        let mut cells = from.cells.get();
-        if cells.is_told() {
-            return;
+        if !from.cells.is_told() {
+            self.tell_room(from, idle);
         }
+    }
+
+    fn tell_room(&self, from: &In, idle: bool) {
+        let mut cells = from.cells.get();
         let map = &*self.map;
         let next = from.next.load(Ordering::Relaxed);
         from.lane.freed(map).store(next, Ordering::Relaxed);
@@ -513,12 +509,23 @@ impl Link {
     }
 }
 
-/// Copies bytes in, if there are any.
+/// Copies bytes into a cell, if there are any.
 #[inline]
-fn write(map: &Map, at: usize, bytes: &[u8]) {
+fn write(cell: Cell<'_>, at: usize, bytes: &[u8]) {
     if !bytes.is_empty() {
-        map.write(at, bytes);
+        cell.write(at, bytes);
     }
+}
+
+/// Copies what does not fit a cell, into the cell and the bulk area from a place there on.
+#[inline(never)]
+fn write_long(map: &Map, (cell, bulk): (Cell<'_>, usize), head: &[u8], body: &[u8]) {
+    let (first, rest) = head.split_at(head.len().min(INLINE));
+    let (more, last) = body.split_at((INLINE - first.len()).min(body.len()));
+    write(cell, INLINE_AT, first);
+    write(cell, INLINE_AT + first.len(), more);
+    map.write(bulk, rest);
+    map.write(bulk + rest.len(), last);
 }
 
 /// The most bytes that a frame has in its bulk area fit the smallest one twice, so that a whole frame finds room

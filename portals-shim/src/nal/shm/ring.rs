@@ -151,9 +151,14 @@ impl Producer {
     /// The cell that [`Producer::room`] gave has been written.
     #[inline]
     pub(super) fn publish(&mut self, words: &impl Words) {
-        let at = self.next & self.mask;
+        self.publish_in(words.ready(self.next & self.mask));
+    }
+
+    /// As [`Producer::publish`], where the cell's word is at hand.
+    #[inline]
+    pub(super) fn publish_in(&mut self, ready: &impl Word) {
         self.next = self.next.wrapping_add(1);
-        words.ready(at).release(self.next);
+        ready.release(self.next);
     }
 
     /// The position after the last one that was published.
@@ -200,7 +205,7 @@ impl Consumer {
     #[inline]
     pub(super) fn ready(&self, words: &impl Words) -> Option<u32> {
         let at = self.next & self.mask;
-        (words.ready(at).acquire() == self.next.wrapping_add(1)).then_some(at)
+        is_written(words.ready(at), self.next).then_some(at)
     }
 
     /// The cell that [`Consumer::ready`] gave is no longer needed.
@@ -209,10 +214,10 @@ impl Consumer {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// All that was released has been given back, and the producer asked whether it waits.
+    /// All that was released has been given back, and the producer asked whether it waits: that comes last.
     #[inline]
     pub(super) fn is_told(&self) -> bool {
-        self.asked == self.next && self.told == self.next
+        self.asked == self.next
     }
 
     /// Lets the producer have what was released. `true`: it waits for that and must be woken.
@@ -236,6 +241,12 @@ impl Consumer {
     }
 }
 
+/// Whether the cell of `position`, which has this word, has been written.
+#[inline]
+pub(super) fn is_written(ready: &impl Word, position: u32) -> bool {
+    ready.acquire() == position.wrapping_add(1)
+}
+
 /// A [`Producer`] that any thread may reach, and one uses at a time: without that frames are lost, and nothing else.
 #[derive(Debug)]
 pub(super) struct SharedProducer {
@@ -254,18 +265,21 @@ impl SharedProducer {
         }
     }
 
-    /// Uses it.
+    /// Looks at it, or uses a copy of it.
     #[inline]
-    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Producer) -> R) -> R {
-        let mut end = Producer {
+    pub(super) fn get(&self) -> Producer {
+        Producer {
             mask: self.mask,
             next: self.next.load(Ordering::Relaxed),
             seen: self.seen.load(Ordering::Relaxed),
-        };
-        let result = f(&mut end);
+        }
+    }
+
+    /// What became of the copy.
+    #[inline]
+    pub(super) fn set(&self, end: &Producer) {
         self.next.store(end.next, Ordering::Relaxed);
         self.seen.store(end.seen, Ordering::Relaxed);
-        result
     }
 }
 
@@ -289,7 +303,26 @@ impl SharedConsumer {
         }
     }
 
-    /// Looks at it, or uses a copy of it.
+    /// The position that is read next.
+    #[inline]
+    pub(super) fn position(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// The cell at that position is no longer needed.
+    #[inline]
+    pub(super) fn release(&self) {
+        let next = self.position().wrapping_add(1);
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// As [`Consumer::is_told`].
+    #[inline]
+    pub(super) fn is_told(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) == self.position()
+    }
+
+    /// A copy of it.
     #[inline]
     pub(super) fn get(&self) -> Consumer {
         Consumer {

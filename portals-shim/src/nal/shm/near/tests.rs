@@ -143,7 +143,7 @@ fn peers_that_lie() {
     let layout = Layout::new(2);
     // A length that is longer than any frame.
     assert!(a.try_send(Lane::Requests, 1, b"bad", &[]));
-    let cell = layout.lane(0, 1, 0).cell(0);
+    let cell = LANE_CELL * layout.lane(0, 1, 0).cell(0);
     map.word(cell + 4)
         .store(FRAME as u32 + 1, Ordering::Relaxed);
     assert!(a.try_send(Lane::Requests, 2, b"good", &[]));
@@ -152,7 +152,8 @@ fn peers_that_lie() {
     // Random words everywhere in both lanes to rank 1, heads and cells.
     for _ in 0..20_000 {
         let lane = layout.lane(0, 1, rng.usize(0..2));
-        let at = lane.cell(rng.u32(0..lane.cells())) + 4 * rng.usize(0..LANE_CELL / 4);
+        let cell = LANE_CELL * lane.cell(rng.u32(..));
+        let at = cell + 4 * rng.usize(0..LANE_CELL / 4);
         let word = if rng.bool() {
             rng.u32(..)
         } else {
