@@ -29,6 +29,7 @@ use crate::gate::Gate;
 use crate::hsl;
 use crate::matchbits::Category;
 use crate::near::Near;
+use crate::pinning::Reached;
 use crate::segment::SegInfo;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -181,7 +182,9 @@ impl Par {
         handlers: Vec<ParHandler>,
         segment_size: usize,
     ) -> Result<Vec<u8>, AttachError> {
-        self.attach_by(handlers, |c, h| c.attach_pinning(h, Some(segment_size)))
+        self.attach_by(handlers, |c, h| {
+            c.attach_pinning(h, Reached::Segment(segment_size))
+        })
     }
 
     /// As [`Conduit::attach_everything`].
@@ -193,7 +196,7 @@ impl Par {
         &self,
         handlers: Vec<ParHandler>,
     ) -> Result<Vec<u8>, AttachError> {
-        self.attach_by(handlers, |c, h| c.attach_pinning(h, None))
+        self.attach_by(handlers, |c, h| c.attach_pinning(h, Reached::Everything))
     }
 
     fn attach_by(

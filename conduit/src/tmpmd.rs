@@ -52,7 +52,7 @@ impl UserMem {
         }
     }
 
-    fn describe(&self) -> RawMemory {
+    pub(crate) fn describe(&self) -> RawMemory {
         let memory = Memory::contiguous(self.addr(), self.len as u64);
         // SAFETY: the maker of this value promised the range for as long as an operation touches it
         // (`UserMem::new`); the descriptor made of it initiates that one operation and is unlinked

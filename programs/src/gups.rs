@@ -5,12 +5,15 @@
 //! the length of the stream and not on the ranks. Making all updates twice restores the table.
 
 use crate::job::Failed;
+use crate::memory::{Addresses, Memory};
 use crate::sum::{Reduction, mix, word64, words};
 use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +93,7 @@ fn owner(n: u64, parts: u32, word: u64) -> u32 {
 }
 
 /// The words of one rank; word `i` starts as `i`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Table {
     first: u64,
     words: Vec<u64>,
@@ -148,9 +151,87 @@ pub fn serial(params: Params) -> Report {
 const UPDATE: u8 = 128;
 const DONE: u8 = 129;
 const SUM: u8 = 130;
+const ADDRESS: u8 = 131;
 
-/// Collective; rank 0 gets the report.
-pub fn run(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate)>, Failed> {
+/// Collective; rank 0 gets the report. With [`Memory::Segment`] a rank makes its share of the stream, by messages to the
+/// owners of the words; with [`Memory::Everything`] it makes all that concern the part of the rank above, by a get and a
+/// put of each word, which nobody else writes.
+pub fn run(
+    conduit: &Conduit,
+    params: Params,
+    memory: Memory,
+) -> Result<Option<(Report, Rate)>, Failed> {
+    match memory {
+        Memory::Segment => by_messages(conduit, params),
+        Memory::Everything => by_puts(conduit, params),
+    }
+}
+
+/// What both ways end with: a pass, the checksum; another pass, the errors.
+fn report(
+    conduit: &Conduit,
+    params: Params,
+    reduction: &Reduction,
+    pass: impl Fn() -> Result<u64, Failed>,
+    table: impl Fn() -> Table,
+) -> Result<Option<(Report, Rate)>, Failed> {
+    let nanos = pass()?;
+    let checksum = reduction.run(conduit, table().checksum())?;
+    pass()?;
+    let errors = reduction.run(conduit, table().errors())?;
+    Ok(checksum.zip(errors).map(|(checksum, errors)| {
+        (
+            Report {
+                params,
+                checksum,
+                errors,
+            },
+            Rate {
+                updates: params.updates,
+                nanos,
+                clock: conduit.clock(),
+            },
+        )
+    }))
+}
+
+fn by_puts(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate)>, Failed> {
+    let size = 1u64 << params.log2_table;
+    let (me, ranks) = (conduit.mynode(), conduit.nodes());
+    let mine = share(size, ranks, me);
+    let table: Arc<[AtomicU64]> = mine.clone().map(AtomicU64::new).collect();
+    let (reduction, sum) = Reduction::new(SUM);
+    let (addresses, address) = Addresses::new(conduit, ADDRESS);
+    conduit.attach_open(vec![sum, address])?;
+    let addresses = addresses.tell(conduit, &table)?;
+    let above = (me + 1) % ranks;
+    let theirs = share(size, ranks, above);
+    let pass = || -> Result<u64, Failed> {
+        conduit.barrier(BarrierName::Anonymous)?;
+        let start = conduit.now();
+        for i in 0..params.updates {
+            let value = mix(i, SEED);
+            let word = value & (size - 1);
+            if !theirs.contains(&word) {
+                continue;
+            }
+            let at = addresses[above as usize] + 8 * (word - theirs.start);
+            let mut bytes = [0; 8];
+            conduit.get(&mut bytes, above, at)?;
+            let new = u64::from_ne_bytes(bytes) ^ value;
+            conduit.put(above, at, &new.to_ne_bytes())?;
+        }
+        conduit.barrier(BarrierName::Anonymous)?;
+        Ok(conduit.now() - start)
+    };
+    let seen = || Table {
+        first: mine.start,
+        words: table.iter().map(|w| w.load(Ordering::Relaxed)).collect(),
+    };
+    report(conduit, params, &reduction, pass, seen)
+}
+
+fn by_messages(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate)>, Failed> {
     let size = 1u64 << params.log2_table;
     let (me, ranks) = (conduit.mynode(), conduit.nodes());
     let table = Rc::new(RefCell::new(Table::new(share(size, ranks, me))));
@@ -184,26 +265,7 @@ pub fn run(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate)>, 
         conduit.barrier(BarrierName::Anonymous)?;
         Ok(conduit.now() - start)
     };
-    let nanos = pass()?;
-    let part = table.borrow().checksum();
-    let checksum = reduction.run(conduit, part)?;
-    pass()?;
-    let part = table.borrow().errors();
-    let errors = reduction.run(conduit, part)?;
-    Ok(checksum.zip(errors).map(|(checksum, errors)| {
-        (
-            Report {
-                params,
-                checksum,
-                errors,
-            },
-            Rate {
-                updates: params.updates,
-                nanos,
-                clock: conduit.clock(),
-            },
-        )
-    }))
+    report(conduit, params, &reduction, pass, || table.borrow().clone())
 }
 
 #[cfg(test)]
@@ -227,8 +289,10 @@ mod tests {
             })
             .checksum
         );
-        for ranks in [1, 2, 3, 4, 8] {
-            let ends = threads::run(ranks, |conduit| run(conduit, params).unwrap());
+        let memories = [Memory::Segment, Memory::Everything];
+        let all = [1, 2, 3, 4, 8].map(|ranks| memories.map(|m| (ranks, m)));
+        for (ranks, memory) in all.into_iter().flatten() {
+            let ends = threads::run(ranks, |conduit| run(conduit, params, memory).unwrap());
             for (rank, end) in ends.into_iter().enumerate() {
                 let RankEnd::Returned(report) = end else {
                     panic!("{end:?}")
@@ -236,7 +300,7 @@ mod tests {
                 assert_eq!(
                     report.map(|(r, _)| r),
                     (rank == 0).then_some(alone),
-                    "{ranks} ranks"
+                    "{ranks} ranks, {memory:?}"
                 );
                 assert!(report.is_none_or(|(_, rate)| rate.nanos > 0));
             }

@@ -4,7 +4,7 @@
 //! | program | what it does | what it exercises |
 //! |---|---|---|
 //! | [`heat3d`] | diffusion on a 3-D grid, faces exchanged every step | Longs, or puts and barriers |
-//! | [`gups`] | random updates of a distributed table | the rate of Shorts |
+//! | [`gups`] | random updates of a distributed table | the rate of Shorts, or small gets and puts |
 //! | [`life`] | the game of life, rows exchanged every generation | tagged messages |
 //!
 //! All print a checksum that does not depend on the number of ranks, bit for bit.
@@ -14,6 +14,8 @@ pub mod heat3d;
 mod job;
 pub mod life;
 pub mod log;
+mod memory;
 mod sum;
 
 pub use job::{Failed, chain, start};
+pub use memory::Memory;

@@ -158,6 +158,37 @@ fn gups_equals_its_serial_run() {
     }
 }
 
+/// Tables and faces on the heap, pinned where they are used: with room for all, and for a little.
+#[test]
+fn memory_of_the_heap_gives_the_serial_results() {
+    let input = Input::new("heat3d-heap");
+    let heat = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
+    let size = ["--log2-table", "14", "--updates", "3000"];
+    let serial = [&["--serial"][..], &size].concat();
+    let gups = checksum(&succeed(program(GUPS, &serial)));
+    let heap = ["--memory", "everything"];
+    let small = [
+        ("GASNET_FIREHOSE_M", "96K"),
+        ("GASNET_FIREHOSE_MAXVICTIM_M", "64K"),
+        ("GASNET_FIREHOSE_MAXREGION_SIZE", "8K"),
+    ];
+    for (fabric, ranks) in [("seastar", 2), ("seastar", 4), ("shm", 3)] {
+        for room in [&[][..], &small] {
+            for exchange in ["am", "put"] {
+                let args = [&[input.path(), "--exchange", exchange][..], &heap].concat();
+                let mut job = job_over(fabric, ranks, HEAT3D, &args);
+                job.envs(room.iter().copied());
+                let found = checksum(&succeed(job));
+                assert_eq!(found, heat, "{fabric}, {ranks} ranks, {exchange}, {room:?}");
+            }
+            let mut job = job_over(fabric, ranks, GUPS, &[&size[..], &heap].concat());
+            job.envs(room.iter().copied());
+            let found = checksum(&succeed(job));
+            assert_eq!(found, gups, "{fabric}, {ranks} ranks, {room:?}");
+        }
+    }
+}
+
 /// Also with many more ranks than processors.
 #[test]
 fn shared_memory_gives_the_serial_results() {

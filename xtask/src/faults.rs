@@ -12,6 +12,7 @@ mod kinds;
 use crate::cargo::{self, cargo, release_dir};
 use anyhow::{Context, Result, bail};
 use job::{End, Traces};
+pub(crate) use kinds::limited;
 use kinds::{FAULTS, Fault, Place};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -120,6 +120,9 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             return NOT_INIT;
         }
         crate::trace::install();
+        if build.reach != Reach::Fast {
+            crate::unmap::watch();
+        }
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library is never
         // unloaded (linked with nodelete). Without memory for the registration a return from `main` is noticed by

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  C program ──► job, am, rma, sync, barrier, vis, coll   one entry for each function
+//!                unmap, memory that the program takes away
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                  │ ptr    a caller's memory
 //!                  ▼
@@ -38,6 +39,7 @@ pub mod rma;
 pub mod state;
 pub mod sync;
 pub mod trace;
+pub mod unmap;
 pub mod vis;
 
 pub use job::init;

@@ -9,6 +9,7 @@
 //!  not initialised ──init──► initialised ──attach──► attached ──exit──► ended
 //! ```
 
+use conduit::hsl;
 use conduit::trace::Tracer;
 use conduit::{
     AmError, AttachError, Conduit, HandlerEntry, Implicit, Near, OnError, Par, ParHandler, SegInfo,
@@ -267,6 +268,22 @@ where
             }
         }
     })
+}
+
+/// Makes nothing of `len` bytes at `addr` be pinned; `false` where that has to wait and cannot.
+pub(crate) fn forget(addr: u64, len: u64) -> bool {
+    if phase() != Phase::Attached {
+        return true;
+    }
+    let own = thread_id() == COUNTING.load(Ordering::Relaxed);
+    match endpoint() {
+        Some(Endpoint::Alone(c)) if own => c.forget_if_possible(addr, len),
+        Some(Endpoint::Shared(p)) if p.is_inside() || hsl::held() == 0 && !hsl::in_section() => {
+            p.with(|c| c.forget_if_possible(addr, len))
+        }
+        Some(Endpoint::Shared(_)) => false,
+        _ => true,
+    }
 }
 
 /// From here on the program is attached.

@@ -206,6 +206,32 @@ fn every_call_with_memory_that_is_pinned_where_it_is_used() {
     }
 }
 
+/// Memory that is unmapped, replaced, emptied or moved while peers hold it: they reach what is there then, or end with an
+/// error.
+#[test]
+fn memory_that_goes_is_noticed() {
+    if !compiler("cc") {
+        return;
+    }
+    for model in ["seq", "par"] {
+        let b = Build {
+            flags: &["-std=gnu99", "-DGASNET_SEGMENT_EVERYTHING"],
+            model,
+            compiled_for: model,
+            ..SEQ
+        };
+        let program = compile("gasnet_unmap", b);
+        passes(2, &program, &[]);
+        for fabric in FABRICS {
+            let said = text(&run_on(fabric, 2, &program, &["gone"]));
+            assert!(
+                said.contains("has no memory of 1 bytes"),
+                "{fabric}: {said}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_thread_model_has_every_call() {
     if compiler("cc") {

@@ -6,6 +6,7 @@
     reason = "in a job without segments memory is named by its address alone"
 )]
 
+use super::Reached;
 use crate::am::HandlerEntry;
 use crate::conduit::Conduit;
 use crate::error::AttachError;
@@ -72,7 +73,7 @@ impl Conduit {
         if self.gate.is_some() {
             return Err(AttachError::Shared);
         }
-        self.attach_pinning(handlers, None)
+        self.attach_pinning(handlers, Reached::Everything)
     }
 
     /// As [`Conduit::attach`] with a segment of `size` bytes that may be larger than what can be pinned
@@ -85,6 +86,6 @@ impl Conduit {
         if self.gate.is_some() {
             return Err(AttachError::Shared);
         }
-        self.attach_pinning(handlers, Some(size))
+        self.attach_pinning(handlers, Reached::Segment(size))
     }
 }

@@ -1,11 +1,14 @@
-//! Messages under way: each has a descriptor over all memory, by which its events are known.
+//! Messages under way: each has a descriptor over all memory, by which its events are known; one whose local memory is
+//! not pinned has a descriptor of its own, which ends with it, and what the fabric registers for it.
 
 use super::edge::{LOWEST, all_memory};
 use crate::descriptors::Md;
 use crate::ops::Key;
+use crate::tmpmd::UserMem;
 use ::firehose::Span;
 use portals_shim::{
-    EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, THRESHOLD_INFINITE, Unlink,
+    EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, RawMemory,
+    THRESHOLD_INFINITE, Unlink,
 };
 
 /// One message of a put or get.
@@ -20,6 +23,8 @@ pub(super) struct Lane {
     pub(super) here: Option<Span>,
     /// The chunk that stands for the local memory.
     pub(super) chunk: Option<u32>,
+    /// Of local memory that is neither a chunk nor pinned.
+    pub(super) own: Option<MdHandle>,
     pub(super) lending: u64,
     /// The local memory is not read any more.
     pub(super) sent: bool,
@@ -34,6 +39,23 @@ pub(super) struct Lanes {
     free: Vec<usize>,
 }
 
+fn bind(
+    ni: &Interface,
+    safe: EqHandle,
+    index: usize,
+    memory: RawMemory,
+) -> Result<MdHandle, Error> {
+    let spec = MdSpec {
+        memory: MdMemory::Raw(memory),
+        threshold: THRESHOLD_INFINITE,
+        max_size: 0,
+        options: MdOptions::EVENT_START_DISABLE,
+        user_ptr: Md::Lane(index).encode(),
+        eq: Some(safe),
+    };
+    ni.md_bind(spec, Unlink::Retain)
+}
+
 /// Where `addr` is in a descriptor over all memory.
 pub(super) fn offset_of(addr: u64) -> u64 {
     addr.saturating_sub(LOWEST)
@@ -42,19 +64,7 @@ pub(super) fn offset_of(addr: u64) -> u64 {
 impl Lanes {
     pub(super) fn new(ni: &Interface, safe: EqHandle, count: u32) -> Result<Self, Error> {
         let count = count as usize;
-        let md = |index| {
-            ni.md_bind(
-                MdSpec {
-                    memory: MdMemory::Raw(all_memory()),
-                    threshold: THRESHOLD_INFINITE,
-                    max_size: 0,
-                    options: MdOptions::EVENT_START_DISABLE,
-                    user_ptr: Md::Lane(index).encode(),
-                    eq: Some(safe),
-                },
-                Unlink::Retain,
-            )
-        };
+        let md = |index| bind(ni, safe, index, all_memory());
         Ok(Self {
             mds: (0..count).map(md).collect::<Result<_, _>>()?,
             under_way: vec![None; count],
@@ -62,11 +72,23 @@ impl Lanes {
         })
     }
 
-    /// A message with a ticket in hand: there are as many lanes.
-    pub(super) fn start(&mut self, lane: Lane) -> Option<MdHandle> {
-        let at = self.free.pop()?;
+    /// A message with a ticket in hand: there are as many lanes. With `memory` the descriptor is over that.
+    pub(super) fn start(
+        &mut self,
+        (ni, safe): (&Interface, EqHandle),
+        mut lane: Lane,
+        memory: Option<UserMem>,
+    ) -> Option<Result<MdHandle, Error>> {
+        let at = *self.free.last()?;
+        if let Some(memory) = memory {
+            match bind(ni, safe, at, memory.describe()) {
+                Ok(md) => lane.own = Some(md),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.free.pop();
         self.under_way[at] = Some(lane);
-        Some(self.mds[at])
+        Some(Ok(lane.own.unwrap_or(self.mds[at])))
     }
 
     /// Of a message whose call failed, or that is done.

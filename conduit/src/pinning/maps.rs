@@ -1,14 +1,20 @@
 //! Which addresses of this process are memory that may be read and written.
 
 /// Ranges of readable and writable memory, in order, joined where they touch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Maps {
     ranges: Vec<(u64, u64)>,
+    /// Only what was opened counts; never shrinks.
+    opened: Option<Vec<(u64, u64)>>,
 }
 
 impl Maps {
     /// As the kernel tells it now.
     pub(crate) fn look(&mut self) {
+        if let Some(opened) = &self.opened {
+            self.ranges.clone_from(opened);
+            return;
+        }
         self.ranges = std::fs::read_to_string("/proc/self/maps")
             .map(|text| parse(&text))
             .unwrap_or_default();
@@ -37,6 +43,27 @@ impl Maps {
     /// Whether all of it is memory.
     pub(crate) fn holds(&mut self, addr: u64, len: u64) -> bool {
         len == 0 || self.writable(addr, len) == Some((addr, len))
+    }
+
+    /// With `closed` only what is opened counts.
+    pub(crate) fn new(closed: bool) -> Self {
+        Self {
+            ranges: Vec::new(),
+            opened: closed.then(Vec::new),
+        }
+    }
+
+    /// Whether only what is opened counts.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// Opens `len` bytes at `addr`, which overlap nothing that is open.
+    pub(crate) fn open(&mut self, addr: u64, len: u64) {
+        if let Some(opened) = &mut self.opened {
+            let at = opened.partition_point(|r| r.0 < addr);
+            opened.insert(at, (addr, addr.saturating_add(len)));
+        }
     }
 
     /// A range is about to be unmapped.
@@ -88,6 +115,7 @@ mod tests {
                     9000-a000 rw-p 0 0 0\nrubbish\n";
         let m = Maps {
             ranges: parse(text),
+            opened: None,
         };
         assert_eq!(m.ranges, [(0x1000, 0x4000), (0x9000, 0xa000)]);
         assert_eq!(m.within(0x1000, 0x3000), Some((0x1000, 0x3000)));
@@ -98,8 +126,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_opened_is_closed() {
+        let mut m = Maps::new(true);
+        let heap = vec![0u8; 8192];
+        let addr = heap.as_ptr() as u64;
+        assert!(!m.holds(addr, 1));
+        m.open(addr + 4096, 16);
+        m.open(addr, 8);
+        assert!(m.holds(addr, 8) && m.holds(addr + 4096, 16));
+        assert!(!m.holds(addr, 9) && !m.holds(addr + 8, 1) && !m.holds(addr + 4095, 2));
+        m.forget();
+        assert!(m.holds(addr, 8) && !m.holds(addr, 9));
+    }
+
+    #[test]
     fn own_memory_is_found_and_constants_are_not() {
-        let mut m = Maps::default();
+        let mut m = Maps::new(false);
         let heap = vec![0u8; 1 << 20];
         assert!(m.holds(heap.as_ptr() as u64, 1 << 20));
         let text: &'static [u8] = b"constant";

@@ -23,6 +23,7 @@ mod edge;
 mod lanes;
 mod long;
 mod maps;
+mod open;
 mod talk;
 mod transfer;
 mod units;
@@ -41,6 +42,17 @@ use wire::Reach;
 
 /// Portal of pinned units.
 const PORTAL: u32 = 40;
+
+/// What of a rank's memory others reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// A segment of so many bytes.
+    Segment(usize),
+    /// All of it.
+    Everything,
+    /// What it opens ([`crate::Conduit::open`]).
+    Opened,
+}
 
 /// What of memory is pinned, and what was pinned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +91,7 @@ pub(crate) struct Fire {
 }
 
 impl Fire {
-    pub(crate) fn new(core: &mut Core, limits: Limits) -> Result<Self, Fault> {
+    pub(crate) fn new(core: &mut Core, limits: Limits, what: Reached) -> Result<Self, Fault> {
         let none = Fault::Malformed {
             node: core.me,
             what: "no room for an operation",
@@ -92,7 +104,7 @@ impl Fire {
             owner: Owner::new(limits, core.nodes),
             holder: Holder::new(limits, core.nodes),
             units: Units::new(ni, limits.shape),
-            maps: Maps::default(),
+            maps: Maps::new(what == Reached::Opened),
             lanes,
             limits,
             next_ticket: 0,

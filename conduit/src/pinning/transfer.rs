@@ -2,9 +2,9 @@
 
 use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
 use super::lanes::{Lane, offset_of};
-use super::units::Pinner;
+use super::units::{Pin, Pinner};
 use super::wire::{PER_MESSAGE, Reach};
-use super::{Fire, PORTAL};
+use super::{Fire, PORTAL, Reached};
 use crate::am::HandlerEntry;
 use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
@@ -28,7 +28,7 @@ struct Part {
 }
 
 impl Fire {
-    fn pins(&mut self) -> (&mut ::firehose::Owner<super::units::Pin>, Pinner<'_>) {
+    fn pins(&mut self) -> (&mut ::firehose::Owner<Pin>, Pinner<'_>) {
         (&mut self.owner, self.units.with(&mut self.maps))
     }
 }
@@ -42,6 +42,15 @@ impl Core {
         let machine = f.physmem_max.unwrap_or_else(super::maps::physical_memory);
         let part = (machine as f64 * f.ratio) as u64 / ranks.max(1);
         self.ni.pinnable().map_or(part, |most| most.min(part))
+    }
+
+    /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
+    fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
+        let fire = self.fire.as_mut()?;
+        fire.maps.forget();
+        let (first, last) = fire.limits.shape.touching(addr, len);
+        let (owner, mut pins) = fire.pins();
+        (!owner.forget(first, last, &mut pins)).then_some((first, last))
     }
 
     /// Takes an event of a message by a lane.
@@ -82,6 +91,11 @@ impl Core {
         }
         fire.holder.release(lane.node, lane.there);
         fire.collect();
+        if let Some(md) = lane.own {
+            self.ni
+                .md_unlink(md)
+                .map_err(refused("PtlMDUnlink of client memory"))?;
+        }
         if let Some(chunk) = lane.chunk {
             match self.reqsb.release(u64::from(chunk)) {
                 Some(SbUse::Get { to }) => to.copy_from(self.reqsb.region(), chunk as usize)?,
@@ -99,7 +113,7 @@ impl Core {
         lane: Lane,
         reach: &Reach,
         addr: u64,
-        local: (u64, u64),
+        memory: UserMem,
     ) -> Result<(), Fault> {
         let to = Target {
             process: self.peer(lane.node),
@@ -115,9 +129,19 @@ impl Core {
         let Some(fire) = &mut self.fire else {
             return Err(missing);
         };
-        let md = fire.lanes.start(lane).ok_or(missing)?;
+        let unpinned = (lane.chunk.is_none() && lane.here.is_none()).then_some(memory);
+        let md = fire
+            .lanes
+            .start((&self.ni, self.descriptors.queues.safe), lane, unpinned)
+            .ok_or(missing)?
+            .map_err(refused("PtlMDBind of client memory"))?;
         self.ops.begin(lane.op, lane.get);
-        let region = (offset_of(local.0), local.1);
+        let from = match lane.chunk {
+            Some(at) => self.reqsb.region().addr() + u64::from(at),
+            None => memory.addr(),
+        };
+        let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);
+        let region = (offset, memory.len() as u64);
         let key = RemoteKey {
             base: reach.base,
             len: reach.len,
@@ -136,26 +160,27 @@ impl Core {
 }
 
 impl Conduit {
-    /// Attaches with memory that is pinned when it is needed: a segment of `size` bytes, or all memory.
+    /// Attaches with memory that is pinned when it is needed.
     pub(crate) fn attach_pinning(
         &self,
         handlers: Vec<HandlerEntry>,
-        size: Option<usize>,
+        what: Reached,
     ) -> Result<Vec<u8>, AttachError> {
         if self.is_attached() {
             return Err(AttachError::Attached);
         }
-        let region = Region::new(size.unwrap_or(0)).map_err(|source| AttachError::Segment {
-            size: size.unwrap_or(0),
-            source,
-        })?;
-        let own = match size {
-            None => SegInfo {
+        let size = match what {
+            Reached::Segment(size) => size,
+            Reached::Everything | Reached::Opened => 0,
+        };
+        let region = Region::new(size).map_err(|source| AttachError::Segment { size, source })?;
+        let own = match what {
+            Reached::Everything | Reached::Opened => SegInfo {
                 addr: 0,
                 size: HIGHEST,
             },
-            Some(0) => SegInfo::default(),
-            Some(_) => SegInfo {
+            Reached::Segment(0) => SegInfo::default(),
+            Reached::Segment(_) => SegInfo {
                 addr: region.addr(),
                 size: region.len() as u64,
             },
@@ -170,7 +195,7 @@ impl Conduit {
         let limits = self
             .pinning_limits(pinnable)
             .map_err(AttachError::Firehose)?;
-        let fire = Fire::new(&mut self.core.borrow_mut(), limits);
+        let fire = Fire::new(&mut self.core.borrow_mut(), limits, what);
         let fire = self.check("attach", fire);
         {
             let mut core = self.core.borrow_mut();
@@ -251,6 +276,8 @@ impl Conduit {
         while done < memory.len() {
             let at = addr + done as u64;
             let (unit, n) = shape.reach(at, (memory.len() - done) as u64);
+            // In one unit at home too, so that one registration holds it.
+            let (_, n) = shape.reach(memory.addr() + done as u64, n);
             let part = Part {
                 node,
                 addr: at,
@@ -342,26 +369,20 @@ impl Conduit {
             there,
             here,
             chunk,
+            own: None,
             lending: p.memory.lending,
             sent: false,
             answered: false,
         };
         let started = {
             let core = &mut *self.core.borrow_mut();
-            let local = match chunk {
-                Some(at) => {
-                    let copied = if p.get {
-                        Ok(())
-                    } else {
-                        p.memory.copy_to(core.reqsb.region(), at as usize)
-                    };
-                    copied
-                        .map(|()| core.reqsb.region().addr() + u64::from(at))
-                        .map_err(Fault::from)
-                }
-                None => Ok(p.memory.addr()),
+            let copied = match chunk {
+                Some(at) if !p.get => p.memory.copy_to(core.reqsb.region(), at as usize),
+                _ => Ok(()),
             };
-            local.and_then(|from| core.start_lane(lane, &reach, p.addr, (from, len)))
+            copied
+                .map_err(Fault::from)
+                .and_then(|()| core.start_lane(lane, &reach, p.addr, p.memory))
         };
         self.check(what, started);
         Ok(())
@@ -419,11 +440,12 @@ impl Conduit {
         }
     }
 
-    /// Pins local memory; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.
+    /// Pins local memory, which lies in one unit; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.
     fn pin_here(&self, memory: UserMem) -> Result<Option<Span>, ()> {
         let span = {
             let core = self.core.borrow();
-            let Some(fire) = core.fire.as_ref().filter(|_| core.env.firehose.local) else {
+            let kept = |f: &&Fire| core.env.firehose.local && !f.maps.is_closed();
+            let Some(fire) = core.fire.as_ref().filter(kept) else {
                 return Ok(None);
             };
             let most = fire.limits.victims;
@@ -432,35 +454,65 @@ impl Conduit {
                 .span(memory.addr(), memory.len() as u64, most)
         };
         let Some(span) = span else { return Ok(None) };
+        let covers = |pin: &Pin| {
+            let (addr, len) = (memory.addr(), memory.len() as u64);
+            pin.reach.offset_of(addr, len).is_some()
+        };
         let pinned = self.wait_flushing(|c| {
             let fire = c.fire.as_mut()?;
-            if span.count == 1 && fire.owner.hit(span.first).is_some() {
-                return Some(Ok(()));
+            if let Some(pin) = fire.owner.hit(span.first) {
+                return Some(Ok(covers(pin)));
             }
             let (owner, mut pins) = fire.pins();
             match owner.acquire(span, &mut pins) {
                 Err(OwnError::Busy) => None,
-                other => Some(other),
+                Err(other) => Some(Err(other)),
+                Ok(()) => Some(Ok(owner.key(span.first).is_some_and(covers))),
             }
         });
-        pinned.map(|()| Some(span)).map_err(|_| ())
+        match pinned {
+            Ok(true) => Ok(Some(span)),
+            // It lies in a part of its unit that is not pinned.
+            Ok(false) => {
+                if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
+                    let (owner, mut pins) = fire.pins();
+                    owner.release(span, &mut pins);
+                }
+                Ok(None)
+            }
+            Err(_) => Err(()),
+        }
     }
 
     /// Tells the conduit that `len` bytes at `addr` are about to be unmapped, or remapped. On return nothing of them is
     /// pinned, and no peer reaches them. Nothing to do in a job with segments.
+    ///
+    /// In a handler, which may not wait, it ends the job if it has to.
     pub fn forget(&self, addr: u64, len: u64) {
-        let gone = {
-            let core = &mut *self.core.borrow_mut();
-            let Some(fire) = core.fire.as_mut() else {
-                return;
-            };
-            fire.maps.forget();
-            let (first, last) = fire.limits.shape.touching(addr, len);
-            let (owner, mut pins) = fire.pins();
-            (!owner.forget(first, last, &mut pins)).then_some((first, last))
-        };
-        if let Some((first, last)) = gone {
+        let left = self.core.borrow_mut().forget(addr, len);
+        if let Some((first, last)) = left {
             self.wait_flushing(|c| c.fire.as_ref()?.owner.is_gone(first, last).then_some(()));
+        }
+    }
+
+    /// As [`Conduit::forget`], for whoever may be called from anywhere; `false` in a handler, where something of it is
+    /// still pinned. Memory that the library itself gives back within a call is not looked at, nor any memory once this
+    /// rank leaves the job.
+    pub fn forget_if_possible(&self, addr: u64, len: u64) -> bool {
+        if self.ended.get() {
+            return true;
+        }
+        let left = match self.core.try_borrow_mut() {
+            Ok(mut core) => core.forget(addr, len),
+            Err(_) => return true,
+        };
+        match left {
+            None => true,
+            Some(_) if self.handler_depth.get() > 0 => false,
+            Some((first, last)) => {
+                self.wait_flushing(|c| c.fire.as_ref()?.owner.is_gone(first, last).then_some(()));
+                true
+            }
         }
     }
 }

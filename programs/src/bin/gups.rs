@@ -1,10 +1,11 @@
 //! `gups`: random updates of a distributed table; see [`programs::gups`].
 
 use clap::Parser;
+use programs::Memory;
 use programs::gups::{self, Params};
 use std::process::ExitCode;
 
-/// Updates random words of a table spread over the ranks, one active message an update, twice; the
+/// Updates random words of a table spread over the ranks, one active message an update (or a get and a put), twice; the
 /// checksum is the same for any number of ranks.
 #[derive(Parser)]
 #[command(name = "gups", version)]
@@ -15,6 +16,9 @@ struct Cli {
     /// Updates of one pass, of all ranks together.
     #[arg(long, default_value_t = 10_000)]
     updates: u64,
+    /// Where the table is, and so how it is updated.
+    #[arg(long, value_enum, default_value_t = Memory::Segment)]
+    memory: Memory,
     /// In this process alone, without a fabric.
     #[arg(long)]
     serial: bool,
@@ -31,7 +35,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     programs::start("gups", |conduit| {
-        if let Some((report, rate)) = gups::run(conduit, params)? {
+        if let Some((report, rate)) = gups::run(conduit, params, cli.memory)? {
             println!("{report}");
             println!("{rate}");
             if report.errors > 0 {

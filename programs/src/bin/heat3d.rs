@@ -1,6 +1,7 @@
 //! `heat3d INPUT`: diffusion on a grid read from a file; see [`programs::heat3d`].
 
 use clap::{Parser, ValueEnum};
+use programs::Memory;
 use programs::heat3d::{self, GridFile, HeatError};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ struct Cli {
     /// How faces travel.
     #[arg(long, value_enum, default_value_t = How::Am)]
     exchange: How,
+    /// Where faces travel from and to.
+    #[arg(long, value_enum, default_value_t = Memory::Segment)]
+    memory: Memory,
     /// Write a grid instead: cells along x, y and z, a seed, the file.
     #[arg(long, num_args = 5, value_names = ["NX", "NY", "NZ", "SEED", "FILE"], conflicts_with = "input")]
     generate: Option<Vec<String>>,
@@ -77,7 +81,7 @@ fn main() -> ExitCode {
         How::Put => heat3d::Exchange::Put,
     };
     programs::start("heat3d", |conduit| {
-        let report = heat3d::run(conduit, open, cli.steps, exchange)?;
+        let report = heat3d::run(conduit, open, cli.steps, exchange, cli.memory)?;
         if let Some(report) = report {
             println!("{report}");
         }

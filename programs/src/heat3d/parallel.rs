@@ -1,6 +1,6 @@
 //! The same steps on many ranks.
 //!
-//! Each rank's segment has, for each of the six faces, room for one to send and for two to receive:
+//! Each rank's segment, or memory of its heap, has, for each of the six faces, room for one to send and for two to receive:
 //! a neighbour can be one step ahead, never two, because its second step needs a face of ours.
 //!
 //! ```text
@@ -10,10 +10,13 @@
 use super::block::{Block, decompose};
 use super::{GridFile, HeatError, Report};
 use crate::job::Failed;
+use crate::memory::{Addresses, Memory};
 use crate::sum::Reduction;
 use conduit::{BarrierName, Conduit, HandlerEntry, Payload, Region};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::IntoBytes;
 
 /// How faces travel.
@@ -27,6 +30,7 @@ pub enum Exchange {
 
 const FACE: u8 = 128;
 const SUM: u8 = 129;
+const ADDRESS: u8 = 130;
 
 /// Collective: reads `file`, makes `steps` steps; rank 0 gets the report. The file is looked at by
 /// every rank after the job has started, so that all end together if it is bad.
@@ -35,6 +39,7 @@ pub fn run(
     file: impl FnOnce() -> Result<GridFile, HeatError>,
     steps: u32,
     exchange: Exchange,
+    memory: Memory,
 ) -> Result<Option<Report>, HeatError> {
     let prepared = prepare(conduit, file);
     if conduit.mynode() == 0 && prepared.is_err() {
@@ -54,9 +59,13 @@ pub fn run(
         }
     });
     let (reduction, sum_handler) = Reduction::new(SUM);
-    conduit
-        .attach(vec![face_handler, sum_handler], len)
-        .map_err(Failed::from)?;
+    let (addresses, address_handler) = Addresses::new(conduit, ADDRESS);
+    let handlers = vec![face_handler, sum_handler, address_handler];
+    match memory {
+        Memory::Segment => conduit.attach(handlers, len),
+        Memory::Everything => conduit.attach_open(handlers),
+    }
+    .map_err(Failed::from)?;
     conduit
         .barrier(BarrierName::Anonymous)
         .map_err(Failed::from)?;
@@ -66,8 +75,13 @@ pub fn run(
         .barrier(BarrierName::Anonymous)
         .map_err(Failed::from)?;
 
-    let Some(memory) = conduit.local_segment() else {
-        return Ok(None);
+    let memory = match (memory, conduit.local_segment()) {
+        (Memory::Segment, Some(region)) => Slots::Segment(region),
+        _ => {
+            let words: Arc<[AtomicU64]> = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
+            let all = addresses.tell(conduit, &words)?;
+            Slots::Heap { words, all }
+        }
     };
     let faces = Faces {
         conduit,
@@ -115,10 +129,20 @@ fn prepare(
     Ok((file, Block::new(dims, parts, conduit.mynode() as usize)))
 }
 
-/// The exchange buffers in the segments.
+/// Where faces travel from and to.
+enum Slots {
+    Segment(Region),
+    /// And where it is of every rank.
+    Heap {
+        words: Arc<[AtomicU64]>,
+        all: Vec<u64>,
+    },
+}
+
+/// The exchange buffers.
 struct Faces<'c> {
     conduit: &'c Conduit,
-    memory: Region,
+    memory: Slots,
     /// Bytes of one buffer; the same on every rank.
     slot: usize,
 }
@@ -137,10 +161,17 @@ impl Faces<'_> {
     ) -> Result<(), HeatError> {
         let cells = block.face(face);
         let (at, len) = (face * self.slot, 8 * cells.len());
-        self.memory.write(at, cells.as_bytes())?;
         let to = block.neighbour(face) as u32;
         // What leaves through one face arrives through the opposite one.
         let there = self.receive_slot(face ^ 1, (step & 1) as usize) as u64;
+        let memory = match &self.memory {
+            Slots::Segment(memory) => memory,
+            Slots::Heap { all, .. } => {
+                let dest = all.get(to as usize).map_or(0, |a| a + there);
+                return self.send_from_heap(to, dest, cells.as_bytes(), step, exchange);
+            }
+        };
+        memory.write(at, cells.as_bytes())?;
         let dest = self.conduit.segment(to).addr + there;
         match exchange {
             Exchange::Am => self
@@ -156,10 +187,38 @@ impl Faces<'_> {
         Ok(())
     }
 
+    fn send_from_heap(
+        &self,
+        to: u32,
+        dest: u64,
+        cells: &[u8],
+        step: u32,
+        exchange: Exchange,
+    ) -> Result<(), HeatError> {
+        match exchange {
+            Exchange::Am => self
+                .conduit
+                .am_request_long(to, FACE, cells, dest, &[step.cast_signed()])
+                .map_err(Failed::from)?,
+            Exchange::Put => self
+                .conduit
+                .put_nbi(to, dest, cells)
+                .map_err(Failed::from)?,
+        }
+        Ok(())
+    }
+
     fn received(&self, block: &Block, face: usize, parity: usize) -> Result<Vec<f64>, HeatError> {
         let mut cells = vec![0.0; block.face_len(face)];
-        self.memory
-            .read(self.receive_slot(face, parity), cells.as_mut_bytes())?;
+        let at = self.receive_slot(face, parity);
+        match &self.memory {
+            Slots::Segment(memory) => memory.read(at, cells.as_mut_bytes())?,
+            Slots::Heap { words, .. } => {
+                for (cell, word) in cells.iter_mut().zip(words.iter().skip(at / 8)) {
+                    *cell = f64::from_bits(word.load(Ordering::Relaxed));
+                }
+            }
+        }
         Ok(cells)
     }
 }

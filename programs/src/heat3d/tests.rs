@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory::Memory;
 use conduit::threads::{self, RankEnd};
 use std::path::PathBuf;
 
@@ -35,14 +36,17 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
         alone.checksum,
         serial(&grid.open().unwrap(), 6).unwrap().checksum
     );
-    for exchange in [Exchange::Am, Exchange::Put] {
+    let ways =
+        [Memory::Segment, Memory::Everything].map(|m| [(Exchange::Am, m), (Exchange::Put, m)]);
+    for (exchange, memory) in ways.into_iter().flatten() {
         for ranks in [1, 2, 3, 4, 8] {
             let ends = threads::run(ranks, |conduit| {
-                run(conduit, || grid.open(), 7, exchange).unwrap()
+                run(conduit, || grid.open(), 7, exchange, memory).unwrap()
             });
             for (rank, end) in ends.into_iter().enumerate() {
                 let want = (rank == 0).then_some(alone);
-                assert_eq!(end, RankEnd::Returned(want), "{ranks} ranks, {exchange:?}");
+                let words = format!("{ranks} ranks, {exchange:?}, {memory:?}");
+                assert_eq!(end, RankEnd::Returned(want), "{words}");
             }
         }
     }
@@ -142,7 +146,7 @@ fn bad_files_end_all_ranks_with_one_error() {
         (&thin, "too small for 3 ranks"),
     ] {
         let ends = threads::run(3, |conduit| {
-            match run(conduit, || file.open(), 1, Exchange::Am) {
+            match run(conduit, || file.open(), 1, Exchange::Am, Memory::Segment) {
                 Ok(_) => panic!("{says}: accepted"),
                 Err(e) => {
                     assert_eq!(conduit.mynode(), 0, "rank 0 speaks for all");
@@ -168,7 +172,14 @@ fn a_rank_that_cannot_read_the_file_says_so() {
         } else {
             &grid
         };
-        let e = run(conduit, || file.open(), 1, Exchange::Put).unwrap_err();
+        let e = run(
+            conduit,
+            || file.open(),
+            1,
+            Exchange::Put,
+            Memory::Everything,
+        )
+        .unwrap_err();
         assert_eq!(conduit.mynode(), 1);
         assert!(crate::chain(&e).contains("No such file"));
         conduit.exit(2);

@@ -349,7 +349,7 @@ fn conduit_down(
 }
 
 /// Runs a command with a limit of locked memory and without the right to pass it.
-fn limited(bytes: u64) -> Vec<String> {
+pub(crate) fn limited(bytes: u64) -> Vec<String> {
     let mut words = vec!["prlimit".to_owned(), format!("--memlock={bytes}:{bytes}")];
     words.extend(unprivileged().map(str::to_owned));
     words

@@ -1,0 +1,154 @@
+// UNSAFETY: functions of the C library, which every part of the program calls, in front of the system's calls.
+#![expect(
+    unsafe_code,
+    reason = "functions of the C library by their names, and the system calls behind them"
+)]
+//! Memory that the program takes away: `munmap`, `mremap`, `madvise` and `mmap` over what is there first make nothing of it
+//! be pinned, in programs of `GASNET_SEGMENT_LARGE` and `GASNET_SEGMENT_EVERYTHING`.
+//!
+//! The functions stand in front of those of the C library, whose own calls (in `free`) do not pass here: its allocator
+//! is told to give nothing back. `userfaultfd` would see all, but is denied to users on most systems, and says it when
+//! the memory is gone: too late for a peer that writes.
+//!
+//! # When a call cannot wait
+//!
+//! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
+//! for a thread that holds an HSL, it does not wait: then `munmap` leaves the memory where it is, and the others
+//! fail with `EBUSY`. In `GASNET_SEQ` other threads than the one that communicates are not looked at, nor is what the
+//! library itself unmaps.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::state;
+
+/// The process in which calls are looked at.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Looks at calls from here on. `GASNET_DISABLE_MUNMAP=0` leaves the allocator as it is.
+pub(crate) fn watch() {
+    let keep = std::env::var("GASNET_DISABLE_MUNMAP");
+    let keep = keep.map_or(true, |v| !matches!(v.trim(), "0" | "n" | "N" | "no" | "NO"));
+    #[cfg(target_env = "gnu")]
+    if keep {
+        for (what, value) in [
+            (libc::M_MMAP_MAX, 0),
+            (libc::M_TRIM_THRESHOLD, -1),
+            (libc::M_ARENA_MAX, 1),
+        ] {
+            // SAFETY: sets a number of the allocator.
+            let _ = unsafe { libc::mallopt(what, value) };
+        }
+    }
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    WATCHED.store(true, Ordering::Release);
+}
+
+/// Whether memory may go now: nothing of it is pinned any more.
+fn may_go(addr: *mut c_void, len: usize) -> bool {
+    if len == 0 || !WATCHED.load(Ordering::Acquire) {
+        return true;
+    }
+    // A forked child is no rank.
+    PROCESS.load(Ordering::Relaxed) != std::process::id()
+        || state::forget(addr.addr() as u64, len as u64)
+}
+
+fn busy<R>(result: R) -> R {
+    // SAFETY: takes nothing.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the thread's own error number, as the C library says where it is.
+    unsafe { errno.write(libc::EBUSY) };
+    result
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    if !may_go(addr, len) {
+        return 0;
+    }
+    // SAFETY: the caller's call.
+    unsafe { libc::syscall(libc::SYS_munmap, addr, len) as c_int }
+}
+
+/// `mremap`, with its new address, which is only looked at with `MREMAP_FIXED`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let fixed = flags & libc::MREMAP_FIXED != 0;
+    if !may_go(old, old_len) || (fixed && !may_go(new, new_len)) {
+        return busy(libc::MAP_FAILED);
+    }
+    // SAFETY: the caller's call.
+    pointer(unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) })
+}
+
+/// `madvise`: advice that takes the contents away.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let drops = [libc::MADV_DONTNEED, libc::MADV_REMOVE, libc::MADV_FREE];
+    if drops.contains(&advice) && !may_go(addr, len) {
+        return busy(-1);
+    }
+    // SAFETY: the caller's call.
+    unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) as c_int }
+}
+
+/// `mmap`: with `MAP_FIXED` in the place of what is there.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    len: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+    if replaces && !may_go(addr, len) {
+        return busy(libc::MAP_FAILED);
+    }
+    // SAFETY: the caller's call.
+    pointer(unsafe { libc::syscall(libc::SYS_mmap, addr, len, rights, flags, file, offset) })
+}
+
+/// `mmap64`, which is `mmap` on 64-bit systems.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's call.
+    unsafe { mmap(addr, len, rights, flags, file, offset) }
+}
+
+/// What a system call gave as an address.
+fn pointer(result: c_long) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(result as usize)
+}
