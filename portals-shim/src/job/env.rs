@@ -13,8 +13,8 @@
 
 use std::env;
 
-use super::JobError;
 use super::space::Space;
+use super::{JobError, pmix};
 
 /// Variable that names the protocol.
 pub(super) const CHOICE: &str = "PORTOLAN_LAUNCHER";
@@ -99,12 +99,14 @@ impl Start {
 }
 
 /// Whether the launcher does not notice a rank that exits with 0 without leaving the job: Slurm's plugin
-/// for PMI-2 and PMI-1, which is known by `PMI_JOBID`, and any server of PMI-2, as Slurm's may be chosen.
+/// for PMI-2 and PMI-1, which is known by `PMI_JOBID`, any server of PMI-2, as Slurm's may be chosen, and any of
+/// PMIx but that of Open MPI, which does and is not to be asked.
 pub(super) fn leaves_unnoticed(space: &Space) -> bool {
     match space {
         Space::Pmi2(_) => true,
         Space::Pmi1(_) => env::var_os("PMI_JOBID").is_some(),
-        Space::Own(_) | Space::Pmix(_) => false,
+        Space::Pmix(_) => !pmix::of_open_mpi(),
+        Space::Own(_) => false,
     }
 }
 

@@ -53,6 +53,11 @@ struct State {
     known: HashMap<(u32, u32), Blob>,
 }
 
+/// Whether the launcher is Open MPI's.
+pub(super) fn of_open_mpi() -> bool {
+    std::env::var_os(OPEN_MPI).is_some()
+}
+
 /// Joins the job that the environment names.
 pub(super) fn join() -> Result<Joined, JobError> {
     const DOING: &str = "join the job";
@@ -161,7 +166,7 @@ impl Pmix {
     pub(super) fn abort(&self, code: i32, message: &str) {
         // `mpirun` of Open MPI 4.1.4 may hang or crash on its way out after `PMIx_Abort`, whoever calls it. It ends a job
         // of which a rank exits without leaving, with the status of that rank; and that is what follows.
-        if std::env::var_os(OPEN_MPI).is_none() {
+        if !of_open_mpi() {
             self.pmi.abort(code, &plain(message));
         }
     }
