@@ -19,6 +19,7 @@ pub(super) const FILE: &str = "libpmix.so.2";
 const SUCCESS: c_int = 0;
 /// A collective call went on without a rank that is gone.
 pub(super) const PARTIAL_SUCCESS: c_int = -52;
+pub(super) const NOT_FOUND: c_int = -46;
 pub(super) const NSPACE_LEN: usize = 256;
 pub(super) const KEY_LEN: usize = 512;
 pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;
@@ -27,6 +28,8 @@ pub(super) const KIND_UINT32: u16 = 14;
 pub(super) const KIND_BYTES: u16 = 27;
 pub(super) const SCOPE_GLOBAL: u8 = 3;
 pub(super) const JOB_SIZE: &CStr = c"pmix.job.size";
+/// Ranks of the job on this machine.
+pub(super) const LOCAL_SIZE: &CStr = c"pmix.local.size";
 pub(super) const COLLECT_DATA: &CStr = c"pmix.collect";
 
 /// `pmix_proc_t`.

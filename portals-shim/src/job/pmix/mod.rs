@@ -12,6 +12,17 @@
 //!   get a.1 ────────▶ PMIx_Get(rank 1, blob 0), which every rank has put: no get waits
 //! ```
 //!
+//! Where one server of Open MPI has all ranks, a fence is made of puts and gets too:
+//!
+//! ```text
+//!   round 0: get the blob of the rank 1 below     a rank puts the mark of a round when it has got what it
+//!   round 1: get the mark of the rank 2 below     wants of the one before, so after the last round every rank
+//!   round 2: get the mark of the rank 4 below …   has put its blob
+//! ```
+//!
+//! `mpirun` that ends a job of which ranks are in `PMIx_Fence` may crash or never end itself; ranks in `PMIx_Get` do it
+//! no harm.
+//!
 //! [`Job`]: super::Job
 
 mod library;
@@ -32,6 +43,9 @@ const OPEN_MPI: &str = "OMPI_COMM_WORLD_SIZE";
 /// How long a launcher has to end a job of which it knows that a rank is gone.
 const END: Duration = Duration::from_secs(3);
 
+/// How long to leave a server alone that has not got a value yet and does not wait for it.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Pairs of one rank between two fences.
 type Blob = BTreeMap<String, Vec<u8>>;
 
@@ -40,6 +54,8 @@ type Blob = BTreeMap<String, Vec<u8>>;
 pub(super) struct Pmix {
     pmi: Pmi,
     size: u32,
+    /// Fences are made of puts and gets.
+    by_gets: bool,
     state: Mutex<State>,
 }
 
@@ -74,6 +90,8 @@ pub(super) fn join() -> Result<Joined, JobError> {
         }
     };
     env::check(rank, size)?;
+    let local = pmi.get(RANK_WILDCARD, library::LOCAL_SIZE, DOING);
+    let by_gets = of_open_mpi() && matches!(local, Ok(Got::Number(n)) if n == size);
     let word = |c: char| if c.is_ascii_graphic() { c } else { '-' };
     let id = pmi.nspace().chars().map(word).collect();
     Ok(Joined {
@@ -83,6 +101,7 @@ pub(super) fn join() -> Result<Joined, JobError> {
         space: Space::Pmix(Box::new(Pmix {
             pmi,
             size,
+            by_gets,
             state: Mutex::default(),
         })),
     })
@@ -102,6 +121,24 @@ fn likeliest(key: &str, size: u32) -> impl Iterator<Item = u32> {
 fn blob_key(fence: u32) -> CString {
     // Digits have no zero among them.
     CString::new(format!("portolan.{fence}")).unwrap_or_default()
+}
+
+/// What a rank puts in a round of a fence: in the first its blob, then a mark.
+fn mark_key(fence: u32, round: u32) -> CString {
+    match round {
+        0 => blob_key(fence),
+        _ => CString::new(format!("portolan.{fence}.{round}")).unwrap_or_default(),
+    }
+}
+
+/// Rounds of a fence of `size` ranks, and of whom rank `me` gets something in each.
+fn rounds(me: u32, size: u32) -> impl Iterator<Item = (u32, u32)> {
+    let distances = (0..u32::BITS).map(|round| (round, 1 << round));
+    let distances = distances.take_while(move |(_, distance)| *distance < size);
+    distances.map(move |(round, distance)| {
+        let below = me.checked_sub(distance);
+        (round, below.unwrap_or_else(|| size - (distance - me)))
+    })
 }
 
 impl Pmix {
@@ -125,8 +162,30 @@ impl Pmix {
             reason: error.to_string(),
         })?;
         self.pmi.put(&blob_key(fence), &bytes, doing)?;
-        self.pmi.fence(doing).inspect_err(await_end)?;
+        if self.by_gets {
+            self.meet(fence, doing)?;
+        } else {
+            self.pmi.fence(doing).inspect_err(await_end)?;
+        }
         self.state().fences = fence.saturating_add(1);
+        Ok(())
+    }
+
+    /// Waits until every rank has put its blob of this fence.
+    fn meet(&self, fence: u32, doing: &'static str) -> Result<(), JobError> {
+        for (round, below) in rounds(self.pmi.rank(), self.size) {
+            if round > 0 {
+                self.pmi.put(&mark_key(fence, round), &[1], doing)?;
+            }
+            let awaited = mark_key(fence, round);
+            while let Err(error) = self.pmi.get(below, &awaited, doing) {
+                if !matches!(&error, JobError::Library { status, .. } if *status == library::NOT_FOUND)
+                {
+                    return Err(error);
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::library::{
-    COLLECT_DATA, Info, JOB_SIZE, KEY_LEN, KIND_BOOL, KIND_BYTES, KIND_UINT32, NSPACE_LEN,
-    PARTIAL_SUCCESS, Proc, RANK_WILDCARD, SCOPE_GLOBAL, Value,
+    COLLECT_DATA, Info, JOB_SIZE, KEY_LEN, KIND_BOOL, KIND_BYTES, KIND_UINT32, LOCAL_SIZE,
+    NOT_FOUND, NSPACE_LEN, PARTIAL_SUCCESS, Proc, RANK_WILDCARD, SCOPE_GLOBAL, Value,
 };
 use super::*;
 
@@ -59,6 +59,10 @@ fn the_declarations_are_those_of_the_header() {
         ("(uint32_t)(PMIX_RANK_WILDCARD)", RANK_WILDCARD.into()),
         ("PMIX_SUCCESS", 0),
         (
+            "(uint32_t)(PMIX_ERR_NOT_FOUND)",
+            NOT_FOUND.cast_unsigned().into(),
+        ),
+        (
             "(uint32_t)(PMIX_ERR_PARTIAL_SUCCESS)",
             PARTIAL_SUCCESS.cast_unsigned().into(),
         ),
@@ -73,6 +77,7 @@ fn the_declarations_are_those_of_the_header() {
     }
     for (name, value) in [
         ("PMIX_JOB_SIZE", JOB_SIZE),
+        ("PMIX_LOCAL_SIZE", LOCAL_SIZE),
         ("PMIX_COLLECT_DATA", COLLECT_DATA),
     ] {
         let text = value.to_str().unwrap();
@@ -137,4 +142,23 @@ fn foreign_blobs_are_errors() {
     }
     let huge = [0xff; 10];
     assert!(postcard::from_bytes::<Blob>(&huge).is_err());
+}
+
+/// Who passes the last round has heard, directly or not, of every rank.
+#[test]
+fn the_rounds_of_a_fence_hear_of_every_rank() {
+    for size in 1..40u32 {
+        let own = |rank: u32| std::collections::BTreeSet::from([rank]);
+        let mut heard: Vec<_> = (0..size).map(own).collect();
+        let last = rounds(0, size).count();
+        for round in 0..last {
+            let before = heard.clone();
+            for rank in 0..size {
+                let (number, below) = rounds(rank, size).nth(round).unwrap();
+                assert_eq!(number as usize, round);
+                heard[rank as usize].extend(&before[below as usize]);
+            }
+        }
+        assert!(heard.iter().all(|h| h.len() == size as usize), "{size}");
+    }
 }
