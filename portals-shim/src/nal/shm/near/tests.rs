@@ -106,7 +106,9 @@ fn lanes_are_bounded_queues() {
                 assert_eq!(to.is_ready(lane), !queue.is_empty());
                 let got = bytes(to, lane);
                 assert_eq!(got, queue.pop_front());
-                to.tell(lane, got.is_none());
+                let empty = got.is_none();
+                to.tell(lane, empty);
+                assert!(!empty || from.has_room(lane, FRAME), "all of it is free");
             }
         }
         assert!(full > 100 && most > cells / 2, "{full} {most}");
@@ -177,6 +179,16 @@ fn peers_that_lie() {
             lie,
         );
         assert!(!b.has_room(Lane::Requests, 200), "{lie}");
+    }
+    // One that is where it can be, and claims to have read more of the bulk area than was written.
+    let out = &b.out[Lane::Replies.index()];
+    while b.try_send(Lane::Replies, 0, &[1; FRAME], &[]) {}
+    let written = out.next.load(Ordering::Relaxed);
+    for more in [1, 64, FRAME as u32] {
+        out.lane
+            .freed(&map)
+            .store(written.wrapping_add(more), Ordering::Relaxed);
+        assert!(!b.has_room(Lane::Replies, FRAME), "{more}");
     }
     // Nobody calls that could not: bits beyond the ranks are the caller's to bound.
     assert_eq!(nears[1].callers(0) & 3, 1);
