@@ -1,17 +1,21 @@
-//! Lanes on real memory, against queues; peers that lie; what a pair that sends nothing costs.
+//! Lanes on real memory, against queues; peers that lie, sleep or are gone; what a pair that sends nothing costs.
 
-use super::super::layout::{LANE_CELL, Layout};
+use super::super::alarm::Alarm;
+use super::super::layout::{Identity, LANE_CELL, Layout};
 use super::super::open::{Memory, Options, in_threads};
-use super::super::{Joining, Members};
+use super::super::ring::{Bell, Order, Words};
+use super::super::{Joining, Members, Shm};
 use super::{FRAME, INLINE, Lane, Link, Near};
 use crate::fabric::rank_config;
 use crate::nal::Nal;
 use crate::place::Placement;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::futex;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// What the ranks of a memory have for frames.
-fn nears(memory: &Memory, ranks: u32) -> Vec<Near> {
+/// What the ranks of a memory have for frames, and their ends, which are closed when they are dropped.
+fn opened(memory: &Memory, ranks: u32) -> Vec<(Near, Shm)> {
     let place = Placement::ONE;
     let ids: Vec<_> = (0..ranks).map(|r| place.of(r)).collect();
     let joining: Vec<_> = (0..ranks)
@@ -24,9 +28,14 @@ fn nears(memory: &Memory, ranks: u32) -> Vec<Near> {
             let mut shm = joining.nal(&rank_config(place, r, 1), members, false);
             let near = shm.near().unwrap();
             assert!(shm.near().is_none(), "a second time");
-            near
+            (near, shm)
         })
         .collect()
+}
+
+fn nears(memory: &Memory, ranks: u32) -> Vec<Near> {
+    let all = opened(memory, ranks).into_iter();
+    all.map(|(near, _)| near).collect()
 }
 
 /// Both ends between ranks 0 and 1.
@@ -208,4 +217,135 @@ fn a_peer_that_closed_is_gone() {
     assert!(!link.is_gone());
     second.interface.close().unwrap();
     assert!(link.is_gone());
+}
+
+/// Rank 1 says who it is.
+fn introduce(memory: &Memory, change: impl FnOnce(&mut Identity)) {
+    let (map, block) = (memory.map_for_test(), Layout::new(2).block(1));
+    let mut who = block.identity(&map);
+    change(&mut who);
+    block.introduce(&map, who);
+}
+
+#[test]
+fn ranks_of_another_user_or_job_have_no_link() {
+    let (memory, nears, _a, _b) = pair(2);
+    for change in [(|who| who.uid ^= 1) as fn(&mut Identity), |who| {
+        who.jid ^= 1
+    }] {
+        introduce(&memory, change);
+        assert!(nears[0].link(1).is_none());
+        introduce(&memory, change);
+        assert!(nears[0].link(1).is_some());
+    }
+}
+
+#[test]
+fn a_peer_that_died_is_gone() {
+    let memory = Memory::new(2).unwrap();
+    let opened = opened(&memory, 2);
+    let near = &opened[0].0;
+    near.offer(1);
+    opened[1].0.offer(0);
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    introduce(&memory, |who| who.pid = std::process::id());
+    assert!(!near.link(1).unwrap().is_gone());
+    introduce(&memory, |who| who.pid = pid);
+    assert!(near.link(1).unwrap().is_gone());
+}
+
+/// A rank spares the fence only where both ends are registered with the kernel: one that sleeps has a fence put into those.
+#[test]
+fn the_fence_is_left_out_where_both_ends_are_ordered() {
+    let (memory, mut nears, _a, _b) = pair(2);
+    let map = memory.map_for_test();
+    for (own, peer) in [(false, false), (false, true), (true, false), (true, true)] {
+        nears[0].orders = own;
+        Layout::new(2).block(1).set_orders(&map, peer);
+        let spares = nears[0].link(1).unwrap().order == Order::Sleeper;
+        assert_eq!(spares, own && peer, "{own} {peer}");
+    }
+}
+
+#[test]
+fn a_frame_wakes_its_reader_and_room_a_writer_that_asked() {
+    let (memory, _nears, a, b) = pair(2);
+    let (map, layout) = (memory.map_for_test(), Layout::new(2));
+    let bells = [0, 1].map(|rank| layout.block(rank).bell(&map));
+    let asleep = |rank: usize| bells[rank].load(Ordering::Relaxed) == 1;
+    let prepare = || bells.iter().for_each(|bell| Bell::prepare(*bell));
+    prepare();
+    assert!(!a.try_send(Lane::Requests, 0, &[0; FRAME], &[0]) && asleep(1));
+    assert!(a.try_send(Lane::Requests, 0, b"x", &[]));
+    assert!(!asleep(1) && asleep(0), "the reader alone is woken");
+    assert!(
+        !a.waits_for_room(Lane::Requests, 1),
+        "there is room, so nobody waits"
+    );
+    while a.try_send(Lane::Requests, 0, b"x", &[]) {}
+    let starved = Words::starved(&layout.lane(0, 1, 0).words(&map)).load(Ordering::Relaxed);
+    assert_eq!(starved, 1);
+    let empty = || {
+        while bytes(&b, Lane::Requests).is_some() {}
+        b.tell(Lane::Requests, true);
+    };
+    // What was asked before is answered once.
+    empty();
+    prepare();
+    while a.try_send(Lane::Requests, 0, b"x", &[]) {}
+    prepare();
+    empty();
+    assert!(asleep(0), "it has not asked since");
+    while a.try_send(Lane::Requests, 0, b"x", &[]) {}
+    assert!(!a.has_room(Lane::Requests, 1) && a.waits_for_room(Lane::Requests, 1));
+    prepare();
+    // A writer that waits is told before the reader is idle.
+    let cells = layout.lane(0, 1, 0).cells();
+    for _ in 0..=cells / 4 {
+        assert!(bytes(&b, Lane::Requests).is_some());
+    }
+    b.tell(Lane::Requests, false);
+    assert!(!asleep(0) && asleep(1), "the writer alone is woken");
+    assert!(a.has_room(Lane::Requests, 1));
+}
+
+/// Whoever sleeps, on the futex or on a pipe, is woken by the ring and not by the end of its time.
+#[test]
+fn the_ring_reaches_a_sleeper() {
+    let (memory, nears, a, _b) = pair(2);
+    let (map, block) = (memory.map_for_test(), Layout::new(2).block(1));
+    Bell::prepare(block.bell(&map));
+    let long = rustix::event::Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|s| {
+        let sleeper = s.spawn(|| {
+            tell.send(rustix::thread::gettid()).unwrap();
+            futex::wait(block.bell(&map), futex::Flags::empty(), 1, Some(&long))
+        });
+        let task = told.recv().unwrap().as_raw_nonzero();
+        let stat = format!("/proc/self/task/{task}/stat");
+        // It sleeps, or is about to: a word that has changed is as good as a ring then.
+        while !std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") S ")) {
+            std::thread::yield_now();
+        }
+        assert!(a.try_send(Lane::Requests, 0, b"x", &[]));
+        let woken = sleeper.join().unwrap();
+        assert_ne!(woken, Err(rustix::io::Errno::TIMEDOUT));
+    });
+
+    let alarm = Alarm::new().unwrap();
+    introduce(&memory, |who| who.pid = std::process::id());
+    block.set_alarm(&map, alarm.place().unwrap());
+    Bell::prepare(block.bell(&map));
+    let link = nears[0].link(1).unwrap();
+    link.ring();
+    let fd = alarm.descriptor().unwrap();
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let readable = poll(&mut fds, Some(&rustix::event::Timespec::default()));
+    assert_eq!(readable, Ok(1));
 }
