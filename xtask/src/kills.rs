@@ -66,8 +66,17 @@ fn marked(word: &str) -> Vec<u32> {
         .collect()
 }
 
-/// One job; how long it took to end after the kill.
-fn job(random: &mut Random, round: u32) -> Result<Duration> {
+/// What became of a job.
+struct Ended {
+    ranks: u64,
+    /// From its start to the kill, at least.
+    moment: Duration,
+    /// From the kill to its end.
+    took: Duration,
+}
+
+/// One job.
+fn job(random: &mut Random, round: u32) -> Result<Ended> {
     let bin = release_dir();
     // A number that nobody else uses marks the processes.
     let mark = format!("9{:07}{round:04}", std::process::id());
@@ -114,7 +123,11 @@ fn job(random: &mut Random, round: u32) -> Result<Duration> {
             bail!("round {round}: processes are left: {:?}", marked(&mark));
         }
     }
-    Ok(took)
+    Ok(Ended {
+        ranks,
+        moment,
+        took,
+    })
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -122,18 +135,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     cargo::run(cargo(&["build", "--release", "--quiet"]).args(packages))?;
     let before = shared_memory();
     let mut random = Random(options.seed);
-    let mut longest = Duration::ZERO;
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
     for round in 0..options.runs {
-        longest = longest.max(job(&mut random, round)?);
+        let job = job(&mut random, round)?;
+        longest = longest.max(job.took);
+        println!(
+            "{:>4} of {}: {} ranks, one killed after {:>3} ms, ended {:>4} ms later",
+            round + 1,
+            options.runs,
+            job.ranks,
+            job.moment.as_millis(),
+            job.took.as_millis()
+        );
     }
     let left: Vec<_> = shared_memory().difference(&before).cloned().collect();
     if !left.is_empty() {
         bail!("left in /dev/shm: {left:?}");
     }
     println!(
-        "{} jobs ended after the kill of a rank, the slowest within {:.2} s; no process left, nothing in /dev/shm",
+        "{} jobs ended after the kill of a rank, the slowest within {:.2} s, all in {:.0} s; no process left, nothing in /dev/shm",
         options.runs,
-        longest.as_secs_f64()
+        longest.as_secs_f64(),
+        began.elapsed().as_secs_f64()
     );
     Ok(())
 }
