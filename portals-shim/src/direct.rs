@@ -21,7 +21,9 @@ use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
 use crate::nal::{Attendance, Nal, Nap};
-use portals_core::{AckRequest, EqHandle, Error, MdHandle};
+use portals_core::{
+    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -79,21 +81,6 @@ const BLIND: Duration = Duration::from_millis(10);
 /// Of a program that waits for events alone.
 fn nothing_else() -> bool {
     false
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waited {
-    Event,
-    /// With other work of the program.
-    Other,
-    Time,
-}
-
-impl Waited {
-    const fn ended(event: bool) -> Self {
-        if event { Self::Event } else { Self::Other }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -322,7 +309,6 @@ impl<N: Nal> Shared<N> {
     }
 
     /// A poll, or as many as `looks` while nothing happens, here and elsewhere; wakes others if it changed anything.
-    /// Whether there was an event.
     #[inline]
     fn poll(
         &self,
@@ -330,7 +316,7 @@ impl<N: Nal> Shared<N> {
         looks: u32,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<bool, PollError> {
+    ) -> Result<Taken, PollError> {
         let mut library = self.lock();
         let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
@@ -344,11 +330,12 @@ impl<N: Nal> Shared<N> {
                 moved = library.take_moved();
             }
         }
+        let taken = found.map(|found| library.taken(found, eqs));
         drop(library);
         if moved {
             self.wake();
         }
-        found
+        taken
     }
 
     /// As [`Shared::doze`], on a fabric whose peers wake through memory.
@@ -359,20 +346,21 @@ impl<N: Nal> Shared<N> {
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<bool, PollError> {
+    ) -> Result<Taken, PollError> {
         self.sleepers.napper(1);
         let mut library = self.lock();
         library.nal.arm();
         let found = library.poll(eqs, out);
+        let taken = found.map(|found| library.taken(found, eqs));
         let moved = library.take_moved();
         drop(library);
         if moved {
             nap.wake();
-        } else if matches!(found, Ok(false)) && !other() {
+        } else if matches!(taken, Ok(Taken::Nothing)) && !other() {
             nap.sleep(until);
         }
         self.sleepers.napper(-1);
-        found
+        taken
     }
 
     /// Arms, polls once more, and sleeps if that found nothing.
@@ -382,7 +370,7 @@ impl<N: Nal> Shared<N> {
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<bool, PollError> {
+    ) -> Result<Taken, PollError> {
         if let Some(nap) = &self.nap {
             return self.nap(nap.as_ref(), eqs, until, other, out);
         }
@@ -392,17 +380,18 @@ impl<N: Nal> Shared<N> {
             .and_then(|a| Some((a, self.sleepers.enter()?)))
         else {
             std::thread::yield_now();
-            return Ok(false);
+            return Ok(Taken::Nothing);
         };
         let mut library = self.lock();
         let armed = library.nal.arm();
         let found = library.poll(eqs, out);
+        let taken = found.map(|found| library.taken(found, eqs));
         let moved = library.take_moved();
         drop(library);
         if moved {
             self.wake();
         }
-        if !moved && matches!(found, Ok(false)) && !other() {
+        if !moved && matches!(taken, Ok(Taken::Nothing)) && !other() {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
             let longest = if armed {
                 attendance.longest
@@ -415,20 +404,19 @@ impl<N: Nal> Shared<N> {
             sleep(alarm.chain([&bell.0]), until);
         }
         self.sleepers.leave(bell);
-        found
+        taken
     }
 
     /// Takes the first event of the queues, if it is there or comes within the wait; whether there was one.
     #[inline]
     fn wait(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
         if wait != Wait::No {
-            return self
-                .wait_long(eqs, wait, &nothing_else, out)
-                .map(|waited| waited == Waited::Event);
+            let taken = self.wait_long(eqs, wait, &nothing_else, out);
+            return taken.map(|taken| taken != Taken::Nothing);
         }
-        let found = self.poll(eqs, 1, &nothing_else, out);
-        self.note(&found);
-        found
+        let taken = self.poll(eqs, 1, &nothing_else, out);
+        self.note(&taken);
+        taken.map(|taken| taken != Taken::Nothing)
     }
 
     /// Takes an event by `find`, and says whether there is more.
@@ -442,36 +430,33 @@ impl<N: Nal> Shared<N> {
         let mut library = self.lock();
         let found = find(&mut library, eqs, out);
         let moved = library.take_moved();
-        let taken = match found {
-            Ok(true) if library.has_more(eqs) => Taken::More,
-            Ok(true) => Taken::Last,
-            _ => Taken::Nothing,
-        };
+        let taken = found.map(|found| library.taken(found, eqs));
         drop(library);
         if moved {
             self.wake();
         }
-        self.note(&found);
-        found.map(|_| taken)
+        self.note(&taken);
+        taken
     }
 
     /// What a poll found says whether this program rests.
     #[inline]
-    fn note(&self, found: &Result<bool, PollError>) {
-        if matches!(found, Ok(false)) {
+    fn note(&self, taken: &Result<Taken, PollError>) {
+        if matches!(taken, Ok(Taken::Nothing)) {
             self.rest(1);
         } else {
             self.fruitless.store(0, Ordering::Relaxed);
         }
     }
 
+    /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
     fn wait_long(
         &self,
         eqs: &[EqHandle],
         wait: Wait,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<Waited, PollError> {
+    ) -> Result<Taken, PollError> {
         let deadline = match wait {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
@@ -479,10 +464,10 @@ impl<N: Nal> Shared<N> {
         let looks = if self.spin.is_zero() { 1 } else { self.looks };
         let mut sleep_from = None;
         loop {
-            let found = self.poll(eqs, looks, other, out)?;
-            if found || other() {
+            let taken = self.poll(eqs, looks, other, out)?;
+            if taken != Taken::Nothing || other() {
                 self.fruitless.store(0, Ordering::Relaxed);
-                return Ok(Waited::ended(found));
+                return Ok(taken);
             }
             let long = self.rest(looks);
             if !long && deadline.is_none() {
@@ -490,14 +475,14 @@ impl<N: Nal> Shared<N> {
             }
             let now = Instant::now();
             if deadline.is_some_and(|d| now >= d) {
-                return Ok(Waited::Time);
+                return Ok(Taken::Nothing);
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
-                let found = self.doze(eqs, deadline, other, out)?;
-                if found || other() {
+                let taken = self.doze(eqs, deadline, other, out)?;
+                if taken != Taken::Nothing || other() {
                     self.fruitless.store(0, Ordering::Relaxed);
-                    return Ok(Waited::ended(found));
+                    return Ok(taken);
                 }
             }
         }
@@ -600,11 +585,7 @@ impl<N: Nal> Bridge for Direct<N> {
     ) -> Result<Taken, PollError> {
         let shared = self.entered();
         if wait != Wait::No {
-            let waited = shared.wait_long(eqs, wait, other, out)?;
-            return Ok(match waited {
-                Waited::Event => Taken::More,
-                Waited::Other | Waited::Time => Taken::Nothing,
-            });
+            return shared.wait_long(eqs, wait, other, out);
         }
         shared.take(eqs, out, Library::poll)
     }
@@ -652,6 +633,24 @@ impl<N: Nal> Bridge for Direct<N> {
 
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
         self.start(|library| library.get(md, region, from))
+    }
+
+    fn me_md_post(
+        &self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        desc: MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        self.start(|library| {
+            let made = library
+                .ni
+                .me_md_post(base, spec, position, desc, unlink, test)?;
+            library.nal.lists_changed(&mut library.ni);
+            Ok(made)
+        })
     }
 
     fn call(&self, call: Call) -> Result<Answer, Error> {

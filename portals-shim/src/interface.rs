@@ -20,7 +20,7 @@ use crate::nal::shm::Near;
 use crate::region::{Region, RegionError};
 use portals_core::{Error, Handle, Limits, NiConfig, ProcessId, Status, Usage};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use bridge::Bridge;
@@ -63,6 +63,8 @@ struct Inner {
     config: NiConfig,
     /// Regions that descriptors were made of, by address; released when the interface closes.
     kept: Mutex<BTreeMap<u64, Region>>,
+    /// The address of one that is kept, the last that was asked for; 0 before there is one.
+    kept_last: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -79,6 +81,7 @@ impl Interface {
                 bridge,
                 config,
                 kept: Mutex::default(),
+                kept_last: AtomicU64::new(0),
                 closed: AtomicBool::new(false),
             }),
         }
@@ -186,6 +189,16 @@ impl Interface {
             .kept
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a region until the interface closes.
+    fn keep(&self, region: Region) {
+        let addr = region.addr();
+        // One that is kept has its address for itself; after the close no descriptor is made of any.
+        if self.inner.kept_last.load(Ordering::Relaxed) != addr {
+            self.kept().entry(addr).or_insert(region);
+            self.inner.kept_last.store(addr, Ordering::Relaxed);
+        }
     }
 
     /// `PtlNIDist`

@@ -1,6 +1,6 @@
 //! One interface and its fabric: executes the API's calls.
 
-use crate::call::{Answer, Call, Polled, Target};
+use crate::call::{Answer, Call, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
 use crate::interface::PollError;
 use crate::nal::Nal;
@@ -116,9 +116,14 @@ impl<N: Nal> Library<N> {
         (self.nal.due(), busy)
     }
 
-    /// Whether a queue has an event.
-    pub(crate) fn has_more(&self, eqs: &[EqHandle]) -> bool {
-        self.ni.eq_any(eqs)
+    /// What a look into the queues took, which `found` an event or not.
+    #[inline]
+    pub(crate) fn taken(&self, found: bool, eqs: &[EqHandle]) -> Taken {
+        match found {
+            true if self.ni.eq_any(eqs) => Taken::More,
+            true => Taken::Last,
+            false => Taken::Nothing,
+        }
     }
 
     /// Takes the first event of the queues in index order, after one round of progress if all are empty; whether there

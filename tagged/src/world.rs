@@ -261,10 +261,17 @@ impl Shared {
     pub(crate) fn wait(&self, request: &Request) -> Result<Status, TagError> {
         loop {
             let mut context = self.context(request.context)?;
-            if let Some(end) = context.close(request) {
-                return Ok(end?);
+            // Kept where no other thread may need it.
+            loop {
+                if let Some(end) = context.close(request) {
+                    return Ok(end?);
+                }
+                context.has_ended(request)?;
+                if self.threads {
+                    break;
+                }
+                (self.calls.progress_wait)(&mut context)?;
             }
-            context.has_ended(request)?;
             self.progress_once(context)?;
         }
     }

@@ -3,7 +3,9 @@
 use super::{ClockKind, PollError, RemoteKey, Window};
 use crate::call::{Answer, Call, EqList, Polled, Taken, Target, Wait};
 use crate::nal::shm::Near;
-use portals_core::{AckRequest, EqHandle, Error, MdHandle};
+use portals_core::{
+    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+};
 
 /// How calls reach the library.
 pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
@@ -99,6 +101,29 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
         let from = *from;
         self.call(Call::Get { md, region, from }).map(|_| ())
+    }
+
+    /// [`Call::MeMdPost`]
+    fn me_md_post(
+        &self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        desc: MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        match self.call(Call::MeMdPost {
+            base,
+            spec,
+            position,
+            desc,
+            unlink,
+            test,
+        })? {
+            Answer::MeMd(me, md) => Ok((me, md)),
+            _ => Err(Error::Fail),
+        }
     }
 
     /// See [`super::Interface::remote_key`].

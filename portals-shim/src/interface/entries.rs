@@ -114,7 +114,7 @@ impl Interface {
                     return Err(Error::MdIllegal);
                 }
                 let addr = region.addr();
-                self.kept().entry(addr).or_insert(region);
+                self.keep(region);
                 Memory::Contiguous(Segment {
                     addr: addr + offset as u64,
                     len: len as u64,
@@ -191,17 +191,8 @@ impl Interface {
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
         let desc = self.describe(md)?;
-        match self.call(Call::MeMdPost {
-            base,
-            spec,
-            position,
-            desc,
-            unlink,
-            test,
-        })? {
-            Answer::MeMd(me, md) => Ok((me, md)),
-            _ => Err(Error::Fail),
-        }
+        let bridge = self.open()?;
+        bridge.me_md_post(base, spec, position, desc, unlink, test)
     }
 
     /// `PtlACEntry`

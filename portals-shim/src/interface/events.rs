@@ -64,8 +64,8 @@ impl Interface {
     }
 
     /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
-    /// as it is when there is none. [`Taken::More`] may be said where no other event is there, after a wait and on a
-    /// fabric whose library is not in this process.
+    /// as it is when there is none. [`Taken::More`] may be said where no other event is there on a fabric whose library
+    /// is not in this process.
     #[inline]
     pub fn eq_take(
         &self,

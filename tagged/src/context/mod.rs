@@ -98,7 +98,6 @@ pub(crate) struct Context {
     /// For messages without data.
     empty: MdHandle,
     events_per_call: u32,
-    polled: Polled,
     pub(crate) counts: Counts,
 }
 
@@ -188,7 +187,6 @@ impl Context {
             silent,
             empty,
             events_per_call: options.events_per_call,
-            polled: Polled::default(),
             counts: Counts::default(),
         };
         for buffer in 0..OVERFLOW_BUFFERS {
@@ -309,16 +307,13 @@ impl Context {
     }
 
     fn step<const FULL: bool>(&mut self, wait: Wait) -> Result<Taken, CallError> {
-        let mut polled = std::mem::take(&mut self.polled);
-        let taken = self.place.ni.eq_take(&self.queues, wait, &mut polled);
-        let result = match taken {
+        let mut polled = Polled::default();
+        match self.place.ni.eq_take(&self.queues, wait, &mut polled) {
             Ok(Taken::Nothing) => Ok(Taken::Nothing),
             Ok(_) if polled.dropped => Err(CallError::EventsLost),
             Ok(taken) => self.handle::<FULL>(&polled.event).map(|()| taken),
             Err(refused) => Err(CallError::Portals(refused.error)),
-        };
-        self.polled = polled;
-        result
+        }
     }
 
     /// Sends what waits and may go, and credits that are due.
