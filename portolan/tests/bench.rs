@@ -222,3 +222,44 @@ fn info_says_of_each_fabric_whether_and_why() {
             .any(|l| l.starts_with("seastar") && l.ends_with(" usable"))
     );
 }
+
+/// Memory that is held costs a put next to nothing, and no message; memory that is not, one exchange of messages. The
+/// same each time: time is virtual.
+#[test]
+fn puts_to_memory_that_is_held_cost_what_puts_into_a_segment_do() {
+    let line = "bench random-put --fabric seastar --sizes 1M,32M,256M --iters 4 --json -";
+    let results = lines(&success(line));
+    let found = |pinning: &str, set: u64| {
+        let row = results
+            .iter()
+            .find(|r| r["pinning"] == pinning && r["working_set"] == set);
+        let row = row.unwrap_or_else(|| panic!("no {pinning} at {set}: {results:?}"));
+        (row["median"].as_f64().unwrap(), row["hits"].as_f64())
+    };
+    const SMALL: u64 = 1 << 20;
+    const LARGE: u64 = 256 << 20;
+    let (whole, _) = found("whole", SMALL);
+    // A little, and all that may be held.
+    for set in [SMALL, 32 << 20] {
+        let (held, hits) = found("firehose", set);
+        assert_eq!(hits, Some(1.0), "all of it is held");
+        assert!(held - whole <= 0.5, "{held} us, {whole} us into a segment");
+    }
+    let (held, _) = found("firehose", SMALL);
+    let (each_time, hits) = found("rendezvous", SMALL);
+    assert!(hits.unwrap() < 0.05, "{hits:?} of the pages stay pinned");
+    let request = lines(&success(
+        "bench am-medium --fabric seastar --sizes 64 --iters 4 --json -",
+    ));
+    let request = request[0]["median"].as_f64().unwrap();
+    // A request, its answer, and what pinning and unpinning a page takes.
+    assert!(
+        each_time - whole <= 1.5 * request,
+        "{each_time} us, {whole} us into a segment, {request} us for a request and its answer"
+    );
+    let (some, hits) = found("firehose", LARGE);
+    let hits = hits.unwrap();
+    assert!(hits > 0.02 && hits < 0.5, "{hits}: an eighth is held");
+    assert!(held < some && some < found("rendezvous", LARGE).0);
+    assert_eq!(lines(&success(line)), results);
+}

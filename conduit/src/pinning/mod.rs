@@ -40,8 +40,15 @@ use std::collections::HashMap;
 use units::{Pin, Units};
 use wire::Reach;
 
-/// Portal of pinned units.
+/// Portals of pinned units, from this one up to the last that every interface has. A unit's list is as long as a portal
+/// has units, and a SeaStar goes along it for each message.
 const PORTAL: u32 = 40;
+const PORTALS: u64 = 24;
+
+/// The portal of the unit with these match bits.
+const fn portal_of(bits: u64) -> u32 {
+    PORTAL + (bits % PORTALS) as u32
+}
 
 /// What of a rank's memory others reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

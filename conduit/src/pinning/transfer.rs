@@ -4,7 +4,7 @@ use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
 use super::lanes::{Lane, offset_of};
 use super::units::{Pin, Pinner};
 use super::wire::{PER_MESSAGE, Reach};
-use super::{Fire, PORTAL, Reached};
+use super::{Fire, Reached, portal_of};
 use crate::am::HandlerEntry;
 use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
@@ -117,7 +117,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let to = Target {
             process: self.peer(lane.node),
-            pt_index: PORTAL,
+            pt_index: portal_of(reach.bits),
             ac_index: 0,
             match_bits: reach.bits,
             remote_offset: addr - reach.base,

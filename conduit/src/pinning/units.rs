@@ -1,9 +1,9 @@
 //! Units of own memory as objects of Portals: each pinned one is a match entry with bits of its own, and a
 //! descriptor that takes puts and gets.
 
-use super::PORTAL;
 use super::edge::open_memory;
 use super::maps::Maps;
+use super::portal_of;
 use super::wire::Reach;
 use ::firehose::{Pins, Refusal, Shape, Unit};
 use portals_shim::{
@@ -77,7 +77,7 @@ impl Pins for Pinner<'_> {
             _ => Refusal::Limit,
         };
         let me = ni
-            .me_attach(PORTAL, entry, InsertPosition::After)
+            .me_attach(portal_of(bits), entry, InsertPosition::After)
             .map_err(refuse)?;
         let made = ni
             .md_attach(me, spec, Unlink::Retain)

@@ -365,3 +365,27 @@ fn large_segments_are_pinned_where_they_are_used() {
         assert!(s.pinned <= 2 << 20, "{s:?}");
     }
 }
+
+/// The target of a Long that travels with its header finds out that there is no memory; the job ends with who sent it.
+#[test]
+fn a_short_long_to_no_memory_ends_the_job() {
+    let ends = threads::run_in(2, SMALL, |conduit| {
+        let handler = HandlerEntry::new(200, |_, _, _| panic!("a handler without memory"));
+        // SAFETY: nothing is put or got.
+        unsafe { conduit.attach_everything(vec![handler]) }.unwrap();
+        if conduit.mynode() == 0 {
+            conduit.am_request_long(1, 200, &[1; 8], 8, &[]).unwrap();
+        }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        conduit.block_until(|| false);
+    });
+    for end in ends {
+        let RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        assert!(
+            message.contains("its destination is no memory"),
+            "{message}"
+        );
+    }
+}

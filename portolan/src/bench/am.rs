@@ -131,6 +131,7 @@ impl Handlers {
             samples,
             operations,
             bytes,
+            found: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Measurements: what they are, how they are reported, and the bodies that run in ranks.
 //!
 //! ```text
-//!   name ── which ──▶ portals, tags, am, mpi (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
+//!   name ── which ──▶ portals, tags, am, mpi, random (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
 //!                                                                        ▲
 //!                                                           published ───┘ (beside the model's results)
 //! ```
@@ -13,6 +13,7 @@ mod name;
 mod plot;
 mod portals;
 mod published;
+mod random;
 mod rank;
 mod record;
 mod samples;
@@ -27,6 +28,7 @@ pub(crate) use name::{Axis, Name};
 pub(crate) use plot::{draw_curves, write as write_plots};
 pub(crate) use portals::Software;
 pub(crate) use published::Curve;
+pub(crate) use random::Pinning;
 pub(crate) use rank::{Above, Rank, measure_on};
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};

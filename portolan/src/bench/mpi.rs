@@ -265,6 +265,7 @@ pub(super) fn measure(
         samples,
         operations,
         bytes,
+        found: None,
     })
 }
 

@@ -85,11 +85,13 @@ pub(crate) enum Name {
     TagPingAck,
     /// Windows of 64 tagged messages until an empty one back says that all have come
     TagBandwidth,
+    /// Blocking puts of 8 bytes to random pages of a working set of rank 1, pinned in one of several ways
+    RandomPut,
 }
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -114,6 +116,7 @@ impl Name {
         Self::TagPosted,
         Self::TagPingAck,
         Self::TagBandwidth,
+        Self::RandomPut,
     ];
 
     /// The word of the command line.
@@ -143,6 +146,7 @@ impl Name {
             Self::TagPosted => "tag-posted",
             Self::TagPingAck => "tag-ping-ack",
             Self::TagBandwidth => "tag-bandwidth",
+            Self::RandomPut => "random-put",
         }
     }
 
@@ -169,6 +173,7 @@ impl Name {
             Self::MatchDepth | Self::TagPosted => Axis::Entries,
             Self::PutsInFlight => Axis::Operations,
             Self::AmThreads => Axis::Threads,
+            Self::RandomPut => Axis::WorkingSet,
             Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => Axis::Nothing,
             _ => Axis::Bytes,
         }
@@ -205,6 +210,11 @@ impl Name {
     /// Whether it measures the conduit as threads share it, which takes a job of its own.
     pub(crate) fn is_of_threads(self) -> bool {
         self == Self::AmThreads
+    }
+
+    /// Whether it compares ways to pin memory, which takes jobs of its own.
+    pub(crate) fn is_of_pinning(self) -> bool {
+        self == Self::RandomPut
     }
 
     /// Whether it measures tagged messages.
@@ -254,6 +264,7 @@ impl Name {
             Self::PutRate | Self::SegmentPutRate => vec![8, 64],
             Self::MessageRate => vec![0, 8, 64],
             Self::AmThreads => vec![1, 2],
+            Self::RandomPut => powers(20, 30).collect(),
             Self::PutsInFlight => vec![16, 64, 128, 192, 256, 288, 320, 352, 384, 448, 512, 1024],
             Self::AmMedium => powers(0, 20)
                 .filter(|p| Some(*p) <= self.largest())
@@ -283,6 +294,8 @@ pub(crate) enum Axis {
     Operations,
     /// The threads that send.
     Threads,
+    /// The memory that operations touch, bytes.
+    WorkingSet,
     /// Nothing: there is one point.
     Nothing,
 }

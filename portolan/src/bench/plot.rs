@@ -18,11 +18,13 @@ use super::sizes;
 const SIZE: (u32, u32) = (900, 560);
 
 /// The measurement first, then published curves.
-const COLOURS: [RGBColor; 4] = [
+const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 90, 181),
     RGBColor(200, 80, 30),
     RGBColor(100, 100, 100),
     RGBColor(30, 140, 90),
+    RGBColor(150, 60, 160),
+    RGBColor(180, 150, 0),
 ];
 
 /// A named line.
@@ -61,18 +63,44 @@ pub(crate) fn write(
             }
         }
         let file = folder.join(format!("{name}.svg"));
-        draw(name, &series, &file)
-            .map_err(|error| format!("cannot draw {}: {error}", file.display()))?;
+        draw(&Frame::of(name), &series, &file).map_err(|e| cannot(&file, e.as_ref()))?;
         files.push(file);
+        let hits = lines_of(records, name, |line| line, |r| r.hits.map(|h| 100.0 * h));
+        if !hits.is_empty() {
+            let file = folder.join(format!("{name}-hits.svg"));
+            let frame = Frame {
+                caption: format!("{name}: operations that find their memory pinned"),
+                y: "%",
+                legend: SeriesLabelPosition::LowerLeft,
+                ..Frame::of(name)
+            };
+            draw(&frame, &hits, &file).map_err(|e| cannot(&file, e.as_ref()))?;
+            files.push(file);
+        }
     }
     Ok(files)
 }
 
+fn cannot(file: &Path, error: &dyn std::error::Error) -> String {
+    format!("cannot draw {}: {error}", file.display())
+}
+
 /// A line for each run that has the measurement.
 fn lines(records: &[Record], name: Name, label: impl Fn(String) -> String) -> Vec<Series> {
+    lines_of(records, name, label, |r| Some(r.median))
+}
+
+/// As [`lines`], of something else than the result, where there is such a thing.
+fn lines_of(
+    records: &[Record],
+    name: Name,
+    label: impl Fn(String) -> String,
+    value: impl Fn(&Record) -> Option<f64>,
+) -> Vec<Series> {
     let mut runs: Vec<(String, Vec<(u64, f64)>)> = Vec::new();
     for record in records.iter().filter(|r| r.bench == name.word()) {
-        let (line, point) = (record.line(), (record.point(), record.median));
+        let Some(value) = value(record) else { continue };
+        let (line, point) = (record.line(), (record.point(), value));
         match runs.iter_mut().find(|(known, _)| *known == line) {
             Some((_, run)) => run.push(point),
             None => runs.push((line, vec![point])),
@@ -97,8 +125,7 @@ pub(crate) fn draw_curves(lines: &[(String, Vec<(u64, f64)>)], file: &Path) -> R
             points: points(line.iter().copied()),
         })
         .collect();
-    draw(Name::Pingpong, &series, file)
-        .map_err(|error| format!("cannot draw {}: {error}", file.display()))
+    draw(&Frame::of(Name::Pingpong), &series, file).map_err(|e| cannot(file, e.as_ref()))
 }
 
 /// A logarithmic axis has no 0; the smallest size of 0 stands at 1.
@@ -109,7 +136,41 @@ fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// The words around a drawing.
+struct Frame {
+    caption: String,
+    x: &'static str,
+    y: &'static str,
+    legend: SeriesLabelPosition,
+}
+
+impl Frame {
+    fn of(name: Name) -> Self {
+        Self {
+            caption: name.word().to_owned(),
+            x: match name.axis() {
+                Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
+                Axis::Entries => "entries before the match (0 stands at 1)",
+                Axis::Operations => "operations under way together",
+                Axis::Threads => "threads that send",
+                Axis::WorkingSet => "working set, bytes",
+            },
+            y: match name.unit() {
+                Unit::Microseconds => "µs",
+                Unit::MegabytesPerSecond => "MB/s",
+                Unit::OperationsPerSecond => "operations per second",
+            },
+            legend: match name.unit() {
+                Unit::Microseconds => SeriesLabelPosition::UpperLeft,
+                Unit::MegabytesPerSecond | Unit::OperationsPerSecond => {
+                    SeriesLabelPosition::LowerRight
+                }
+            },
+        }
+    }
+}
+
+fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let all = || series.iter().flat_map(|s| &s.points);
     let range = |values: &mut dyn Iterator<Item = f64>| {
         let (low, high) = values.fold((f64::MAX, 0.0), |(l, h): (f64, f64), v| {
@@ -124,22 +185,11 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
     };
     let (left, right) = range(&mut all().map(|p| p.0));
     let (bottom, top) = range(&mut all().map(|p| p.1));
-    let x_words = match name.axis() {
-        Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
-        Axis::Entries => "entries before the match (0 stands at 1)",
-        Axis::Operations => "operations under way together",
-        Axis::Threads => "threads that send",
-    };
-    let y_words = match name.unit() {
-        Unit::Microseconds => "µs",
-        Unit::MegabytesPerSecond => "MB/s",
-        Unit::OperationsPerSecond => "operations per second",
-    };
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(16)
-        .caption(name.word(), ("sans-serif", 22))
+        .caption(&frame.caption, ("sans-serif", 22))
         .x_label_area_size(44)
         .y_label_area_size(72)
         .build_cartesian_2d(
@@ -148,8 +198,8 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
         )?;
     chart
         .configure_mesh()
-        .x_desc(x_words)
-        .y_desc(y_words)
+        .x_desc(frame.x)
+        .y_desc(frame.y)
         .x_label_formatter(&|x| sizes::show(x.round() as u64))
         .y_label_formatter(&|y| format!("{y}"))
         .light_line_style(WHITE)
@@ -168,10 +218,7 @@ fn draw(name: Name, series: &[Series], file: &Path) -> Result<(), Box<dyn std::e
     }
     chart
         .configure_series_labels()
-        .position(match name.unit() {
-            Unit::Microseconds => SeriesLabelPosition::UpperLeft,
-            Unit::MegabytesPerSecond | Unit::OperationsPerSecond => SeriesLabelPosition::LowerRight,
-        })
+        .position(frame.legend.clone())
         .background_style(WHITE.mix(0.8))
         .border_style(RGBColor(160, 160, 160))
         .draw()?;

@@ -9,6 +9,7 @@ use super::am::Handlers;
 use super::error::BenchError;
 use super::name::Name;
 use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
+use super::random::{Pinning, RandomPuts};
 use super::record::Measured;
 use super::tags::Tags;
 use super::threads::Threads;
@@ -32,6 +33,7 @@ pub(crate) struct Rank {
 enum Holder {
     Conduit(Box<Conduit>, Handlers),
     Threads(Box<Threads>),
+    Random(Box<RandomPuts>),
     Job(Job),
 }
 
@@ -44,6 +46,8 @@ pub(crate) enum Above {
     Conduit(usize),
     /// The conduit, shared by threads.
     Threads,
+    /// The conduit, with so many bytes of memory pinned in this way.
+    Pinned(Pinning, usize),
 }
 
 impl Rank {
@@ -68,6 +72,11 @@ impl Rank {
             Above::Threads => {
                 let conduit = Conduit::with(Box::new(job), opened.clone())?;
                 Holder::Threads(Box::new(Threads::attach(conduit)?))
+            }
+            Above::Pinned(pinning, bytes) => {
+                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                let puts = RandomPuts::attach(conduit, pinning, bytes)?;
+                Holder::Random(Box::new(puts))
             }
             Above::None => Holder::Job(job),
         };
@@ -109,6 +118,7 @@ impl Rank {
                 handlers.measure(conduit, name, point, iters)
             }
             (Name::AmThreads, Holder::Threads(threads)) => threads.measure(point, iters),
+            (Name::RandomPut, Holder::Random(puts)) => puts.measure(point, iters),
             _ => measure_portals(&mut self.endpoint, name, point, iters),
         }
     }
@@ -119,6 +129,7 @@ impl Rank {
         match self.holder {
             Holder::Conduit(conduit, _) => conduit.finish(),
             Holder::Threads(threads) => threads.finish(),
+            Holder::Random(puts) => puts.finish(),
             Holder::Job(job) => {
                 self.endpoint.close()?;
                 job.finalize()?;
@@ -183,6 +194,7 @@ fn measure_portals(
         | Name::SegmentPutRate
         | Name::SegmentPutBandwidth
         | Name::Memcpy
+        | Name::RandomPut
         | Name::Barrier => Err(BenchError::NoConduit),
         Name::TagPingpong | Name::TagPosted | Name::TagPingAck | Name::TagBandwidth => {
             Err(BenchError::NoTags)
@@ -192,6 +204,9 @@ fn measure_portals(
 
 /// Durations taken where the user gives no number: virtual time repeats itself, wall time does not.
 fn default_iters(clock: ClockKind, name: Name, point: u64) -> u64 {
+    if name == Name::RandomPut {
+        return 8;
+    }
     let bytes = match name {
         Name::MatchDepth | Name::TagPosted => 0,
         Name::PutsInFlight => flood::IN_FLIGHT,
@@ -216,10 +231,9 @@ mod tests {
         let body = |at: usize, opened: &Opened| {
             let mut endpoint = Endpoint::new(opened, at)?;
             let mut counts = Vec::new();
-            for name in Name::ALL
-                .into_iter()
-                .filter(|n| !n.is_of_conduit() && !n.is_of_threads() && !n.is_of_tags())
-            {
+            for name in Name::ALL.into_iter().filter(|n| {
+                !n.is_of_conduit() && !n.is_of_threads() && !n.is_of_tags() && !n.is_of_pinning()
+            }) {
                 for point in [0, 1, 8, 900] {
                     let measured = measure_portals(&mut endpoint, name, point, 3)?;
                     counts.push((name, point, measured.samples.len(), measured.bytes));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::name::{Axis, Name};
 use super::portals::Software;
+use super::random::Pinning;
 use super::samples::Samples;
 use super::which::Which;
 
@@ -56,6 +57,15 @@ pub(crate) struct Record {
     /// The conduit that was measured, `portals` or `mpi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conduit: Option<String>,
+    /// Bytes of the memory that is put to, where they are what varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) working_set: Option<u64>,
+    /// How that is pinned: `whole`, `firehose`, `rendezvous`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pinning: Option<String>,
+    /// The part of the operations that found it pinned, 0 to 1, where that is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hits: Option<f64>,
 }
 
 /// What all results of one run share.
@@ -78,6 +88,8 @@ pub(crate) struct Measured {
     pub(crate) operations: u64,
     /// Payload of one operation, bytes.
     pub(crate) bytes: u64,
+    /// The part of the operations that found their memory pinned, where that is not all.
+    pub(crate) found: Option<f64>,
 }
 
 impl Record {
@@ -115,7 +127,19 @@ impl Record {
             software_us: (name.has_software() && setting.software != Software::default())
                 .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
             conduit: None,
+            working_set: (name.axis() == Axis::WorkingSet).then_some(point),
+            pinning: None,
+            hits: measured.found,
         })
+    }
+
+    /// Says how memory was pinned, if that is what is compared.
+    pub(crate) fn of_pinning(self, name: Name, pinning: Option<Pinning>) -> Self {
+        let pinning = pinning.filter(|_| name.is_of_pinning());
+        Self {
+            pinning: pinning.map(|p| p.word().to_owned()),
+            ..self
+        }
     }
 
     /// Says which conduit was measured, if one was.
@@ -134,12 +158,22 @@ impl Record {
         };
         let conduit = self.conduit.as_ref();
         let conduit = conduit.map_or_else(String::new, |which| format!("{which}-conduit, "));
-        format!("{conduit}{fabric} ({mode}), {standing}")
+        let pinning = match self.pinning.as_deref() {
+            Some("whole") => "pinned as a whole, ",
+            Some("firehose") => "firehoses, ",
+            Some("rendezvous") => "rendezvous, ",
+            _ => "",
+        };
+        format!("{conduit}{pinning}{fabric} ({mode}), {standing}")
     }
 
     /// The place on the axis of its measurement.
     pub(crate) fn point(&self) -> u64 {
-        let other = self.depth.or(self.in_flight).or(self.threads);
+        let other = self
+            .depth
+            .or(self.in_flight)
+            .or(self.threads)
+            .or(self.working_set);
         other.unwrap_or(self.bytes)
     }
 }
@@ -183,6 +217,7 @@ mod tests {
                 samples,
                 operations: 1,
                 bytes,
+                found: None,
             },
         )
         .unwrap()

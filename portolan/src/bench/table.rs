@@ -9,17 +9,20 @@ use super::record::Record;
 use super::sizes;
 use super::which::Which;
 
-/// The results of one measurement, a table for each conduit, with published values beside them where there are any.
+/// The results of one measurement, a table for each conduit or way to pin, with published values beside them where there are any.
 pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String {
-    let mut conduits: Vec<&Option<String>> = Vec::new();
+    let kind = |r: &Record| (r.conduit.clone(), r.pinning.clone());
+    let mut kinds = Vec::new();
     let own = || records.iter().filter(|r| r.bench == name.word());
     for record in own() {
-        if !conduits.contains(&&record.conduit) {
-            conduits.push(&record.conduit);
+        if !kinds.contains(&kind(record)) {
+            kinds.push(kind(record));
         }
     }
-    let of = |conduit: &Option<String>| own().filter(|r| r.conduit == *conduit).collect::<Vec<_>>();
-    let tables = conduits.into_iter().map(|c| one(name, &of(c), curves));
+    let tables = kinds.into_iter().map(|k| {
+        let rows: Vec<_> = own().filter(|r| kind(r) == k).collect();
+        one(name, &rows, curves)
+    });
     tables.collect()
 }
 
@@ -30,6 +33,7 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
         Axis::Entries => "entries",
         Axis::Operations => "in flight",
         Axis::Threads => "threads",
+        Axis::WorkingSet => "working set",
     };
     let beside: Vec<&Curve> = curves
         .iter()
@@ -45,6 +49,8 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
             .replace(", ", ",\n")
             .replace(" (", "\n(")
     };
+    let hits = rows.iter().any(|r| r.hits.is_some());
+    header.extend(hits.then(|| "hits".to_owned()));
     header.extend(beside.iter().map(|c| narrow(c.label_for(name))));
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
@@ -52,6 +58,10 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
         let mut row = vec![sizes::show(record.point())];
         row.extend([record.min, record.median, record.p99, record.max].map(number));
         row.push(record.iters.to_string());
+        if hits {
+            let percent = record.hits.map(|h| format!("{:.1} %", 100.0 * h));
+            row.push(percent.unwrap_or_default());
+        }
         row.extend(
             beside
                 .iter()
@@ -70,9 +80,11 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
             .map(|us| format!(", {us:.2} us of software above Portals"));
         let conduit = r.conduit.as_ref().filter(|c| *c != Which::Portals.word());
         let conduit = conduit.map(|which| format!(" of the {which} conduit"));
+        let pinning = r.pinning.as_ref().map(|p| format!(", memory pinned: {p},"));
         format!(
-            "{} on {} ({}{}), {} ranks, {} time, {}{}",
+            "{}{} on {} ({}{}), {} ranks, {} time, {}{}",
             conduit.unwrap_or_default(),
+            pinning.unwrap_or_default(),
             r.fabric,
             r.mode,
             machine.unwrap_or_default(),
@@ -120,6 +132,9 @@ mod tests {
             machine: None,
             software_us: None,
             conduit: None,
+            working_set: None,
+            pinning: None,
+            hits: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
         let row = |start: &str| {

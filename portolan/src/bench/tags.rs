@@ -124,6 +124,7 @@ impl Tags {
             samples,
             operations: row,
             bytes,
+            found: None,
         })
     }
 
@@ -189,6 +190,7 @@ impl Tags {
             samples,
             operations: 1,
             bytes,
+            found: None,
         })
     }
 }

@@ -84,6 +84,7 @@ impl Threads {
             samples,
             operations: row * u64::from(peers),
             bytes: 0,
+            found: None,
         })
     }
 

@@ -13,8 +13,8 @@ use portals_shim::job::Job;
 use portals_shim::nal::seastar;
 
 use crate::bench::{
-    Above, Axis, BenchError, Curve, Name, Rank, Record, Setting, Software, Which, parse_size,
-    read_records, show_size, table, write_plots, write_records,
+    Above, Axis, BenchError, Curve, Name, Pinning, Rank, Record, Setting, Software, Which,
+    parse_size, read_records, show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
 use crate::cmd::{failed, say};
@@ -39,6 +39,10 @@ pub(crate) struct Plan {
     /// segment-put and segment-put-bandwidth
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Portals], value_name = "LIST")]
     pub(crate) conduit: Vec<Which>,
+    /// How the memory is pinned that random-put puts to; each in a job of its own
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pinning::Whole, Pinning::Firehose, Pinning::Rendezvous],
+          value_name = "LIST")]
+    pub(crate) pinning: Vec<Pinning>,
     /// Durations to take at each size
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) iters: Option<u64>,
@@ -160,6 +164,11 @@ impl Plan {
                 )));
             }
         }
+        if let [_, _, ..] = self.names.as_slice()
+            && let Some(name) = self.names.iter().find(|n| n.is_of_pinning())
+        {
+            return Err(CmdError::Usage(format!("{name} takes jobs of its own")));
+        }
         let of = |which: fn(Name) -> bool| self.names.iter().copied().find(|name| which(*name));
         if let (Some(threads), Some(other)) = (of(Name::is_of_threads), of(Name::is_of_conduit)) {
             return Err(CmdError::Usage(format!(
@@ -181,11 +190,34 @@ impl Plan {
         if self.names.iter().any(|name| name.is_of_threads()) {
             return Ok(Above::Threads);
         }
+        if self.names.iter().any(|name| name.is_of_pinning()) {
+            let bytes = self.points().iter().map(|p| p.1).max().unwrap_or(0);
+            let whole = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
+            let pinning = self.pinning.first().copied().unwrap_or(Pinning::Whole);
+            return Ok(Above::Pinned(pinning, whole));
+        }
         if !self.names.iter().any(|name| name.is_of_conduit()) {
             return Ok(Above::None);
         }
         let segment = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
         Ok(Above::Conduit(segment))
+    }
+
+    /// The plan as jobs, with variables of theirs.
+    fn jobs(&self) -> Vec<(Self, Vec<(OsString, OsString)>)> {
+        if !self.names.iter().any(|name| name.is_of_pinning()) {
+            return vec![(self.clone(), Vec::new())];
+        }
+        let job = |pinning: &Pinning| {
+            let plan = Self {
+                pinning: vec![*pinning],
+                ..self.clone()
+            };
+            let missing = |v: &&(&str, &str)| std::env::var_os(v.0).is_none();
+            let variables = pinning.variables().iter().filter(missing);
+            (plan, variables.map(|v| (v.0.into(), v.1.into())).collect())
+        };
+        self.pinning.iter().map(job).collect()
     }
 
     /// The words that make a rank measure this plan.
@@ -198,6 +230,9 @@ impl Plan {
         for which in &self.conduit {
             words.extend(["--conduit".into(), which.word().into()]);
         }
+        for pinning in &self.pinning {
+            words.extend(["--pinning".into(), pinning.word().into()]);
+        }
         if let Some(iters) = self.iters {
             words.extend(["--iters".into(), iters.to_string().into()]);
         }
@@ -208,16 +243,17 @@ impl Plan {
 /// Measures and reports.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let to_stdout = options.json.as_deref() == Some(Path::new("-"));
-    let (status, records) = measure(
-        "portolan bench",
-        &options.plan,
-        options.ranks,
-        &options.fabric.config(),
-        options.fabric.variables(),
-        options.timeout,
-    )?;
-    if status != 0 {
-        return Ok(status);
+    let mut records = Vec::new();
+    for (plan, variables) in options.plan.jobs() {
+        let mut env = options.fabric.variables();
+        env.extend(variables);
+        let fabric = options.fabric.config();
+        let title = "portolan bench";
+        let (status, found) = measure(title, &plan, options.ranks, &fabric, env, options.timeout)?;
+        if status != 0 {
+            return Ok(status);
+        }
+        records.extend(found);
     }
     let curves = published(&options.fabric.config());
     if to_stdout {
@@ -331,7 +367,9 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
         progress.set_message(format!("{name} {}", show_size(point)));
         let measured = rank.measure(name, point, which, options.plan.iters)?;
         let record = Record::new(&setting, name, point, &measured);
-        records.extend(record.map(|record| record.of_conduit(name, which)));
+        let pinning = options.plan.pinning.first().copied();
+        let told = |record: Record| record.of_conduit(name, which).of_pinning(name, pinning);
+        records.extend(record.map(told));
         progress.inc(1);
     }
     progress.finish_and_clear();

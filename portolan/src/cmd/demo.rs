@@ -70,6 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         software: Layer::Mpi,
         conduit: vec![Which::Portals],
         iters: None,
+        pinning: Vec::new(),
     };
     let (status, records) = measure(
         "portolan demo",

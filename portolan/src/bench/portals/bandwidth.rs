@@ -50,6 +50,7 @@ pub(in crate::bench) fn put(
         samples,
         operations,
         bytes,
+        found: None,
     })
 }
 
@@ -87,6 +88,7 @@ pub(in crate::bench) fn get(
         samples,
         operations,
         bytes,
+        found: None,
     })
 }
 

@@ -47,5 +47,6 @@ pub(in crate::bench) fn put_behind(
         samples,
         operations: 1,
         bytes: BYTES,
+        found: None,
     })
 }

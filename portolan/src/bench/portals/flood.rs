@@ -67,6 +67,7 @@ pub(in crate::bench) fn messages(
         samples,
         operations: MESSAGES - 1,
         bytes,
+        found: None,
     })
 }
 
@@ -108,6 +109,7 @@ pub(in crate::bench) fn in_flight(
         samples,
         operations: puts,
         bytes: IN_FLIGHT,
+        found: None,
     })
 }
 

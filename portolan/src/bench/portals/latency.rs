@@ -53,6 +53,7 @@ pub(in crate::bench) fn pingpong(
         samples,
         operations: 1,
         bytes,
+        found: None,
     })
 }
 
@@ -87,6 +88,7 @@ pub(in crate::bench) fn put(
         samples,
         operations: 1,
         bytes,
+        found: None,
     })
 }
 
@@ -119,5 +121,6 @@ pub(in crate::bench) fn get(
         samples,
         operations: 1,
         bytes,
+        found: None,
     })
 }
