@@ -3,6 +3,7 @@
 //! A run of N deliveries and one of 2N are counted; the difference divided by N is free of the
 //! start of the program and the making of the list.
 
+use crate::tags::{Fold, Tagged};
 use crate::turns::{Over, round_trips};
 use crate::{Before, Joined, Pair};
 use serde::{Deserialize, Serialize};
@@ -10,12 +11,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use tagged::TagMode;
 
 /// Deliveries of the shorter run.
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 16] = [
+pub const WORKLOADS: [&str; 21] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -32,6 +34,11 @@ pub const WORKLOADS: [&str; 16] = [
     "am-short",
     STATIC,
     "am-short-shm",
+    "tag-round-trip",
+    "tag-round-trip-source",
+    "tag-bits",
+    "tag-bits-source",
+    "tag-bits-branching",
 ];
 
 /// `am-short` with credits that do not move.
@@ -55,6 +62,9 @@ pub enum CountError {
     /// The library refused.
     #[error("the list cannot be made: {0}")]
     Library(#[from] portals_core::Error),
+    /// Tag matching cannot be opened.
+    #[error(transparent)]
+    Tags(#[from] tagged::OpenError),
     /// Valgrind or a file could not be used.
     #[error("{0}: {1}")]
     Io(String, #[source] io::Error),
@@ -108,6 +118,14 @@ fn replies(workload: &str, times: u64, over: Over) -> Result<(), CountError> {
         .ok_or_else(|| CountError::Lost(came, workload.to_owned()))
 }
 
+/// So many messages' bits; whether each was right.
+fn folds(workload: &str, times: u64, fold: Fold) -> Result<(), CountError> {
+    let right = fold.repeat(times);
+    (right == times)
+        .then_some(())
+        .ok_or_else(|| CountError::Lost(right, workload.to_owned()))
+}
+
 /// Does `workload` `times` times.
 ///
 /// # Errors
@@ -136,6 +154,17 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),
         "am-short" | STATIC => replies(workload, times, Over::Process),
         "am-short-shm" => replies(workload, times, Over::Memory),
+        "tag-round-trip" | "tag-round-trip-source" => {
+            let mode = match workload {
+                "tag-round-trip" => TagMode::Full,
+                _ => TagMode::Tag1,
+            };
+            let tagged = Tagged::new(mode)?;
+            repeat(workload, times, || tagged.round_trip())
+        }
+        "tag-bits" => folds(workload, times, Fold::Full),
+        "tag-bits-source" => folds(workload, times, Fold::Source),
+        "tag-bits-branching" => folds(workload, times, Fold::Branching),
         TURNS => round_trips(Over::Process, true, times)
             .map(|_| ())
             .ok_or_else(|| CountError::Lost(0, workload.to_owned())),

@@ -6,6 +6,7 @@
 
 pub mod count;
 mod joined;
+pub mod tags;
 pub mod turns;
 
 pub use joined::Joined;

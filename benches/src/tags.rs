@@ -1,0 +1,128 @@
+//! Tagged messages as a program sends them, and what folding (communicator, source, tag) into match bits costs: by
+//! functions compiled for a layout, as `tagged` has them, and by ones that ask for the layout in each call.
+
+use portals_shim::Region;
+use portals_shim::fabric::in_process;
+use std::convert::Infallible;
+use std::hint::black_box;
+use tagged::layout::{NO_RESERVED_BITS, Pattern};
+use tagged::{Comm, Layout, Options, Slice, TagMode, World};
+
+const TAG: i32 = 3;
+
+/// Two ranks that one thread plays, over the in-process fabric.
+#[derive(Debug)]
+pub struct Tagged {
+    comms: [Comm; 2],
+    out: Slice,
+    into: Slice,
+}
+
+impl Tagged {
+    /// Opened with one layout.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(mode: TagMode) -> Result<Self, tagged::OpenError> {
+        let options = Options {
+            mode,
+            ..Options::default()
+        };
+        let mut opened = in_process(2).into_iter();
+        let mut open = |rank| {
+            let next = opened.next();
+            let next = next.ok_or_else(|| tagged::OpenError::Start("no interface".to_owned()))?;
+            let world = World::open(next, rank, &options, || Ok::<(), Infallible>(()))?;
+            Ok(world.comm())
+        };
+        let comms = [open(0)?, open(1)?];
+        let slice = || {
+            let region = Region::new(8).map_err(|e| tagged::OpenError::Start(e.to_string()))?;
+            // A region may be longer than what was asked for.
+            Slice::new(&region, 0, 8).map_err(|e| tagged::OpenError::Start(e.to_string()))
+        };
+        Ok(Self {
+            comms,
+            out: slice()?,
+            into: slice()?,
+        })
+    }
+
+    /// A message of 8 bytes there and one back, each into a receive that is posted; whether both came.
+    #[must_use]
+    pub fn round_trip(&self) -> bool {
+        self.message(0, 1) && self.message(1, 0)
+    }
+
+    fn message(&self, from: u32, to: u32) -> bool {
+        let [sender, receiver] = [from, to].map(|rank| &self.comms[rank as usize]);
+        let receive = receiver.irecv(self.into.clone(), Some(from), Some(TAG));
+        let sent = sender.send(self.out.clone(), to, TAG);
+        let got = receive.map(|request| receiver.wait(request));
+        sent.is_ok() && got.is_ok_and(|status| status.is_ok_and(|s| s.len == 8))
+    }
+}
+
+/// What of a message depends on the layout: its bits, what its receive compares, and its source and tag again.
+#[derive(Clone, Copy, Debug)]
+pub enum Fold {
+    /// Compiled for the layout with the source in the header data.
+    Full,
+    /// Compiled for the layouts with the source in the match bits.
+    Source,
+    /// Asks the layout each time.
+    Branching,
+}
+
+fn one<const FULL: bool>(l: &Layout, cid: u32, source: u32, tag: i32) -> (u64, Pattern, u32) {
+    let bits = l.message::<FULL>(cid, source, tag, false);
+    let pattern = l.pattern::<FULL>(cid, Some(source), Some(tag));
+    (bits, pattern, l.source::<FULL>(bits, source))
+}
+
+/// As [`one`], for any layout.
+fn any(l: &Layout, cid: u32, source: u32, tag: i32) -> (u64, Pattern, u32) {
+    // Three questions, as a send, a receive and an event ask them at different times.
+    let bits = if black_box(l).is_full() {
+        l.message::<true>(cid, source, tag, false)
+    } else {
+        l.message::<false>(cid, source, tag, false)
+    };
+    let pattern = if black_box(l).is_full() {
+        l.pattern::<true>(cid, Some(source), Some(tag))
+    } else {
+        l.pattern::<false>(cid, Some(source), Some(tag))
+    };
+    let told = if black_box(l).is_full() {
+        l.source::<true>(bits, source)
+    } else {
+        l.source::<false>(bits, source)
+    };
+    (bits, pattern, told)
+}
+
+impl Fold {
+    /// Folds and unfolds so often; the count of those that came out right.
+    #[must_use]
+    pub fn repeat(self, times: u64) -> u64 {
+        let mode = match self {
+            Self::Full => TagMode::Full,
+            Self::Source | Self::Branching => TagMode::Tag1,
+        };
+        let Ok(layout) = Layout::new(mode, NO_RESERVED_BITS) else {
+            return 0;
+        };
+        let work = match self {
+            Self::Full => one::<true>,
+            Self::Source => one::<false>,
+            Self::Branching => any,
+        };
+        let mut right = 0;
+        for n in 0..times {
+            let (cid, source, tag) = black_box((3, n as u32 & 0xffff, TAG));
+            let (bits, pattern, told) = work(black_box(&layout), cid, source, tag);
+            right += u64::from(pattern.admits(bits) && told == source);
+        }
+        right
+    }
+}
