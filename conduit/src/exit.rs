@@ -84,6 +84,12 @@ impl Leaving {
         self.from |= distance;
     }
 
+    /// From here on this rank is leaving.
+    #[cfg(test)]
+    pub(crate) fn tell(&mut self) {
+        self.telling = true;
+    }
+
     /// Whether this rank is leaving.
     pub(crate) fn is_telling(&self) -> bool {
         self.telling

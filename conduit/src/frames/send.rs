@@ -44,7 +44,7 @@ impl Neighbour {
 
 impl Neighbour {
     /// Whether a request of `len` bytes finds room; where not, the peer wakes this rank when it has made some.
-    fn has_room(&self, shared: bool, len: usize) -> bool {
+    pub(crate) fn has_room(&self, shared: bool, len: usize) -> bool {
         let _turn = shared.then(|| self.turn.take());
         self.link.has_room(Lane::Requests, len) || !self.link.waits_for_room(Lane::Requests, len)
     }

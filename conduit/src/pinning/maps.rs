@@ -140,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_memory_is_asked_for_again_once_forgotten() {
+        // No process has memory there.
+        let mut m = Maps {
+            ranges: vec![(0x1000, 0x4000)],
+            opened: None,
+        };
+        assert!(m.holds(0x1000, 8));
+        m.forget();
+        assert!(!m.holds(0x1000, 8));
+    }
+
+    #[test]
     fn own_memory_is_found_and_constants_are_not() {
         let mut m = Maps::new(false);
         let heap = vec![0u8; 1 << 20];

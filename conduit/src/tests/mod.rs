@@ -7,6 +7,8 @@ mod exit;
 mod extended;
 mod flow;
 mod frames;
+mod hostile;
+mod notices;
 mod par;
 mod rma;
 mod trace;

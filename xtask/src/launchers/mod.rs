@@ -36,6 +36,11 @@ const MARK: (&str, &str) = ("GASNET_LAUNCHERS_MARK", "is here");
 /// The fault of a rank that exits with 0 and never joins its job.
 const OUTSIDE: &str = "outside";
 
+/// A program that a launcher starts and that knows nothing of launchers; it says its process as the others do.
+const PLAIN: [&str; 3] = ["sh", "-c", "echo \"plain process $$\"; exec sleep 1000"];
+/// Jobs of it, where one of ours ended wrongly.
+const COMPARED: usize = 20;
+
 /// The statuses that a launcher gives a job of which a rank ends wrongly.
 #[derive(Clone, Copy)]
 enum Statuses {
@@ -231,11 +236,33 @@ impl Programs {
         Ok(code.to_string())
     }
 
-    /// A job of ranks that wait for ever, of which the launcher, or a rank, is sent a signal: the status, once
-    /// nothing is left.
+    /// As [`Programs::ended_by`], of ranks that wait for ever. Where that goes wrong, what the launcher does with a
+    /// program that joins no job is said too.
     fn signalled(&self, launcher: &Launcher<'_>, signal: Signal, rank: bool) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--pids", "--fault", "hang@0"];
+        let error = match self.ended_by(launcher, &program, signal, rank) {
+            Ok(status) => return Ok(status),
+            Err(error) => error,
+        };
+        let mut plain = Vec::new();
+        for _ in 0..COMPARED {
+            match self.ended_by(launcher, &PLAIN, signal, rank) {
+                Ok(status) => plain.push(status),
+                Err(error) => plain.push(format!("{error:#}")),
+            }
+        }
+        Err(error.context(format!("of a plain program: {}", plain.join(", "))))
+    }
+
+    /// A job of which the launcher, or a rank, is sent a signal: the status, once nothing is left.
+    fn ended_by(
+        &self,
+        launcher: &Launcher<'_>,
+        program: &[&str],
+        signal: Signal,
+        rank: bool,
+    ) -> Result<String> {
         let watch = |child: &std::process::Child, file: &Path| {
             let launched = Process::open(child.id())?;
             let changes = Changes::of(file)?;
@@ -263,7 +290,7 @@ impl Programs {
             }
             Ok(ranks)
         };
-        let (ended, ranks) = self.job(launcher, (4, "shm"), &program, watch)?;
+        let (ended, ranks) = self.job(launcher, (4, "shm"), program, watch)?;
         let begun = Instant::now();
         for (pid, process) in &ranks {
             if !process.ends_within(GONE.saturating_sub(begun.elapsed()))? {
