@@ -219,6 +219,20 @@ impl Cq {
         }
     }
 
+    /// Whether an event is there, which stays.
+    ///
+    /// # Errors
+    ///
+    /// The queue has no events, or the system call failed.
+    pub fn has_event(&self) -> Result<bool, CqError> {
+        let fd = channel_fd(self.channel()?);
+        let now = Timespec::default();
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(error) => Err(CqError::Event(error.into())),
+        }
+    }
+
     /// Takes an event if there is one, without waiting.
     ///
     /// # Errors

@@ -545,6 +545,7 @@ impl Verbs {
                 Err(error) => tracing::debug!(%error, "no datagrams yet"),
             }
         }
+        self.look_for_forgotten(Instant::now());
         if self.pending > 0 {
             any |= self.look_at_timers(ni);
             self.count_pending();
@@ -645,7 +646,7 @@ impl Verbs {
             .then(|| timers.map(|t| t.next).min())
             .flatten();
         let retry = self.datagrams_down.then(|| now + RETRY);
-        [next, retry].into_iter().flatten().min()
+        [next, retry, self.next_look()].into_iter().flatten().min()
     }
 
     /// Ends everything that waits for a peer, which is given up: operations with a failure, announced data as if

@@ -18,6 +18,7 @@
 //! | `settings.rs` | what users may set |
 //! | `handshake.rs` | what two processes say to each other to connect |
 //! | `link.rs` | connections that are made, broken, mended and given up |
+//! | `watch.rs` | requests that the adapter forgets |
 //! | `send.rs` | the path of an outgoing message |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `receive.rs` | what a frame from a peer does |
@@ -50,6 +51,7 @@ mod reach;
 mod receive;
 mod send;
 mod settings;
+mod watch;
 
 use super::{Attendance, Nal};
 use crate::call::Paths;
@@ -290,6 +292,11 @@ pub(in crate::nal) struct Verbs {
     stirred: bool,
     /// Peers that are being connected, mended or given up; those that have just broken may be missing.
     pending: usize,
+    /// Polls that found the completion queue empty, modulo 2^32; and how many there had been when it was last armed.
+    empty_polls: u32,
+    armed_at: Option<u32>,
+    /// When connections were last looked at for forgotten requests, and the empty polls up to then.
+    looked: (Instant, u32),
     /// Connections that there are receive slots for.
     slots_for: u32,
     /// Wakes the thread that looks after connections.
@@ -341,7 +348,10 @@ impl Verbs {
     #[inline]
     fn poll_once(&mut self, ni: &mut Ni) -> usize {
         let count = match self.cq.poll(&mut self.slots[..]) {
-            Ok([]) => return 0,
+            Ok([]) => {
+                self.empty_polls = self.empty_polls.wrapping_add(1);
+                return 0;
+            }
             Ok(done) => done.len(),
             Err(error) => {
                 self.device_gone(ni, &error);
@@ -557,8 +567,12 @@ impl Verbs {
         *idle += 1;
         if *idle < 1000 || !self.arm() || self.progress(ni) {
             std::thread::yield_now();
-        } else if let Err(error) = self.cq.wait(Some(Duration::from_millis(5))) {
-            tracing::debug!(%error, "no sleep");
+        } else {
+            // Takes the event of the arming.
+            self.armed_at = None;
+            if let Err(error) = self.cq.wait(Some(Duration::from_millis(5))) {
+                tracing::debug!(%error, "no sleep");
+            }
         }
     }
 
@@ -681,6 +695,7 @@ impl Nal for Verbs {
 
     fn arm(&mut self) -> bool {
         let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
+        self.armed_at = armed.is_ok().then_some(self.empty_polls);
         !self.gone && armed.is_ok()
     }
 

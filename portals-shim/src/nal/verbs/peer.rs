@@ -41,6 +41,7 @@ mod renewal;
 use super::frame;
 use super::handshake::{self, Stage};
 use super::reach::Adverts;
+use super::watch::Watch;
 use batch::Small;
 use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
@@ -97,6 +98,9 @@ pub(super) struct Peer {
     pub(super) expected: VecDeque<(u32, Header)>,
     queue: VecDeque<Queued>,
     flying: VecDeque<Flying>,
+    /// Requests posted ever, modulo 2^32.
+    flown: u32,
+    watch: Option<Watch>,
     /// A place for each request under way, used in turn: a frame that the post copies is written there.
     copies: Vec<[u8; COPY]>,
     /// The place of the next request.
@@ -148,6 +152,8 @@ impl Peer {
             expected: VecDeque::new(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
+            flown: 0,
+            watch: None,
             copies: Vec::new(),
             next_copy: 0,
             batch: Vec::new(),

@@ -32,18 +32,25 @@ pub(super) fn device() -> Option<String> {
     device
 }
 
-/// Runs one body per rank on its own thread; `None` without a device.
-fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Option<Vec<R>> {
+/// Runs one body per rank on its own thread; `None` without a device. Every rank can take messages, into regions of
+/// `len` bytes, before the first body runs: what comes earlier is dropped.
+fn ranks<R: Send>(
+    n: u32,
+    len: usize,
+    body: impl Fn(u32, &Opened, &Side) -> R + Sync,
+) -> Option<Vec<R>> {
     let device = device()?;
     let opened = super::in_threads(n, Some(&device)).unwrap();
+    let sides: Vec<Side> = opened.iter().map(|o| side(o, len)).collect();
     let body = &body;
     Some(std::thread::scope(|s| {
         let threads: Vec<_> = (0..)
             .zip(opened)
-            .map(|(rank, o)| {
+            .zip(sides)
+            .map(|((rank, o), side)| {
                 s.spawn(move || {
                     let _guard = EndOnPanic;
-                    (body(rank, &o), o)
+                    (body(rank, &o, &side), o)
                 })
             })
             .collect();
@@ -138,10 +145,9 @@ fn device_bursts_of_small_puts_arrive_before_what_tells_of_them() {
     fn len(place: usize) -> usize {
         1 + place * 7 % EACH
     }
-    ranks(2, |rank, o| {
-        let s = side(o, 1 << 20);
+    ranks(2, 1 << 20, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         let bytes = pattern(1 << 16, 5);
         s.work.write(0, &bytes).unwrap();
@@ -158,7 +164,7 @@ fn device_bursts_of_small_puts_arrive_before_what_tells_of_them() {
                     sent[..len(at)].copy_from_slice(&bytes[at..at + len(at)]);
                     assert_eq!(seen, sent, "put {at}");
                 }
-                ring(o, &s, peer);
+                ring(o, s, peer);
                 continue;
             }
             let mut acks = burst;
@@ -179,7 +185,7 @@ fn device_bursts_of_small_puts_arrive_before_what_tells_of_them() {
                     acks += 1;
                 }
             }
-            ring(o, &s, peer);
+            ring(o, s, peer);
             let mut answered = false;
             while acks > 0 || !answered {
                 let e = o.interface.eq_wait(s.eq).unwrap().event;
@@ -200,11 +206,10 @@ const SIZES: [usize; 12] = [
 
 /// Rank 0 puts to and gets from rank 1's memory `bits`, every size.
 fn put_and_get(bits: u64) {
-    ranks(2, |rank, o| {
-        let len = 3 << 20;
-        let s = side(o, 2 * len);
+    let len = 3 << 20;
+    ranks(2, 2 * len, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         if rank == 1 {
             for (i, size) in SIZES.into_iter().enumerate() {
@@ -213,7 +218,7 @@ fn put_and_get(bits: u64) {
                 let memory = if bits == LOUD { &s.loud } else { &s.quiet };
                 memory.read(i + 1, &mut seen).unwrap();
                 assert!(seen == pattern(size, i), "put of {size} bytes");
-                ring(o, &s, peer);
+                ring(o, s, peer);
             }
             wait(o, s.eq, EventKind::PutEnd, BELL);
             // The bells before, after each put, and at the end came through this library; what
@@ -243,7 +248,7 @@ fn put_and_get(bits: u64) {
                 (ack.mlength, ack.rlength, ack.offset),
                 (size as u64, size as u64, i as u64 + 1)
             );
-            ring(o, &s, peer);
+            ring(o, s, peer);
             wait(o, s.eq, EventKind::PutEnd, BELL);
             let back = (len + i) as u64;
             o.interface
@@ -255,7 +260,7 @@ fn put_and_get(bits: u64) {
             s.work.read(back as usize, &mut seen).unwrap();
             assert!(seen == pattern(size, i), "get of {size} bytes");
         }
-        ring(o, &s, peer);
+        ring(o, s, peer);
     });
 }
 
@@ -273,10 +278,9 @@ fn device_one_sided_data_of_every_size() {
 #[test]
 fn device_a_flood_is_delivered_in_order() {
     const MANY: u64 = 2_000;
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         let (mut sent, mut seen, mut left, mut bells) = (0, 0, 0, 0);
         while seen < MANY || left < MANY {
@@ -302,7 +306,7 @@ fn device_a_flood_is_delivered_in_order() {
             }
         }
         // The last messages of the peer may still be on their way out of it.
-        ring(o, &s, peer);
+        ring(o, s, peer);
         if bells == 0 {
             wait(o, s.eq, EventKind::PutEnd, BELL);
         }
@@ -313,8 +317,7 @@ fn device_a_flood_is_delivered_in_order() {
 /// its memory does not change, later puts are dropped, and the connection lives.
 #[test]
 fn device_a_withdrawn_descriptor_is_out_of_reach() {
-    ranks(2, |rank, o| {
-        let s = side(o, 65_536);
+    ranks(2, 65_536, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
         let ni = &o.interface;
         if rank == 1 {
@@ -323,7 +326,7 @@ fn device_a_withdrawn_descriptor_is_out_of_reach() {
             let md = ni
                 .md_attach(me, spec(MdMemory::whole(&target), None), Unlink::Retain)
                 .unwrap();
-            ring(o, &s, peer);
+            ring(o, s, peer);
             // The peer rings after some puts.
             wait(o, s.eq, EventKind::PutEnd, BELL);
             // Busy while a put that took the two-sided way is being placed.
@@ -336,7 +339,7 @@ fn device_a_withdrawn_descriptor_is_out_of_reach() {
             }
             assert_eq!(ni.md_unlink(md), Err(portals_core::Error::MdInvalid));
             target.fill(0, 65_536, 0xEE).unwrap();
-            ring(o, &s, peer);
+            ring(o, s, peer);
             wait(o, s.eq, EventKind::PutEnd, BELL);
             let mut seen = vec![0; 65_536];
             target.read(0, &mut seen).unwrap();
@@ -357,7 +360,7 @@ fn device_a_withdrawn_descriptor_is_out_of_reach() {
                 sent += 1;
             }
             if sent == 20 && !rung {
-                ring(o, &s, peer);
+                ring(o, s, peer);
                 rung = true;
             }
             while let Some(p) = ni.eq_poll(&[s.eq], Wait::No).unwrap() {
@@ -372,7 +375,7 @@ fn device_a_withdrawn_descriptor_is_out_of_reach() {
         }
         ni.put_region(s.source, (0, 32_768), AckRequest::NoAck, to(peer, 9, 0), 0)
             .unwrap();
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::SendEnd, BELL);
     });
 }
@@ -380,11 +383,10 @@ fn device_a_withdrawn_descriptor_is_out_of_reach() {
 /// An entry inserted ahead of an advertised one takes the next message.
 #[test]
 fn device_a_new_entry_ahead_takes_over() {
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
         let ni = &o.interface;
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         if rank == 1 {
             wait(o, s.eq, EventKind::PutEnd, BELL);
@@ -397,7 +399,7 @@ fn device_a_new_entry_ahead_takes_over() {
                 Unlink::Retain,
             )
             .unwrap();
-            ring(o, &s, peer);
+            ring(o, s, peer);
             let e = wait(o, s.eq, EventKind::PutEnd, QUIET);
             assert_eq!(e.hdr_data, 77);
             return;
@@ -410,7 +412,7 @@ fn device_a_new_entry_ahead_takes_over() {
         };
         put(1);
         put(2);
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         put(77);
     });

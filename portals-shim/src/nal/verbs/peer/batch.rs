@@ -31,7 +31,13 @@ impl Peer {
             self.flush();
             if let Some(qp) = &self.qp {
                 match memory::write_inline(qp, id, data, remote) {
-                    Ok(()) => return self.fly(Flying::Write { id, silent: false }),
+                    Ok(()) => {
+                        return self.fly(Flying::Write {
+                            id,
+                            len: data.len,
+                            silent: false,
+                        });
+                    }
                     Err(error) => self.refused(&error),
                 }
             }
@@ -85,9 +91,9 @@ impl Peer {
             Err(error) => error.accepted(),
         };
         for number in 0..accepted {
-            let id = self.batch[number].id;
-            let silent = number + 1 < total;
-            self.fly(Flying::Write { id, silent });
+            let Small { id, len, .. } = self.batch[number];
+            let (len, silent) = (len as u64, number + 1 < total);
+            self.fly(Flying::Write { id, len, silent });
         }
         match result {
             Ok(_) => self.batch.clear(),

@@ -2,6 +2,8 @@
 
 use super::Peer;
 use crate::nal::verbs::memory::Transfer;
+use crate::nal::verbs::watch::Watch;
+use std::time::Instant;
 use verbs_backend::{Buffer, Status};
 
 /// What is posted and not completed.
@@ -26,14 +28,28 @@ pub(super) enum Flying {
     /// success.
     Write {
         id: u64,
+        len: u64,
         silent: bool,
     },
+}
+
+impl Flying {
+    /// Bytes of data that it moves.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Small(len) | Self::Buffered(len) => *len as u64,
+            Self::Credit => 0,
+            Self::Read { transfer, .. } | Self::Ahead { transfer, .. } => transfer.local.len,
+            Self::Write { len, .. } => *len,
+        }
+    }
 }
 
 impl Peer {
     #[inline]
     pub(super) fn fly(&mut self, flying: Flying) {
         self.flying.push_back(flying);
+        self.flown = self.flown.wrapping_add(1);
         self.next_copy += 1;
         if self.next_copy >= self.depth {
             self.next_copy = 0;
@@ -44,7 +60,7 @@ impl Peer {
     #[inline]
     pub(in crate::nal::verbs) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
         match self.flying.front() {
-            Some(Flying::Write { id, silent }) if *silent || *id == completed => {
+            Some(Flying::Write { id, silent, .. }) if *silent || *id == completed => {
                 let id = *id;
                 self.flying.pop_front();
                 Some(id)
@@ -61,13 +77,28 @@ impl Peer {
     #[inline]
     pub(in crate::nal::verbs) fn done_silently(&mut self, completed: u64) -> Option<u64> {
         match self.flying.front() {
-            Some(Flying::Write { id, silent: true }) if *id != completed => {
+            Some(Flying::Write {
+                id, silent: true, ..
+            }) if *id != completed => {
                 let id = *id;
                 self.flying.pop_front();
                 Some(id)
             }
             _ => None,
         }
+    }
+
+    /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it; to be
+    /// asked when all completions are taken.
+    pub(in crate::nal::verbs) fn has_forgotten(&mut self, now: Instant) -> bool {
+        let Some(oldest) = self.flying.front() else {
+            self.watch = None;
+            return false;
+        };
+        let number = self.flown.wrapping_sub(self.flying.len() as u32);
+        let (watch, forgotten) = Watch::look(self.watch, number, oldest.len(), now);
+        self.watch = Some(watch);
+        forgotten
     }
 
     /// A request has completed; they do so in the order of their posting. One that failed is kept for

@@ -81,7 +81,11 @@ impl Peer {
                 transfer: *transfer,
                 id,
             }),
-            Ok(()) => self.fly(Flying::Write { id, silent: false }),
+            Ok(()) => self.fly(Flying::Write {
+                id,
+                len: transfer.local.len,
+                silent: false,
+            }),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Transfer {
@@ -95,7 +99,11 @@ impl Peer {
     pub(super) fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
         let Some(qp) = &self.qp else { return };
         match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
-            Ok(()) => self.fly(Flying::Write { id, silent: false }),
+            Ok(()) => self.fly(Flying::Write {
+                id,
+                len: data.len() as u64,
+                silent: false,
+            }),
             Err(error) => {
                 self.refused(&error);
                 self.queue.push_front(Queued::Inline {

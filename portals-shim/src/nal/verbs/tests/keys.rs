@@ -104,8 +104,7 @@ fn device_a_stale_key_is_refused_and_never_given_out_again() {
 /// call that sets them.
 #[test]
 fn device_access_control_holds_for_what_adapters_serve() {
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let ni = &o.interface;
         let peer = o.peers[1 - rank as usize];
         let anybody = AcEntry {
@@ -140,7 +139,7 @@ fn device_access_control_holds_for_what_adapters_serve() {
             ni.ac_entry(index, entry).unwrap();
         }
         let allowed = [true, false, false, false, false, true];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         if rank == 1 {
             for closed in [false, true] {
@@ -154,7 +153,7 @@ fn device_access_control_holds_for_what_adapters_serve() {
                     ni.ac_entry(5, entry).unwrap();
                     s.quiet.fill(0, 4096, 0).unwrap();
                 }
-                ring(o, &s, peer);
+                ring(o, s, peer);
                 wait(o, s.eq, EventKind::PutEnd, BELL);
                 let mut seen = [0; 6];
                 s.quiet.read(0, &mut seen).unwrap();
@@ -169,7 +168,7 @@ fn device_access_control_holds_for_what_adapters_serve() {
                 let refused = (0..6).filter(|at| !let_in(*at)).count() as u64;
                 assert_eq!(ni.status().unwrap().drop_count - dropped, refused);
             }
-            ring(o, &s, peer);
+            ring(o, s, peer);
             return;
         }
         s.work.fill(0, 4096, 9).unwrap();
@@ -199,7 +198,7 @@ fn device_access_control_holds_for_what_adapters_serve() {
             }
             let alone = ni.paths().unwrap().one_sided - before;
             assert!(alone <= 2, "adapters served {alone}");
-            ring(o, &s, peer);
+            ring(o, s, peer);
         }
         wait(o, s.eq, EventKind::PutEnd, BELL);
     });
@@ -211,8 +210,7 @@ fn device_pinned_memory_is_reached_by_its_key() {
     const PINNED: u64 = 9;
     const AT: u64 = 16;
     let told = std::sync::OnceLock::new();
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
         let ni = &o.interface;
         if rank == 1 {
@@ -231,7 +229,7 @@ fn device_pinned_memory_is_reached_by_its_key() {
                 rkey,
             };
             told.set(key).unwrap();
-            ring(o, &s, peer);
+            ring(o, s, peer);
             wait(o, s.eq, EventKind::PutEnd, BELL);
             let mut seen = [0; 40];
             memory.read(0, &mut seen).unwrap();
@@ -268,7 +266,7 @@ fn device_pinned_memory_is_reached_by_its_key() {
         let mut back = [0; 8];
         s.work.read(64, &mut back).unwrap();
         assert_eq!(back, *pattern(8, 5));
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::SendEnd, BELL);
     });
 }

@@ -258,10 +258,9 @@ fn device_a_progress_thread_answers_for_a_rank_that_computes() {
 #[ignore = "run by the test above, with each way of progress"]
 fn child_computes() {
     const COMPUTES: Duration = Duration::from_secs(2);
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         if rank == 1 {
             // No call is made meanwhile.
@@ -271,7 +270,7 @@ fn child_computes() {
                 x = std::hint::black_box(x.wrapping_mul(3));
             }
             wait(o, s.eq, EventKind::PutEnd, LOUD);
-            ring(o, &s, peer);
+            ring(o, s, peer);
             return;
         }
         // While a connection is made the attendant makes progress in any case.

@@ -35,10 +35,9 @@ fn set_link(netdev: &str, state: &str) {
 #[test]
 fn device_everybody_connects_to_everybody_at_once() {
     const RANKS: u32 = 6;
-    ranks(RANKS, |rank, o| {
-        let s = side(o, 4096);
+    ranks(RANKS, 4096, |rank, o, s| {
         for peer in (0..RANKS).filter(|p| *p != rank) {
-            ring(o, &s, o.peers[peer as usize]);
+            ring(o, s, o.peers[peer as usize]);
         }
         for _ in 1..RANKS {
             wait(o, s.eq, EventKind::PutEnd, BELL);
@@ -111,12 +110,11 @@ fn device_a_broken_link_is_mended() {
     let Some(netdev) = netdev() else { return };
     for round in 0..rounds() {
         let netdev = netdev.clone();
-        ranks(2, move |rank, o| {
+        ranks(2, 65_536, move |rank, o, s| {
             const MANY: u64 = 600;
-            let s = side(o, 65_536);
             let ni = &o.interface;
             let peer = o.peers[1 - rank as usize];
-            ring(o, &s, peer);
+            ring(o, s, peer);
             wait(o, s.eq, EventKind::PutEnd, BELL);
             if rank == 1 {
                 // Long messages end later than short ones that began after them.
@@ -139,7 +137,7 @@ fn device_a_broken_link_is_mended() {
                     }
                 }
                 assert_eq!(begun, MANY);
-                ring(o, &s, peer);
+                ring(o, s, peer);
                 // The end of the other side's counting.
                 wait(o, s.eq, EventKind::PutEnd, BELL);
                 return;
@@ -213,7 +211,7 @@ fn device_a_broken_link_is_mended() {
             println!(
                 "round {round}: {MANY} messages in order, {puts} one-sided puts of which {failed} failed"
             );
-            ring(o, &s, peer);
+            ring(o, s, peer);
         });
     }
 }

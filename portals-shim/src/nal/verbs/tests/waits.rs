@@ -14,10 +14,9 @@ fn used() -> Duration {
 #[test]
 fn device_an_idle_wait_uses_no_core() {
     const IDLE: Duration = Duration::from_secs(3);
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         if rank == 1 {
             wait(o, s.eq, EventKind::PutEnd, BELL);
@@ -41,7 +40,7 @@ fn device_an_idle_wait_uses_no_core() {
             waited.as_secs_f64()
         );
         assert!(share < 0.02, "{share} of a core for two idle ranks");
-        ring(o, &s, peer);
+        ring(o, s, peer);
     });
 }
 
@@ -51,8 +50,7 @@ fn device_an_idle_wait_uses_no_core() {
 fn device_several_threads_wait() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 20;
-    ranks(2, |rank, o| {
-        let s = side(o, 4096);
+    ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
         let ni = &o.interface;
         let nothing = ni.eq_alloc(1).unwrap();
@@ -66,7 +64,7 @@ fn device_several_threads_wait() {
                 eq
             })
             .collect();
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         let own = o.peers[rank as usize];
         std::thread::scope(|scope| {
@@ -98,7 +96,7 @@ fn device_several_threads_wait() {
             }
         });
         // The peer's threads may still need this side.
-        ring(o, &s, peer);
+        ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
     });
 }
@@ -106,7 +104,7 @@ fn device_several_threads_wait() {
 /// Waits end when their time has come, not earlier and not much later.
 #[test]
 fn device_waits_end_in_time() {
-    ranks(1, |_, o| {
+    ranks(1, 8, |_, o, _| {
         let eq = o.interface.eq_alloc(8).unwrap();
         for ms in [1, 20, 300] {
             let start = Instant::now();
