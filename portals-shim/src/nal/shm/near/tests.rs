@@ -309,6 +309,15 @@ fn a_frame_wakes_its_reader_and_room_a_writer_that_asked() {
     b.tell(Lane::Requests, false);
     assert!(!asleep(0) && asleep(1), "the writer alone is woken");
     assert!(a.has_room(Lane::Requests, 1));
+    // For little room it is told when the reader is idle.
+    while a.try_send(Lane::Requests, 0, b"x", &[]) {}
+    assert!(a.waits_for_room(Lane::Requests, 1));
+    prepare();
+    assert!(bytes(&b, Lane::Requests).is_some());
+    b.tell(Lane::Requests, false);
+    assert!(asleep(0));
+    b.tell(Lane::Requests, true);
+    assert!(!asleep(0));
 }
 
 /// Whoever sleeps, on the futex or on a pipe, is woken by the ring and not by the end of its time.
