@@ -8,6 +8,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * relative links and includes lead to files; every page is in SUMMARY.md
   * files named in `backticks` that look like paths of the repository exist
   * `file::test` exists: the file holds a function of that name
+  * each row of the table of the conduit's README names a test, a file, a command or a page, or says why it does not apply
   * the parameter table is the one of nic-model/machines/xt4.toml
   * the list of files with unsafe code in CONTRIBUTING.md is the true one
 """
@@ -126,6 +127,24 @@ def check_names(page, text):
             problem(page, f"no test {test} in {path}")
 
 
+COVERAGE = SRC / "readme-coverage.md"
+REASONS = ("does not apply", "not taken", "numbers that decay")
+
+
+def check_coverage():
+    """Names that stand in a row exist by check_names and check_links; here each row has one."""
+    rows = [r for r in COVERAGE.read_text().splitlines() if r.startswith("| ")][1:]
+    if len(rows) < 40:
+        problem(COVERAGE, f"a table of {len(rows)} rows")
+    for row in rows:
+        cells = [c.strip() for c in row.strip("|").split(" | ")]
+        what, by = cells[0], cells[-1].rstrip("| ") if len(cells) > 1 else ""
+        heading = re.fullmatch(r"\|?\s*\*\*[^*]+\*\*.*", what) and not by
+        named = re.search(r"`[\w.\-]+(/[\w.\-]+)+(::\w+)?`|`cargo xtask [^`]+`|\]\([^)\s]+\)", by)
+        if not heading and not named and not by.startswith(REASONS):
+            problem(COVERAGE, f"nothing covers {what}")
+
+
 def check_unsafe():
     page = ROOT / "CONTRIBUTING.md"
     text = page.read_text() if page.exists() else ""
@@ -159,6 +178,7 @@ def main():
             if f"({page.relative_to(SRC).as_posix()})" not in summary:
                 problem(page, "not in SUMMARY.md")
     check_unsafe()
+    check_coverage()
     for p in problems:
         print(p)
     return 1 if problems else 0
