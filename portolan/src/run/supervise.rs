@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::end::end_all;
+use super::end::{Leaving, end_all};
 use super::pmi_server::{PmiServer, Stage};
 use super::policy::{Policy, Verdict};
 use super::reap::{self, Exit};
@@ -246,9 +246,14 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // Nothing is answered any more, so that no rank goes on.
+        let lines = self.ranks.iter_mut().map(|r| r.socket.take()).collect();
         let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
-        end_all(&processes, &mut self.interrupts);
+        let server = &mut self.server;
+        end_all(
+            &processes,
+            &mut self.interrupts,
+            Some(Leaving { lines, server }),
+        );
     }
 }
 

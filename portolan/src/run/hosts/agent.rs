@@ -268,6 +268,6 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
-        end_all(&processes, &mut self.interrupts);
+        end_all(&processes, &mut self.interrupts, None);
     }
 }

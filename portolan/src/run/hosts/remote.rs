@@ -297,6 +297,6 @@ impl Drop for Remote {
             }
         }
         let ssh: Vec<&Process> = self.hosts.iter().map(|h| &h.ssh).collect();
-        end_all(&ssh, &mut self.interrupts);
+        end_all(&ssh, &mut self.interrupts, None);
     }
 }
