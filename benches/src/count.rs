@@ -159,7 +159,7 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
                 "tag-round-trip" => TagMode::Full,
                 _ => TagMode::Tag1,
             };
-            let tagged = Tagged::new(mode)?;
+            let tagged = Tagged::new(Over::Process, mode)?;
             repeat(workload, times, || tagged.round_trip())
         }
         "tag-bits" => folds(workload, times, Fold::Full),

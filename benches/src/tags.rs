@@ -1,8 +1,10 @@
 //! Tagged messages as a program sends them, and what folding (communicator, source, tag) into match bits costs: by
 //! functions compiled for a layout, as `tagged` has them, and by ones that ask for the layout in each call.
 
+use crate::turns::Over;
 use portals_shim::Region;
 use portals_shim::fabric::in_process;
+use portals_shim::nal::shm;
 use std::convert::Infallible;
 use std::hint::black_box;
 use tagged::layout::{NO_RESERVED_BITS, Pattern};
@@ -10,9 +12,10 @@ use tagged::{Comm, Layout, Options, Slice, TagMode, World};
 
 const TAG: i32 = 3;
 
-/// Two ranks that one thread plays, over the in-process fabric.
+/// Two ranks that one thread plays.
 #[derive(Debug)]
 pub struct Tagged {
+    worlds: [World; 2],
     comms: [Comm; 2],
     out: Slice,
     into: Slice,
@@ -23,26 +26,40 @@ impl Tagged {
     ///
     /// # Errors
     /// No memory.
-    pub fn new(mode: TagMode) -> Result<Self, tagged::OpenError> {
+    pub fn new(over: Over, mode: TagMode) -> Result<Self, tagged::OpenError> {
         let options = Options {
             mode,
             ..Options::default()
         };
-        let mut opened = in_process(2).into_iter();
+        Self::with(over, &options)
+    }
+
+    /// As [`Tagged::new`], with all options.
+    ///
+    /// # Errors
+    /// No memory, or options that do not go together.
+    pub fn with(over: Over, options: &Options) -> Result<Self, tagged::OpenError> {
+        let opened = match over {
+            Over::Process => in_process(2),
+            Over::Memory => {
+                shm::in_threads(2).map_err(|e| tagged::OpenError::Start(e.to_string()))?
+            }
+        };
+        let mut opened = opened.into_iter();
         let mut open = |rank| {
             let next = opened.next();
             let next = next.ok_or_else(|| tagged::OpenError::Start("no interface".to_owned()))?;
-            let world = World::open(next, rank, &options, || Ok::<(), Infallible>(()))?;
-            Ok(world.comm())
+            World::open(next, rank, options, || Ok::<(), Infallible>(()))
         };
-        let comms = [open(0)?, open(1)?];
+        let worlds = [open(0)?, open(1)?];
         let slice = || {
             let region = Region::new(8).map_err(|e| tagged::OpenError::Start(e.to_string()))?;
             // A region may be longer than what was asked for.
             Slice::new(&region, 0, 8).map_err(|e| tagged::OpenError::Start(e.to_string()))
         };
         Ok(Self {
-            comms,
+            comms: [worlds[0].comm(), worlds[1].comm()],
+            worlds,
             out: slice()?,
             into: slice()?,
         })
@@ -60,6 +77,50 @@ impl Tagged {
         let sent = sender.send(self.out.clone(), to, TAG);
         let got = receive.map(|request| receiver.wait(request));
         sent.is_ok() && got.is_ok_and(|status| status.is_ok_and(|s| s.len == 8))
+    }
+
+    /// As [`Tagged::round_trip`], but each message is there before its receive.
+    #[must_use]
+    pub fn unexpected_round_trip(&self) -> bool {
+        self.unexpected(0, 1, TAG) && self.unexpected(1, 0, TAG)
+    }
+
+    fn unexpected(&self, from: u32, to: u32, tag: i32) -> bool {
+        self.left(from, to, tag) && self.found(from, to, tag)
+    }
+
+    /// Sends a message that no receive awaits.
+    fn left(&self, from: u32, to: u32, tag: i32) -> bool {
+        self.comms[from as usize]
+            .send(self.out.clone(), to, tag)
+            .is_ok()
+    }
+
+    /// Finds a message and receives it.
+    fn found(&self, from: u32, to: u32, tag: i32) -> bool {
+        let receiver = &self.comms[to as usize];
+        let found = receiver.probe(Some(from), Some(tag));
+        let got = receiver.recv(self.into.clone(), Some(from), Some(tag));
+        found.is_ok() && got.is_ok_and(|s| s.len == 8)
+    }
+
+    /// A message that waits while so many others, each there before its receive, pass it in both directions, then is
+    /// received; whether all came.
+    #[must_use]
+    pub fn passed(&self, others: u32) -> bool {
+        self.left(0, 1, TAG + 1)
+            && (0..others).all(|_| self.unexpected_round_trip())
+            && self.found(0, 1, TAG + 1)
+    }
+
+    /// Messages that were moved out of a full overflow buffer.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.worlds
+            .iter()
+            .flat_map(World::counts)
+            .map(|counts| counts.moved)
+            .sum()
     }
 }
 

@@ -1,9 +1,12 @@
 //! Operations do not allocate, once queues and lists are made.
 
 use portals_core::{Header, Incoming, NiFail};
+use portolan_benches::tags::Tagged;
+use portolan_benches::turns::Over;
 use portolan_benches::{Before, Joined, Pair};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
+use tagged::{Options, TagMode};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -62,6 +65,40 @@ fn operations_do_not_allocate() {
 
     through_the_interface(&Joined::new().unwrap());
     through_the_interface(&Joined::over_memory().unwrap());
+
+    for over in [Over::Process, Over::Memory] {
+        for mode in [TagMode::Full, TagMode::Tag1] {
+            let tagged = Tagged::new(over, mode).unwrap();
+            messages(&tagged, &format!("{over:?} {mode:?}"));
+        }
+        overflow_turns(over);
+    }
+}
+
+/// Overflow buffers that are full after a few messages, and a message that stays while they are posted anew.
+fn overflow_turns(over: Over) {
+    let options = Options {
+        short: 64,
+        overflow: 2048,
+        ..Options::default()
+    };
+    let tagged = Tagged::with(over, &options).unwrap();
+    let work = |times| (0..times).for_each(|_| assert!(tagged.passed(600)));
+    // A buffer is a page, 512 messages: each has been full once, and a message has been moved.
+    work(4);
+    let before = tagged.moved();
+    assert_eq!(allocations(|| work(10)), 0, "{over:?}");
+    assert!(tagged.moved() >= before + 10, "no buffer was full");
+}
+
+/// Tagged messages, into receives that are posted and into an overflow buffer.
+fn messages(tagged: &Tagged, what: &str) {
+    let posted = |times| (0..times).for_each(|_| assert!(tagged.round_trip()));
+    let unexpected = |times| (0..times).for_each(|_| assert!(tagged.unexpected_round_trip()));
+    posted(20);
+    assert_eq!(allocations(|| posted(1000)), 0, "{what}");
+    unexpected(20);
+    assert_eq!(allocations(|| unexpected(1000)), 0, "{what}, unexpected");
 }
 
 /// The same between two interfaces of the in-process fabric and of shared memory, as a program calls them.

@@ -259,10 +259,7 @@ impl MatchTable {
             bits: me.match_bits,
         };
         let (slot, _) = self.entries.insert(me)?;
-        match self.keys.get_mut(slot as usize) {
-            Some(old) => *old = key,
-            None => self.keys.push(key),
-        }
+        self.entries.set_beside(&mut self.keys, slot, key);
         let list = self.lists.get_mut(pt)?;
         match self.entries.at_mut(prev) {
             Some(p) => p.next = slot,

@@ -222,10 +222,7 @@ impl MdTable {
     ) -> Option<(u32, u16)> {
         let key = self.mds.insert(Md::new(desc, unlink))?;
         let rest = MdRest::new(desc, length, me);
-        match self.rests.get_mut(key.0 as usize) {
-            Some(old) => *old = rest,
-            None => self.rests.push(rest),
-        }
+        self.mds.set_beside(&mut self.rests, key.0, rest);
         Some(key)
     }
 

@@ -11,6 +11,9 @@ const MAX_SLOTS: usize = 1 << crate::handle::SLOT_BITS;
 /// A slot is reused only after [`MIN_SLOTS`] slots exist and all earlier freed ones were reused, so
 /// a stale handle stays recognisable for at least `MIN_SLOTS × GENERATIONS` allocations, 262,144.
 ///
+/// Whoever frees objects comes to use all of these slots, so the first one that is freed makes room for [`MIN_SLOTS`]:
+/// no object needs memory after that, until more exist at a time.
+///
 /// Generations stand apart from the values: whoever knows that a slot is current ([`Table::at`])
 /// touches the value alone, and a value may fill a cache line.
 #[derive(Debug)]
@@ -89,9 +92,34 @@ impl<T> Table<T> {
         }
         let value = self.values.get_mut(key.0 as usize)?.take()?;
         self.generations[key.0 as usize] = (key.1 + 1) % crate::handle::GENERATIONS;
+        if self.free.len() == self.free.capacity() {
+            self.make_room();
+        }
         self.free.push_back(key.0);
         self.len -= 1;
         Some(value)
+    }
+
+    /// For so many slots as there will be: all of them may be free at once.
+    #[cold]
+    fn make_room(&mut self) {
+        let slots = self.values.capacity().max(MIN_SLOTS);
+        self.values.reserve_exact(slots - self.values.len());
+        self.generations
+            .reserve_exact(slots.saturating_sub(self.generations.len()));
+        self.free.reserve_exact(slots - self.free.len());
+    }
+
+    /// Puts what is kept beside the value of `slot` into its column, which has room for as many as the table.
+    #[inline]
+    pub(crate) fn set_beside<U>(&self, column: &mut Vec<U>, slot: u32, value: U) {
+        match column.get_mut(slot as usize) {
+            Some(old) => *old = value,
+            None => {
+                column.reserve_exact(self.values.capacity() - column.len());
+                column.push(value);
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use bridge::Bridge;
-pub use entries::{MdMemory, MdSpec};
+pub use entries::{MdMemory, MdSpec, RegionPart};
 pub use events::PollError;
 pub use movement::RemoteKey;
 
@@ -192,11 +192,11 @@ impl Interface {
     }
 
     /// Keeps a region until the interface closes.
-    fn keep(&self, region: Region) {
+    fn keep(&self, region: &Region) {
         let addr = region.addr();
         // One that is kept has its address for itself; after the close no descriptor is made of any.
         if self.inner.kept_last.load(Ordering::Relaxed) != addr {
-            self.kept().entry(addr).or_insert(region);
+            self.kept().entry(addr).or_insert_with(|| region.clone());
             self.inner.kept_last.store(addr, Ordering::Relaxed);
         }
     }

@@ -26,7 +26,9 @@ mod region;
 pub use bystander::Bystander;
 pub use call::{EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
-pub use interface::{ClockKind, Interface, MdMemory, MdSpec, PollError, RemoteKey, Window};
+pub use interface::{
+    ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
+};
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use region::{RawMemory, Region, RegionError};
 

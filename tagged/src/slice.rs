@@ -1,7 +1,7 @@
 //! Memory that messages are sent from and received into.
 
 use crate::error::CallError;
-use portals_shim::{MdMemory, Region};
+use portals_shim::{MdMemory, Region, RegionPart};
 
 /// Part of a region. The region is shared: what a message does to the bytes while it is under way, the program sees.
 #[derive(Clone, Debug)]
@@ -57,6 +57,14 @@ impl Slice {
             offset: self.offset,
             len,
         })
+    }
+
+    pub(crate) const fn lent(&self) -> RegionPart<'_> {
+        RegionPart {
+            region: &self.region,
+            offset: self.offset,
+            len: self.len,
+        }
     }
 
     pub(crate) fn memory(&self) -> MdMemory {

@@ -15,7 +15,7 @@ pub(crate) enum Place {
     /// In an overflow buffer.
     Buffer { buffer: u32, offset: usize },
     /// Out of the way of an overflow buffer.
-    Own(Box<[u8]>),
+    Own(Vec<u8>),
     /// Where the sender has it.
     AtSender,
     /// Nowhere any more.
@@ -67,6 +67,9 @@ pub(crate) struct Unexpected {
     /// Those whose data is on its way, by the number that START and END share.
     arriving: Vec<(u32, Id)>,
     listed: usize,
+    /// Memory of messages that were out of the way of an overflow buffer: no more pieces than there were such messages
+    /// at a time, none much longer than a short message.
+    spares: Vec<Vec<u8>>,
 }
 
 impl Unexpected {
@@ -163,9 +166,33 @@ impl Unexpected {
         Some(arrived)
     }
 
-    /// Every message, taken or not.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Arrived> {
-        self.slab.iter_mut().filter_map(|e| e.arrived.as_mut())
+    /// Gets every message, taken or not, out of an overflow buffer by `read`, which is given the offset; how many.
+    pub(crate) fn vacate(
+        &mut self,
+        buffer: u32,
+        mut read: impl FnMut(usize, &mut [u8]) -> Result<(), Loss>,
+    ) -> u64 {
+        let mut moved = 0;
+        for arrived in self.slab.iter_mut().filter_map(|e| e.arrived.as_mut()) {
+            if let Place::Buffer { buffer: b, offset } = arrived.place
+                && b == buffer
+            {
+                let mut bytes = self.spares.pop().unwrap_or_default();
+                bytes.resize(usize::try_from(arrived.length).unwrap_or(0), 0);
+                arrived.place = match read(offset, &mut bytes) {
+                    Ok(()) => Place::Own(bytes),
+                    Err(loss) => Place::Lost(loss),
+                };
+                moved += 1;
+            }
+        }
+        moved
+    }
+
+    /// Takes back the memory of a message that [`Unexpected::vacate`] moved.
+    pub(crate) fn spare(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spares.push(bytes);
     }
 }
 
@@ -227,7 +254,10 @@ mod tests {
                 }
             }
             assert_eq!(list.len(), plain.len());
-            assert_eq!(list.all().count(), plain.len() + taken.len());
+            assert_eq!(
+                list.slab.iter().filter(|e| e.arrived.is_some()).count(),
+                plain.len() + taken.len()
+            );
         }
     }
 }

@@ -37,11 +37,23 @@ impl MdMemory {
     }
 }
 
+/// As [`MdMemory::Region`], lent: the interface clones the region only if it does not keep it yet. None of its bytes is
+/// [`MdMemory::Empty`].
+#[derive(Clone, Copy, Debug)]
+pub struct RegionPart<'a> {
+    /// The region.
+    pub region: &'a Region,
+    /// First byte.
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
 /// A new descriptor (`ptl_md_t`).
 #[derive(Clone, Debug)]
-pub struct MdSpec {
+pub struct MdSpec<M = MdMemory> {
     /// The memory.
-    pub memory: MdMemory,
+    pub memory: M,
     /// Operations before it becomes inactive; -1 for no limit.
     pub threshold: i32,
     /// See [`MdDesc::max_size`].
@@ -52,6 +64,33 @@ pub struct MdSpec {
     pub user_ptr: u64,
     /// Where events go.
     pub eq: Option<EqHandle>,
+}
+
+impl<M> MdSpec<M> {
+    fn split(self) -> (M, MdSpec<()>) {
+        let rest = MdSpec {
+            memory: (),
+            threshold: self.threshold,
+            max_size: self.max_size,
+            options: self.options,
+            user_ptr: self.user_ptr,
+            eq: self.eq,
+        };
+        (self.memory, rest)
+    }
+}
+
+impl MdSpec<()> {
+    fn of(self, memory: Memory) -> MdDesc {
+        MdDesc {
+            memory,
+            threshold: self.threshold,
+            max_size: self.max_size,
+            options: self.options,
+            user_ptr: self.user_ptr,
+            eq: self.eq,
+        }
+    }
 }
 
 impl Interface {
@@ -102,35 +141,41 @@ impl Interface {
         self.done(Call::MeUnlink(me))
     }
 
+    /// Keeps a region mapped; where its part is.
+    #[inline]
+    fn place(&self, part: RegionPart<'_>) -> Result<Memory, Error> {
+        let RegionPart {
+            region,
+            offset,
+            len,
+        } = part;
+        if offset.checked_add(len).is_none_or(|end| end > region.len()) {
+            return Err(Error::MdIllegal);
+        }
+        self.keep(region);
+        Ok(Memory::Contiguous(Segment {
+            addr: region.addr() + offset as u64,
+            len: len as u64,
+        }))
+    }
+
     /// Keeps a region mapped and describes its memory to the library.
     fn describe(&self, spec: MdSpec) -> Result<MdDesc, Error> {
-        let memory = match spec.memory {
+        let (memory, spec) = spec.split();
+        let memory = match memory {
             MdMemory::Region {
                 region,
                 offset,
                 len,
-            } => {
-                if offset.checked_add(len).is_none_or(|end| end > region.len()) {
-                    return Err(Error::MdIllegal);
-                }
-                let addr = region.addr();
-                self.keep(region);
-                Memory::Contiguous(Segment {
-                    addr: addr + offset as u64,
-                    len: len as u64,
-                })
-            }
+            } => self.place(RegionPart {
+                region: &region,
+                offset,
+                len,
+            })?,
             MdMemory::Raw(raw) => raw.memory,
             MdMemory::Empty => Memory::contiguous(0, 0),
         };
-        Ok(MdDesc {
-            memory,
-            threshold: spec.threshold,
-            max_size: spec.max_size,
-            options: spec.options,
-            user_ptr: spec.user_ptr,
-            eq: spec.eq,
-        })
+        Ok(spec.of(memory))
     }
 
     fn new_md(&self, call: Call) -> Result<MdHandle, Error> {
@@ -193,6 +238,25 @@ impl Interface {
         let desc = self.describe(md)?;
         let bridge = self.open()?;
         bridge.me_md_post(base, spec, position, desc, unlink, test)
+    }
+
+    /// As [`Interface::me_md_post`], over part of a region.
+    pub fn me_md_post_part(
+        &self,
+        base: MeHandle,
+        spec: MeSpec,
+        position: InsertPosition,
+        md: MdSpec<RegionPart<'_>>,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        let (part, rest) = md.split();
+        let memory = match part.len {
+            0 => Memory::contiguous(0, 0),
+            _ => self.place(part)?,
+        };
+        let bridge = self.open()?;
+        bridge.me_md_post(base, spec, position, rest.of(memory), unlink, test)
     }
 
     /// `PtlACEntry`

@@ -110,19 +110,9 @@ impl Context {
     /// An overflow buffer takes no more: what is in it makes room, and it is posted anew.
     fn handle_full(&mut self, buffer: u32) -> Result<(), CallError> {
         if let Some(region) = self.overflow.get(buffer as usize) {
-            for arrived in self.unexpected.all() {
-                if let Place::Buffer { buffer: b, offset } = arrived.place
-                    && b == buffer
-                {
-                    let mut bytes = vec![0; usize::try_from(arrived.length).unwrap_or(0)];
-                    let read = region.read(offset, &mut bytes);
-                    arrived.place = match read {
-                        Ok(()) => Place::Own(bytes.into()),
-                        Err(_) => Place::Lost(Loss::NoRoom),
-                    };
-                    self.counts.moved += 1;
-                }
-            }
+            self.counts.moved += self.unexpected.vacate(buffer, |offset, bytes| {
+                region.read(offset, bytes).map_err(|_| Loss::NoRoom)
+            });
         }
         self.post_overflow(buffer).map_err(CallError::Portals)
     }

@@ -61,7 +61,7 @@ impl Context {
             unlink: Unlink::Unlink,
         };
         let md = MdSpec {
-            memory: into.memory(),
+            memory: into.lent(),
             threshold: 1,
             max_size: 0,
             options: MdOptions::OP_PUT | MdOptions::TRUNCATE | MdOptions::EVENT_START_DISABLE,
@@ -70,7 +70,7 @@ impl Context {
         };
         let (before, test) = (InsertPosition::Before, Some(self.queues[0]));
         let ni = &self.place.ni;
-        let (me, _) = ni.me_md_post(self.marker, spec, before, md, Unlink::Unlink, test)?;
+        let (me, _) = ni.me_md_post_part(self.marker, spec, before, md, Unlink::Unlink, test)?;
         self.counts.posted += 1;
         if let Some(kind) = self.requests.active(slot) {
             *kind = Kind::Posted { me };
@@ -171,6 +171,9 @@ impl Context {
                 ended(status, arrived.length)
             }
         };
+        if let Place::Own(bytes) = arrived.place {
+            self.unexpected.spare(bytes);
+        }
         self.requests.end(slot, end);
     }
 
