@@ -15,7 +15,7 @@
 
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
-use super::peer::{Peer, Timer};
+use super::peer::{Late, Peer, Timer};
 use super::{Verbs, unusable_device};
 use crate::delivery;
 use portals_core::{Ni, NiFail};
@@ -661,6 +661,7 @@ impl Verbs {
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
         let expected = std::mem::take(&mut peer.expected);
+        let late = peer.late.give_up();
         if let Some(qp) = peer.qp.take() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();
@@ -693,6 +694,12 @@ impl Verbs {
         // Of frames that left and had no effect nothing else says so: they have had their SEND_END.
         if !self.closed && !left {
             ni.lost(id);
+        }
+        for late in late {
+            match late {
+                Late::Reply(reply) => ni.reply_end(reply.op, NiFail::FAIL),
+                Late::Swap(swap, ..) => ni.swap_end(swap.op, NiFail::FAIL),
+            }
         }
         for index in records {
             if let Some(mut record) = self.records.remove(index) {

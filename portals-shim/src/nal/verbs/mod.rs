@@ -532,6 +532,9 @@ impl Verbs {
                     }
                 }
                 self.fetched(ni, record.peer, token, request, Some(op), fail);
+                if request {
+                    self.put_in_place(ni, record.peer);
+                }
             }
         }
     }

@@ -8,6 +8,7 @@
 //! | `peer/batch.rs` | small writes that are posted together |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/expected.rs` | requests whose answer is awaited |
+//! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //!
 //! ```text
 //!   held ──(connected and greeted)──► path chosen ──► queue ──(room, credit)──► flying ──► done
@@ -34,6 +35,7 @@
 mod batch;
 mod expected;
 mod flight;
+mod late;
 mod post;
 mod queue;
 mod renewal;
@@ -52,6 +54,7 @@ use std::time::Instant;
 use verbs_backend::{Destination, Qp};
 
 pub(super) use expected::answers;
+pub(super) use late::{Late, LateAnswers};
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
 const COPY: usize = 256;
@@ -96,6 +99,8 @@ pub(super) struct Peer {
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
     pub(super) expected: VecDeque<(u32, Header)>,
+    /// Answers of this side that wait for the data of earlier puts.
+    pub(super) late: LateAnswers,
     queue: VecDeque<Queued>,
     flying: VecDeque<Flying>,
     /// Requests posted ever, modulo 2^32.
@@ -150,6 +155,7 @@ impl Peer {
             who: None,
             held: VecDeque::new(),
             expected: VecDeque::new(),
+            late: LateAnswers::default(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
             flown: 0,

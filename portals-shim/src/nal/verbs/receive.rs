@@ -3,6 +3,7 @@
 use super::frame::{self, Body as FrameBody, EAGER, Ends, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
+use super::peer::Late;
 use super::{After, Fetched, Verbs, Work};
 use crate::delivery;
 use crate::region::LocalCopy;
@@ -127,23 +128,46 @@ impl Verbs {
                     self.eager(rank, &ack, |_| {});
                 }
             }
-            Incoming::Reply(r) => {
-                if r.header.payload_len() as usize <= EAGER {
-                    self.request_done(rank);
-                    self.eager(rank, &r.header, |room| {
-                        LocalCopy::gather_into(&r.segments, room)
-                    });
-                    ni.reply_end(r.op, NiFail::OK);
-                } else {
-                    self.announce(ni, rank, &r.header, r.md, &r.segments, After::Reply(r.op));
+            Incoming::Reply(r) => self.answer(ni, rank, Late::Reply(r)),
+            Incoming::Swap(s) => {
+                // What waits keeps its data.
+                let data = if whole { data } else { &[] };
+                self.answer(ni, rank, Late::Swap(s, data.to_vec(), fail));
+            }
+            Incoming::Acked | Incoming::Dropped(_) => {
+                if is_request(header) {
                     self.request_done(rank);
                 }
             }
-            Incoming::Swap(s) => {
+        }
+    }
+
+    /// Answers a request that has matched, or keeps it until the data of the puts before it is in place.
+    fn answer(&mut self, ni: &mut Ni, rank: usize, late: Late) {
+        match self.peer(rank) {
+            Some(peer) if peer.late.must_wait() => peer.late.wait(late),
+            _ => self.answer_now(ni, rank, late),
+        }
+    }
+
+    fn answer_now(&mut self, ni: &mut Ni, rank: usize, late: Late) {
+        match late {
+            Late::Reply(r) if r.header.payload_len() as usize <= EAGER => {
+                self.request_done(rank);
+                self.eager(rank, &r.header, |room| {
+                    LocalCopy::gather_into(&r.segments, room)
+                });
+                ni.reply_end(r.op, NiFail::OK);
+            }
+            Late::Reply(r) => {
+                self.announce(ni, rank, &r.header, r.md, &r.segments, After::Reply(r.op));
+                self.request_done(rank);
+            }
+            Late::Swap(s, new, fail) => {
                 let mut old = Vec::new();
                 LocalCopy::gather(&s.segments, &mut old);
-                if whole {
-                    LocalCopy::scatter(&s.segments, &data[..s.length as usize]);
+                if fail == NiFail::OK {
+                    LocalCopy::scatter(&s.segments, &new[..s.length as usize]);
                 }
                 self.request_done(rank);
                 ni.swap_end(s.op, fail);
@@ -152,11 +176,16 @@ impl Verbs {
                     room[..n].copy_from_slice(&old[..n]);
                 });
             }
-            Incoming::Acked | Incoming::Dropped(_) => {
-                if is_request(header) {
-                    self.request_done(rank);
-                }
-            }
+        }
+    }
+
+    /// The data of the oldest put of a peer that was being read is in place, or will not come: answers that waited for it
+    /// go.
+    pub(super) fn put_in_place(&mut self, ni: &mut Ni, rank: usize) {
+        let Some(peer) = self.peer(rank) else { return };
+        peer.late.end();
+        while let Some(late) = self.peer(rank).and_then(|p| p.late.next()) {
+            self.answer_now(ni, rank, late);
         }
     }
 
@@ -219,6 +248,9 @@ impl Verbs {
             read: true,
             again: false,
         };
+        if request && let Some(peer) = self.peer(rank) {
+            peer.late.begin();
+        }
         self.start(
             rank,
             transfer,
