@@ -86,6 +86,7 @@ impl<T> Table<T> {
         self.generations.get(slot as usize).copied().unwrap_or(0)
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<T> {
         if !self.is_current(key) {
             return None;
