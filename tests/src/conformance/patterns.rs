@@ -133,7 +133,7 @@ fn resend(r: &Rank) {
 
 fn fence(r: &Rank) {
     for loud in [true, false] {
-        for len in [8, 20_000] {
+        for len in [8, 20_000, 300_000] {
             if r.is_target() {
                 let t = r.target(len, |d| {
                     d.options = PUT | GET | REMOTE;
@@ -160,6 +160,16 @@ fn fence(r: &Rank) {
                 r.take(s.eq, &[SendStart, SendEnd]);
                 r.take(d.eq, &[ReplyStart, ReplyEnd]);
                 assert!(d.buf.read() == second);
+                // A short one, of what comes last of the data.
+                let third = Buf::pattern(len, 7);
+                s.buf.write(0, &third);
+                r.ni.put(s.md, NoAck, r.to(), 0).expect("the put starts");
+                let end = len - 8;
+                r.ni.get_region(d.md, (0, 8), r.at(end as u64))
+                    .expect("the get starts");
+                r.take(s.eq, &[SendStart, SendEnd]);
+                r.take(d.eq, &[ReplyStart, ReplyEnd]);
+                assert_eq!(d.buf.read()[..8], third[end..]);
                 r.barrier();
             }
             r.barrier();
