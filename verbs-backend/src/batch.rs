@@ -146,6 +146,11 @@ impl SendBatch {
         self.bytes.clear();
     }
 
+    /// Takes out the buffers that its requests own, with their tags, in order; what is left is fit only to be cleared.
+    pub fn take_owned(&mut self) -> impl Iterator<Item = (Buffer, u64)> {
+        self.parts.iter_mut().filter_map(|part| part.owned.take())
+    }
+
     /// Adds a send or write of `data`, which is copied here and again by the post, so that it needs no
     /// registered memory. The queue pair's capabilities say how long it may be.
     ///

@@ -9,9 +9,10 @@
 use crate::region::Region;
 use portals_core::{MdHandle, Segment};
 use std::collections::BTreeMap;
+use verbs_backend::batch::PushError;
 use verbs_backend::mr::MrError;
 use verbs_backend::qp::PostError;
-use verbs_backend::{Access, Mr, Pd, Qp, Remote, SendFlags, SendOp};
+use verbs_backend::{Access, Mr, Pd, Qp, Remote, SendBatch, SendFlags, SendOp};
 
 /// What a registration is for; each is a registration of its own, so that a peer never has a right
 /// that its purpose does not need.
@@ -428,29 +429,46 @@ impl Transfer {
         (first, Some(rest))
     }
 
-    /// Posts it, signalled, under `id`.
-    pub(super) fn post(&self, qp: &Qp, id: u64) -> Result<(), PostError> {
-        let segment = verbs_backend::Segment::new(
-            self.local.addr as usize,
-            self.local.len as usize,
-            self.lkey,
-        );
-        let Some(segment) = segment else {
-            let range = verbs_backend::batch::PushError::Range {
-                start: 0,
-                end: self.local.len as usize,
-            };
-            return Err(range.into());
-        };
+    /// What a request of it names.
+    fn request(&self) -> Result<(SendOp, verbs_backend::Segment), PushError> {
+        let Segment { addr, len } = self.local;
+        let segment = verbs_backend::Segment::new(addr as usize, len as usize, self.lkey);
+        let end = len as usize;
+        let segment = segment.ok_or(PushError::Range { start: 0, end })?;
         let op = if self.read {
             SendOp::Read(self.remote)
         } else {
             SendOp::Write(self.remote)
         };
+        Ok((op, segment))
+    }
+
+    /// Posts it, signalled, under `id`.
+    pub(super) fn post(&self, qp: &Qp, id: u64) -> Result<(), PostError> {
+        let (op, segment) = self.request()?;
         // SAFETY: the memory belongs to an operation under way (its MD is in use, or waits for it in
         // `Nal::retire`), or to a `Staged` buffer that the operation's record owns until the
         // completion; nobody changes it meanwhile by the rules of the API.
         unsafe { qp.post_raw(id, op, &[segment], SendFlags::SIGNALLED) }
+    }
+
+    /// Adds it to `chain` under `id`, without a completion of its own. A write of at most `inline` bytes is copied by
+    /// the post.
+    pub(super) fn push(
+        &self,
+        chain: &mut SendBatch,
+        id: u64,
+        inline: usize,
+    ) -> Result<(), PushError> {
+        let (op, segment) = self.request()?;
+        let flags = if !self.read && (1..=inline as u64).contains(&self.local.len) {
+            SendFlags::INLINE
+        } else {
+            SendFlags::empty()
+        };
+        // SAFETY: as in `post`; the operation goes on until a later request of the chain has completed, or this one has
+        // failed.
+        unsafe { chain.push_raw(id, op, &[segment], flags) }
     }
 }
 
@@ -464,7 +482,7 @@ pub(super) fn write_inline(
 ) -> Result<(), PostError> {
     let end = data.len as usize;
     let segment = verbs_backend::Segment::new(data.addr as usize, end, 0);
-    let segment = segment.ok_or(verbs_backend::batch::PushError::Range { start: 0, end })?;
+    let segment = segment.ok_or(PushError::Range { start: 0, end })?;
     // SAFETY: the memory belongs to an operation under way, whose MD keeps it mapped, and it is read before the
     // call returns.
     unsafe {

@@ -6,6 +6,7 @@
 //! | `peer/post.rs` | posting, and what becomes of what was refused |
 //! | `peer/flight.rs` | what is posted and not completed |
 //! | `peer/batch.rs` | small writes that are posted together |
+//! | `peer/ahead.rs` | a write that is posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
@@ -27,11 +28,15 @@
 //! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
 //!   completion is both's. So what flies always ends with something that makes a completion, and a failure names the
 //!   request that failed.
+//! * A write in `ahead` is posted by the call that posts the next frame, or alone before anything else is posted or
+//!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
+//!   room in the send queue.
 //! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
 //! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
 
+mod ahead;
 mod batch;
 mod expected;
 mod flight;
@@ -44,6 +49,7 @@ use super::frame;
 use super::handshake::{self, Stage};
 use super::reach::Adverts;
 use super::watch::Watch;
+use ahead::Ahead;
 use batch::Small;
 use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
@@ -51,7 +57,7 @@ use queue::Queued;
 use renewal::Lost;
 use std::collections::VecDeque;
 use std::time::Instant;
-use verbs_backend::{Destination, Qp};
+use verbs_backend::{Destination, Qp, SendBatch};
 
 pub(super) use expected::answers;
 pub(super) use late::{Late, LateAnswers};
@@ -112,6 +118,10 @@ pub(super) struct Peer {
     next_copy: usize,
     /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
     batch: Vec<Small>,
+    /// A write that waits for the message that tells of it.
+    ahead: Option<Ahead>,
+    /// Memory for posting the two.
+    chain: SendBatch,
     lost: VecDeque<Lost>,
     credits: u16,
     /// Slots of the peer for this side, as it said.
@@ -163,6 +173,8 @@ impl Peer {
             copies: Vec::new(),
             next_copy: 0,
             batch: Vec::new(),
+            ahead: None,
+            chain: SendBatch::new(),
             lost: VecDeque::new(),
             credits: 0,
             granted: 0,
@@ -186,6 +198,7 @@ impl Peer {
         self.held.is_empty()
             && self.queue.is_empty()
             && self.batch.is_empty()
+            && self.ahead.is_none()
             && self.lost.is_empty()
     }
 
@@ -237,7 +250,11 @@ impl Peer {
     /// What [`Peer::pump`] does would have an effect.
     #[inline]
     pub(super) fn wants_pump(&self) -> bool {
-        !self.queue.is_empty() || !self.batch.is_empty() || self.owes() || self.broken
+        !self.queue.is_empty()
+            || !self.batch.is_empty()
+            || self.ahead.is_some()
+            || self.owes()
+            || self.broken
     }
 
     /// Half of what the peer may send has come, and its slots are posted again.
@@ -248,7 +265,8 @@ impl Peer {
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.flying.len() + self.batch.len() < self.depth && self.is_connected()
+        let kept = self.batch.len() + usize::from(self.ahead.is_some());
+        self.flying.len() + kept < self.depth && self.is_connected()
     }
 
     /// Accounts what rode on a frame of the peer.

@@ -10,6 +10,7 @@ use portals_core::{
     Unlink,
 };
 
+mod ahead;
 mod hostile;
 mod keys;
 mod limits;

@@ -24,6 +24,7 @@ const BUSY: usize = 4;
 impl Peer {
     /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
     pub(in crate::nal::verbs) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
+        self.flush_ahead();
         if self.queue.is_empty() && self.has_room() {
             if self.flying.len() >= BUSY {
                 return self.collect(data, remote, id);
@@ -61,9 +62,16 @@ impl Peer {
         }
     }
 
-    /// Posts the batch.
+    /// Posts what was kept back to be posted together with something else: the batch, or a write.
     #[inline]
     pub(in crate::nal::verbs) fn flush(&mut self) {
+        self.flush_batch();
+        self.flush_ahead();
+    }
+
+    /// Posts the batch.
+    #[inline]
+    pub(super) fn flush_batch(&mut self) {
         if !self.batch.is_empty() {
             self.post_batch();
         }

@@ -19,13 +19,14 @@ pub(super) enum Flying {
         transfer: Transfer,
         id: u64,
     },
-    /// A write ahead of a message, which may be made again as long as the message has not come.
+    /// A write ahead of a message, which may be made again as long as the message has not come. A silent one makes no
+    /// completion on success.
     Ahead {
         transfer: Transfer,
         id: u64,
+        silent: bool,
     },
-    /// A write, which may not: the peer may have changed the memory since. A silent one makes no completion on
-    /// success.
+    /// A write, which may not: the peer may have changed the memory since. Silent as above.
     Write {
         id: u64,
         len: u64,
@@ -60,12 +61,14 @@ impl Peer {
     #[inline]
     pub(in crate::nal::verbs) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
         match self.flying.front() {
-            Some(Flying::Write { id, silent, .. }) if *silent || *id == completed => {
+            Some(Flying::Write { id, silent, .. } | Flying::Ahead { id, silent, .. })
+                if *silent || *id == completed =>
+            {
                 let id = *id;
                 self.flying.pop_front();
                 Some(id)
             }
-            Some(Flying::Read { id, .. } | Flying::Ahead { id, .. }) if *id == completed => {
+            Some(Flying::Read { id, .. }) if *id == completed => {
                 self.flying.pop_front();
                 Some(completed)
             }
@@ -77,9 +80,14 @@ impl Peer {
     #[inline]
     pub(in crate::nal::verbs) fn done_silently(&mut self, completed: u64) -> Option<u64> {
         match self.flying.front() {
-            Some(Flying::Write {
-                id, silent: true, ..
-            }) if *id != completed => {
+            Some(
+                Flying::Write {
+                    id, silent: true, ..
+                }
+                | Flying::Ahead {
+                    id, silent: true, ..
+                },
+            ) if *id != completed => {
                 let id = *id;
                 self.flying.pop_front();
                 Some(id)

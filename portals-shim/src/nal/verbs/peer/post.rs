@@ -11,7 +11,7 @@ use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
 impl Peer {
     /// Accounts a frame that was posted.
     #[inline]
-    fn posted(&mut self, flying: Flying) {
+    pub(super) fn posted(&mut self, flying: Flying) {
         if !matches!(flying, Flying::Credit) {
             self.credits = self.credits.saturating_sub(1);
             self.frames_sent = self.frames_sent.wrapping_add(1);
@@ -22,7 +22,7 @@ impl Peer {
 
     /// A frame was refused: it goes back to the head of the queue.
     #[cold]
-    fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
+    pub(super) fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
         self.refused(error);
         self.owed = 0;
         match frame {
@@ -36,8 +36,11 @@ impl Peer {
         self.broken = true;
     }
 
-    /// Posts the frame of `len` bytes in the next request's place.
+    /// Posts the frame of `len` bytes in the place of the next request, or of the one after it if a write waits.
     pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
+        if let Some(write) = self.ahead.take() {
+            return self.post_behind(write, None, len);
+        }
         let place = self.copies.get_mut(self.next_copy);
         let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
             return;
@@ -56,6 +59,9 @@ impl Peer {
     }
 
     pub(super) fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
+        if let Some(write) = self.ahead.take() {
+            return self.post_behind(write, Some(buffer), len);
+        }
         frame::stamp(&mut buffer[..len], self.owed, self.requests_done_here);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { PLAIN } else { CREDIT };
@@ -80,6 +86,7 @@ impl Peer {
             Ok(()) if transfer.again => self.fly(Flying::Ahead {
                 transfer: *transfer,
                 id,
+                silent: false,
             }),
             Ok(()) => self.fly(Flying::Write {
                 id,

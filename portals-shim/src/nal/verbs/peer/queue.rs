@@ -34,18 +34,21 @@ impl Peer {
         size: usize,
         build: B,
     ) -> Result<(), B> {
-        self.flush();
+        self.flush_batch();
         if !self.queue.is_empty() || self.credits == 0 || !self.has_room() {
+            self.flush();
             return Err(build);
         }
+        let place = self.place_of_frame();
         if size <= self.max_inline
-            && let Some(copy) = self.copies.get_mut(self.next_copy)
+            && let Some(copy) = self.copies.get_mut(place)
         {
             let len = written(copy, kind, failed, build);
             self.post_copy(len, true);
             return Ok(());
         }
         let Some(mut buffer) = pool.take() else {
+            self.flush();
             return Err(build);
         };
         let len = written(&mut buffer, kind, failed, build);
@@ -84,12 +87,16 @@ impl Peer {
         }
     }
 
-    /// Posts a transfer, or queues it behind what waits.
+    /// Posts a transfer, or queues it behind what waits. A write ahead of a message waits for its message.
     #[inline]
     pub(in crate::nal::verbs) fn transfer(&mut self, transfer: Transfer, id: u64) {
         self.flush();
         if self.queue.is_empty() && self.has_room() {
-            self.post_transfer(&transfer, id);
+            if transfer.again {
+                self.ahead = Some((transfer, id));
+            } else {
+                self.post_transfer(&transfer, id);
+            }
         } else {
             self.queue.push_back(Queued::Transfer { transfer, id });
         }

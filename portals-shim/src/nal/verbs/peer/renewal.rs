@@ -57,7 +57,7 @@ impl Peer {
             {
                 Lost::Refused(id)
             }
-            Flying::Ahead { transfer, id } => Lost::Ahead { transfer, id },
+            Flying::Ahead { transfer, id, .. } => Lost::Ahead { transfer, id },
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
             Flying::Write { id, .. } => Lost::Write(id),
         };
@@ -67,6 +67,7 @@ impl Peer {
     /// The queue pair is to be destroyed although not all completions have come.
     pub(in crate::nal::verbs) fn abandon(&mut self) {
         self.unbatch(0);
+        self.unhold();
         while !self.flying.is_empty() {
             self.handle_completion(Status::FLUSHED, None);
         }
@@ -86,6 +87,7 @@ impl Peer {
     /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
     /// connection ended.
     pub(in crate::nal::verbs) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+        self.unhold();
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
         self.copies.resize(self.depth, [0; COPY]);

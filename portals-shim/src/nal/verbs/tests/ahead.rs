@@ -1,0 +1,163 @@
+//! A write and the message that tells of it.
+
+use super::raw::{Raw, close, connect_all, raws, until};
+use super::*;
+
+const LEN: usize = 1 << 20;
+
+/// Writes `len` bytes of the own memory to the start of rank 1's, ahead of what is sent next.
+fn write_ahead(raws: &mut [Raw], len: u64) {
+    let there = to(raws[1].id(), QUIET, 0);
+    let (library, source) = (&mut raws[0].library, raws[0].source);
+    assert_eq!(library.put_ahead(source, (0, len), &there, 0), Ok(true));
+}
+
+fn tell(raws: &mut [Raw], len: u64, number: u64) {
+    let there = to(raws[1].id(), LOUD, 0);
+    raws[0].put(there, len, AckRequest::NoAck, number);
+}
+
+fn doorbells(raws: &mut [Raw]) -> u64 {
+    let peer = raws[0].nal().peer(1).expect("a peer");
+    peer.qp.as_ref().expect("a link").posts()
+}
+
+/// Rank 1 was told `number` times, and has the bytes.
+fn told(raws: &mut [Raw], number: usize, bytes: &[u8]) {
+    until(raws, "it is told", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD) == (number, 0)
+    });
+    let mut seen = vec![0; bytes.len()];
+    raws[1].quiet.read(0, &mut seen).unwrap();
+    assert!(
+        seen == bytes,
+        "{} bytes differ when they are told of",
+        bytes.len()
+    );
+}
+
+fn connected() -> Option<Vec<Raw>> {
+    let mut raws = raws(2, LEN)?;
+    connect_all(&mut raws);
+    until(&mut raws, "memory is advertised", |r| {
+        let peer = r[0].library.nal.peers[1].as_deref();
+        peer.is_some_and(|p| p.is_settled() && !p.adverts.of(4).is_empty())
+    });
+    Some(raws)
+}
+
+/// One doorbell for both, whether either is copied by the post or not; and the memory is free when both have left.
+#[test]
+fn device_a_write_and_its_message_take_one_doorbell() {
+    let Some(mut raws) = connected() else { return };
+    let mut number = 0;
+    // Either side of what is copied by a post, and more than one packet.
+    for len in [1u64, 8, 200, 256, 257, 1984, 4096, 70_000, LEN as u64] {
+        for words in [0, 8, 100, 1000] {
+            number += 1;
+            let bytes = pattern(len as usize, number);
+            raws[0].work.write(0, &bytes).unwrap();
+            let before = doorbells(&mut raws);
+            write_ahead(&mut raws, len);
+            tell(&mut raws, words, number as u64);
+            assert_eq!(doorbells(&mut raws) - before, 1, "{len} and {words} bytes");
+            told(&mut raws, number, &bytes);
+            until(&mut raws, "its memory is free", |r| {
+                r[0].seen(EventKind::SendEnd, QUIET) == (number, 0)
+                    && r[0].seen(EventKind::SendEnd, LOUD) == (number, 0)
+            });
+        }
+    }
+    close(raws);
+}
+
+/// A write that nothing follows leaves in the next poll; one that another write or a put follows leaves before it.
+#[test]
+fn device_a_write_that_nothing_tells_of_leaves_too() {
+    let Some(mut raws) = connected() else { return };
+    let bytes = pattern(5000, 1);
+    raws[0].work.write(0, &bytes).unwrap();
+    write_ahead(&mut raws, 5000);
+    until(&mut raws, "it has left", |r| {
+        r[0].seen(EventKind::SendEnd, QUIET) == (1, 0)
+    });
+    told(&mut raws, 0, &bytes);
+    for turn in 0..3 {
+        write_ahead(&mut raws, 100 + turn);
+        // Copied by the post.
+        let there = to(raws[1].id(), QUIET, 9000);
+        raws[0].put(there, 8, AckRequest::Ack, 0);
+        write_ahead(&mut raws, 300 + turn);
+        write_ahead(&mut raws, 5000);
+        // Not copied by it.
+        let there = to(raws[1].id(), QUIET, 9000);
+        raws[0].put(there, 1000, AckRequest::Ack, 0);
+        let turn = turn as usize + 1;
+        until(&mut raws, "all are done", |r| {
+            r[0].seen(EventKind::Ack, QUIET) == (2 * turn, 0)
+                && r[0].seen(EventKind::SendEnd, QUIET) == (1 + 5 * turn, 0)
+        });
+    }
+    close(raws);
+}
+
+/// More of them than the send queue takes, with no poll between: those that find no room wait, in order.
+#[test]
+fn device_writes_and_messages_beyond_the_send_queue_arrive_in_order() {
+    let Some(mut raws) = connected() else { return };
+    let bytes = pattern(3000, 9);
+    raws[0].work.write(0, &bytes).unwrap();
+    for number in 0..1000 {
+        write_ahead(&mut raws, 2000 + number);
+        tell(&mut raws, 8, number);
+    }
+    told(&mut raws, 1000, &bytes[..2999]);
+    let loud = raws[1].events.iter();
+    let numbers: Vec<u64> = loud
+        .filter(|e| e.kind == EventKind::PutEnd && e.match_bits == LOUD)
+        .map(|e| e.hdr_data)
+        .collect();
+    assert!(numbers.iter().copied().eq(0..1000));
+    until(&mut raws, "all memory is free", |r| {
+        r[0].seen(EventKind::SendEnd, QUIET) == (1000, 0)
+            && r[0].seen(EventKind::SendEnd, LOUD) == (1000, 0)
+    });
+    close(raws);
+}
+
+/// The connection breaks with pairs under way and one write kept back: each is there, once, when it is told of.
+#[test]
+fn device_writes_and_messages_survive_a_broken_connection() {
+    let Some(mut raws) = connected() else { return };
+    let mut number = 0;
+    for round in 0..10 {
+        let bytes = pattern(20_000, round);
+        raws[0].work.write(0, &bytes).unwrap();
+        for _ in 0..5 {
+            number += 1;
+            write_ahead(&mut raws, 20_000);
+            tell(&mut raws, 8, number);
+        }
+        let kept = round % 2 == 0;
+        if kept {
+            write_ahead(&mut raws, 10_000);
+        }
+        let peer = raws[0].nal().peer(1).unwrap();
+        peer.qp.as_ref().unwrap().to_error().unwrap();
+        if kept {
+            number += 1;
+            tell(&mut raws, 8, number);
+        }
+        told(&mut raws, number as usize, &bytes);
+        let writes = 5 * (round + 1) + round / 2 + 1;
+        until(&mut raws, "all memory is free", |r| {
+            r[0].seen(EventKind::SendEnd, QUIET) == (writes, 0)
+        });
+        // Mended before the next one breaks.
+        until(&mut raws, "it is mended", |r| {
+            let peer = r[0].library.nal.peers[1].as_deref();
+            peer.is_some_and(|p| p.is_open() && !p.adverts.of(4).is_empty())
+        });
+    }
+    close(raws);
+}
