@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "%s:%d: node %d: not so: %s\n", __FILE__, __LINE__,      \
-				(int)gasnet_mynode(), #condition);                              \
-			fflush(NULL);                                                           \
-			gasnet_exit(1);                                                         \
-		}                                                                               \
-	} while (0)
-#define OK(call) CHECK((call) == GASNET_OK)
+#include "gasnet_check.h"
 
 enum { PING = 200, PONG = 201, FIRST = 210, SIZE = 1 << 20, HALF = SIZE / 2 };
 #ifdef GASNET_SEGMENT_FAST

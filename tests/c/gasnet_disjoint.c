@@ -9,16 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "%s:%d: node %d: not so: %s\n", __FILE__, __LINE__,      \
-				(int)gasnet_mynode(), #condition);                              \
-			fflush(NULL);                                                           \
-			gasnet_exit(1);                                                         \
-		}                                                                               \
-	} while (0)
-#define OK(call) CHECK((call) == GASNET_OK)
+#include "gasnet_check.h"
 
 /* So few that a node which takes none has room for all. */
 enum { ROUNDS = 25, KINDS = 5, SIZE = 200, SHORT = 200, PAYLOAD = 201, SIT = 202, SEGMENT = 65536 };

@@ -5,14 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gasnet_check.h"
+
 typedef gasnet_handlerarg_t arg;
-#define OK(call)                                                                               \
-	do {                                                                                   \
-		if ((call) != GASNET_OK) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #call);             \
-			gasnet_exit(1);                                                        \
-		}                                                                              \
-	} while (0)
 
 enum { SHORT = 128, SHORT_BACK = 145, MEDIUM = 162, LONG = 179, BACK = 196, PLAIN = 213, SIZE = 8192, TEXT = 24 };
 static volatile int backs;

@@ -7,16 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "%s:%d: node %d: not so: %s\n", __FILE__, __LINE__,      \
-				(int)gasnet_mynode(), #condition);                              \
-			fflush(NULL);                                                           \
-			gasnet_exit(1);                                                         \
-		}                                                                               \
-	} while (0)
-#define OK(call) CHECK((call) == GASNET_OK)
+#include "gasnet_check.h"
 
 enum { THREADS = 4, ROUNDS = 50, REQUEST = 200, REPLY = 201, ROOM = 64 * 1024 };
 

@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                       \
-	do {                                                                                   \
-		if (!(condition)) {                                                            \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-			gasnet_exit(1);                                                        \
-		}                                                                              \
-	} while (0)
+#include "gasnet_check.h"
 
 static void timers(void)
 {

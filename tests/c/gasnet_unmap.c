@@ -8,16 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "%s:%d: node %d: not so: %s\n", __FILE__, __LINE__,      \
-				(int)gasnet_mynode(), #condition);                              \
-			fflush(NULL);                                                           \
-			gasnet_exit(1);                                                         \
-		}                                                                               \
-	} while (0)
-#define OK(call) CHECK((call) == GASNET_OK)
+#include "gasnet_check.h"
 
 enum { WHERE = 200, DROP, DROPPED, LEN = 1 << 20 };
 

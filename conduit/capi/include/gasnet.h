@@ -2,7 +2,8 @@
  *
  * A program defines GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR and links libgasnet-portals-seq, -parsync or -par; a
  * program of another model does not link. All its objects are compiled for the same memory: GASNET_SEGMENT_FAST, which is
- * what they get without a word, GASNET_SEGMENT_LARGE or GASNET_SEGMENT_EVERYTHING. With GASNET_DEBUG defined each call says where it stands, and more is checked.
+ * what they get without a word, GASNET_SEGMENT_LARGE or GASNET_SEGMENT_EVERYTHING. With GASNET_DEBUG defined each call
+ * says where it stands, and more is checked; that too is one for all objects.
  */
 #ifndef _GASNET_H
 #define _GASNET_H
@@ -22,16 +23,19 @@
 #define GASNET_SEQ 1
 #define GASNETI_MODEL seq
 #define GASNETI_MODEL_STR "SEQ"
+#define GASNETI_MODEL_NUMBER 1
 #elif defined(GASNET_PARSYNC)
 #undef GASNET_PARSYNC
 #define GASNET_PARSYNC 1
 #define GASNETI_MODEL parsync
 #define GASNETI_MODEL_STR "PARSYNC"
+#define GASNETI_MODEL_NUMBER 2
 #else
 #undef GASNET_PAR
 #define GASNET_PAR 1
 #define GASNETI_MODEL par
 #define GASNETI_MODEL_STR "PAR"
+#define GASNETI_MODEL_NUMBER 3
 #endif
 
 #include <gasnet_basic.h>
@@ -47,16 +51,19 @@ GASNETT_BEGIN_EXTERNC
 #define GASNET_SEGMENT_EVERYTHING 1
 #define GASNETI_SEGMENT everything
 #define GASNETI_SEGMENT_STR "EVERYTHING"
+#define GASNETI_SEGMENT_NUMBER 1
 #elif defined(GASNET_SEGMENT_LARGE)
 #undef GASNET_SEGMENT_LARGE
 #define GASNET_SEGMENT_LARGE 1
 #define GASNETI_SEGMENT large
 #define GASNETI_SEGMENT_STR "LARGE"
+#define GASNETI_SEGMENT_NUMBER 2
 #else
 #undef GASNET_SEGMENT_FAST
 #define GASNET_SEGMENT_FAST 1
 #define GASNETI_SEGMENT fast
 #define GASNETI_SEGMENT_STR "FAST"
+#define GASNETI_SEGMENT_NUMBER 3
 #endif
 #define GASNET_SPEC_VERSION_MAJOR 1
 #define GASNET_SPEC_VERSION_MINOR 8
@@ -169,6 +176,19 @@ GASNETI_INLINE_WORDS int gasnet_init(int *argc, char ***argv) {
 extern const int gasneti_linked;
 /* An object that was compiled for another library does not link, even one without gasnet_init. */
 __attribute__((__used__, __unused__)) static const int *const gasneti_links_with = &gasneti_linked;
+/* Nor do objects that differ: linkers take a symbol from several objects where it is one number, and name it where it is
+ * not. Objects that are optimised at link time meet in the assembler. */
+#define GASNETI_OBJECT_NUMBER \
+    _STRINGIFY(GASNETI_MODEL_NUMBER) "*8+" _STRINGIFY(GASNETI_SEGMENT_NUMBER) "*2+" _STRINGIFY(GASNETI_DEBUG_NUMBER)
+#define GASNETI_OBJECTS_DIFFER "gasnet_objects_differ_in_thread_model_segment_or_debug"
+__asm__(".globl " GASNETI_OBJECTS_DIFFER "\n"
+        ".hidden " GASNETI_OBJECTS_DIFFER "\n"
+        ".ifndef " GASNETI_OBJECTS_DIFFER "\n"
+        ".set " GASNETI_OBJECTS_DIFFER ", " GASNETI_OBJECT_NUMBER "\n"
+        ".endif\n"
+        ".if " GASNETI_OBJECTS_DIFFER " - (" GASNETI_OBJECT_NUMBER ")\n"
+        ".error \"" GASNETI_OBJECTS_DIFFER "\"\n"
+        ".endif\n");
 
 int gasnet_attach(gasnet_handlerentry_t *table, int count, uintptr_t segsize, uintptr_t minheapoffset);
 void gasnet_exit(int code) __attribute__((__noreturn__));

@@ -1,0 +1,9 @@
+//! C programs against the headers and the libraries, as ranks of jobs.
+//!
+//! They need a C compiler; without one the tests say so and pass.
+
+mod calls;
+mod ends;
+mod headers;
+mod programs;
+mod variables;
