@@ -43,4 +43,4 @@ pub mod unmap;
 pub mod vis;
 
 pub use job::init;
-pub use state::{Build, Mode, Reach};
+pub use state::{Build, Endpoint, Mode, Reach, endpoint};

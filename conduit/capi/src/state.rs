@@ -69,7 +69,8 @@ pub(crate) enum Phase {
 }
 
 /// The conduit of this process.
-pub(crate) enum Endpoint {
+#[derive(Debug)]
+pub enum Endpoint {
     /// Of `GASNET_SEQ`: no lock.
     Alone(Conduit),
     /// Of the others: threads take turns, by the conduit's own means.
@@ -339,9 +340,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
     })
 }
 
-/// The conduit of this process; `None` before `gasnet_init`.
+/// The conduit of this process, for a Rust program around the C library; `None` before `gasnet_init`.
 #[inline]
-pub(crate) fn endpoint() -> Option<&'static Endpoint> {
+pub fn endpoint() -> Option<&'static Endpoint> {
     ENDPOINT.get().map(|held| &held.0)
 }
 

@@ -41,6 +41,12 @@ const PLAIN: [&str; 3] = ["sh", "-c", "echo \"plain process $$\"; exec sleep 100
 /// Jobs of it, where one of ours ended wrongly.
 const COMPARED: usize = 20;
 
+/// Starts a rank and appends its status to the file named first. Launchers signal a rank's process group, so this gets what
+/// the rank gets: it takes signals, which the rank does not inherit, and goes on to wait. Where it cannot take them no
+/// status is in the file: then the rank was killed with it.
+const RECORDED: &str = "trap : HUP INT QUIT TERM; file=$1; shift; echo \"recorder process $$\"; \"$@\"; \
+                        status=$?; echo $status >> \"$file\"; exit $status";
+
 /// The statuses that a launcher gives a job of which a rank ends wrongly.
 #[derive(Clone, Copy)]
 enum Statuses {
@@ -48,6 +54,9 @@ enum Statuses {
     Own,
     /// Some that is not 0: of ranks that the launcher has killed.
     Any,
+    /// As that, but where the launcher itself is sent a signal it may give 0, whatever it starts: there the ranks' own
+    /// statuses count.
+    AnyUnlessSignalled,
 }
 
 /// A way to start a job.
@@ -236,43 +245,82 @@ impl Programs {
         Ok(code.to_string())
     }
 
-    /// As [`Programs::ended_by`], of ranks that wait for ever. Where that goes wrong, what the launcher does with a
+    /// How a job of ranks that wait for ever ends by a signal to the launcher, or to a rank. Where that goes wrong, what the launcher does with a
     /// program that joins no job is said too.
     fn signalled(&self, launcher: &Launcher<'_>, signal: Signal, rank: bool) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--pids", "--fault", "hang@0"];
-        let error = match self.ended_by(launcher, &program, signal, rank) {
+        let recorded = matches!(launcher.statuses, Statuses::AnyUnlessSignalled) && !rank;
+        let ended = if recorded {
+            self.recorded(launcher, &program, signal)
+        } else {
+            self.ended_by(launcher, &program, (4, signal, rank))
+                .and_then(|code| match code {
+                    0 => bail!("{signal:?}: the job says that it succeeded"),
+                    code => Ok(code.to_string()),
+                })
+        };
+        let error = match ended {
             Ok(status) => return Ok(status),
             Err(error) => error,
         };
         let mut plain = Vec::new();
         for _ in 0..COMPARED {
-            match self.ended_by(launcher, &PLAIN, signal, rank) {
-                Ok(status) => plain.push(status),
+            match self.ended_by(launcher, &PLAIN, (4, signal, rank)) {
+                Ok(status) => plain.push(status.to_string()),
                 Err(error) => plain.push(format!("{error:#}")),
             }
         }
         Err(error.context(format!("of a plain program: {}", plain.join(", "))))
     }
 
-    /// A job of which the launcher, or a rank, is sent a signal: the status, once nothing is left.
-    fn ended_by(
+    /// A job of which the launcher is sent a signal: its status, which may be anything, and those of its ranks, none of which may
+    /// say that it succeeded.
+    fn recorded(
         &self,
         launcher: &Launcher<'_>,
         program: &[&str],
         signal: Signal,
-        rank: bool,
     ) -> Result<String> {
+        let file = self.folder.path().join("statuses");
+        std::fs::write(&file, "")?;
+        let path = file.to_string_lossy();
+        let mut recorder = vec!["sh", "-c", RECORDED, "recorder", &*path];
+        recorder.extend(program);
+        // Four ranks and their recorders.
+        let code = self.ended_by(launcher, &recorder, (8, signal, false))?;
+        let statuses = std::fs::read_to_string(&file)?;
+        let statuses: Vec<&str> = statuses.lines().collect();
+        if statuses.len() > 4 || statuses.contains(&"0") {
+            bail!("{signal:?}: ranks ended with {}", statuses.join(" "));
+        }
+        let killed = 4 - statuses.len();
+        let own = if statuses.is_empty() {
+            "none"
+        } else {
+            &statuses.join(" ")
+        };
+        Ok(format!("{code}; ranks' own: {own}, {killed} killed"))
+    }
+
+    /// A job of which the launcher, or a rank, is sent a signal once so many processes have said that they are there: the
+    /// status, once nothing is left.
+    fn ended_by(
+        &self,
+        launcher: &Launcher<'_>,
+        program: &[&str],
+        (processes, signal, rank): (usize, Signal, bool),
+    ) -> Result<i32> {
         let watch = |child: &std::process::Child, file: &Path| {
             let launched = Process::open(child.id())?;
             let changes = Changes::of(file)?;
             let words = || std::fs::read_to_string(file).context("what the job said");
             let pids = || {
                 let pids = named(&words()?);
-                Ok((pids.len() == 4).then_some(pids))
+                Ok((pids.len() == processes).then_some(pids))
             };
             let Some(pids) = changes.until(&launched, PATIENCE, pids)? else {
-                bail!("four ranks did not start: {}", words()?);
+                bail!("{processes} processes did not start: {}", words()?);
             };
             let ranks = pids.into_iter().map(|pid| Ok((pid, Process::open(pid)?)));
             let ranks = ranks.collect::<Result<Vec<_>>>()?;
@@ -297,10 +345,7 @@ impl Programs {
                 bail!("{signal:?}: process {pid} is left");
             }
         }
-        if ended.code() == 0 {
-            bail!("{signal:?}: the job says that it succeeded");
-        }
-        Ok(ended.code().to_string())
+        Ok(ended.code())
     }
 
     /// The columns of a launcher's row.
@@ -441,7 +486,7 @@ fn table(built: &Path, wanted: impl Fn(&str) -> bool) -> Result<(String, bool)> 
         own(SSH[1], no_sshd.cloned(), ssh(&[])),
         Launcher {
             name: "mpiexec.hydra",
-            statuses: Statuses::Any,
+            statuses: Statuses::AnyUnlessSignalled,
             absent: missing(&["mpiexec.hydra"]),
             command: Box::new(|n| {
                 let mut mpiexec = Command::new("mpiexec.hydra");

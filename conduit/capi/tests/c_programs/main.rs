@@ -3,6 +3,7 @@
 //! They need a C compiler; without one the tests say so and pass.
 
 mod calls;
+mod costs;
 mod ends;
 mod headers;
 mod programs;

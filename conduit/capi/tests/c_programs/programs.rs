@@ -24,25 +24,41 @@ pub(crate) fn compiler(name: &str) -> bool {
     found
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds in the profile of this test; where the results are.
+fn build(what: &[&str]) -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let built = exe.ancestors().nth(2).unwrap().to_path_buf();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet"]).args(what);
+    build.arg("--target-dir").arg(built.parent().unwrap());
+    if built.file_name().is_some_and(|n| n == "release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(root()).status().unwrap();
+    assert!(status.success(), "{what:?} does not build");
+    built
+}
+
+/// A library that is an example of this crate.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let built = build(&["-p", "gasnet-c", "--example", name]);
+    built.join("examples").join(format!("lib{name}.so"))
+}
+
 /// Builds the launcher and the libraries once.
 pub(crate) fn places() -> &'static Places {
     static PLACES: OnceLock<Places> = OnceLock::new();
     PLACES.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let exe = std::env::current_exe().unwrap();
-        let built = exe.ancestors().nth(2).unwrap().to_path_buf();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "portolan"]);
-        for model in install::MODELS {
-            build.args(["-p", &format!("gasnet-c-{model}")]);
-        }
-        build.arg("--target-dir").arg(built.parent().unwrap());
-        if built.file_name().is_some_and(|n| n == "release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(&root).status().unwrap();
-        assert!(status.success(), "the launcher does not build");
+        let root = root();
+        let models = install::MODELS.map(|model| format!("gasnet-c-{model}"));
+        let mut what = vec!["-p", "portolan"];
+        what.extend(models.iter().flat_map(|library| ["-p", library]));
+        let built = build(&what);
         let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet-installed");
         std::fs::create_dir_all(&prefix).unwrap();
         let include = root.join("conduit/capi/include");
