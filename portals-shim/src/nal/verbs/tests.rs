@@ -13,6 +13,7 @@ use portals_core::{
 mod ahead;
 mod hostile;
 mod keys;
+mod late;
 mod limits;
 mod links;
 mod raw;

@@ -1,0 +1,64 @@
+//! A get sees the put before it, however late the put's data is.
+
+use super::raw::{Raw, close, connect_all, raws, until};
+use super::*;
+
+const INITIATOR: usize = 0;
+const TARGET: usize = 1;
+
+/// Announced.
+const LONG: usize = 65_536;
+/// What the get reads is the end of the put, and lands behind its source.
+const SHORT: usize = 8;
+
+/// The initiator makes progress alone, until its requests have arrived and nobody has looked at them.
+fn all_has_arrived(raw: &mut Raw) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(40);
+    while !raw.nal().is_drained() {
+        assert!(std::time::Instant::now() < end, "the requests do not leave");
+        raw.step();
+        std::thread::yield_now();
+    }
+}
+
+/// The target finds the long put and the short get together, and the put's data cannot be read before the connection is
+/// mended: the adapter that has it answers no more. An answer that does not wait is in the mended connection's first
+/// frame, with the memory as it was.
+#[test]
+fn device_a_get_that_is_found_with_a_long_put_waits_for_its_data() {
+    let Some(mut raws) = raws(2, LONG + SHORT) else {
+        return;
+    };
+    connect_all(&mut raws);
+    let target = raws[TARGET].id();
+    for round in 0..2 {
+        let sent = pattern(LONG, round);
+        raws[INITIATOR].work.write(0, &sent).unwrap();
+        let tail = to(target, LOUD, (LONG - SHORT) as u64);
+        let source = raws[INITIATOR].source;
+        raws[INITIATOR].put(to(target, LOUD, 0), LONG as u64, AckRequest::NoAck, 0);
+        raws[INITIATOR]
+            .library
+            .get(source, Some((LONG as u64, SHORT as u64)), &tail)
+            .unwrap();
+        all_has_arrived(&mut raws[INITIATOR]);
+        assert_eq!(
+            raws[TARGET].seen(EventKind::PutStart, LOUD).0,
+            round,
+            "nobody has looked at what came"
+        );
+        let link = raws[INITIATOR]
+            .nal()
+            .peer(TARGET)
+            .and_then(|p| p.qp.clone());
+        link.expect("a link").to_error().unwrap();
+        until(&mut raws, "the get is answered and the put ends", |r| {
+            r[INITIATOR].seen(EventKind::ReplyEnd, LOUD) == (round + 1, 0)
+                && r[TARGET].seen(EventKind::PutEnd, LOUD) == (round + 1, 0)
+        });
+        let mut got = vec![0; SHORT];
+        raws[INITIATOR].work.read(LONG, &mut got).unwrap();
+        assert_eq!(got, &sent[LONG - SHORT..], "round {round}");
+    }
+    close(raws);
+}
