@@ -210,6 +210,11 @@ impl Conduit {
         self.nodes
     }
 
+    /// `GASNET_MAX_SEGSIZE`, bytes: the largest segment that a program may be offered; `None` without it.
+    pub fn max_segment(&self) -> Option<u64> {
+        self.core.borrow().env.max_segment
+    }
+
     /// The segment of a rank; empty for a rank that does not exist, and before `attach`.
     pub fn segment(&self, node: u32) -> SegInfo {
         let core = self.core.borrow();

@@ -1,4 +1,5 @@
-/* Each error code of the core API, when its condition holds, and what a refused call leaves behind: nothing. */
+/* Each error code of the core API, when its condition holds, and what a refused call leaves behind: nothing. The argument, if
+ * there is one, is the largest segment, bytes. */
 #include <gasnet.h>
 
 #include <stdio.h>
@@ -165,6 +166,7 @@ int main(int argc, char **argv)
 	IS(GASNET_ERR_NOT_INIT, gasnet_init(&argc, &argv));
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMPoll());
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMRequestMedium0(0, ASK, NULL, 0));
+	if (argc > 1 && gasnet_getMaxLocalSegmentSize() != strtoull(argv[1], NULL, 0)) _Exit(1);
 	nodes = gasnet_nodes();
 	segment = (gasnet_seginfo_t *)malloc((nodes + 1) * sizeof *segment);
 	IS(GASNET_ERR_NOT_INIT, gasnet_getSegmentInfo(segment, 1));

@@ -81,7 +81,8 @@ static void respond(void)
 	CHECK(e.hdr_data == 0x1122334455667788u && e.offset == 16 && e.mlength == 40);
 	expect(target_eq, PTL_EVENT_PUT_END);
 	fill(source, 3);
-	CHECK(target[15] == 0 && target[56] == 0 && memcmp(target + 16, source + 8, 40) == 0);
+	/* The first 8 bytes may be those of the swap already; the initiator has compared what the put left there. */
+	CHECK(target[15] == 0 && target[56] == 0 && memcmp(target + 24, source + 16, 32) == 0);
 	expect(target_eq, PTL_EVENT_GET_START);
 	expect(target_eq, PTL_EVENT_GET_END);
 	e = expect(target_eq, PTL_EVENT_GETPUT_START);

@@ -269,29 +269,12 @@ fn largest_segment() -> u64 {
     if state::reach() == Reach::Everything {
         return u64::MAX;
     }
-    let wanted = std::env::var("GASNET_MAX_SEGSIZE").ok();
-    let wanted = wanted.and_then(|text| parse_size(&text));
+    let wanted = state::with(Conduit::max_segment).flatten();
     let defined = Some(state::max_segment()).filter(|m| *m > 0);
     let whole = wanted
         .or(defined)
         .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(state::nodes().max(1)));
     (whole / PAGE).max(1) * PAGE
-}
-
-/// A number with an optional unit; bytes without one.
-fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim().to_ascii_uppercase();
-    let text = text.strip_suffix('B').unwrap_or(&text);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return None,
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Memory of the machine, or what of it the job's control group may have: more would be granted, and the process
@@ -466,21 +449,6 @@ pub extern "C" fn gasneti_wait_event() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        let sizes = [
-            ("4096", Some(4096)),
-            ("3k", Some(3072)),
-            (" 2 MB", Some(2 << 20)),
-            ("1G", Some(1 << 30)),
-            ("x", None),
-            ("1Q", None),
-        ];
-        for (text, want) in sizes {
-            assert_eq!(parse_size(text), want, "{text}");
-        }
-    }
 
     #[test]
     fn nothing_works_before_init() {

@@ -50,6 +50,8 @@ pub(crate) struct Env {
     exit_factor: f64,
     /// Signals that are left alone, by name or number.
     pub(crate) no_catch: Vec<String>,
+    /// The largest segment that a program may be offered, bytes; `None` where it is for the program to say.
+    pub(crate) max_segment: Option<u64>,
     /// Where files are written.
     pub(crate) tmpdir: Option<String>,
     /// Waiting for debuggers, stack traces.
@@ -128,6 +130,9 @@ impl Env {
                 .seconds("GASNET_EXITTIMEOUT_FACTOR", "0.25")?
                 .unwrap_or(0.25),
             no_catch: list(r.shown_text("GASNET_NO_CATCH_SIGNAL", "")),
+            max_segment: r
+                .number("GASNET_MAX_SEGSIZE", "a part of the memory")?
+                .filter(|bytes| *bytes > 0),
             tmpdir: r
                 .shown_text("GASNET_TMPDIR", "")
                 .or_else(|| r.text("TMPDIR")),
@@ -258,6 +263,11 @@ mod tests {
         assert_eq!((e.msg_limit, e.sb_chunks, e.num_tmpmd), (12, 4096, 1024));
         assert_eq!(e.credits.space, Some(3 << 20));
         assert_eq!((e.put_bounce, e.get_bounce), (100, 2040));
+        let most = |text| with(&[("GASNET_MAX_SEGSIZE", text)]).unwrap().max_segment;
+        assert_eq!(
+            (most("0.5G"), most("0"), most(" ")),
+            (Some(1 << 29), None, None)
+        );
         assert!(!e.packed_long);
         assert_eq!(e.exit_timeout_ns(4, true), 1_500_000_000);
     }
@@ -270,6 +280,7 @@ mod tests {
             "GASNET_PORTAL_MSG_LIMIT=\"many\" is not a number"
         );
         assert!(with(&[("GASNET_PORTAL_FLOW_CONTROL", "maybe")]).is_err());
+        assert!(with(&[("GASNET_MAX_SEGSIZE", "big")]).is_err());
         assert!(with(&[("GASNET_EXITTIMEOUT_MIN", "-1")]).is_err());
     }
 

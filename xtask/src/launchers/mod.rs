@@ -54,9 +54,9 @@ enum Statuses {
     Own,
     /// Some that is not 0: of ranks that the launcher has killed.
     Any,
-    /// As that, but where the launcher itself is sent a signal it may give 0, whatever it starts: there the ranks' own
-    /// statuses count.
-    AnyUnlessSignalled,
+    /// As that, but where the launcher itself is sent a signal, or a rank exits with 0 too early, it may give 0, whatever
+    /// it starts: there the ranks' own statuses count.
+    Unsure,
 }
 
 /// A way to start a job.
@@ -229,6 +229,12 @@ impl Programs {
     fn fault(&self, launcher: &Launcher<'_>, fault: &str, own: i32) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--fault", fault];
+        if matches!(launcher.statuses, Statuses::Unsure) && fault.starts_with("exit0") {
+            return self.recorded(&program, 1, |program| {
+                let (ended, ()) = self.job(launcher, (4, "shm"), program, |_, _| Ok(()))?;
+                Ok(ended.code())
+            });
+        }
         let (ended, ()) = self.job(launcher, (4, "shm"), &program, |_, _| Ok(()))?;
         let code = ended.code();
         let notices = launcher.name.starts_with("portolan") || !fault.starts_with(OUTSIDE);
@@ -250,9 +256,12 @@ impl Programs {
     fn signalled(&self, launcher: &Launcher<'_>, signal: Signal, rank: bool) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--pids", "--fault", "hang@0"];
-        let recorded = matches!(launcher.statuses, Statuses::AnyUnlessSignalled) && !rank;
+        let recorded = matches!(launcher.statuses, Statuses::Unsure) && !rank;
         let ended = if recorded {
-            self.recorded(launcher, &program, signal)
+            // Four ranks and their recorders.
+            self.recorded(&program, 0, |program| {
+                self.ended_by(launcher, program, (8, signal, false))
+            })
         } else {
             self.ended_by(launcher, &program, (4, signal, rank))
                 .and_then(|code| match code {
@@ -274,25 +283,25 @@ impl Programs {
         Err(error.context(format!("of a plain program: {}", plain.join(", "))))
     }
 
-    /// A job of which the launcher is sent a signal: its status, which may be anything, and those of its ranks, none of which may
-    /// say that it succeeded.
+    /// A job of four ranks with a recorder each, which `start` starts: its status, which may be anything, and those of its ranks,
+    /// of which `good` may say that they succeeded.
     fn recorded(
         &self,
-        launcher: &Launcher<'_>,
         program: &[&str],
-        signal: Signal,
+        good: usize,
+        start: impl FnOnce(&[&str]) -> Result<i32>,
     ) -> Result<String> {
         let file = self.folder.path().join("statuses");
         std::fs::write(&file, "")?;
         let path = file.to_string_lossy();
         let mut recorder = vec!["sh", "-c", RECORDED, "recorder", &*path];
         recorder.extend(program);
-        // Four ranks and their recorders.
-        let code = self.ended_by(launcher, &recorder, (8, signal, false))?;
+        let code = start(&recorder)?;
         let statuses = std::fs::read_to_string(&file)?;
         let statuses: Vec<&str> = statuses.lines().collect();
-        if statuses.len() > 4 || statuses.contains(&"0") {
-            bail!("{signal:?}: ranks ended with {}", statuses.join(" "));
+        let zeros = statuses.iter().filter(|status| **status == "0").count();
+        if statuses.len() > 4 || zeros > good {
+            bail!("ranks ended with {}", statuses.join(" "));
         }
         let killed = 4 - statuses.len();
         let own = if statuses.is_empty() {
@@ -486,7 +495,7 @@ fn table(built: &Path, wanted: impl Fn(&str) -> bool) -> Result<(String, bool)> 
         own(SSH[1], no_sshd.cloned(), ssh(&[])),
         Launcher {
             name: "mpiexec.hydra",
-            statuses: Statuses::AnyUnlessSignalled,
+            statuses: Statuses::Unsure,
             absent: missing(&["mpiexec.hydra"]),
             command: Box::new(|n| {
                 let mut mpiexec = Command::new("mpiexec.hydra");

@@ -1,9 +1,10 @@
 //! Compiles programs of `tests/c` against an installation of what was built, and runs them as ranks of jobs.
 
 use gasnet_c::install;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Where things are.
 pub(crate) struct Places {
@@ -82,7 +83,7 @@ pub(crate) fn text(output: &Output) -> String {
 }
 
 /// How a program is compiled.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Build<'a> {
     pub(crate) compiler: &'a str,
     pub(crate) flags: &'a [&'a str],
@@ -139,10 +140,17 @@ pub(crate) fn try_compile(source: &str, b: Build<'_>) -> (PathBuf, Output) {
     (out, output)
 }
 
+/// A program that compiles; once, because tests run at one time and one may be running it.
 pub(crate) fn compile(source: &str, b: Build<'_>) -> PathBuf {
-    let (out, output) = try_compile(source, b);
-    assert!(output.status.success(), "{}", text(&output));
-    out
+    static MADE: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.entry(format!("{source} {b:?}"))
+        .or_insert_with(|| {
+            let (out, output) = try_compile(source, b);
+            assert!(output.status.success(), "{}", text(&output));
+            out
+        })
+        .clone()
 }
 
 /// The fabrics that every machine has.

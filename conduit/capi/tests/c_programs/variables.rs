@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::programs::{Build, FABRICS, SEQ, compile, compiler, places, text};
+use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, places, text};
 
 /// Runs a program with variables and files of its own; what it said, and the files' texts by rank.
 fn traced(
@@ -191,21 +191,36 @@ fn frozen_ranks_go_on_when_told_to() {
     assert_eq!((frozen, job.wait().unwrap().code()), (2, Some(7)));
 }
 
-/// `GASNET_MAX_SEGSIZE` counts, and a segment beyond it is refused.
+/// `GASNET_MAX_SEGSIZE` counts in whole pages, a segment beyond it is refused, and so is a text that is no size.
 #[test]
 fn the_largest_segment_can_be_chosen() {
     if !compiler("cc") {
         return;
     }
     let program = compile("gasnet_errors", SEQ);
-    for size in ["64K", "1M"] {
-        let output = Command::new(&places().launcher)
-            .args(["run", "-n", "2", "--timeout", "60", "--fabric", "shm", "--"])
-            .arg(&program)
+    let run = |size: &str, bytes: &str| {
+        let output = launch("shm", 2, &program, &[bytes])
             .env("GASNET_MAX_SEGSIZE", size)
+            .env("GASNET_VERBOSEENV", "1")
             .output()
             .unwrap();
-        let said = text(&output);
-        assert!(output.status.success(), "{size}: {said}");
+        (output.status.success(), text(&output))
+    };
+    for (size, bytes) in [
+        ("64K", "65536"),
+        ("1M", "1048576"),
+        ("0.5m", "524288"),
+        ("0x20000", "131072"),
+        ("70000", "69632"),
+    ] {
+        let (success, said) = run(size, bytes);
+        assert!(success, "{size}: {said}");
+        assert!(
+            said.contains(&format!("GASNET_MAX_SEGSIZE = {size}")),
+            "{said}"
+        );
     }
+    let (success, said) = run("large", "0");
+    let refused = "GASNET_MAX_SEGSIZE=\"large\" is not a number";
+    assert!(!success && said.contains(refused), "{said}");
 }
