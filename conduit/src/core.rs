@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) credits: Credits,
     pub(crate) ops: Ops,
     pub(crate) lids: Lids<HeldHeader>,
+    /// The fabric may take a header message that is written straight into the memory it sends from.
+    pub(crate) makes_puts: bool,
     /// Counts the Long replies.
     pub(crate) reply_lids: u32,
     /// Payload messages of Longs whose sender waits: of requests, of replies.
@@ -104,6 +106,7 @@ impl Core {
     ) -> Self {
         let nodes = peers.len() as u32;
         Self {
+            makes_puts: ni.makes_puts(),
             ni,
             me,
             nodes,

@@ -209,6 +209,17 @@ pub(crate) fn run_over<R: Send>(
         changed: Condvar::new(),
         interfaces: opened.iter().map(|o| o.interface.clone()).collect(),
     });
+    // A test whose ranks would wait for ever fails and says so.
+    #[cfg(test)]
+    let _limit = crate::exit::watch(
+        Arc::new(ThreadJob {
+            rank: 0,
+            hub: hub.clone(),
+        }),
+        std::time::Duration::from_secs(180),
+        1,
+        "not ended after 180 s".to_owned(),
+    );
     let rank = &rank;
     let ends: Vec<Result<RankEnd<R>, Box<dyn Any + Send>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)

@@ -621,6 +621,21 @@ impl<N: Nal> Bridge for Direct<N> {
         self.start(|library| library.put(md, region, ack, to, hdr_data, true))
     }
 
+    fn makes_puts(&self) -> bool {
+        self.entered().lock().nal.makes_puts()
+    }
+
+    fn put_made(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Error> {
+        self.start(|library| library.put_made(md, region, to, hdr_data, fill))
+    }
+
     fn put_ahead(
         &self,
         md: MdHandle,

@@ -4,7 +4,9 @@ use crate::call::{Answer, Call, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
 use crate::interface::PollError;
 use crate::nal::Nal;
-use portals_core::{AckRequest, EqHandle, Error, MdHandle, Ni, NiFail, ProcessId, Transmit};
+use portals_core::{
+    AckRequest, EqHandle, Error, MdHandle, Ni, NiFail, ProcessId, ReadyPut, Transmit,
+};
 use std::time::Instant;
 
 /// The state behind an interface. Sends to the own process never reach the NAL; they wait here for
@@ -189,16 +191,37 @@ impl<N: Nal> Library<N> {
         Ok(taken && silent)
     }
 
-    /// A put whose data is in place before anything that is sent to the target from here on; `false`, and nothing has
-    /// happened, where the fabric cannot promise that.
-    pub(crate) fn put_ahead(
+    /// A put whose bytes `fill` writes; `false`, and nothing has happened, where the fabric does not take it so now.
+    pub(crate) fn put_made(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
         to: &Target,
         hdr_data: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<bool, Error> {
-        let ready = self.ni.ready_put(
+        if self.keeps(to.process) {
+            return Ok(false);
+        }
+        let ready = self.ready_region(md, region, to, hdr_data)?;
+        if !self.nal.send_made(&ready.header, fill) {
+            return Ok(false);
+        }
+        self.ni.pass_put(&ready, NiFail::OK, true);
+        self.nal.lists_changed(&mut self.ni);
+        Ok(true)
+    }
+
+    /// A put of a region without an ack, which has not begun.
+    #[inline]
+    fn ready_region(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<ReadyPut, Error> {
+        self.ni.ready_put(
             md,
             Some(region),
             AckRequest::NoAck,
@@ -208,7 +231,19 @@ impl<N: Nal> Library<N> {
             to.match_bits,
             to.remote_offset,
             hdr_data,
-        )?;
+        )
+    }
+
+    /// A put whose data is in place before anything that is sent to the target from here on; `false`, and nothing has
+    /// happened, where the fabric cannot promise that.
+    pub(crate) fn put_ahead(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        let ready = self.ready_region(md, region, to, hdr_data)?;
         if self.keeps(to.process) || !self.nal.writes_ahead(&ready.header, &ready.payload) {
             return Ok(false);
         }

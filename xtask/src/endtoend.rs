@@ -126,12 +126,23 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
             &input,
         )?);
     }
-    for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
-        let said = succeed(over(way, "3", "portolan").arg("messages"))?;
-        if !said.ends_with(" on each rank: ok\n") {
-            bail!("portolan messages on {words}: {said}");
+    for channel in ["rc", "ud"] {
+        for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
+            let before = sent_packets(device)?;
+            let said = succeed(
+                over(way, "3", "portolan")
+                    .arg("messages")
+                    .env("PORTOLAN_CHANNEL", channel),
+            )?;
+            let sent = sent_packets(device)? - before;
+            if !said.ends_with(" on each rank: ok\n") || sent == 0 {
+                bail!("portolan messages on {words}, {channel}: {sent} packets, {said}");
+            }
+            done.push(format!(
+                "active messages on {words}, {channel}: {} ({sent} packets)",
+                said.trim()
+            ));
         }
-        done.push(format!("active messages on {words}: {}", said.trim()));
     }
     for way in [device_only, both] {
         done.push(killed_rank(&portolan, &program("gups"), device, way)?);

@@ -43,7 +43,7 @@ enum Task {
     Conformance(conformance::Options),
     /// Faults made in running jobs over verbs, in a guest: what each prints, and that it is as documented
     Faults(faults::Options),
-    /// Every way in which a job can end, over verbs, in a guest
+    /// Every way in which a job can end, over shared memory, on the model, and over verbs in a guest
     Exits,
     /// The same C programs started by every launcher, and how jobs of each end, as a table
     Launchers(launchers::Options),

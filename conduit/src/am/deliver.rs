@@ -1,7 +1,7 @@
 //! From events to handlers: parsing headers, pairing the halves of Longs, running handlers.
 
+use super::header::PLACE;
 use super::lid::Landed;
-use super::request::PLACE;
 use super::{MAX_ARGS, NOOP_REPLY, Payload, Token, round8};
 use crate::chunks::CHUNK;
 use crate::conduit::Conduit;

@@ -11,6 +11,7 @@
 //! because requests are only taken from their queue with a reply's resources in hand.
 
 pub(crate) mod deliver;
+pub(crate) mod header;
 pub(crate) mod lid;
 mod reply;
 pub(crate) mod request;

@@ -7,7 +7,7 @@ use crate::chunks::CHUNK;
 use crate::conduit::Scope;
 use crate::core::Core;
 use crate::error::AmError;
-use crate::fault::{Fault, refused};
+use crate::fault::Fault;
 use crate::frames::Tag;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
@@ -43,7 +43,6 @@ impl Core {
         }
         let placed = two && self.send_payload(node, m, false, true, other)?;
         let form = (packed, placed);
-        let len = self.write_header(self.rplsb.region(), own as usize, m, form)?;
         let bits = AmBits {
             category: m.category,
             request: false,
@@ -59,12 +58,8 @@ impl Core {
             credits,
         };
         let to = self.am_target(node, bits.encode(), u64::from(chunk));
-        let from = (u64::from(own), len as u64);
-        let gone = self
-            .ni
-            .put_region_silent(self.descriptors.rplsb, from, to, hdr.encode())
-            .map_err(refused("PtlPutRegion of a reply"))?;
-        if gone {
+        let from = (self.descriptors.rplsb, self.rplsb.region());
+        if self.put_header(from, (own, false), to, hdr, (m, form))? {
             // For the next reply.
             self.reserve.tickets += 1;
             self.reserve.chunk = Some(own);

@@ -13,10 +13,7 @@ use crate::frames::Tag;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Sent;
-use portals_shim::{AckRequest, Region};
-
-/// Bytes that say where a payload lies: offset in the segment, and length.
-pub(crate) const PLACE: usize = 16;
+use portals_shim::AckRequest;
 
 /// Where a payload comes from.
 #[derive(Clone, Copy, Debug)]
@@ -60,48 +57,6 @@ impl Message {
 }
 
 impl Core {
-    /// Copies a payload to `to`.
-    pub(crate) fn copy_source(&self, source: &Source, to: &Region, at: usize) -> Result<(), Fault> {
-        match source {
-            Source::Empty | Source::Placed { .. } => {}
-            Source::User(m) => m.copy_to(to, at)?,
-            Source::Segment { offset, len } => {
-                if let Some(a) = &self.attached {
-                    to.copy_from(at, &a.region, *offset, *len)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes a header message into a chunk at `at`; returns its length without the final pad.
-    pub(crate) fn write_header(
-        &self,
-        to: &Region,
-        at: usize,
-        m: &Message,
-        (packed, placed): (bool, bool),
-    ) -> Result<usize, Fault> {
-        let args = m.args.bytes();
-        to.write(at, args)?;
-        let data = match m.category {
-            Category::Short => return Ok(args.len()),
-            Category::Medium => round8(args.len()),
-            Category::Long if packed => {
-                to.write(at + args.len(), &m.dest.0.to_le_bytes())?;
-                args.len() + 8
-            }
-            Category::Long if placed => {
-                let place = [m.dest.1, m.source.len() as u64].map(u64::to_le_bytes);
-                to.write(at + args.len(), place.as_flattened())?;
-                return Ok(args.len() + PLACE);
-            }
-            Category::Long => return Ok(args.len()),
-        };
-        self.copy_source(&m.source, to, at + data)?;
-        Ok(data + m.source.len())
-    }
-
     /// Sends the payload of a Long that is not packed; the caller holds a ticket, and one for a
     /// temporary descriptor if the payload is not in the segment. `true` where it will be in its place before the header
     /// arrives, so that no event of it is needed there.
@@ -163,7 +118,6 @@ impl Core {
             && !packed
             && (m.is_placed() || self.send_payload(node, m, true, sync, chunk)?);
         let form = (packed, placed);
-        let len = round8(self.write_header(self.reqsb.region(), chunk as usize, m, form)?);
         let bits = AmBits {
             category: m.category,
             request: true,
@@ -180,12 +134,9 @@ impl Core {
             credits: self.credits.of_request(node, credits.0, credits.1).encode(),
         };
         let to = self.am_target(node, bits.encode(), 0);
-        let from = (u64::from(chunk), len as u64);
-        let gone = self
-            .ni
-            .put_region_silent(self.descriptors.reqsb, from, to, hdr.encode())
-            .map_err(refused("PtlPutRegion of a request"))?;
-        if gone {
+        let from = (self.descriptors.reqsb, self.reqsb.region());
+        // Padded, as requests lie one behind the other.
+        if self.put_header(from, (chunk, true), to, hdr, (m, form))? {
             self.tickets.give(1);
         }
         Ok(())

@@ -200,20 +200,76 @@ fn every_category_count_and_size() {
     every_message(&[]);
 }
 
-/// The in-process fabric keeps the order of messages, and their data is in place when the next one is looked at.
-#[derive(Debug)]
-struct InOrder {
-    inner: InProc,
-    ahead: Arc<AtomicU64>,
+/// What a [`Direct`] fabric was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    ahead: AtomicU64,
+    /// Payloads written ahead that their headers did not follow at once.
+    alone: AtomicU64,
+    made: AtomicU64,
+    copied: AtomicU64,
 }
 
-impl Nal for InOrder {
+impl Asked {
+    fn add(count: &AtomicU64) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The in-process fabric with what a fabric of adapters can do. It keeps the order of messages, and their data is in place
+/// when the next one is looked at; it sends from memory of its own.
+#[derive(Debug)]
+struct Direct {
+    inner: InProc,
+    asked: Arc<Asked>,
+    /// A payload was written whose header has not come.
+    waits: bool,
+    /// Whether it has a place for the next message.
+    has_room: bool,
+}
+
+impl Direct {
+    fn called(&mut self, is_header: bool) {
+        if std::mem::take(&mut self.waits) && !is_header {
+            Asked::add(&self.asked.alone);
+        }
+    }
+}
+
+impl Nal for Direct {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.called(false);
         self.inner.send(ni, tx);
     }
 
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        self.called(true);
+        if header.payload_len() > 0 {
+            Asked::add(&self.asked.copied);
+        }
         self.inner.send_now(header, payload)
+    }
+
+    fn makes_puts(&self) -> bool {
+        true
+    }
+
+    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        // Full now and then.
+        self.has_room = !self.has_room;
+        if !self.has_room {
+            return false;
+        }
+        self.called(true);
+        Asked::add(&self.asked.made);
+        let mut bytes = vec![0xA5; header.payload_len() as usize];
+        fill(&mut bytes);
+        let payload = Segment {
+            addr: bytes.as_ptr().expose_provenance() as u64,
+            len: bytes.len() as u64,
+        };
+        assert!(self.inner.send_now(header, &[payload]));
+        true
     }
 
     fn writes_ahead(&self, header: &Header, _payload: &[Segment]) -> bool {
@@ -221,11 +277,14 @@ impl Nal for InOrder {
     }
 
     fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.ahead.fetch_add(1, Ordering::Relaxed);
+        self.called(false);
+        self.waits = true;
+        Asked::add(&self.asked.ahead);
         self.inner.send(ni, tx);
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {
+        self.called(false);
         self.inner.progress(ni)
     }
 
@@ -234,11 +293,12 @@ impl Nal for InOrder {
     }
 }
 
-/// Payloads that are written ahead need no event at the target; all Longs but the empty and the packed go so.
+/// Payloads that are written ahead need no event at the target; all Longs but the empty and the packed go so, each with its
+/// header right behind it. Headers are written where they are sent from whenever there is room.
 #[test]
-fn every_message_with_payloads_written_ahead() {
+fn every_message_over_a_fabric_that_writes_ahead_and_sends_from_its_own_memory() {
     for (packed, least) in [("1", 3 * 2 * 2 * 17), ("0", 3 * 2 * 7 * 2 * 17)] {
-        let ahead = Arc::new(AtomicU64::new(0));
+        let asked = Arc::new(Asked::default());
         let ids: Vec<ProcessId> = (0..3).map(|r| Placement::ONE.of(r)).collect();
         let hub = Hub::new(ids.clone(), Placement::ONE);
         let opened = (0..3).map(|own| {
@@ -250,9 +310,11 @@ fn every_message_with_payloads_written_ahead() {
                 limits: Limits::LIBRARY,
                 get_send_events: false,
             };
-            let nal = InOrder {
+            let nal = Direct {
                 inner: InProc::new(hub.clone(), own),
-                ahead: ahead.clone(),
+                asked: asked.clone(),
+                waits: false,
+                has_room: false,
             };
             Opened {
                 interface: Interface::direct(Ni::new(config), nal),
@@ -260,8 +322,15 @@ fn every_message_with_payloads_written_ahead() {
             }
         });
         every_message_over(opened.collect(), &[("GASNET_PORTAL_PACKED_LONG", packed)]);
-        let ahead = ahead.load(Ordering::Relaxed);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ahead = count(&asked.ahead);
         assert!(ahead >= least, "{ahead} of {least}");
+        assert_eq!(count(&asked.alone), 0);
+        // A request and a reply for each of a Short, six Mediums and eight Longs.
+        let headers = 3 * 2 * 2 * 17 * 15;
+        let (made, copied) = (count(&asked.made), count(&asked.copied));
+        assert!(made >= headers / 2 - 10, "{made} of {headers}");
+        assert!(copied <= headers / 2 + 100, "{copied} of {headers}");
     }
 }
 

@@ -86,6 +86,21 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.put(md, Some(region), AckRequest::NoAck, to, hdr_data)
             .map(|()| false)
     }
+    /// See [`super::Interface::makes_puts`].
+    fn makes_puts(&self) -> bool {
+        false
+    }
+    /// See [`super::Interface::put_region_made`].
+    fn put_made(
+        &self,
+        _md: MdHandle,
+        _region: (u64, u64),
+        _to: &Target,
+        _hdr_data: u64,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
     /// See [`super::Interface::put_region_ahead`].
     fn put_ahead(
         &self,

@@ -55,6 +55,26 @@ impl Interface {
         self.open()?.put_silent(md, region, &to, hdr_data)
     }
 
+    /// Whether [`Interface::put_region_made`] may ever be true on this interface's fabric.
+    pub fn makes_puts(&self) -> bool {
+        self.inner.bridge.makes_puts()
+    }
+
+    /// As [`Interface::put_region_silent`], of a put whose bytes `fill` writes straight into the memory that the fabric
+    /// sends from, of the region's length; the region itself is not read. `false`, and nothing has happened nor was `fill`
+    /// called, if the fabric cannot take it so now: then the caller writes the bytes into the region and puts that. `fill` must
+    /// not call this interface.
+    pub fn put_region_made(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        hdr_data: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Error> {
+        self.open()?.put_made(md, region, &to, hdr_data, fill)
+    }
+
     /// As [`Interface::put_region`] without an ack, if the fabric can promise that the data is in the target's memory
     /// before anything arrives that this process sends there afterwards; `false`, and nothing has happened, if it cannot.
     /// The put may have its effect before earlier messages (which `PtlPut` may not), and the target's descriptor must be one

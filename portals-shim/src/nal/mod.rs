@@ -72,6 +72,17 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
+    /// Whether [`Nal::send_made`] may ever be true.
+    fn makes_puts(&self) -> bool {
+        false
+    }
+
+    /// As [`Nal::send_now`], of a put whose bytes `fill` writes to where they are sent from, which has the length of the
+    /// payload. After `false` it was not called.
+    fn send_made(&mut self, _header: &Header, _fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        false
+    }
+
     /// Whether a put with this header can be written into its target's memory by the adapters alone, so that whatever is
     /// sent to that process afterwards comes after the data; see [`Nal::write_ahead`].
     fn writes_ahead(&self, _header: &Header, _payload: &[Segment]) -> bool {
@@ -210,6 +221,12 @@ impl Nal for Box<dyn Nal> {
     }
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         (**self).send_now(header, payload)
+    }
+    fn makes_puts(&self) -> bool {
+        (**self).makes_puts()
+    }
+    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        (**self).send_made(header, fill)
     }
     fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
         (**self).writes_ahead(header, payload)

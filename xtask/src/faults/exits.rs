@@ -1,5 +1,5 @@
-//! `cargo xtask exits`: every way in which a job can end, over verbs in a guest, alone and beside shared memory: in
-//! time, with the right status, and with nothing left. The other fabrics have theirs in `portolan/tests/exits.rs`.
+//! `cargo xtask exits`: every way in which a job can end: in time, with the right status, and with nothing left. Over shared
+//! memory and on the model by `portolan/tests/exits.rs`, over verbs in a guest, alone and beside shared memory, from here.
 
 use super::DEVICE;
 use super::job::{Job, Traces};
@@ -28,6 +28,18 @@ pub(crate) struct InGuest {
 }
 
 pub(crate) fn run() -> Result<()> {
+    cargo::run(&mut cargo(&[
+        "test",
+        "--release",
+        "--quiet",
+        "-p",
+        "portolan",
+        "--test",
+        "exits",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]))?;
     cargo::run(&mut cargo(&[
         "build",
         "--release",

@@ -68,6 +68,14 @@ impl Nal for Composite {
         }
     }
 
+    fn makes_puts(&self) -> bool {
+        self.verbs.makes_puts()
+    }
+
+    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.shm.peer(header.target).is_none() && self.verbs.send_made(header, fill)
+    }
+
     fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
         self.shm.peer(header.target).is_none() && self.verbs.writes_ahead(header, payload)
     }

@@ -156,6 +156,20 @@ impl Nal for Far {
         }
     }
 
+    fn makes_puts(&self) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.makes_puts(),
+            Self::Ud(_) => false,
+        }
+    }
+
+    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.send_made(header, fill),
+            Self::Ud(_) => false,
+        }
+    }
+
     fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
         match self {
             Self::Rc(verbs) => verbs.writes_ahead(header, payload),

@@ -64,8 +64,8 @@ use onesided::Published;
 use peer::Peer;
 use plan::Plan;
 use portals_core::{
-    Body, Error, Header, InPlace, MdHandle, MdOptions, Ni, NiFail, OpId, ProcessId, Segment,
-    Segments, THRESHOLD_INFINITE, Transmit,
+    Body, Error, Header, InPlace, MdHandle, Ni, NiFail, OpId, ProcessId, Segment, Segments,
+    Transmit,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -641,6 +641,14 @@ impl Nal for Verbs {
         self.aimed.is_none() && self.send_put_now(header, payload)
     }
 
+    fn makes_puts(&self) -> bool {
+        true
+    }
+
+    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.aimed.is_none() && self.send_frame_now(header, None, fill)
+    }
+
     fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
         payload.len() == 1 && self.ahead(header).is_some()
     }
@@ -741,20 +749,7 @@ impl Nal for Verbs {
     }
 
     fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
-        let s = ni.md_query(md)?;
-        let in_one_piece = !s.options.contains(MdOptions::IOVEC);
-        let stays = s.threshold == THRESHOLD_INFINITE;
-        if !(s.options.contains(MdOptions::PINNED) && in_one_piece && stays) {
-            return Err(Error::MdIllegal);
-        }
-        let region = Segment {
-            addr: s.start,
-            len: s.length,
-        };
-        self.registry.pin(md, region).map_err(|error| {
-            tracing::debug!(%error, "a descriptor is not pinned");
-            Error::NoSpace
-        })
+        self.pinned_key(ni, md)
     }
 
     fn aim(&mut self, key: Option<RemoteKey>) {

@@ -16,7 +16,9 @@
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
 use super::{PATIENCE, Verbs, Work};
-use portals_core::{Advert, Error, MdHandle, Ni, ProcessId};
+use portals_core::{
+    Advert, Error, MdHandle, MdOptions, Ni, ProcessId, Segment, THRESHOLD_INFINITE,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use verbs_backend::Remote;
 
@@ -121,6 +123,24 @@ impl Verbs {
         }
         self.prune_due = true;
         Ok(())
+    }
+
+    /// The key of a descriptor that stays pinned until its owner unlinks it.
+    pub(super) fn pinned_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        let s = ni.md_query(md)?;
+        let in_one_piece = !s.options.contains(MdOptions::IOVEC);
+        let stays = s.threshold == THRESHOLD_INFINITE;
+        if !(s.options.contains(MdOptions::PINNED) && in_one_piece && stays) {
+            return Err(Error::MdIllegal);
+        }
+        let region = Segment {
+            addr: s.start,
+            len: s.length,
+        };
+        self.registry.pin(md, region).map_err(|error| {
+            tracing::debug!(%error, "a descriptor is not pinned");
+            Error::NoSpace
+        })
     }
 
     /// Publishes a list. What it takes back is remembered until every peer has confirmed it.

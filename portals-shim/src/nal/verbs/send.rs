@@ -70,6 +70,19 @@ impl Verbs {
     /// without the peer.
     #[inline]
     pub(super) fn send_put_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        let fill = |room: &mut [u8]| LocalCopy::gather_into(payload, room);
+        self.send_frame_now(header, Some(payload), fill)
+    }
+
+    /// As [`Verbs::send_put_now`], of a put whose bytes `fill` writes into the frame; they are those of `payload`, if they
+    /// lie anywhere.
+    #[inline]
+    pub(super) fn send_frame_now(
+        &mut self,
+        header: &Header,
+        payload: Option<&[Segment]>,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let Some(rank) = self.rank_of(header.target) else {
             return false;
         };
@@ -80,13 +93,13 @@ impl Verbs {
             return false;
         }
         if peer.may_take(header) {
-            return self.write_now(rank, header, payload);
+            return payload.is_some_and(|p| self.write_now(rank, header, p));
         }
         let len = header.payload_len() as usize;
         if len > EAGER
             || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
                 w.header(header, len as u64);
-                LocalCopy::gather_into(payload, w.room(len));
+                fill(w.room(len));
             })
         {
             return false;

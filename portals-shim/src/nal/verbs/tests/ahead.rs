@@ -161,3 +161,57 @@ fn device_writes_and_messages_survive_a_broken_connection() {
     }
     close(raws);
 }
+
+/// The bytes of a message are written where it is sent from: its region is not read, there is one doorbell with a write
+/// before it, and what finds no room is left to its caller.
+#[test]
+fn device_messages_are_made_where_they_are_sent_from() {
+    let Some(mut raws) = connected() else { return };
+    let (source, there) = (raws[0].source, to(raws[1].id(), BELL, 0));
+    let loud = to(raws[1].id(), LOUD, 0);
+    raws[0].work.fill(0, LEN, 0xEE).unwrap();
+    let mut number = 0;
+    // Until the peer says that the message before is done, one might overtake it.
+    raws[0].put(there, 0, AckRequest::NoAck, 0);
+    for len in [1usize, 16, 150, 255, 256, 300, 2048] {
+        for ahead in [false, true] {
+            number += 1;
+            let bytes = pattern(len, number);
+            raws[0].put(there, 0, AckRequest::NoAck, 0);
+            let before = doorbells(&mut raws);
+            if ahead {
+                write_ahead(&mut raws, 5000);
+            }
+            let mut fill = |room: &mut [u8]| room.copy_from_slice(&bytes);
+            let library = &mut raws[0].library;
+            let made = library.put_made(source, (0, len as u64), &loud, 7, &mut fill);
+            assert_eq!(made, Ok(true), "{len}");
+            assert_eq!(doorbells(&mut raws) - before, 1);
+            until(&mut raws, "it arrives", |r| {
+                r[1].seen(EventKind::PutEnd, LOUD) == (number, 0)
+            });
+            let mut seen = vec![0; len];
+            raws[1].loud.read(0, &mut seen).unwrap();
+            assert!(seen == bytes, "{len} bytes");
+        }
+    }
+    assert_eq!(raws[0].seen(EventKind::SendEnd, LOUD).0, 0);
+    // Without a poll the peer's slots are soon full.
+    let mut took = 0;
+    while raws[0]
+        .library
+        .put_made(source, (0, 8), &loud, 8, &mut |room| room.fill(1))
+        .unwrap()
+    {
+        took += 1;
+    }
+    let mut calls = 0;
+    let refused = raws[0]
+        .library
+        .put_made(source, (0, 8), &loud, 8, &mut |_| calls += 1);
+    assert_eq!((refused, calls), (Ok(false), 0));
+    until(&mut raws, "those that were taken arrive", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD) == (number + took, 0)
+    });
+    close(raws);
+}
