@@ -34,6 +34,14 @@ pub(crate) enum Fault {
     WaitInHandler,
     #[error("a handler-safe lock is held, or a no-interrupt section not ended")]
     HslHeld,
+    #[error(
+        "node {node} has not answered a request of pinning for {seconds} s: it makes no call of the conduit"
+    )]
+    Unanswered { node: u32, seconds: f64 },
+    #[error(
+        "not all peers have given memory back for {seconds} s: one of them makes no call of the conduit"
+    )]
+    NotGivenBack { seconds: f64 },
     #[error("buffer access: {0}")]
     Region(#[from] RegionError),
 }

@@ -2,6 +2,7 @@
 
 use super::reader::{EnvError, Reader};
 use ::firehose::Shape;
+use std::time::Duration;
 
 /// What the environment says of pinning.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub(crate) struct Pinning {
     pub(crate) local: bool,
     /// Gets by the adapter; otherwise the owner sends the data.
     pub(crate) rdma_gets: bool,
+    /// How long a peer may leave a request of pinning without its answer; for ever if `None`.
+    pub(crate) timeout: Option<Duration>,
 }
 
 const PAGE: u64 = 4096;
@@ -37,6 +40,10 @@ impl Pinning {
             ratio: r.ratio("GASNET_PHYSMEM_PINNABLE_RATIO", 0.7)?,
             local: r.switch("GASNET_USE_FIREHOSE", true)?,
             rdma_gets: r.switch("GASNET_RDMA_GETS", true)?,
+            timeout: r
+                .seconds("GASNET_FIREHOSE_TIMEOUT", "none")?
+                .filter(|seconds| *seconds > 0.0)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         })
     }
 

@@ -27,7 +27,8 @@ mod open;
 mod talk;
 mod transfer;
 mod units;
-pub(crate) mod wire;
+pub(crate) mod wait;
+mod wire;
 
 use crate::core::Core;
 use crate::fault::{Fault, refused};

@@ -5,7 +5,7 @@
 use super::edge::{load, store};
 use super::{maps::Maps, wire};
 use crate::am::{HandlerEntry, MAX_MEDIUM, Payload, Token};
-use crate::conduit::{Conduit, Scope};
+use crate::conduit::Conduit;
 use crate::error::{AttachError, RmaError};
 use crate::fault::Fault;
 use crate::tmpmd::UserMem;
@@ -270,7 +270,7 @@ impl Conduit {
         len: usize,
         ticket: Ticket,
     ) -> Result<(), RmaError> {
-        let there = self.wait_in("a copy", Scope::Full, |c| {
+        let there = self.wait_for_peer("a copy", Some(node), |c| {
             c.fire.as_mut()?.copied.remove(&ticket)
         });
         if there {

@@ -419,7 +419,9 @@ impl Conduit {
                 Err(_) => return None,
             }
         };
-        let held = self.wait_flushing(|c| c.fire.as_mut()?.outcomes.remove(&ticket));
+        let held = self.wait_for_peer("pinning", Some(node), |c| {
+            c.fire.as_mut()?.outcomes.remove(&ticket)
+        });
         let core = self.core.borrow();
         core.fire
             .as_ref()
@@ -427,17 +429,6 @@ impl Conduit {
             .holder
             .key(node, unit)
             .copied()
-    }
-
-    /// Waits, and sends requests of pinning meanwhile.
-    pub(super) fn wait_flushing<T>(&self, mut ready: impl FnMut(&mut Core) -> Option<T>) -> T {
-        loop {
-            self.flush_pinning();
-            if let Some(found) = ready(&mut self.core.borrow_mut()) {
-                return found;
-            }
-            self.wait_step("pinning", Scope::Full);
-        }
     }
 
     /// Pins local memory, which lies in one unit; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.

@@ -13,6 +13,7 @@ use crate::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Mutex;
 
 const SMALL: &[(&str, &str)] = &[
     ("GASNET_FIREHOSE_M", "1M"),
@@ -363,6 +364,48 @@ fn large_segments_are_pinned_where_they_are_used() {
     for s in returned(ends) {
         assert!(s.remote.evictions > 0 && s.copies == 0, "{s:?}");
         assert!(s.pinned <= 2 << 20, "{s:?}");
+    }
+}
+
+/// A rank that computes and never calls is named, and ends the job, once it has been waited for as long as was said.
+#[test]
+fn a_peer_that_never_answers_a_request_of_pinning_ends_the_job() {
+    type Body = fn(&Conduit, u64);
+    let calls: [(&str, Body); 2] = [
+        ("pinning", |c, there| c.put(1, there, &[1; 8]).unwrap()),
+        ("a copy", |c, there| c.get(&mut [0; 8], 1, there).unwrap()),
+    ];
+    for (call, body) in calls {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let ends_of = Mutex::new((Some(tell), Some(told)));
+        let variables = [
+            ("GASNET_FIREHOSE_TIMEOUT", "0.05"),
+            ("GASNET_RDMA_GETS", "0"),
+        ];
+        let ends = threads::run_in(2, &variables, |conduit| {
+            let mut memory = vec![0u8; 4096];
+            let addrs = attach(conduit, memory.as_mut_ptr().expose_provenance() as u64);
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+            if conduit.mynode() == 0 {
+                // Goes with this rank, however it ends.
+                let _tell = ends_of.lock().unwrap().0.take();
+                body(conduit, addrs[1]);
+            } else {
+                let told = ends_of.lock().unwrap().1.take().unwrap();
+                assert!(told.recv().is_err(), "nothing is sent");
+                conduit.block_until(|| false);
+            }
+        });
+        for end in ends {
+            let RankEnd::Aborted(message) = end else {
+                panic!("{end:?}")
+            };
+            let said = "node 1 has not answered a request of pinning for 0.05 s";
+            assert!(
+                message.starts_with(&format!("rank 0 of 2: {call}: {said}")),
+                "{message}"
+            );
+        }
     }
 }
 
