@@ -108,6 +108,37 @@ unsafe fn look(conduit: &Conduit, handles: *mut *mut c_void, count: usize) -> Lo
     looked
 }
 
+/// Whether the first `left` operations are complete, whose handles it replaces from the last on. What was seen to be complete is
+/// not looked at again: a wait for many looks at one of them in each turn.
+///
+/// # Safety
+/// `handles` has `left` elements.
+unsafe fn all(conduit: &Conduit, handles: *mut *mut c_void, left: &mut usize) -> bool {
+    while *left > 0 {
+        let last = *left - 1;
+        // SAFETY: below `left`, by the condition of this function.
+        let raw = unsafe { ptr::at(handles, last) };
+        if !raw.is_null() {
+            if conduit.check_sync(handle(raw)).is_err() {
+                return false;
+            }
+            // SAFETY: as above.
+            unsafe { ptr::set(handles, last, std::ptr::null_mut()) };
+        }
+        *left = last;
+    }
+    true
+}
+
+/// Whether one of `left` operations is complete, or there is none.
+///
+/// # Safety
+/// `handles` has `left` elements.
+unsafe fn some(conduit: &Conduit, handles: *mut *mut c_void, left: &mut usize) -> bool {
+    // SAFETY: the condition of this function.
+    unsafe { look(conduit, handles, *left) }.some()
+}
+
 macro_rules! arrays {
     ($wait:ident, $try:ident, $enough:ident, $waited:literal, $tried:literal) => {
         #[doc = concat!("`", stringify!($wait), "`.")]
@@ -118,9 +149,10 @@ macro_rules! arrays {
         pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
             let since = trace::start();
             ptr::given(stringify!($wait), handles, count);
+            let mut left = count;
             // SAFETY: the condition of this function.
-            let look = |c: &Conduit| unsafe { look(c, handles, count) }.$enough();
-            state::wait(stringify!($wait), look);
+            let enough = |c: &Conduit| unsafe { $enough(c, handles, &mut left) };
+            state::wait(stringify!($wait), enough);
             trace::waited($waited, since);
         }
 
