@@ -80,6 +80,7 @@ impl Slurm {
              SlurmdPidFile={}\n\
              StateSaveLocation={}\n\
              SlurmdSpoolDir={}\n\
+             TmpFS={}\n\
              ProctrackType=proctrack/linuxproc\n\
              TaskPlugin=task/none\n\
              SwitchType=switch/none\n\
@@ -100,6 +101,8 @@ impl Slurm {
             file("slurmd.pid"),
             file("state"),
             file("spool"),
+            // What steps that were killed leave would be in the way of steps of the same number of a later Slurm.
+            at.display(),
         );
         std::fs::write(&conf, text).context("slurm.conf")?;
         let mut slurmctld = Command::new("slurmctld");
