@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     )]
     Unanswered { node: u32, seconds: f64 },
     #[error(
-        "not all peers have given memory back for {seconds} s: one of them makes no call of the conduit"
+        "memory is not given back for {seconds} s: a peer makes no call of the conduit, or a transfer does not end"
     )]
     NotGivenBack { seconds: f64 },
     #[error("buffer access: {0}")]

@@ -376,36 +376,58 @@ fn a_peer_that_never_answers_a_request_of_pinning_ends_the_job() {
         ("a copy", |c, there| c.get(&mut [0; 8], 1, there).unwrap()),
     ];
     for (call, body) in calls {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let ends_of = Mutex::new((Some(tell), Some(told)));
-        let variables = [
-            ("GASNET_FIREHOSE_TIMEOUT", "0.05"),
-            ("GASNET_RDMA_GETS", "0"),
-        ];
-        let ends = threads::run_in(2, &variables, |conduit| {
-            let mut memory = vec![0u8; 4096];
-            let addrs = attach(conduit, memory.as_mut_ptr().expose_provenance() as u64);
-            conduit.barrier(BarrierName::Anonymous).unwrap();
-            if conduit.mynode() == 0 {
-                // Goes with this rank, however it ends.
-                let _tell = ends_of.lock().unwrap().0.take();
-                body(conduit, addrs[1]);
-            } else {
-                let told = ends_of.lock().unwrap().1.take().unwrap();
-                assert!(told.recv().is_err(), "nothing is sent");
-                conduit.block_until(|| false);
-            }
-        });
-        for end in ends {
-            let RankEnd::Aborted(message) = end else {
-                panic!("{end:?}")
-            };
-            let said = "node 1 has not answered a request of pinning for 0.05 s";
-            assert!(
-                message.starts_with(&format!("rank 0 of 2: {call}: {said}")),
-                "{message}"
-            );
+        let said = format!("{call}: node 1 has not answered a request of pinning for 0.05 s");
+        with_a_deaf_peer(|_, _| {}, |conduit, addrs| body(conduit, addrs[1]), &said);
+    }
+}
+
+/// Memory that a peer holds is given back in a call of the peer.
+#[test]
+fn a_peer_that_never_gives_memory_back_ends_the_job() {
+    with_a_deaf_peer(
+        |conduit, addrs| conduit.put(0, addrs[0], &[1; 8]).unwrap(),
+        |conduit, addrs| conduit.forget(addrs[0], 4096),
+        "pinning: memory is not given back for 0.05 s",
+    );
+}
+
+/// Rank 1 does `first`, and makes no call while rank 0 does `body`, which ends the job with a line that begins with `said`.
+fn with_a_deaf_peer(
+    first: impl Fn(&Conduit, &[u64]) + Sync,
+    body: impl Fn(&Conduit, &[u64]) + Sync,
+    said: &str,
+) {
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let ends_of = Mutex::new((Some(tell), Some(told)));
+    let variables = [
+        ("GASNET_FIREHOSE_TIMEOUT", "0.05"),
+        ("GASNET_RDMA_GETS", "0"),
+    ];
+    let ends = threads::run_in(2, &variables, |conduit| {
+        let mut memory = vec![0u8; 4096];
+        let addrs = attach(conduit, memory.as_mut_ptr().expose_provenance() as u64);
+        if conduit.mynode() == 1 {
+            first(conduit, &addrs);
         }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        if conduit.mynode() == 0 {
+            // Goes with this rank, however it ends.
+            let _tell = ends_of.lock().unwrap().0.take();
+            body(conduit, &addrs);
+        } else {
+            let told = ends_of.lock().unwrap().1.take().unwrap();
+            assert!(told.recv().is_err(), "nothing is sent");
+        }
+        conduit.block_until(|| false);
+    });
+    for end in ends {
+        let RankEnd::Aborted(message) = end else {
+            panic!("{end:?}")
+        };
+        assert!(
+            message.starts_with(&format!("rank 0 of 2: {said}")),
+            "{message}"
+        );
     }
 }
 

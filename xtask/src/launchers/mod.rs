@@ -251,8 +251,8 @@ impl Programs {
         Ok(code.to_string())
     }
 
-    /// How a job of ranks that wait for ever ends by a signal to the launcher, or to a rank. Where that goes wrong, what the launcher does with a
-    /// program that joins no job is said too.
+    /// How a job of ranks that wait for ever ends by a signal to the launcher, or to a rank. Where that goes wrong, what the
+    /// launcher does with a program that joins no job is said too.
     fn signalled(&self, launcher: &Launcher<'_>, signal: Signal, rank: bool) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
         let program = [&*portolan, "probe", "--pids", "--fault", "hang@0"];
