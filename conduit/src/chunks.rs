@@ -43,6 +43,12 @@ impl<T> Chunks<T> {
         Some(index * CHUNK as u32)
     }
 
+    /// The offset of the chunk that [`Chunks::take`] would give.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.free.last().map(|index| index * CHUNK as u32)
+    }
+
     fn index(offset: u64) -> Option<usize> {
         let offset = usize::try_from(offset).ok()?;
         offset.is_multiple_of(CHUNK).then_some(offset / CHUNK)
@@ -77,7 +83,9 @@ mod tests {
         assert_eq!(c.release(2048), None);
         assert_eq!(c.release(2049), None);
         assert_eq!(c.release(1 << 40), None);
+        assert_eq!(c.next(), Some(2048));
         assert_eq!(c.take(7), Some(2048));
+        assert_eq!(c.next(), None);
         assert_eq!(c.bytes(), 6144);
     }
 }

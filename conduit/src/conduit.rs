@@ -159,10 +159,10 @@ impl Core {
             return Ok(None);
         }
         budget.more = found == Taken::More;
-        let (left, queue) = match first + polled.which {
-            0 => (&mut budget.sys, "SYS"),
-            1 if budget.safe > 0 => (&mut budget.safe, "SAFE"),
-            _ => (&mut budget.am, "AM"),
+        let (left, queue, own) = match first + polled.which {
+            0 => (&mut budget.sys, "SYS", false),
+            1 if budget.safe > 0 => (&mut budget.safe, "SAFE", budget.more),
+            _ => (&mut budget.am, "AM", false),
         };
         // Queues are sized so that none can overflow; a lost event could be anybody's completion.
         if polled.dropped {
@@ -171,7 +171,11 @@ impl Core {
         if *left != u32::MAX {
             *left -= 1;
         }
-        self.handle(&polled.event).map(Some)
+        let delivery = self.handle(&polled.event)?;
+        if own {
+            self.settle(left)?;
+        }
+        Ok(Some(delivery))
     }
 }
 

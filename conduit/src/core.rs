@@ -420,9 +420,10 @@ impl Core {
     }
 
     /// Events of messages that this rank initiated.
-    fn handle_own(&mut self, md: Md, event: &Event) -> Result<(), Fault> {
-        let bad = Fault::Malformed {
-            node: self.me,
+    pub(crate) fn handle_own(&mut self, md: Md, event: &Event) -> Result<(), Fault> {
+        let node = self.me;
+        let bad = || Fault::Malformed {
+            node,
             what: "an event of no message of ours",
         };
         if let Md::Tmp(index) = md {
@@ -435,24 +436,19 @@ impl Core {
                 Some(Ok(true)) => self.tmp_tickets.give(1),
                 Some(Ok(false)) => {}
                 Some(Err(e)) => return Err(refused("PtlMDUnlink")(e)),
-                None => return Err(bad),
+                None => return Err(bad()),
             }
         }
         match (kind(event.match_bits), event.kind) {
             (Some(Kind::Put), EventKind::SendEnd) => {
                 let bits = RmaBits::decode(event.match_bits);
-                if md == Md::ReqSb {
-                    self.reqsb.release(u64::from(bits.chunk)).ok_or(bad)?;
-                }
-                if bits.local_completion {
-                    self.local_pending = self.local_pending.saturating_sub(1);
-                }
+                self.put_sent(md == Md::ReqSb, bits).ok_or_else(bad)?;
             }
             // The ticket is held until the acknowledgement, which keeps SAFE_EQ within its size.
             (Some(Kind::Put), EventKind::Ack) => {
                 let bits = RmaBits::decode(event.match_bits);
                 self.tickets.give(1);
-                self.ops.complete(bits.op, false).ok_or(bad)?;
+                self.ops.complete(bits.op, false).ok_or_else(bad)?;
             }
             (Some(Kind::Get), EventKind::ReplyEnd) => {
                 let bits = RmaBits::decode(event.match_bits);
@@ -466,17 +462,17 @@ impl Core {
                 if md == Md::ReqSb {
                     let at = u64::from(bits.chunk);
                     let Some(SbUse::Get { to }) = self.reqsb.release(at) else {
-                        return Err(bad);
+                        return Err(bad());
                     };
                     to.copy_from(self.reqsb.region(), bits.chunk as usize + GET_CHUNK_DATA)?;
                 }
                 self.tickets.give(1);
-                self.ops.complete(bits.op, true).ok_or(bad)?;
+                self.ops.complete(bits.op, true).ok_or_else(bad)?;
             }
             (Some(Kind::AmHeader), EventKind::SendEnd) => {
                 self.tickets.give(1);
                 if md == Md::RplSb {
-                    self.rplsb.release(event.offset).ok_or(bad)?;
+                    self.rplsb.release(event.offset).ok_or_else(bad)?;
                 }
             }
             (Some(Kind::AmData), EventKind::SendEnd) => {
@@ -490,6 +486,17 @@ impl Core {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The memory of a put is free; `None` if its chunk was.
+    pub(crate) fn put_sent(&mut self, of_chunk: bool, bits: RmaBits) -> Option<()> {
+        if of_chunk {
+            self.reqsb.release(u64::from(bits.chunk))?;
+        }
+        if bits.local_completion {
+            self.local_pending = self.local_pending.saturating_sub(1);
+        }
+        Some(())
     }
 
     /// An 8-byte aligned buffer that holds a chunk.

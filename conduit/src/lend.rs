@@ -8,6 +8,7 @@
 
 use crate::conduit::{Conduit, Scope};
 use crate::error::RmaError;
+use crate::extended::Counted;
 use crate::ops::Handle;
 use crate::tmpmd::UserMem;
 use crate::trace::Transfer;
@@ -55,6 +56,20 @@ impl Conduit {
         });
         std::mem::forget(guard);
         result
+    }
+
+    /// As [`Conduit::put_at_once`], from a slice.
+    #[inline]
+    pub(crate) fn put_slice_at_once(
+        &self,
+        node: u32,
+        dest: u64,
+        data: &[u8],
+        counted: Counted,
+    ) -> Option<Handle> {
+        // SAFETY: `data` is borrowed until this function returns, by when the put has copied it or not begun.
+        let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), 0) };
+        self.put_at_once(node, dest, &memory, counted)
     }
 
     /// Gets into `out`; returns when all of it is there.

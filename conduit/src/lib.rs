@@ -5,6 +5,7 @@
 //!  client ─► am/        requests, replies, handlers          ┐
 //!                frames/    the same between ranks that share memory │
 //!         ─► putget     puts and gets, ops their handles     │   conduit.rs  polling and waiting
+//!                atonce     short puts, and many completions         │
 //!         ─► extended   pieces of one operation, memset, threads
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
 //!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
@@ -50,6 +51,7 @@
 //! ```
 
 mod am;
+mod atonce;
 mod barrier;
 mod bootstrap;
 mod chunks;

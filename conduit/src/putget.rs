@@ -8,6 +8,7 @@ use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Core, GET_CHUNK_DATA, SbUse};
 use crate::error::RmaError;
+use crate::extended::Counted;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::{Handle, Key};
@@ -142,10 +143,20 @@ impl Core {
             self.ni
                 .get_region(md, region, to)
                 .map_err(refused("PtlGetRegion"))
-        } else {
+        } else if let Path::Tmp = path {
+            // Its descriptor is let go by the event that says that it was sent.
             self.ni
                 .put_region(md, region, AckRequest::Ack, to, 0)
                 .map_err(refused("PtlPutRegion"))
+        } else {
+            let taken = self
+                .ni
+                .put_region_silent(md, region, AckRequest::Ack, to, 0)
+                .map_err(refused("PtlPutRegion"))?;
+            if taken {
+                let _ = self.put_sent(matches!(path, Path::Chunk(_)), bits);
+            }
+            Ok(())
         }
     }
 
@@ -253,6 +264,9 @@ impl Conduit {
     }
 
     fn start_put(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
+        if let Some(handle) = self.put_slice_at_once(node, dest, data, Counted::Explicit) {
+            return Ok(handle);
+        }
         let remote = self.check_remote(node, dest, data.len())?;
         self.lend(data, Scope::Full, |m| {
             self.explicit(node, remote, Source::User(m), false, false)
@@ -264,6 +278,10 @@ impl Conduit {
     pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
         self.trace_put("PUT_NBI", node, dest, data);
         if self.wrote_near(node, dest, data) {
+            return Ok(());
+        }
+        let at_once = self.put_slice_at_once(node, dest, data, Counted::Implicit);
+        if at_once.is_some() {
             return Ok(());
         }
         let remote = self.check_remote(node, dest, data.len())?;
@@ -472,6 +490,14 @@ impl Conduit {
         bulk: bool,
         implicit: bool,
     ) -> Result<Handle, RmaError> {
+        let counted = if implicit {
+            Counted::Implicit
+        } else {
+            Counted::Explicit
+        };
+        if let Some(handle) = self.put_at_once(node, dest, &memory, counted) {
+            return Ok(handle);
+        }
         let remote = self.check_remote(node, dest, memory.len())?;
         let local = self.core.borrow().locate(memory);
         let handle = if implicit {

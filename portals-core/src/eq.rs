@@ -149,6 +149,22 @@ impl EventQueue {
         self.ring.get(oldest).map(|event| (event, gap))
     }
 
+    /// Takes events, from the oldest on, as long as `take` says so of each; how many. None when events before the oldest
+    /// were lost.
+    #[inline]
+    pub(crate) fn take_while(&mut self, take: &mut dyn FnMut(&Event) -> bool) -> usize {
+        let mut taken = 0;
+        while self.len > 0 && !self.gap && self.ring.get(self.first).is_some_and(&mut *take) {
+            self.len -= 1;
+            self.first = self.wrap(self.first + 1);
+            taken += 1;
+        }
+        if self.len == 0 {
+            self.first = 0;
+        }
+        taken
+    }
+
     /// Whether [`EventQueue::get`] gives something.
     #[inline]
     pub(crate) fn has_some(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
 use crate::nal::{Attendance, Nal, Nap};
 use portals_core::{
-    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -598,6 +598,14 @@ impl<N: Nal> Bridge for Direct<N> {
         self.entered().take(eqs, out, Library::look)
     }
 
+    fn eq_take_while(
+        &self,
+        eq: EqHandle,
+        take: &mut dyn FnMut(&Event) -> bool,
+    ) -> Result<usize, Error> {
+        self.entered().lock().ni.eq_take_while(eq, take)
+    }
+
     fn put(
         &self,
         md: MdHandle,
@@ -614,11 +622,11 @@ impl<N: Nal> Bridge for Direct<N> {
         &self,
         md: MdHandle,
         region: (u64, u64),
+        ack: AckRequest,
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        let (region, ack) = (Some(region), AckRequest::NoAck);
-        self.start(|library| library.put(md, region, ack, to, hdr_data, true))
+        self.start(|library| library.put(md, Some(region), ack, to, hdr_data, true))
     }
 
     fn makes_puts(&self) -> bool {

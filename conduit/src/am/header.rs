@@ -8,7 +8,7 @@ use super::round8;
 use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AmHdr, Category};
-use portals_shim::{MdHandle, Region, RegionError, Target};
+use portals_shim::{AckRequest, MdHandle, Region, RegionError, Target};
 
 /// Bytes that say where a payload lies: offset in the segment, and length.
 pub(crate) const PLACE: usize = 16;
@@ -149,8 +149,9 @@ impl Core {
             }
         }
         let len = self.write_header(&mut Chunk(from, at as usize), m, form)?;
+        let region = (u64::from(at), whole(len) as u64);
         self.ni
-            .put_region_silent(md, (u64::from(at), whole(len) as u64), to, hdr)
+            .put_region_silent(md, region, AckRequest::NoAck, to, hdr)
             .map_err(refused("PtlPutRegion of an active message"))
     }
 

@@ -6,7 +6,7 @@ use crate::descriptors::Md;
 use crate::matchbits::{AmBits, AmHdr, Category, SysMsg};
 use crate::threads::{self, RankEnd};
 use crate::{Conduit, HandlerEntry};
-use portals_shim::{Event, EventKind, NiFail};
+use portals_shim::{AckRequest, Event, EventKind, NiFail};
 
 const TAKE: u8 = 130;
 const SEGMENT: u64 = 4096;
@@ -36,7 +36,13 @@ fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -
     let from = (u64::from(chunk), said.len() as u64);
     let to = core.am_target(1, bits.encode(), 0);
     core.ni
-        .put_region_silent(core.descriptors.reqsb, from, to, hdr.encode())
+        .put_region_silent(
+            core.descriptors.reqsb,
+            from,
+            AckRequest::NoAck,
+            to,
+            hdr.encode(),
+        )
         .unwrap();
     chunk
 }

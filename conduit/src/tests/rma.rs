@@ -190,6 +190,67 @@ fn ten_thousand_puts_do_not_lose_events() {
     );
 }
 
+/// Chunks and tickets run out while short puts are under way: those go the general way, and all arrive.
+#[test]
+fn short_puts_that_cannot_begin_at_once_arrive() {
+    for chunks in ["1", "64"] {
+        let few = [
+            ("GASNET_PORTAL_MSG_LIMIT", "12"),
+            ("GASNET_PORTAL_SB_CHUNKS", chunks),
+        ];
+        with(2, &few, |conduit| {
+            let peer = 1 - conduit.mynode();
+            let there = window(conduit, peer);
+            let mut handles = Vec::new();
+            for i in 0..300u64 {
+                let at = there + 16 * i;
+                handles.push(conduit.put_nb(peer, at, &i.to_le_bytes()).unwrap());
+                conduit.put_nbi(peer, at + 8, &(!i).to_le_bytes()).unwrap();
+            }
+            handles.into_iter().for_each(|h| conduit.wait(h));
+            conduit.wait_nbi_all();
+            for i in 0..300u64 {
+                let mut back = [0; 16];
+                conduit.get(&mut back, peer, there + 16 * i).unwrap();
+                assert_eq!(back[..8], i.to_le_bytes());
+                assert_eq!(back[8..], (!i).to_le_bytes());
+            }
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+            let core = conduit.core.borrow();
+            assert_eq!(core.tickets.out(), core.reserve.tickets);
+            assert!(core.reqsb.next().is_some());
+        });
+    }
+}
+
+/// What ends own messages is handled in one go, up to the limit of a poll.
+#[test]
+fn completions_are_handled_together_up_to_a_limit() {
+    with(2, &[], |conduit| {
+        let peer = 1 - conduit.mynode();
+        let there = window(conduit, peer);
+        let mut handles: Vec<_> = (0..20)
+            .map(|i| conduit.put_nb(peer, there + 8 * i, &[7; 8]).unwrap())
+            .collect();
+        let mut together = false;
+        while !handles.is_empty() {
+            // Looks into the fabric, and takes nothing.
+            let safe = conduit.safe_queue();
+            conduit.interface().eq_peek(safe).unwrap();
+            let before = handles.len();
+            let mut left = 3;
+            conduit.core.borrow_mut().settle(&mut left).unwrap();
+            handles = handles
+                .into_iter()
+                .filter_map(|h| conduit.check_sync(h).err())
+                .collect();
+            assert!(before - handles.len() <= 3);
+            together |= before - handles.len() > 1;
+        }
+        assert!(together);
+    });
+}
+
 #[test]
 fn bad_ranges_are_refused() {
     with(2, &[], |conduit| {

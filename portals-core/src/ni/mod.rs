@@ -537,6 +537,16 @@ impl Ni {
         Ok(None)
     }
 
+    /// Takes events from the oldest on as long as `take` says so of each, which sees them where they lie; how many. Events
+    /// after a loss are left to [`Ni::eq_next`], which tells of it.
+    pub fn eq_take_while(
+        &mut self,
+        handle: EqHandle,
+        take: &mut dyn FnMut(&Event) -> bool,
+    ) -> Result<usize, Error> {
+        Ok(self.eq_mut(handle)?.take_while(take))
+    }
+
     /// Whether one of several queues has an event. What is no queue has none.
     #[inline]
     pub fn eq_any(&self, handles: &[EqHandle]) -> bool {

@@ -4,7 +4,7 @@ use super::{ClockKind, PollError, RemoteKey, Window};
 use crate::call::{Answer, Call, EqList, Polled, Taken, Target, Wait};
 use crate::nal::shm::Near;
 use portals_core::{
-    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
 
 /// How calls reach the library.
@@ -56,6 +56,14 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         self.eq_take(eqs, Wait::No, out)
     }
+    /// See [`super::Interface::eq_take_while`].
+    fn eq_take_while(
+        &self,
+        _eq: EqHandle,
+        _take: &mut dyn FnMut(&Event) -> bool,
+    ) -> Result<usize, Error> {
+        Ok(0)
+    }
     /// [`Call::Put`]
     #[inline]
     fn put(
@@ -80,10 +88,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         &self,
         md: MdHandle,
         region: (u64, u64),
+        ack: AckRequest,
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        self.put(md, Some(region), AckRequest::NoAck, to, hdr_data)
+        self.put(md, Some(region), ack, to, hdr_data)
             .map(|()| false)
     }
     /// See [`super::Interface::makes_puts`].

@@ -41,18 +41,19 @@ impl Interface {
         self.open()?.put(md, Some(region), ack, &to, hdr_data)
     }
 
-    /// As [`Interface::put_region`] without an ack, for a caller that wants no event where none is needed: `true` says
-    /// that the fabric has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come.
-    /// After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
+    /// As [`Interface::put_region`], for a caller that wants no event where none is needed: `true` says that the fabric
+    /// has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come; an ack that was asked
+    /// for does. After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
     /// event is posted.
     pub fn put_region_silent(
         &self,
         md: MdHandle,
         region: (u64, u64),
+        ack: AckRequest,
         to: Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        self.open()?.put_silent(md, region, &to, hdr_data)
+        self.open()?.put_silent(md, region, ack, &to, hdr_data)
     }
 
     /// Whether [`Interface::put_region_made`] may ever be true on this interface's fabric.

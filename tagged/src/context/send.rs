@@ -98,7 +98,7 @@ impl Context {
         let region = (data.offset as u64, data.len as u64);
         let done = self.with_credits(to, slot, |context, header| {
             let ni = &context.place.ni;
-            ni.put_region_silent(md, region, target, header)
+            ni.put_region_silent(md, region, AckRequest::NoAck, target, header)
         })?;
         self.counts.short += 1;
         if done {

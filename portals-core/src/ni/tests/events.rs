@@ -162,6 +162,48 @@ fn every_gap_is_told_once() {
     assert_eq!(w[1].ni.eq_get(eq), Ok(None));
 }
 
+/// Events are taken where they lie, in order, as long as they are wanted, and none that comes after a loss.
+#[test]
+fn events_are_taken_while_they_are_wanted() {
+    let mut w = World::new();
+    let eq = w[1].eq(4);
+    w.target_with(
+        64,
+        |d| {
+            d.eq = Some(eq);
+            d.options = PUT | NO_START;
+        },
+        Unlink::Retain,
+    );
+    let src = w.source(1);
+    let send = |w: &mut World, numbers: core::ops::Range<u64>| {
+        for i in numbers {
+            w.put(0, src.md, None, NoAck, to(1), i).unwrap();
+        }
+        w.run();
+    };
+    let take = |w: &mut World, most: u64| {
+        let mut seen = Vec::new();
+        let taken = w[1].ni.eq_take_while(eq, &mut |e| {
+            let wanted = e.hdr_data < most;
+            seen.extend(wanted.then_some(e.hdr_data));
+            wanted
+        });
+        assert_eq!(taken, Ok(seen.len()));
+        seen
+    };
+    send(&mut w, 0..4);
+    assert_eq!(take(&mut w, 2), [0, 1]);
+    assert_eq!(w[1].ni.eq_get(eq).unwrap().unwrap().0.hdr_data, 2);
+    send(&mut w, 4..7);
+    assert_eq!(take(&mut w, 9), [3, 4, 5, 6]);
+    assert_eq!(take(&mut w, 9), []);
+    send(&mut w, 0..5);
+    assert_eq!(take(&mut w, 9), []);
+    assert!(w[1].ni.eq_get(eq).unwrap().unwrap().1);
+    assert_eq!(take(&mut w, 9), [2, 3, 4]);
+}
+
 /// Scenarios 81, 82 and 83; rule 53.
 #[test]
 fn a_queue_holds_what_was_asked_and_at_least_one() {

@@ -1,0 +1,135 @@
+//! What makes up a stream of short puts, in as few steps as it takes: a put that waits for nothing, and the handling of
+//! many completions at once.
+//!
+//! ```text
+//!   put:   checks ─► ticket, slot ─► next free chunk of ReqSB ─► PtlPut, no SEND event ─taken──► the chunk stays free
+//!                                                                                   └─ not yet ─► lent until SEND_END
+//!   wait:  one event of SAFE_EQ by a poll ─► those behind it that end own messages, where they lie
+//! ```
+//!
+//! # Invariants
+//!
+//! * A put that does not begin here has had no effect, and goes the general way (`putget.rs`), which also waits, and says
+//!   what is wrong with it.
+//! * The memory of one that does is free when the call returns.
+
+use crate::conduit::Conduit;
+use crate::core::{Core, SbUse};
+use crate::descriptors::Md;
+use crate::extended::Counted;
+use crate::fault::{Fault, refused};
+use crate::matchbits::RmaBits;
+use crate::ops::Handle;
+use crate::tmpmd::UserMem;
+use portals_shim::{AckRequest, Event, EventKind, NiFail};
+
+/// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
+const SHORT: usize = 256;
+
+impl Core {
+    #[inline]
+    fn put_at_once(
+        &mut self,
+        node: u32,
+        dest: u64,
+        memory: &UserMem,
+        counted: Counted,
+    ) -> Result<Option<Handle>, Fault> {
+        let (len, at) = (memory.len(), node as usize);
+        let segments = self.attached.as_ref().filter(|_| self.fire.is_none());
+        let elsewhere = segments.and_then(|a| match a.near.get(at)? {
+            Some(_) => None,
+            None => a.segments.get(at)?.offset_of(dest, len as u64),
+        });
+        let fits = len > 0 && len <= self.env.put_bounce;
+        let (Some(remote), Some(chunk), true) = (elsewhere, self.reqsb.next(), fits) else {
+            return Ok(None);
+        };
+        if !self.tickets.take(1) {
+            return Ok(None);
+        }
+        let op = match counted {
+            Counted::Explicit => self.ops.explicit(),
+            Counted::Implicit => Some(self.ops.implicit()),
+        };
+        let Some(op) = op else {
+            self.tickets.give(1);
+            return Ok(None);
+        };
+        memory.copy_to(self.reqsb.region(), chunk as usize)?;
+        let bits = RmaBits {
+            get: false,
+            local_completion: false,
+            op: op.index,
+            implicit: counted == Counted::Implicit,
+            chunk,
+        };
+        let to = self.rar_target(node, bits.encode(), remote);
+        let region = (u64::from(chunk), len as u64);
+        // Counted before the message exists: its completion cannot come first.
+        self.ops.begin(op, false);
+        let taken = self
+            .ni
+            .put_region_silent(self.descriptors.reqsb, region, AckRequest::Ack, to, 0)
+            .map_err(refused("PtlPutRegion"))?;
+        if !taken {
+            self.reqsb.take(SbUse::Put);
+        }
+        Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
+    }
+
+    /// Handles completions of own messages that are in SAFE_EQ, from the oldest on and as many as `left` says, which it
+    /// counts down if it is no `u32::MAX`.
+    pub(crate) fn settle(&mut self, left: &mut u32) -> Result<(), Fault> {
+        let (ni, safe) = (self.ni.clone(), self.descriptors.queues.safe);
+        let mut handled = Ok(());
+        let taken = ni.eq_take_while(safe, &mut |event| {
+            let Some(md) = settled(event).filter(|_| *left > 0 && handled.is_ok()) else {
+                return false;
+            };
+            if *left != u32::MAX {
+                *left -= 1;
+            }
+            handled = self.handle_own(md, event);
+            true
+        });
+        let call = "PtlEQGet";
+        taken.map_err(|error| Fault::Portals { call, error })?;
+        handled
+    }
+}
+
+/// The descriptor of an event that says that an own message is over in part or as a whole, and that asks nothing of the
+/// interface.
+#[inline]
+fn settled(event: &Event) -> Option<Md> {
+    let ends = matches!(
+        event.kind,
+        EventKind::SendEnd | EventKind::Ack | EventKind::ReplyEnd
+    );
+    Md::decode(event.md.user_ptr).filter(|md| {
+        ends && event.ni_fail == NiFail::OK && matches!(md, Md::RarSrc | Md::ReqSb | Md::RplSb)
+    })
+}
+
+impl Conduit {
+    /// Starts a short put that needs nothing that would have to be waited for, to a segment that is not reached by a copy.
+    /// `None`, and nothing has happened, for any other put.
+    #[inline]
+    pub(crate) fn put_at_once(
+        &self,
+        node: u32,
+        dest: u64,
+        memory: &UserMem,
+        counted: Counted,
+    ) -> Option<Handle> {
+        if memory.len() > SHORT || self.handler_depth.get() > 0 {
+            return None;
+        }
+        let put = self
+            .core
+            .borrow_mut()
+            .put_at_once(node, dest, memory, counted);
+        self.check("put", put)
+    }
+}
