@@ -1,10 +1,24 @@
-//! `cargo xtask datagrams`: what the reliable datagrams do in virtual time, printed.
+//! `cargo xtask datagrams`: what the reliable datagrams do in virtual time, printed; with `--netem` Portals over them
+//! between two guests.
 
 use crate::cargo::{self, cargo};
 use anyhow::Result;
 
-/// Plays the simulations of `verbs-backend/tests/rd`; with `write` the table of the book is written anew.
-pub(crate) fn run(write: bool) -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Write the table of the book anew
+    #[arg(long)]
+    write: bool,
+    /// The conformance suite, heat3d and gups over two guests instead, with packets lost, reordered and duplicated
+    #[arg(long, conflicts_with = "write")]
+    netem: bool,
+}
+
+/// Plays the simulations of `verbs-backend/tests/rd`, or the network between two guests.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.netem {
+        return crate::hosts::datagrams();
+    }
     let words = [
         "test",
         "--release",
@@ -17,7 +31,7 @@ pub(crate) fn run(write: bool) -> Result<()> {
     ];
     let mut command = cargo(&words);
     command.args(["--nocapture", "--test-threads=1"]);
-    if write {
+    if options.write {
         command.env("PORTOLAN_BLESS", "1");
     }
     cargo::run(&mut command)

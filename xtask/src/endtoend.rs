@@ -17,17 +17,22 @@ fn output(command: &mut Command) -> Result<Output> {
 }
 
 pub(crate) fn succeed(command: &mut Command) -> Result<String> {
+    succeed_saying(command).map(|(text, _)| text)
+}
+
+/// As [`succeed`], with what went to the standard error too.
+pub(crate) fn succeed_saying(command: &mut Command) -> Result<(String, String)> {
     let out = output(command)?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
     if !out.status.success() {
         bail!(
-            "{}: {}\n{text}{}",
+            "{}: {}\n{text}{said}",
             crate::cargo::line(command),
-            out.status,
-            String::from_utf8_lossy(&out.stderr)
+            out.status
         );
     }
-    Ok(text)
+    Ok((text, said))
 }
 
 /// The word after `checksum` in a program's output.

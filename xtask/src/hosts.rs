@@ -1,10 +1,11 @@
-//! What needs two machines with a wire between them: `cargo xtask two-hosts`, and `cargo xtask conformance --netem`.
+//! What needs two machines with a wire between them: `cargo xtask two-hosts`, `cargo xtask conformance --netem`, and
+//! `cargo xtask datagrams --netem`.
 //!
 //! On one machine SoftRoCE hands packets to itself, past the network interface; loss and reordering there would change
 //! nothing. Between two guests every packet crosses the interface on which netem sits, in both directions.
 
 use crate::cargo::{self, cargo, release_dir};
-use crate::endtoend::{checksum, succeed};
+use crate::endtoend::{checksum, succeed, succeed_saying};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,6 +28,25 @@ const NETEMS: [(&str, &[&str]); 2] = [
     ("reordering", &["delay", "3ms", "reorder", "25%", "50%"]),
 ];
 
+/// What netem does to datagrams: of 100 packets one is lost, one comes twice, and five wait and are overtaken.
+const NETEM_OF_DATAGRAMS: (&str, &[&str]) = (
+    "loss of 1 %, reordering of 5 %, duplication of 1 %",
+    &[
+        "delay",
+        "3ms",
+        "reorder",
+        "95%",
+        "loss",
+        "1%",
+        "duplicate",
+        "1%",
+    ],
+);
+/// Of the counts that ranks print of their datagrams: which are not 0 where packets are treated so.
+const COUNTS: [&str; 3] = ["resends", "held", "window_low"];
+/// Words of the table of gups as a power of two, and updates.
+const GUPS: [&str; 4] = ["--log2-table", "12", "--updates", "8192"];
+
 #[derive(clap::Args)]
 pub(crate) struct InGuest {
     #[command(subcommand)]
@@ -46,6 +66,13 @@ enum What {
     Netem {
         /// Folder of the executables
         bin: PathBuf,
+    },
+    /// The conformance suite, heat3d and gups over datagrams under netem
+    Datagrams {
+        /// Folder of the executables
+        bin: PathBuf,
+        /// The grid, which both machines see
+        grid: PathBuf,
     },
 }
 
@@ -86,6 +113,11 @@ pub(crate) fn two_hosts() -> Result<()> {
 
 /// The same, of executables that are there.
 pub(crate) fn heat3d() -> Result<()> {
+    with_grid("heat3d", 300)
+}
+
+/// Runs words in the guests that get a grid, and checks what heat3d makes of it on this machine.
+fn with_grid(what: &str, seconds: u32) -> Result<()> {
     let bin = release_dir();
     // What a guest writes the other one does not see: the grid is made outside.
     let folder = std::env::temp_dir().join(format!("portolan-two-hosts-{}", std::process::id()));
@@ -104,11 +136,30 @@ pub(crate) fn heat3d() -> Result<()> {
         bail!("heat3d --serial: checksum {serial}, not {CHECKSUM}");
     }
     let started = Instant::now();
-    let mut command = guests(300)?;
-    command.arg("heat3d").arg(&bin).arg(&grid);
+    let mut command = guests(seconds)?;
+    command.arg(what).arg(&bin).arg(&grid);
     cargo::run(&mut command)?;
     println!("two hosts: {:.1} s", started.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// The conformance suite, heat3d and gups over datagrams and two machines, under netem.
+pub(crate) fn datagrams() -> Result<()> {
+    cargo::run(&mut cargo(&[
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "portolan",
+        "-p",
+        "programs",
+        "-p",
+        "portolan-tests",
+        "--bins",
+        "--example",
+        "conformance_job",
+    ]))?;
+    with_grid("datagrams", 900)
 }
 
 /// The conformance suite over two machines under netem.
@@ -136,6 +187,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     match &options.what {
         What::Heat3d { bin, grid } => heat3d_in_guest(bin, grid),
         What::Netem { bin } => netem_in_guest(bin),
+        What::Datagrams { bin, grid } => datagrams_in_guest(bin, grid),
     }
 }
 
@@ -159,18 +211,20 @@ fn sent() -> Result<[u64; 2]> {
     Ok(sent)
 }
 
-fn mpiexec(ranks: &str, a_host: &str) -> Command {
+fn mpiexec(ranks: &str, a_host: &str, channel: &str) -> Command {
     let mut c = Command::new("mpiexec.hydra");
     c.args(["-n", ranks, "-ppn", a_host]);
     c.args(["-genv", "PORTOLAN_FABRIC", "verbs"]);
     c.args(["-genv", "PORTOLAN_DEVICE", DEVICE]);
+    c.args(["-genv", "PORTOLAN_CHANNEL", channel]);
+    c.args(["-genv", "PORTOLAN_DATAGRAM_STATS", "1"]);
     c
 }
 
 fn heat3d_in_guest(bin: &Path, grid: &Path) -> Result<()> {
     for exchange in ["am", "put"] {
         let before = sent()?;
-        let mut command = mpiexec("4", "2");
+        let mut command = mpiexec("4", "2", "rc");
         command.arg(bin.join("heat3d")).arg(grid);
         let text = succeed(command.args(["--exchange", exchange]))?;
         let after = sent()?;
@@ -208,48 +262,99 @@ fn disturbed(word: &str) -> Result<u64> {
     Ok(sum)
 }
 
-fn netem_in_guest(bin: &Path) -> Result<()> {
+/// The conformance suite; how many cases passed, and what the ranks said beside it.
+fn suite(bin: &Path, channel: &str, netem: &str) -> Result<(usize, String)> {
     let job = bin.join("examples").join("conformance_job");
+    let mut passed = 0;
+    let mut said = String::new();
+    for (ranks, a_host) in JOBS {
+        let mut command = mpiexec(ranks, a_host, channel);
+        println!("$ {} (netem: {netem})", cargo::line(command.arg(&job)));
+        let (text, errors) = succeed_saying(&mut command)?;
+        print!("{text}");
+        let cases = text.lines().filter(|l| l.contains("| pass |")).count();
+        if !text.contains(&format!("{cases} cases passed")) {
+            bail!("the suite under {netem} has not come to its end");
+        }
+        passed += cases;
+        said.push_str(&errors);
+    }
+    Ok((passed, said))
+}
+
+/// Does `work`, which says how many cases passed, while netem does that to each packet; a line of what happened.
+fn under(name: &str, words: &[&str], work: impl FnOnce(&str) -> Result<usize>) -> Result<String> {
+    let add = ["tc", "qdisc", "add", "dev", NETDEV, "root", "netem"];
+    both(&[&add, words].concat())?;
+    let before = sent()?;
+    let started = Instant::now();
+    let passed = work(&words.join(" "))?;
+    let after = sent()?;
+    let packets = after[0] - before[0] + after[1] - before[1];
+    let dropped = disturbed("dropped")?;
+    if passed == 0 || packets < 1000 {
+        bail!("{passed} cases and {packets} packets say nothing");
+    }
+    if name.starts_with("loss") && dropped == 0 {
+        bail!("netem has dropped nothing");
+    }
+    both(&["tc", "qdisc", "del", "dev", NETDEV, "root"])?;
+    Ok(format!(
+        "{name}: {passed} cases passed in {:.0} s, {packets} packets sent, {dropped} dropped",
+        started.elapsed().as_secs_f64()
+    ))
+}
+
+fn netem_in_guest(bin: &Path) -> Result<()> {
     let mut table = Vec::new();
     for (name, words) in NETEMS {
-        let add = ["tc", "qdisc", "add", "dev", NETDEV, "root", "netem"];
-        both(&[&add, words].concat())?;
-        let before = sent()?;
-        let started = Instant::now();
-        let mut passed = 0;
-        for (ranks, a_host) in JOBS {
-            let mut command = mpiexec(ranks, a_host);
-            println!(
-                "$ {} (netem: {})",
-                cargo::line(command.arg(&job)),
-                words.join(" ")
-            );
-            let text = succeed(&mut command)?;
-            print!("{text}");
-            let cases = text.lines().filter(|l| l.contains("| pass |")).count();
-            if !text.contains(&format!("{cases} cases passed")) {
-                bail!("the suite under {name} has not come to its end");
-            }
-            passed += cases;
-        }
-        let after = sent()?;
-        let packets = after[0] - before[0] + after[1] - before[1];
-        let dropped = disturbed("dropped")?;
-        table.push(format!(
-            "{name}: {passed} cases passed in {:.0} s, {packets} packets sent, {dropped} dropped",
-            started.elapsed().as_secs_f64()
-        ));
-        if passed == 0 || packets < 1000 {
-            bail!("{passed} cases and {packets} packets say nothing");
-        }
-        if name.starts_with("loss") && dropped == 0 {
-            bail!("netem has dropped nothing");
-        }
-        both(&["tc", "qdisc", "del", "dev", NETDEV, "root"])?;
+        table.push(under(name, words, |netem| {
+            suite(bin, "rc", netem).map(|(passed, _)| passed)
+        })?);
     }
-    println!();
-    for line in table {
-        println!("{line}");
+    println!("\n{}", table.join("\n"));
+    Ok(())
+}
+
+fn datagrams_in_guest(bin: &Path, grid: &Path) -> Result<()> {
+    let gups = bin.join("gups");
+    let serial = checksum(&succeed(Command::new(&gups).arg("--serial").args(GUPS))?)?;
+    let (name, words) = NETEM_OF_DATAGRAMS;
+    let mut said = String::new();
+    let line = under(name, words, |netem| {
+        for (program, expected) in [("heat3d", CHECKSUM), ("gups", &serial)] {
+            let mut command = mpiexec("4", "2", "ud");
+            command.arg(bin.join(program));
+            match program {
+                "gups" => command.args(GUPS),
+                _ => command.arg(grid),
+            };
+            let (text, errors) = succeed_saying(&mut command)?;
+            said.push_str(&errors);
+            let sum = checksum(&text)?;
+            println!("{program} (netem: {netem}): checksum {sum}");
+            if sum != expected {
+                bail!("{program} over datagrams: checksum {sum}, not {expected}");
+            }
+        }
+        let (passed, errors) = suite(bin, "ud", netem)?;
+        said.push_str(&errors);
+        Ok(passed)
+    })?;
+    println!("\n{line}");
+    for name in COUNTS {
+        let count = counted(&said, name);
+        println!("{name}: {count}");
+        if count == 0 {
+            bail!("the datagrams of all ranks count no {name}: nothing has happened to them");
+        }
     }
     Ok(())
+}
+
+/// The sum of one of the counts that ranks print at their close.
+fn counted(said: &str, name: &str) -> u64 {
+    let name = format!(" {name}: ");
+    let after = |found: &str| found.split([',', ' ']).next()?.parse::<u64>().ok();
+    said.split(&name).skip(1).filter_map(after).sum()
 }

@@ -55,11 +55,7 @@ enum Task {
     Credits,
     /// Reliable datagrams, simulated: table of loss and reordering, every schedule of a small configuration, 10,000 peers,
     /// many to one
-    Datagrams {
-        /// Write the table of the book anew
-        #[arg(long)]
-        write: bool,
-    },
+    Datagrams(datagrams::Options),
     /// What a round trip of an active message costs on the model: time, traps, packets, interrupts, as a table
     /// of the book
     AmTrip,
@@ -97,7 +93,7 @@ fn run() -> Result<()> {
         Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
         Task::Credits => credits::run(),
-        Task::Datagrams { write } => datagrams::run(write),
+        Task::Datagrams(options) => datagrams::run(&options),
         Task::AmTrip => am_trip::run(),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
