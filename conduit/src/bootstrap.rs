@@ -20,7 +20,7 @@ use crate::error::{AttachError, InitError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
 use crate::frames::{self, Neighbours};
-use crate::matchbits::select;
+use crate::matchbits::{SysMsg, select};
 use crate::near::Near;
 use crate::segment::SegInfo;
 use crate::trace::Tracer;
@@ -209,6 +209,32 @@ impl Conduit {
                 a.near[at] = Some((window.region, window.offset));
             }
         }
+    }
+
+    /// The least of the values that all ranks give. Collective; once, before [`Conduit::attach`]. In round `k` a rank tells the
+    /// one `2^k` above it what it has heard, so that all know of twice as many after it; a value that comes twice, or early,
+    /// changes nothing.
+    pub fn least(&self, own: u64) -> u64 {
+        let mut known = {
+            let least = &mut self.core.borrow_mut().least.0;
+            *least = own.min(*least);
+            *least
+        };
+        let sender = self.mynode();
+        for (round, distance) in (0u8..).zip(distances(self.nodes())) {
+            let message = SysMsg::Least {
+                round,
+                value: known,
+                sender,
+            };
+            let to = (sender + distance) % self.nodes();
+            let sent = self.core.borrow().send_sys(to, message);
+            self.check("the exchange of limits", sent);
+            known = self.wait_in("the exchange of limits", Scope::Safe, |c| {
+                (c.least.1 >> round & 1 != 0).then_some(c.least.0)
+            });
+        }
+        known
     }
 
     /// Every rank's segment and what it may pin, by rank. Block `i` of the buffer is that of rank `me + i`; in round `k`

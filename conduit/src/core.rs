@@ -86,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) leaving: Leaving,
     /// Start-up exchange rounds that arrived, a bit each.
     pub(crate) boot_rounds: u32,
+    /// The least value of [`crate::Conduit::least`] that was heard of, and its rounds that have come, a bit each.
+    pub(crate) least: (u64, u32),
     /// Buffers for payloads of Mediums, 8-byte aligned.
     pub(crate) scratch: Vec<Box<[u64]>>,
     /// In a job without segments.
@@ -127,6 +129,7 @@ impl Core {
             barrier: Dissemination::new(me, nodes),
             leaving: Leaving::default(),
             boot_rounds: 0,
+            least: (u64::MAX, 0),
             scratch: Vec::new(),
             fire: None,
             peers,
@@ -288,7 +291,9 @@ impl Core {
             Some(SysMsg::Shutdown { distance, .. } | SysMsg::Barrier { distance, .. }) => {
                 above(distance)
             }
-            Some(SysMsg::ClientBarrier { round, .. }) => above(1 << (round % 32)),
+            Some(SysMsg::ClientBarrier { round, .. } | SysMsg::Least { round, .. }) => {
+                above(1 << (round % 32))
+            }
             Some(_) => None,
             None => match (Md::decode(event.md.user_ptr), self.reqsb.lent(event.offset)) {
                 (Some(Md::ReqSb), Some(SbUse::Request { to })) => Some(*to),
@@ -353,6 +358,17 @@ impl Core {
                     return Err(self.not_sys(event));
                 }
                 self.advance_barrier()?;
+            }
+            SysMsg::Least {
+                round,
+                value,
+                sender,
+            } => {
+                self.sender(sender, event)?;
+                let bit = 1u32.checked_shl(u32::from(round));
+                let bit = bit.ok_or_else(|| self.not_sys(event))?;
+                // The same of all rounds: what a rank has heard early is a value of the job too.
+                self.least = (self.least.0.min(value), self.least.1 | bit);
             }
         }
         Ok(())

@@ -179,10 +179,10 @@ impl Descriptors {
             2 * u64::from(env.msg_limit) + u64::from(env.rpl_chunks) + 3 * u64::from(env.sb_chunks);
         let safe = if safe > 10_000 { safe * 3 / 4 } else { safe };
         let queues = Queues {
-            // From each rank a revoke and a return, and word that it is given up; of each of five dissemination rounds (two barriers
-            // in two phases, the exit) one message for each power of two below the number of ranks.
+            // From each rank a revoke and a return, and word that it is given up; of each of six dissemination rounds (two barriers
+            // in two phases, the exit, the least value) one message for each power of two below the number of ranks.
             sys: eq(
-                3 * u64::from(nodes) + 10 + 5 * distances(nodes).count() as u64,
+                3 * u64::from(nodes) + 10 + 6 * distances(nodes).count() as u64,
                 "SYS_EQ",
             )?,
             safe: eq(safe, "SAFE_EQ")?,

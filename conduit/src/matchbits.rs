@@ -285,6 +285,8 @@ pub(crate) enum SysMsg {
         id: u32,
         sender: u32,
     },
+    /// One round of [`crate::Conduit::least`]: the least value that the sender, of 24 bits, knows of.
+    Least { round: u8, value: u64, sender: u32 },
 }
 
 impl SysMsg {
@@ -317,6 +319,14 @@ impl SysMsg {
             } => {
                 let a0 = u32::from(phase) | u32::from(round) << 8 | u32::from(flags) << 16;
                 (4, a0, id, sender)
+            }
+            Self::Least {
+                round,
+                value,
+                sender,
+            } => {
+                let a0 = sender & 0xff_ffff | u32::from(round) << 24;
+                (6, a0, (value >> 32) as u32, value as u32)
             }
         };
         let bits = select::SYS | id << 8 | u64::from(a0) << 32;
@@ -354,6 +364,11 @@ impl SysMsg {
                 sender: a2,
             },
             5 => Self::Wake,
+            6 => Self::Least {
+                round: (a0 >> 24) as u8,
+                value: data,
+                sender: a0 & 0xff_ffff,
+            },
             _ => return None,
         })
     }
@@ -489,13 +504,18 @@ mod tests {
                     id: rng.u32(..),
                     sender: rng.u32(..),
                 },
+                SysMsg::Least {
+                    round: rng.u8(..),
+                    value: rng.u64(..),
+                    sender: rng.u32(..1 << 24),
+                },
             ] {
                 let (bits, data) = sys.encode();
                 assert_eq!(bits & 0xf, select::SYS);
                 assert_eq!(SysMsg::decode(bits, data), Some(sys));
             }
         }
-        assert_eq!(SysMsg::decode(6 << 8 | select::SYS, 0), None);
+        assert_eq!(SysMsg::decode(7 << 8 | select::SYS, 0), None);
         assert_eq!(kind(0), None);
         assert_eq!(AmBits::decode(TYPE_AM), None);
     }

@@ -167,6 +167,7 @@ int main(int argc, char **argv)
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMPoll());
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMRequestMedium0(0, ASK, NULL, 0));
 	if (argc > 1 && gasnet_getMaxLocalSegmentSize() != strtoull(argv[1], NULL, 0)) _Exit(1);
+	if (argc > 2 && gasnet_getMaxGlobalSegmentSize() != strtoull(argv[2], NULL, 0)) _Exit(1);
 	nodes = gasnet_nodes();
 	segment = (gasnet_seginfo_t *)malloc((nodes + 1) * sizeof *segment);
 	IS(GASNET_ERR_NOT_INIT, gasnet_getSegmentInfo(segment, 1));

@@ -116,7 +116,9 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             complain("cannot start", &error);
             return RESOURCE;
         }
-        if !state::install(conduit, build, max_segment) {
+        let local = largest_segment(&conduit, build.reach, max_segment);
+        let limits = (local, conduit.least(local));
+        if !state::install(conduit, build, limits) {
             return NOT_INIT;
         }
         crate::trace::install();
@@ -200,7 +202,7 @@ pub unsafe extern "C" fn gasnet_attach(
     if sized && !(size as u64).is_multiple_of(PAGE) {
         return refuse(BAD_ARG, &"the segment is not a multiple of GASNET_PAGESIZE");
     }
-    if sized && size as u64 > largest_segment() {
+    if sized && size as u64 > state::segment_limits().0 {
         return refuse(
             BAD_ARG,
             &"the segment is larger than gasnet_getMaxLocalSegmentSize()",
@@ -263,17 +265,17 @@ pub extern "C" fn gasnet_nodes() -> u32 {
     state::nodes()
 }
 
-/// What may be asked of `gasnet_attach`, bytes: a limit that was set, otherwise this rank's part of three quarters of
-/// the memory, if all ranks were on this machine.
-fn largest_segment() -> u64 {
-    if state::reach() == Reach::Everything {
+/// What may be asked of `gasnet_attach`, bytes: a limit that was set, in the environment or by the program as `defined` if
+/// that is not 0; otherwise this rank's part of three quarters of the memory, if all ranks were on this machine.
+fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
+    if reach == Reach::Everything {
         return u64::MAX;
     }
-    let wanted = state::with(Conduit::max_segment).flatten();
-    let defined = Some(state::max_segment()).filter(|m| *m > 0);
+    let wanted = conduit.max_segment();
+    let defined = Some(defined).filter(|m| *m > 0);
     let whole = wanted
         .or(defined)
-        .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(state::nodes().max(1)));
+        .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(conduit.nodes().max(1)));
     (whole / PAGE).max(1) * PAGE
 }
 
@@ -299,13 +301,13 @@ fn physical_memory() -> u64 {
 /// `gasnet_getMaxLocalSegmentSize`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
-    usize::try_from(largest_segment()).unwrap_or(usize::MAX)
+    usize::try_from(state::segment_limits().0).unwrap_or(usize::MAX)
 }
 
-/// `gasnet_getMaxGlobalSegmentSize`: ranks compute their limits from the same variables, and their machines' memory.
+/// `gasnet_getMaxGlobalSegmentSize`: the least of the local ones, which `gasnet_init` has asked all nodes for.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
-    gasnet_getMaxLocalSegmentSize()
+    usize::try_from(state::segment_limits().1).unwrap_or(usize::MAX)
 }
 
 /// A segment as the specification has it: in `GASNET_SEGMENT_EVERYTHING` all of the address space.

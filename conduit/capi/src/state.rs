@@ -124,7 +124,8 @@ static CHECKED: AtomicBool = AtomicBool::new(false);
 static ME: AtomicU32 = AtomicU32::new(0);
 static NODES: AtomicU32 = AtomicU32::new(0);
 static ON_ERROR: OnceLock<OnError> = OnceLock::new();
-static MAX_SEGMENT: AtomicU64 = AtomicU64::new(0);
+/// The largest segment of this node, and that which every node may have, bytes.
+static SEGMENT_LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// The segments that calls copy to and from without asking the conduit; null in debug builds, where more is looked
 /// at, in runs with trace files, and before attach.
 static NEAR: AtomicPtr<Near> = AtomicPtr::new(std::ptr::null_mut());
@@ -191,9 +192,13 @@ pub(crate) fn nodes() -> u32 {
     NODES.load(Ordering::Relaxed)
 }
 
-/// What the program defined as its largest segment; 0 if it did not.
-pub(crate) fn max_segment() -> u64 {
-    MAX_SEGMENT.load(Ordering::Relaxed)
+/// The largest segment of this node, and that which every node may have, bytes; 0 before `gasnet_init`.
+pub(crate) fn segment_limits() -> (u64, u64) {
+    let [local, global] = &SEGMENT_LIMITS;
+    (
+        local.load(Ordering::Relaxed),
+        global.load(Ordering::Relaxed),
+    )
 }
 
 /// Which memory the program was compiled to reach.
@@ -205,8 +210,8 @@ pub(crate) fn reach() -> Reach {
     }
 }
 
-/// Makes the conduit that of this process; once.
-pub(crate) fn install(conduit: Conduit, build: Build, max_segment: u64) -> bool {
+/// Makes the conduit that of this process; once. For `limits` see [`segment_limits`].
+pub(crate) fn install(conduit: Conduit, build: Build, limits: (u64, u64)) -> bool {
     let mode = build.mode;
     let (me, nodes) = (conduit.mynode(), conduit.nodes());
     if let Some(t) = conduit.tracer() {
@@ -226,7 +231,9 @@ pub(crate) fn install(conduit: Conduit, build: Build, max_segment: u64) -> bool 
     }
     ME.store(me, Ordering::Relaxed);
     NODES.store(nodes, Ordering::Relaxed);
-    MAX_SEGMENT.store(max_segment, Ordering::Relaxed);
+    for (limit, place) in [limits.0, limits.1].into_iter().zip(&SEGMENT_LIMITS) {
+        place.store(limit, Ordering::Relaxed);
+    }
     SHARED.store(mode != Mode::Seq, Ordering::Relaxed);
     REACH.store(build.reach as u8, Ordering::Relaxed);
     CHECKED.store(build.checked, Ordering::Relaxed);

@@ -79,3 +79,25 @@ fn try_and_misuse() {
     });
     returned(ends);
 }
+
+/// Every rank learns the least value, whoever has it, and the start-up exchange comes after it.
+#[test]
+fn all_learn_the_least_value() {
+    for nodes in [1, 2, 3, 5, 8] {
+        for lowest in 0..nodes {
+            let ends = threads::run(nodes, |conduit| {
+                let own = u64::MAX - u64::from((conduit.mynode() + nodes - lowest) % nodes);
+                let value = if conduit.mynode() == lowest {
+                    1 << 40
+                } else {
+                    own
+                };
+                let least = conduit.least(value);
+                conduit.attach(vec![], 4096).unwrap();
+                conduit.barrier(Anonymous).unwrap();
+                least
+            });
+            assert!(returned(ends).into_iter().all(|least| least == 1 << 40));
+        }
+    }
+}

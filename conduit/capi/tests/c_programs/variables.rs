@@ -224,3 +224,26 @@ fn the_largest_segment_can_be_chosen() {
     let refused = "GASNET_MAX_SEGSIZE=\"large\" is not a number";
     assert!(!success && said.contains(refused), "{said}");
 }
+
+/// Nodes of different limits: each has its own, and all the same least one.
+#[test]
+fn the_largest_segment_of_all_is_the_least() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_errors", SEQ);
+    let own = "GASNET_MAX_SEGSIZE=$(((3 - PMI_RANK) % 3 + 1))M";
+    let bytes = "$((((3 - PMI_RANK) % 3 + 1) << 20))";
+    let script = format!("{own} exec \"$0\" {bytes} \"$1\"");
+    let program = program.to_str().unwrap();
+    let run = |fabric, least| {
+        let output = launch(fabric, 3, Path::new("sh"), &["-c", &script, program, least]);
+        let output = { output }.output().unwrap();
+        (output.status.success(), text(&output))
+    };
+    for fabric in FABRICS {
+        let (success, said) = run(fabric, "1048576");
+        assert!(success, "{fabric}: {said}");
+    }
+    assert!(!run("shm", "2097152").0, "the program looks at it");
+}
