@@ -23,19 +23,16 @@
 #define GASNET_SEQ 1
 #define GASNETI_MODEL seq
 #define GASNETI_MODEL_STR "SEQ"
-#define GASNETI_MODEL_NUMBER 1
 #elif defined(GASNET_PARSYNC)
 #undef GASNET_PARSYNC
 #define GASNET_PARSYNC 1
 #define GASNETI_MODEL parsync
 #define GASNETI_MODEL_STR "PARSYNC"
-#define GASNETI_MODEL_NUMBER 2
 #else
 #undef GASNET_PAR
 #define GASNET_PAR 1
 #define GASNETI_MODEL par
 #define GASNETI_MODEL_STR "PAR"
-#define GASNETI_MODEL_NUMBER 3
 #endif
 
 #include <gasnet_basic.h>
@@ -51,19 +48,16 @@ GASNETT_BEGIN_EXTERNC
 #define GASNET_SEGMENT_EVERYTHING 1
 #define GASNETI_SEGMENT everything
 #define GASNETI_SEGMENT_STR "EVERYTHING"
-#define GASNETI_SEGMENT_NUMBER 1
 #elif defined(GASNET_SEGMENT_LARGE)
 #undef GASNET_SEGMENT_LARGE
 #define GASNET_SEGMENT_LARGE 1
 #define GASNETI_SEGMENT large
 #define GASNETI_SEGMENT_STR "LARGE"
-#define GASNETI_SEGMENT_NUMBER 2
 #else
 #undef GASNET_SEGMENT_FAST
 #define GASNET_SEGMENT_FAST 1
 #define GASNETI_SEGMENT fast
 #define GASNETI_SEGMENT_STR "FAST"
-#define GASNETI_SEGMENT_NUMBER 3
 #endif
 #define GASNET_SPEC_VERSION_MAJOR 1
 #define GASNET_SPEC_VERSION_MINOR 8
@@ -176,18 +170,22 @@ GASNETI_INLINE_WORDS int gasnet_init(int *argc, char ***argv) {
 extern const int gasneti_linked;
 /* An object that was compiled for another library does not link, even one without gasnet_init. */
 __attribute__((__used__, __unused__)) static const int *const gasneti_links_with = &gasneti_linked;
-/* Nor do objects that differ: linkers take a symbol from several objects where it is one number, and name it where it is
- * not. Objects that are optimised at link time meet in the assembler. */
-#define GASNETI_OBJECT_NUMBER \
-    _STRINGIFY(GASNETI_MODEL_NUMBER) "*8+" _STRINGIFY(GASNETI_SEGMENT_NUMBER) "*2+" _STRINGIFY(GASNETI_DEBUG_NUMBER)
+/* Nor do objects that differ: each defines the same symbol in a section group whose name says what the object was compiled
+ * for. Of groups of one name linkers keep one; of two names both, and then the symbol is there twice. Objects that are
+ * optimised at link time meet in the assembler, which takes the first of one name. It is a note, since mold says nothing of
+ * symbols in sections that --gc-sections drops. */
 #define GASNETI_OBJECTS_DIFFER "gasnet_objects_differ_in_thread_model_segment_or_debug"
-__asm__(".globl " GASNETI_OBJECTS_DIFFER "\n"
+#define GASNETI_OBJECTS_ARE _STRINGIFY(GASNETI_BUILD_NAME(gasneti_objects))
+__asm__(".ifndef .L" GASNETI_OBJECTS_ARE "\n"
+        ".set .L" GASNETI_OBJECTS_ARE ", 1\n"
+        ".pushsection .note.gasnet,\"aG\",%note," GASNETI_OBJECTS_ARE ",comdat\n"
+        ".globl " GASNETI_OBJECTS_DIFFER "\n"
         ".hidden " GASNETI_OBJECTS_DIFFER "\n"
-        ".ifndef " GASNETI_OBJECTS_DIFFER "\n"
-        ".set " GASNETI_OBJECTS_DIFFER ", " GASNETI_OBJECT_NUMBER "\n"
-        ".endif\n"
-        ".if " GASNETI_OBJECTS_DIFFER " - (" GASNETI_OBJECT_NUMBER ")\n"
-        ".error \"" GASNETI_OBJECTS_DIFFER "\"\n"
+        ".balign 4\n" GASNETI_OBJECTS_DIFFER ":\n"
+        ".long 7, 0, 1\n" /* lengths of name and contents, type */
+        ".asciz \"GASNet\"\n"
+        ".balign 4\n"
+        ".popsection\n"
         ".endif\n");
 
 int gasnet_attach(gasnet_handlerentry_t *table, int count, uintptr_t segsize, uintptr_t minheapoffset);

@@ -69,12 +69,10 @@
 #undef GASNET_DEBUG
 #define GASNET_DEBUG 1
 #define GASNETI_DEBUG_NAME debug
-#define GASNETI_DEBUG_NUMBER 1
 #else
 #undef GASNET_NDEBUG
 #define GASNET_NDEBUG 1
 #define GASNETI_DEBUG_NAME nodebug
-#define GASNETI_DEBUG_NUMBER 0
 #endif
 
 /* Several client threads may be in the tools at one time. */

@@ -143,8 +143,28 @@ fn a_program_of_another_thread_model_does_not_link() {
     }
 }
 
-/// Objects of one program differ in what they are compiled for: linkers refuse, and so does the assembler of a program that
-/// is optimised when it is linked.
+/// Linkers that are here, as flags, and the compiler's own choice.
+fn linkers() -> Vec<&'static str> {
+    let all = [
+        "-fuse-ld=bfd",
+        "-fuse-ld=gold",
+        "-fuse-ld=lld",
+        "-fuse-ld=mold",
+    ];
+    let is_here = |flag: &&str| {
+        let said = Command::new("cc").args([flag, "-Wl,--version"]).output();
+        let here = said.is_ok_and(|o| o.status.success());
+        if !here {
+            eprintln!("skipped: {flag}, no such linker");
+        }
+        here
+    };
+    let here = all.into_iter().filter(is_here);
+    std::iter::once("-O1").chain(here).collect()
+}
+
+/// Objects of one program differ in what they are compiled for: every linker refuses, and so does the assembler of a program
+/// that is optimised when it is linked.
 #[test]
 fn objects_that_differ_do_not_link() {
     if !compiler("cc") {
@@ -174,7 +194,14 @@ fn objects_that_differ_do_not_link() {
             .unwrap();
         (output.status.success(), text(&output))
     };
-    for how in ["-O1", "-flto"] {
+    let linkers = linkers();
+    // Not every linker knows the compiler's objects of -flto.
+    let ways = [
+        ("-O1", linkers.as_slice()),
+        ("-Wl,--gc-sections", &linkers),
+        ("-flto", &linkers[..1]),
+    ];
+    for (how, linkers) in ways {
         for (same, define) in [
             (true, "-DGASNET_SEGMENT_FAST"),
             (true, "-DGASNET_NDEBUG"),
@@ -192,12 +219,14 @@ fn objects_that_differ_do_not_link() {
                 );
                 assert!(compiled, "{said}");
             }
-            let (linked, said) = cc(&[how], &[&a, &b], &folder.join("program"));
-            assert_eq!(linked, same, "{how} {define}: {said}");
-            assert!(
-                same || said.contains("gasnet_objects_differ"),
-                "{how} {define}: {said}"
-            );
+            for by in linkers {
+                let (linked, said) = cc(&[how, by], &[&a, &b], &folder.join("program"));
+                assert_eq!(linked, same, "{how} {by} {define}: {said}");
+                assert!(
+                    same || said.contains("gasnet_objects_differ"),
+                    "{how} {by} {define}: {said}"
+                );
+            }
         }
     }
 }
