@@ -16,6 +16,12 @@
 //!   list after releasing the lock; so a change is seen by that poll, or wakes the sleeper.
 //! * Completions that come after the arming ring the alarm; those before it are found by the last poll.
 
+mod sleepers;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use sleepers::Bell;
+
 use crate::call::{Answer, Call, Polled, Taken, Target, Wait};
 use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
@@ -24,11 +30,9 @@ use crate::nal::{Attendance, Nal, Nap};
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sleepers::{Sleepers, lock, sleep};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,38 +47,6 @@ const SPIN: Duration = Duration::from_micros(200);
 /// With a progress thread: how long the program must have made no call before the thread makes progress for it.
 const QUIET: Duration = Duration::from_millis(1);
 
-/// A descriptor that other threads make readable.
-#[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(
-            0,
-            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
-        )?))
-    }
-
-    /// Makes it readable.
-    pub(crate) fn ring(&self) {
-        // Fails only when the count is at its limit, and then it is readable.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    fn silence(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
-
-/// Sleeps until a descriptor is readable or the time has come.
-fn sleep<'a>(fds: impl Iterator<Item = &'a OwnedFd>, until: Option<Instant>) {
-    let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    let left = until.map(|at| at.saturating_duration_since(Instant::now()));
-    let left = left.and_then(|left| Timespec::try_from(left).ok());
-    // An interruption is a wake-up like any other.
-    let _ = poll(&mut fds, left.as_ref());
-}
-
 /// How long a wait sleeps on a fabric that cannot wake it.
 const BLIND: Duration = Duration::from_millis(10);
 
@@ -83,51 +55,23 @@ fn nothing_else() -> bool {
     false
 }
 
-#[derive(Debug, Default)]
-struct Sleepers {
-    /// Threads on the list; read without its lock.
-    count: AtomicUsize,
-    asleep: Mutex<Vec<Arc<Bell>>>,
-    /// Bells that nobody waits for.
-    spare: Mutex<Vec<Arc<Bell>>>,
+/// What a poll found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    taken: Taken,
+    /// Something arrived or was completed, though perhaps without an event; more of it may be about to come.
+    moved: bool,
 }
 
-#[inline]
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Found {
+    const NOTHING: Self = Self {
+        taken: Taken::Nothing,
+        moved: false,
+    };
 
-impl Sleepers {
-    fn enter(&self) -> Option<Arc<Bell>> {
-        let spare = lock(&self.spare).pop();
-        let bell = match spare {
-            Some(bell) => bell,
-            None => Arc::new(Bell::new().ok()?),
-        };
-        let mut asleep = lock(&self.asleep);
-        asleep.push(Arc::clone(&bell));
-        self.count.store(asleep.len(), Ordering::SeqCst);
-        Some(bell)
-    }
-
-    fn leave(&self, bell: Arc<Bell>) {
-        let mut asleep = lock(&self.asleep);
-        asleep.retain(|b| !Arc::ptr_eq(b, &bell));
-        self.count.store(asleep.len(), Ordering::SeqCst);
-        drop(asleep);
-        bell.silence();
-        lock(&self.spare).push(bell);
-    }
-
-    /// A thread that naps comes (1) or goes (-1).
-    fn napper(&self, by: isize) {
-        self.count.fetch_add(by.cast_unsigned(), Ordering::SeqCst);
-    }
-
-    fn ring(&self) {
-        for bell in lock(&self.asleep).iter() {
-            bell.ring();
-        }
+    /// Whether the wait is over.
+    fn ends(self) -> bool {
+        self.taken != Taken::Nothing
     }
 }
 
@@ -295,7 +239,7 @@ impl<N: Nal> Shared<N> {
     /// Wakes threads of this process that sleep.
     #[inline]
     fn wake(&self) {
-        if self.sleepers.count.load(Ordering::SeqCst) > 0 {
+        if self.sleepers.any() {
             self.wake_sleepers();
         }
     }
@@ -316,7 +260,7 @@ impl<N: Nal> Shared<N> {
         looks: u32,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<Taken, PollError> {
+    ) -> Result<Found, PollError> {
         let mut library = self.lock();
         let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
@@ -330,12 +274,15 @@ impl<N: Nal> Shared<N> {
                 moved = library.take_moved();
             }
         }
-        let taken = found.map(|found| library.taken(found, eqs));
+        let found = found.map(|found| Found {
+            taken: library.taken(found, eqs),
+            moved,
+        });
         drop(library);
         if moved {
             self.wake();
         }
-        taken
+        found
     }
 
     /// As [`Shared::doze`], on a fabric whose peers wake through memory.
@@ -346,7 +293,7 @@ impl<N: Nal> Shared<N> {
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<Taken, PollError> {
+    ) -> Result<Found, PollError> {
         self.sleepers.napper(1);
         let mut library = self.lock();
         library.nal.arm();
@@ -360,7 +307,7 @@ impl<N: Nal> Shared<N> {
             nap.sleep(until);
         }
         self.sleepers.napper(-1);
-        taken
+        taken.map(|taken| Found { taken, moved })
     }
 
     /// Arms, polls once more, and sleeps if that found nothing.
@@ -370,7 +317,7 @@ impl<N: Nal> Shared<N> {
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
         out: &mut Polled,
-    ) -> Result<Taken, PollError> {
+    ) -> Result<Found, PollError> {
         if let Some(nap) = &self.nap {
             return self.nap(nap.as_ref(), eqs, until, other, out);
         }
@@ -380,7 +327,7 @@ impl<N: Nal> Shared<N> {
             .and_then(|a| Some((a, self.sleepers.enter()?)))
         else {
             std::thread::yield_now();
-            return Ok(Taken::Nothing);
+            return Ok(Found::NOTHING);
         };
         let mut library = self.lock();
         let armed = library.nal.arm();
@@ -401,10 +348,10 @@ impl<N: Nal> Shared<N> {
             let look = longest.map(|longest| Instant::now() + longest);
             let until = [until, look].into_iter().flatten().min();
             let alarm = attendance.alarm.iter().filter(|_| armed);
-            sleep(alarm.chain([&bell.0]), until);
+            sleep(alarm.chain([bell.descriptor()]), until);
         }
         self.sleepers.leave(bell);
-        taken
+        taken.map(|taken| Found { taken, moved })
     }
 
     /// Takes the first event of the queues, if it is there or comes within the wait; whether there was one.
@@ -415,6 +362,7 @@ impl<N: Nal> Shared<N> {
             return taken.map(|taken| taken != Taken::Nothing);
         }
         let taken = self.poll(eqs, 1, &nothing_else, out);
+        let taken = taken.map(|found| found.taken);
         self.note(&taken);
         taken.map(|taken| taken != Taken::Nothing)
     }
@@ -464,10 +412,14 @@ impl<N: Nal> Shared<N> {
         let looks = if self.spin.is_zero() { 1 } else { self.looks };
         let mut sleep_from = None;
         loop {
-            let taken = self.poll(eqs, looks, other, out)?;
-            if taken != Taken::Nothing || other() {
+            let found = self.poll(eqs, looks, other, out)?;
+            if found.ends() || other() {
                 self.fruitless.store(0, Ordering::Relaxed);
-                return Ok(taken);
+                return Ok(found.taken);
+            }
+            // A rank whose memory others write in a row is awake for the next one, though it has no event of them.
+            if found.moved {
+                sleep_from = None;
             }
             let long = self.rest(looks);
             if !long && deadline.is_none() {
@@ -479,10 +431,13 @@ impl<N: Nal> Shared<N> {
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
-                let taken = self.doze(eqs, deadline, other, out)?;
-                if taken != Taken::Nothing || other() {
+                let found = self.doze(eqs, deadline, other, out)?;
+                if found.ends() || other() {
                     self.fruitless.store(0, Ordering::Relaxed);
-                    return Ok(taken);
+                    return Ok(found.taken);
+                }
+                if found.moved {
+                    sleep_from = None;
                 }
             }
         }
@@ -525,7 +480,7 @@ impl<N: Nal> Shared<N> {
             }
             let alarm = attendance.alarm.iter().filter(|_| listen);
             let fds = attendance.control.iter().chain(alarm);
-            sleep(fds.chain([&attendance.bell.0]), due);
+            sleep(fds.chain([attendance.bell.descriptor()]), due);
         }
     }
 }

@@ -43,6 +43,7 @@ use crate::place::Placement;
 use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};
 use receive::Landing;
 use send::Payload;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,6 +122,8 @@ pub(in crate::nal) struct DatagramNal {
     bell: Arc<Bell>,
     /// The program sleeps, so that timers are the attendant's.
     asleep: bool,
+    /// When the attendant looks after timers again at the latest; `None` if nothing makes it.
+    looks_at: Cell<Option<Time>>,
     closed: bool,
     gone: bool,
     counters: Counters,
@@ -492,7 +495,10 @@ impl DatagramNal {
     pub(in crate::nal) fn arm_alarm(&mut self) -> bool {
         self.rd.ack_all();
         self.flush();
-        if self.rd.next_timeout().is_some() {
+        // An attendant that looks in time is left alone: it costs a thread's wake-up.
+        let looks_at = self.looks_at.get();
+        let next = self.rd.next_timeout();
+        if next.is_some_and(|next| looks_at.is_none_or(|at| at > next)) {
             self.bell.ring();
         }
         self.asleep = true;
@@ -519,11 +525,13 @@ impl DatagramNal {
         any | self.timers(ni)
     }
 
+    /// When the attendant is to look after timers; what it is told is what it does.
     pub(in crate::nal) fn due_at(&self) -> Option<Instant> {
-        let at = self.rd.next_timeout()?;
-        let at = self.origin + Duration::from_nanos(at);
-        let quiet = self.origin + Duration::from_nanos(self.now) + GRACE;
-        Some(if self.asleep { at } else { at.max(quiet) })
+        let quiet = self.now + Time::try_from(GRACE.as_nanos()).unwrap_or(Time::MAX);
+        let next = self.rd.next_timeout();
+        let at = next.map(|at| if self.asleep { at } else { at.max(quiet) });
+        self.looks_at.set(at);
+        at.map(|at| self.origin + Duration::from_nanos(at))
     }
 
     pub(in crate::nal) fn is_down(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::fabric::{FabricError, Opened, rank_config};
 use crate::interface::Interface;
 use crate::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 use verbs_backend::rd::{ChannelConfig, Config, Endpoint};
@@ -195,6 +196,7 @@ impl Unconnected {
             crowded: neighbours >= processors,
             bell: Arc::new(bell),
             asleep: false,
+            looks_at: Cell::new(None),
             closed: false,
             gone: false,
             counters: Counters::default(),

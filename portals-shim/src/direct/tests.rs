@@ -1,0 +1,61 @@
+//! When a wait sleeps.
+
+use super::*;
+use crate::fabric::rank_config;
+use crate::place::Placement;
+use portals_core::{Ni, ProcessId, Transmit};
+
+/// A fabric to which others write until a time, without an event.
+#[derive(Debug)]
+struct Written {
+    until: Instant,
+    bell: Arc<Bell>,
+    /// How often a thread has gone to sleep before that time, and after it.
+    slept: Arc<[AtomicU32; 2]>,
+}
+
+impl Nal for Written {
+    fn send(&mut self, _: &mut Ni, _: &mut Transmit) {}
+
+    fn progress(&mut self, _: &mut Ni) -> bool {
+        Instant::now() < self.until
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        Some(Attendance {
+            alarm: Vec::new(),
+            control: Vec::new(),
+            bell: Arc::clone(&self.bell),
+            thread: false,
+            longest: None,
+        })
+    }
+
+    fn arm(&mut self) -> bool {
+        let after = usize::from(Instant::now() >= self.until);
+        self.slept[after].fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn distance(&self, _: ProcessId) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_rank_that_others_write_to_sleeps_only_when_they_have_ceased() {
+    let slept = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let mut ni = Ni::new(rank_config(Placement::ONE, 0, 1));
+    let eq = ni.eq_alloc(4).unwrap();
+    let fabric = Written {
+        until: Instant::now() + 20 * SPIN,
+        bell: Arc::new(Bell::new().unwrap()),
+        slept: Arc::clone(&slept),
+    };
+    let direct = Direct::new(Library::new(ni, fabric));
+    let long = u64::try_from((100 * SPIN).as_nanos()).unwrap();
+    let found = direct.eq_poll(&[eq], Wait::Nanos(long)).unwrap();
+    assert!(found.is_none());
+    assert_eq!(slept[0].load(Ordering::Relaxed), 0, "asleep too soon");
+    assert!(slept[1].load(Ordering::Relaxed) > 0, "never asleep");
+}
