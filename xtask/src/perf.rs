@@ -240,6 +240,20 @@ const ROWS: &[Row] = &[
         what: "ours over rc",
         bound: Bound::AtMost(1.25),
     },
+    // What of that is the wire's: a datagram there, and one back.
+    Row {
+        bench: "put-latency --channel ud",
+        bytes: 8,
+        iterations: 1000,
+        window: 1,
+        tool: "ib_send_lat -c UD",
+        peer_bytes: 8,
+        peer_iterations: 2000,
+        column: LATENCY,
+        factor: 2.0,
+        what: "2 x ib_send_lat -c UD",
+        bound: Bound::AtMost(1.25),
+    },
     Row {
         bench: "put-bandwidth --channel ud",
         bytes: 65_536,

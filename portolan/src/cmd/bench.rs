@@ -386,7 +386,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
 fn mode(config: &FabricConfig) -> &'static str {
     match config.kind {
         FabricKind::Seastar => config.mode.name(),
-        FabricKind::Verbs => "rc",
+        FabricKind::Verbs => config.channel.name(),
         FabricKind::Shm => "memory",
     }
 }
@@ -438,11 +438,27 @@ impl Drop for ResultFile {
 mod tests {
     use super::*;
     use clap::Parser;
+    use portals_shim::fabric::Channel;
 
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
         plan: Plan,
+    }
+
+    #[test]
+    fn figures_over_datagrams_say_so() {
+        let of = |kind, channel| {
+            let config = FabricConfig::default();
+            mode(&FabricConfig {
+                kind,
+                channel,
+                ..config
+            })
+        };
+        assert_eq!(of(FabricKind::Verbs, Channel::Ud), "ud");
+        assert_eq!(of(FabricKind::Verbs, Channel::Rc), "rc");
+        assert_eq!(of(FabricKind::Shm, Channel::Ud), "memory");
     }
 
     fn plan(line: &str) -> Plan {
