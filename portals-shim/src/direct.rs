@@ -528,7 +528,11 @@ impl<N: Nal> Bridge for Direct<N> {
     }
 
     fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
-        self.eq_take_or(eqs, wait, &nothing_else, out)
+        let shared = self.entered();
+        if wait != Wait::No {
+            return shared.wait_long(eqs, wait, &nothing_else, out);
+        }
+        shared.take(eqs, out, Library::poll)
     }
 
     fn eq_take_or(

@@ -130,7 +130,7 @@ impl<N: Nal> Library<N> {
 
     /// Takes the first event of the queues in index order, after one round of progress if all are empty; whether there
     /// was one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, eqs: &[EqHandle], out: &mut Polled) -> Result<bool, PollError> {
         if self.look(eqs, out)? {
             return Ok(true);

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use portals_shim::fabric::Opened;
 use portals_shim::{
-    AckRequest, ClockKind, EqHandle, Error, Event, EventKind, InsertPosition, Interface, MdHandle,
-    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Region, THRESHOLD_INFINITE,
-    Target, Unlink, Wait,
+    AckRequest, ClockKind, EqHandle, Error, EventKind, InsertPosition, Interface, MdHandle,
+    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, NiFail, Polled, ProcessId, Region,
+    THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
 };
 
 use crate::bench::error::BenchError;
@@ -48,6 +48,8 @@ pub(in crate::bench) struct Endpoint {
     software: Software,
     /// What reading the clock takes, nanoseconds.
     reading: u64,
+    /// Where events are taken to: they are large, and a measurement looks at little of them.
+    polled: Polled,
 }
 
 /// What the library above Portals computes for a message, nanoseconds of virtual time: the figures
@@ -119,6 +121,7 @@ impl Endpoint {
             receive,
             software: Software::default(),
             reading,
+            polled: Polled::default(),
         })
     }
 
@@ -373,17 +376,20 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the next event of `eq`, which must be `expected` and a success.
+    /// Waits for the next event of `eq`, which must be `expected` and a success; its 64 bits of header data.
     pub(in crate::bench) fn wait(
-        &self,
+        &mut self,
         eq: EqHandle,
         expected: EventKind,
-    ) -> Result<Event, BenchError> {
-        let polled = call("PtlEQWait", self.ni.eq_wait(eq))?;
-        if polled.dropped {
+    ) -> Result<u64, BenchError> {
+        let taken = self.ni.eq_take(&[eq], Wait::Forever, &mut self.polled);
+        if call("PtlEQWait", taken.map_err(|e| e.error))? == Taken::Nothing {
+            return call("PtlEQWait", Err(Error::Fail));
+        }
+        if self.polled.dropped {
             return Err(BenchError::Dropped);
         }
-        let event = polled.event;
+        let event = &self.polled.event;
         if event.ni_fail != NiFail::OK {
             return Err(BenchError::Failed {
                 kind: event.kind,
@@ -396,7 +402,7 @@ impl Endpoint {
                 expected,
             });
         }
-        Ok(event)
+        Ok(event.hdr_data)
     }
 
     /// Waits until all ranks are here: in round k each tells the rank 2^k above it.
@@ -414,8 +420,8 @@ impl Endpoint {
                 self.ni.put(self.sync_md, AckRequest::NoAck, to, token),
             )?;
             while !self.early.remove(&token) {
-                let event = self.wait(self.sync_eq, EventKind::PutEnd)?;
-                self.early.insert(event.hdr_data);
+                let came = self.wait(self.sync_eq, EventKind::PutEnd)?;
+                self.early.insert(came);
             }
         }
         Ok(())

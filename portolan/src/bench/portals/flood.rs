@@ -113,7 +113,7 @@ pub(in crate::bench) fn in_flight(
     })
 }
 
-fn flood(end: &Endpoint, source: MdHandle, depth: u64, puts: u64) -> Result<(), BenchError> {
+fn flood(end: &mut Endpoint, source: MdHandle, depth: u64, puts: u64) -> Result<(), BenchError> {
     let targets = end.peers() as u64 - 1;
     let (mut sent, mut seen) = (0, 0);
     while seen < puts {
@@ -122,13 +122,18 @@ fn flood(end: &Endpoint, source: MdHandle, depth: u64, puts: u64) -> Result<(), 
             end.put(source, AckRequest::NoAck, to as usize)?;
             sent += 1;
         } else {
-            seen += end.wait(end.arrivals(), EventKind::PutEnd)?.hdr_data;
+            seen += end.wait(end.arrivals(), EventKind::PutEnd)?;
         }
     }
     Ok(())
 }
 
-fn give_back(end: &Endpoint, credit: MdHandle, depth: u64, puts: u64) -> Result<(), BenchError> {
+fn give_back(
+    end: &mut Endpoint,
+    credit: MdHandle,
+    depth: u64,
+    puts: u64,
+) -> Result<(), BenchError> {
     let targets = end.peers() as u64 - 1;
     let own = (puts + targets - end.rank() as u64) / targets;
     // Every target has at least so many of a full window, so that none of them keeps its share back.
