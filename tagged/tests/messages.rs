@@ -672,3 +672,41 @@ fn messages_that_lie_are_counted_and_hurt_nobody() {
         }
     }
 }
+
+/// Both ends from one thread, over shared memory: no call waits for the other rank.
+#[test]
+fn a_burst_from_one_thread_ends() {
+    for first in [true, false] {
+        let opened = portals_shim::nal::shm::in_threads(2).unwrap();
+        let worlds: Vec<_> = (0..)
+            .zip(opened)
+            .map(|(rank, opened)| open(opened, rank, &Options::default()).unwrap())
+            .collect();
+        let (a, b) = (worlds[0].comm(), worlds[1].comm());
+        let into: Vec<_> = (0..400).map(|_| Region::new(8).unwrap()).collect();
+        let receive = |at: usize| {
+            b.irecv(Slice::whole(&into[at]), Some(0), Some(at as i32))
+                .unwrap()
+        };
+        let mut receives = Vec::new();
+        if first {
+            receives.extend((0..400).map(receive));
+        }
+        let sends: Vec<_> = (0..400_i32)
+            .map(|at| a.isend(slice(&at.to_le_bytes()), 1, at).unwrap())
+            .collect();
+        if !first {
+            receives.extend((0..400).map(receive));
+        }
+        let (mut sends, mut receives) = (sends, receives);
+        while !(sends.is_empty() && receives.is_empty()) {
+            sends.retain(|send| a.test(send).unwrap().is_none());
+            receives.retain(|receive| b.test(receive).unwrap().is_none());
+        }
+        for (at, region) in (0_i32..).zip(&into) {
+            let mut got = [0; 4];
+            region.read(0, &mut got).unwrap();
+            assert_eq!(i32::from_le_bytes(got), at);
+        }
+    }
+}

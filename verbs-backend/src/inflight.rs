@@ -43,6 +43,7 @@ struct Slot {
 
 impl Inflight {
     /// Keeps `buffer`; gives its ticket, or the buffer back if 65,536 are in flight.
+    #[inline]
     pub(crate) fn insert(&mut self, buffer: Buffer, tag: u64) -> Result<u64, Buffer> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -67,6 +68,7 @@ impl Inflight {
     }
 
     /// Gives back what `ticket` stands for, once.
+    #[inline]
     pub(crate) fn take(&mut self, ticket: u64) -> Option<(Buffer, u64)> {
         let [low, high, ..] = ticket.to_le_bytes();
         let index = u16::from_le_bytes([low, high]);

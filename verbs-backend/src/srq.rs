@@ -102,6 +102,7 @@ impl Drop for Inner {
     }
 }
 
+#[inline]
 pub(crate) fn lock(inflight: &Mutex<Inflight>) -> MutexGuard<'_, Inflight> {
     inflight.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -191,6 +192,7 @@ impl Srq {
 
     /// The buffer of the receive that `completion` completes; `None` if it is not one of this queue's, or was taken
     /// already.
+    #[inline]
     pub fn take(&self, completion: &Completion) -> Option<Buffer> {
         lock(&self.0.inflight)
             .take(completion.id())

@@ -45,6 +45,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(super) const PREFIX: usize = 8;
 /// Most bytes of a header.
 const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
+/// Room that a put's header is written with: four words and what is around them.
+const PUT_ROOM: usize = 4 + 4 * 8 + 8;
 /// Most bytes before the data of a message.
 pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 /// Most bytes of an announcement.
@@ -314,7 +316,7 @@ impl Fields {
     }
 
     /// The header of a message with `data` bytes.
-    #[inline]
+    #[inline(always)]
     fn header(&self, ends: &Ends, data: u64) -> Result<Header, FrameError> {
         let length = self.length.unwrap_or(data);
         let md = |what| self.md.ok_or(FrameError::NoDescriptor(what));
@@ -366,6 +368,7 @@ impl Fields {
         })
     }
 
+    #[inline]
     fn write(&self, to: &mut Writer<'_>) {
         let start = to.len;
         let wide = (self.pt_index | self.ac_index) > 0xff;
@@ -414,6 +417,7 @@ impl Fields {
     }
 
     /// The fields, and what follows them.
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let short = FrameError::Short(bytes.len());
         let (first, mut rest) = bytes.split_first_chunk::<4>().ok_or(short)?;
@@ -533,8 +537,55 @@ impl<'a> Writer<'a> {
     }
 
     /// A header that `data` bytes follow.
+    #[inline]
     pub(super) fn header(&mut self, header: &Header, data: u64) {
-        Fields::new(header, data).write(self);
+        match self.put_header(header, data) {
+            Some(len) => self.len += len,
+            None => Fields::new(header, data).write(self),
+        }
+    }
+
+    /// [`Fields::write`] of a put, which comes most often, straight from the header; the bytes it has. `None`, and
+    /// nothing is written, of other operations and of wide portals, and where there is little room.
+    #[inline]
+    fn put_header(&mut self, header: &Header, data: u64) -> Option<usize> {
+        let Operation::Put {
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+            ack_md,
+        } = header.body
+        else {
+            return None;
+        };
+        let (Ok(pt), Ok(ac)) = (u8::try_from(header.pt_index), u8::try_from(ac_index)) else {
+            return None;
+        };
+        let room: &mut [u8; PUT_ROOM] = self.bytes.get_mut(self.len..)?.first_chunk_mut()?;
+        let (mut at, mut present) = (4, 0);
+        let mut word = |bit: u8, value: u64, there: bool| {
+            // Written in any case, and written over where it is not there.
+            if let Some(place) = room.get_mut(at..at + 8) {
+                place.copy_from_slice(&value.to_le_bytes());
+            }
+            at += 8 * usize::from(there);
+            present |= bit * u8::from(there);
+        };
+        word(MATCH_BITS, header.match_bits, header.match_bits != 0);
+        word(LENGTH, length, length != data);
+        word(OFFSET, remote_offset, remote_offset != 0);
+        word(EXTRA, hdr_data, hdr_data != 0);
+        if let Some(md) = ack_md
+            && let Some(place) = room.get_mut(at..at + 4)
+        {
+            place.copy_from_slice(&md.raw().to_le_bytes());
+            at += 4;
+            present |= MD;
+        }
+        let [first @ .., _, _, _, _] = room.first_chunk_mut::<8>()?;
+        *first = [0, present, pt, ac];
+        Some(at)
     }
 
     pub(super) fn token(&mut self, token: u32) {
@@ -577,17 +628,30 @@ const PORTALS: u32 = 64;
 /// How many adverts fit a frame.
 pub(super) const ADVERTS_PER_FRAME: usize = (SLOT - PREFIX - 8) / ADVERT;
 
-/// Reads a frame that came over the connection between `ends`.
-#[inline]
-pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a>), FrameError> {
+/// What is before a frame's body, and the body.
+#[inline(always)]
+pub(super) fn split(bytes: &[u8]) -> Result<(Prefix, Kind, &[u8]), FrameError> {
     let short = FrameError::Short(bytes.len());
-    let (prefix, mut body) = Prefix::read_from_prefix(bytes).map_err(|_| short)?;
+    let (prefix, body) = Prefix::read_from_prefix(bytes).map_err(|_| short)?;
     let kind = *Kind::ALL
         .get(usize::from(prefix.kind))
         .ok_or(FrameError::Kind(prefix.kind))?;
+    Ok((prefix, kind, body))
+}
+
+/// Reads the body of a [`Kind::Message`]. What comes most often is made where it is used.
+#[inline(always)]
+pub(super) fn message<'a>(body: &'a [u8], ends: &Ends) -> Result<(Header, &'a [u8]), FrameError> {
+    let (fields, data) = Fields::read(body)?;
+    Ok((fields.header(ends, data.len() as u64)?, data))
+}
+
+/// Reads a frame that came over the connection between `ends`.
+pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a>), FrameError> {
+    let (prefix, kind, mut body) = split(bytes)?;
+    let short = FrameError::Short(bytes.len());
     if kind == Kind::Message {
-        let (fields, data) = Fields::read(body)?;
-        let header = fields.header(ends, data.len() as u64)?;
+        let (header, data) = message(body, ends)?;
         return Ok((prefix, Body::Message { header, data }));
     }
     let mut token = || take(&mut body).map(u32::from_le_bytes).ok_or(short);

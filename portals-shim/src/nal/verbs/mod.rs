@@ -21,6 +21,7 @@
 //! | `watch.rs` | requests that the adapter forgets |
 //! | `send.rs` | the path of an outgoing message |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
+//! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
@@ -37,6 +38,7 @@
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
 pub(in crate::nal) mod channel;
+mod completion;
 mod connect;
 pub mod datagram;
 mod directory;
@@ -64,8 +66,7 @@ use onesided::Published;
 use peer::Peer;
 use plan::Plan;
 use portals_core::{
-    Body, Error, Header, InPlace, MdHandle, Ni, NiFail, OpId, ProcessId, Segment, Segments,
-    Transmit,
+    Error, Header, InPlace, MdHandle, Ni, OpId, ProcessId, Segment, Segments, Transmit,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -344,210 +345,6 @@ impl Verbs {
         Some(Staged { mr, region })
     }
 
-    /// Handles up to a batch of completions; returns how many there were.
-    #[inline]
-    fn poll_once(&mut self, ni: &mut Ni) -> usize {
-        let count = match self.cq.poll(&mut self.slots[..]) {
-            Ok([]) => {
-                self.empty_polls = self.empty_polls.wrapping_add(1);
-                return 0;
-            }
-            Ok(done) => done.len(),
-            Err(error) => {
-                self.device_gone(ni, &error);
-                return 0;
-            }
-        };
-        self.stirred = true;
-        for at in 0..count.min(BATCH) {
-            let completion = self.slots[at];
-            self.handle_completion(ni, &completion);
-        }
-        if self.spare.len() >= REPOST_AT {
-            self.repost();
-        }
-        count
-    }
-
-    /// Gives receive buffers back to the queue.
-    fn repost(&mut self) {
-        self.stirred = true;
-        if let Err(error) = self.srq.post_recv(self.spare.drain(..)) {
-            if !self.gone {
-                tracing::error!(%error, "receives could not be posted again");
-            }
-            self.spare.extend(error.returned);
-            return;
-        }
-        for rank in &self.met {
-            if let Some(peer) = self.peers[*rank].as_deref_mut() {
-                peer.slots_posted();
-            }
-        }
-    }
-
-    fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
-        if self.ended_alone(ni, completion) {
-            return;
-        }
-        let rank = self.by_qpn.rank(completion.qpn());
-        if completion
-            .opcode()
-            .is_some_and(verbs_backend::Opcode::is_receive)
-        {
-            if let Some(buffer) = self.srq.take(completion) {
-                if let Some(rank) = rank {
-                    let len = (completion.length() as usize).min(buffer.len());
-                    self.handle_frame(ni, rank, &buffer[..len]);
-                }
-                self.spare.push(buffer);
-            }
-            return;
-        }
-        let peer = rank.and_then(|rank| self.peers.get_mut(rank)?.as_deref_mut());
-        let (Some(rank), Some(peer)) = (rank, peer) else {
-            // Of a queue pair that is gone.
-            self.spare.extend(self.srq.take(completion));
-            return;
-        };
-        let mut id = completion.id();
-        let mut buffer = None;
-        if completion.owns_buffer() {
-            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
-                Some((taken, tag)) => {
-                    id = tag;
-                    buffer = Some(taken);
-                }
-                // A failed receive.
-                None => {
-                    self.spare.extend(self.srq.take(completion));
-                    return;
-                }
-            }
-        }
-        if let Err(error) = completion.result() {
-            self.pending += 1;
-            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
-                tracing::warn!(peer = rank, %error, "connection broken");
-            }
-        }
-        let mut silent = peer.done_silently(id);
-        while let Some(done) = silent {
-            self.piece_done(ni, done as usize, false);
-            silent = self.peer(rank).and_then(|p| p.done_silently(id));
-        }
-        let Some(peer) = self.peer(rank) else { return };
-        peer.handle_completion(completion.status(), buffer);
-        if completion.is_ok() && id < peer::PLAIN {
-            self.piece_done(ni, id as usize, false);
-        }
-    }
-
-    /// One request of a record has completed.
-    #[inline]
-    fn piece_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
-        let Some(record) = self.records.get_mut(index) else {
-            return;
-        };
-        record.left = record.left.saturating_sub(1);
-        record.failed |= failed;
-        if record.left > 0 {
-            return;
-        }
-        // What ends most often is not moved.
-        match record.work {
-            Work::Write {
-                op: None,
-                ack,
-                _staged: None,
-            } if !record.failed => {
-                self.records.clear(index);
-                if let Some(ack) = ack {
-                    ni.ack_in_place(&ack);
-                }
-            }
-            Work::Read(reply) if !record.failed => {
-                self.records.clear(index);
-                ni.reply_in_place(&reply, NiFail::OK);
-            }
-            _ => self.all_done(ni, index),
-        }
-    }
-
-    #[inline(never)]
-    fn all_done(&mut self, ni: &mut Ni, index: usize) {
-        if let Some(record) = self.records.remove(index) {
-            self.finish(ni, record);
-        }
-    }
-
-    /// The put that an ack is not coming for, as far as it is looked at.
-    fn unanswered(&self, ack: &InPlace) -> Header {
-        Header {
-            target: ack.target,
-            source: self.id,
-            uid: self.who.0,
-            jid: self.who.1,
-            pt_index: ack.pt_index,
-            match_bits: ack.match_bits,
-            body: Body::Put {
-                length: ack.length,
-                remote_offset: ack.offset,
-                hdr_data: 0,
-                ac_index: 0,
-                ack_md: Some(ack.md),
-            },
-        }
-    }
-
-    fn finish(&mut self, ni: &mut Ni, record: Record) {
-        let fail = if record.failed {
-            NiFail::FAIL
-        } else {
-            NiFail::OK
-        };
-        match record.work {
-            Work::Write { op, ack, .. } => {
-                if let Some(op) = op {
-                    ni.send_end(op, fail);
-                }
-                let Some(ack) = ack else { return };
-                if record.failed {
-                    ni.ack_lost(&self.unanswered(&ack));
-                } else {
-                    ni.ack_in_place(&ack);
-                }
-            }
-            Work::Read(reply) => ni.reply_in_place(&reply, fail),
-            Work::Fetch {
-                op,
-                token,
-                request,
-                staged,
-            } => {
-                if let Some(fetched) = staged.filter(|_| !record.failed) {
-                    let mut data = vec![0; fetched.len as usize];
-                    if fetched.staged.region.read(0, &mut data).is_ok() {
-                        crate::region::LocalCopy::scatter(&fetched.segments, &data);
-                    }
-                }
-                self.fetched(ni, record.peer, token, request, Some(op), fail);
-                if request {
-                    self.put_in_place(ni, record.peer);
-                }
-            }
-        }
-    }
-
-    /// A peer is done with data of ours.
-    fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
-        match self.announced.remove(token).map(|a| a.after) {
-            Some(After::Send(Some(op))) => ni.send_end(op, fail),
-            Some(After::Reply(op)) => ni.reply_end(op, fail),
-            Some(After::Send(None)) | None => {}
-        }
-    }
-
     /// Posts what waits.
     fn pump(&mut self) {
         self.stirred = false;
@@ -670,7 +467,7 @@ impl Nal for Verbs {
         let mut count = self.poll_once(ni);
         let any = count > 0;
         while count == BATCH {
-            count = self.poll_once(ni);
+            count = self.poll_again(ni);
         }
         // Out of the way of an answer to what has just arrived.
         if !any && !self.spare.is_empty() {

@@ -1,6 +1,6 @@
 //! What a frame from a peer does.
 
-use super::frame::{self, Body as FrameBody, EAGER, Ends, Kind, TOKEN};
+use super::frame::{self, Body as FrameBody, EAGER, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::peer::Late;
@@ -31,15 +31,40 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        let (prefix, body) = match frame::parse(bytes, &ends) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                peer.handle_bad_frame();
-                self.counters.bad_frames += 1;
-                tracing::warn!(peer = rank, %error, "frame dropped");
-                return;
-            }
+        let (prefix, kind, body) = match frame::split(bytes) {
+            Ok(split) => split,
+            Err(error) => return self.bad_frame(rank, &error),
         };
+        if kind != Kind::Message {
+            return self.handle_control(ni, rank, &ends, bytes);
+        }
+        let (header, data) = match frame::message(body, &ends) {
+            Ok(message) => message,
+            Err(error) => return self.bad_frame(rank, &error),
+        };
+        peer.handle_prefix(&prefix, true);
+        if peer.stage == Stage::Answered {
+            self.ready(ni, rank);
+        }
+        self.message(ni, rank, &header, data);
+    }
+
+    #[cold]
+    fn bad_frame(&mut self, rank: usize, error: &FrameError) {
+        if let Some(peer) = self.peer(rank) {
+            peer.handle_bad_frame();
+        }
+        self.counters.bad_frames += 1;
+        tracing::warn!(peer = rank, %error, "frame dropped");
+    }
+
+    /// Takes a frame that is no message.
+    fn handle_control(&mut self, ni: &mut Ni, rank: usize, ends: &Ends, bytes: &[u8]) {
+        let (prefix, body) = match frame::parse(bytes, ends) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.bad_frame(rank, &error),
+        };
+        let Some(peer) = self.peer(rank) else { return };
         peer.handle_prefix(&prefix, body != FrameBody::Credit);
         if peer.stage == Stage::Answered {
             self.ready(ni, rank);

@@ -153,6 +153,11 @@ fn every_header_survives_the_wire() {
                 w.push(&data);
             });
             assert!(b.len() <= MESSAGE_HEAD + data.len());
+            let field_by_field = frame(Kind::Message, |w| {
+                Fields::new(&header, data.len() as u64).write(w);
+                w.push(&data);
+            });
+            assert_eq!(b, field_by_field);
             let (_, body) = parse(&b, &ENDS).unwrap();
             let data = data.as_slice();
             assert_eq!(body, Body::Message { header, data });

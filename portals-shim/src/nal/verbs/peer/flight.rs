@@ -117,13 +117,16 @@ impl Peer {
         status: Status,
         buffer: Option<Buffer>,
     ) {
-        let Some(flying) = self.flying.pop_front() else {
+        let Some(flying) = self.flying.front() else {
             return;
         };
         if matches!(flying, Flying::Credit) {
             self.credit_under_way = false;
         }
-        if status != Status::SUCCESS {
+        let flying = self.flying.pop_front();
+        if status != Status::SUCCESS
+            && let Some(flying) = flying
+        {
             self.lose(flying, status, buffer);
         }
     }

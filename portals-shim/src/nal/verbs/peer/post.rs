@@ -37,6 +37,7 @@ impl Peer {
     }
 
     /// Posts the frame of `len` bytes in the place of the next request, or of the one after it if a write waits.
+    #[inline]
     pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
         if let Some(write) = self.ahead.take() {
             return self.post_behind(write, None, len);

@@ -1,0 +1,224 @@
+//! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
+
+use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
+use portals_core::{Body, Header, InPlace, Ni, NiFail};
+use verbs_backend::Completion;
+
+impl Verbs {
+    /// Handles up to a batch of completions; returns how many there were.
+    #[inline(always)]
+    pub(super) fn poll_once(&mut self, ni: &mut Ni) -> usize {
+        match self.cq.poll(&mut self.slots[..]) {
+            Ok([]) => {
+                self.empty_polls = self.empty_polls.wrapping_add(1);
+                0
+            }
+            Ok(done) => {
+                let count = done.len();
+                self.handle_completions(ni, count);
+                count
+            }
+            Err(error) => {
+                self.device_gone(ni, &error);
+                0
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn poll_again(&mut self, ni: &mut Ni) -> usize {
+        self.poll_once(ni)
+    }
+
+    /// Handles the first `count` of the completions taken. Apart from the poll, most of which find nothing.
+    #[inline(never)]
+    pub(super) fn handle_completions(&mut self, ni: &mut Ni, count: usize) {
+        self.stirred = true;
+        for at in 0..count.min(BATCH) {
+            let completion = self.slots[at];
+            self.handle_completion(ni, &completion);
+        }
+        if self.spare.len() >= REPOST_AT {
+            self.repost();
+        }
+    }
+
+    /// Gives receive buffers back to the queue.
+    pub(super) fn repost(&mut self) {
+        self.stirred = true;
+        if let Err(error) = self.srq.post_recv(self.spare.drain(..)) {
+            if !self.gone {
+                tracing::error!(%error, "receives could not be posted again");
+            }
+            self.spare.extend(error.returned);
+            return;
+        }
+        for rank in &self.met {
+            if let Some(peer) = self.peers[*rank].as_deref_mut() {
+                peer.slots_posted();
+            }
+        }
+    }
+
+    pub(super) fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
+        if self.ended_alone(ni, completion) {
+            return;
+        }
+        let rank = self.by_qpn.rank(completion.qpn());
+        if completion
+            .opcode()
+            .is_some_and(verbs_backend::Opcode::is_receive)
+        {
+            if let Some(buffer) = self.srq.take(completion) {
+                if let Some(rank) = rank {
+                    let len = (completion.length() as usize).min(buffer.len());
+                    self.handle_frame(ni, rank, &buffer[..len]);
+                }
+                self.spare.push(buffer);
+            }
+            return;
+        }
+        let peer = rank.and_then(|rank| self.peers.get_mut(rank)?.as_deref_mut());
+        let (Some(rank), Some(peer)) = (rank, peer) else {
+            // Of a queue pair that is gone.
+            self.spare.extend(self.srq.take(completion));
+            return;
+        };
+        let mut id = completion.id();
+        let mut buffer = None;
+        if completion.owns_buffer() {
+            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
+                Some((taken, tag)) => {
+                    id = tag;
+                    buffer = Some(taken);
+                }
+                // A failed receive.
+                None => {
+                    self.spare.extend(self.srq.take(completion));
+                    return;
+                }
+            }
+        }
+        if let Err(error) = completion.result() {
+            self.pending += 1;
+            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
+                tracing::warn!(peer = rank, %error, "connection broken");
+            }
+        }
+        let mut silent = peer.done_silently(id);
+        while let Some(done) = silent {
+            self.piece_done(ni, done as usize, false);
+            silent = self.peer(rank).and_then(|p| p.done_silently(id));
+        }
+        let Some(peer) = self.peer(rank) else { return };
+        peer.handle_completion(completion.status(), buffer);
+        if completion.is_ok() && id < peer::PLAIN {
+            self.piece_done(ni, id as usize, false);
+        }
+    }
+
+    /// One request of a record has completed.
+    #[inline]
+    pub(super) fn piece_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
+        let Some(record) = self.records.get_mut(index) else {
+            return;
+        };
+        record.left = record.left.saturating_sub(1);
+        record.failed |= failed;
+        if record.left > 0 {
+            return;
+        }
+        // What ends most often is not moved.
+        match record.work {
+            Work::Write {
+                op: None,
+                ack,
+                _staged: None,
+            } if !record.failed => {
+                self.records.clear(index);
+                if let Some(ack) = ack {
+                    ni.ack_in_place(&ack);
+                }
+            }
+            Work::Read(reply) if !record.failed => {
+                self.records.clear(index);
+                ni.reply_in_place(&reply, NiFail::OK);
+            }
+            _ => self.all_done(ni, index),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn all_done(&mut self, ni: &mut Ni, index: usize) {
+        if let Some(record) = self.records.remove(index) {
+            self.finish(ni, record);
+        }
+    }
+
+    /// The put that an ack is not coming for, as far as it is looked at.
+    pub(super) fn unanswered(&self, ack: &InPlace) -> Header {
+        Header {
+            target: ack.target,
+            source: self.id,
+            uid: self.who.0,
+            jid: self.who.1,
+            pt_index: ack.pt_index,
+            match_bits: ack.match_bits,
+            body: Body::Put {
+                length: ack.length,
+                remote_offset: ack.offset,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: Some(ack.md),
+            },
+        }
+    }
+
+    pub(super) fn finish(&mut self, ni: &mut Ni, record: Record) {
+        let fail = if record.failed {
+            NiFail::FAIL
+        } else {
+            NiFail::OK
+        };
+        match record.work {
+            Work::Write { op, ack, .. } => {
+                if let Some(op) = op {
+                    ni.send_end(op, fail);
+                }
+                let Some(ack) = ack else { return };
+                if record.failed {
+                    ni.ack_lost(&self.unanswered(&ack));
+                } else {
+                    ni.ack_in_place(&ack);
+                }
+            }
+            Work::Read(reply) => ni.reply_in_place(&reply, fail),
+            Work::Fetch {
+                op,
+                token,
+                request,
+                staged,
+            } => {
+                if let Some(fetched) = staged.filter(|_| !record.failed) {
+                    let mut data = vec![0; fetched.len as usize];
+                    if fetched.staged.region.read(0, &mut data).is_ok() {
+                        crate::region::LocalCopy::scatter(&fetched.segments, &data);
+                    }
+                }
+                self.fetched(ni, record.peer, token, request, Some(op), fail);
+                if request {
+                    self.put_in_place(ni, record.peer);
+                }
+            }
+        }
+    }
+
+    /// A peer is done with data of ours.
+    pub(super) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
+        match self.announced.remove(token).map(|a| a.after) {
+            Some(After::Send(Some(op))) => ni.send_end(op, fail),
+            Some(After::Reply(op)) => ni.reply_end(op, fail),
+            Some(After::Send(None)) | None => {}
+        }
+    }
+}
