@@ -115,7 +115,6 @@ fn settled(event: &Event) -> Option<Md> {
 impl Conduit {
     /// Starts a short put that needs nothing that would have to be waited for, to a segment that is not reached by a copy.
     /// `None`, and nothing has happened, for any other put.
-    #[inline]
     pub(crate) fn put_at_once(
         &self,
         node: u32,

@@ -165,6 +165,7 @@ impl Conduit {
     }
 
     /// As [`Conduit::try_sync`], without polling.
+    #[inline]
     pub fn check_sync(&self, handle: Handle) -> Result<(), Handle> {
         let Handle(Some(key)) = handle else {
             return Ok(());

@@ -27,6 +27,7 @@ impl Drop for CloseOnUnwind<'_> {
 }
 
 /// Refuses null for memory that is used.
+#[inline]
 pub(crate) fn given(p: *const u8, len: usize) -> Result<(), RmaError> {
     if p.is_null() && len > 0 {
         return Err(RmaError::Null { len });
@@ -39,6 +40,12 @@ impl Conduit {
         let id = self.lendings.get() + 1;
         self.lendings.set(id);
         id
+    }
+
+    /// The same memory, whose operations can be waited for.
+    fn lent(&self, mut memory: UserMem) -> UserMem {
+        memory.lending = self.lending();
+        memory
     }
 
     /// Lends `data` as a source to the operations that `start` starts; returns when none reads it
@@ -106,6 +113,7 @@ impl Conduit {
     ///
     /// `len` bytes at `src` are readable, with `bulk` and until the handle is synchronised they stay
     /// so and are not changed.
+    #[inline]
     pub unsafe fn put_nb_raw(
         &self,
         node: u32,
@@ -116,8 +124,11 @@ impl Conduit {
     ) -> Result<Handle, RmaError> {
         given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
-        self.start_put_raw(node, dest, memory, bulk, false)
+        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        match self.put_at_once(node, dest, &memory, Counted::Explicit) {
+            Some(handle) => Ok(handle),
+            None => self.start_put_raw(node, dest, self.lent(memory), bulk, false),
+        }
     }
 
     /// As [`Conduit::put_nb_raw`], counted with the implicit operations.
@@ -125,6 +136,7 @@ impl Conduit {
     /// # Safety
     ///
     /// As [`Conduit::put_nb_raw`], up to the call that synchronises implicit puts.
+    #[inline]
     pub unsafe fn put_nbi_raw(
         &self,
         node: u32,
@@ -135,9 +147,13 @@ impl Conduit {
     ) -> Result<(), RmaError> {
         given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(src.cast_mut(), len, self.lending()) };
-        self.start_put_raw(node, dest, memory, bulk, true)
-            .map(|_| ())
+        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        match self.put_at_once(node, dest, &memory, Counted::Implicit) {
+            Some(_) => Ok(()),
+            None => self
+                .start_put_raw(node, dest, self.lent(memory), bulk, true)
+                .map(|_| ()),
+        }
     }
 
     /// Starts a get into raw memory, whose contents are undefined until the handle is synchronised; null is

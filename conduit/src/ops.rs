@@ -15,6 +15,7 @@ impl Handle {
     pub const DONE: Self = Self(None);
 
     /// A number that is never 0 for an operation under way, and 0 for [`Handle::DONE`].
+    #[inline]
     pub fn into_raw(self) -> u64 {
         self.0.map_or(0, |k| {
             1 << 63 | u64::from(k.generation) << 16 | u64::from(k.index)
@@ -23,6 +24,7 @@ impl Handle {
 
     /// The handle of a number of [`Handle::into_raw`]. A number used twice, or made up, names an
     /// operation that counts as complete.
+    #[inline]
     pub fn from_raw(raw: u64) -> Self {
         Self((raw != 0).then_some(Key {
             index: raw as u16,
@@ -210,6 +212,7 @@ impl Ops {
     }
 
     /// Whether every message is complete; then the slot is free again. Stale keys are complete.
+    #[inline]
     pub(crate) fn finish(&mut self, key: Key) -> bool {
         match self.slots.get_mut(usize::from(key.index)) {
             Some(s) if s.used && s.generation == key.generation && !s.base => {

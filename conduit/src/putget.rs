@@ -490,14 +490,6 @@ impl Conduit {
         bulk: bool,
         implicit: bool,
     ) -> Result<Handle, RmaError> {
-        let counted = if implicit {
-            Counted::Implicit
-        } else {
-            Counted::Explicit
-        };
-        if let Some(handle) = self.put_at_once(node, dest, &memory, counted) {
-            return Ok(handle);
-        }
         let remote = self.check_remote(node, dest, memory.len())?;
         let local = self.core.borrow().locate(memory);
         let handle = if implicit {
