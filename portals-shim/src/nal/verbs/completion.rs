@@ -1,8 +1,9 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
+use super::frame::FrameError;
 use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
 use portals_core::{Body, Header, InPlace, Ni, NiFail};
-use verbs_backend::Completion;
+use verbs_backend::{Completion, Opcode};
 
 impl Verbs {
     /// Handles up to a batch of completions; returns how many there were.
@@ -70,9 +71,17 @@ impl Verbs {
             .is_some_and(verbs_backend::Opcode::is_receive)
         {
             if let Some(buffer) = self.srq.take(completion) {
-                if let Some(rank) = rank {
-                    let len = (completion.length() as usize).min(buffer.len());
-                    self.handle_frame(ni, rank, &buffer[..len]);
+                let len = (completion.length() as usize).min(buffer.len());
+                match rank {
+                    // What it has written is elsewhere.
+                    Some(rank) if completion.opcode() == Some(Opcode::ReceiveWrite) => {
+                        self.bad_frame(rank, &FrameError::Write);
+                    }
+                    Some(rank) => {
+                        let immediate = completion.immediate();
+                        self.handle_frame(ni, rank, &buffer[..len], immediate);
+                    }
+                    None => {}
                 }
                 self.spare.push(buffer);
             }

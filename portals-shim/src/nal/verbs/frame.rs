@@ -35,6 +35,11 @@
 //! ```
 //!
 //! What is not present is 0; an md that is not present is none.
+//!
+//! # Without a header
+//!
+//! A SEND with an immediate value is a put with the header of the last put that came with one; all of it is data. The
+//! value has `credits` in its upper half and the lower half of `requests done`.
 
 use portals_core::{Body as Operation, Header, MdHandle, ProcessId};
 use verbs_backend::Remote;
@@ -46,7 +51,7 @@ pub(super) const PREFIX: usize = 8;
 /// Most bytes of a header.
 const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
 /// Room that a put's header is written with: four words and what is around them.
-const PUT_ROOM: usize = 4 + 4 * 8 + 8;
+pub(super) const PUT_ROOM: usize = 4 + 4 * 8 + 8;
 /// Most bytes before the data of a message.
 pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 /// Most bytes of an announcement.
@@ -192,6 +197,10 @@ pub(super) enum FrameError {
     Wraps { address: u64, length: u64 },
     #[error("unknown operation {0}")]
     Operation(u8),
+    #[error("no put came before this one, which has no header")]
+    Headless,
+    #[error("a write with an immediate value is no message")]
+    Write,
     #[error("{0} without a descriptor")]
     NoDescriptor(&'static str),
 }
@@ -496,12 +505,18 @@ pub(super) enum Body<'a> {
 pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     len: usize,
+    /// Where the header of a put ends.
+    head: usize,
 }
 
 impl<'a> Writer<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a mut [u8], kind: Kind, failed: bool) -> Self {
-        let mut writer = Self { bytes, len: 0 };
+        let mut writer = Self {
+            bytes,
+            len: 0,
+            head: 0,
+        };
         writer.push_array([kind as u8, u8::from(failed), 0, 0, 0, 0, 0, 0]);
         writer
     }
@@ -540,7 +555,10 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(super) fn header(&mut self, header: &Header, data: u64) {
         match self.put_header(header, data) {
-            Some(len) => self.len += len,
+            Some(len) => {
+                self.len += len;
+                self.head = self.len;
+            }
             None => Fields::new(header, data).write(self),
         }
     }
@@ -607,6 +625,12 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Where the header of a put ends; 0 if there is none.
+    #[inline]
+    pub(super) fn put_head(&self) -> usize {
+        self.head
+    }
+
     /// Bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -619,6 +643,26 @@ pub(super) fn stamp(frame: &mut [u8], credits: u16, requests_done: u32) {
     if let Ok((prefix, _)) = Prefix::mut_from_prefix(frame) {
         prefix.credits = credits.into();
         prefix.requests_done = requests_done.into();
+    }
+}
+
+/// What [`stamp`] has set, as an immediate value.
+#[inline]
+pub(super) fn stamp_value(frame: &[u8]) -> u32 {
+    Prefix::ref_from_prefix(frame).map_or(0, |(p, _)| {
+        u32::from(p.credits.get()) << 16 | p.requests_done.get() & 0xffff
+    })
+}
+
+/// What rides on a put without a header, whose sender had said before that `done` requests are done.
+#[inline]
+pub(super) fn prefix_of(value: u32, done: u32) -> Prefix {
+    let more = (value as u16).wrapping_sub(done as u16);
+    Prefix {
+        kind: Kind::Message as u8,
+        flags: 0,
+        credits: ((value >> 16) as u16).into(),
+        requests_done: done.wrapping_add(more.into()).into(),
     }
 }
 
@@ -644,6 +688,22 @@ pub(super) fn split(bytes: &[u8]) -> Result<(Prefix, Kind, &[u8]), FrameError> {
 pub(super) fn message<'a>(body: &'a [u8], ends: &Ends) -> Result<(Header, &'a [u8]), FrameError> {
     let (fields, data) = Fields::read(body)?;
     Ok((fields.header(ends, data.len() as u64)?, data))
+}
+
+/// A put of `data` with a header that came before.
+#[inline(always)]
+pub(super) fn repeated(told: &[u8], data: usize, ends: &Ends) -> Result<Header, FrameError> {
+    if told.is_empty() {
+        return Err(FrameError::Headless);
+    }
+    let (fields, _) = Fields::read(told)?;
+    fields.header(ends, data as u64)
+}
+
+/// Whether the body of a message is that of a put.
+#[inline]
+pub(super) fn is_put(body: &[u8]) -> bool {
+    body.first() == Some(&0)
 }
 
 /// Reads a frame that came over the connection between `ends`.

@@ -9,6 +9,7 @@
 //! | `peer/ahead.rs` | a write that is posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/expected.rs` | requests whose answer is awaited |
+//! | `peer/repeat.rs` | headers that are not sent again |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //!
 //! ```text
@@ -44,6 +45,7 @@ mod late;
 mod post;
 mod queue;
 mod renewal;
+mod repeat;
 
 use super::frame;
 use super::handshake::{self, Stage};
@@ -55,6 +57,7 @@ use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
+use repeat::Told;
 use std::collections::VecDeque;
 use std::time::Instant;
 use verbs_backend::{Destination, Qp, SendBatch};
@@ -123,6 +126,9 @@ pub(super) struct Peer {
     /// Memory for posting the two.
     chain: SendBatch,
     lost: VecDeque<Lost>,
+    /// The header of the last put that was sent to the peer, and of the last that came from it.
+    told: Told,
+    pub(super) said: Told,
     credits: u16,
     /// Slots of the peer for this side, as it said.
     granted: u16,
@@ -176,6 +182,8 @@ impl Peer {
             ahead: None,
             chain: SendBatch::new(),
             lost: VecDeque::new(),
+            told: Told::NOTHING,
+            said: Told::NOTHING,
             credits: 0,
             granted: 0,
             lent,

@@ -18,8 +18,15 @@ fn is_request(header: &Header) -> bool {
 }
 
 impl Verbs {
-    /// Takes one frame of peer `rank`. What cannot be read is counted and dropped.
-    pub(super) fn handle_frame(&mut self, ni: &mut Ni, rank: usize, bytes: &[u8]) {
+    /// Takes one frame of peer `rank`, or with an immediate value the data of a put without a header. What cannot be
+    /// read is counted and dropped.
+    pub(super) fn handle_frame(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        bytes: &[u8],
+        immediate: Option<u32>,
+    ) {
         let own = self.id;
         let Some(peer) = self.peer(rank) else {
             return;
@@ -31,15 +38,29 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        let (prefix, kind, body) = match frame::split(bytes) {
-            Ok(split) => split,
-            Err(error) => return self.bad_frame(rank, &error),
+        let read = match immediate {
+            None => match frame::split(bytes) {
+                Ok((_, kind, _)) if kind != Kind::Message => {
+                    return self.handle_control(ni, rank, &ends, bytes);
+                }
+                Ok((prefix, _, body)) => {
+                    let read = frame::message(body, &ends);
+                    if let Ok((_, data)) = &read
+                        && frame::is_put(body)
+                    {
+                        peer.said.keep(&body[..body.len() - data.len()]);
+                    }
+                    read.map(|(header, data)| (prefix, header, data))
+                }
+                Err(error) => Err(error),
+            },
+            Some(value) => frame::repeated(peer.said.header(), bytes.len(), &ends).map(|header| {
+                let prefix = frame::prefix_of(value, peer.requests_done_there);
+                (prefix, header, bytes)
+            }),
         };
-        if kind != Kind::Message {
-            return self.handle_control(ni, rank, &ends, bytes);
-        }
-        let (header, data) = match frame::message(body, &ends) {
-            Ok(message) => message,
+        let (prefix, header, data) = match read {
+            Ok(read) => read,
             Err(error) => return self.bad_frame(rank, &error),
         };
         peer.handle_prefix(&prefix, true);
@@ -50,7 +71,7 @@ impl Verbs {
     }
 
     #[cold]
-    fn bad_frame(&mut self, rank: usize, error: &FrameError) {
+    pub(super) fn bad_frame(&mut self, rank: usize, error: &FrameError) {
         if let Some(peer) = self.peer(rank) {
             peer.handle_bad_frame();
         }

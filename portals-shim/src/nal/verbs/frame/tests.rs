@@ -213,3 +213,23 @@ fn a_frame_never_grows_past_its_memory() {
         assert_eq!(w.len(), room);
     }
 }
+
+/// What rides on a frame rides on an immediate value too, wherever the count of requests wraps around.
+#[test]
+fn a_put_without_a_header_is_that_of_the_header_before() {
+    let mut bytes = frame(Kind::Message, |w| {
+        w.header(&put(3), 3);
+        assert_eq!(w.put_head(), w.len());
+        w.push(b"abc");
+    });
+    for (before, done) in [(0, 0), (7, 9), (0xfff0, 0x1_0005), (u32::MAX - 2, 3)] {
+        stamp(&mut bytes, 700, done);
+        let prefix = prefix_of(stamp_value(&bytes), before);
+        assert_eq!(prefix.credits.get(), 700);
+        assert_eq!(prefix.requests_done.get(), done);
+    }
+    let told = &bytes[PREFIX..bytes.len() - 3];
+    assert_eq!(repeated(told, 3, &ENDS), Ok(put(3)));
+    assert_eq!(repeated(told, 4096, &ENDS), Ok(put(4096)));
+    assert_eq!(repeated(&[], 3, &ENDS), Err(FrameError::Headless));
+}

@@ -91,6 +91,7 @@ impl Peer {
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
         self.copies.resize(self.depth, [0; COPY]);
+        self.told.forget();
         self.broken = false;
         self.greeted = false;
         self.met = true;

@@ -107,6 +107,15 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         expected += 1;
         until(&mut raws, what, |r| bad_frames(&r[TARGET]) == expected);
     }
+    // No put has come that this one could be another of.
+    if let Some(peer) = raws[TARGET].nal().peer(EVIL) {
+        peer.said.keep(&[]);
+    }
+    raws[EVIL].say_headless(TARGET, &[7; 8]);
+    expected += 1;
+    until(&mut raws, "no header", |r| {
+        bad_frames(&r[TARGET]) == expected
+    });
     // Confirmations of what was not asked, and credits that were not taken, are without effect.
     raws[EVIL].say(TARGET, &token(Kind::Withdrawn, 12345));
     let lie = changed(&frame(Kind::Credit, |_| {}), 2, &[0xff; 6]);
@@ -317,5 +326,48 @@ fn device_gone_ends_every_operation_once() {
     until(&mut raws, "the peer gives it up", |r| {
         r[TARGET].seen(EventKind::Ack, LOUD) == (1, 1)
     });
+    close(raws);
+}
+
+/// Puts whose header goes only once are delivered as if it went each time: with any length, between others, and with acks.
+#[test]
+fn device_puts_of_one_header_are_delivered_each() {
+    let Some(mut raws) = raws(2, 4096) else {
+        return;
+    };
+    connect_all(&mut raws);
+    let id = raws[1].id();
+    let sent: Vec<(u64, u64, AckRequest)> = (0..60)
+        .map(|i| {
+            let ack = if i % 7 < 3 {
+                AckRequest::Ack
+            } else {
+                AckRequest::NoAck
+            };
+            (i % 5 * 100, 40 + i / 4 % 3, ack)
+        })
+        .collect();
+    for raw in &mut raws {
+        raw.events.clear();
+    }
+    for (length, number, ack) in sent.iter().copied() {
+        raws[0].put(to(id, LOUD, 0), length, ack, number);
+        raws[0].step();
+    }
+    let acks = sent.iter().filter(|s| s.2 == AckRequest::Ack).count();
+    until(&mut raws, "all puts come", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD).0 == sent.len()
+            && r[0].seen(EventKind::Ack, LOUD).0 == acks
+    });
+    let arrived = raws[1]
+        .events
+        .iter()
+        .filter(|e| e.kind == EventKind::PutEnd);
+    let arrived: Vec<_> = arrived
+        .map(|e| (e.rlength, e.mlength, e.hdr_data))
+        .collect();
+    let expected: Vec<_> = sent.iter().map(|s| (s.0, s.0, s.1)).collect();
+    assert_eq!(arrived, expected);
+    assert_eq!(bad_frames(&raws[1]), 0);
     close(raws);
 }

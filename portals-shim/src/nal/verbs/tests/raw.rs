@@ -143,17 +143,20 @@ impl Raw {
 
     /// Sends bytes as a frame to a connected peer, past all accounts. Nothing else may be under way to it.
     pub(super) fn say(&mut self, rank: usize, bytes: &[u8]) {
+        self.say_as(rank, SendOp::Send, bytes);
+    }
+
+    /// The same, of a put without a header.
+    pub(super) fn say_headless(&mut self, rank: usize, bytes: &[u8]) {
+        self.say_as(rank, SendOp::SendImmediate(0), bytes);
+    }
+
+    fn say_as(&mut self, rank: usize, op: SendOp, bytes: &[u8]) {
         let nal = self.nal();
         let mut buffer = nal.send_pool.take().expect("a send buffer");
         buffer[..bytes.len()].copy_from_slice(bytes);
         let qp = nal.peer(rank).and_then(|p| p.qp.clone()).expect("a link");
-        let posted = qp.post_owned(
-            peer::PLAIN,
-            SendOp::Send,
-            buffer,
-            0..bytes.len(),
-            SendFlags::empty(),
-        );
+        let posted = qp.post_owned(peer::PLAIN, op, buffer, 0..bytes.len(), SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
     }
 
