@@ -101,7 +101,7 @@ pub enum QpError {
 }
 
 /// Most requests of [`Qp::post_inline_chain`].
-pub const CHAIN: usize = 8;
+pub const CHAIN: usize = 32;
 
 /// Requests were not all accepted.
 #[derive(Debug, thiserror::Error)]

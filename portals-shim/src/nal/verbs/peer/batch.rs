@@ -16,10 +16,10 @@ pub(super) struct Small {
     id: u64,
 }
 
-/// Small writes that are posted by one call, and requests under way from which on they are collected: a call costs
-/// as much as several of them, and the first ones must not wait for the later ones.
+/// Small writes that are posted by one call, and requests under way from which on they are collected: the first ones
+/// must not wait for the later ones, and keep the adapter busy meanwhile.
 pub(super) const TOGETHER: usize = verbs_backend::qp::CHAIN;
-const BUSY: usize = 4;
+const BUSY: usize = 2;
 
 impl Peer {
     /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
