@@ -3,6 +3,7 @@
 //!
 //! `portolan` is taken from beside the programs: `cargo test --workspace` puts it there.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -477,7 +478,7 @@ fn processes(word: &str) -> Vec<i32> {
 }
 
 /// Starts gups on 4 ranks for longer than any test waits; gives the launcher, and rank 2 once it has
-/// joined the simulation. `updates` is a number that nobody else uses: it marks the processes.
+/// joined the simulation, as the others have. `updates` is a number that nobody else uses: it marks the processes.
 fn endless_gups(updates: &str) -> (Child, i32) {
     let mut command = clean(job(4, GUPS, &["--log2-table", "16", "--updates", updates]));
     let child = command
@@ -486,31 +487,35 @@ fn endless_gups(updates: &str) -> (Child, i32) {
         .spawn()
         .unwrap();
     let begun = Instant::now();
-    let rank_2 = loop {
-        let ranks: Vec<i32> = processes(updates)
+    let rank = |pid: &i32| {
+        let env = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut words = env.split(|b| *b == 0);
+        let rank = words.find_map(|v| v.strip_prefix(b"PMI_RANK="))?;
+        String::from_utf8_lossy(rank).parse::<usize>().ok()
+    };
+    // A rank that holds a socket besides the launcher's has joined the simulation.
+    let has_joined = |pid: &i32| {
+        let fds = fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
-            .filter(|p| {
-                let env = fs::read(format!("/proc/{p}/environ")).unwrap_or_default();
-                env.split(|b| *b == 0).any(|v| v == b"PMI_RANK=2")
-            })
+            .flatten()
+            .flatten();
+        let is_socket = |l: PathBuf| l.to_string_lossy().starts_with("socket:");
+        fds.filter(|f| fs::read_link(f.path()).is_ok_and(is_socket))
+            .count()
+            >= 2
+    };
+    let rank_2 = loop {
+        let joined: BTreeMap<usize, i32> = processes(updates)
+            .into_iter()
+            .filter(has_joined)
+            .filter_map(|pid| Some((rank(&pid)?, pid)))
             .collect();
-        // A rank that holds a socket besides the launcher's has joined the simulation.
-        let joined = ranks.first().filter(|p| {
-            let fds = fs::read_dir(format!("/proc/{p}/fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let is_socket = |l: PathBuf| l.to_string_lossy().starts_with("socket:");
-            fds.filter(|f| fs::read_link(f.path()).is_ok_and(is_socket))
-                .count()
-                >= 2
-        });
-        if let Some(pid) = joined {
-            break *pid;
+        if joined.len() == 4 {
+            break joined[&2];
         }
         assert!(
             begun.elapsed() < Duration::from_secs(60),
-            "rank 2 does not start"
+            "only {joined:?} have joined"
         );
         std::thread::yield_now();
     };
