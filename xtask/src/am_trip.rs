@@ -4,7 +4,7 @@
 //! start and the end of the job. The model is deterministic, and every round trip is like the other: what does not
 //! divide evenly is an error.
 
-use crate::cargo::{self, cargo, release_dir, root};
+use crate::cargo::{self, release_dir, root};
 use crate::endtoend::succeed;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -101,13 +101,7 @@ fn microseconds(mode: &str) -> Result<f64> {
 
 /// Builds the command, counts, and writes the table.
 pub(crate) fn run() -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "portolan",
-    ]))?;
+    cargo::build(&["-p", "portolan"])?;
     let mut table = String::from(
         "| | time, µs (virtual) | traps of the two ranks | packets on links | interrupts of the two hosts |\n\
          |---|---|---|---|---|\n",

@@ -1,6 +1,6 @@
 //! `cargo xtask calibration`: the SeaStar model beside published measurements, as a page of the book.
 
-use crate::cargo::{self, cargo, release_dir, root};
+use crate::cargo::{self, release_dir, root};
 use anyhow::Result;
 use std::process::Command;
 
@@ -13,15 +13,7 @@ pub(crate) struct Options {
 
 /// Builds the command, fits if asked, and writes the page with the machine files as they then are.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let build = || {
-        cargo::run(&mut cargo(&[
-            "build",
-            "--release",
-            "--quiet",
-            "-p",
-            "portolan",
-        ]))
-    };
+    let build = || cargo::build(&["-p", "portolan"]);
     let portolan = |arguments: &[&str]| {
         let mut command = Command::new(release_dir().join("portolan"));
         command.arg("calibration").args(arguments);

@@ -39,6 +39,11 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Builds release executables: of the workspace, or of what `words` name.
+pub(crate) fn build(words: &[&str]) -> Result<()> {
+    run(cargo(&["build", "--release", "--quiet"]).args(words))
+}
+
 /// The folder of release executables.
 pub(crate) fn release_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")

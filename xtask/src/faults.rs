@@ -9,7 +9,7 @@ pub(crate) mod exits;
 mod job;
 mod kinds;
 
-use crate::cargo::{self, cargo, release_dir};
+use crate::cargo::{self, release_dir};
 use anyhow::{Context, Result, bail};
 use job::{End, Traces};
 pub(crate) use kinds::limited;
@@ -68,10 +68,7 @@ impl InGuest {
 
 /// Builds what the rounds need.
 pub(crate) fn build() -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
+    cargo::build(&[
         "-p",
         "portolan",
         "-p",
@@ -80,7 +77,7 @@ pub(crate) fn build() -> Result<()> {
         "portolan",
         "--example",
         "fault_traffic",
-    ]))
+    ])
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

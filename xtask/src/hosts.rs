@@ -4,7 +4,7 @@
 //! On one machine SoftRoCE hands packets to itself, past the network interface; loss and reordering there would change
 //! nothing. Between two guests every packet crosses the interface on which netem sits, in both directions.
 
-use crate::cargo::{self, cargo, release_dir};
+use crate::cargo::{self, release_dir};
 use crate::endtoend::{checksum, succeed, succeed_saying};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -99,15 +99,7 @@ impl Drop for Folder {
 
 /// heat3d on four ranks of two machines, started by mpiexec on one of them.
 pub(crate) fn two_hosts() -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "portolan",
-        "-p",
-        "programs",
-    ]))?;
+    cargo::build(&["-p", "portolan", "-p", "programs"])?;
     heat3d()
 }
 
@@ -145,10 +137,7 @@ fn with_grid(what: &str, seconds: u32) -> Result<()> {
 
 /// The conformance suite, heat3d and gups over datagrams and two machines, under netem.
 pub(crate) fn datagrams() -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
+    cargo::build(&[
         "-p",
         "portolan",
         "-p",
@@ -158,16 +147,13 @@ pub(crate) fn datagrams() -> Result<()> {
         "--bins",
         "--example",
         "conformance_job",
-    ]))?;
+    ])?;
     with_grid("datagrams", 900)
 }
 
 /// The conformance suite over two machines under netem.
 pub(crate) fn netem() -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
+    cargo::build(&[
         "-p",
         "portolan",
         "-p",
@@ -176,7 +162,7 @@ pub(crate) fn netem() -> Result<()> {
         "portolan",
         "--example",
         "conformance_job",
-    ]))?;
+    ])?;
     let mut command = guests(3600)?;
     command.arg("netem").arg(release_dir());
     cargo::run(&mut command)

@@ -1,7 +1,7 @@
 //! `cargo xtask install --prefix P`: headers, libraries and a pkg-config file for C programs, and the
 //! commands that start them.
 
-use crate::cargo::{self, cargo, release_dir, root};
+use crate::cargo::{self, release_dir, root};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
@@ -30,10 +30,7 @@ pub(crate) struct Options {
 const PROGRAMS: [&str; 3] = ["portolan", "heat3d", "gups"];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
+    cargo::build(&[
         "--package",
         "portals-c",
         "--package",
@@ -46,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "portolan",
         "--package",
         "programs",
-    ]))?;
+    ])?;
     let (prefix, built) = (&options.prefix, release_dir());
     let include = root().join("portals-shim/include");
     let what = || format!("cannot install under {}", prefix.display());

@@ -1,7 +1,7 @@
 //! `cargo xtask kills`: jobs over shared memory of which one rank is killed at a random moment, start-up included.
 //! Each must end by itself, and nothing may be left: no process, nothing in `/dev/shm`.
 
-use crate::cargo::{self, cargo, release_dir};
+use crate::cargo::{self, release_dir};
 use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -131,8 +131,7 @@ fn job(random: &mut Random, round: u32) -> Result<Ended> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let packages = ["--package", "portolan", "--package", "programs"];
-    cargo::run(cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    cargo::build(&["--package", "portolan", "--package", "programs"])?;
     let before = shared_memory();
     let mut random = Random(options.seed);
     let (began, mut longest) = (Instant::now(), Duration::ZERO);

@@ -4,7 +4,7 @@
 //! Every figure is refused unless the device's own packet counter moved by at least what the
 //! payload needs: traffic that did not cross the device measures something else.
 
-use crate::cargo::{self, cargo, release_dir};
+use crate::cargo::{self, release_dir};
 use crate::{packages, perf_shm};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -32,17 +32,11 @@ pub(crate) struct InGuest {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.fabric == "shm" {
-        cargo::run(&mut cargo(&[
-            "build",
-            "--release",
-            "--quiet",
-            "--package",
-            "portolan",
-        ]))?;
+        cargo::build(&["--package", "portolan"])?;
         return perf_shm::run(&release_dir(), options.repeat);
     }
     packages::ensure()?;
-    cargo::run(&mut cargo(&["build", "--release", "--quiet"]))?;
+    cargo::build(&[])?;
     let own = std::env::current_exe().context("where this executable is")?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));

@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         lint()?;
     }
     // The executables that the end-to-end tests start, and the tests themselves.
-    cargo::run(&mut cargo(&["build", "--release", "--quiet"]))?;
+    cargo::build(&[])?;
     cargo::run(&mut cargo(&[
         "test",
         "--workspace",

@@ -40,13 +40,7 @@ pub(crate) fn run() -> Result<()> {
         "--nocapture",
         "--test-threads=1",
     ]))?;
-    cargo::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "portolan",
-    ]))?;
+    cargo::build(&["-p", "portolan"])?;
     let own = std::env::current_exe().context("where this executable is")?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));

@@ -6,7 +6,7 @@ mod slurm;
 mod sshd;
 mod temporary;
 
-use crate::cargo::{self, cargo, release_dir, root};
+use crate::cargo::{self, release_dir, root};
 use crate::packages;
 use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
@@ -568,8 +568,8 @@ fn table(built: &Path, wanted: impl Fn(&str) -> bool) -> Result<(String, bool)> 
 
 fn check(wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = ["portolan", "portals-c", "gasnet-c-seq"];
-    let packages = packages.iter().flat_map(|p| ["--package", p]);
-    cargo::run(cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    let words: Vec<&str> = packages.iter().flat_map(|p| ["--package", p]).collect();
+    cargo::build(&words)?;
     let (table, right) = table(&release_dir(), wanted)?;
     println!("{table}");
     if !right {

@@ -136,11 +136,8 @@ fn an_overflow_loses_the_oldest_events_and_says_so_once() {
     assert_eq!((e.hdr_data, lost), (6, false));
 }
 
-/// Rule 54: a second gap before the first was told is told once more only if it is another gap.
-#[test]
-fn every_gap_is_told_once() {
-    let mut w = World::new();
-    let eq = w[1].eq(2);
+/// A descriptor of rank 1 whose puts make END events alone.
+fn ends_only(w: &mut World, eq: crate::EqHandle) {
     w.target_with(
         64,
         |d| {
@@ -149,6 +146,14 @@ fn every_gap_is_told_once() {
         },
         Unlink::Retain,
     );
+}
+
+/// Rule 54: a second gap before the first was told is told once more only if it is another gap.
+#[test]
+fn every_gap_is_told_once() {
+    let mut w = World::new();
+    let eq = w[1].eq(2);
+    ends_only(&mut w, eq);
     for _ in 0..3 {
         w.knock(to(1));
     }
@@ -167,14 +172,7 @@ fn every_gap_is_told_once() {
 fn events_are_taken_while_they_are_wanted() {
     let mut w = World::new();
     let eq = w[1].eq(4);
-    w.target_with(
-        64,
-        |d| {
-            d.eq = Some(eq);
-            d.options = PUT | NO_START;
-        },
-        Unlink::Retain,
-    );
+    ends_only(&mut w, eq);
     let src = w.source(1);
     let send = |w: &mut World, numbers: core::ops::Range<u64>| {
         for i in numbers {

@@ -49,9 +49,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes before the body.
 pub(super) const PREFIX: usize = 8;
 /// Most bytes of a header.
-const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
+pub(super) const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
 /// Room that a put's header is written with: four words and what is around them.
-pub(super) const PUT_ROOM: usize = 4 + 4 * 8 + 8;
+const PUT_ROOM: usize = 4 + 4 * 8 + 8;
 /// Most bytes before the data of a message.
 pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 /// Most bytes of an announcement.
@@ -505,18 +505,12 @@ pub(super) enum Body<'a> {
 pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     len: usize,
-    /// Where the header of a put ends.
-    head: usize,
 }
 
 impl<'a> Writer<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a mut [u8], kind: Kind, failed: bool) -> Self {
-        let mut writer = Self {
-            bytes,
-            len: 0,
-            head: 0,
-        };
+        let mut writer = Self { bytes, len: 0 };
         writer.push_array([kind as u8, u8::from(failed), 0, 0, 0, 0, 0, 0]);
         writer
     }
@@ -555,10 +549,7 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(super) fn header(&mut self, header: &Header, data: u64) {
         match self.put_header(header, data) {
-            Some(len) => {
-                self.len += len;
-                self.head = self.len;
-            }
+            Some(len) => self.len += len,
             None => Fields::new(header, data).write(self),
         }
     }
@@ -625,12 +616,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where the header of a put ends; 0 if there is none.
-    #[inline]
-    pub(super) fn put_head(&self) -> usize {
-        self.head
-    }
-
     /// Bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -654,7 +639,8 @@ pub(super) fn stamp_value(frame: &[u8]) -> u32 {
     })
 }
 
-/// What rides on a put without a header, whose sender had said before that `done` requests are done.
+/// What rides on a put without a header, whose sender had said before that `done` requests are done. Each request takes one of
+/// at most 65,535 slots, which a frame gives back, so that no more are done between two frames.
 #[inline]
 pub(super) fn prefix_of(value: u32, done: u32) -> Prefix {
     let more = (value as u16).wrapping_sub(done as u16);
@@ -700,10 +686,15 @@ pub(super) fn repeated(told: &[u8], data: usize, ends: &Ends) -> Result<Header, 
     fields.header(ends, data as u64)
 }
 
-/// Whether the body of a message is that of a put.
+/// Where the header of a put ends, in a frame that has one.
 #[inline]
-pub(super) fn is_put(body: &[u8]) -> bool {
-    body.first() == Some(&0)
+pub(super) fn put_head(frame: &[u8]) -> Option<usize> {
+    let (kind, [operation, present, ..]) =
+        (frame.first()?, frame.get(PREFIX..)?.first_chunk::<4>()?);
+    let words = (present & (WIDE | MATCH_BITS | LENGTH | OFFSET | EXTRA | MOVED)).count_ones();
+    let md = usize::from(present & MD != 0);
+    let is_put = *kind == Kind::Message as u8 && *operation == 0;
+    is_put.then_some(PREFIX + 4 + 8 * words as usize + 4 * md)
 }
 
 /// Reads a frame that came over the connection between `ends`.

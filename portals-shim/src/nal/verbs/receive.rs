@@ -43,15 +43,13 @@ impl Verbs {
                 Ok((_, kind, _)) if kind != Kind::Message => {
                     return self.handle_control(ni, rank, &ends, bytes);
                 }
-                Ok((prefix, _, body)) => {
-                    let read = frame::message(body, &ends);
-                    if let Ok((_, data)) = &read
-                        && frame::is_put(body)
-                    {
-                        peer.said.keep(&body[..body.len() - data.len()]);
+                Ok((prefix, _, body)) => frame::message(body, &ends).map(|(header, data)| {
+                    let put = frame::put_head(bytes);
+                    if let Some(told) = put.and_then(|head| bytes.get(frame::PREFIX..head)) {
+                        peer.said.keep(told);
                     }
-                    read.map(|(header, data)| (prefix, header, data))
-                }
+                    (prefix, header, data)
+                }),
                 Err(error) => Err(error),
             },
             Some(value) => frame::repeated(peer.said.header(), bytes.len(), &ends).map(|header| {

@@ -9,7 +9,7 @@ use super::{PLAIN, Peer};
 use crate::nal::verbs::frame;
 use crate::nal::verbs::memory::Transfer;
 use verbs_backend::qp::PostError;
-use verbs_backend::{Buffer, SendFlags, SendOp};
+use verbs_backend::{Buffer, SendFlags};
 
 /// A write, and its record.
 pub(super) type Ahead = (Transfer, u64);
@@ -64,14 +64,15 @@ impl Peer {
         let (told, flying) = match buffer {
             Some(mut buffer) => {
                 frame::stamp(&mut buffer[..len], owed, done);
-                let told =
-                    chain.push_owned(PLAIN, SendOp::Send, buffer, 0..len, SendFlags::empty());
+                let (op, from) = self.told.way(&buffer[..len]);
+                let told = chain.push_owned(PLAIN, op, buffer, from..len, SendFlags::empty());
                 (told.map_err(|r| r.error), Flying::Buffered(len))
             }
             None => {
                 let frame = &mut self.copies[at][..len];
                 frame::stamp(frame, owed, done);
-                let told = chain.push_inline(PLAIN, SendOp::Send, frame, SendFlags::SIGNALLED);
+                let (op, from) = self.told.way(frame);
+                let told = chain.push_inline(PLAIN, op, &frame[from..], SendFlags::SIGNALLED);
                 (told, Flying::Small(len))
             }
         };

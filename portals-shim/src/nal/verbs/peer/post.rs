@@ -1,24 +1,12 @@
 //! Posting: a frame, a transfer, a small write; and what a refusal leaves.
 
 use super::flight::Flying;
-use super::queue::{Queued, Written};
-use super::repeat::Told;
+use super::queue::Queued;
 use super::{CREDIT, PLAIN, Peer};
 use crate::nal::verbs::frame;
 use crate::nal::verbs::memory::Transfer;
 use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
-
-/// How a frame with a put's header up to `head` goes, and from which byte on.
-#[inline]
-fn way(told: &mut Told, frame: &[u8], head: usize) -> (SendOp, usize) {
-    match frame.get(frame::PREFIX..head) {
-        Some(header) if told.repeats(header) => {
-            (SendOp::SendImmediate(frame::stamp_value(frame)), head)
-        }
-        _ => (SendOp::Send, 0),
-    }
-}
 
 impl Peer {
     /// Accounts a frame that was posted.
@@ -51,10 +39,8 @@ impl Peer {
 
     /// Posts the frame in the place of the next request, or of the one after it if a write waits.
     #[inline]
-    pub(super) fn post_copy(&mut self, written: Written, credit: bool) {
-        let len = written.len;
+    pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
         if let Some(write) = self.ahead.take() {
-            self.told.forget();
             return self.post_behind(write, None, len);
         }
         let place = self.copies.get_mut(self.next_copy);
@@ -62,7 +48,7 @@ impl Peer {
             return;
         };
         frame::stamp(frame, self.owed, self.requests_done_here);
-        let (op, from) = way(&mut self.told, frame, written.head);
+        let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
         let id = if credit { PLAIN } else { CREDIT };
         match qp.post_inline(id, op, &frame[from..], SendFlags::SIGNALLED) {
@@ -75,15 +61,13 @@ impl Peer {
         }
     }
 
-    pub(super) fn post_buffer(&mut self, mut buffer: Buffer, written: Written, credit: bool) {
-        let len = written.len;
+    pub(super) fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
         if let Some(write) = self.ahead.take() {
-            self.told.forget();
             return self.post_behind(write, Some(buffer), len);
         }
         let frame = &mut buffer[..len];
         frame::stamp(frame, self.owed, self.requests_done_here);
-        let (op, from) = way(&mut self.told, frame, written.head);
+        let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { PLAIN } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
@@ -141,46 +125,5 @@ impl Peer {
                 });
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nal::verbs::frame::{Kind, Writer};
-    use portals_core::{Body, Header, ProcessId};
-
-    #[test]
-    fn the_second_put_of_a_kind_goes_without_its_header() {
-        let mut told = Told::NOTHING;
-        let mut goes = |match_bits, data: &[u8]| {
-            let mut bytes = [0; 128];
-            let mut writer = Writer::new(&mut bytes, Kind::Message, false);
-            let header = Header {
-                target: ProcessId::new(0, 1),
-                source: ProcessId::new(0, 2),
-                uid: 0,
-                jid: 0,
-                pt_index: 4,
-                match_bits,
-                body: Body::Put {
-                    length: data.len() as u64,
-                    remote_offset: 0,
-                    hdr_data: 0,
-                    ac_index: 0,
-                    ack_md: None,
-                },
-            };
-            writer.header(&header, data.len() as u64);
-            let head = writer.put_head();
-            writer.push(data);
-            let (op, from) = way(&mut told, &bytes, head);
-            (matches!(op, SendOp::SendImmediate(_)), from == head)
-        };
-        assert_eq!(goes(5, b"one"), (false, false));
-        assert_eq!(goes(5, b"two, longer"), (true, true));
-        assert_eq!(goes(6, b"one"), (false, false));
-        assert_eq!(goes(5, b"one"), (false, false));
-        assert_eq!(goes(5, b""), (true, true));
     }
 }

@@ -43,16 +43,16 @@ impl Peer {
         if size <= self.max_inline
             && let Some(copy) = self.copies.get_mut(place)
         {
-            let written = written(copy, kind, failed, build);
-            self.post_copy(written, true);
+            let len = written(copy, kind, failed, build);
+            self.post_copy(len, true);
             return Ok(());
         }
         let Some(mut buffer) = pool.take() else {
             self.flush();
             return Err(build);
         };
-        let written = written(&mut buffer, kind, failed, build);
-        self.post_buffer(buffer, written, true);
+        let len = written(&mut buffer, kind, failed, build);
+        self.post_buffer(buffer, len, true);
         Ok(())
     }
 
@@ -81,8 +81,8 @@ impl Peer {
     ) {
         if let Err(build) = self.post_now(pool, kind, failed, size, build) {
             let mut bytes = vec![0; size.min(SLOT)];
-            let written = written(&mut bytes, kind, failed, build);
-            bytes.truncate(written.len);
+            let len = written(&mut bytes, kind, failed, build);
+            bytes.truncate(len);
             self.queue.push_back(Queued::Frame { bytes });
         }
     }
@@ -105,9 +105,6 @@ impl Peer {
     /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
     pub(in crate::nal::verbs) fn pump(&mut self, pool: &BufferPool) {
         self.flush();
-        if !self.queue.is_empty() {
-            self.told.forget();
-        }
         while self.has_room() {
             match self.queue.front() {
                 None => break,
@@ -121,11 +118,11 @@ impl Peer {
                     let place = place.filter(|_| len <= self.max_inline);
                     if let Some(place) = place.and_then(|copy| copy.get_mut(..len)) {
                         place.copy_from_slice(&bytes);
-                        self.post_copy(Written::whole(len), true);
+                        self.post_copy(len, true);
                     } else if let Some(mut buffer) = pool.take() {
                         let len = bytes.len().min(buffer.len());
                         buffer[..len].copy_from_slice(&bytes[..len]);
-                        self.post_buffer(buffer, Written::whole(len), true);
+                        self.post_buffer(buffer, len, true);
                     } else {
                         self.queue.push_front(Queued::Frame { bytes });
                         break;
@@ -144,10 +141,10 @@ impl Peer {
             let place = self.copies.get_mut(self.next_copy);
             if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
                 let len = Writer::new(place, Kind::Credit, false).len();
-                self.post_copy(Written::whole(len), false);
+                self.post_copy(len, false);
             } else if let Some(mut buffer) = pool.take() {
                 let len = Writer::new(&mut buffer, Kind::Credit, false).len();
-                self.post_buffer(buffer, Written::whole(len), false);
+                self.post_buffer(buffer, len, false);
             } else {
                 self.credit_under_way = false;
             }
@@ -155,37 +152,15 @@ impl Peer {
     }
 }
 
-/// A frame that was written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
-    pub(super) len: usize,
-    /// Where the header of a put ends; 0 if it is none.
-    pub(super) head: usize,
-}
-
-impl Written {
-    /// Nothing is known of the header.
-    fn whole(len: usize) -> Self {
-        Self { len, head: 0 }
-    }
-}
-
-/// Writes a frame.
+/// Writes a frame; its bytes.
 #[inline]
 fn written(
     place: &mut [u8],
     kind: Kind,
     failed: bool,
     build: impl FnOnce(&mut Writer<'_>),
-) -> Written {
+) -> usize {
     let mut writer = Writer::new(place, kind, failed);
     build(&mut writer);
-    let head = match kind {
-        Kind::Message => writer.put_head(),
-        _ => 0,
-    };
-    Written {
-        len: writer.len(),
-        head,
-    }
+    writer.len()
 }

@@ -329,7 +329,8 @@ fn device_gone_ends_every_operation_once() {
     close(raws);
 }
 
-/// Puts whose header goes only once are delivered as if it went each time: with any length, between others, and with acks.
+/// Puts whose header goes only once are delivered as if it went each time: with any length, between others, with acks, and
+/// behind puts that had to wait for credit.
 #[test]
 fn device_puts_of_one_header_are_delivered_each() {
     let Some(mut raws) = raws(2, 4096) else {
@@ -368,6 +369,25 @@ fn device_puts_of_one_header_are_delivered_each() {
         .collect();
     let expected: Vec<_> = sent.iter().map(|s| (s.0, s.0, s.1)).collect();
     assert_eq!(arrived, expected);
+    raws[1].events.clear();
+    // More than a peer has slots: the last ones are posted later, with a header that the others do not have.
+    for number in std::iter::repeat_n(50, 90).chain(std::iter::repeat_n(51, 10)) {
+        raws[0].put(to(id, LOUD, 0), 8, AckRequest::NoAck, number);
+    }
+    until(&mut raws, "all puts come", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD).0 == 100
+    });
+    raws[0].put(to(id, LOUD, 0), 8, AckRequest::NoAck, 50);
+    until(&mut raws, "the last put comes", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD).0 == 101
+    });
+    let arrived = raws[1]
+        .events
+        .iter()
+        .filter(|e| e.kind == EventKind::PutEnd);
+    let numbers: Vec<u64> = arrived.map(|e| e.hdr_data).collect();
+    let expected = [vec![50; 90], vec![51; 10], vec![50]].concat();
+    assert_eq!(numbers, expected);
     assert_eq!(bad_frames(&raws[1]), 0);
     close(raws);
 }
