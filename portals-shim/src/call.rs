@@ -149,6 +149,23 @@ pub struct Paths {
     pub two_sided: u64,
     /// Of all these, to ranks that share memory with this one.
     pub by_memory: u64,
+    /// By which channel of the verbs fabric, where it chooses for each peer; all 0 elsewhere.
+    pub channels: Channels,
+}
+
+/// How the verbs fabric talks to its peers over the channel `auto`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channels {
+    /// Peers that were talked to and have no connection.
+    pub on_datagrams: u64,
+    /// Peers that are talked to over a connection.
+    pub on_connections: u64,
+    /// Moves from the one to the other so far.
+    pub moves: u64,
+    /// Chatty peers that were left on datagrams, since this side or the peer had no connection for them.
+    pub stays: u64,
+    /// Connections that peers asked for and this side declined.
+    pub declined: u64,
 }
 
 /// What a call gives back when it succeeds.

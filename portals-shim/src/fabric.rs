@@ -60,17 +60,20 @@ pub enum Channel {
     Rc,
     /// Reliable datagrams: two queue pairs for all peers, no RDMA.
     Ud,
+    /// Reliable datagrams, and a connection to each peer that is talked to much, within a budget.
+    Auto,
 }
 
 impl Channel {
     /// All, in the order users should read them.
-    pub const ALL: [Self; 2] = [Self::Rc, Self::Ud];
+    pub const ALL: [Self; 3] = [Self::Rc, Self::Ud, Self::Auto];
 
     /// The word of the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rc => "rc",
             Self::Ud => "ud",
+            Self::Auto => "auto",
         }
     }
 }
@@ -80,7 +83,7 @@ impl FromStr for Channel {
 
     fn from_str(s: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|c| c.name() == s);
-        found.ok_or_else(|| format!("unknown channel \"{s}\"; the channels are rc and ud"))
+        found.ok_or_else(|| format!("unknown channel \"{s}\"; the channels are rc, ud and auto"))
     }
 }
 
@@ -201,7 +204,7 @@ impl FabricConfig {
                 value.parse().map_err(|_| FabricError::Variable {
                     name: Self::CHANNEL,
                     value: value.chars().take(60).collect(),
-                    expected: "rc or ud".to_owned(),
+                    expected: "rc, ud or auto".to_owned(),
                 })
             })?,
             machine: var("PORTOLAN_MACHINE").unwrap_or(default.machine),

@@ -79,8 +79,8 @@ pub(crate) struct FabricArgs {
     /// Under verbs ranks of one machine talk through the device too, and not through memory
     #[arg(long)]
     pub(crate) no_shm: bool,
-    /// How the verbs fabric carries messages: rc (a reliable connection to each peer, RDMA) or ud (reliable datagrams, two
-    /// queue pairs for all peers); rc by default
+    /// How the verbs fabric carries messages: rc (a reliable connection to each peer, RDMA), ud (reliable datagrams, two
+    /// queue pairs for all peers) or auto (those, and connections to the peers that are talked to much); rc by default
     #[arg(long, env = FabricConfig::CHANNEL, value_name = "CHANNEL")]
     pub(crate) channel: Option<Channel>,
     /// RDMA device of the verbs fabric, such as rxe0; the first usable one by default
@@ -267,6 +267,7 @@ mod tests {
             "portolan run -n 4 --fabric shm -- prog",
             "portolan run -n 4 --fabric verbs --no-shm -- prog",
             "portolan run -n 4 --fabric verbs --channel ud -- prog",
+            "portolan run -n 4 --fabric verbs --channel auto -- prog",
             "portolan bench pingpong put-latency -n 2 --fabric seastar --sizes 8,64,1K --iters 10 --json -",
             "portolan bench match-depth --plot dir",
             "portolan bench pingpong --machine redstorm --topology 4x4x2,mesh --ranks-per-node 2",

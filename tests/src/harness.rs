@@ -125,6 +125,28 @@ pub const MODES: &[Mode] = &[
         device: true,
         harness: || Box::new(Datagrams(Verbs::from_env())),
     },
+    Mode {
+        name: "verbs auto",
+        test: "verbs_auto",
+        device: true,
+        harness: || {
+            Box::new(Auto {
+                verbs: Verbs::from_env(),
+                tuning: None,
+            })
+        },
+    },
+    Mode {
+        name: "verbs auto, moving",
+        test: "verbs_auto_moving",
+        device: true,
+        harness: || {
+            Box::new(Auto {
+                verbs: Verbs::from_env(),
+                tuning: Some(Auto::MOVING),
+            })
+        },
+    },
 ];
 
 /// The mode that a test runs.
@@ -268,6 +290,38 @@ impl Harness for Datagrams {
     fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
         let device = self.0.device()?;
         Ok(verbs::datagram::in_threads(ranks, Some(device))
+            .map_err(|e| e.to_string())?
+            .into_iter()
+            .map(|o| Box::new(move || Ok(o)) as Join)
+            .collect())
+    }
+}
+
+/// Reliable datagrams, and connections to the peers that are worth one.
+#[derive(Debug)]
+pub struct Auto {
+    /// On which device.
+    pub verbs: Verbs,
+    /// When a peer is worth one, if not as for users.
+    pub tuning: Option<verbs::auto::Tuning>,
+}
+
+impl Auto {
+    /// Pairs move in the midst of most cases, and of five ranks none has a connection to all others.
+    pub const MOVING: verbs::auto::Tuning = verbs::auto::Tuning {
+        chatty: 2,
+        connections: 3,
+    };
+}
+
+impl Harness for Auto {
+    fn effort(&self) -> Effort {
+        self.verbs.effort()
+    }
+
+    fn open(&self, ranks: u32) -> Result<Vec<Join>, String> {
+        let device = self.verbs.device()?;
+        Ok(verbs::auto::in_threads(ranks, Some(device), self.tuning)
             .map_err(|e| e.to_string())?
             .into_iter()
             .map(|o| Box::new(move || Ok(o)) as Join)

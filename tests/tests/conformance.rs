@@ -4,7 +4,7 @@ use portolan_tests::conformance;
 use portolan_tests::harness::{MODES, mode};
 
 /// The tests of this file that run the suite.
-const TESTS: [&str; 10] = [
+const TESTS: [&str; 12] = [
     "in_process",
     "seastar",
     "seastar_accelerated",
@@ -15,6 +15,8 @@ const TESTS: [&str; 10] = [
     "verbs_one_sided",
     "verbs_shm",
     "verbs_ud",
+    "verbs_auto",
+    "verbs_auto_moving",
 ];
 
 #[test]
@@ -65,6 +67,16 @@ fn verbs_shm() {
 #[test]
 fn verbs_ud() {
     conformance::run(mode("verbs_ud"));
+}
+
+#[test]
+fn verbs_auto() {
+    conformance::run(mode("verbs_auto"));
+}
+
+#[test]
+fn verbs_auto_moving() {
+    conformance::run(mode("verbs_auto_moving"));
 }
 
 /// Prints the list too, for `cargo xtask conformance`.

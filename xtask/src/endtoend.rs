@@ -131,7 +131,8 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
             &input,
         )?);
     }
-    for channel in ["rc", "ud"] {
+    done.extend(on_both(&verbs, &input)?);
+    for channel in ["rc", "ud", "auto"] {
         for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
             let before = sent_packets(device)?;
             let said = succeed(
@@ -153,6 +154,46 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
         done.push(killed_rank(&portolan, &program("gups"), device, way)?);
     }
     let _ = std::fs::remove_file(&input);
+    Ok(done)
+}
+
+/// Datagrams first, connections within a budget: the ranks have one connection, or one to each of the others.
+fn on_both(job: &dyn Fn(&str, &str) -> Command, input: &Path) -> Result<Vec<String>> {
+    let input = input.to_str().context("a path that is text")?;
+    let size = ["--log2-table", "12", "--updates", "8192"];
+    let cases = [
+        ("heat3d", &[input][..], "1", "4"),
+        ("gups", &size, "3", "4"),
+        ("gups", &size, "1", "4"),
+    ];
+    let mut done = Vec::new();
+    for (name, args, connections, chatty) in cases {
+        let expected = checksum(&succeed(
+            Command::new(release_dir().join(name))
+                .arg("--serial")
+                .args(args),
+        )?)?;
+        let (found, said) = succeed_saying(
+            job("4", name)
+                .args(args)
+                .env("PORTOLAN_CHANNEL", "auto")
+                .env("PORTOLAN_CHATTY", chatty)
+                .env("PORTOLAN_CONNECTIONS", connections)
+                .env("PORTOLAN_DATAGRAM_STATS", "1"),
+        )?;
+        let moves: u32 = said
+            .split("moves: ")
+            .skip(1)
+            .filter_map(|rest| rest.split(',').next()?.parse::<u32>().ok())
+            .sum();
+        let words = format!("{name} on 4 ranks over auto, {connections} connections each");
+        if checksum(&found)? != expected || moves == 0 {
+            bail!("{words}: {found}, serial {expected}: {said}");
+        }
+        done.push(format!(
+            "{words}, equals serial ({expected}); {moves} ends moved"
+        ));
+    }
     Ok(done)
 }
 

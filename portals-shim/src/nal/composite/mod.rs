@@ -181,6 +181,7 @@ impl Nal for Composite {
             one_sided: near.one_sided + far.one_sided,
             two_sided: near.two_sided + far.two_sided,
             by_memory: near.by_memory + far.by_memory,
+            channels: far.channels,
         }
     }
 

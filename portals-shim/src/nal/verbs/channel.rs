@@ -1,9 +1,10 @@
-//! Connections or datagrams: the switch, and the only place that knows both.
+//! Connections, datagrams or both: the switch.
 //!
 //! All ranks of a job use the same channel ([`Channel`]); ranks that were told different ones do not find each other's
 //! addresses, and the job says so at its start.
 
 use super::super::{Attendance, Nal};
+use super::auto::{self, Auto};
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
 use super::{Verbs, connect};
@@ -22,18 +23,22 @@ pub(in crate::nal) enum Far {
     Rc(Box<Verbs>),
     /// Reliable datagrams.
     Ud(Box<DatagramNal>),
+    /// Datagrams, and connections to the peers that are worth one.
+    Auto(Box<Auto>),
 }
 
 /// A rank that has opened the device and said nothing.
 pub(in crate::nal) enum Unconnected {
     Rc(Box<connect::Unconnected>),
     Ud(Box<datagram::Unconnected>),
+    Auto(Box<auto::Unconnected>),
 }
 
 /// How ranks find each other.
 pub(in crate::nal) enum Directory {
     Rc(connect::Directory),
     Ud(datagram::Directory),
+    Auto(auto::Directory),
 }
 
 impl Directory {
@@ -42,6 +47,7 @@ impl Directory {
         match self {
             Self::Rc(directory) => directory.learn(rank),
             Self::Ud(directory) => directory.learn(rank),
+            Self::Auto(directory) => directory.learn(rank),
         }
     }
 }
@@ -61,6 +67,10 @@ impl Unconnected {
                 let made = datagram::Unconnected::new(rank, size, device, who)?;
                 Self::Ud(Box::new(made))
             }
+            Channel::Auto => {
+                let made = auto::Unconnected::new(rank, size, device, who)?;
+                Self::Auto(Box::new(made))
+            }
         })
     }
 
@@ -69,6 +79,7 @@ impl Unconnected {
         match self {
             Self::Rc(_) => connect::Contact::key(rank, opening),
             Self::Ud(_) => datagram::Contact::key(rank, opening),
+            Self::Auto(_) => auto::key(rank, opening),
         }
     }
 
@@ -77,6 +88,7 @@ impl Unconnected {
         match self {
             Self::Rc(own) => own.contact_bytes(),
             Self::Ud(own) => own.contact_bytes(),
+            Self::Auto(own) => own.contact_bytes(),
         }
     }
 
@@ -85,6 +97,7 @@ impl Unconnected {
         match self {
             Self::Rc(_) => Directory::Rc(connect::Directory::new(job, opening)),
             Self::Ud(_) => Directory::Ud(datagram::Directory::new(job, opening)),
+            Self::Auto(_) => Directory::Auto(auto::Directory::new(job, opening)),
         }
     }
 
@@ -105,6 +118,10 @@ impl Unconnected {
                 let nal = own.nal(config, place, ids, directory)?;
                 Ok(Far::Ud(Box::new(nal)))
             }
+            (Self::Auto(own), Directory::Auto(directory)) => {
+                let nal = own.nal(config, place, ids, directory)?;
+                Ok(Far::Auto(Box::new(nal)))
+            }
             _ => Err(connect::unusable("addresses of another channel")),
         }
     }
@@ -116,7 +133,8 @@ impl Far {
     #[inline]
     pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
         match self {
-            Self::Rc(verbs) => verbs.tell_peers(ni, portals),
+            Self::Rc(verbs) => verbs.tell_peers(ni, portals, &mut |_| {}),
+            Self::Auto(auto) => auto.tell_peers(ni, portals),
             // Nobody reaches a descriptor past its owner.
             Self::Ud(_) => {}
         }
@@ -126,6 +144,7 @@ impl Far {
     pub(in crate::nal) fn is_drained(&self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.is_drained(),
+            Self::Auto(auto) => auto.is_drained(),
             Self::Ud(nal) => nal.is_drained(),
         }
     }
@@ -134,6 +153,7 @@ impl Far {
     pub(in crate::nal) fn closing_time(&self) -> Duration {
         match self {
             Self::Rc(verbs) => verbs.closing_time(),
+            Self::Auto(auto) => auto.closing_time(),
             Self::Ud(nal) => nal.closing_time(),
         }
     }
@@ -144,6 +164,7 @@ impl Nal for Far {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         match self {
             Self::Rc(verbs) => verbs.send(ni, tx),
+            Self::Auto(auto) => auto.send(ni, tx),
             Self::Ud(nal) => nal.send_message(ni, tx),
         }
     }
@@ -152,6 +173,7 @@ impl Nal for Far {
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         match self {
             Self::Rc(verbs) => verbs.send_now(header, payload),
+            Self::Auto(auto) => auto.send_now(header, payload),
             Self::Ud(_) => false,
         }
     }
@@ -159,6 +181,7 @@ impl Nal for Far {
     fn makes_puts(&self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.makes_puts(),
+            Self::Auto(auto) => auto.makes_puts(),
             Self::Ud(_) => false,
         }
     }
@@ -166,6 +189,7 @@ impl Nal for Far {
     fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         match self {
             Self::Rc(verbs) => verbs.send_made(header, fill),
+            Self::Auto(auto) => auto.send_made(header, fill),
             Self::Ud(_) => false,
         }
     }
@@ -173,6 +197,7 @@ impl Nal for Far {
     fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
         match self {
             Self::Rc(verbs) => verbs.writes_ahead(header, payload),
+            Self::Auto(auto) => auto.writes_ahead(header, payload),
             Self::Ud(_) => false,
         }
     }
@@ -180,6 +205,7 @@ impl Nal for Far {
     fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         match self {
             Self::Rc(verbs) => verbs.write_ahead(ni, tx),
+            Self::Auto(auto) => auto.write_ahead(ni, tx),
             Self::Ud(nal) => nal.send_message(ni, tx),
         }
     }
@@ -188,6 +214,7 @@ impl Nal for Far {
     fn progress(&mut self, ni: &mut Ni) -> bool {
         match self {
             Self::Rc(verbs) => verbs.progress(ni),
+            Self::Auto(auto) => auto.progress(ni),
             Self::Ud(nal) => nal.make_progress(ni),
         }
     }
@@ -196,6 +223,7 @@ impl Nal for Far {
     fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
         match self {
             Self::Rc(verbs) => verbs.fetch_now(header, md, landing),
+            Self::Auto(auto) => auto.fetch_now(header, md, landing),
             Self::Ud(_) => false,
         }
     }
@@ -204,6 +232,7 @@ impl Nal for Far {
     fn lists_changed(&mut self, ni: &mut Ni) {
         match self {
             Self::Rc(verbs) => verbs.lists_changed(ni),
+            Self::Auto(auto) => auto.lists_changed(ni),
             // Nobody reaches a descriptor past its owner.
             Self::Ud(_) => {
                 ni.take_dirty_portals();
@@ -214,6 +243,7 @@ impl Nal for Far {
     fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
         match self {
             Self::Rc(verbs) => verbs.remote_key(ni, md),
+            Self::Auto(auto) => auto.remote_key(ni, md),
             Self::Ud(_) => Ok(0),
         }
     }
@@ -221,6 +251,7 @@ impl Nal for Far {
     fn aim(&mut self, key: Option<RemoteKey>) {
         match self {
             Self::Rc(verbs) => verbs.aim(key),
+            Self::Auto(auto) => auto.aim(key),
             Self::Ud(_) => {}
         }
     }
@@ -228,6 +259,7 @@ impl Nal for Far {
     fn pinnable(&self) -> Option<u64> {
         match self {
             Self::Rc(verbs) => verbs.pinnable(),
+            Self::Auto(auto) => auto.pinnable(),
             // Data is copied, by the processors.
             Self::Ud(_) => None,
         }
@@ -236,6 +268,7 @@ impl Nal for Far {
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
         match self {
             Self::Rc(verbs) => verbs.retire(ni, md),
+            Self::Auto(auto) => auto.retire(ni, md),
             Self::Ud(_) => Ok(()),
         }
     }
@@ -243,6 +276,7 @@ impl Nal for Far {
     fn attendance(&self) -> Option<Attendance> {
         match self {
             Self::Rc(verbs) => verbs.attendance(),
+            Self::Auto(auto) => auto.attendance(),
             Self::Ud(nal) => nal.make_attendance(),
         }
     }
@@ -250,6 +284,7 @@ impl Nal for Far {
     fn looks(&self) -> u32 {
         match self {
             Self::Rc(verbs) => verbs.looks(),
+            Self::Auto(auto) => auto.looks(),
             Self::Ud(nal) => nal.look_count(),
         }
     }
@@ -257,6 +292,7 @@ impl Nal for Far {
     fn arm(&mut self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.arm(),
+            Self::Auto(auto) => auto.arm(),
             Self::Ud(nal) => nal.arm_alarm(),
         }
     }
@@ -264,6 +300,7 @@ impl Nal for Far {
     fn attend(&mut self, ni: &mut Ni) -> bool {
         match self {
             Self::Rc(verbs) => verbs.attend(ni),
+            Self::Auto(auto) => auto.attend(ni),
             Self::Ud(nal) => nal.attend_timers(ni),
         }
     }
@@ -271,6 +308,7 @@ impl Nal for Far {
     fn due(&self) -> Option<Instant> {
         match self {
             Self::Rc(verbs) => verbs.due(),
+            Self::Auto(auto) => auto.due(),
             Self::Ud(nal) => nal.due_at(),
         }
     }
@@ -278,6 +316,7 @@ impl Nal for Far {
     fn is_busy(&self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.is_busy(),
+            Self::Auto(auto) => auto.is_busy(),
             Self::Ud(nal) => nal.is_down(),
         }
     }
@@ -285,6 +324,7 @@ impl Nal for Far {
     fn is_gone(&self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.is_gone(),
+            Self::Auto(auto) => auto.is_gone(),
             Self::Ud(nal) => nal.has_gone(),
         }
     }
@@ -292,6 +332,7 @@ impl Nal for Far {
     fn distance(&self, to: ProcessId) -> Option<u64> {
         match self {
             Self::Rc(verbs) => verbs.distance(to),
+            Self::Auto(auto) => auto.distance(to),
             Self::Ud(nal) => nal.distance_to(to),
         }
     }
@@ -299,6 +340,7 @@ impl Nal for Far {
     fn paths(&self) -> Paths {
         match self {
             Self::Rc(verbs) => verbs.paths(),
+            Self::Auto(auto) => auto.paths(),
             Self::Ud(nal) => nal.way_counts(),
         }
     }
@@ -306,6 +348,7 @@ impl Nal for Far {
     fn close(&mut self, ni: &mut Ni) {
         match self {
             Self::Rc(verbs) => verbs.close(ni),
+            Self::Auto(auto) => auto.close(ni),
             Self::Ud(nal) => nal.close_all(ni),
         }
     }

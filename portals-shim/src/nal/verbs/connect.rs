@@ -139,6 +139,8 @@ pub(in crate::nal) struct Unconnected {
     size: u32,
     settings: Settings,
     plan: Plan,
+    /// Connections that there may be at a time.
+    connections: u32,
     device: Device,
     port: PortInfo,
     gid_index: Option<u8>,
@@ -159,6 +161,17 @@ impl Unconnected {
         device: Option<&str>,
     ) -> Result<Self, FabricError> {
         let settings = Settings::from_env().map_err(unusable)?;
+        Self::with(rank, size, device, settings, |_| size.saturating_sub(1))
+    }
+
+    /// Opens the device for as many connections as `most` says, which is told how many queue pairs the device has.
+    pub(super) fn with(
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+        settings: Settings,
+        most: impl FnOnce(u32) -> u32,
+    ) -> Result<Self, FabricError> {
         let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
         // Before the first registration.
         if let Err(error) = verbs_backend::fork::protect() {
@@ -166,8 +179,9 @@ impl Unconnected {
         }
         let gid_index = settings.gid_index(&device, port.number).map_err(unusable)?;
         let limits = device.limits();
+        let most = most(limits.qps).min(size.saturating_sub(1));
         let plan = Plan::new(
-            size,
+            most.saturating_add(1),
             plan::Device {
                 qps: limits.qps,
                 qp_requests: limits.qp_requests,
@@ -206,6 +220,7 @@ impl Unconnected {
             size,
             settings,
             plan,
+            connections: most.min(plan.peers),
             device,
             port,
             gid_index,
@@ -217,6 +232,11 @@ impl Unconnected {
             datagrams,
             token: random(),
         })
+    }
+
+    /// Connections that there may be at a time.
+    pub(super) fn connections(&self) -> u32 {
+        self.connections
     }
 
     pub(in crate::nal) fn contact(&self) -> Contact {
@@ -285,6 +305,7 @@ impl Unconnected {
             slots_for: 0,
             bell: Arc::new(bell),
             gone: false,
+            lost: None,
         })
     }
 

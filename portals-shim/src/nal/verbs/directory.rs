@@ -24,21 +24,42 @@ pub(in crate::nal) trait Contact: Copy {
 pub(in crate::nal) struct Directory<C> {
     /// The job's key space, for those not known yet.
     job: Option<(Reader, String)>,
+    /// As [`Contact::key`].
+    key: fn(u32, &str) -> String,
+    /// Bytes before the contact in what a rank has said.
+    before: usize,
     known: BTreeMap<u32, C>,
 }
 
 impl<C: Contact> Directory<C> {
     /// That of a job, which knows nobody yet; `opening` as in [`Contact::key`].
     pub(in crate::nal) fn new(job: Reader, opening: String) -> Self {
+        Self::within(job, opening, C::key, 0)
+    }
+
+    /// As [`Directory::new`], of ranks that say it under another key, after `before` bytes.
+    pub(in crate::nal) fn within(
+        job: Reader,
+        opening: String,
+        key: fn(u32, &str) -> String,
+        before: usize,
+    ) -> Self {
         Self {
             job: Some((job, opening)),
+            key,
+            before,
             known: BTreeMap::new(),
         }
     }
 
     /// One that knows these only.
     pub(in crate::nal) fn of(known: BTreeMap<u32, C>) -> Self {
-        Self { job: None, known }
+        Self {
+            job: None,
+            key: C::key,
+            before: 0,
+            known,
+        }
     }
 
     /// Asks for a rank's contact, and gives what the rank has said beside it.
@@ -52,12 +73,20 @@ impl<C: Contact> Directory<C> {
             .as_ref()
             .ok_or_else(|| format!("rank {rank} has no address"))?;
         let bytes = job
-            .get_bytes(&C::key(rank, opening))
+            .get_bytes(&(self.key)(rank, opening))
             .map_err(|e| chain(&e))?;
-        let (contact, rest) =
-            C::read(&bytes).ok_or_else(|| format!("rank {rank}: not an address"))?;
+        let own = bytes.get(self.before..).unwrap_or_default();
+        let (contact, rest) = C::read(own).ok_or_else(|| format!("rank {rank}: not an address"))?;
         self.known.insert(rank, contact);
         Ok((contact, rest.to_vec()))
+    }
+
+    /// Takes note of what a rank has said, and gives what follows it.
+    pub(super) fn heard<'a>(&mut self, rank: u32, said: &'a [u8]) -> Result<&'a [u8], FabricError> {
+        let read = C::read(said).ok_or_else(|| unusable(format!("rank {rank}: not an address")));
+        let (contact, rest) = read?;
+        self.known.insert(rank, contact);
+        Ok(rest)
     }
 
     /// The contact of a rank.

@@ -17,6 +17,7 @@
 //! | [`Kind::Withdrawn`] | token of the advertisement (4) | the peer uses the new ones only |
 //! | [`Kind::Credit`] | – | takes no credit itself |
 //! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
+//! | [`Kind::Move`] | word (1) | by datagrams only: the pair moves to a connection, or not (`auto/moves.rs`) |
 //!
 //! # Headers
 //!
@@ -56,6 +57,8 @@ const PUT_ROOM: usize = 4 + 4 * 8 + 8;
 pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 /// Most bytes of an announcement.
 pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
+/// Bytes of a frame of a word.
+pub(super) const WORD: usize = PREFIX + 1;
 /// Bytes of a frame that has a token and nothing else.
 pub(super) const TOKEN: usize = PREFIX + 4;
 /// Longest data that travels with its header.
@@ -73,10 +76,11 @@ pub(super) enum Kind {
     Withdrawn,
     Credit,
     Greeting,
+    Move,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Message,
         Self::Announce,
         Self::Fetched,
@@ -84,6 +88,7 @@ impl Kind {
         Self::Withdrawn,
         Self::Credit,
         Self::Greeting,
+        Self::Move,
     ];
 }
 
@@ -498,6 +503,7 @@ pub(super) enum Body<'a> {
     },
     Credit,
     Greeting,
+    Move(u8),
 }
 
 /// Writes a frame into memory that is large enough for every frame ([`SLOT`]).
@@ -749,6 +755,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
         Kind::Withdrawn => Body::Withdrawn { token: token()? },
         Kind::Credit | Kind::Message => Body::Credit,
         Kind::Greeting => Body::Greeting,
+        Kind::Move => Body::Move(*body.first().ok_or(short)?),
     };
     Ok((prefix, parsed))
 }

@@ -146,6 +146,55 @@ impl Verbs {
         true
     }
 
+    /// Sets aside for a peer what a connection takes; `false` if the device has not got it.
+    pub(super) fn prepare(&mut self, rank: usize) -> bool {
+        if self.closed || self.gone || self.meet(rank).is_none() || !self.make_room(rank) {
+            return false;
+        }
+        if self.peer(rank).is_none_or(|p| p.qp.is_some()) {
+            return true;
+        }
+        match self.new_qp() {
+            Ok(qp) => {
+                if let Some(peer) = self.peer(rank) {
+                    peer.qp = Some(qp);
+                }
+                true
+            }
+            Err(why) => {
+                tracing::warn!(peer = rank, why, "no connection");
+                false
+            }
+        }
+    }
+
+    /// Gives back what was set aside, if the connection was not begun.
+    pub(super) fn discard(&mut self, rank: usize) {
+        if let Some(peer) = self.peer(rank).filter(|p| p.stage == Stage::Idle) {
+            peer.qp = None;
+        }
+    }
+
+    /// Starts to connect to a peer, unless that is under way.
+    pub(super) fn connect(&mut self, ni: &mut Ni, rank: usize) {
+        if self.peer(rank).is_some_and(|p| p.stage == Stage::Idle) {
+            self.dial(ni, rank);
+        }
+    }
+
+    /// A peer is gone, as was found out elsewhere; `said` if it has closed in good order.
+    pub(super) fn end_peer(&mut self, ni: &mut Ni, rank: usize, said: bool) {
+        if said {
+            // What it sent before has arrived, and counts.
+            while self.poll_once(ni) > 0 {}
+        }
+        if let Some(peer) = self.peer(rank) {
+            peer.said_bye |= said;
+        }
+        let why = if said { "it has closed" } else { "no answer" };
+        self.fail_peer(ni, rank, &why);
+    }
+
     /// Starts to connect to a peer.
     pub(super) fn dial(&mut self, ni: &mut Ni, rank: usize) {
         if self.gone {
@@ -156,7 +205,8 @@ impl Verbs {
             return self.fail_peer(ni, rank, &why);
         }
         self.find_way(rank);
-        let qp = match self.new_qp() {
+        let prepared = self.peer(rank).and_then(|p| p.qp.take());
+        let qp = match prepared.map_or_else(|| self.new_qp(), Ok) {
             Ok(qp) => qp,
             Err(why) => return self.fail_peer(ni, rank, &why),
         };
@@ -327,14 +377,7 @@ impl Verbs {
                 self.ready(ni, rank);
             }
             Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
-            Word::Bye if peer.met => {
-                // What it sent before has arrived, and counts.
-                while self.poll_once(ni) > 0 {}
-                if let Some(peer) = self.peer(rank) {
-                    peer.said_bye = true;
-                }
-                self.fail_peer(ni, rank, &"it has closed");
-            }
+            Word::Bye if peer.met => self.end_peer(ni, rank, true),
             Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye => {}
         }
     }
@@ -657,6 +700,10 @@ impl Verbs {
             return;
         }
         let (id, left) = (peer.id, peer.said_bye);
+        if let Some(lost) = &mut self.lost {
+            lost.push(rank);
+        }
+        let Some(peer) = self.peer(rank) else { return };
         peer.abandon();
         peer.give_up();
         let held = std::mem::take(&mut peer.held);

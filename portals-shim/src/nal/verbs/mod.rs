@@ -27,8 +27,9 @@
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
 //! | `frame.rs` | the bytes of a frame |
-//! | `channel.rs` | connections or datagrams: the switch |
+//! | `channel.rs` | connections, datagrams or both: the switch |
 //! | `datagram/` | Portals over reliable datagrams instead |
+//! | `auto/` | datagrams first, connections to the peers that are worth one |
 //!
 //! # Ordering
 //!
@@ -37,6 +38,7 @@
 //! operation is used only when every earlier request to that peer has had its effect
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
+pub mod auto;
 pub(in crate::nal) mod channel;
 mod completion;
 mod connect;
@@ -304,7 +306,12 @@ pub(in crate::nal) struct Verbs {
     bell: Arc<Bell>,
     /// The device does not work any more.
     gone: bool,
+    /// Peers that were given up, for a fabric that has datagrams too.
+    lost: Option<Vec<usize>>,
 }
+
+/// Progress of another part of the fabric, which a wait of this one must not hold up.
+type Beside<'a> = &'a mut dyn FnMut(&mut Ni);
 
 /// Completions taken in one go.
 const BATCH: usize = 16;
@@ -358,8 +365,10 @@ impl Verbs {
         }
     }
 
-    /// Makes progress, or rests if there was nothing to do: `idle` counts such rests, of which later ones sleep.
-    fn progress_or_rest(&mut self, ni: &mut Ni, idle: &mut u32) {
+    /// Makes progress, here and by `beside`, or rests if there was nothing to do: `idle` counts such rests, of which later
+    /// ones sleep.
+    fn progress_or_rest(&mut self, ni: &mut Ni, idle: &mut u32, beside: Beside<'_>) {
+        beside(ni);
         if self.progress(ni) | self.tend(ni) {
             *idle = 0;
             return;
@@ -381,6 +390,7 @@ impl Verbs {
         &mut self,
         ni: &mut Ni,
         limit: Duration,
+        beside: Beside<'_>,
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
         let end = Instant::now() + limit;
@@ -389,7 +399,7 @@ impl Verbs {
             if idle > 0 && Instant::now() >= end {
                 return false;
             }
-            self.progress_or_rest(ni, &mut idle);
+            self.progress_or_rest(ni, &mut idle, beside);
         }
         true
     }
@@ -399,14 +409,14 @@ impl Verbs {
 impl Verbs {
     /// Shows the portals of this set to the others, as they are.
     #[inline]
-    pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
+    pub(in crate::nal) fn tell_peers(&mut self, ni: &mut Ni, portals: u64, beside: Beside<'_>) {
         if portals != 0 || self.prune_due {
-            self.tell_all(ni, portals);
+            self.tell_all(ni, portals, beside);
         }
     }
 
-    fn tell_all(&mut self, ni: &mut Ni, portals: u64) {
-        self.publish(ni, portals);
+    fn tell_all(&mut self, ni: &mut Ni, portals: u64, beside: Beside<'_>) {
+        self.publish(ni, portals, beside);
         if std::mem::take(&mut self.prune_due) {
             self.registry.prune(|md| ni.md_query(md).is_ok());
         }
@@ -527,11 +537,11 @@ impl Nal for Verbs {
     #[inline]
     fn lists_changed(&mut self, ni: &mut Ni) {
         let portals = ni.take_dirty_portals();
-        self.tell_peers(ni, portals);
+        self.tell_peers(ni, portals, &mut |_| {});
     }
 
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        self.withdraw(ni, md)
+        self.withdraw(ni, md, &mut |_| {})
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
@@ -562,7 +572,7 @@ impl Nal for Verbs {
     fn close(&mut self, ni: &mut Ni) {
         let drained = |v: &mut Self| v.is_drained();
         // Connections that are being mended get their time; new failures are final from here on.
-        if !self.progress_until(ni, self.closing_time(), drained) {
+        if !self.progress_until(ni, self.closing_time(), &mut |_| {}, drained) {
             tracing::warn!("closed although something was under way");
         }
         self.closed = true;

@@ -15,7 +15,7 @@
 
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
-use super::{PATIENCE, Verbs, Work};
+use super::{Beside, PATIENCE, Verbs, Work};
 use portals_core::{
     Advert, Error, MdHandle, MdOptions, Ni, ProcessId, Segment, THRESHOLD_INFINITE,
 };
@@ -72,7 +72,7 @@ impl Published {
 impl Verbs {
     /// Tells peers of changed portals. When something was taken back, waits until they have
     /// confirmed it.
-    pub(super) fn publish(&mut self, ni: &mut Ni, dirty: u64) {
+    pub(super) fn publish(&mut self, ni: &mut Ni, dirty: u64, beside: Beside<'_>) {
         if dirty == 0 || self.closed {
             return;
         }
@@ -87,19 +87,24 @@ impl Verbs {
         // long one computes; a peer whose connection fails does not count any more.
         let mut idle = 0;
         while !self.published.waiting.is_empty() {
-            self.progress_or_rest(ni, &mut idle);
+            self.progress_or_rest(ni, &mut idle, beside);
         }
     }
 
     /// Takes a descriptor back from every peer, and waits for this process's own operations on it.
     /// [`Error::MdInUse`] when a peer does not answer in time.
-    pub(super) fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+    pub(super) fn withdraw(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        beside: Beside<'_>,
+    ) -> Result<(), Error> {
         let reading = |v: &mut Self| {
             !v.records
                 .iter()
                 .any(|(_, r)| matches!(r.work, Work::Read(due) if due.md == md))
         };
-        if !self.progress_until(ni, PATIENCE, reading) {
+        if !self.progress_until(ni, PATIENCE, beside, reading) {
             return Err(Error::MdInUse);
         }
         // Its owner has made sure that no peer uses it.
@@ -118,7 +123,8 @@ impl Verbs {
             list.retain(|a| a.md != md);
             self.tell(ni, portal, list);
         }
-        if !self.progress_until(ni, PATIENCE, |v| !v.published.is_unconfirmed(md)) {
+        let settled = |v: &mut Self| !v.published.is_unconfirmed(md);
+        if !self.progress_until(ni, PATIENCE, beside, settled) {
             return Err(Error::MdInUse);
         }
         self.prune_due = true;

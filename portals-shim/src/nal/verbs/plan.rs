@@ -69,6 +69,13 @@ impl Plan {
         })
     }
 
+    /// Connections that a rank may have by default where datagrams can do without: half of the queue pairs of the device,
+    /// which all ranks of the machine share, at most one for each processor.
+    pub(super) fn connections(qps: u32, processors: usize) -> u32 {
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX).max(1);
+        (qps / 2 / processors).max(1)
+    }
+
     /// Receive slots to be added for one more connection.
     pub(super) fn slots_of_peer(&self) -> u32 {
         u32::from(self.credits) + RESERVED
@@ -122,6 +129,13 @@ mod tests {
         assert_eq!(Plan::new(4096, RXE).unwrap().peers, 1489);
         let small = Plan::new(4, RXE).unwrap();
         assert_eq!((small.peers, small.credits, small.depth), (3, 64, 128));
+    }
+
+    #[test]
+    fn ranks_of_a_machine_share_the_queue_pairs() {
+        assert_eq!(Plan::connections(BIG.qps, 64), 2048);
+        assert_eq!(Plan::connections(RXE.qps, 2), 262_140);
+        assert_eq!(Plan::connections(1, 4), 1);
     }
 
     #[test]

@@ -127,6 +127,10 @@ impl Verbs {
             }
             FrameBody::Withdrawn { token } => self.published.confirmed(rank, token),
             FrameBody::Greeting => self.greeted(ni, rank),
+            FrameBody::Move(word) => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = rank, word, "a word for datagrams on a connection");
+            }
             FrameBody::Credit => {}
         }
     }

@@ -10,6 +10,8 @@
 //! | `PORTOLAN_PROGRESS` | `calls` or `thread` | `calls` |
 //! | `PORTOLAN_CONNECT_TIMEOUT` | seconds | 10 |
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
+//! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
+//! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors |
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -32,7 +34,16 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     /// Most bytes of registered memory.
     pub(super) budget: Option<u64>,
+    /// Requests within [`WINDOW`] that make a peer worth a connection.
+    pub(super) chatty: u32,
+    /// Most connections where datagrams can do without.
+    pub(super) connections: Option<u32>,
 }
+
+/// In which requests to a peer are counted.
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
+/// [`Settings::chatty`] unless it is set.
+const CHATTY: u32 = 32;
 
 /// A variable has a value that cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,6 +136,18 @@ impl Settings {
             },
         )?;
         let budget = one(&get, "PORTOLAN_MEMLOCK", "a number of bytes", bytes)?;
+        let chatty = one(
+            &get,
+            "PORTOLAN_CHATTY",
+            "a number of requests, more than 0",
+            |v| v.parse().ok().filter(|n| *n > 0),
+        )?;
+        let connections = one(
+            &get,
+            "PORTOLAN_CONNECTIONS",
+            "a number of connections",
+            |v| v.parse().ok(),
+        )?;
         Ok(Self {
             gid,
             route: Route {
@@ -137,6 +160,8 @@ impl Settings {
             thread: thread.unwrap_or(false),
             patience: patience.unwrap_or(Duration::from_secs(10)),
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
+            chatty: chatty.unwrap_or(CHATTY),
+            connections,
         })
     }
 
@@ -182,6 +207,8 @@ mod tests {
             ("PORTOLAN_PROGRESS", "thread"),
             ("PORTOLAN_CONNECT_TIMEOUT", "0.5"),
             ("PORTOLAN_MEMLOCK", "64M"),
+            ("PORTOLAN_CHATTY", "5"),
+            ("PORTOLAN_CONNECTIONS", "0"),
         ])
         .unwrap();
         let Some(GidChoice::Address(gid)) = s.gid else {
@@ -199,10 +226,12 @@ mod tests {
         assert!(s.thread && s.route.global);
         assert_eq!(s.patience, Duration::from_millis(500));
         assert_eq!(s.budget, Some(64 << 20));
+        assert_eq!((s.chatty, s.connections), (5, Some(0)));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;
         assert_eq!(index, Some(GidChoice::Index(3)));
         let plain = settings(&[("PORTOLAN_GID", "")]).unwrap();
         assert!(plain.gid.is_none() && !plain.thread && !plain.route.global);
+        assert_eq!((plain.chatty, plain.connections), (32, None));
     }
 
     #[test]
@@ -215,6 +244,8 @@ mod tests {
             ("PORTOLAN_PROGRESS", "yes"),
             ("PORTOLAN_CONNECT_TIMEOUT", "0"),
             ("PORTOLAN_MEMLOCK", "much"),
+            ("PORTOLAN_CHATTY", "0"),
+            ("PORTOLAN_CONNECTIONS", "-1"),
         ] {
             let error = settings(&[(name, value)]).unwrap_err().to_string();
             assert!(

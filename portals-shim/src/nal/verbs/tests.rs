@@ -11,6 +11,7 @@ use portals_core::{
 };
 
 mod ahead;
+mod auto;
 mod hostile;
 mod keys;
 mod late;

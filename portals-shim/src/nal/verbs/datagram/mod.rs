@@ -14,6 +14,7 @@
 //! | `open.rs` | device, queue pairs, the exchange of addresses |
 //! | `send.rs` | the path of an outgoing message |
 //! | `receive.rs` | what arrives |
+//! | `words.rs` | what a fabric that has connections too is told |
 //! | this one | progress, time, peers that are gone, the close |
 //!
 //! # Invariants
@@ -31,9 +32,11 @@
 mod open;
 mod receive;
 mod send;
+mod words;
 
 pub use open::in_threads;
 pub(in crate::nal) use open::{Contact, Directory, Unconnected};
+pub(in crate::nal::verbs) use words::News;
 
 use super::super::{Attendance, LOOKS};
 use super::{Counters, Slab, unusable_device};
@@ -74,13 +77,17 @@ struct Peer {
     expected: VecDeque<Header>,
     /// The last landing that was opened, and others.
     landings: BTreeMap<u32, Landing>,
+    /// Words of the peer that nobody has looked at.
+    words: u8,
 }
 
-/// What the end of a long message completes.
+/// What the end of something completes.
 #[derive(Clone, Copy, Debug)]
-struct Long {
-    header: Header,
-    after: After,
+enum Long {
+    /// A long message.
+    Message { header: Header, after: After },
+    /// A word to this rank.
+    Word(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +114,8 @@ pub(in crate::nal) struct DatagramNal {
     known: Vec<Option<PeerId>>,
     directory: Directory,
     longs: Slab<Long>,
+    /// For a fabric that has connections too.
+    news: Option<VecDeque<News>>,
     origin: Instant,
     now: Time,
     /// Polls since the clock was read.
@@ -177,6 +186,7 @@ impl DatagramNal {
                 who: contact.who,
                 expected: VecDeque::new(),
                 landings: BTreeMap::new(),
+                words: 0,
             });
         }
         *self.known.get_mut(rank)? = Some(id);
@@ -371,17 +381,24 @@ impl DatagramNal {
         let Some(long) = self.longs.remove(index as usize) else {
             return;
         };
-        match long.after {
-            After::Send(op) => {
+        match long {
+            Long::Message {
+                header,
+                after: After::Send(op),
+            } => {
                 if let Some(op) = op {
                     ni.send_end(op, fail);
                 }
                 if fail != NiFail::OK {
-                    self.forget_expected(&long.header);
-                    delivery::fail_answer(ni, &long.header);
+                    self.forget_expected(&header);
+                    delivery::fail_answer(ni, &header);
                 }
             }
-            After::Reply(op) => ni.reply_end(op, fail),
+            Long::Message {
+                after: After::Reply(op),
+                ..
+            } => ni.reply_end(op, fail),
+            Long::Word(rank) => self.word_ended(rank, fail),
         }
     }
 
@@ -392,6 +409,7 @@ impl DatagramNal {
         if !said && !self.closed {
             tracing::error!(peer = peer.rank, "no answer: every operation on it fails");
         }
+        let rank = peer.rank;
         let expected = std::mem::take(&mut peer.expected);
         let landings = std::mem::take(&mut peer.landings);
         for request in expected {
@@ -400,6 +418,7 @@ impl DatagramNal {
         for landing in landings.into_values() {
             ni.deposit_end(landing.op, NiFail::FAIL);
         }
+        self.note(News::Gone { rank, said });
     }
 
     /// The device does not work any more, or the interface closes: every operation ends.
@@ -412,7 +431,7 @@ impl DatagramNal {
         self.events(ni);
     }
 
-    fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
+    pub(in crate::nal) fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
         if !self.gone {
             self.gone = true;
             tracing::error!("{}", unusable_device(self.device.name(), why));

@@ -34,6 +34,9 @@ pub(in crate::nal) struct Contact {
 }
 
 impl Contact {
+    /// Bytes of one.
+    pub(in crate::nal::verbs) const BYTES: usize = 2 * DatagramAddress::BYTES + 8 + 4 + 4;
+
     fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(self.command.to_bytes());
@@ -97,6 +100,17 @@ impl Unconnected {
         who: (u32, u32),
     ) -> Result<Self, FabricError> {
         let settings = Settings::from_env().map_err(unusable)?;
+        Self::with(rank, size, device, who, settings)
+    }
+
+    /// As [`Unconnected::new`], with these settings.
+    pub(in crate::nal::verbs) fn with(
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+        who: (u32, u32),
+        settings: Settings,
+    ) -> Result<Self, FabricError> {
         let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
         if let Err(error) = verbs_backend::fork::protect() {
             tracing::warn!(%error, "registered memory is not protected from fork");
@@ -144,7 +158,7 @@ impl Unconnected {
         })
     }
 
-    fn contact(&self) -> Contact {
+    pub(in crate::nal::verbs) fn contact(&self) -> Contact {
         Contact {
             command: self.command.address(),
             data: self.data.address(),
@@ -185,6 +199,7 @@ impl Unconnected {
             known: vec![None; self.size as usize],
             directory,
             longs: Slab::new(),
+            news: None,
             origin: Instant::now(),
             now: 1,
             polls: 0,

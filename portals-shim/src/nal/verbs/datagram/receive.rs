@@ -29,6 +29,7 @@ impl DatagramNal {
         };
         let (prefix, header, data) = match frame::parse(bytes, &ends) {
             Ok((prefix, Frame::Message { header, data })) => (prefix, header, data),
+            Ok((_, Frame::Move(word))) => return self.word_came(id, word),
             other => {
                 self.counters.bad_frames += 1;
                 tracing::warn!(peer = peer.rank, ?other, "frame dropped");

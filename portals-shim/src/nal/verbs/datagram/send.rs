@@ -109,7 +109,7 @@ impl DatagramNal {
             return;
         }
         let Some(after) = after else { return };
-        let long = Long {
+        let long = Long::Message {
             header: *header,
             after,
         };

@@ -3,9 +3,10 @@
 use super::*;
 use crate::call::{Answer, Call};
 use crate::library::Library;
+use crate::nal::Nal;
 use crate::nal::verbs::frame::{Kind, SLOT, Writer, stamp};
 use crate::nal::verbs::{Verbs, connect, peer};
-use portals_core::{Body, Event, Header, MdDesc, MdHandle, Memory};
+use portals_core::{Body, Event, Header, MdDesc, MdHandle, Memory, Ni};
 use std::time::{Duration, Instant};
 use verbs_backend::{SendFlags, SendOp};
 
@@ -13,8 +14,8 @@ use verbs_backend::{SendFlags, SendOp};
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// A rank with the targets of [`super::Side`].
-pub(super) struct Raw {
-    pub(super) library: Library<Verbs>,
+pub(super) struct Raw<N = Verbs> {
+    pub(super) library: Library<N>,
     pub(super) work: Region,
     pub(super) quiet: Region,
     pub(super) loud: Region,
@@ -25,13 +26,15 @@ pub(super) struct Raw {
 }
 
 pub(super) fn raws(n: u32, len: usize) -> Option<Vec<Raw>> {
-    let parts = connect::in_parts(n, &device()?).unwrap();
-    Some(
-        parts
-            .into_iter()
-            .map(|(ni, nal)| Raw::new(Library::new(ni, nal), len))
-            .collect(),
-    )
+    Some(raws_of(connect::in_parts(n, &device()?).unwrap(), len))
+}
+
+/// Those of these parts.
+pub(super) fn raws_of<N: Nal>(parts: Vec<(Ni, N)>, len: usize) -> Vec<Raw<N>> {
+    let parts = parts.into_iter();
+    parts
+        .map(|(ni, nal)| Raw::new(Library::new(ni, nal), len))
+        .collect()
 }
 
 fn desc(region: Option<&Region>, eq: Option<EqHandle>) -> MdDesc {
@@ -48,8 +51,8 @@ fn desc(region: Option<&Region>, eq: Option<EqHandle>) -> MdDesc {
     }
 }
 
-impl Raw {
-    fn new(mut library: Library<Verbs>, len: usize) -> Self {
+impl<N: Nal> Raw<N> {
+    fn new(mut library: Library<N>, len: usize) -> Self {
         let Ok(Answer::Eq(eq)) = library.execute(Call::EqAlloc(4096)) else {
             panic!("no queue");
         };
@@ -108,10 +111,6 @@ impl Raw {
         self.library.ni.config().id
     }
 
-    pub(super) fn nal(&mut self) -> &mut Verbs {
-        &mut self.library.nal
-    }
-
     pub(super) fn put(&mut self, there: Target, len: u64, ack: AckRequest, number: u64) {
         self.library
             .put(self.source, Some((0, len)), ack, &there, number, false)
@@ -139,6 +138,12 @@ impl Raw {
         let bad = |e: &&Event| e.ni_fail != NiFail::OK;
         let all = self.events.iter().filter(fits);
         (all.clone().count(), all.filter(bad).count())
+    }
+}
+
+impl Raw {
+    pub(super) fn nal(&mut self) -> &mut Verbs {
+        &mut self.library.nal
     }
 
     /// Sends bytes as a frame to a connected peer, past all accounts. Nothing else may be under way to it.
@@ -193,7 +198,11 @@ pub(super) fn frame(kind: Kind, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 /// All make progress until it is so.
-pub(super) fn until(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
+pub(super) fn until<N: Nal>(
+    raws: &mut [Raw<N>],
+    what: &str,
+    mut so: impl FnMut(&[Raw<N>]) -> bool,
+) {
     let end = Instant::now() + LIMIT;
     while !so(raws) {
         assert!(Instant::now() < end, "not in {LIMIT:?}: {what}");
@@ -223,7 +232,7 @@ pub(super) fn connect_all(raws: &mut [Raw]) {
 }
 
 /// Leaves in good order.
-pub(super) fn close(raws: Vec<Raw>) {
+pub(super) fn close<N: Nal>(raws: Vec<Raw<N>>) {
     for mut raw in raws {
         raw.library.execute(Call::Close).unwrap();
     }
