@@ -5,6 +5,10 @@
 //! managed, contiguous, and not shadowed by an earlier entry that some message could match instead,
 //! needs none of them: its owner can tell peers how to reach the memory. The rule of matching stays
 //! the same at the peer, see [`Advert::admits`].
+//!
+//! A descriptor with an event queue needs it for the events alone. Where it is worth it, a fabric has such a one
+//! advertised too ([`Ni::open_to_writes`]): peers write the data of puts, and then tell the owner, who posts the events
+//! ([`Ni::written_put`]).
 
 use crate::handle::{MdHandle, MeHandle};
 use crate::md::Md;
@@ -35,6 +39,8 @@ pub struct Advert {
     pub get: bool,
     /// Puts of this descriptor are acknowledged.
     pub ack: bool,
+    /// It has an event queue: its owner is to be told of puts, and gets are not served so.
+    pub events: bool,
     /// Which access control indexes let which uid, jid and portal pass is checked by the owner:
     /// bit `n` is set when entry `n` admits every process of the owner's user and job.
     pub ac_mask: u32,
@@ -61,7 +67,7 @@ impl Advert {
 pub(crate) fn may_be_advertised(md: &Md) -> bool {
     let o = md.shown.options;
     md.shown.threshold == THRESHOLD_INFINITE
-        && md.shown.eq.is_none()
+        && (md.shown.eq.is_none() || md.is_open())
         && o.contains(MdOptions::MANAGE_REMOTE)
         && !o.intersects(MdOptions::TRUNCATE.union(MdOptions::PINNED))
         && o.intersects(MdOptions::OP_PUT | MdOptions::OP_GET)
@@ -69,9 +75,32 @@ pub(crate) fn may_be_advertised(md: &Md) -> bool {
 }
 
 impl Ni {
+    /// Has a descriptor with an event queue advertised for puts, until it is updated or gone, if nothing but the queue
+    /// is in the way of it; whether it is.
+    pub fn open_to_writes(&mut self, md: MdHandle) -> bool {
+        let Some(pt_index) = self.md_portal(md) else {
+            return false;
+        };
+        let Some(found) = self.md_mut(md) else {
+            return false;
+        };
+        let wanted = found.shown.eq.is_some() && found.shown.options.contains(MdOptions::OP_PUT);
+        if found.is_open() || !wanted || found.region().is_none() {
+            return found.is_open();
+        }
+        found.set_open(true);
+        if !may_be_advertised(found) {
+            found.set_open(false);
+            return false;
+        }
+        self.joins(pt_index, md);
+        self.touch(pt_index);
+        true
+    }
+
     /// The descriptors on portal `pt_index` that qualify, head to tail.
     ///
-    /// Conditions: remotely managed, no event queue, infinite threshold, contiguous, no truncation
+    /// Conditions: remotely managed, no event queue or opened to writes, infinite threshold, contiguous, no truncation
     /// (an access past the end must reach the next entry), and no earlier entry that overlaps.
     pub fn adverts(&self, pt_index: u32) -> alloc::vec::Vec<Advert> {
         let mut out = alloc::vec::Vec::new();
@@ -100,7 +129,8 @@ impl Ni {
                     md: md_handle,
                     region,
                     put: o.contains(MdOptions::OP_PUT),
-                    get: o.contains(MdOptions::OP_GET),
+                    get: o.contains(MdOptions::OP_GET) && !md.is_open(),
+                    events: md.is_open(),
                     ack: !o.contains(MdOptions::ACK_DISABLE),
                     ac_mask,
                 });

@@ -54,8 +54,17 @@ pub(crate) struct Md {
     /// 3).
     retired: bool,
     pub(crate) unlink: Unlink,
-    /// The memory is an iovec.
-    in_pieces: bool,
+    shape: Shape,
+}
+
+/// How the memory lies, and who may write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Whole,
+    /// In one piece, and advertised to writers although it has an event queue.
+    Open,
+    /// An iovec.
+    Pieces,
 }
 
 const _: () = assert!(size_of::<Option<Md>>() == 64);
@@ -111,17 +120,31 @@ impl Md {
             active: threshold != 0,
             retired: false,
             unlink,
-            in_pieces: matches!(desc.memory, Memory::Iovec { .. }),
+            shape: match desc.memory {
+                Memory::Contiguous(_) => Shape::Whole,
+                Memory::Iovec { .. } => Shape::Pieces,
+            },
         }
     }
 
     /// The memory, when it is one region.
     #[inline]
     pub(crate) fn region(&self) -> Option<Segment> {
-        (!self.in_pieces).then_some(Segment {
+        (self.shape != Shape::Pieces).then_some(Segment {
             addr: self.shown.start,
             len: self.shown.length,
         })
+    }
+
+    /// See [`crate::Ni::open_to_writes`].
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.shape == Shape::Open
+    }
+
+    /// Only for one whose memory is one region.
+    pub(crate) fn set_open(&mut self, open: bool) {
+        self.shape = if open { Shape::Open } else { Shape::Whole };
     }
 
     /// Rules 6-8: the offset and length at which this MD of `length` bytes would take the message, or
@@ -290,7 +313,7 @@ impl MdTable {
     /// Bytes of the memory of `md`, in `slot`.
     #[inline]
     pub(crate) fn length(&self, slot: u32, md: &Md) -> u64 {
-        if md.in_pieces {
+        if md.shape == Shape::Pieces {
             self.rests.get(slot as usize).map_or(0, |rest| rest.length)
         } else {
             md.shown.length
@@ -313,7 +336,7 @@ impl MdTable {
     #[inline]
     pub(crate) fn at_mut_with_length(&mut self, slot: u32) -> Option<(&mut Md, u64)> {
         let md = self.mds.at_mut(slot)?;
-        let length = if md.in_pieces {
+        let length = if md.shape == Shape::Pieces {
             self.rests.get(slot as usize).map_or(0, |rest| rest.length)
         } else {
             md.shown.length

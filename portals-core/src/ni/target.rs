@@ -43,6 +43,8 @@ pub struct Deposit {
 /// A put that was taken, with its data, in one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Deposited {
+    /// The descriptor.
+    pub md: MdHandle,
     /// The ack that is due.
     pub ack: Option<Header>,
     /// Entries looked at.
@@ -191,19 +193,23 @@ impl Ni {
         Incoming::Dropped(reason)
     }
 
+    /// Rules 3 and 4.
+    #[inline(always)]
+    fn admits(&self, h: &Header, ac_index: u32) -> Result<(), DropReason> {
+        let ac = self
+            .ac
+            .get(ac_index as usize)
+            .filter(|ac| ac.admits(h.source, h.uid, h.jid, h.pt_index));
+        ac.map(|_| ()).ok_or(DropReason::AccessControl)
+    }
+
     /// Rules 2-9.
     #[inline(always)]
     fn translate(&self, h: &Header, r: &Request) -> Result<Match, DropReason> {
         if h.pt_index as usize >= self.matching.portals() {
             return Err(DropReason::PtIndex);
         }
-        let ac = self
-            .ac
-            .get(r.ac_index as usize)
-            .ok_or(DropReason::AccessControl)?;
-        if !ac.admits(h.source, h.uid, h.jid, h.pt_index) {
-            return Err(DropReason::AccessControl);
-        }
+        self.admits(h, r.ac_index)?;
         let (mds, access, offset, length) = (&self.mds, r.access, r.remote_offset, r.length);
         // An entry names no descriptor but a current one.
         let take = move |handle: MdHandle| {
@@ -341,7 +347,78 @@ impl Ni {
             }
             None => place(&self.mds.slice(slot, None, m.offset, m.mlength), m.mlength),
         };
-        let what = Self::taken(h, &r, &m);
+        self.deposited(h, &r, &m, fail, ack_md)
+    }
+
+    /// Takes a put whose data its initiator has written where [`Ni::open_to_writes`] had it told that it may: the rest of
+    /// [`Ni::deposit_put`], at the descriptor `to`. Entries before it in its list have come since the initiator was told,
+    /// and an access control entry too if the owner waits for an answer that it knows of the change; then it counts as
+    /// `earlier`. `None`: it may not be written by this put, which was dropped.
+    pub fn written_put(&mut self, h: &Header, to: MdHandle, earlier: bool) -> Option<Deposited> {
+        let Body::Put {
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+            ack_md,
+        } = h.body
+        else {
+            return None;
+        };
+        let r = Request {
+            access: Access::Put,
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+        };
+        let admitted = if earlier {
+            Ok(())
+        } else {
+            self.admits(h, ac_index)
+        };
+        match admitted.and_then(|()| self.written_at(h, &r, to)) {
+            Ok(m) => self.deposited(h, &r, &m, NiFail::OK, ack_md),
+            Err(reason) => {
+                self.drop_message(h, reason);
+                None
+            }
+        }
+    }
+
+    /// Rules 4 to 8 for one descriptor.
+    fn written_at(&self, h: &Header, r: &Request, to: MdHandle) -> Result<Match, DropReason> {
+        let entry = self
+            .md_rest(to)
+            .and_then(|rest| self.matching.get(rest.me?));
+        let fits = entry.is_some_and(|me| {
+            me.pt_index == h.pt_index
+                && me.match_id.admits(h.source)
+                && (me.match_bits ^ h.match_bits) & !me.ignore_bits == 0
+        });
+        let slot = to.0.slot();
+        let open = self.mds.at(slot).is_some_and(Md::is_open);
+        let place = self.mds.accepts(slot, r.access, r.remote_offset, r.length);
+        let (offset, mlength) = place.filter(|_| fits && open).ok_or(DropReason::NoMatch)?;
+        Ok(Match {
+            md: to,
+            offset,
+            mlength,
+            searched: 1,
+        })
+    }
+
+    /// A put whose data is in place, or has failed: accounts it, posts its events, decides on its ack.
+    #[inline(always)]
+    fn deposited(
+        &mut self,
+        h: &Header,
+        r: &Request,
+        m: &Match,
+        fail: NiFail,
+        ack_md: Option<MdHandle>,
+    ) -> Option<Deposited> {
+        let what = Self::taken(h, r, m);
         let account = |md: &mut Md, length| md.account_target(length, m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
         self.status.recv_count += 1;
@@ -354,13 +431,14 @@ impl Ni {
         let ack = wanted.map(|md| {
             let body = Body::Ack {
                 md,
-                offset: remote_offset,
-                rlength: length,
+                offset: r.remote_offset,
+                rlength: r.length,
                 mlength: m.mlength,
             };
             self.answer(h, body)
         });
         Some(Deposited {
+            md: m.md,
             ack,
             searched: m.searched,
         })

@@ -33,10 +33,14 @@ enum Step {
     MdUnlink(usize),
     /// An older descriptor and an older entry make room for a new target that most messages find.
     Target(usize, Desc),
+    /// Such a target with events, which a fabric has advertised.
+    Loud(usize, Desc),
     /// The same for a new source.
     Source(usize, Desc),
     MdUpdate(usize, Desc, Option<usize>),
     Post(usize, MeSpec, bool, Desc, bool, Option<usize>),
+    /// A fabric has a descriptor with events advertised.
+    Open(usize),
     EqAlloc(u64),
     EqFree(usize),
     EqGet(usize),
@@ -164,10 +168,12 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (desc(), any::<bool>()).prop_map(|(d, u)| Step::MdBind(d, u)),
         4 => n().prop_map(Step::MdUnlink),
         8 => (4..9usize, desc()).prop_map(|(n, d)| Step::Target(n, d)),
+        9 => (4..9usize, desc()).prop_map(|(n, d)| Step::Loud(n, d)),
         6 => (4..12usize, desc()).prop_map(|(n, d)| Step::Source(n, d)),
         4 => (n(), desc(), prop::option::of(n())).prop_map(|(m, d, t)| Step::MdUpdate(m, d, t)),
         2 => (n(), spec(), any::<bool>(), desc(), any::<bool>(), prop::option::of(n()))
             .prop_map(|(m, s, b, d, u, t)| Step::Post(m, s, b, d, u, t)),
+        3 => n().prop_map(Step::Open),
         3 => (0..6u64).prop_map(Step::EqAlloc),
         1 => n().prop_map(Step::EqFree),
         8 => n().prop_map(Step::EqGet),
@@ -250,6 +256,31 @@ impl Node {
         }
     }
 
+    /// The descriptor with events that takes a put by what its initiator was told, and where.
+    fn told_to_write(&self, h: &Header) -> Option<(MdHandle, Segment)> {
+        let Body::Put {
+            length,
+            remote_offset,
+            ac_index,
+            ..
+        } = h.body
+        else {
+            return None;
+        };
+        let list = self.adverts.get(h.pt_index as usize)?;
+        let first = list.iter().find(|a| {
+            let end = remote_offset.checked_add(length);
+            a.put
+                && a.admits(h.source, h.pt_index, ac_index, h.match_bits)
+                && end.is_some_and(|end| end <= a.region.len)
+        })?;
+        let place = Segment {
+            addr: first.region.addr + remote_offset,
+            len: length,
+        };
+        first.events.then_some((first.md, place))
+    }
+
     /// Recent objects are likelier to live.
     fn me(&self, n: usize) -> MeHandle {
         self.mes[self.mes.len() - 1 - n % self.mes.len()]
@@ -310,6 +341,8 @@ struct World {
     nodes: [Node; 2],
     wire: VecDeque<Header>,
     accepted: u32,
+    /// Of these, puts whose data a fabric has placed.
+    written: u32,
 }
 
 impl World {
@@ -318,6 +351,7 @@ impl World {
             nodes: [Node::new(0), Node::new(1)],
             wire: VecDeque::new(),
             accepted: 0,
+            written: 0,
         }
     }
 
@@ -390,6 +424,18 @@ impl World {
                 self.run(i, &Step::Attach(0, any, *old % 2 == 0));
                 self.run(i, &Step::MdAttach(0, d, false));
             }
+            Step::Loud(old, d) => {
+                // Nothing but its queue keeps it from being advertised.
+                let d = Desc {
+                    lens: d.lens[..1].to_vec(),
+                    threshold: -1,
+                    options: d.options & !0x28 | 4,
+                    eq: Some(0),
+                    ..d.clone()
+                };
+                self.run(i, &Step::Target(*old, d));
+                self.run(i, &Step::Open(0));
+            }
             Step::Source(old, d) => {
                 self.run(i, &Step::MdUnlink(*old));
                 self.run(i, &Step::MdBind(d.clone(), false));
@@ -413,6 +459,11 @@ impl World {
                 }
                 let expected = n.model.post(base, (*spec, at), d, u, test, got.ok());
                 assert_eq!(got.map(|_| ()), expected);
+            }
+            // Nothing that a program sees comes of it.
+            Step::Open(md) => {
+                let md = n.md(*md);
+                n.ni.open_to_writes(md);
             }
             Step::EqAlloc(count) => {
                 let got = n.ni.eq_alloc(*count);
@@ -507,20 +558,30 @@ impl World {
         let (expected, number) = n.model.arrive(&h);
         let fail = if ok { NiFail::OK } else { NiFail::FAIL };
         let mut placed = None;
-        let taken = n.ni.deposit_put(&h, |segments, length| {
-            placed = Some((flat(segments), length));
-            fail
-        });
+        // Its data may have been placed by what the initiator was told.
+        let written = n.told_to_write(&h).filter(|_| ok);
+        let taken = match written {
+            Some((md, place)) => {
+                placed = Some((flat(&[place]), place.len));
+                n.ni.written_put(&h, md, false)
+            }
+            None => n.ni.deposit_put(&h, |segments, length| {
+                placed = Some((flat(segments), length));
+                fail
+            }),
+        };
+        self.written += u32::from(written.is_some());
         let ack = taken.and_then(|t| t.ack);
         match (expected, number) {
             (Verdict::Deposit(at, searched), Some(number)) => {
-                assert_eq!(taken.map(|t| t.searched), Some(searched));
+                let looked = taken.map(|t| t.searched);
+                assert_eq!(looked, Some(if written.is_some() { 1 } else { searched }));
                 let length = at.len() as u64;
                 assert_eq!(placed, Some((at, length)), "{h:?}");
                 assert_eq!(ack, n.model.end(number, fail));
                 self.accepted += 1;
             }
-            _ => assert!(placed.is_none() && taken.is_none()),
+            _ => assert!(taken.is_none() && (placed.is_none() || written.is_some())),
         }
         self.wire.extend(ack);
     }
@@ -752,7 +813,7 @@ fn random_programs_exercise_delivery() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let programs = prop::collection::vec((0..2usize, step()), 300);
-    let (mut accepted, mut advertised) = (0, 0);
+    let (mut accepted, mut advertised, mut written) = (0, 0, 0);
     for _ in 0..20 {
         let mut world = World::new();
         for (i, step) in &programs.new_tree(&mut runner).unwrap().current() {
@@ -761,7 +822,9 @@ fn random_programs_exercise_delivery() {
         }
         advertised += world.nodes.iter().map(|n| n.advertised).sum::<u32>();
         accepted += world.accepted;
+        written += world.written;
     }
     assert!(accepted > 120, "only {accepted} messages were accepted");
+    assert!(written > 15, "only {written} puts were written");
     assert!(advertised > 120, "only {advertised} portals with adverts");
 }

@@ -13,3 +13,4 @@ mod put;
 mod threshold;
 mod update;
 mod world;
+mod written;
