@@ -180,6 +180,7 @@ impl Nal for Composite {
         Paths {
             one_sided: near.one_sided + far.one_sided,
             two_sided: near.two_sided + far.two_sided,
+            written: near.written + far.written,
             by_memory: near.by_memory + far.by_memory,
             channels: far.channels,
         }

@@ -252,7 +252,7 @@ impl Core {
         let mut changed = false;
         for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
             let mut list = ni.adverts(portal);
-            list.retain(|a| a.region.len > 0);
+            list.retain(|a| a.region.len > 0 && !a.events);
             let old = self.published.lists.get(&portal);
             if old.map_or(!list.is_empty(), |old| *old != list) {
                 changed = true;

@@ -1,6 +1,5 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
-use super::frame::FrameError;
 use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
 use portals_core::{Body, Header, InPlace, Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
@@ -75,7 +74,8 @@ impl Verbs {
                 match rank {
                     // What it has written is elsewhere.
                     Some(rank) if completion.opcode() == Some(Opcode::ReceiveWrite) => {
-                        self.bad_frame(rank, &FrameError::Write);
+                        let (value, len) = (completion.immediate(), completion.length());
+                        self.written_like_the_last(ni, rank, value, len.into());
                     }
                     Some(rank) => {
                         let immediate = completion.immediate();

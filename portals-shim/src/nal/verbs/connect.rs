@@ -276,6 +276,8 @@ impl Unconnected {
             announced: Slab::new(),
             registry: Registry::new(self.pd, self.settings.budget),
             aimed: None,
+            write_from: self.settings.write_from,
+            look: false,
             prune_due: false,
             published: Published::default(),
             max_message: u64::from(self.port.message_bytes.max(4096)),

@@ -13,11 +13,12 @@
 //! | [`Kind::Message`] | header, data | delivered |
 //! | [`Kind::Announce`] | token (4), where the data is (12), header | the receiver reads it, then `Fetched` |
 //! | [`Kind::Fetched`] | token of the announcement (4); flag: it failed | the data may be reused |
-//! | [`Kind::Advertise`] | token (4), portal index (4), adverts (52 each) | replaces what was known of that portal |
+//! | [`Kind::Advertise`] | token (4), portal index (4), adverts (56 each) | replaces what was known of that portal |
 //! | [`Kind::Withdrawn`] | token of the advertisement (4) | the peer uses the new ones only |
 //! | [`Kind::Credit`] | – | takes no credit itself |
 //! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
 //! | [`Kind::Move`] | word (1) | by datagrams only: the pair moves to a connection, or not (`auto/moves.rs`) |
+//! | [`Kind::Written`] | length (4), descriptor (4), header | the data of a put has been written there: its events |
 //!
 //! # Headers
 //!
@@ -41,7 +42,13 @@
 //!
 //! A SEND with an immediate value is a put with the header of the last put that came with one; all of it is data. The
 //! value has `credits` in its upper half and the lower half of `requests done`.
+//!
+//! An RDMA WRITE with such a value is a [`Kind::Written`] put of the data that it wrote, with the descriptor and header of
+//! the last one that came as a frame.
 
+mod fields;
+
+use fields::{EXTRA, Fields, LENGTH, MATCH_BITS, MD, MOVED, OFFSET, WIDE};
 use portals_core::{Body as Operation, Header, MdHandle, ProcessId};
 use verbs_backend::Remote;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -59,6 +66,8 @@ pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
 /// Bytes of a frame of a word.
 pub(super) const WORD: usize = PREFIX + 1;
+/// Most bytes of a frame that tells of a written put.
+pub(super) const WRITTEN: usize = PREFIX + 8 + PUT_ROOM;
 /// Bytes of a frame that has a token and nothing else.
 pub(super) const TOKEN: usize = PREFIX + 4;
 /// Longest data that travels with its header.
@@ -77,10 +86,11 @@ pub(super) enum Kind {
     Credit,
     Greeting,
     Move,
+    Written,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Message,
         Self::Announce,
         Self::Fetched,
@@ -89,6 +99,7 @@ impl Kind {
         Self::Credit,
         Self::Greeting,
         Self::Move,
+        Self::Written,
     ];
 }
 
@@ -125,11 +136,12 @@ pub(super) struct WireAdvert {
     length: U64,
     rkey: U32,
     ac_mask: U32,
-    /// Bit 0: puts, 1: gets, 2: acks.
+    /// Bit 0: puts, 1: gets, 2: acks, 3: events.
     rights: U32,
+    md: U32,
 }
 
-const ADVERT: usize = 52;
+const ADVERT: usize = 56;
 const _: () = assert!(size_of::<WireAdvert>() == ADVERT);
 
 /// A descriptor of a peer that our NIC may reach.
@@ -144,6 +156,8 @@ pub(super) struct RemoteMd {
     pub(super) put: bool,
     pub(super) get: bool,
     pub(super) ack: bool,
+    /// Its owner is to be told of puts, by this handle.
+    pub(super) events: Option<MdHandle>,
 }
 
 impl RemoteMd {
@@ -157,8 +171,12 @@ impl RemoteMd {
             length: self.length.into(),
             rkey: self.start.rkey.into(),
             ac_mask: self.ac_mask.into(),
-            rights: (u32::from(self.put) | u32::from(self.get) << 1 | u32::from(self.ack) << 2)
+            rights: (u32::from(self.put)
+                | u32::from(self.get) << 1
+                | u32::from(self.ack) << 2
+                | u32::from(self.events.is_some()) << 3)
                 .into(),
+            md: self.events.map_or(0, MdHandle::raw).into(),
         }
     }
 
@@ -177,6 +195,7 @@ impl RemoteMd {
             put: rights & 1 != 0,
             get: rights & 2 != 0,
             ack: rights & 4 != 0,
+            events: (rights & 8 != 0).then(|| MdHandle::from_raw(w.md.get())),
         }
     }
 
@@ -204,8 +223,8 @@ pub(super) enum FrameError {
     Operation(u8),
     #[error("no put came before this one, which has no header")]
     Headless,
-    #[error("a write with an immediate value is no message")]
-    Write,
+    #[error("a put is said to be written where it may not be")]
+    Unwritten,
     #[error("{0} without a descriptor")]
     NoDescriptor(&'static str),
 }
@@ -217,256 +236,6 @@ pub(super) struct Ends {
     pub(super) source: ProcessId,
     /// User and job of the source.
     pub(super) who: (u32, u32),
-}
-
-const WIDE: u8 = 1 << 0;
-const MATCH_BITS: u8 = 1 << 1;
-const LENGTH: u8 = 1 << 2;
-const OFFSET: u8 = 1 << 3;
-const EXTRA: u8 = 1 << 4;
-const MD: u8 = 1 << 5;
-const MOVED: u8 = 1 << 6;
-
-/// A header without its ends, all fields side by side.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fields {
-    operation: u8,
-    pt_index: u32,
-    ac_index: u32,
-    match_bits: u64,
-    /// `None`: as long as the data.
-    length: Option<u64>,
-    offset: u64,
-    extra: u64,
-    md: Option<MdHandle>,
-    moved: u64,
-}
-
-impl Fields {
-    /// Of a header that `data` bytes follow.
-    #[inline]
-    fn new(header: &Header, data: u64) -> Self {
-        let fields = match header.body {
-            Operation::Put {
-                length,
-                remote_offset,
-                hdr_data,
-                ac_index,
-                ack_md,
-            } => Self {
-                operation: 0,
-                ac_index,
-                length: Some(length),
-                offset: remote_offset,
-                extra: hdr_data,
-                md: ack_md,
-                ..Self::default()
-            },
-            Operation::Get {
-                length,
-                remote_offset,
-                ac_index,
-                reply_md,
-                reply_offset,
-            } => Self {
-                operation: 1,
-                ac_index,
-                length: Some(length),
-                offset: remote_offset,
-                extra: reply_offset,
-                md: Some(reply_md),
-                ..Self::default()
-            },
-            Operation::GetPut {
-                length,
-                remote_offset,
-                hdr_data,
-                ac_index,
-                reply_md,
-                reply_offset,
-            } => Self {
-                operation: 2,
-                ac_index,
-                length: Some(length),
-                offset: remote_offset,
-                extra: hdr_data,
-                md: Some(reply_md),
-                moved: reply_offset,
-                ..Self::default()
-            },
-            Operation::Ack {
-                md,
-                offset,
-                rlength,
-                mlength,
-            } => Self {
-                operation: 3,
-                length: Some(rlength),
-                offset,
-                md: Some(md),
-                moved: mlength,
-                ..Self::default()
-            },
-            Operation::Reply {
-                md,
-                local_offset,
-                rlength,
-                mlength,
-            } => Self {
-                operation: 4,
-                length: Some(rlength),
-                offset: local_offset,
-                md: Some(md),
-                moved: mlength,
-                ..Self::default()
-            },
-        };
-        Self {
-            pt_index: header.pt_index,
-            match_bits: header.match_bits,
-            length: fields.length.filter(|length| *length != data),
-            ..fields
-        }
-    }
-
-    /// The header of a message with `data` bytes.
-    #[inline(always)]
-    fn header(&self, ends: &Ends, data: u64) -> Result<Header, FrameError> {
-        let length = self.length.unwrap_or(data);
-        let md = |what| self.md.ok_or(FrameError::NoDescriptor(what));
-        let body = match self.operation {
-            0 => Operation::Put {
-                length,
-                remote_offset: self.offset,
-                hdr_data: self.extra,
-                ac_index: self.ac_index,
-                ack_md: self.md,
-            },
-            1 => Operation::Get {
-                length,
-                remote_offset: self.offset,
-                ac_index: self.ac_index,
-                reply_md: md("get")?,
-                reply_offset: self.extra,
-            },
-            2 => Operation::GetPut {
-                length,
-                remote_offset: self.offset,
-                hdr_data: self.extra,
-                ac_index: self.ac_index,
-                reply_md: md("getput")?,
-                reply_offset: self.moved,
-            },
-            3 => Operation::Ack {
-                md: md("ack")?,
-                offset: self.offset,
-                rlength: length,
-                mlength: self.moved,
-            },
-            4 => Operation::Reply {
-                md: md("reply")?,
-                local_offset: self.offset,
-                rlength: length,
-                mlength: self.moved,
-            },
-            other => return Err(FrameError::Operation(other)),
-        };
-        Ok(Header {
-            target: ends.target,
-            source: ends.source,
-            uid: ends.who.0,
-            jid: ends.who.1,
-            pt_index: self.pt_index,
-            match_bits: self.match_bits,
-            body,
-        })
-    }
-
-    #[inline]
-    fn write(&self, to: &mut Writer<'_>) {
-        let start = to.len;
-        let wide = (self.pt_index | self.ac_index) > 0xff;
-        let mut present = 0;
-        let (pt, ac) = if wide {
-            (0, 0)
-        } else {
-            (self.pt_index as u8, self.ac_index as u8)
-        };
-        to.push_array([self.operation, 0, pt, ac]);
-        if wide {
-            present |= WIDE;
-            to.push_array(self.pt_index.to_le_bytes());
-            to.push_array(self.ac_index.to_le_bytes());
-        }
-        let mut word = |bit: u8, value: u64| {
-            if value != 0 {
-                present |= bit;
-                to.push_array(value.to_le_bytes());
-            }
-        };
-        word(MATCH_BITS, self.match_bits);
-        if let Some(length) = self.length {
-            present |= LENGTH;
-            to.push_array(length.to_le_bytes());
-        }
-        let mut word = |bit: u8, value: u64| {
-            if value != 0 {
-                present |= bit;
-                to.push_array(value.to_le_bytes());
-            }
-        };
-        word(OFFSET, self.offset);
-        word(EXTRA, self.extra);
-        if let Some(md) = self.md {
-            present |= MD;
-            to.push_array(md.raw().to_le_bytes());
-        }
-        if self.moved != 0 {
-            present |= MOVED;
-            to.push_array(self.moved.to_le_bytes());
-        }
-        if let Some(place) = to.bytes.get_mut(start + 1) {
-            *place = present;
-        }
-    }
-
-    /// The fields, and what follows them.
-    #[inline(always)]
-    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
-        let short = FrameError::Short(bytes.len());
-        let (first, mut rest) = bytes.split_first_chunk::<4>().ok_or(short)?;
-        let [operation, present, pt, ac] = *first;
-        let mut fields = Self {
-            operation,
-            pt_index: u32::from(pt),
-            ac_index: u32::from(ac),
-            ..Self::default()
-        };
-        if present & WIDE != 0 {
-            fields.pt_index = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
-            fields.ac_index = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
-        }
-        if present & MATCH_BITS != 0 {
-            fields.match_bits = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
-        }
-        if present & LENGTH != 0 {
-            fields.length = Some(u64::from_le_bytes(take(&mut rest).ok_or(short)?));
-        }
-        if present & OFFSET != 0 {
-            fields.offset = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
-        }
-        if present & EXTRA != 0 {
-            fields.extra = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
-        }
-        if present & MD != 0 {
-            let raw = u32::from_le_bytes(take(&mut rest).ok_or(short)?);
-            fields.md = Some(MdHandle::from_raw(raw));
-        }
-        if present & MOVED != 0 {
-            fields.moved = u64::from_le_bytes(take(&mut rest).ok_or(short)?);
-        }
-        Ok((fields, rest))
-    }
 }
 
 /// The next bytes.
@@ -504,6 +273,10 @@ pub(super) enum Body<'a> {
     Credit,
     Greeting,
     Move(u8),
+    Written {
+        header: Header,
+        md: MdHandle,
+    },
 }
 
 /// Writes a frame into memory that is large enough for every frame ([`SLOT`]).
@@ -607,6 +380,12 @@ impl<'a> Writer<'a> {
         self.push_array(token.to_le_bytes());
     }
 
+    /// What is before the header of a written put.
+    pub(super) fn written(&mut self, length: u32, md: MdHandle) {
+        self.push_array(length.to_le_bytes());
+        self.push_array(md.raw().to_le_bytes());
+    }
+
     pub(super) fn place(&mut self, at: Remote) {
         let place = Place {
             address: at.address.into(),
@@ -703,6 +482,35 @@ pub(super) fn put_head(frame: &[u8]) -> Option<usize> {
     is_put.then_some(PREFIX + 4 + 8 * words as usize + 4 * md)
 }
 
+/// Where a written put's descriptor and header are in its frame: what is the same for another put of the kind.
+pub(super) fn written_head(frame: &[u8]) -> Option<&[u8]> {
+    let is_written = *frame.first()? == Kind::Written as u8;
+    frame.get(PREFIX + 4..).filter(|_| is_written)
+}
+
+/// A put of `length` bytes, which are written, by the [`written_head`] of one that came before.
+pub(super) fn written(
+    head: &[u8],
+    length: u64,
+    ends: &Ends,
+) -> Result<(Header, MdHandle), FrameError> {
+    let (md, fields) = head.split_first_chunk().ok_or(FrameError::Headless)?;
+    let (fields, _) = Fields::read(fields)?;
+    let header = fields.header(ends, length)?;
+    let md = MdHandle::from_raw(u32::from_le_bytes(*md));
+    Ok((header, md))
+}
+
+/// The message that has the data of a written put with it, instead of the frame that tells of it.
+pub(super) fn unwritten(frame: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let header = written_head(frame)?.get(4..)?;
+    let mut bytes = vec![0; PREFIX];
+    *bytes.first_mut()? = Kind::Message as u8;
+    bytes.extend_from_slice(header);
+    bytes.extend_from_slice(data);
+    Some(bytes)
+}
+
 /// Reads a frame that came over the connection between `ends`.
 pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a>), FrameError> {
     let (prefix, kind, mut body) = split(bytes)?;
@@ -753,6 +561,11 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
             }
         }
         Kind::Withdrawn => Body::Withdrawn { token: token()? },
+        Kind::Written => {
+            let length = token()?;
+            let (header, md) = written(body, length.into(), ends)?;
+            Body::Written { header, md }
+        }
         Kind::Credit | Kind::Message => Body::Credit,
         Kind::Greeting => Body::Greeting,
         Kind::Move => Body::Move(*body.first().ok_or(short)?),

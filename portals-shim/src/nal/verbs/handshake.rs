@@ -37,6 +37,8 @@ pub(super) enum Word {
     Refuse(Refusal),
     /// The sender closes in good order.
     Bye,
+    /// The sender waits for the confirmation of what it has advertised.
+    Look,
 }
 
 /// Why a process wants no connection.
@@ -140,6 +142,7 @@ impl Message {
             Word::Ready => (3, 0),
             Word::Refuse(reason) => (4, reason.code()),
             Word::Bye => (5, 0),
+            Word::Look => (6, 0),
         };
         let wire = Wire {
             magic: MAGIC.into(),
@@ -180,6 +183,7 @@ impl Message {
             (4, 3) => Word::Refuse(Refusal::Device),
             (4, _) => Word::Refuse(Refusal::Other),
             (5, _) => Word::Bye,
+            (6, _) => Word::Look,
             _ => return None,
         };
         Some(Self {

@@ -101,6 +101,15 @@ impl Verbs {
         }
     }
 
+    /// Asks those to look whose confirmation is awaited: their programs may compute, and their attendants make no
+    /// progress by themselves.
+    pub(super) fn ask_to_look(&mut self) {
+        for rank in self.published.awaited() {
+            let look = self.datagram(rank, Word::Look, 0, NOWHERE);
+            self.tell_peer(rank, &look.to_bytes());
+        }
+    }
+
     /// A queue pair of the next connection, ready for the peer's address.
     fn new_qp(&mut self) -> Result<Qp, String> {
         let mut options = QpOptions::new(&self.cq);
@@ -378,6 +387,7 @@ impl Verbs {
             }
             Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
             Word::Bye if peer.met => self.end_peer(ni, rank, true),
+            Word::Look => self.look = true,
             Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye => {}
         }
     }

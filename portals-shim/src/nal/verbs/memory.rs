@@ -452,6 +452,14 @@ impl Transfer {
         unsafe { qp.post_raw(id, op, &[segment], SendFlags::SIGNALLED) }
     }
 
+    /// Posts it, a write, signalled, under `id`, so that the peer gets `value` when the data is there.
+    pub(super) fn post_whole(&self, qp: &Qp, id: u64, value: u32) -> Result<(), PostError> {
+        let (_, segment) = self.request()?;
+        let op = SendOp::WriteImmediate(self.remote, value);
+        // SAFETY: as in `post`.
+        unsafe { qp.post_raw(id, op, &[segment], SendFlags::SIGNALLED) }
+    }
+
     /// Adds it to `chain` under `id`, without a completion of its own. A write of at most `inline` bytes is copied by
     /// the post.
     pub(super) fn push(

@@ -4,6 +4,7 @@
 //!   put, get ──► advertised descriptor at the peer?
 //!                 ├─ yes, and nothing of ours is under way there:
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
+//!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   written.rs
 //!                 └─ no: frame in the peer's shared receive queue, matched there        send.rs
 //!                        ├─ up to 8 KiB: the data travels with the header
 //!                        └─ more: the header says where the data is, and the target
@@ -20,6 +21,7 @@
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `watch.rs` | requests that the adapter forgets |
 //! | `send.rs` | the path of an outgoing message |
+//! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
@@ -56,6 +58,7 @@ mod receive;
 mod send;
 mod settings;
 mod watch;
+mod written;
 
 use super::{Attendance, Nal};
 use crate::call::Paths;
@@ -260,6 +263,8 @@ pub(in crate::nal) struct Verbs {
     registry: Registry,
     /// Reaches the memory that the message being sent is for.
     aimed: Option<RemoteKey>,
+    /// Shortest put that is written into a descriptor with an event queue.
+    write_from: usize,
     /// Descriptors may have gone since registrations were last looked through.
     prune_due: bool,
     published: Published,
@@ -289,6 +294,8 @@ pub(in crate::nal) struct Verbs {
     token: u64,
     /// Number of the last attempt to connect.
     attempts: u32,
+    /// A peer waits for a confirmation, so that somebody has to poll although the program computes.
+    look: bool,
     /// More ranks than cores are on this machine.
     crowded: bool,
     /// Something was sent or has completed since [`Verbs::pump`].
@@ -512,6 +519,7 @@ impl Nal for Verbs {
     }
 
     fn arm(&mut self) -> bool {
+        self.look = false;
         let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
         self.armed_at = armed.is_ok().then_some(self.empty_polls);
         !self.gone && armed.is_ok()
@@ -527,7 +535,7 @@ impl Nal for Verbs {
     }
 
     fn is_busy(&self) -> bool {
-        self.pending > 0 && !self.gone
+        (self.pending > 0 || self.look) && !self.gone
     }
 
     fn is_gone(&self) -> bool {

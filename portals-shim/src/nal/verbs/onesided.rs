@@ -15,12 +15,18 @@
 
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
+use super::peer::Peer;
 use super::{Beside, PATIENCE, Verbs, Work};
 use portals_core::{
     Advert, Error, MdHandle, MdOptions, Ni, ProcessId, Segment, THRESHOLD_INFINITE,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use verbs_backend::Remote;
+
+/// How long a confirmation may take before its peer is asked to look, and at most between two times that it is.
+const SOON: Duration = Duration::from_millis(2);
+const LATER: Duration = Duration::from_millis(64);
 
 /// What peers have been told.
 #[derive(Debug, Default)]
@@ -56,17 +62,28 @@ impl Published {
         });
     }
 
+    /// Who has not confirmed something.
+    pub(super) fn awaited(&self) -> BTreeSet<usize> {
+        let waiting = self.waiting.values();
+        waiting.flat_map(|w| w.peers.iter().copied()).collect()
+    }
+
     /// Whether a peer may still believe that it can reach the descriptor.
-    fn is_unconfirmed(&self, md: MdHandle) -> bool {
+    pub(super) fn is_unconfirmed(&self, md: MdHandle) -> bool {
         self.waiting.values().any(|w| w.mds.contains(&md))
     }
 
-    fn holds(&self, md: MdHandle) -> Option<u32> {
+    pub(super) fn holds(&self, md: MdHandle) -> Option<u32> {
         self.lists
             .iter()
             .find(|(_, list)| list.iter().any(|a| a.md == md))
             .map(|(portal, _)| *portal)
     }
+}
+
+/// What of a list is shown to a peer that is told of descriptors with events, or not.
+fn shown(list: &[Advert], writes: bool) -> impl Iterator<Item = &Advert> {
+    list.iter().filter(move |a| writes || !a.events)
 }
 
 impl Verbs {
@@ -79,16 +96,40 @@ impl Verbs {
         self.prune_due = true;
         let last = ni.config().limits.max_pt_index.clamp(0, 63) as u32;
         for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
-            let mut list = ni.adverts(portal);
-            list.retain(|a| a.region.len > 0);
-            self.tell(ni, portal, list);
+            self.show(ni, portal);
         }
         // The call that changed the list returns once the change holds for every peer, however
         // long one computes; a peer whose connection fails does not count any more.
-        let mut idle = 0;
-        while !self.published.waiting.is_empty() {
-            self.progress_or_rest(ni, &mut idle, beside);
+        while !self.confirmed(ni, PATIENCE, beside, |v| v.published.waiting.is_empty()) {}
+    }
+
+    /// Makes progress until `done` by confirmations, for at most `limit`; `false` when the limit came first.
+    fn confirmed(
+        &mut self,
+        ni: &mut Ni,
+        limit: Duration,
+        beside: Beside<'_>,
+        done: impl Fn(&mut Self) -> bool,
+    ) -> bool {
+        let (mut left, mut turn) = (limit, SOON);
+        loop {
+            if self.progress_until(ni, turn.min(left), beside, &done) {
+                return true;
+            }
+            left = left.saturating_sub(turn);
+            if left.is_zero() {
+                return false;
+            }
+            self.ask_to_look();
+            turn = (turn * 2).min(LATER);
         }
+    }
+
+    /// Tells peers of a portal as it is.
+    pub(super) fn show(&mut self, ni: &Ni, portal: u32) {
+        let mut list = ni.adverts(portal);
+        list.retain(|a| a.region.len > 0);
+        self.tell(ni, portal, list);
     }
 
     /// Takes a descriptor back from every peer, and waits for this process's own operations on it.
@@ -124,7 +165,7 @@ impl Verbs {
             self.tell(ni, portal, list);
         }
         let settled = |v: &mut Self| !v.published.is_unconfirmed(md);
-        if !self.progress_until(ni, PATIENCE, beside, settled) {
+        if !self.confirmed(ni, PATIENCE, beside, settled) {
             return Err(Error::MdInUse);
         }
         self.prune_due = true;
@@ -166,8 +207,15 @@ impl Verbs {
         self.published.next_token = token.wrapping_add(1);
         let mut asked = BTreeSet::new();
         for rank in 0..self.peers.len() {
+            let same = |p: &Peer| {
+                let seen = |list| shown(list, p.writes);
+                seen(&old).eq(seen(&list))
+            };
             // Others learn the list when they connect.
-            if self.peer(rank).is_some_and(|p| p.is_connected()) {
+            if self
+                .peer(rank)
+                .is_some_and(|p| p.is_connected() && !same(p))
+            {
                 self.advertise(rank, portal, token, &told);
                 asked.insert(rank);
             }
@@ -200,7 +248,7 @@ impl Verbs {
         let akin = peer.who == Some(own);
         let its: Vec<RemoteMd> = told
             .iter()
-            .filter(|(who, _)| akin && who.admits(peer.id))
+            .filter(|(who, md)| akin && who.admits(peer.id) && (md.events.is_none() || peer.writes))
             .map(|(_, md)| *md)
             .collect();
         peer.send(&pool, Kind::Advertise, false, SLOT, |w| {
@@ -232,7 +280,11 @@ impl Verbs {
             (true, false) => Use::OpenPut,
             _ => Use::OpenGet,
         };
-        let (rkey, _) = self.registered(ni, a.md, a.region, purpose)?;
+        // Without it, puts to one with events come in frames.
+        let (rkey, _) = match a.events {
+            true => self.keys(ni, a.md, a.region, purpose).ok(),
+            false => self.registered(ni, a.md, a.region, purpose),
+        }?;
         Some(RemoteMd {
             match_id: a.match_id,
             match_bits: a.match_bits,
@@ -246,6 +298,7 @@ impl Verbs {
             put: a.put,
             get: a.get,
             ack: a.ack,
+            events: a.events.then_some(a.md),
         })
     }
 }

@@ -10,6 +10,7 @@
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/repeat.rs` | headers that are not sent again |
+//! | `peer/written.rs` | puts whose data is written, and their message |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //!
 //! ```text
@@ -46,6 +47,7 @@ mod post;
 mod queue;
 mod renewal;
 mod repeat;
+mod written;
 
 use super::frame;
 use super::handshake::{self, Stage};
@@ -129,6 +131,9 @@ pub(super) struct Peer {
     /// The header of the last put that was sent to the peer, and of the last that came from it.
     told: Told,
     pub(super) said: Told,
+    /// The same of written puts.
+    told_written: Told,
+    pub(super) said_written: Told,
     credits: u16,
     /// Slots of the peer for this side, as it said.
     granted: u16,
@@ -147,6 +152,12 @@ pub(super) struct Peer {
     /// Requests sent, and how many the peer says are done.
     pub(super) requests_sent: u32,
     pub(super) requests_done_there: u32,
+    /// How many were sent up to the last one that travelled in a frame.
+    last_framed: u32,
+    /// Long puts of the peer that came in frames.
+    pub(super) long_puts: u32,
+    /// The peer is told of descriptors that it may write although they have event queues.
+    pub(super) writes: bool,
     /// Requests of the peer whose effect is complete here.
     pub(super) requests_done_here: u32,
     /// What the peer advertises, by portal.
@@ -184,6 +195,11 @@ impl Peer {
             lost: VecDeque::new(),
             told: Told::NOTHING,
             said: Told::NOTHING,
+            told_written: Told::NOTHING,
+            said_written: Told::NOTHING,
+            last_framed: 0,
+            long_puts: 0,
+            writes: false,
             credits: 0,
             granted: 0,
             lent,
@@ -305,11 +321,5 @@ impl Peer {
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
         self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
-    }
-
-    /// Whether a descriptor that the peer advertises may take this put: then the put does not go in a frame.
-    #[inline]
-    pub(super) fn may_take(&self, put: &Header) -> bool {
-        !self.adverts.of(put.pt_index).is_empty() && self.is_settled()
     }
 }

@@ -13,7 +13,7 @@
 //! * The choice is the general way's: same advert, same conditions, so that which of both an operation takes cannot be
 //!   told from what it does.
 
-use super::frame::RemoteMd;
+use super::frame::{EAGER, RemoteMd};
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
 use super::{Record, Verbs, Work};
@@ -26,6 +26,8 @@ pub(super) struct Reach {
     pub(super) remote: Remote,
     /// The descriptor sends acks.
     pub(super) acks: bool,
+    /// The owner posts events of it, and is to be told of what is written, by this handle.
+    pub(super) events: Option<MdHandle>,
 }
 
 /// What a put or get asks of its target: access index, offset, length, whether it is a put.
@@ -50,6 +52,17 @@ fn asked(header: &Header) -> Option<Asked> {
     }
 }
 
+/// How a put goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To a descriptor that the adapters serve alone.
+    Alone,
+    /// To one whose owner is to be told afterwards.
+    Written,
+    /// To the peer's library.
+    Frame,
+}
+
 impl Peer {
     /// The memory that the peer advertises for this operation, if it comes after everything before it.
     #[inline]
@@ -57,7 +70,27 @@ impl Peer {
         if !self.is_settled() {
             return None;
         }
-        self.advertised(header)
+        self.advertised(header).filter(|r| r.events.is_none())
+    }
+
+    /// How a put that could go at once does; those from `write_from` bytes on may be written.
+    #[inline]
+    pub(super) fn way(&self, put: &Header, write_from: usize) -> Way {
+        if self.adverts.of(put.pt_index).is_empty() {
+            return Way::Frame;
+        }
+        match self.advertised(put) {
+            Some(reach) if reach.events.is_some() => {
+                let long = (write_from..=EAGER).contains(&(put.payload_len() as usize));
+                if long && self.may_write() {
+                    Way::Written
+                } else {
+                    Way::Frame
+                }
+            }
+            Some(_) if self.is_settled() => Way::Alone,
+            _ => Way::Frame,
+        }
     }
 
     /// The memory that the peer advertises for this operation.
@@ -79,6 +112,7 @@ impl Peer {
                 rkey: found.start.rkey,
             },
             acks: found.ack,
+            events: found.events,
         })
     }
 }

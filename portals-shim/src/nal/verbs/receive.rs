@@ -131,12 +131,19 @@ impl Verbs {
                 self.counters.bad_frames += 1;
                 tracing::warn!(peer = rank, word, "a word for datagrams on a connection");
             }
+            FrameBody::Written { header, md } => {
+                let head = frame::written_head(bytes).unwrap_or_default();
+                if let Some(peer) = self.peer(rank) {
+                    peer.said_written.keep(head);
+                }
+                self.written_put(ni, rank, &header, md);
+            }
             FrameBody::Credit => {}
         }
     }
 
     /// The effect of one more request of the peer is complete.
-    fn request_done(&mut self, rank: usize) {
+    pub(super) fn request_done(&mut self, rank: usize) {
         if let Some(peer) = self.peer(rank) {
             peer.requests_done_here = peer.requests_done_here.wrapping_add(1);
         }
@@ -153,8 +160,11 @@ impl Verbs {
                 fail
             });
             self.request_done(rank);
-            if let Some(ack) = taken.and_then(|taken| taken.ack) {
-                self.eager(rank, &ack, |_| {});
+            if let Some(taken) = taken {
+                if let Some(ack) = taken.ack {
+                    self.eager(rank, &ack, |_| {});
+                }
+                self.framed_put(ni, rank, header, taken.md);
             }
             return;
         }

@@ -2,8 +2,8 @@
 
 use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
-use super::memory::{Transfer, Use};
-use super::reach::Reach;
+use super::memory::{RegistryError, Transfer, Use};
+use super::reach::{Reach, Way};
 use super::{After, Announced, Record, Verbs, Work};
 use crate::delivery;
 use crate::interface::RemoteKey;
@@ -33,6 +33,7 @@ fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
             rkey: key.rkey,
         },
         acks: true,
+        events: None,
     })
 }
 
@@ -92,10 +93,12 @@ impl Verbs {
         if self.closed || !peer.takes_now() {
             return false;
         }
-        if peer.may_take(header) {
-            return payload.is_some_and(|p| self.write_now(rank, header, p));
-        }
         let len = header.payload_len() as usize;
+        match peer.way(header, self.write_from) {
+            Way::Frame => {}
+            Way::Alone => return payload.is_some_and(|p| self.write_now(rank, header, p)),
+            Way::Written => return false,
+        }
         if len > EAGER
             || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
                 w.header(header, len as u64);
@@ -105,6 +108,7 @@ impl Verbs {
             return false;
         }
         peer.requests_sent = peer.requests_sent.wrapping_add(1);
+        peer.framed();
         if let Body::Put {
             ack_md: Some(_), ..
         } = header.body
@@ -123,9 +127,12 @@ impl Verbs {
             self.counters.paths.one_sided += 1;
             return;
         }
-        self.counters.paths.two_sided += 1;
+        let written = self.write_put(ni, rank, tx);
         if let Some(peer) = self.peer(rank) {
             peer.requests_sent = peer.requests_sent.wrapping_add(1);
+            if !written {
+                peer.framed();
+            }
             match tx.header.body {
                 Body::Get { .. }
                 | Body::GetPut { .. }
@@ -135,6 +142,10 @@ impl Verbs {
                 _ => {}
             }
         }
+        if written {
+            return;
+        }
+        self.counters.paths.two_sided += 1;
         let Transmit {
             header,
             md,
@@ -243,8 +254,7 @@ impl Verbs {
         }
     }
 
-    /// Registers the contiguous descriptor that holds `piece`; gives (rkey, lkey). `None`, with a
-    /// message, when the system refuses.
+    /// As [`Verbs::keys`]; `None`, with a message, when the system refuses.
     pub(super) fn registered(
         &mut self,
         ni: &Ni,
@@ -252,12 +262,29 @@ impl Verbs {
         piece: Segment,
         purpose: Use,
     ) -> Option<(u32, u32)> {
+        match self.keys(ni, md, piece, purpose) {
+            Ok(keys) => Some(keys),
+            Err(error) => {
+                tracing::error!(%error, "the operation fails");
+                None
+            }
+        }
+    }
+
+    /// Registers the contiguous descriptor that holds `piece`; gives (rkey, lkey).
+    pub(super) fn keys(
+        &mut self,
+        ni: &Ni,
+        md: MdHandle,
+        piece: Segment,
+        purpose: Use,
+    ) -> Result<(u32, u32), RegistryError> {
         if let Some(keys) = self.registry.again(md, piece, purpose) {
-            return Some(keys);
+            return Ok(keys);
         }
         let own = matches!(purpose, Use::Local | Use::Landing | Use::Source);
         if own && let Some(keys) = self.registry.within_pinned(md, piece) {
-            return Some(keys);
+            return Ok(keys);
         }
         if self.registry.len() > 64 {
             self.registry.prune(|md| ni.md_query(md).is_ok());
@@ -276,13 +303,7 @@ impl Verbs {
                 addr: s.start,
                 len: s.length,
             });
-        match self.registry.of_md(md, whole, purpose) {
-            Ok(keys) => Some(keys),
-            Err(error) => {
-                tracing::error!(%error, "the operation fails");
-                None
-            }
-        }
+        self.registry.of_md(md, whole, purpose)
     }
 
     /// Where a put may be written before messages that were sent earlier have had their effect.
@@ -290,7 +311,8 @@ impl Verbs {
         let rank = self.rank_of(header.target)?;
         let peer = self.peers.get(rank)?.as_deref()?;
         let ready = !self.closed && !self.gone && peer.is_open() && peer.held.is_empty();
-        let reach = ready.then(|| peer.advertised(header)).flatten()?;
+        let reach = ready.then(|| peer.advertised(header)).flatten();
+        let reach = reach.filter(|r| r.events.is_none())?;
         Some((rank, reach.remote))
     }
 

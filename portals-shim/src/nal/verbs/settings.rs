@@ -12,6 +12,7 @@
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors |
+//! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub(super) struct Settings {
     pub(super) chatty: u32,
     /// Most connections where datagrams can do without.
     pub(super) connections: Option<u32>,
+    /// Shortest put that is written into a descriptor with an event queue.
+    pub(super) write_from: usize,
 }
 
 /// In which requests to a peer are counted.
@@ -148,6 +151,7 @@ impl Settings {
             "a number of connections",
             |v| v.parse().ok(),
         )?;
+        let write_from = one(&get, "PORTOLAN_WRITE_FROM", "a number of bytes", bytes)?;
         Ok(Self {
             gid,
             route: Route {
@@ -159,6 +163,11 @@ impl Settings {
             },
             thread: thread.unwrap_or(false),
             patience: patience.unwrap_or(Duration::from_secs(10)),
+            write_from: match write_from {
+                Some(0) => usize::MAX,
+                Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+                None => super::written::FROM,
+            },
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),
             connections,
@@ -209,6 +218,7 @@ mod tests {
             ("PORTOLAN_MEMLOCK", "64M"),
             ("PORTOLAN_CHATTY", "5"),
             ("PORTOLAN_CONNECTIONS", "0"),
+            ("PORTOLAN_WRITE_FROM", "4K"),
         ])
         .unwrap();
         let Some(GidChoice::Address(gid)) = s.gid else {
@@ -225,8 +235,10 @@ mod tests {
         );
         assert!(s.thread && s.route.global);
         assert_eq!(s.patience, Duration::from_millis(500));
-        assert_eq!(s.budget, Some(64 << 20));
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
+        assert_eq!((s.budget, s.write_from), (Some(64 << 20), 4096));
+        let none = settings(&[("PORTOLAN_WRITE_FROM", "0")]).unwrap();
+        assert_eq!(none.write_from, usize::MAX);
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;
         assert_eq!(index, Some(GidChoice::Index(3)));
         let plain = settings(&[("PORTOLAN_GID", "")]).unwrap();
@@ -246,6 +258,7 @@ mod tests {
             ("PORTOLAN_MEMLOCK", "much"),
             ("PORTOLAN_CHATTY", "0"),
             ("PORTOLAN_CONNECTIONS", "-1"),
+            ("PORTOLAN_WRITE_FROM", "-1"),
         ] {
             let error = settings(&[(name, value)]).unwrap_err().to_string();
             assert!(

@@ -19,6 +19,7 @@ mod limits;
 mod links;
 mod raw;
 mod waits;
+mod written;
 
 /// The device to test on; `None`, with a word about it, without one.
 pub(super) fn device() -> Option<String> {
@@ -80,20 +81,22 @@ struct Side {
     loud: Region,
     quiet: Region,
     source: portals_core::MdHandle,
+    quiet_md: portals_core::MdHandle,
 }
 
 fn side(o: &Opened, len: usize) -> Side {
     let ni = &o.interface;
     let eq = ni.eq_alloc(1024).unwrap();
     let [work, loud, quiet] = [0; 3].map(|_| Region::new(len).unwrap());
-    for (bits, memory, eq) in [
+    let [_, quiet_md, _] = [
         (LOUD, MdMemory::whole(&loud), Some(eq)),
         (QUIET, MdMemory::whole(&quiet), None),
         (BELL, MdMemory::Empty, Some(eq)),
-    ] {
+    ]
+    .map(|(bits, memory, eq)| {
         let me = ni.me_attach(4, entry(bits), InsertPosition::After).unwrap();
-        ni.md_attach(me, spec(memory, eq), Unlink::Retain).unwrap();
-    }
+        ni.md_attach(me, spec(memory, eq), Unlink::Retain).unwrap()
+    });
     let source = ni
         .md_bind(spec(MdMemory::whole(&work), Some(eq)), Unlink::Retain)
         .unwrap();
@@ -103,6 +106,7 @@ fn side(o: &Opened, len: usize) -> Side {
         loud,
         quiet,
         source,
+        quiet_md,
     }
 }
 

@@ -362,6 +362,7 @@ impl Nal for Auto {
         Paths {
             one_sided: one.one_sided + other.one_sided,
             two_sided: one.two_sided + other.two_sided,
+            written: one.written + other.written,
             by_memory: 0,
             channels: self.channels(),
         }

@@ -73,6 +73,7 @@ fn frames_survive_the_wire() {
         put: true,
         get: false,
         ack: true,
+        events: None,
     };
     let b = frame(Kind::Advertise, |w| {
         w.token(3);

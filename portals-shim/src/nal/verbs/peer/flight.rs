@@ -26,6 +26,13 @@ pub(super) enum Flying {
         id: u64,
         silent: bool,
     },
+    /// A written put and its message in one request; the frame of so many bytes that would tell of it is kept in
+    /// `copies`.
+    Whole {
+        transfer: Transfer,
+        id: u64,
+        len: usize,
+    },
     /// A write, which may not: the peer may have changed the memory since. Silent as above.
     Write {
         id: u64,
@@ -40,7 +47,9 @@ impl Flying {
         match self {
             Self::Small(len) | Self::Buffered(len) => *len as u64,
             Self::Credit => 0,
-            Self::Read { transfer, .. } | Self::Ahead { transfer, .. } => transfer.local.len,
+            Self::Read { transfer, .. }
+            | Self::Ahead { transfer, .. }
+            | Self::Whole { transfer, .. } => transfer.local.len,
             Self::Write { len, .. } => *len,
         }
     }
@@ -68,7 +77,7 @@ impl Peer {
                 self.flying.pop_front();
                 Some(id)
             }
-            Some(Flying::Read { id, .. }) if *id == completed => {
+            Some(Flying::Read { id, .. } | Flying::Whole { id, .. }) if *id == completed => {
                 self.flying.pop_front();
                 Some(completed)
             }

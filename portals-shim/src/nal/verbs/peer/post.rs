@@ -33,6 +33,7 @@ impl Peer {
 
     pub(super) fn refused(&mut self, error: &PostError) {
         self.told.forget();
+        self.told_written.forget();
         tracing::warn!(peer = self.id.nid, %error, "connection broken");
         self.broken = true;
     }

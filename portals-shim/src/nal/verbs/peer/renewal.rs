@@ -3,6 +3,7 @@
 use super::flight::Flying;
 use super::queue::Queued;
 use super::{COPY, Peer};
+use crate::nal::verbs::frame;
 use crate::nal::verbs::handshake::Stage;
 use crate::nal::verbs::memory::Transfer;
 use std::collections::VecDeque;
@@ -21,6 +22,12 @@ pub(super) enum Lost {
         transfer: Transfer,
         id: u64,
     },
+    /// A written put; the frame that would tell of it.
+    Whole {
+        transfer: Transfer,
+        id: u64,
+        frame: Vec<u8>,
+    },
     /// Refused for a reason that a new connection does not mend.
     Refused(u64),
 }
@@ -37,16 +44,30 @@ impl Peer {
     pub(super) fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
         self.broken = true;
         let refused = !status.is_of_connection();
+        // The requests after it have the places before the next one's.
+        let back = self.flying.len() + 1;
+        let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
+        let copy = |len| Some(self.copies.get(at)?.get(..len)?.to_vec());
+        // A written put goes another way then.
+        let follows = self.flying.front().and_then(|next| match next {
+            Flying::Small(len) => self.copies.get((at + 1) % self.depth.max(1))?.get(..*len),
+            _ => None,
+        });
+        let is_written = follows.is_some_and(|frame| frame::written_head(frame).is_some());
         let lost = match flying {
-            Flying::Small(len) => {
-                // The requests after it have the places before the next one's.
-                let back = self.flying.len() + 1;
-                let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
-                match self.copies.get(at).and_then(|copy| copy.get(..len)) {
-                    Some(bytes) => Lost::Frame(bytes.to_vec()),
-                    None => return,
-                }
-            }
+            Flying::Small(len) => match copy(len) {
+                Some(frame) => Lost::Frame(frame),
+                None => return,
+            },
+            Flying::Whole { transfer, id, len } => match copy(len) {
+                Some(frame) => Lost::Whole {
+                    transfer,
+                    id,
+                    frame,
+                },
+                None => return,
+            },
+            Flying::Ahead { transfer, id, .. } if is_written => Lost::Ahead { transfer, id },
             Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
                 Some(bytes) => Lost::Frame(bytes.to_vec()),
                 None => return,
@@ -92,6 +113,10 @@ impl Peer {
         self.max_inline = (inline as usize).min(COPY);
         self.copies.resize(self.depth, [0; COPY]);
         self.told.forget();
+        self.told_written.forget();
+        self.writes = false;
+        // What is sent again travels in frames.
+        self.last_framed = self.requests_sent;
         self.broken = false;
         self.greeted = false;
         self.met = true;
@@ -101,11 +126,8 @@ impl Peer {
         self.owed = 0;
         self.emptied = 0;
         self.credit_under_way = false;
-        let frames = self
-            .lost
-            .iter()
-            .filter(|l| matches!(l, Lost::Frame(_)))
-            .count() as u32;
+        let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::Whole { .. });
+        let frames = self.lost.iter().filter(|l| is_frame(l)).count() as u32;
         let first = self.frames_sent.wrapping_sub(frames);
         // A peer cannot have had more than was sent.
         let mut had = received.wrapping_sub(first);
@@ -121,7 +143,7 @@ impl Peer {
                 done = at;
                 break;
             }
-            left -= u32::from(matches!(lost, Lost::Frame(_)));
+            left -= u32::from(is_frame(lost));
         }
         if had == 0 {
             done = 0;
@@ -133,7 +155,17 @@ impl Peer {
                 Lost::Frame(_) if at < done => {}
                 Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
                 Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::Ahead { id, .. } if at < done => ended.push(Ended { id, failed: false }),
+                Lost::Ahead { id, .. } | Lost::Whole { id, .. } if at < done => {
+                    ended.push(Ended { id, failed: false });
+                }
+                Lost::Whole {
+                    transfer,
+                    id,
+                    frame,
+                } => {
+                    again.push_back(Queued::Transfer { transfer, id });
+                    again.push_back(Queued::Frame { bytes: frame });
+                }
                 Lost::Ahead { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
                 Lost::Write(id) => ended.push(Ended {
                     id,
@@ -143,7 +175,7 @@ impl Peer {
             }
         }
         again.append(&mut self.queue);
-        self.queue = again;
+        self.queue = super::written::as_messages(again, &mut ended);
         ended
     }
 }

@@ -55,6 +55,7 @@ const OPEN: RemoteMd = RemoteMd {
     put: true,
     get: true,
     ack: true,
+    events: None,
 };
 
 fn peer(list: &[RemoteMd]) -> Peer {
@@ -129,6 +130,17 @@ fn rights_and_acks_are_those_of_the_first_descriptor_that_fits() {
     assert_eq!(place(&peer(&[write_only]), &get(0, 8)), None);
 }
 
+#[test]
+fn adapters_alone_do_not_serve_a_descriptor_with_events() {
+    let events = Some(MdHandle::from_raw(7));
+    let peer = peer(&[RemoteMd { events, ..OPEN }, OPEN]);
+    for header in [put(0, 8), get(0, 8)] {
+        assert_eq!(place(&peer, &header), None, "nor one behind it");
+        assert_eq!(peer.advertised(&header).and_then(|r| r.events), events);
+    }
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame);
+}
+
 /// What a frame of the peer says about requests that it has done.
 fn says(peer: &mut Peer, requests_done: u32) {
     let mut bytes = [0; 64];
@@ -143,27 +155,25 @@ fn says(peer: &mut Peer, requests_done: u32) {
 #[test]
 fn nothing_overtakes_a_request_that_is_not_done() {
     let mut peer = peer(&[OPEN]);
-    assert!(peer.may_take(&put(0, 8)) && peer.reach(&put(0, 8)).is_some());
+    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&put(0, 8)).is_some());
     peer.requests_sent = 2;
     for done in [0, 1] {
         says(&mut peer, done);
-        assert!(!peer.may_take(&put(0, 8)), "{done} of 2 done");
+        assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame, "{done} of 2 done");
         assert!(peer.reach(&put(0, 8)).is_none() && peer.reach(&get(0, 8)).is_none());
         // What need not keep the order is told where it would go.
         assert!(peer.advertised(&put(0, 8)).is_some());
     }
     // More than was sent is not believed.
     says(&mut peer, 3);
-    assert!(!peer.may_take(&put(0, 8)));
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame);
     says(&mut peer, 2);
-    assert!(peer.may_take(&put(0, 8)) && peer.reach(&get(0, 8)).is_some());
-    assert!(
-        !peer.may_take(&Header {
-            pt_index: PORTAL + 1,
-            ..put(0, 8)
-        }),
-        "nothing is advertised there"
-    );
+    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&get(0, 8)).is_some());
+    let elsewhere = Header {
+        pt_index: PORTAL + 1,
+        ..put(0, 8)
+    };
+    assert_eq!(peer.way(&elsewhere, 2048), Way::Frame);
     // What waits for room in the send queue, too.
     let transfer = Transfer {
         local: Segment { addr: 0, len: 8 },
@@ -173,5 +183,5 @@ fn nothing_overtakes_a_request_that_is_not_done() {
         again: false,
     };
     peer.transfer(transfer, 0);
-    assert!(!peer.may_take(&put(0, 8)) && peer.reach(&put(0, 8)).is_none());
+    assert!(peer.way(&put(0, 8), 2048) == Way::Frame && peer.reach(&put(0, 8)).is_none());
 }

@@ -3,6 +3,7 @@
 use super::raw::{Raw, close, connect_all, frame, raws, until};
 use super::*;
 use crate::nal::verbs::frame::{EAGER, Kind, PREFIX, RemoteMd};
+use portals_core::{Body, Header, MdHandle};
 use verbs_backend::Remote;
 
 /// The hostile one, its target, and one that has to do with neither.
@@ -57,6 +58,7 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         put: true,
         get: true,
         ack: true,
+        events: None,
     };
     let changed = |bytes: &[u8], at: usize, value: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -74,6 +76,13 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         })
     };
     let token = |kind, token| frame(kind, |w| w.token(token));
+    let loud = raws[TARGET].loud_md;
+    let written = |md, len| {
+        frame(Kind::Written, |w| {
+            w.written(len, md);
+            w.header(&good, len.into());
+        })
+    };
     let nowhere = frame(Kind::Announce, |w| {
         w.token(3);
         w.push(&[0; 8]);
@@ -100,6 +109,12 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         ("no portal", token(Kind::Advertise, 1)),
         ("a portal that is none", advertise(1 << 20, &[])),
         ("memory that wraps around", advertise(4, &[advert])),
+        ("a put written nowhere", written(MdHandle::from_raw(77), 8)),
+        ("a put written where it may not be", written(loud, 8)),
+        (
+            "no header of what is written",
+            frame(Kind::Written, |w| w.written(8, loud)),
+        ),
     ];
     let mut expected = 0;
     for (what, bytes) in &hostile {
@@ -114,6 +129,11 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
     raws[EVIL].say_headless(TARGET, &[7; 8]);
     expected += 1;
     until(&mut raws, "no header", |r| {
+        bad_frames(&r[TARGET]) == expected
+    });
+    raws[EVIL].say_written(TARGET);
+    expected += 1;
+    until(&mut raws, "no descriptor", |r| {
         bad_frames(&r[TARGET]) == expected
     });
     // Confirmations of what was not asked, and credits that were not taken, are without effect.
@@ -135,6 +155,94 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
     );
     assert_eq!(bad_frames(&raws[TARGET]), expected);
     assert_eq!(bad_frames(&raws[OTHER]), 0);
+    close(raws);
+}
+
+/// A peer that may write a descriptor with events tells of more than that: no event comes of it.
+#[test]
+fn device_a_peer_tells_of_what_it_may_not_write() {
+    let Some(mut raws) = raws(3, 65_536) else {
+        return;
+    };
+    connect_all(&mut raws);
+    let target = raws[TARGET].id();
+    let told = |r: &Raw| {
+        let peer = r.library.nal.peers[TARGET].as_deref();
+        peer.is_some_and(|p| p.adverts.of(4).iter().any(|a| a.events.is_some()))
+    };
+    for number in 1.. {
+        raws[EVIL].put(to(target, LOUD, 0), 4096, AckRequest::NoAck, 0);
+        until(&mut raws, "it arrives", |r| {
+            r[TARGET].seen(EventKind::PutEnd, LOUD).0 == number
+        });
+        if told(&raws[EVIL]) {
+            break;
+        }
+    }
+    raws[TARGET].events.clear();
+    let loud = raws[TARGET].loud_md;
+    let eq = raws[TARGET].eq;
+    let memory = Region::new(4096).unwrap();
+    let closed = raws[TARGET].attach(60, Some(&memory), Some(eq));
+    let header = |bits, len, at| {
+        let mut header = raws[EVIL].header(target, bits, len, 1);
+        if let Body::Put { remote_offset, .. } = &mut header.body {
+            *remote_offset = at;
+        }
+        header
+    };
+    let other_portal = Header {
+        pt_index: 5,
+        ..header(LOUD, 4096, 0)
+    };
+    let other_index = {
+        let mut header = header(LOUD, 4096, 0);
+        if let Body::Put { ac_index, .. } = &mut header.body {
+            *ac_index = 77;
+        }
+        header
+    };
+    let a_get = Header {
+        body: Body::Get {
+            length: 4096,
+            remote_offset: 0,
+            ac_index: 0,
+            reply_md: loud,
+            reply_offset: 0,
+        },
+        ..header(LOUD, 4096, 0)
+    };
+    let lies = [
+        ("other bits", loud, header(60, 4096, 0)),
+        ("another descriptor", closed, header(60, 4096, 0)),
+        ("beyond its end", loud, header(LOUD, 4096, 65_000)),
+        ("around the end", loud, header(LOUD, 4096, u64::MAX - 5)),
+        ("too long", loud, header(LOUD, 65_537, 0)),
+        ("another portal", loud, other_portal),
+        ("an index that lets nobody in", loud, other_index),
+        ("a get", loud, a_get),
+    ];
+    for (n, (what, md, header)) in (1..).zip(lies) {
+        let bytes = frame(Kind::Written, |w| {
+            w.written(header.payload_len() as u32, md);
+            w.header(&header, header.payload_len());
+        });
+        raws[EVIL].say(TARGET, &bytes);
+        until(&mut raws, what, |r| bad_frames(&r[TARGET]) == n);
+    }
+    // One that is not told of the descriptor.
+    let honest = raws[OTHER].header(target, LOUD, 4096, 1);
+    let bytes = frame(Kind::Written, |w| {
+        w.written(4096, loud);
+        w.header(&honest, 4096);
+    });
+    raws[OTHER].say(TARGET, &bytes);
+    until(&mut raws, "not told", |r| bad_frames(&r[TARGET]) == 9);
+    assert_eq!(raws[TARGET].events, []);
+    all_is_well(
+        &mut raws,
+        &[(EVIL, TARGET), (TARGET, EVIL), (OTHER, TARGET)],
+    );
     close(raws);
 }
 

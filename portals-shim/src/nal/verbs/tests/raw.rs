@@ -6,9 +6,9 @@ use crate::library::Library;
 use crate::nal::Nal;
 use crate::nal::verbs::frame::{Kind, SLOT, Writer, stamp};
 use crate::nal::verbs::{Verbs, connect, peer};
-use portals_core::{Body, Event, Header, MdDesc, MdHandle, Memory, Ni};
+use portals_core::{Body, Event, Header, MdDesc, MdHandle, MeHandle, Memory, Ni};
 use std::time::{Duration, Instant};
-use verbs_backend::{SendFlags, SendOp};
+use verbs_backend::{Remote, SendFlags, SendOp};
 
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -20,6 +20,7 @@ pub(super) struct Raw<N = Verbs> {
     pub(super) quiet: Region,
     pub(super) loud: Region,
     pub(super) source: MdHandle,
+    pub(super) loud_md: MdHandle,
     pub(super) eq: EqHandle,
     /// Taken from the queue by [`Raw::step`].
     pub(super) events: Vec<Event>,
@@ -63,11 +64,12 @@ impl<N: Nal> Raw<N> {
             quiet,
             loud,
             source: MdHandle::from_raw(0),
+            loud_md: MdHandle::from_raw(0),
             eq,
             events: Vec::new(),
         };
         let (loud, quiet) = (raw.loud.clone(), raw.quiet.clone());
-        raw.attach(LOUD, Some(&loud), Some(eq));
+        raw.loud_md = raw.attach(LOUD, Some(&loud), Some(eq));
         raw.attach(QUIET, Some(&quiet), None);
         raw.attach(BELL, None, Some(eq));
         let bind = Call::MdBind {
@@ -95,6 +97,16 @@ impl<N: Nal> Raw<N> {
         let Ok(Answer::Me(me)) = self.library.execute(call) else {
             panic!("no entry");
         };
+        self.fill(me, region, eq)
+    }
+
+    /// Gives an entry a descriptor.
+    pub(super) fn fill(
+        &mut self,
+        me: MeHandle,
+        region: Option<&Region>,
+        eq: Option<EqHandle>,
+    ) -> MdHandle {
         let desc = desc(region, eq);
         let call = Call::MdAttach {
             me,
@@ -154,6 +166,15 @@ impl Raw {
     /// The same, of a put without a header.
     pub(super) fn say_headless(&mut self, rank: usize, bytes: &[u8]) {
         self.say_as(rank, SendOp::SendImmediate(0), bytes);
+    }
+
+    /// Says that nothing was written, like the last time.
+    pub(super) fn say_written(&mut self, rank: usize) {
+        let nowhere = Remote {
+            address: 0,
+            rkey: 0,
+        };
+        self.say_as(rank, SendOp::WriteImmediate(nowhere, 0), &[]);
     }
 
     fn say_as(&mut self, rank: usize, op: SendOp, bytes: &[u8]) {

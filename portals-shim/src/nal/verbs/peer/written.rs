@@ -1,0 +1,110 @@
+//! Puts whose data is written into the peer's descriptor, and the message that tells of it.
+//!
+//! ```text
+//!   put A ──► WRITE data, frame with descriptor and header A     one call      the receiver keeps A
+//!   put A ──► WRITE data with an immediate value                 one request   … and takes it for this one
+//!   put B ──► WRITE data, frame with descriptor and header B
+//! ```
+//!
+//! # Invariants
+//!
+//! * Data is written only when all earlier requests that travelled in frames, whose data the peer copies when it comes to
+//!   them, have had their effect; those that were written have had it on this memory when they arrived.
+//! * A write and its message are posted by one call or not at all: the memory is free when the message has left.
+//! * What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it
+//!   goes over the new connection as a message with its data.
+
+use super::Peer;
+use super::flight::Flying;
+use super::queue::Queued;
+use super::renewal::Ended;
+use crate::nal::verbs::frame::{self, Kind, Writer};
+use crate::nal::verbs::memory::Transfer;
+use crate::region::LocalCopy;
+use std::collections::VecDeque;
+
+impl Peer {
+    /// Whether a put may be written now.
+    #[inline]
+    pub(in crate::nal::verbs) fn may_write(&self) -> bool {
+        let since = self.requests_done_there.wrapping_sub(self.last_framed);
+        since < 1 << 31
+            && self.queue.is_empty()
+            && self.credits > 0
+            && self.flying.len() + self.batch.len() + 2 <= self.depth
+            && self.max_inline >= frame::WRITTEN
+            && self.is_open()
+    }
+
+    /// The request made last travels in a frame.
+    #[inline]
+    pub(in crate::nal::verbs) fn framed(&mut self) {
+        self.last_framed = self.requests_sent;
+    }
+
+    /// Posts a put that [`Peer::may_write`]; `build` writes the frame that tells of it, after its prefix. What is done
+    /// when the memory is free has the record `id`.
+    pub(in crate::nal::verbs) fn post_written(
+        &mut self,
+        transfer: Transfer,
+        id: u64,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.flush();
+        let Some(place) = self.copies.get_mut(self.next_copy) else {
+            return;
+        };
+        let mut writer = Writer::new(place, Kind::Written, false);
+        build(&mut writer);
+        let len = writer.len();
+        frame::stamp(&mut place[..len], self.owed, self.requests_done_here);
+        let head = frame::written_head(&place[..len]).unwrap_or_default();
+        if self.told_written.header() != head {
+            self.told_written.keep(head);
+            let frame = *place;
+            self.ahead = Some((transfer, id));
+            let behind = self.place_of_frame();
+            if let Some(place) = self.copies.get_mut(behind) {
+                *place = frame;
+                self.post_copy(len, true);
+            }
+            return;
+        }
+        let value = frame::stamp_value(place);
+        let flying = Flying::Whole { transfer, id, len };
+        let Some(qp) = &self.qp else { return };
+        match transfer.post_whole(qp, id, value) {
+            Ok(()) => self.posted(flying),
+            Err(error) => {
+                let frame = place[..len].to_vec();
+                self.not_posted(&error, Some(frame));
+                self.queue.push_front(Queued::Transfer { transfer, id });
+            }
+        }
+    }
+}
+
+/// Puts that were to be written, as messages with their data; says which memory is free by that.
+pub(super) fn as_messages(queue: VecDeque<Queued>, ended: &mut Vec<Ended>) -> VecDeque<Queued> {
+    let mut out: VecDeque<Queued> = VecDeque::with_capacity(queue.len());
+    for waiting in queue {
+        if let Queued::Frame { bytes } = &waiting
+            && let Some(Queued::Transfer { transfer, id }) = out.back()
+            && transfer.again
+        {
+            let mut data = Vec::new();
+            LocalCopy::gather(&[transfer.local], &mut data);
+            if let Some(bytes) = frame::unwritten(bytes, &data) {
+                ended.push(Ended {
+                    id: *id,
+                    failed: false,
+                });
+                out.pop_back();
+                out.push_back(Queued::Frame { bytes });
+                continue;
+            }
+        }
+        out.push_back(waiting);
+    }
+    out
+}

@@ -1,0 +1,159 @@
+//! Puts to descriptors with an event queue whose data the adapters place: an RDMA WRITE, and behind it on the same
+//! connection the message that tells the owner, who posts the events.
+//!
+//! ```text
+//!   initiator                                    target
+//!   long put, in a frame ──────────────────────▶ copied into the descriptor; the fourth one has it
+//!                        ◀────────── Advertise   advertised to this peer, with its handle
+//!   WRITE of the data    ──────────────────────▶ in place
+//!   header               ──────────────────────▶ PUT_START, PUT_END, ack
+//! ```
+//!
+//! # Invariants
+//!
+//! * The descriptor is the one that address translation would have found when the initiator was told: entries before it
+//!   in its list, or access control entries, that have come since take effect once every peer has confirmed, and what a
+//!   peer has written before it confirms is handled before its confirmation.
+//! * A peer can have events posted only to descriptors that it is told of, within their memory, by a header that matches.
+//! * Only peers that send long puts are told, so that a withdrawal waits for no other.
+
+use super::frame::{EAGER, Ends, FrameError};
+use super::memory::{Transfer, Use};
+use super::{Record, Verbs, Work};
+use crate::nal::verbs::frame;
+use portals_core::{Body, Header, MdHandle, Ni, Transmit};
+
+/// Puts of so many bytes and more are written, up to what a frame takes. Below, copying them twice is cheaper than the way
+/// that leaves them where they are: measured by `portolan bench pingpong` over SoftRoCE.
+pub(super) const FROM: usize = 2048;
+/// Long puts of a peer in frames, after which it is told of the descriptor of the last.
+const OFTEN: u32 = 4;
+/// Longest descriptor that is opened so, bytes: all of it is registered meanwhile.
+const LONGEST: u64 = 64 << 20;
+
+impl Verbs {
+    /// Writes a put into the descriptor that takes it at the peer, if that is one with events, and tells the peer.
+    /// `false`: nothing has happened.
+    pub(super) fn write_put(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
+        let header = &tx.header;
+        let (Body::Put { length, .. }, [local]) = (header.body, tx.payload.as_slice()) else {
+            return false;
+        };
+        if !(self.write_from..=EAGER).contains(&(length as usize)) {
+            return false;
+        }
+        let Some(reach) = self
+            .peer(rank)
+            .filter(|p| p.may_write())
+            .and_then(|p| p.advertised(header))
+        else {
+            return false;
+        };
+        let Some(md) = reach.events else {
+            return false;
+        };
+        let Ok((_, lkey)) = self.keys(ni, tx.md, *local, Use::Local) else {
+            // Memory that cannot be registered is copied, now and from here on.
+            self.write_from = usize::MAX;
+            return false;
+        };
+        let id = self.records.insert(Record {
+            peer: rank,
+            left: 1,
+            failed: false,
+            work: Work::Write {
+                op: tx.op,
+                ack: None,
+                _staged: None,
+            },
+        });
+        let transfer = Transfer {
+            local: *local,
+            lkey,
+            remote: reach.remote,
+            read: false,
+            again: true,
+        };
+        if let Some(peer) = self.peer(rank) {
+            peer.post_written(transfer, id as u64, |w| {
+                w.written(length as u32, md);
+                w.header(header, length);
+            });
+        }
+        self.counters.paths.written += 1;
+        true
+    }
+
+    /// A put of `len` bytes came in a frame, for `md`: one of a peer that goes on so may as well be written.
+    #[inline]
+    pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
+        if (self.write_from..=EAGER).contains(&(header.payload_len() as usize)) {
+            self.long_put(ni, rank, header.pt_index, md);
+        }
+    }
+
+    fn long_put(&mut self, ni: &mut Ni, rank: usize, portal: u32, md: MdHandle) {
+        let Some(peer) = self.peer(rank) else { return };
+        peer.long_puts = peer.long_puts.wrapping_add(1);
+        let short = ni.md_query(md).is_ok_and(|s| s.length <= LONGEST);
+        if peer.long_puts % OFTEN != 0 || !short || !ni.open_to_writes(md) {
+            return;
+        }
+        let first = !std::mem::replace(&mut peer.writes, true);
+        self.show(ni, portal);
+        if first {
+            self.advertise_all(ni, rank);
+        }
+    }
+
+    /// A peer has written `len` bytes and gives `value`: a put with the descriptor and header of the last that it told.
+    pub(super) fn written_like_the_last(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        value: Option<u32>,
+        len: u64,
+    ) {
+        let own = self.id;
+        let Some(peer) = self.peer(rank) else { return };
+        let Some(who) = peer.who else { return };
+        let ends = Ends {
+            target: own,
+            source: peer.id,
+            who,
+        };
+        match frame::written(peer.said_written.header(), len, &ends) {
+            Ok((header, md)) => {
+                let value = value.unwrap_or_default();
+                let prefix = frame::prefix_of(value, peer.requests_done_there);
+                peer.handle_prefix(&prefix, true);
+                self.written_put(ni, rank, &header, md);
+            }
+            Err(error) => self.bad_frame(rank, &error),
+        }
+    }
+
+    /// A peer has written a put into `md`.
+    pub(super) fn written_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
+        let told = self.peers[rank].as_ref().is_some_and(|p| p.writes);
+        let earlier = self.published.is_unconfirmed(md);
+        let open = earlier || self.published.holds(md) == Some(header.pt_index);
+        let taken = if told && open {
+            ni.written_put(header, md, earlier)
+        } else {
+            None
+        };
+        self.request_done(rank);
+        match taken {
+            Some(taken) => {
+                if let Some(ack) = taken.ack {
+                    self.eager(rank, &ack, |_| {});
+                }
+            }
+            None => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = rank, "{}", FrameError::Unwritten);
+            }
+        }
+    }
+}
