@@ -217,6 +217,12 @@ impl Auto {
         self.moves.state(rank)
     }
 
+    /// How many requests to a peer wait for the end of a move.
+    #[cfg(test)]
+    pub(super) fn waiting(&self, rank: usize) -> usize {
+        self.held.get(&rank).map_or(0, VecDeque::len)
+    }
+
     fn channels(&self) -> Channels {
         let counts = self.moves.counts();
         let known = self.datagrams.peer_count() as u64;
@@ -390,6 +396,43 @@ impl Nal for Auto {
             // In one piece: other ranks print theirs.
             let line = format!("rank {}: {channels:?}\n", self.rank);
             eprint!("{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_core::MdHandle;
+
+    #[test]
+    fn a_request_is_long_if_its_data_does_not_travel_with_a_header() {
+        let of = |body| Header {
+            target: ProcessId::new(1, 1),
+            source: ProcessId::new(2, 1),
+            uid: 0,
+            jid: 0,
+            pt_index: 4,
+            match_bits: 0,
+            body,
+        };
+        for (length, long) in [(0, false), (8192, false), (8193, true), (u64::MAX, true)] {
+            let put = Body::Put {
+                length,
+                remote_offset: 0,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: None,
+            };
+            let get = Body::Get {
+                length,
+                remote_offset: 0,
+                ac_index: 0,
+                reply_md: MdHandle::from_raw(0),
+                reply_offset: 0,
+            };
+            assert_eq!(is_long(&of(put)), long, "put of {length}");
+            assert_eq!(is_long(&of(get)), long, "get of {length}");
         }
     }
 }

@@ -173,6 +173,41 @@ fn advance(raws: &mut [Raw<Auto>], who: usize, state: State) {
     }
 }
 
+/// A request that is made between the last by datagrams and the end of the move does not leave before that; then it goes
+/// before what is made later.
+#[test]
+fn device_requests_made_in_a_move_wait_for_its_end() {
+    const PUTS: usize = 3;
+    for (who, state) in [
+        (0, State::Leaving),
+        (1, State::Agreed),
+        (1, State::Finishing),
+    ] {
+        let Some(mut raws) = autos(2, 1, 1, SECONDS) else {
+            return;
+        };
+        let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();
+        raws[0].put(to(ids[1], BELL, 0), 0, AckRequest::NoAck, 0);
+        advance(&mut raws, who, state);
+        let there = to(ids[1 - who], LOUD, 0);
+        for number in 0..PUTS {
+            raws[who].put(there, 8, AckRequest::Ack, number as u64);
+            assert_eq!(raws[who].library.nal.waiting(1 - who), number + 1);
+        }
+        advance(&mut raws, who, State::Connected);
+        for number in PUTS..2 * PUTS {
+            raws[who].put(there, 8, AckRequest::Ack, number as u64);
+        }
+        until(&mut raws, "all is acknowledged", |r| {
+            r[who].seen(EventKind::Ack, LOUD) == (2 * PUTS, 0)
+        });
+        let expected: Vec<u64> = (0..2 * PUTS as u64).collect();
+        assert_eq!(numbers(&raws[1 - who], ids[who]), expected, "{state:?}");
+        assert_eq!(raws[who].library.nal.waiting(1 - who), 0);
+        close(raws);
+    }
+}
+
 /// A peer that dies in the middle of a move: all that was asked of it, or waited, ends, with a failure unless it is known
 /// to have happened.
 #[test]
