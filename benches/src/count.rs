@@ -4,7 +4,7 @@
 //! start of the program and the making of the list.
 
 use crate::tags::{Fold, Tagged};
-use crate::turns::{Over, round_trips};
+use crate::turns::{Doing, Over, round_trips};
 use crate::{Before, Joined, Pair};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 21] = [
+pub const WORKLOADS: [&str; 23] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -34,6 +34,8 @@ pub const WORKLOADS: [&str; 21] = [
     "am-short",
     STATIC,
     "am-short-shm",
+    "conduit-put",
+    HELD,
     "tag-round-trip",
     "tag-round-trip-source",
     "tag-bits",
@@ -45,6 +47,11 @@ pub const WORKLOADS: [&str; 21] = [
 pub const STATIC: &str = "am-short-static";
 /// What credits that move may cost where none moves, percent of `am-short-static`.
 pub const DYNAMIC_PERCENT: u64 = 2;
+
+/// A put to memory that is pinned where it is used, and is: `conduit-put` is one to memory that is pinned as a whole.
+pub const HELD: &str = "conduit-put-held";
+/// What a put may cost more where its memory has to be looked for among what is held, instructions.
+pub const HIT: u64 = 450;
 
 /// What of a workload is not counted: two threads that take turns doing nothing else.
 const TURNS: &str = "turns";
@@ -111,8 +118,8 @@ fn repeat(workload: &str, times: u64, mut one: impl FnMut() -> bool) -> Result<(
 }
 
 /// So many round trips of active messages; whether each had its reply.
-fn replies(workload: &str, times: u64, over: Over) -> Result<(), CountError> {
-    let came = round_trips(over, false, times).unwrap_or(0);
+fn replies(workload: &str, times: u64, over: Over, doing: Doing) -> Result<(), CountError> {
+    let came = round_trips(over, doing, times).unwrap_or(0);
     (came == times)
         .then_some(())
         .ok_or_else(|| CountError::Lost(came, workload.to_owned()))
@@ -152,8 +159,10 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "interface-look" => repeat(workload, times, || joined.look()),
         "interface-put" => repeat(workload, times, || joined.put()),
         "interface-put-and-ack" => repeat(workload, times, || joined.put_and_ack()),
-        "am-short" | STATIC => replies(workload, times, Over::Process),
-        "am-short-shm" => replies(workload, times, Over::Memory),
+        "am-short" | STATIC => replies(workload, times, Over::Process, Doing::Request),
+        "am-short-shm" => replies(workload, times, Over::Memory, Doing::Request),
+        "conduit-put" => replies(workload, times, Over::Process, Doing::PutInSegment),
+        HELD => replies(workload, times, Over::Process, Doing::PutHeld),
         "tag-round-trip" | "tag-round-trip-source" => {
             let mode = match workload {
                 "tag-round-trip" => TagMode::Full,
@@ -165,7 +174,7 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "tag-bits" => folds(workload, times, Fold::Full),
         "tag-bits-source" => folds(workload, times, Fold::Source),
         "tag-bits-branching" => folds(workload, times, Fold::Branching),
-        TURNS => round_trips(Over::Process, true, times)
+        TURNS => round_trips(Over::Process, Doing::Nothing, times)
             .map(|_| ())
             .ok_or_else(|| CountError::Lost(0, workload.to_owned())),
         other => Err(CountError::Workload(other.to_owned())),
@@ -208,7 +217,7 @@ fn total(program: &Path, workload: &str, times: u64) -> Result<u64, CountError> 
 /// When valgrind cannot run it to its end.
 pub fn per_delivery(program: &Path, workload: &str) -> Result<u64, CountError> {
     let all = difference(program, workload)?;
-    let turns = if workload.starts_with("am-") {
+    let turns = if workload.starts_with("am-") || workload.starts_with("conduit-") {
         difference(program, TURNS)?
     } else {
         0

@@ -1,8 +1,8 @@
 //! Two ranks of a conduit, each in a thread, that take turns: while one runs the other sleeps, so that nothing is
 //! counted but what the messages need. A round trip is a Short request without arguments, the handler that replies,
-//! and the handler of the reply.
+//! and the handler of the reply; or a put of 8 bytes to a page of the other's segment, and its acknowledgement.
 
-use conduit::{Conduit, Exchange, ExchangeError, HandlerEntry};
+use conduit::{BarrierName, Conduit, Exchange, ExchangeError, Handle, HandlerEntry};
 use portals_shim::fabric::{self, Opened};
 use portals_shim::nal::shm;
 use std::cell::Cell;
@@ -78,7 +78,34 @@ impl Turn {
 /// No rank's turn: the second one is to end.
 const END: u32 = 2;
 
-fn attached(rank: u32, all: Arc<Barrier>, opened: Opened) -> Option<(Conduit, Rc<Cell<u64>>)> {
+/// What the ranks do in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Nothing.
+    Nothing,
+    /// A Short request and its reply.
+    Request,
+    /// A put to a segment that is pinned as a whole.
+    PutInSegment,
+    /// A put to a segment of which units are pinned, all that are put to.
+    PutHeld,
+}
+
+const PAGE: u64 = 4096;
+/// Pages of the segment that is put to.
+const PAGES: u64 = 64;
+
+/// Puts in no order that a cache would know.
+fn page(i: u64) -> u64 {
+    i.wrapping_mul(0x9e37_79b9) % PAGES
+}
+
+fn attached(
+    rank: u32,
+    all: Arc<Barrier>,
+    opened: Opened,
+    doing: Doing,
+) -> Option<(Conduit, Rc<Cell<u64>>)> {
     let conduit = Conduit::with(Box::new(Job { rank, all }), opened).ok()?;
     let seen = Rc::new(Cell::new(0));
     let counter = Rc::clone(&seen);
@@ -88,12 +115,35 @@ fn attached(rank: u32, all: Arc<Barrier>, opened: Opened) -> Option<(Conduit, Rc
         }),
         HandlerEntry::new(REPLY, move |_, _, _| counter.set(counter.get() + 1)),
     ];
-    conduit.attach(handlers, 4096).ok()?;
+    let bytes = (PAGES * PAGE) as usize;
+    match doing {
+        Doing::Nothing | Doing::Request => conduit.attach(handlers, 4096).ok()?,
+        Doing::PutInSegment => conduit.attach(handlers, bytes).ok()?,
+        Doing::PutHeld => conduit.attach_large(handlers, bytes).ok()?,
+    };
+    if doing == Doing::PutHeld {
+        // Whatever is put to later is pinned.
+        if rank == 0 {
+            let base = conduit.segment(1).addr;
+            (0..PAGES).try_for_each(|page| conduit.put(1, base + page * PAGE, &[0; 8]).ok())?;
+        }
+        conduit.barrier(BarrierName::Anonymous).ok()?;
+    }
     Some((conduit, seen))
 }
 
-/// `times` turns of both ranks, with a round trip in each, or, with `idle`, with nothing. How many replies came.
-pub fn round_trips(over: Over, idle: bool, times: u64) -> Option<u64> {
+/// Whether the last of `times` turns left nothing undone.
+fn all_done(conduit: &Conduit, doing: Doing, times: u64, seen: u64) -> u64 {
+    match (doing, conduit.firehose_stats()) {
+        (Doing::Nothing | Doing::Request, _) => seen,
+        (_, Some(s)) if s.remote.misses > PAGES => 0,
+        _ => times,
+    }
+}
+
+/// `times` turns of both ranks, with a round trip in each. How many came to their end.
+pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
+    let idle = doing == Doing::Nothing;
     let mut opened = match over {
         Over::Process => fabric::in_process(2),
         Over::Memory => shm::in_threads(2).ok()?,
@@ -105,7 +155,7 @@ pub fn round_trips(over: Over, idle: bool, times: u64) -> Option<u64> {
     thread::scope(|scope| {
         let (turn, other) = (&turn, Arc::clone(&all));
         let partner = scope.spawn(move || {
-            let (conduit, _) = attached(1, other, second)?;
+            let (conduit, _) = attached(1, other, second, doing)?;
             loop {
                 while turn.0.load(Ordering::Acquire) == 0 {
                     thread::park();
@@ -121,21 +171,31 @@ pub fn round_trips(over: Over, idle: bool, times: u64) -> Option<u64> {
             conduit.finish();
             Some(())
         });
-        let (conduit, seen) = attached(0, all, first)?;
-        for _ in 0..times {
-            if !idle {
-                conduit.am_request_short(1, REQUEST, &[]).ok()?;
+        let (conduit, seen) = attached(0, all, first, doing)?;
+        let base = conduit.segment(1).addr;
+        for i in 0..times {
+            let mut put = Handle::DONE;
+            match doing {
+                Doing::Nothing => {}
+                Doing::Request => conduit.am_request_short(1, REQUEST, &[]).ok()?,
+                Doing::PutInSegment | Doing::PutHeld => {
+                    let data = i.to_ne_bytes();
+                    put = conduit.put_nb(1, base + page(i) * PAGE, &data).ok()?;
+                }
             }
             turn.pass(1, partner.thread());
             turn.wait(0);
-            if !idle {
-                conduit.poll();
+            match doing {
+                Doing::Nothing => {}
+                Doing::Request => conduit.poll(),
+                Doing::PutInSegment | Doing::PutHeld => conduit.wait(put),
             }
         }
+        let done = all_done(&conduit, doing, times, seen.get());
         turn.pass(END, partner.thread());
         conduit.finish();
         partner.join().ok()??;
-        Some(seen.get())
+        Some(done)
     })
 }
 
@@ -146,8 +206,15 @@ mod tests {
     #[test]
     fn every_turn_is_a_round_trip() {
         for over in [Over::Process, Over::Memory] {
-            assert_eq!(round_trips(over, false, 500), Some(500), "{over:?}");
-            assert_eq!(round_trips(over, true, 10), Some(0), "{over:?}");
+            assert_eq!(
+                round_trips(over, Doing::Request, 500),
+                Some(500),
+                "{over:?}"
+            );
+            assert_eq!(round_trips(over, Doing::Nothing, 10), Some(0), "{over:?}");
+        }
+        for doing in [Doing::PutInSegment, Doing::PutHeld] {
+            assert_eq!(round_trips(Over::Process, doing, 500), Some(500));
         }
     }
 }

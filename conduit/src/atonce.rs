@@ -35,9 +35,11 @@ impl Core {
         memory: &UserMem,
         counted: Counted,
     ) -> Result<Option<Handle>, Fault> {
+        if self.fire.is_some() {
+            return self.put_held(node, dest, memory, counted);
+        }
         let (len, at) = (memory.len(), node as usize);
-        let segments = self.attached.as_ref().filter(|_| self.fire.is_none());
-        let elsewhere = segments.and_then(|a| match a.near.get(at)? {
+        let elsewhere = self.attached.as_ref().and_then(|a| match a.near.get(at)? {
             Some(_) => None,
             None => a.segments.get(at)?.offset_of(dest, len as u64),
         });
@@ -78,13 +80,24 @@ impl Core {
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
     }
 
+    /// Whether the end of a message of this descriptor asks nothing of the interface.
+    #[inline]
+    fn is_plain(&self, md: Md) -> bool {
+        match md {
+            Md::RarSrc | Md::ReqSb | Md::RplSb => true,
+            Md::Lane(index) => self.lane_is_plain(index),
+            _ => false,
+        }
+    }
+
     /// Handles completions of own messages that are in SAFE_EQ, from the oldest on and as many as `left` says, which it
     /// counts down if it is no `u32::MAX`.
     pub(crate) fn settle(&mut self, left: &mut u32) -> Result<(), Fault> {
         let (ni, safe) = (self.ni.clone(), self.descriptors.queues.safe);
         let mut handled = Ok(());
         let taken = ni.eq_take_while(safe, &mut |event| {
-            let Some(md) = settled(event).filter(|_| *left > 0 && handled.is_ok()) else {
+            let more = *left > 0 && handled.is_ok();
+            let Some(md) = settled(event).filter(|md| more && self.is_plain(*md)) else {
                 return false;
             };
             if *left != u32::MAX {
@@ -99,22 +112,19 @@ impl Core {
     }
 }
 
-/// The descriptor of an event that says that an own message is over in part or as a whole, and that asks nothing of the
-/// interface.
+/// The descriptor of an event that says that an own message is over in part or as a whole.
 #[inline]
 fn settled(event: &Event) -> Option<Md> {
     let ends = matches!(
         event.kind,
         EventKind::SendEnd | EventKind::Ack | EventKind::ReplyEnd
     );
-    Md::decode(event.md.user_ptr).filter(|md| {
-        ends && event.ni_fail == NiFail::OK && matches!(md, Md::RarSrc | Md::ReqSb | Md::RplSb)
-    })
+    Md::decode(event.md.user_ptr).filter(|_| ends && event.ni_fail == NiFail::OK)
 }
 
 impl Conduit {
-    /// Starts a short put that needs nothing that would have to be waited for, to a segment that is not reached by a copy.
-    /// `None`, and nothing has happened, for any other put.
+    /// Starts a short put that needs nothing that would have to be waited for, to a segment that is not reached by a copy or
+    /// to memory that is pinned for this rank. `None`, and nothing has happened, for any other put.
     pub(crate) fn put_at_once(
         &self,
         node: u32,

@@ -442,6 +442,9 @@ impl Core {
             node,
             what: "an event of no message of ours",
         };
+        if let Md::Lane(index) = md {
+            return self.handle_lane(index, event);
+        }
         if let Md::Tmp(index) = md {
             let what = match event.kind {
                 EventKind::SendEnd if is_get(event.match_bits) => return Ok(()),

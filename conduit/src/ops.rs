@@ -115,6 +115,7 @@ impl Ops {
         std::mem::swap(&mut self.implicit, other);
     }
 
+    #[inline(always)]
     fn allocate(&mut self, implicit: bool) -> Option<Key> {
         let index = match self.free.pop() {
             Some(i) => i,
@@ -144,6 +145,7 @@ impl Ops {
     }
 
     /// A new explicit operation.
+    #[inline(always)]
     pub(crate) fn explicit(&mut self) -> Option<Key> {
         self.allocate(false)
     }

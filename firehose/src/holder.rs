@@ -14,12 +14,16 @@
 
 use crate::message::{Move, Moved, Refusal};
 use crate::stats::Counts;
-use crate::table::Table;
+use crate::table::{Slot, Table};
 use crate::{Limits, Span, Unit};
 use std::collections::VecDeque;
 
 /// The caller's name of a transfer.
 pub type Ticket = u32;
+
+/// A unit that a transfer holds; good until it is released by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grip(Slot);
 
 /// What becomes of a transfer that asked for units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,15 +173,23 @@ impl<K: Clone> Holder<K> {
     /// The key of a unit that a transfer holds.
     #[must_use]
     pub fn key(&self, peer: u32, unit: Unit) -> Option<&K> {
-        match &self.peers.get(peer as usize)?.table.get(unit)?.state {
-            State::Held(key) => Some(key),
+        self.held_by(peer, unit).map(|(_, key)| key)
+    }
+
+    /// The key of a unit that a transfer holds, and what to release it by.
+    #[must_use]
+    pub fn held_by(&self, peer: u32, unit: Unit) -> Option<(Grip, &K)> {
+        let table = &self.peers.get(peer as usize)?.table;
+        let slot = table.find(unit)?;
+        match &table.at(slot)?.state {
+            State::Held(key) => Some((Grip(slot), key)),
             _ => None,
         }
     }
 
     /// [`Holder::ask`] for one unit that is held, if nobody waits; the caller releases it.
-    #[inline]
-    pub fn hit(&mut self, peer: u32, unit: Unit) -> Option<&K> {
+    #[inline(always)]
+    pub fn hit(&mut self, peer: u32, unit: Unit) -> Option<(Grip, &K)> {
         let p = self.peers.get_mut(peer as usize)?;
         let slot = p.table.find(unit).filter(|_| p.waiting.is_empty())?;
         let hose = p.table.at_mut(slot)?;
@@ -188,7 +200,7 @@ impl<K: Clone> Holder<K> {
         self.counts.hits += 1;
         p.table.unqueue(slot);
         match &p.table.at(slot)?.state {
-            State::Held(key) => Some(key),
+            State::Held(key) => Some((Grip(slot), key)),
             _ => None,
         }
     }
@@ -301,12 +313,29 @@ impl<K: Clone> Holder<K> {
         self.resume(peer);
     }
 
-    #[inline]
+    /// As [`Holder::release`], of one unit.
+    #[inline(always)]
+    pub fn release_one(&mut self, peer: u32, Grip(slot): Grip) {
+        self.leave_slot(peer, slot);
+        if self
+            .peers
+            .get(peer as usize)
+            .is_some_and(|p| !p.waiting.is_empty())
+        {
+            self.resume(peer);
+        }
+    }
+
     fn leave(&mut self, peer: u32, unit: Unit) {
+        let p = self.peers.get(peer as usize);
+        if let Some(slot) = p.and_then(|p| p.table.find(unit)) {
+            self.leave_slot(peer, slot);
+        }
+    }
+
+    #[inline(always)]
+    fn leave_slot(&mut self, peer: u32, slot: Slot) {
         let Some(p) = self.peers.get_mut(peer as usize) else {
-            return;
-        };
-        let Some(slot) = p.table.find(unit) else {
             return;
         };
         let Some(hose) = p.table.at_mut(slot).filter(|h| h.users > 0) else {
@@ -317,9 +346,19 @@ impl<K: Clone> Holder<K> {
             return;
         }
         if hose.recalled {
+            return self.give_back(peer, slot);
+        }
+        p.table.queue(slot);
+    }
+
+    #[cold]
+    fn give_back(&mut self, peer: u32, slot: Slot) {
+        let unit = self
+            .peers
+            .get(peer as usize)
+            .and_then(|p| p.table.unit(slot));
+        if let Some(unit) = unit {
             self.send(peer, Vec::new(), vec![unit]);
-        } else {
-            p.table.queue(slot);
         }
     }
 
@@ -429,9 +468,28 @@ impl<K: Clone> Holder<K> {
         }
     }
 
+    /// Gives back every unit of `peer` that no transfer uses.
+    pub fn let_go(&mut self, peer: u32) {
+        let most = self.limits.per_message.max(1) as usize;
+        while let Some(p) = self.peers.get(peer as usize) {
+            let old: Vec<Unit> = p.table.queue_order().take(most).collect();
+            if old.is_empty() {
+                return;
+            }
+            self.send(peer, Vec::new(), old);
+        }
+    }
+
     /// A request to send to a peer.
     pub fn poll_move(&mut self) -> Option<(u32, Move)> {
         self.outbox.pop_front()
+    }
+
+    /// Whether [`Holder::poll_outcome`] has one.
+    #[must_use]
+    #[inline(always)]
+    pub fn has_outcomes(&self) -> bool {
+        !self.outcomes.is_empty()
     }
 
     /// A transfer that need not wait any more.

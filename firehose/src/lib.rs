@@ -27,7 +27,7 @@
 //! # Invariants
 //!
 //! 1. **Pinned.** While a transfer holds a unit (from the answer of [`Holder::ask`] or [`Holder::hit`] to its
-//!    [`Holder::release`]; at home from [`Owner::acquire`] or [`Owner::hit`] to [`Owner::release`]), the unit is
+//!    [`Holder::release`] or [`Holder::release_one`]; at home from [`Owner::acquire`] or [`Owner::hit`] to [`Owner::release`]), the unit is
 //!    pinned under the key that the transfer was given.
 //! 2. **Shares.** Of what an owner counts as held by a rank, there are never more than `share` units, whichever of that
 //!    rank's requests have arrived in whatever order: a place is taken when the request that fills it is made, and free
@@ -65,7 +65,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-pub use holder::{AskError, Asked, Holder, MovedError, Outcome, Ticket};
+pub use holder::{AskError, Asked, Grip, Holder, MovedError, Outcome, Ticket};
 pub use limits::{LEAST_VICTIMS, LimitError, Limits, Wishes};
 pub use message::{Answer, Move, Moved, Refusal};
 pub use owner::{MoveError, OwnError, Owner, Pins};

@@ -1,46 +1,27 @@
 //! Records by unit, of which some stand in a queue in the order they came idle.
 
 use crate::Unit;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
-/// One multiplication: units are small numbers of our own making or a peer's, who only slows itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UnitHasher(u64);
-
-impl Hasher for UnitHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.write_u64(u64::from(*b));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
-/// Of a record that does not stand in the queue's middle.
+/// Of a record that does not stand in the queue's middle, and behind the last of a chain.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Node<V> {
     unit: Unit,
+    /// The next record of its chain.
+    chained: u32,
     before: u32,
     behind: u32,
     queued: bool,
     value: V,
 }
 
-/// Records by unit, and a queue of some of them; every operation takes constant time.
+/// Records by unit, and a queue of some of them; every operation takes constant time. A record is found by a few loads
+/// and no vector instructions, since each put to memory that is held looks for one.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<V> {
-    index: HashMap<Unit, u32, BuildHasherDefault<UnitHasher>>,
+    /// The first record of each chain; as many as a power of two, and at least as many as there are records.
+    chains: Vec<u32>,
     nodes: Vec<Option<Node<V>>>,
     free: Vec<u32>,
     oldest: u32,
@@ -55,7 +36,7 @@ pub(crate) struct Slot(u32);
 impl<V> Default for Table<V> {
     fn default() -> Self {
         Self {
-            index: HashMap::default(),
+            chains: Vec::new(),
             nodes: Vec::new(),
             free: Vec::new(),
             oldest: NONE,
@@ -66,24 +47,44 @@ impl<V> Default for Table<V> {
 }
 
 impl<V> Table<V> {
-    #[inline]
-    pub(crate) fn find(&self, unit: Unit) -> Option<Slot> {
-        self.index.get(&unit).map(|s| Slot(*s))
+    /// The chain of `unit`, where there are any. One multiplication: units are small numbers of our own making or a
+    /// peer's, who only slows itself.
+    #[inline(always)]
+    fn chain(&self, unit: Unit) -> usize {
+        let mixed = unit.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed as usize & self.chains.len().wrapping_sub(1)
     }
 
-    #[inline]
+    #[inline(always)]
+    pub(crate) fn find(&self, unit: Unit) -> Option<Slot> {
+        let mut at = *self.chains.get(self.chain(unit))?;
+        while let Some(Some(node)) = self.nodes.get(at as usize) {
+            if node.unit == unit {
+                return Some(Slot(at));
+            }
+            at = node.chained;
+        }
+        None
+    }
+
+    #[inline(always)]
     fn node(&mut self, slot: u32) -> Option<&mut Node<V>> {
         self.nodes.get_mut(slot as usize)?.as_mut()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, slot: Slot) -> Option<&V> {
         Some(&self.nodes.get(slot.0 as usize)?.as_ref()?.value)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at_mut(&mut self, slot: Slot) -> Option<&mut V> {
         Some(&mut self.node(slot.0)?.value)
+    }
+
+    /// The unit of a record.
+    pub(crate) fn unit(&self, slot: Slot) -> Option<Unit> {
+        Some(self.nodes.get(slot.0 as usize)?.as_ref()?.unit)
     }
 
     pub(crate) fn get(&self, unit: Unit) -> Option<&V> {
@@ -97,38 +98,64 @@ impl<V> Table<V> {
 
     /// A record for `unit`, which has none.
     pub(crate) fn insert(&mut self, unit: Unit, value: V) -> Slot {
-        let node = Some(Node {
+        if self.len() >= self.chains.len() {
+            self.rechain((2 * self.chains.len()).max(8));
+        }
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push(None);
+            (self.nodes.len() - 1) as u32
+        });
+        let chain = self.chain(unit);
+        let chained = std::mem::replace(&mut self.chains[chain], at);
+        self.nodes[at as usize] = Some(Node {
             unit,
+            chained,
             before: NONE,
             behind: NONE,
             queued: false,
             value,
         });
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        };
-        self.index.insert(unit, at);
         Slot(at)
+    }
+
+    fn rechain(&mut self, chains: usize) {
+        self.chains = vec![NONE; chains];
+        for at in 0..self.nodes.len() {
+            let Some(unit) = self.unit(Slot(at as u32)) else {
+                continue;
+            };
+            let chain = self.chain(unit);
+            let chained = std::mem::replace(&mut self.chains[chain], at as u32);
+            if let Some(node) = self.node(at as u32) {
+                node.chained = chained;
+            }
+        }
     }
 
     pub(crate) fn remove(&mut self, unit: Unit) -> Option<V> {
         let slot = self.find(unit)?;
         self.unqueue(slot);
-        self.index.remove(&unit);
         let node = self.nodes.get_mut(slot.0 as usize)?.take()?;
+        let chain = self.chain(unit);
+        let first = self.chains[chain];
+        if first == slot.0 {
+            self.chains[chain] = node.chained;
+        } else {
+            let mut at = first;
+            while let Some(before) = self.node(at) {
+                if before.chained == slot.0 {
+                    before.chained = node.chained;
+                    break;
+                }
+                at = before.chained;
+            }
+        }
         self.free.push(slot.0);
         Some(node.value)
     }
 
     /// Puts a record at the end of the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue(&mut self, slot: Slot) {
         let newest = self.newest;
         let Some(node) = self.node(slot.0).filter(|n| !n.queued) else {
@@ -144,7 +171,7 @@ impl<V> Table<V> {
     }
 
     /// Takes a record out of the queue, wherever it stands.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unqueue(&mut self, slot: Slot) {
         let Some(node) = self.node(slot.0).filter(|n| n.queued) else {
             return;
@@ -184,7 +211,7 @@ impl<V> Table<V> {
 
     /// How many records there are.
     pub(crate) fn len(&self) -> usize {
-        self.index.len()
+        self.nodes.len() - self.free.len()
     }
 
     /// Everything, in no order.

@@ -135,6 +135,28 @@ fn a_miss_is_one_request_and_a_hit_is_none() {
 }
 
 #[test]
+fn what_nobody_uses_can_be_let_go() {
+    let mut p = Pair::new(4, 4);
+    p.transfer(span(0, 3));
+    let (grip, _) = p.holder.hit(1, Unit(1)).unwrap();
+    p.holder.let_go(1);
+    assert_eq!(p.talk(), 1);
+    // What is used stays, and what was let go is a victim of its owner.
+    assert_eq!((p.holder.held(), p.owner.held[0]), (1, 1));
+    assert_eq!((p.owner.pinned(), p.owner.own), (3, 2));
+    assert!(p.holder.hit(1, Unit(0)).is_none());
+    p.holder.release_one(1, grip);
+    p.holder.let_go(1);
+    // It leaves: whoever wants it back waits for the answer.
+    assert_eq!(p.holder.ask(1, span(1, 1), 3), Ok(Asked::Waits));
+    assert_eq!(p.talk(), 2);
+    assert_eq!((p.holder.held(), p.owner.held[0]), (1, 1));
+    p.holder.let_go(0);
+    p.holder.let_go(9);
+    assert_eq!(p.talk(), 0);
+}
+
+#[test]
 fn the_oldest_gives_way_and_stays_pinned_for_a_while() {
     let mut p = Pair::new(2, 1);
     for unit in [0, 1, 0, 2] {

@@ -141,7 +141,7 @@ impl World {
             } => {
                 let r = &mut self.ranks[rank as usize];
                 let stage = match transfer.there {
-                    Some((peer, span)) => match r.holder.ask(peer, span, ticket).unwrap() {
+                    Some((peer, span)) => match ask(&mut r.holder, peer, span, ticket) {
                         Asked::Ready => Stage::There,
                         Asked::Waits => Stage::Waits,
                     },
@@ -173,7 +173,7 @@ impl World {
                     r.owner.release(span, &mut r.memory);
                 }
                 if let Some((peer, span)) = t.there {
-                    r.holder.release(peer, span);
+                    release(&mut r.holder, peer, span);
                 }
             }
             Step::Deliver(at) => match self.messages.remove(at) {
@@ -356,6 +356,21 @@ impl World {
 }
 
 /// Keys are known by whether they are good; counts, and places in tables, decide nothing.
+/// Asks as a rank does: what is a single unit and held needs no more than a look.
+fn ask(holder: &mut Holder<u32>, peer: u32, span: Span, ticket: Ticket) -> Asked {
+    if span.count == 1 && holder.hit(peer, span.first).is_some() {
+        return Asked::Ready;
+    }
+    holder.ask(peer, span, ticket).unwrap()
+}
+
+fn release(holder: &mut Holder<u32>, peer: u32, span: Span) {
+    match holder.held_by(peer, span.first).map(|(grip, _)| grip) {
+        Some(grip) if span.count == 1 => holder.release_one(peer, grip),
+        _ => holder.release(peer, span),
+    }
+}
+
 impl Hash for World {
     fn hash<H: Hasher>(&self, h: &mut H) {
         let good = |rank: u32, unit, key: u32| {

@@ -668,11 +668,11 @@ impl<N: Nal> Bridge for Direct<N> {
         region: (u64, u64),
         to: &Target,
         key: RemoteKey,
-    ) -> Result<(), Error> {
+        silent: bool,
+    ) -> Result<bool, Error> {
         self.start_aimed(key, |library| {
-            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
+            library.put(md, Some(region), AckRequest::Ack, to, 0, silent)
         })
-        .map(|_| ())
     }
 
     fn get_keyed(

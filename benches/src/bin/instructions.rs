@@ -50,6 +50,15 @@ fn check(compare: bool) -> Result<bool, CountError> {
             count::DYNAMIC_PERCENT
         );
     }
+    if let (Some(held), Some(whole)) = (figures.get(count::HELD), figures.get("conduit-put")) {
+        let limit = whole + count::HIT;
+        let within = *held <= limit;
+        good &= within || !compare;
+        println!(
+            "a put to memory that is held: {held} instructions, at most {limit} ({} above {whole})",
+            count::HIT
+        );
+    }
     Ok(good)
 }
 

@@ -20,7 +20,7 @@ impl Core {
     /// Sends a reply with the resources of the reserve.
     fn send_reply(&mut self, node: u32, chunk: u32, credits: u8, m: &Message) -> Result<(), Fault> {
         let packed = m.category == Category::Long
-            && (self.env.packed_long || self.fire.is_some())
+            && (self.env.packs(m.source.len()) || self.fire.is_some())
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
         let two = m.category == Category::Long && !packed;
         let own = self.reserve.chunk.take();

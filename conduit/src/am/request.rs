@@ -184,7 +184,7 @@ impl Core {
         }
         // Packing must not cause a wait that two messages would not.
         let waits = whole_cost > split_cost && whole_cost > self.credits.available(node);
-        if self.env.packed_long && whole <= CHUNK && !waits {
+        if self.env.packs(m.source.len()) && whole <= CHUNK && !waits {
             (true, whole_cost)
         } else {
             (false, split_cost)

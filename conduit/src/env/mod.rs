@@ -24,8 +24,8 @@ pub(crate) struct Env {
     pub(crate) num_tmpmd: u32,
     /// Active messages between ranks that share memory are frames.
     pub(crate) near: bool,
-    /// Small Longs travel in one message.
-    pub(crate) packed_long: bool,
+    /// Most payload bytes of a Long that travels in one message; 0: none does, whatever its length.
+    packed_long: usize,
     /// What is asked of the credits.
     pub(crate) credits: Wishes,
     /// `GASNET_PORTAL_MAX_CRED_PER_NODE`, `GASNET_PORTAL_EPOCH_DURATION`
@@ -70,6 +70,21 @@ const MIN_MSG_LIMIT: u64 = 12;
 const MAX_SB_CHUNKS: u64 = 4096;
 
 impl Env {
+    /// Whether the payload of a Long may travel with its header, as far as the environment says.
+    #[inline]
+    pub(crate) fn packs(&self, len: usize) -> bool {
+        self.packed_long > 0 && len <= self.packed_long
+    }
+
+    fn packed_long<F: Fn(&str) -> Option<String>>(r: &Reader<F>) -> Result<usize, EnvError> {
+        let on = r.switch("GASNET_PORTAL_PACKED_LONG", true)?;
+        let chunk = crate::chunks::CHUNK as u64;
+        let limit = r
+            .number("GASNET_PACKEDLONG_LIMIT", &chunk.to_string())?
+            .unwrap_or(chunk);
+        Ok(if on { limit.min(chunk) as usize } else { 0 })
+    }
+
     /// The process's environment.
     pub(crate) fn from_env() -> Result<Self, EnvError> {
         let mut env = Self::read(|name| std::env::var(name).ok())?;
@@ -107,7 +122,7 @@ impl Env {
         let mut env = Self {
             msg_limit: r.count("GASNET_PORTAL_MSG_LIMIT", 250, MIN_MSG_LIMIT, 1 << 16)?,
             num_tmpmd: r.count("GASNET_PORTAL_NUM_TMPMD", 1024, 2, 1 << 15)?,
-            packed_long: r.switch("GASNET_PORTAL_PACKED_LONG", true)?,
+            packed_long: Self::packed_long(&r)?,
             near: r.switch("GASNET_PORTAL_NEAR", true)?,
             credits,
             // More than fits the state of a peer is never lent.
@@ -241,7 +256,8 @@ mod tests {
         );
         assert_eq!((e.sys_limit, e.safe_limit, e.am_limit), (u32::MAX, 12, 8));
         assert_eq!((e.put_bounce, e.get_bounce), (2048, 2040));
-        assert!(e.packed_long && e.credits == Wishes::DEFAULT && e.knobs() == Knobs::DEFAULT);
+        assert!(e.packs(0) && e.packs(2048) && !e.packs(2049));
+        assert!(e.credits == Wishes::DEFAULT && e.knobs() == Knobs::DEFAULT);
         assert!(!e.credit_stats && e.notes.is_empty() && e.no_catch.is_empty());
         assert_eq!(e.exit_timeout_ns(4, true), 6_000_000_000);
         assert_eq!(e.exit_timeout_ns(65_535, true), 360_000_000_000);
@@ -268,8 +284,21 @@ mod tests {
             (most("0.5G"), most("0"), most(" ")),
             (Some(1 << 29), None, None)
         );
-        assert!(!e.packed_long);
+        assert!(!e.packs(0));
         assert_eq!(e.exit_timeout_ns(4, true), 1_500_000_000);
+    }
+
+    #[test]
+    fn packing_ends_at_the_limit() {
+        let packs = |pairs: &[(&str, &str)], len| with(pairs).unwrap().packs(len);
+        let limit = |text| ("GASNET_PACKEDLONG_LIMIT", text);
+        assert!(packs(&[limit("1K")], 1024) && !packs(&[limit("1K")], 1025));
+        // More than a chunk is no chunk more.
+        assert!(packs(&[limit("1M")], 2048) && !packs(&[limit("1M")], 2049));
+        assert!(!packs(&[limit("0")], 0) && !packs(&[limit("0")], 8));
+        let off = ("GASNET_PORTAL_PACKED_LONG", "0");
+        assert!(!packs(&[off, limit("1K")], 8));
+        assert!(with(&[limit("some")]).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::edge::{LOWEST, all_memory};
 use crate::descriptors::Md;
 use crate::ops::Key;
 use crate::tmpmd::UserMem;
-use ::firehose::Span;
+use ::firehose::{Grip, Unit};
 use portals_shim::{
     EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, RawMemory,
     THRESHOLD_INFINITE, Unlink,
@@ -18,9 +18,9 @@ pub(super) struct Lane {
     pub(super) op: Key,
     pub(super) node: u32,
     /// Held at `node`.
-    pub(super) there: Span,
+    pub(super) there: Grip,
     /// Pinned at home.
-    pub(super) here: Option<Span>,
+    pub(super) here: Option<Unit>,
     /// The chunk that stands for the local memory.
     pub(super) chunk: Option<u32>,
     /// Of local memory that is neither a chunk nor pinned.
@@ -72,34 +72,47 @@ impl Lanes {
         })
     }
 
-    /// A message with a ticket in hand: there are as many lanes. With `memory` the descriptor is over that.
-    pub(super) fn start(
+    /// A message with a ticket in hand, by the descriptor over all memory: there are as many lanes.
+    #[inline(always)]
+    pub(super) fn take(&mut self, lane: &Lane) -> Option<(usize, MdHandle)> {
+        let at = self.free.pop()?;
+        self.under_way[at] = Some(*lane);
+        Some((at, self.mds[at]))
+    }
+
+    /// A message with a ticket in hand, by a descriptor over `memory`.
+    pub(super) fn take_over(
         &mut self,
         (ni, safe): (&Interface, EqHandle),
-        mut lane: Lane,
-        memory: Option<UserMem>,
+        lane: &Lane,
+        memory: UserMem,
     ) -> Option<Result<MdHandle, Error>> {
         let at = *self.free.last()?;
-        if let Some(memory) = memory {
-            match bind(ni, safe, at, memory.describe()) {
-                Ok(md) => lane.own = Some(md),
-                Err(error) => return Some(Err(error)),
-            }
+        let bound = bind(ni, safe, at, memory.describe());
+        if let Ok(md) = bound {
+            let own = Some(md);
+            self.take(&Lane { own, ..*lane })?;
         }
-        self.free.pop();
-        self.under_way[at] = Some(lane);
-        Some(Ok(lane.own.unwrap_or(self.mds[at])))
+        Some(bound)
     }
 
     /// Of a message whose call failed, or that is done.
+    #[inline(always)]
     pub(super) fn end(&mut self, index: usize) -> Option<Lane> {
         let lane = self.under_way.get_mut(index)?.take()?;
         self.free.push(index);
         Some(lane)
     }
 
+    #[inline(always)]
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Lane> {
         self.under_way.get_mut(index)?.as_mut()
+    }
+
+    /// Whether a message has nothing that its end gives back to the interface.
+    pub(super) fn is_plain(&self, index: usize) -> bool {
+        let lane = self.under_way.get(index).and_then(Option::as_ref);
+        lane.is_some_and(|l| l.own.is_none() && l.here.is_none())
     }
 
     /// Whether a message still needs the memory of a lending.

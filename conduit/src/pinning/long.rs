@@ -2,9 +2,9 @@
 //!
 //! | a Long | its payload |
 //! |---|---|
-//! | that fits a chunk | travels with the header, and is copied to its place by the target |
+//! | that fits a chunk, up to `GASNET_PACKEDLONG_LIMIT` | travels with the header, and is copied to its place by the target |
 //! | that does not | is put, and the header follows when it is there |
-//! | reply | travels with the header: a handler cannot wait for memory to be pinned, so it is at most [`MAX_PACKED`] bytes |
+//! | reply | travels with the header, whatever the limit: a handler cannot wait for memory to be pinned, so it is at most [`MAX_PACKED`] bytes |
 //!
 //! [`MAX_PACKED`]: crate::MAX_PACKED
 
@@ -50,7 +50,9 @@ impl Conduit {
             return Err(AmError::Args { count: args.len() });
         }
         let len = memory.len();
-        let fits = node != self.mynode() && 4 * args.len() + 8 + len <= CHUNK;
+        let fits = node != self.mynode()
+            && 4 * args.len() + 8 + len <= CHUNK
+            && self.core.borrow().env.packs(len);
         let source = if len == 0 || fits {
             Source::User(memory)
         } else {

@@ -1,10 +1,11 @@
 //! Memory that is pinned when it is needed: firehoses over active messages.
 //!
 //! ```text
-//!  put, get ─► transfer.rs   cuts it into units, holds the remote one, pins the local ones, starts a message
-//!                 │  miss                                            │
-//!              talk.rs       move, moved, recall, and copies of      └─► Lanes: descriptors over all memory, one for
-//!                 │          what cannot be pinned                        each message under way
+//!  put, get ─► transfer.rs   cuts it into units, holds the remote one, pins the local ones
+//!                 │  miss                              └─► messages.rs: starts and ends a message, and a short put to a
+//!              talk.rs       move, moved, recall, and      unit that is held in one step; Lanes: descriptors over all
+//!                 │          copies of what cannot be      memory, one for each message under way
+//!                 │          pinned
 //!              ::firehose    who may keep what
 //!                 │
 //!              units.rs      a pinned unit is a match entry and a descriptor of its own
@@ -23,6 +24,7 @@ mod edge;
 mod lanes;
 mod long;
 mod maps;
+mod messages;
 mod open;
 mod talk;
 mod transfer;

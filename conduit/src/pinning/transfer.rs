@@ -1,21 +1,21 @@
 //! Puts and gets between any memory of two ranks.
 
 use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
-use super::lanes::{Lane, offset_of};
+use super::lanes::Lane;
 use super::units::{Pin, Pinner};
 use super::wire::{PER_MESSAGE, Reach};
-use super::{Fire, Reached, portal_of};
+use super::{Fire, Reached};
 use crate::am::HandlerEntry;
 use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Attached, Core, SbUse};
 use crate::error::{AttachError, RmaError};
-use crate::fault::{Fault, refused};
+use crate::fault::Fault;
 use crate::ops::Key;
 use crate::segment::SegInfo;
 use crate::tmpmd::UserMem;
-use ::firehose::{Asked, LimitError, Limits, OwnError, Shape, Span, Unit, Wishes};
-use portals_shim::{Event, EventKind, Region, RemoteKey, Target};
+use ::firehose::{Asked, Grip, LimitError, Limits, OwnError, Shape, Span, Unit, Wishes};
+use portals_shim::Region;
 
 /// The rest of one put or get.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,21 @@ struct Part {
 impl Fire {
     fn pins(&mut self) -> (&mut ::firehose::Owner<Pin>, Pinner<'_>) {
         (&mut self.owner, self.units.with(&mut self.maps))
+    }
+
+    /// A message no longer needs a unit of own memory.
+    pub(super) fn release_here(&mut self, unit: Unit) {
+        let (owner, mut pins) = self.pins();
+        owner.release(Span::one(unit), &mut pins);
+    }
+
+    /// A message to a unit of `node` is over.
+    #[inline(always)]
+    pub(super) fn release_there(&mut self, node: u32, there: Grip) {
+        self.holder.release_one(node, there);
+        if self.holder.has_outcomes() {
+            self.collect();
+        }
     }
 }
 
@@ -51,111 +66,6 @@ impl Core {
         let (first, last) = fire.limits.shape.touching(addr, len);
         let (owner, mut pins) = fire.pins();
         (!owner.forget(first, last, &mut pins)).then_some((first, last))
-    }
-
-    /// Takes an event of a message by a lane.
-    pub(crate) fn handle_lane(&mut self, index: usize, event: &Event) -> Result<(), Fault> {
-        let bad = Fault::Malformed {
-            node: self.me,
-            what: "an event of no message of ours",
-        };
-        let Some(fire) = &mut self.fire else {
-            return Err(bad);
-        };
-        let Some(lane) = fire.lanes.get_mut(index) else {
-            return Err(bad);
-        };
-        match event.kind {
-            EventKind::SendEnd => lane.sent = true,
-            EventKind::Ack | EventKind::ReplyEnd if event.mlength == event.rlength => {
-                lane.answered = true;
-            }
-            EventKind::Ack | EventKind::ReplyEnd => {
-                let node = lane.node;
-                return Err(Fault::Malformed {
-                    node,
-                    what: "a put or get was answered in part",
-                });
-            }
-            _ => return Ok(()),
-        }
-        if !lane.answered || !(lane.get || lane.sent) {
-            return Ok(());
-        }
-        let Some(lane) = fire.lanes.end(index) else {
-            return Err(bad);
-        };
-        if let Some(here) = lane.here {
-            let (owner, mut pins) = fire.pins();
-            owner.release(here, &mut pins);
-        }
-        fire.holder.release(lane.node, lane.there);
-        fire.collect();
-        if let Some(md) = lane.own {
-            self.ni
-                .md_unlink(md)
-                .map_err(refused("PtlMDUnlink of client memory"))?;
-        }
-        if let Some(chunk) = lane.chunk {
-            match self.reqsb.release(u64::from(chunk)) {
-                Some(SbUse::Get { to }) => to.copy_from(self.reqsb.region(), chunk as usize)?,
-                Some(_) => {}
-                None => return Err(bad),
-            }
-        }
-        self.tickets.give(1);
-        self.ops.complete(lane.op.index, lane.get).ok_or(bad)
-    }
-
-    /// Sends a message whose resources are in hand.
-    fn start_lane(
-        &mut self,
-        lane: Lane,
-        reach: &Reach,
-        addr: u64,
-        memory: UserMem,
-    ) -> Result<(), Fault> {
-        let to = Target {
-            process: self.peer(lane.node),
-            pt_index: portal_of(reach.bits),
-            ac_index: 0,
-            match_bits: reach.bits,
-            remote_offset: addr - reach.base,
-        };
-        let missing = Fault::Malformed {
-            node: self.me,
-            what: "more messages than tickets",
-        };
-        let Some(fire) = &mut self.fire else {
-            return Err(missing);
-        };
-        let unpinned = (lane.chunk.is_none() && lane.here.is_none()).then_some(memory);
-        let md = fire
-            .lanes
-            .start((&self.ni, self.descriptors.queues.safe), lane, unpinned)
-            .ok_or(missing)?
-            .map_err(refused("PtlMDBind of client memory"))?;
-        self.ops.begin(lane.op, lane.get);
-        let from = match lane.chunk {
-            Some(at) => self.reqsb.region().addr() + u64::from(at),
-            None => memory.addr(),
-        };
-        let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);
-        let region = (offset, memory.len() as u64);
-        let key = RemoteKey {
-            base: reach.base,
-            len: reach.len,
-            rkey: reach.rkey,
-        };
-        if lane.get {
-            self.ni
-                .get_region_keyed(md, region, to, key)
-                .map_err(refused("PtlGetRegion"))
-        } else {
-            self.ni
-                .put_region_keyed(md, region, to, key)
-                .map_err(refused("PtlPutRegion"))
-        }
     }
 }
 
@@ -328,18 +238,18 @@ impl Conduit {
             };
             (env.firehose.rdma_gets, p.memory.len() <= limit)
         };
-        let reach = if p.get && !rdma_gets {
+        let held = if p.get && !rdma_gets {
             None
         } else {
             self.hold(p.node, unit)
         };
-        let there = Span::one(unit);
-        let Some(reach) = reach.filter(|r| r.offset_of(p.addr, len).is_some()) else {
-            if reach.is_some() {
-                self.give_back(p.node, there);
-            }
+        let Some((there, reach)) = held else {
             return self.copy(p);
         };
+        if reach.offset_of(p.addr, len).is_none() {
+            self.give_back(p.node, there);
+            return self.copy(p);
+        }
         // What is taken from here on comes back by itself: others that have it wait for nothing.
         self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));
         let chunk = bounce.then(|| {
@@ -382,7 +292,7 @@ impl Conduit {
             };
             copied
                 .map_err(Fault::from)
-                .and_then(|()| core.start_lane(lane, &reach, p.addr, p.memory))
+                .and_then(|()| core.start_lane(&lane, &reach, p.addr, p.memory))
         };
         self.check(what, started);
         Ok(())
@@ -396,83 +306,89 @@ impl Conduit {
         }
     }
 
-    fn give_back(&self, node: u32, there: Span) {
+    fn give_back(&self, node: u32, there: Grip) {
         if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-            fire.holder.release(node, there);
-            fire.collect();
+            fire.release_there(node, there);
         }
     }
 
     /// Holds a unit of a peer; `None` when it cannot be pinned there.
     #[inline]
-    fn hold(&self, node: u32, unit: Unit) -> Option<Reach> {
+    fn hold(&self, node: u32, unit: Unit) -> Option<(Grip, Reach)> {
+        let held = |fire: &Fire| {
+            let (there, reach) = fire.holder.held_by(node, unit)?;
+            Some((there, *reach))
+        };
         let ticket = {
             let mut core = self.core.borrow_mut();
             let fire = core.fire.as_mut()?;
-            if let Some(reach) = fire.holder.hit(node, unit) {
-                return Some(*reach);
+            if let Some((there, reach)) = fire.holder.hit(node, unit) {
+                return Some((there, *reach));
             }
             let ticket = fire.ticket();
             match fire.holder.ask(node, Span::one(unit), ticket) {
-                Ok(Asked::Ready) => return fire.holder.key(node, unit).copied(),
+                Ok(Asked::Ready) => return held(fire),
                 Ok(Asked::Waits) => ticket,
                 Err(_) => return None,
             }
         };
-        let held = self.wait_for_peer("pinning", Some(node), |c| {
+        let pinned = self.wait_for_peer("pinning", Some(node), |c| {
             c.fire.as_mut()?.outcomes.remove(&ticket)
         });
         let core = self.core.borrow();
-        core.fire
-            .as_ref()
-            .filter(|_| held)?
-            .holder
-            .key(node, unit)
-            .copied()
+        core.fire.as_ref().filter(|_| pinned).and_then(held)
     }
 
     /// Pins local memory, which lies in one unit; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.
-    fn pin_here(&self, memory: UserMem) -> Result<Option<Span>, ()> {
-        let span = {
+    fn pin_here(&self, memory: UserMem) -> Result<Option<Unit>, ()> {
+        let unit = {
             let core = self.core.borrow();
             let kept = |f: &&Fire| core.env.firehose.local && !f.maps.is_closed();
             let Some(fire) = core.fire.as_ref().filter(kept) else {
                 return Ok(None);
             };
-            let most = fire.limits.victims;
-            fire.limits
-                .shape
-                .span(memory.addr(), memory.len() as u64, most)
+            fire.limits.shape.reach(memory.addr(), 1).0
         };
-        let Some(span) = span else { return Ok(None) };
+        let span = Span::one(unit);
         let covers = |pin: &Pin| {
             let (addr, len) = (memory.addr(), memory.len() as u64);
             pin.reach.offset_of(addr, len).is_some()
         };
         let pinned = self.wait_flushing(|c| {
             let fire = c.fire.as_mut()?;
-            if let Some(pin) = fire.owner.hit(span.first) {
+            if let Some(pin) = fire.owner.hit(unit) {
                 return Some(Ok(covers(pin)));
             }
             let (owner, mut pins) = fire.pins();
             match owner.acquire(span, &mut pins) {
                 Err(OwnError::Busy) => None,
                 Err(other) => Some(Err(other)),
-                Ok(()) => Some(Ok(owner.key(span.first).is_some_and(covers))),
+                Ok(()) => Some(Ok(owner.key(unit).is_some_and(covers))),
             }
         });
         match pinned {
-            Ok(true) => Ok(Some(span)),
+            Ok(true) => Ok(Some(unit)),
             // It lies in a part of its unit that is not pinned.
             Ok(false) => {
                 if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-                    let (owner, mut pins) = fire.pins();
-                    owner.release(span, &mut pins);
+                    fire.release_here(unit);
                 }
                 Ok(None)
             }
             Err(_) => Err(()),
         }
+    }
+
+    /// Gives back what this rank holds of the memory of `node` and does not use: its owner may unpin it, and a later put or
+    /// get there asks for it anew. Nothing to do in a job with segments, nor in a handler.
+    pub fn let_go(&self, node: u32) {
+        if self.handler_depth.get() > 0 {
+            return;
+        }
+        if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
+            fire.holder.let_go(node);
+        }
+        self.flush_pinning();
     }
 
     /// Tells the conduit that `len` bytes at `addr` are about to be unmapped, or remapped. On return nothing of them is

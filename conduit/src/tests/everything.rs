@@ -431,6 +431,44 @@ fn with_a_deaf_peer(
     }
 }
 
+/// A short Long needs no pin unless the limit says so; either way it arrives.
+#[test]
+fn long_requests_are_packed_up_to_the_limit() {
+    let puts = |limit: &str| {
+        let variables = [("GASNET_PACKEDLONG_LIMIT", limit)];
+        let ends = threads::run_in(2, &variables, |conduit| {
+            let seen = Rc::new(RefCell::new(Vec::new()));
+            let s = seen.clone();
+            let handler = HandlerEntry::new(200, move |_, payload, _| {
+                let Payload::Long { len, .. } = payload else {
+                    panic!("{payload:?}")
+                };
+                s.borrow_mut().push(len);
+            });
+            conduit.attach_large(vec![handler], 1 << 20).unwrap();
+            let peer = 1 - conduit.mynode();
+            let there = conduit.segment(peer).addr;
+            for len in [100, 101] {
+                conduit
+                    .am_request_long(peer, 200, &pattern(len, len), there, &[])
+                    .unwrap();
+                conduit.block_until(|| seen.borrow().last() == Some(&len));
+                let mut got = vec![0; len];
+                let own = conduit.local_segment().unwrap();
+                own.read(0, &mut got).unwrap();
+                assert!(got == pattern(len, len));
+                conduit.barrier(BarrierName::Anonymous).unwrap();
+            }
+            let s = stats(conduit).remote;
+            s.hits + s.misses
+        });
+        returned(ends)
+    };
+    assert_eq!(puts("2K"), [0, 0]);
+    assert_eq!(puts("100"), [1, 1]);
+    assert_eq!(puts("0"), [2, 2]);
+}
+
 /// The target of a Long that travels with its header finds out that there is no memory; the job ends with who sent it.
 #[test]
 fn a_short_long_to_no_memory_ends_the_job() {

@@ -123,7 +123,20 @@ impl Interface {
         to: Target,
         key: RemoteKey,
     ) -> Result<(), Error> {
-        self.open()?.put_keyed(md, region, &to, key)
+        self.open()?
+            .put_keyed(md, region, &to, key, false)
+            .map(|_| ())
+    }
+
+    /// As [`Interface::put_region_keyed`], with the result and the events of [`Interface::put_region_silent`].
+    pub fn put_region_keyed_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+        key: RemoteKey,
+    ) -> Result<bool, Error> {
+        self.open()?.put_keyed(md, region, &to, key, true)
     }
 
     /// As [`Interface::get_region`], from a descriptor that `key` reaches.

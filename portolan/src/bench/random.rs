@@ -14,7 +14,7 @@ pub(crate) enum Pinning {
     Whole,
     /// Where it is used, and kept as far as there is room: by firehoses
     Firehose,
-    /// For each put, and not kept: a request, an answer, a pin and an unpin for each
+    /// For each put, and not kept: a request, its answer, and word that the put is over, a pin and an unpin
     Rendezvous,
 }
 
@@ -28,8 +28,8 @@ impl Pinning {
         }
     }
 
-    /// Variables of its job, as far as the environment does not have them. A rank that may hold one page of another
-    /// gives it up for the next: that is a rendezvous.
+    /// Variables of its job, as far as the environment does not have them. For a rendezvous there is room for pages whose
+    /// word that they are free is still under way; of those that nobody uses the owner keeps four.
     pub(crate) fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Whole => &[],
@@ -39,7 +39,7 @@ impl Pinning {
             ],
             Self::Rendezvous => &[
                 ("GASNET_FIREHOSE_MAXREGION_SIZE", "4K"),
-                ("GASNET_FIREHOSE_M", "4K"),
+                ("GASNET_FIREHOSE_M", "64K"),
                 ("GASNET_FIREHOSE_MAXVICTIM_M", "16K"),
             ],
         }
@@ -71,6 +71,7 @@ impl Numbers {
 #[derive(Debug)]
 pub(super) struct RandomPuts {
     conduit: Conduit,
+    pinning: Pinning,
 }
 
 impl RandomPuts {
@@ -84,7 +85,7 @@ impl RandomPuts {
             Pinning::Whole => conduit.attach(Vec::new(), bytes)?,
             Pinning::Firehose | Pinning::Rendezvous => conduit.attach_large(Vec::new(), bytes)?,
         };
-        Ok(Self { conduit })
+        Ok(Self { conduit, pinning })
     }
 
     /// Rows of blocking puts of rank 0 to pages of the first `set` bytes; all ranks must call it alike. Rank 0 gets the
@@ -102,6 +103,9 @@ impl RandomPuts {
                 for i in 0..puts {
                     let data = i.to_ne_bytes();
                     conduit.put(1, base + numbers.below(pages) * PAGE, &data[..BYTES])?;
+                    if self.pinning == Pinning::Rendezvous {
+                        conduit.let_go(1);
+                    }
                 }
                 Ok(())
             };

@@ -133,6 +133,54 @@ impl Record {
         })
     }
 
+    /// One result of those of each point that was measured in several turns, in the order of the first.
+    pub(crate) fn of_turns(all: Vec<Self>) -> Vec<Self> {
+        let mut points: Vec<Vec<Self>> = Vec::new();
+        for record in all {
+            match points.iter_mut().find(|p| p[0].is_of_the_point(&record)) {
+                Some(point) => point.push(record),
+                None => points.push(vec![record]),
+            }
+        }
+        points.into_iter().filter_map(Self::together).collect()
+    }
+
+    fn is_of_the_point(&self, other: &Self) -> bool {
+        let bare = |r: &Self| Self {
+            iters: 0,
+            min: 0.0,
+            median: 0.0,
+            p99: 0.0,
+            max: 0.0,
+            hits: None,
+            ..r.clone()
+        };
+        bare(self) == bare(other)
+    }
+
+    fn together(turns: Vec<Self>) -> Option<Self> {
+        let all = |of: fn(&Self) -> f64| {
+            let mut values: Vec<f64> = turns.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let medians = all(|r| r.median);
+        let hits: Vec<f64> = turns.iter().filter_map(|r| r.hits).collect();
+        let first = turns.first()?;
+        Some(Self {
+            iters: turns.iter().map(|r| r.iters).sum(),
+            min: *all(|r| r.min).first()?,
+            // The lower one of two in the middle, which one turn had.
+            median: *medians.get((medians.len() - 1) / 2)?,
+            p99: *all(|r| r.p99).last()?,
+            max: *all(|r| r.max).last()?,
+            hits: first
+                .hits
+                .map(|_| hits.iter().sum::<f64>() / hits.len() as f64),
+            ..first.clone()
+        })
+    }
+
     /// Says how memory was pinned, if that is what is compared.
     pub(crate) fn of_pinning(self, name: Name, pinning: Option<Pinning>) -> Self {
         let pinning = pinning.filter(|_| name.is_of_pinning());
@@ -233,6 +281,27 @@ mod tests {
              \"iters\":1,\"clock\":\"virtual\",\"unit\":\"us\",\"min\":5.91,\"median\":5.91,\"p99\":5.91,\
              \"max\":5.91}\n"
         );
+    }
+
+    #[test]
+    fn turns_of_a_point_are_one_result() {
+        let of = |median: f64, working_set: u64| Record {
+            median,
+            min: median - 1.0,
+            max: median + 1.0,
+            hits: Some(0.5),
+            working_set: Some(working_set),
+            ..record(Name::Pingpong, 8, 8)
+        };
+        let all = vec![of(7.0, 1), of(5.0, 2), of(3.0, 1), of(4.0, 1)];
+        let found = Record::of_turns(all);
+        let [one, other] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!((one.min, one.median, one.max), (2.0, 4.0, 8.0));
+        assert_eq!((one.iters, one.hits), (3, Some(0.5)));
+        assert_eq!((one.working_set, other.working_set), (Some(1), Some(2)));
+        assert_eq!(*other, of(5.0, 2));
     }
 
     #[test]

@@ -102,7 +102,11 @@ pub(crate) struct Options {
     /// Draw one SVG for each measurement into DIR
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// End after this many seconds
+    /// Run the jobs so often, one after the other and in turn; times are then the least, and the middle of the medians.
+    /// What is compared is compared at the same times, so that what else the machine does counts for all
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+    /// End each job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
     timeout: Option<Duration>,
 }
@@ -244,7 +248,9 @@ impl Plan {
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let to_stdout = options.json.as_deref() == Some(Path::new("-"));
     let mut records = Vec::new();
-    for (plan, variables) in options.plan.jobs() {
+    let jobs = options.plan.jobs();
+    let turns = (0..options.turns).flat_map(|_| jobs.clone());
+    for (plan, variables) in turns {
         let mut env = options.fabric.variables();
         env.extend(variables);
         let fabric = options.fabric.config();
@@ -255,6 +261,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         }
         records.extend(found);
     }
+    let records = Record::of_turns(records);
     let curves = published(&options.fabric.config());
     if to_stdout {
         write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;

@@ -452,7 +452,10 @@ impl Nal for Verbs {
     #[inline]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         // Whoever has the key of the memory says where it goes.
-        self.aimed.is_none() && self.send_put_now(header, payload)
+        match self.aimed {
+            Some(key) => self.write_aimed_now(header, payload, key),
+            None => self.send_put_now(header, payload),
+        }
     }
 
     fn makes_puts(&self) -> bool {

@@ -16,7 +16,9 @@
 use super::frame::{EAGER, RemoteMd};
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
+use super::send::reached_by;
 use super::{Record, Verbs, Work};
+use crate::interface::RemoteKey;
 use portals_core::{Body, Header, InPlace, MdHandle, Ni, Segment};
 use verbs_backend::{Completion, Remote};
 
@@ -142,9 +144,32 @@ impl Adverts {
 }
 
 impl Verbs {
-    /// Writes a short put into the peer's memory, if it goes there now.
+    /// Writes a short put into memory that `key` reaches, if it goes there now.
+    #[inline(always)]
+    pub(super) fn write_aimed_now(
+        &mut self,
+        header: &Header,
+        payload: &[Segment],
+        key: RemoteKey,
+    ) -> bool {
+        let Some(rank) = self.rank_of(header.target) else {
+            return false;
+        };
+        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let takes = !self.closed && peer.is_some_and(Peer::takes_now);
+        takes && self.write_now(rank, header, payload, Some(key))
+    }
+
+    /// Writes a short put into the peer's memory, if it goes there now: into what `aimed` reaches, or what the peer
+    /// advertises.
     #[inline]
-    pub(super) fn write_now(&mut self, rank: usize, header: &Header, payload: &[Segment]) -> bool {
+    pub(super) fn write_now(
+        &mut self,
+        rank: usize,
+        header: &Header,
+        payload: &[Segment],
+        aimed: Option<RemoteKey>,
+    ) -> bool {
         let Body::Put {
             length,
             remote_offset,
@@ -160,10 +185,13 @@ impl Verbs {
         ) else {
             return false;
         };
-        if length > peer.max_inline() as u64 {
-            return false;
-        }
-        let Some(reach) = peer.reach(header) else {
+        let reach = match aimed {
+            _ if length > peer.max_inline() as u64 => None,
+            Some(key) if peer.is_settled() => reached_by(key, header),
+            Some(_) => None,
+            None => peer.reach(header),
+        };
+        let Some(reach) = reach else {
             return false;
         };
         let ack = ack_md.filter(|_| reach.acks).map(|md| InPlace {

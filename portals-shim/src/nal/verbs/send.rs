@@ -12,7 +12,8 @@ use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail, Segment, Transmi
 use verbs_backend::Remote;
 
 /// Where an operation reaches memory whose key its owner has told.
-fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
+#[inline]
+pub(super) fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
     let (Body::Put {
         length,
         remote_offset,
@@ -96,7 +97,9 @@ impl Verbs {
         let len = header.payload_len() as usize;
         match peer.way(header, self.write_from) {
             Way::Frame => {}
-            Way::Alone => return payload.is_some_and(|p| self.write_now(rank, header, p)),
+            Way::Alone => {
+                return payload.is_some_and(|p| self.write_now(rank, header, p, None));
+            }
             Way::Written => return false,
         }
         if len > EAGER

@@ -261,7 +261,14 @@ fn device_pinned_memory_is_reached_by_its_key() {
             }
             panic!("the adapters served nothing");
         };
+        s.work.write(0, &pattern(8, 9)).unwrap();
         until_served(true);
+        s.work.write(0, &pattern(8, 5)).unwrap();
+        let (region, before) = ((0, 8), alone());
+        let taken = ni.put_region_keyed_silent(s.source, region, there, key);
+        assert_eq!(taken, Ok(true));
+        wait(o, s.eq, EventKind::Ack, PINNED);
+        assert_eq!(alone(), before + 1);
         until_served(false);
         let mut back = [0; 8];
         s.work.read(64, &mut back).unwrap();

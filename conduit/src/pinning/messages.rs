@@ -1,0 +1,221 @@
+//! Messages of puts and gets: how one starts whose resources are in hand, and what its events end.
+//!
+//! ```text
+//!   short put, unit held ─► ticket, lane, next free chunk ─► PtlPut with the unit's key ─taken──► the chunk stays free
+//!                                                                                     └─ not yet ─► lent until SEND_END
+//!   any other            ─► transfer.rs waits for what it needs ─► start_lane
+//!   last event           ─► unit, chunk, lane and ticket are free
+//! ```
+
+use super::lanes::{Lane, offset_of};
+use super::portal_of;
+use super::wire::Reach;
+use crate::core::{Core, SbUse};
+use crate::extended::Counted;
+use crate::fault::{Fault, refused};
+use crate::ops::Handle;
+use crate::tmpmd::UserMem;
+use portals_shim::{Event, EventKind, RemoteKey, Target};
+
+impl Reach {
+    const fn key(&self) -> RemoteKey {
+        RemoteKey {
+            base: self.base,
+            len: self.len,
+            rkey: self.rkey,
+        }
+    }
+}
+
+impl Core {
+    /// Takes an event of a message by a lane.
+    pub(crate) fn handle_lane(&mut self, index: usize, event: &Event) -> Result<(), Fault> {
+        let bad = Fault::Malformed {
+            node: self.me,
+            what: "an event of no message of ours",
+        };
+        let Some(fire) = &mut self.fire else {
+            return Err(bad);
+        };
+        let Some(lane) = fire.lanes.get_mut(index) else {
+            return Err(bad);
+        };
+        match event.kind {
+            EventKind::SendEnd => lane.sent = true,
+            EventKind::Ack | EventKind::ReplyEnd if event.mlength == event.rlength => {
+                lane.answered = true;
+            }
+            EventKind::Ack | EventKind::ReplyEnd => {
+                let node = lane.node;
+                return Err(Fault::Malformed {
+                    node,
+                    what: "a put or get was answered in part",
+                });
+            }
+            _ => return Ok(()),
+        }
+        if !lane.answered || !(lane.get || lane.sent) {
+            return Ok(());
+        }
+        let Some(lane) = fire.lanes.end(index) else {
+            return Err(bad);
+        };
+        if let Some(here) = lane.here {
+            fire.release_here(here);
+        }
+        fire.release_there(lane.node, lane.there);
+        if let Some(md) = lane.own {
+            self.ni
+                .md_unlink(md)
+                .map_err(refused("PtlMDUnlink of client memory"))?;
+        }
+        if let Some(chunk) = lane.chunk {
+            match self.reqsb.release(u64::from(chunk)) {
+                Some(SbUse::Get { to }) => to.copy_from(self.reqsb.region(), chunk as usize)?,
+                Some(_) => {}
+                None => return Err(bad),
+            }
+        }
+        self.tickets.give(1);
+        self.ops.complete(lane.op.index, lane.get).ok_or(bad)
+    }
+
+    /// Whether the end of a message by a lane asks nothing of the interface.
+    pub(crate) fn lane_is_plain(&self, index: usize) -> bool {
+        self.fire.as_ref().is_some_and(|f| f.lanes.is_plain(index))
+    }
+
+    #[inline]
+    fn unit_target(&self, node: u32, reach: &Reach, addr: u64) -> Target {
+        Target {
+            process: self.peer(node),
+            pt_index: portal_of(reach.bits),
+            ac_index: 0,
+            match_bits: reach.bits,
+            remote_offset: addr - reach.base,
+        }
+    }
+
+    /// Starts a put of at most a chunk to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing
+    /// has happened, otherwise.
+    pub(crate) fn put_held(
+        &mut self,
+        node: u32,
+        dest: u64,
+        memory: &UserMem,
+        counted: Counted,
+    ) -> Result<Option<Handle>, Fault> {
+        let len = memory.len() as u64;
+        let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
+        let segment = segments.and_then(|s| s.get(node as usize));
+        let fits = len > 0
+            && memory.len() <= self.env.put_bounce
+            && segment.is_some_and(|s| s.offset_of(dest, len).is_some());
+        let (true, Some(fire), Some(chunk)) = (fits, &mut self.fire, self.reqsb.next()) else {
+            return Ok(None);
+        };
+        let (unit, within) = fire.limits.shape.reach(dest, len);
+        if within < len || !self.tickets.take(1) {
+            return Ok(None);
+        }
+        let Some((there, reach)) = fire.holder.hit(node, unit) else {
+            self.tickets.give(1);
+            return Ok(None);
+        };
+        let op = match counted {
+            Counted::Explicit => self.ops.explicit(),
+            Counted::Implicit => Some(self.ops.implicit()),
+        };
+        let reach = *reach;
+        let (Some(op), Some(_)) = (op, reach.offset_of(dest, len)) else {
+            // An operation without messages is complete.
+            if let Some(op) = op.filter(|_| counted == Counted::Explicit) {
+                self.ops.finish(op);
+            }
+            fire.release_there(node, there);
+            self.tickets.give(1);
+            return Ok(None);
+        };
+        let lane = Lane {
+            get: false,
+            op,
+            node,
+            there,
+            here: None,
+            chunk: None,
+            own: None,
+            lending: 0,
+            sent: true,
+            answered: false,
+        };
+        let Some((index, md)) = fire.lanes.take(&lane) else {
+            return Err(no_lane(self.me));
+        };
+        memory.copy_to(self.reqsb.region(), chunk as usize)?;
+        let from = self.reqsb.region().addr() + u64::from(chunk);
+        let to = self.unit_target(node, &reach, dest);
+        // Counted before the message exists: its completion cannot come first.
+        self.ops.begin(op, false);
+        let taken = self
+            .ni
+            .put_region_keyed_silent(md, (offset_of(from), len), to, reach.key())
+            .map_err(refused("PtlPutRegion"))?;
+        if !taken {
+            self.reqsb.take(SbUse::Put);
+            if let Some(lane) = self.fire.as_mut().and_then(|f| f.lanes.get_mut(index)) {
+                (lane.chunk, lane.sent) = (Some(chunk), false);
+            }
+        }
+        Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
+    }
+
+    /// Sends a message whose resources are in hand.
+    pub(super) fn start_lane(
+        &mut self,
+        lane: &Lane,
+        reach: &Reach,
+        addr: u64,
+        memory: UserMem,
+    ) -> Result<(), Fault> {
+        let to = self.unit_target(lane.node, reach, addr);
+        let missing = no_lane(self.me);
+        let Some(fire) = &mut self.fire else {
+            return Err(missing);
+        };
+        let unpinned = (lane.chunk.is_none() && lane.here.is_none()).then_some(memory);
+        let md = match unpinned {
+            None => fire.lanes.take(lane).map(|(_, md)| md).ok_or(missing)?,
+            Some(memory) => fire
+                .lanes
+                .take_over((&self.ni, self.descriptors.queues.safe), lane, memory)
+                .ok_or(missing)?
+                .map_err(refused("PtlMDBind of client memory"))?,
+        };
+        self.ops.begin(lane.op, lane.get);
+        let from = match lane.chunk {
+            Some(at) => self.reqsb.region().addr() + u64::from(at),
+            None => memory.addr(),
+        };
+        let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);
+        let region = (offset, memory.len() as u64);
+        let key = reach.key();
+        if lane.get {
+            self.ni
+                .get_region_keyed(md, region, to, key)
+                .map_err(refused("PtlGetRegion"))
+        } else {
+            self.ni
+                .put_region_keyed(md, region, to, key)
+                .map_err(refused("PtlPutRegion"))
+        }
+    }
+}
+
+/// There are as many lanes as tickets.
+#[cold]
+fn no_lane(node: u32) -> Fault {
+    Fault::Malformed {
+        node,
+        what: "more messages than tickets",
+    }
+}
