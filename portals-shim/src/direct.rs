@@ -506,6 +506,7 @@ impl<N: Nal> Direct<N> {
     }
 
     /// Starts an operation on a descriptor that `key` reaches.
+    #[inline(always)]
     fn start_aimed<R>(&self, key: RemoteKey, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
         self.start(|library| {
             library.nal.aim(Some(key));
@@ -668,11 +669,21 @@ impl<N: Nal> Bridge for Direct<N> {
         region: (u64, u64),
         to: &Target,
         key: RemoteKey,
-        silent: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         self.start_aimed(key, |library| {
-            library.put(md, Some(region), AckRequest::Ack, to, 0, silent)
+            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
         })
+        .map(|_| ())
+    }
+
+    fn put_keyed_now(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        key: RemoteKey,
+    ) -> Result<bool, Error> {
+        self.start_aimed(key, |library| library.put_now(md, region, to))
     }
 
     fn get_keyed(

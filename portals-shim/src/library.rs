@@ -203,7 +203,7 @@ impl<N: Nal> Library<N> {
         if self.keeps(to.process) {
             return Ok(false);
         }
-        let ready = self.ready_region(md, region, to, hdr_data)?;
+        let ready = self.ready_region(md, region, AckRequest::NoAck, to, hdr_data)?;
         if !self.nal.send_made(&ready.header, fill) {
             return Ok(false);
         }
@@ -212,19 +212,37 @@ impl<N: Nal> Library<N> {
         Ok(true)
     }
 
-    /// A put of a region without an ack, which has not begun.
+    /// A put with an ack, if the fabric takes its data at once; `false`, and nothing has happened, if not.
+    #[inline]
+    pub(crate) fn put_now(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+    ) -> Result<bool, Error> {
+        let ready = self.ready_region(md, region, AckRequest::Ack, to, 0)?;
+        if self.keeps(to.process) || !self.nal.send_now(&ready.header, &ready.payload) {
+            return Ok(false);
+        }
+        self.ni.pass_put(&ready, NiFail::OK, true);
+        self.nal.lists_changed(&mut self.ni);
+        Ok(true)
+    }
+
+    /// A put of a region, which has not begun.
     #[inline]
     fn ready_region(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
+        ack: AckRequest,
         to: &Target,
         hdr_data: u64,
     ) -> Result<ReadyPut, Error> {
         self.ni.ready_put(
             md,
             Some(region),
-            AckRequest::NoAck,
+            ack,
             to.process,
             to.pt_index,
             to.ac_index,
@@ -243,7 +261,7 @@ impl<N: Nal> Library<N> {
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        let ready = self.ready_region(md, region, to, hdr_data)?;
+        let ready = self.ready_region(md, region, AckRequest::NoAck, to, hdr_data)?;
         if self.keeps(to.process) || !self.nal.writes_ahead(&ready.header, &ready.payload) {
             return Ok(false);
         }

@@ -1,8 +1,8 @@
 //! Messages of puts and gets: how one starts whose resources are in hand, and what its events end.
 //!
 //! ```text
-//!   short put, unit held ─► ticket, lane, next free chunk ─► PtlPut with the unit's key ─taken──► the chunk stays free
-//!                                                                                     └─ not yet ─► lent until SEND_END
+//!   short put, unit held ─► ticket, lane ─► PtlPut with the unit's key, if the fabric takes the data ─taken──► its ACK
+//!                                                     └─ not now ─► next free chunk ─► PtlPut ─► SEND_END, ACK
 //!   any other            ─► transfer.rs waits for what it needs ─► start_lane
 //!   last event           ─► unit, chunk, lane and ticket are free
 //! ```
@@ -151,20 +151,23 @@ impl Core {
         let Some((index, md)) = fire.lanes.take(&lane) else {
             return Err(no_lane(self.me));
         };
-        memory.copy_to(self.reqsb.region(), chunk as usize)?;
-        let from = self.reqsb.region().addr() + u64::from(chunk);
         let to = self.unit_target(node, &reach, dest);
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(op, false);
         let taken = self
             .ni
-            .put_region_keyed_silent(md, (offset_of(from), len), to, reach.key())
+            .put_region_keyed_now(md, (offset_of(memory.addr()), len), to, reach.key())
             .map_err(refused("PtlPutRegion"))?;
         if !taken {
             self.reqsb.take(SbUse::Put);
+            memory.copy_to(self.reqsb.region(), chunk as usize)?;
             if let Some(lane) = self.fire.as_mut().and_then(|f| f.lanes.get_mut(index)) {
                 (lane.chunk, lane.sent) = (Some(chunk), false);
             }
+            let from = self.reqsb.region().addr() + u64::from(chunk);
+            self.ni
+                .put_region_keyed(md, (offset_of(from), len), to, reach.key())
+                .map_err(refused("PtlPutRegion"))?;
         }
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
     }

@@ -154,20 +154,25 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)
     }
-    /// See [`super::Interface::put_region_keyed`], and [`super::Interface::put_region_keyed_silent`].
+    /// See [`super::Interface::put_region_keyed`].
     fn put_keyed(
         &self,
         md: MdHandle,
         region: (u64, u64),
         to: &Target,
         _key: RemoteKey,
-        silent: bool,
+    ) -> Result<(), Error> {
+        self.put(md, Some(region), AckRequest::Ack, to, 0)
+    }
+    /// See [`super::Interface::put_region_keyed_now`].
+    fn put_keyed_now(
+        &self,
+        _md: MdHandle,
+        _region: (u64, u64),
+        _to: &Target,
+        _key: RemoteKey,
     ) -> Result<bool, Error> {
-        let ack = AckRequest::Ack;
-        if silent {
-            return self.put_silent(md, region, ack, to, 0);
-        }
-        self.put(md, Some(region), ack, to, 0).map(|()| false)
+        Ok(false)
     }
     /// See [`super::Interface::get_region_keyed`].
     fn get_keyed(

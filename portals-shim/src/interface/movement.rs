@@ -123,20 +123,19 @@ impl Interface {
         to: Target,
         key: RemoteKey,
     ) -> Result<(), Error> {
-        self.open()?
-            .put_keyed(md, region, &to, key, false)
-            .map(|_| ())
+        self.open()?.put_keyed(md, region, &to, key)
     }
 
-    /// As [`Interface::put_region_keyed`], with the result and the events of [`Interface::put_region_silent`].
-    pub fn put_region_keyed_silent(
+    /// As [`Interface::put_region_keyed`], if the fabric takes the data within this call: after `true` the memory is free, and
+    /// neither SEND_START nor SEND_END will come, but the ack. After `false` nothing has happened.
+    pub fn put_region_keyed_now(
         &self,
         md: MdHandle,
         region: (u64, u64),
         to: Target,
         key: RemoteKey,
     ) -> Result<bool, Error> {
-        self.open()?.put_keyed(md, region, &to, key, true)
+        self.open()?.put_keyed_now(md, region, &to, key)
     }
 
     /// As [`Interface::get_region`], from a descriptor that `key` reaches.

@@ -265,7 +265,7 @@ fn device_pinned_memory_is_reached_by_its_key() {
         until_served(true);
         s.work.write(0, &pattern(8, 5)).unwrap();
         let (region, before) = ((0, 8), alone());
-        let taken = ni.put_region_keyed_silent(s.source, region, there, key);
+        let taken = ni.put_region_keyed_now(s.source, region, there, key);
         assert_eq!(taken, Ok(true));
         wait(o, s.eq, EventKind::Ack, PINNED);
         assert_eq!(alone(), before + 1);
