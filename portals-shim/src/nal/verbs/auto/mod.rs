@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //!
-//! * **Order.** A request goes the way that [`Moves::way`] says when it is made, or waits in [`Auto::held`] and goes
+//! * **Order.** A request goes the way that `Moves::way` says when it is made, or waits in `Auto::held` and goes
 //!   before any later one. What the words of a move say of the stream of datagrams holds because they are fragments of it,
 //!   and because an ack leaves only when what it acknowledges has been handled.
 //! * **One end.** A peer that is gone on one way is gone on both, and what waited for it fails.
