@@ -2,7 +2,7 @@
 //! runs; in the guest.
 
 use crate::cargo::release_dir;
-use crate::faults::limited;
+use crate::heap::{LOCKED, on_the_heap};
 use crate::perf::sent_packets;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -125,7 +125,7 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
     done.push(format!("gups on 4 ranks equals serial ({serial})"));
     for (way, words) in [(device_only, "verbs"), (both, "verbs and shm")] {
         done.extend(on_the_heap(
-            words,
+            (words, Some(LOCKED)),
             &over(way, "2", "heat3d"),
             &over(way, "2", "gups"),
             &input,
@@ -192,55 +192,6 @@ fn on_both(job: &dyn Fn(&str, &str) -> Command, input: &Path) -> Result<Vec<Stri
         }
         done.push(format!(
             "{words}, equals serial ({expected}); {moves} ends moved"
-        ));
-    }
-    Ok(done)
-}
-
-/// Memory that a process may lock here, bytes; a rank's part of the table is as large.
-const LOCKED: u64 = 64 << 20;
-
-/// Faces and a table of plain heap memory, in processes that may lock less than they name.
-fn on_the_heap(words: &str, heat3d: &Command, gups: &Command, input: &Path) -> Result<Vec<String>> {
-    let started = |job: &Command, args: &[&str]| {
-        let limit = limited(LOCKED);
-        let mut c = Command::new(&limit[0]);
-        c.args(&limit[1..]);
-        c.arg(job.get_program()).args(job.get_args());
-        c.args(args).args(["--memory", "everything"]);
-        c
-    };
-    let serial = |job: &Command, args: &[&str]| -> Result<String> {
-        let program = job.get_args().last().context("a job without a program")?;
-        checksum(&succeed(Command::new(program).arg("--serial").args(args))?)
-    };
-    let mut done = Vec::new();
-    let input = input.to_str().context("a path that is text")?;
-    let size = ["--log2-table", "24", "--updates", "4000"];
-    let cases = [
-        (
-            heat3d,
-            "heat3d --exchange am",
-            &[input][..],
-            &["--exchange", "am"][..],
-        ),
-        (
-            heat3d,
-            "heat3d --exchange put",
-            &[input],
-            &["--exchange", "put"],
-        ),
-        (gups, "gups", &size, &[]),
-    ];
-    for (job, name, args, how) in cases {
-        let expected = serial(job, args)?;
-        let found = succeed(&mut started(job, &[args, how].concat()))?;
-        if checksum(&found)? != expected {
-            bail!("{name} on the heap over {words}: {found}, serial {expected}");
-        }
-        done.push(format!(
-            "{name} on the heap over {words}, {} MiB locked, equals serial ({expected})",
-            LOCKED >> 20
         ));
     }
     Ok(done)

@@ -10,6 +10,7 @@ mod datagrams;
 mod device;
 mod endtoend;
 mod faults;
+mod heap;
 mod hosts;
 mod install;
 mod kills;
@@ -47,6 +48,8 @@ enum Task {
     Exits,
     /// The same C programs started by every launcher, and how jobs of each end, as a table
     Launchers(launchers::Options),
+    /// heat3d and gups with arrays on the heap, in processes that may lock 64 MiB: on the model, and over verbs in a guest
+    Heap,
     /// heat3d on 4 ranks of two guests, started by mpiexec on one of them
     TwoHosts,
     /// The SeaStar model beside published measurements, as a page of the book
@@ -70,6 +73,9 @@ enum Task {
     /// Runs inside the first of two guests
     #[command(hide = true)]
     HostsInGuest(hosts::InGuest),
+    /// Runs inside the guest: the programs with arrays on the heap
+    #[command(hide = true)]
+    HeapInGuest(heap::InGuest),
     /// Runs inside the guest: the faults
     #[command(hide = true)]
     FaultsInGuest(faults::InGuest),
@@ -90,6 +96,7 @@ fn run() -> Result<()> {
         Task::Faults(options) => faults::run(&options),
         Task::Exits => faults::exits::run(),
         Task::Launchers(options) => launchers::run(&options),
+        Task::Heap => heap::run(),
         Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
         Task::Credits => credits::run(),
@@ -98,6 +105,7 @@ fn run() -> Result<()> {
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
+        Task::HeapInGuest(options) => heap::in_guest(&options),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
         Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
         Task::HostsInGuest(options) => hosts::in_guest(&options),

@@ -1,0 +1,126 @@
+//! `heat3d` and `gups` with arrays on the heap, pinned where they are used, in processes that may lock little memory:
+//! on the model here, over verbs in a guest.
+
+use crate::cargo::{self, release_dir};
+use crate::endtoend::{checksum, succeed};
+use crate::faults::limited;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+#[derive(clap::Args)]
+pub(crate) struct InGuest {
+    /// The RDMA device
+    #[arg(long)]
+    device: String,
+}
+
+/// On the model, then over verbs in a guest.
+pub(crate) fn run() -> Result<()> {
+    cargo::run(&mut cargo::cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "portolan",
+        "-p",
+        "programs",
+    ]))?;
+    // The model's hosts lock what they are told to; this machine's limit says nothing of them.
+    on(&["--fabric", "seastar"], ("the SeaStar model", None))?;
+    let own = std::env::current_exe().context("where this executable is")?;
+    let mut guest = Command::new(release_dir().join("portolan"));
+    guest.args(["guest", "--"]).arg(own);
+    cargo::run(guest.args(["heap-in-guest", "--device", "rxe0"]))
+}
+
+pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
+    let device = options.device.as_str();
+    on(
+        &["--fabric", "verbs", "--device", device, "--no-shm"],
+        ("verbs", Some(LOCKED)),
+    )
+}
+
+fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
+    let bin = release_dir();
+    let input = std::env::temp_dir().join(format!("portolan-heap-{}", std::process::id()));
+    succeed(
+        Command::new(bin.join("heat3d"))
+            .args(["--generate", "24", "20", "16", "7"])
+            .arg(&input),
+    )?;
+    let job = |name: &str| {
+        let mut c = Command::new(bin.join("portolan"));
+        c.args(["run", "-n", "2"])
+            .args(fabric)
+            .arg("--")
+            .arg(bin.join(name));
+        c
+    };
+    let done = on_the_heap(words, &job("heat3d"), &job("gups"), &input);
+    let _ = std::fs::remove_file(&input);
+    for line in done? {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// Memory that a process may lock here, bytes; a rank's part of the table is as large.
+pub(crate) const LOCKED: u64 = 64 << 20;
+
+/// Faces and a table of plain heap memory, in processes that may lock less than they name.
+pub(crate) fn on_the_heap(
+    (words, limit): (&str, Option<u64>),
+    heat3d: &Command,
+    gups: &Command,
+    input: &Path,
+) -> Result<Vec<String>> {
+    let started = |job: &Command, args: &[&str]| {
+        let mut line = limit.map(limited).unwrap_or_default().into_iter();
+        let mut c = match line.next() {
+            Some(first) => {
+                let mut c = Command::new(first);
+                c.args(line).arg(job.get_program());
+                c
+            }
+            None => Command::new(job.get_program()),
+        };
+        c.args(job.get_args());
+        c.args(args).args(["--memory", "everything"]);
+        c
+    };
+    let serial = |job: &Command, args: &[&str]| -> Result<String> {
+        let program = job.get_args().last().context("a job without a program")?;
+        checksum(&succeed(Command::new(program).arg("--serial").args(args))?)
+    };
+    let mut done = Vec::new();
+    let input = input.to_str().context("a path that is text")?;
+    let size = ["--log2-table", "24", "--updates", "4000"];
+    let cases = [
+        (
+            heat3d,
+            "heat3d --exchange am",
+            &[input][..],
+            &["--exchange", "am"][..],
+        ),
+        (
+            heat3d,
+            "heat3d --exchange put",
+            &[input],
+            &["--exchange", "put"],
+        ),
+        (gups, "gups", &size, &[]),
+    ];
+    for (job, name, args, how) in cases {
+        let expected = serial(job, args)?;
+        let found = succeed(&mut started(job, &[args, how].concat()))?;
+        if checksum(&found)? != expected {
+            bail!("{name} on the heap over {words}: {found}, serial {expected}");
+        }
+        let most = limit.map_or_else(String::new, |l| format!(", {} MiB locked", l >> 20));
+        done.push(format!(
+            "{name} on the heap over {words}{most}, equals serial ({expected})"
+        ));
+    }
+    Ok(done)
+}
