@@ -76,17 +76,13 @@ impl Auto {
     fn say(&mut self, rank: usize, word: Option<Word>) {
         if let Some(word) = word {
             self.datagrams.say(rank, word.code(), word == Word::Done);
-            if word == Word::Agree || word == Word::Last {
-                // It looks after repetitions.
-                self.datagrams.bell().ring();
-            }
         }
     }
 
-    /// A request went by datagrams: the peer may be worth a connection now.
-    fn count(&mut self, rank: usize, header: &Header) {
-        let now = self.datagrams.now();
-        if self.moves.count(rank, now, is_long(header)) {
+    /// Offers a connection to those that have become chatty. Apart from their requests, since it takes its time.
+    #[cold]
+    fn offer(&mut self) {
+        while let Some(rank) = self.moves.next_wanted() {
             let ready = self.connections.prepare(rank);
             let word = self.moves.offer(rank, ready);
             self.say(rank, word);
@@ -249,7 +245,8 @@ impl Nal for Auto {
             Some((rank, Way::Datagrams)) => {
                 self.connections.aim(None);
                 self.datagrams.send_message(ni, tx);
-                self.count(rank, &tx.header);
+                let now = self.datagrams.now();
+                self.moves.count(rank, now, is_long(&tx.header));
             }
             // Refused there.
             None => self.datagrams.send_message(ni, tx),
@@ -289,6 +286,9 @@ impl Nal for Auto {
         let any = self.datagrams.make_progress(ni);
         let any = self.connections.progress(ni) | any;
         self.settle(ni);
+        if self.moves.has_wanted() {
+            self.offer();
+        }
         any
     }
 
@@ -321,6 +321,10 @@ impl Nal for Auto {
     }
 
     fn arm(&mut self) -> bool {
+        // Repetitions are the attendant's while the program sleeps.
+        if self.moves.next_timeout().is_some() {
+            self.datagrams.bell().ring();
+        }
         self.datagrams.arm_alarm() & self.connections.arm()
     }
 

@@ -135,6 +135,8 @@ struct Peer {
     declined: bool,
     /// Counted as one that stays.
     stays: bool,
+    /// Among [`Moves::wanted`].
+    wanted: bool,
     /// Requests since `since`.
     count: u32,
     /// When the window began; of one that waits, when it repeats its word.
@@ -150,6 +152,8 @@ pub(super) struct Moves {
     peers: Vec<Peer>,
     /// Connections that there are, or are meant to be.
     used: u32,
+    /// Ranks that have become chatty.
+    wanted: Vec<usize>,
     /// Ranks whose word is waited for while requests wait.
     waiting: Vec<usize>,
     counts: Counts,
@@ -164,6 +168,7 @@ impl Moves {
             rules,
             peers: vec![Peer::default(); size],
             used: 0,
+            wanted: Vec::new(),
             waiting: Vec::new(),
             counts: Counts::default(),
             closed: false,
@@ -193,27 +198,47 @@ impl Moves {
         }
     }
 
-    /// A request goes by datagrams; whether to get a connection ready for the peer, if that can be done, and to call
-    /// [`Moves::offer`].
-    pub(super) fn count(&mut self, rank: usize, now: Time, long: bool) -> bool {
-        let (rules, room) = (self.rules, self.used < self.rules.budget);
+    /// A request goes by datagrams; the peer may be wanted then ([`Moves::next_wanted`]).
+    pub(super) fn count(&mut self, rank: usize, now: Time, long: bool) {
+        let rules = self.rules;
         let Some(peer) = self.peers.get_mut(rank) else {
-            return false;
+            return;
         };
-        if peer.state != State::Datagrams || peer.declined || self.closed || rank == self.own {
-            return false;
+        if peer.state != State::Datagrams || peer.declined || peer.wanted || rank == self.own {
+            return;
         }
         if now.saturating_sub(peer.since) > rules.window {
             (peer.since, peer.count) = (now, 0);
         }
         peer.count = peer.count.saturating_add(1);
-        if peer.count < rules.chatty && !long {
-            return false;
+        if peer.count >= rules.chatty || long {
+            peer.wanted = true;
+            self.wanted.push(rank);
         }
-        if !room {
+    }
+
+    /// Whether [`Moves::next_wanted`] has anything to look at.
+    #[inline]
+    pub(super) fn has_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// A chatty peer that there is a connection left for: get it ready, if that can be done, and call [`Moves::offer`].
+    pub(super) fn next_wanted(&mut self) -> Option<usize> {
+        while let Some(rank) = self.wanted.pop() {
+            let Some(peer) = self.peers.get_mut(rank) else {
+                continue;
+            };
+            peer.wanted = false;
+            if peer.state != State::Datagrams || self.closed {
+                continue;
+            }
+            if self.used < self.rules.budget {
+                return Some(rank);
+            }
             self.stay(rank);
         }
-        room
+        None
     }
 
     fn stay(&mut self, rank: usize) {

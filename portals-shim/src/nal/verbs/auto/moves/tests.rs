@@ -15,10 +15,18 @@ fn moves(own: usize) -> Moves {
     Moves::new(own, 5, RULES)
 }
 
+/// Whether a request makes a peer one to offer a connection to.
+fn wants(m: &mut Moves, rank: usize, now: Time, long: bool) -> bool {
+    m.count(rank, now, long);
+    let next = m.next_wanted();
+    assert!(next.is_none_or(|next| next == rank) && !m.has_wanted());
+    next.is_some()
+}
+
 /// One that has offered to `rank`.
 fn offering(own: usize, rank: usize) -> Moves {
     let mut m = moves(own);
-    assert!(m.count(rank, 1, true));
+    assert!(wants(&mut m, rank, 1, true));
     assert_eq!(m.offer(rank, true), Some(Word::Offer));
     m
 }
@@ -26,13 +34,31 @@ fn offering(own: usize, rank: usize) -> Moves {
 #[test]
 fn a_peer_is_chatty_by_many_requests_in_a_window_or_by_a_long_one() {
     let mut m = moves(0);
-    assert!(!m.count(1, 1000, false) && !m.count(1, 1050, false));
+    assert!(!wants(&mut m, 1, 1000, false) && !wants(&mut m, 1, 1050, false));
     // The window is over: these two do not count any more.
-    assert!(!m.count(1, 1101, false) && !m.count(1, 1102, false));
-    assert!(!m.count(2, 1102, false), "each peer is counted alone");
-    assert!(m.count(1, 1103, false));
-    assert!(m.count(3, 1103, true));
-    assert!(!m.count(0, 1103, true) && !m.count(9, 1103, true));
+    assert!(!wants(&mut m, 1, 1101, false) && !wants(&mut m, 1, 1102, false));
+    assert!(!wants(&mut m, 2, 1102, false), "each peer is counted alone");
+    assert!(wants(&mut m, 1, 1103, false));
+    assert!(wants(&mut m, 3, 1103, true));
+    assert!(!wants(&mut m, 0, 1103, true) && !wants(&mut m, 9, 1103, true));
+}
+
+#[test]
+fn what_is_wanted_is_looked_at_again_when_its_turn_comes() {
+    let mut m = Moves::new(0, 5, Rules { budget: 1, ..RULES });
+    m.count(1, 1, true);
+    m.count(2, 1, true);
+    m.count(2, 1, true);
+    let first = m.next_wanted().expect("one");
+    assert_eq!(m.offer(first, true), Some(Word::Offer));
+    // The only connection has been offered.
+    assert_eq!((m.next_wanted(), m.counts().stayed), (None, 1));
+    // A peer that has offered itself meanwhile needs no offer.
+    let mut m = moves(0);
+    m.count(1, 1, true);
+    assert_eq!(m.handle(1, Word::Offer, 1), Todo::Prepare);
+    assert_eq!(m.answer(1, true, 1), Some(Word::Agree));
+    assert_eq!(m.next_wanted(), None);
 }
 
 #[test]
@@ -73,13 +99,13 @@ fn the_budget_bounds_what_is_offered_and_agreed_to() {
     let mut m = offering(0, 1);
     assert_eq!(m.handle(2, Word::Offer, 1), Todo::Prepare);
     assert_eq!(m.answer(2, true, 1), Some(Word::Agree));
-    assert!(!m.count(3, 1, true) && !m.count(3, 1, true));
+    assert!(!wants(&mut m, 3, 1, true) && !wants(&mut m, 3, 1, true));
     assert_eq!(m.handle(3, Word::Offer, 1), Todo::Say(Word::Decline));
     assert_eq!((m.counts().stayed, m.counts().declined), (1, 1));
     // A peer that is gone needs none.
     m.gone(2);
     m.gone(2);
-    assert!(m.count(3, 1, true));
+    assert!(wants(&mut m, 3, 1, true));
     m.gone(1);
     assert_eq!(m.used, 0);
 }
@@ -89,7 +115,7 @@ fn a_peer_that_declines_is_not_asked_again_and_may_offer() {
     let mut m = offering(0, 1);
     assert_eq!(m.handle(1, Word::Decline, 1), Todo::Discard);
     assert_eq!((m.way(1), m.used), (Way::Datagrams, 0));
-    assert!(!m.count(1, 1, true));
+    assert!(!wants(&mut m, 1, 1, true));
     assert_eq!(m.counts().stayed, 1);
     assert_eq!(m.handle(1, Word::Offer, 1), Todo::Prepare);
     assert_eq!(m.answer(1, true, 1), Some(Word::Agree));
@@ -98,9 +124,9 @@ fn a_peer_that_declines_is_not_asked_again_and_may_offer() {
 #[test]
 fn what_the_device_cannot_do_is_not_tried_with_every_message() {
     let mut m = moves(0);
-    assert!(m.count(1, 1, true));
+    assert!(wants(&mut m, 1, 1, true));
     assert_eq!(m.offer(1, false), None);
-    assert!(!m.count(1, 1, true));
+    assert!(!wants(&mut m, 1, 1, true));
     assert_eq!(m.handle(2, Word::Offer, 1), Todo::Prepare);
     assert_eq!(m.answer(2, false, 1), Some(Word::Decline));
     assert_eq!((m.used, m.way(2)), (0, Way::Datagrams));
@@ -131,7 +157,7 @@ fn who_waits_repeats_its_word_until_it_is_answered() {
 fn a_close_lets_moves_end_and_begins_none() {
     let mut m = offering(0, 1);
     m.close();
-    assert!(!m.count(2, 1, true));
+    assert!(!wants(&mut m, 2, 1, true));
     assert_eq!(m.handle(2, Word::Offer, 1), Todo::Say(Word::Decline));
     assert_eq!(m.handle(1, Word::Agree, 1), Todo::Say(Word::Last));
     assert_eq!(m.handle(1, Word::Done, 1), Todo::Connect);

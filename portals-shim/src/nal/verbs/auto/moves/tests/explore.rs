@@ -50,6 +50,8 @@ enum Step {
     Datagram(usize, usize),
     Connection(usize, usize),
     Told(usize, usize),
+    /// A rank makes an offer that it has to make.
+    Offer(usize),
     /// A rank that waits repeats its word.
     Repeat(usize),
     /// The last rank dies.
@@ -120,9 +122,8 @@ impl Net {
             Way::Waits => self.streams[from][to].held.push_back(number),
             way => {
                 self.post(from, to, Body::Request(number), way);
-                if way == Way::Datagrams && self.ranks[from].count(to, 0, false) {
-                    let word = self.ranks[from].offer(to, true);
-                    self.say(from, to, word);
+                if way == Way::Datagrams {
+                    self.ranks[from].count(to, 0, false);
                 }
             }
         }
@@ -207,6 +208,9 @@ impl explorer::World for Net {
             if moves.next_timeout().is_some() && self.repeats[rank] > 0 && !self.is_dead(rank) {
                 steps.push(Step::Repeat(rank));
             }
+            if moves.has_wanted() && !self.is_dead(rank) {
+                steps.push(Step::Offer(rank));
+            }
             if self.may_notice(rank) {
                 steps.push(Step::Notice(rank));
             }
@@ -234,6 +238,12 @@ impl explorer::World for Net {
                 self.streams[from][to].told = false;
                 if self.ranks[from].arrived(to) {
                     self.release(from, to);
+                }
+            }
+            Step::Offer(rank) => {
+                if let Some(to) = self.ranks[rank].next_wanted() {
+                    let word = self.ranks[rank].offer(to, true);
+                    self.say(rank, to, word);
                 }
             }
             Step::Repeat(rank) => {
@@ -315,7 +325,7 @@ const NONE: Rules = Rules { budget: 0, ..EAGER };
 fn visit(rules: [Rules; 2], mortal: bool) -> Visited {
     let net = Net {
         mortal,
-        ..Net::new(&rules, 3)
+        ..Net::new(&rules, if mortal { 2 } else { 3 })
     };
     explore(net, 3_000_000)
 }
