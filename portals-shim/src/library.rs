@@ -66,16 +66,22 @@ impl<N: Nal> Library<N> {
     /// Handles arrivals without blocking; returns whether there were any.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        let mut any = self.nal.progress(&mut self.ni);
+        // Most looks find nothing.
+        if !self.nal.progress(&mut self.ni) && self.own.is_empty() {
+            return false;
+        }
+        self.progressed();
+        true
+    }
+
+    /// What follows arrivals.
+    #[inline(never)]
+    fn progressed(&mut self) {
         if !self.own.is_empty() {
-            any = true;
             self.take_own();
         }
-        if any {
-            self.moved = true;
-            self.nal.lists_changed(&mut self.ni);
-        }
-        any
+        self.moved = true;
+        self.nal.lists_changed(&mut self.ni);
     }
 
     /// Delivers what the process has sent to itself. Answers to own messages are own messages again; this ends,

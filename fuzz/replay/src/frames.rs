@@ -31,19 +31,21 @@ pub fn run(data: &[u8]) -> u32 {
         is_header
     } else {
         if helped && let Some((prefix, body)) = bytes.split_first_chunk_mut::<PREFIX>() {
-            prefix[0] %= 7;
+            prefix[0] %= 9;
             if let Some(operation) = body.first_mut().filter(|_| prefix[0] == 0) {
                 *operation %= 5;
             }
         }
         let is_frame = verbs::is_frame(&bytes);
-        // What each kind has at least; those of the last two have no body.
+        // What each kind has at least.
         let least = match bytes.first() {
             Some(0) => PREFIX + 4,
             Some(1) => PREFIX + 20,
             Some(2 | 4) => PREFIX + 4,
             Some(3) => PREFIX + 8,
             Some(5 | 6) => PREFIX,
+            Some(7) => PREFIX + 1,
+            Some(8) => PREFIX + 12,
             _ => usize::MAX,
         };
         assert!(!is_frame || bytes.len() >= least, "{bytes:02x?}");

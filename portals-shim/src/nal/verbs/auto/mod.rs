@@ -233,8 +233,9 @@ impl Auto {
     }
 }
 
+// Out of the way of connections alone, whose calls are part of their callers.
 impl Nal for Auto {
-    #[inline]
+    #[inline(never)]
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         match self.way(tx.header.target) {
             Some((_, Way::Connection)) => self.connections.send(ni, tx),
@@ -254,7 +255,7 @@ impl Nal for Auto {
         self.settle(ni);
     }
 
-    #[inline]
+    #[inline(never)]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         self.is_connected(header.target) && self.connections.send_now(header, payload)
     }
@@ -276,12 +277,12 @@ impl Nal for Auto {
         self.settle(ni);
     }
 
-    #[inline]
+    #[inline(never)]
     fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
         self.is_connected(header.target) && self.connections.fetch_now(header, md, landing)
     }
 
-    #[inline]
+    #[inline(never)]
     fn progress(&mut self, ni: &mut Ni) -> bool {
         let any = self.datagrams.make_progress(ni);
         let any = self.connections.progress(ni) | any;
@@ -292,7 +293,7 @@ impl Nal for Auto {
         any
     }
 
-    #[inline]
+    #[inline(never)]
     fn lists_changed(&mut self, ni: &mut Ni) {
         let portals = ni.take_dirty_portals();
         self.tell_peers(ni, portals);
