@@ -288,7 +288,9 @@ impl Nal for Auto {
         let any = self.connections.progress(ni) | any;
         self.settle(ni);
         if self.moves.has_wanted() {
+            // Who is about to sleep arms for the answer again.
             self.offer();
+            return true;
         }
         any
     }
