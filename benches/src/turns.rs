@@ -95,6 +95,10 @@ const PAGE: u64 = 4096;
 /// Pages of the segment that is put to.
 const PAGES: u64 = 64;
 
+/// Bytes of a segment before and after them: a unit at its end may reach memory that cannot be pinned, and then a put waits
+/// for the other rank, whose turn it is not.
+const MARGIN: u64 = 1 << 18;
+
 /// Puts in no order that a cache would know.
 fn page(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9) % PAGES
@@ -115,7 +119,7 @@ fn attached(
         }),
         HandlerEntry::new(REPLY, move |_, _, _| counter.set(counter.get() + 1)),
     ];
-    let bytes = (PAGES * PAGE) as usize;
+    let bytes = (PAGES * PAGE + 2 * MARGIN) as usize;
     match doing {
         Doing::Nothing | Doing::Request => conduit.attach(handlers, 4096).ok()?,
         Doing::PutInSegment => conduit.attach(handlers, bytes).ok()?,
@@ -124,7 +128,7 @@ fn attached(
     if doing == Doing::PutHeld {
         // Whatever is put to later is pinned.
         if rank == 0 {
-            let base = conduit.segment(1).addr;
+            let base = conduit.segment(1).addr + MARGIN;
             (0..PAGES).try_for_each(|page| conduit.put(1, base + page * PAGE, &[0; 8]).ok())?;
         }
         conduit.barrier(BarrierName::Anonymous).ok()?;
@@ -172,7 +176,7 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
             Some(())
         });
         let (conduit, seen) = attached(0, all, first, doing)?;
-        let base = conduit.segment(1).addr;
+        let base = conduit.segment(1).addr + MARGIN;
         for i in 0..times {
             let mut put = Handle::DONE;
             match doing {
