@@ -95,8 +95,8 @@ const PAGE: u64 = 4096;
 /// Pages of the segment that is put to.
 const PAGES: u64 = 64;
 
-/// Bytes of a segment before and after them: a unit at its end may reach memory that cannot be pinned, and then a put waits
-/// for the other rank, whose turn it is not.
+/// Bytes of a segment before and after them. Of a unit that reaches beyond the segment the longest piece of memory is pinned,
+/// which may be that of another mapping; a put to the rest waits for the other rank, whose turn it is not.
 const MARGIN: u64 = 1 << 18;
 
 /// Puts in no order that a cache would know.

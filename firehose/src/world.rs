@@ -355,7 +355,6 @@ impl World {
     }
 }
 
-/// Keys are known by whether they are good; counts, and places in tables, decide nothing.
 /// Asks as a rank does: what is a single unit and held needs no more than a look.
 fn ask(holder: &mut Holder<u32>, peer: u32, span: Span, ticket: Ticket) -> Asked {
     if span.count == 1 && holder.hit(peer, span.first).is_some() {
@@ -371,6 +370,7 @@ fn release(holder: &mut Holder<u32>, peer: u32, span: Span) {
     }
 }
 
+/// Keys are known by whether they are good; counts, and places in tables, decide nothing.
 impl Hash for World {
     fn hash<H: Hasher>(&self, h: &mut H) {
         let good = |rank: u32, unit, key: u32| {

@@ -303,15 +303,9 @@ impl Ni {
         })
     }
 
-    /// Takes a put whose data, or as much of it as there is, lies at hand: [`Ni::handle_header`] and
-    /// [`Ni::deposit_end`] in one step. `place` is told where the first so many bytes go, moves them, and
-    /// says whether it could. `None`: the message was dropped, or was no put, and then nothing happened.
+    /// What a put asks for, and who waits for its ack.
     #[inline(always)]
-    pub fn deposit_put(
-        &mut self,
-        h: &Header,
-        place: impl FnOnce(&[Segment], u64) -> NiFail,
-    ) -> Option<Deposited> {
+    fn put_of(h: &Header) -> Option<(Request, Option<MdHandle>)> {
         let Body::Put {
             length,
             remote_offset,
@@ -329,6 +323,19 @@ impl Ni {
             hdr_data,
             ac_index,
         };
+        Some((r, ack_md))
+    }
+
+    /// Takes a put whose data, or as much of it as there is, lies at hand: [`Ni::handle_header`] and
+    /// [`Ni::deposit_end`] in one step. `place` is told where the first so many bytes go, moves them, and
+    /// says whether it could. `None`: the message was dropped, or was no put, and then nothing happened.
+    #[inline(always)]
+    pub fn deposit_put(
+        &mut self,
+        h: &Header,
+        place: impl FnOnce(&[Segment], u64) -> NiFail,
+    ) -> Option<Deposited> {
+        let (r, ack_md) = Self::put_of(h)?;
         let m = match self.translate(h, &r) {
             Ok(m) => m,
             Err(reason) => {
@@ -355,27 +362,11 @@ impl Ni {
     /// and an access control entry too if the owner waits for an answer that it knows of the change; then it counts as
     /// `earlier`. `None`: it may not be written by this put, which was dropped.
     pub fn written_put(&mut self, h: &Header, to: MdHandle, earlier: bool) -> Option<Deposited> {
-        let Body::Put {
-            length,
-            remote_offset,
-            hdr_data,
-            ac_index,
-            ack_md,
-        } = h.body
-        else {
-            return None;
-        };
-        let r = Request {
-            access: Access::Put,
-            length,
-            remote_offset,
-            hdr_data,
-            ac_index,
-        };
+        let (r, ack_md) = Self::put_of(h)?;
         let admitted = if earlier {
             Ok(())
         } else {
-            self.admits(h, ac_index)
+            self.admits(h, r.ac_index)
         };
         match admitted.and_then(|()| self.written_at(h, &r, to)) {
             Ok(m) => self.deposited(h, &r, &m, NiFail::OK, ack_md),

@@ -84,7 +84,7 @@ impl Verbs {
         true
     }
 
-    /// A put of `len` bytes came in a frame, for `md`: one of a peer that goes on so may as well be written.
+    /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
     #[inline]
     pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
         if (self.write_from..=EAGER).contains(&(header.payload_len() as usize)) {
@@ -135,7 +135,7 @@ impl Verbs {
 
     /// A peer has written a put into `md`.
     pub(super) fn written_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
-        let told = self.peers[rank].as_ref().is_some_and(|p| p.writes);
+        let told = self.peer(rank).is_some_and(|p| p.writes);
         let earlier = self.published.is_unconfirmed(md);
         let open = earlier || self.published.holds(md) == Some(header.pt_index);
         let taken = if told && open {
