@@ -254,24 +254,27 @@ impl<N: Nal> Shared<N> {
 
     /// A poll, or as many as `looks` while nothing happens, here and elsewhere; wakes others if it changed anything.
     #[inline]
-    fn poll(
+    fn poll<F: Fn() -> bool + ?Sized>(
         &self,
         eqs: &[EqHandle],
         looks: u32,
-        other: &dyn Fn() -> bool,
+        other: &F,
         out: &mut Polled,
     ) -> Result<Found, PollError> {
         let mut library = self.lock();
         let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
         // Without progress the queues stay as they are, and a pause would cost more than a look.
-        for _ in 1..looks {
-            if moved || !matches!(found, Ok(false)) || other() {
-                break;
-            }
-            if library.progress() {
-                found = library.look(eqs, out);
-                moved = library.take_moved();
+        if !moved && matches!(found, Ok(false)) {
+            for _ in 1..looks {
+                if other() {
+                    break;
+                }
+                if library.progress() {
+                    found = library.look(eqs, out);
+                    moved = library.take_moved();
+                    break;
+                }
             }
         }
         let found = found.map(|found| Found {
@@ -398,11 +401,11 @@ impl<N: Nal> Shared<N> {
     }
 
     /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
-    fn wait_long(
+    fn wait_long<F: Fn() -> bool + ?Sized>(
         &self,
         eqs: &[EqHandle],
         wait: Wait,
-        other: &dyn Fn() -> bool,
+        other: &F,
         out: &mut Polled,
     ) -> Result<Taken, PollError> {
         let deadline = match wait {
@@ -431,7 +434,7 @@ impl<N: Nal> Shared<N> {
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
-                let found = self.doze(eqs, deadline, other, out)?;
+                let found = self.doze(eqs, deadline, &|| other(), out)?;
                 if found.ends() || other() {
                     self.fruitless.store(0, Ordering::Relaxed);
                     return Ok(found.taken);

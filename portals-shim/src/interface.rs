@@ -243,6 +243,7 @@ impl Interface {
 
     /// On a simulated fabric this rank's clock advances as if its program had computed for `nanos`:
     /// interrupts of its processor come on top. Elsewhere nothing happens.
+    #[inline]
     pub fn compute(&self, nanos: u64) -> Result<(), Error> {
         if nanos == 0 || self.clock() == ClockKind::Wall {
             return Ok(());
