@@ -17,7 +17,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 23] = [
+pub const WORKLOADS: [&str; 25] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -36,6 +36,8 @@ pub const WORKLOADS: [&str; 23] = [
     "am-short-shm",
     "conduit-put",
     HELD,
+    "conduit-get",
+    GET_HELD,
     "tag-round-trip",
     "tag-round-trip-source",
     "tag-bits",
@@ -50,8 +52,12 @@ pub const DYNAMIC_PERCENT: u64 = 2;
 
 /// A put to memory that is pinned where it is used, and is: `conduit-put` is one to memory that is pinned as a whole.
 pub const HELD: &str = "conduit-put-held";
+/// As [`HELD`], of a get of 4 KiB; `conduit-get` is one from memory that is pinned as a whole.
+pub const GET_HELD: &str = "conduit-get-held";
 /// What a put may cost more where its memory has to be looked for among what is held, instructions.
 pub const HIT: u64 = 450;
+/// The same of a get, whose memory is looked for at both ends.
+pub const GET_HIT: u64 = 550;
 
 /// What of a workload is not counted: two threads that take turns doing nothing else.
 const TURNS: &str = "turns";
@@ -163,6 +169,8 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         "am-short-shm" => replies(workload, times, Over::Memory, Doing::Request),
         "conduit-put" => replies(workload, times, Over::Process, Doing::PutInSegment),
         HELD => replies(workload, times, Over::Process, Doing::PutHeld),
+        "conduit-get" => replies(workload, times, Over::Process, Doing::GetInSegment),
+        GET_HELD => replies(workload, times, Over::Process, Doing::GetHeld),
         "tag-round-trip" | "tag-round-trip-source" => {
             let mode = match workload {
                 "tag-round-trip" => TagMode::Full,

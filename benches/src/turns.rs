@@ -1,6 +1,7 @@
 //! Two ranks of a conduit, each in a thread, that take turns: while one runs the other sleeps, so that nothing is
 //! counted but what the messages need. A round trip is a Short request without arguments, the handler that replies,
-//! and the handler of the reply; or a put of 8 bytes to a page of the other's segment, and its acknowledgement.
+//! and the handler of the reply; or a put of 8 bytes to a page of the other's segment, and its acknowledgement; or a get of a
+//! page from there to the own segment.
 
 use conduit::{BarrierName, Conduit, Exchange, ExchangeError, Handle, HandlerEntry};
 use portals_shim::fabric::{self, Opened};
@@ -89,15 +90,27 @@ pub enum Doing {
     PutInSegment,
     /// A put to a segment of which units are pinned, all that are put to.
     PutHeld,
+    /// A get from a segment that is pinned as a whole.
+    GetInSegment,
+    /// A get from a segment of which units are pinned, all that is got.
+    GetHeld,
+}
+
+impl Doing {
+    fn is_held(self) -> bool {
+        matches!(self, Self::PutHeld | Self::GetHeld)
+    }
 }
 
 const PAGE: u64 = 4096;
 /// Pages of the segment that is put to.
 const PAGES: u64 = 64;
 
-/// Bytes of a segment before and after them. Of a unit that reaches beyond the segment the longest piece of memory is pinned,
-/// which may be that of another mapping; a put to the rest waits for the other rank, whose turn it is not.
+/// Bytes of a segment before and after them, so that the units are memory as a whole.
 const MARGIN: u64 = 1 << 18;
+
+/// Bytes of a get: more than a chunk holds, so that they land where they belong.
+const GOT: usize = 4096;
 
 /// Puts in no order that a cache would know.
 fn page(i: u64) -> u64 {
@@ -122,10 +135,10 @@ fn attached(
     let bytes = (PAGES * PAGE + 2 * MARGIN) as usize;
     match doing {
         Doing::Nothing | Doing::Request => conduit.attach(handlers, 4096).ok()?,
-        Doing::PutInSegment => conduit.attach(handlers, bytes).ok()?,
-        Doing::PutHeld => conduit.attach_large(handlers, bytes).ok()?,
+        Doing::PutInSegment | Doing::GetInSegment => conduit.attach(handlers, bytes).ok()?,
+        Doing::PutHeld | Doing::GetHeld => conduit.attach_large(handlers, bytes).ok()?,
     };
-    if doing == Doing::PutHeld {
+    if doing.is_held() {
         // Whatever is put to later is pinned.
         if rank == 0 {
             let base = conduit.segment(1).addr + MARGIN;
@@ -177,14 +190,19 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
         });
         let (conduit, seen) = attached(0, all, first, doing)?;
         let base = conduit.segment(1).addr + MARGIN;
+        let own = usize::try_from(MARGIN).ok()?;
         for i in 0..times {
-            let mut put = Handle::DONE;
+            let mut started = Handle::DONE;
             match doing {
                 Doing::Nothing => {}
                 Doing::Request => conduit.am_request_short(1, REQUEST, &[]).ok()?,
                 Doing::PutInSegment | Doing::PutHeld => {
                     let data = i.to_ne_bytes();
-                    put = conduit.put_nb(1, base + page(i) * PAGE, &data).ok()?;
+                    started = conduit.put_nb(1, base + page(i) * PAGE, &data).ok()?;
+                }
+                Doing::GetInSegment | Doing::GetHeld => {
+                    let there = base + page(i) * PAGE;
+                    started = conduit.get_to_segment_nb(own, 1, there, GOT).ok()?;
                 }
             }
             turn.pass(1, partner.thread());
@@ -192,7 +210,7 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
             match doing {
                 Doing::Nothing => {}
                 Doing::Request => conduit.poll(),
-                Doing::PutInSegment | Doing::PutHeld => conduit.wait(put),
+                _ => conduit.wait(started),
             }
         }
         let done = all_done(&conduit, doing, times, seen.get());
@@ -217,7 +235,12 @@ mod tests {
             );
             assert_eq!(round_trips(over, Doing::Nothing, 10), Some(0), "{over:?}");
         }
-        for doing in [Doing::PutInSegment, Doing::PutHeld] {
+        for doing in [
+            Doing::PutInSegment,
+            Doing::PutHeld,
+            Doing::GetInSegment,
+            Doing::GetHeld,
+        ] {
             assert_eq!(round_trips(Over::Process, doing, 500), Some(500));
         }
     }

@@ -13,6 +13,7 @@
 //!   what is wrong with it.
 //! * The memory of one that does is free when the call returns.
 
+use crate::am::request::Source;
 use crate::conduit::Conduit;
 use crate::core::{Core, SbUse};
 use crate::descriptors::Md;
@@ -140,5 +141,38 @@ impl Conduit {
             .borrow_mut()
             .put_at_once(node, dest, memory, counted);
         self.check("put", put)
+    }
+
+    /// As [`Conduit::get_at_once`], of a checked get to the own segment.
+    #[inline]
+    pub(crate) fn get_segment_at_once(
+        &self,
+        node: u32,
+        src: u64,
+        to: &Source,
+        counted: Counted,
+    ) -> Option<Handle> {
+        if !self.is_pinning() {
+            return None;
+        }
+        let memory = self.own_memory(to)?;
+        self.get_at_once(node, src, &memory, counted)
+    }
+
+    /// Starts a get from memory that is pinned for this rank, if nothing has to be waited for. `None`, and nothing has
+    /// happened, for any other get.
+    #[inline]
+    pub(crate) fn get_at_once(
+        &self,
+        node: u32,
+        src: u64,
+        memory: &UserMem,
+        counted: Counted,
+    ) -> Option<Handle> {
+        if self.handler_depth.get() > 0 || self.core.borrow().fire.is_none() {
+            return None;
+        }
+        let get = self.core.borrow_mut().get_held(node, src, memory, counted);
+        self.check("get", get)
     }
 }

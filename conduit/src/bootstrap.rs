@@ -136,6 +136,8 @@ impl Conduit {
         if self.is_attached() {
             return Err(AttachError::Attached);
         }
+        let promised = self.forgets.get();
+        let pinnable = self.core.borrow().pinnable_beside(segment_size, promised);
         let ni = self.interface();
         let region = ni
             .new_region(segment_size)
@@ -158,11 +160,14 @@ impl Conduit {
             addr: region.addr(),
             size: size as u64,
         };
-        let segments = self
-            .exchange(own, 0)
-            .into_iter()
-            .map(|(s, _)| s)
-            .collect::<Vec<_>>();
+        let told = self.exchange(own, pinnable);
+        // Every rank keeps to what the poorest may pin, so that all of them start or none.
+        let pinnable = told.iter().map(|t| t.1).min().unwrap_or(0);
+        self.core
+            .borrow_mut()
+            .keep_pinned(pinnable, promised)
+            .map_err(AttachError::Firehose)?;
+        let segments: Vec<_> = told.into_iter().map(|t| t.0).collect();
         let mut windows: Vec<_> = vec![None; segments.len()];
         windows[self.mynode() as usize] = Some((region.clone(), 0));
         self.core.borrow_mut().attached = Some(Attached {

@@ -57,6 +57,8 @@ pub struct Conduit {
     /// The rank is in `finish`, and joins an exit without obeying it.
     pub(crate) finishing: Cell<bool>,
     pub(crate) lendings: Cell<u64>,
+    /// Memory that goes is told of; see [`Conduit::promise_to_forget`].
+    pub(crate) forgets: Cell<bool>,
     pub(crate) barrier: Cell<ClientBarrier>,
     /// Taken by whoever uses this conduit, where several threads do; see [`crate::Par`].
     pub(crate) gate: Option<Arc<Gate>>,
@@ -191,6 +193,7 @@ impl Conduit {
             ended: Cell::new(false),
             finishing: Cell::new(false),
             lendings: Cell::new(0),
+            forgets: Cell::new(false),
             barrier: Cell::default(),
             gate: None,
             signals: OnceCell::new(),

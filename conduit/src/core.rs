@@ -12,7 +12,7 @@ use crate::exit::Leaving;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
 use crate::ops::Ops;
-use crate::pinning::Fire;
+use crate::pinning::{Fire, Home};
 use crate::segment::SegInfo;
 use crate::tickets::Tickets;
 use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
@@ -90,8 +90,10 @@ pub(crate) struct Core {
     pub(crate) least: (u64, u32),
     /// Buffers for payloads of Mediums, 8-byte aligned.
     pub(crate) scratch: Vec<Box<[u64]>>,
-    /// In a job without segments.
+    /// What is pinned of other ranks' memory, in a job whose segments are not pinned as a whole.
     pub(crate) fire: Option<Fire>,
+    /// What is pinned of the own memory when it is needed; `None` where all is pinned at the start, or for each message.
+    pub(crate) home: Option<Home>,
 }
 
 impl Core {
@@ -132,6 +134,7 @@ impl Core {
             least: (u64::MAX, 0),
             scratch: Vec::new(),
             fire: None,
+            home: None,
             peers,
             env,
             descriptors,
@@ -452,8 +455,13 @@ impl Core {
                 _ => TmpEvent::Answered,
             };
             match self.tmpmds.handle(&self.ni, index, what) {
-                Some(Ok(true)) => self.tmp_tickets.give(1),
-                Some(Ok(false)) => {}
+                Some(Ok(Some(end))) => {
+                    self.tmp_tickets.give(1);
+                    if let Some(unit) = end.here {
+                        self.release_unit(unit);
+                    }
+                }
+                Some(Ok(None)) => {}
                 Some(Err(e)) => return Err(refused("PtlMDUnlink")(e)),
                 None => return Err(bad()),
             }

@@ -297,7 +297,14 @@ impl Conduit {
     fn finish_trace(&self) {
         if let Some(t) = &self.tracer {
             let core = self.core.try_borrow();
-            t.finish(&core.map_or_else(|_| String::new(), |c| c.credits.report().to_string()));
+            t.finish(&core.map_or_else(
+                |_| String::new(),
+                |c| {
+                    let pinned = c.firehose_stats();
+                    let pinned = pinned.map_or_else(String::new, |s| s.to_string());
+                    format!("{}{pinned}", c.credits.report())
+                },
+            ));
         }
     }
 

@@ -14,6 +14,7 @@ use crate::matchbits::RmaBits;
 use crate::ops::{Handle, Key};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Transfer;
+use ::firehose::Unit;
 use portals_shim::AckRequest;
 
 /// Largest single message, bytes.
@@ -30,6 +31,8 @@ struct Piece {
     op: Key,
     /// The caller waits until the memory is free.
     wait_local: bool,
+    /// Of the own memory, pinned for it.
+    here: Option<Unit>,
 }
 
 /// How a piece reaches its local memory.
@@ -120,10 +123,13 @@ impl Core {
             }
             (Path::Tmp, Source::User(memory)) => {
                 let what = if piece.get { TmpUse::Get } else { TmpUse::Put };
+                if piece.here.is_none() {
+                    self.make_room(memory);
+                }
                 let safe = self.descriptors.queues.safe;
                 let md = self
                     .tmpmds
-                    .bind(&self.ni, safe, memory, what)
+                    .bind(&self.ni, safe, memory, (what, piece.here))
                     .map_err(refused("PtlMDBind of client memory"))?;
                 (md, 0)
             }
@@ -347,8 +353,7 @@ impl Conduit {
         len: usize,
     ) -> Result<(), RmaError> {
         self.trace_segment("GET_BULK", node, src, (offset, len));
-        let (remote, local) = self.check_both(node, src, offset, len)?;
-        let handle = self.explicit(node, remote, local, true, false)?;
+        let handle = self.get_segment(offset, node, src, len)?;
         self.wait_done(handle);
         Ok(())
     }
@@ -363,8 +368,21 @@ impl Conduit {
         len: usize,
     ) -> Result<Handle, RmaError> {
         self.trace_segment("GET_NB_BULK", node, src, (offset, len));
+        self.get_segment(offset, node, src, len)
+    }
+
+    fn get_segment(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
         let (remote, local) = self.check_both(node, src, offset, len)?;
-        self.explicit(node, remote, local, true, false)
+        match self.get_segment_at_once(node, src, &local, Counted::Explicit) {
+            Some(handle) => Ok(handle),
+            None => self.explicit(node, remote, local, true, false),
+        }
     }
 
     /// As [`Conduit::get_to_segment_nb`], counted with the implicit operations.
@@ -378,7 +396,10 @@ impl Conduit {
     ) -> Result<(), RmaError> {
         self.trace_segment("GET_NBI_BULK", node, src, (offset, len));
         let (remote, local) = self.check_both(node, src, offset, len)?;
-        self.transfer(node, remote, local, true, None, false)
+        match self.get_segment_at_once(node, src, &local, Counted::Implicit) {
+            Some(_) => Ok(()),
+            None => self.transfer(node, remote, local, true, None, false),
+        }
     }
 
     /// Waits until an operation is complete.
@@ -513,6 +534,9 @@ impl Conduit {
         node: u32,
         src: u64,
     ) -> Result<Handle, RmaError> {
+        if let Some(handle) = self.get_at_once(node, src, &memory, Counted::Explicit) {
+            return Ok(handle);
+        }
         let remote = self.check_remote(node, src, memory.len())?;
         let local = self.core.borrow().locate(memory);
         self.explicit(node, remote, local, true, false)
@@ -524,6 +548,10 @@ impl Conduit {
         node: u32,
         src: u64,
     ) -> Result<(), RmaError> {
+        let at_once = self.get_at_once(node, src, &memory, Counted::Implicit);
+        if at_once.is_some() {
+            return Ok(());
+        }
         let remote = self.check_remote(node, src, memory.len())?;
         let local = self.core.borrow().locate(memory);
         self.transfer(node, remote, local, true, None, false)
@@ -561,7 +589,7 @@ impl Conduit {
         Ok((remote, Source::Segment { offset, len }))
     }
 
-    fn explicit(
+    pub(crate) fn explicit(
         &self,
         node: u32,
         remote: u64,
@@ -602,6 +630,31 @@ impl Conduit {
         }
     }
 
+    /// Pins the first bytes of a piece of local memory that is outside of the own segment and not copied through a chunk, where
+    /// such memory stays pinned: what of it is to be one message, and the unit.
+    #[inline]
+    fn pin_outside(&self, local: Source, get: bool) -> (Source, Option<Unit>) {
+        let Source::User(memory) = local else {
+            return (local, None);
+        };
+        let copied = {
+            let core = self.core.borrow();
+            let limit = if get {
+                core.env.get_bounce
+            } else {
+                core.env.put_bounce
+            };
+            core.home.is_none() || memory.len() <= limit
+        };
+        if copied {
+            return (local, None);
+        }
+        match self.pin_here(memory) {
+            Ok(Some((unit, n))) => (Source::User(memory.part(0, n as usize)), Some(unit)),
+            _ => (local, None),
+        }
+    }
+
     /// Starts the messages of a checked put or get; those without a key are implicit.
     pub(crate) fn transfer(
         &self,
@@ -628,13 +681,16 @@ impl Conduit {
         let mut done = 0;
         while done < len {
             let n = (len - done).min(MAX_TRANSFER);
+            let (local, here) = self.pin_outside(local.part(done, n), get);
+            let n = local.len();
             let piece = Piece {
                 node,
                 remote: remote + done as u64,
-                local: local.part(done, n),
+                local,
                 get,
                 op,
                 wait_local,
+                here,
             };
             self.wait_in("a put or get", Scope::Full, |c| {
                 c.tickets.take(1).then_some(())

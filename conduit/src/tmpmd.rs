@@ -12,6 +12,7 @@ use portals_shim::{
 };
 
 use crate::descriptors::Md;
+use ::firehose::Unit;
 
 /// Memory of the client, lent to the conduit for one operation.
 ///
@@ -114,6 +115,14 @@ struct Tmp {
     answered: bool,
     /// The memory is written by the answer.
     get: bool,
+    /// Pinned for it.
+    here: Option<Unit>,
+}
+
+/// What one that is done with gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TmpEnd {
+    pub(crate) here: Option<Unit>,
 }
 
 /// All temporary descriptors.
@@ -144,13 +153,13 @@ pub(crate) enum TmpEvent {
 }
 
 impl TmpMds {
-    /// A descriptor over `memory`; its index goes into the events' `user_ptr`.
+    /// A descriptor over `memory`, which a unit holds if one is named; its index goes into the events' `user_ptr`.
     pub(crate) fn bind(
         &mut self,
         ni: &Interface,
         safe: EqHandle,
         memory: &UserMem,
-        what: TmpUse,
+        (what, here): (TmpUse, Option<Unit>),
     ) -> Result<MdHandle, Error> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -175,6 +184,7 @@ impl TmpMds {
                     sent: what == TmpUse::Get,
                     answered: what == TmpUse::PutNoAck,
                     get: what == TmpUse::Get,
+                    here,
                 });
                 Ok(md)
             }
@@ -185,14 +195,14 @@ impl TmpMds {
         }
     }
 
-    /// Takes an event; `Some(true)` when the descriptor is done with and gone, `None` when there is
+    /// Takes an event; `Some` of the end when the descriptor is done with and gone, `None` when there is
     /// no such descriptor.
     pub(crate) fn handle(
         &mut self,
         ni: &Interface,
         index: usize,
         event: TmpEvent,
-    ) -> Option<Result<bool, Error>> {
+    ) -> Option<Result<Option<TmpEnd>, Error>> {
         let slot = self.slots.get_mut(index)?;
         let tmp = slot.as_mut()?;
         match event {
@@ -200,12 +210,12 @@ impl TmpMds {
             TmpEvent::Answered => tmp.answered = true,
         }
         if !(tmp.sent && tmp.answered) {
-            return Some(Ok(false));
+            return Some(Ok(None));
         }
-        let md = tmp.md;
+        let (md, end) = (tmp.md, TmpEnd { here: tmp.here });
         *slot = None;
         self.free.push(index);
-        Some(ni.md_unlink(md).map(|()| true))
+        Some(ni.md_unlink(md).map(|()| Some(end)))
     }
 
     /// Whether some descriptor still reads or writes the memory of a lending.

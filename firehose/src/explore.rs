@@ -92,6 +92,7 @@ const fn at(peer: u32, first: u64, count: u32) -> Transfer {
     Transfer {
         there: Some((peer, pages(first, count))),
         here: None,
+        renews: false,
     }
 }
 
@@ -99,6 +100,7 @@ const fn home(first: u64, count: u32) -> Transfer {
     Transfer {
         there: None,
         here: Some(pages(first, count)),
+        renews: false,
     }
 }
 
@@ -106,6 +108,14 @@ const fn both(peer: u32, there: u64, here: u64) -> Transfer {
     Transfer {
         there: Some((peer, pages(there, 1))),
         here: Some(pages(here, 1)),
+        renews: false,
+    }
+}
+
+const fn renewing(peer: u32, unit: u64) -> Transfer {
+    Transfer {
+        renews: true,
+        ..at(peer, unit, 1)
     }
 }
 
@@ -177,6 +187,17 @@ fn memory_that_goes_at_any_moment() {
     const HERE: &[Transfer] = &[home(0, 1)];
     let visited = play((2, 2, 9), 2, [THERE, HERE], [&[], &[0]]);
     assert!(visited.states > 10_000, "{visited:?}");
+}
+
+/// Memory comes to units that are held, and transfers ask for them anew; the owner uses them, and takes one away.
+#[test]
+fn memory_that_comes_to_units_that_are_held() {
+    const THERE: &[Transfer] = &[renewing(1, 0), at(1, 0, 1), at(1, 1, 1), renewing(1, 2)];
+    const HERE: &[Transfer] = &[home(0, 1)];
+    let visited = play((2, 2, 9), 2, [THERE, HERE], [&[], &[0]]);
+    assert!(visited.states > 10_000, "{visited:?}");
+    let visited = play((1, 1, 9), 3, [THERE, &[]], [&[], &[]]);
+    assert!(visited.states > 1000, "{visited:?}");
 }
 
 /// The system pins less than the budget allows: transfers are refused, and nothing is lost by it.

@@ -468,6 +468,12 @@ impl<K: Clone> Holder<K> {
         }
     }
 
+    /// What is held of a unit is less than there is of it now: it is given back after its last use, and whoever asks
+    /// for it from here on asks the owner anew.
+    pub fn renew(&mut self, peer: u32, unit: Unit) {
+        self.handle_recall(peer, unit);
+    }
+
     /// Gives back every unit of `peer` that no transfer uses.
     pub fn let_go(&mut self, peer: u32) {
         let most = self.limits.per_message.max(1) as usize;

@@ -107,6 +107,28 @@ struct PlainHold {
     idle: Vec<u64>,
     used: BTreeMap<u64, u32>,
     leaving: BTreeSet<u64>,
+    /// Of those leaving the ones for which nothing was asked: their places are free with the answer.
+    given: BTreeSet<u64>,
+    /// To be given back after their last use.
+    renewed: BTreeSet<u64>,
+}
+
+impl PlainHold {
+    /// A use of a unit ends; `true`: the unit is given back.
+    fn leave(&mut self, unit: u64) -> bool {
+        let users = self.used.get_mut(&unit).unwrap();
+        *users -= 1;
+        if *users > 0 {
+            return false;
+        }
+        self.used.remove(&unit);
+        if !self.renewed.remove(&unit) {
+            self.idle.push(unit);
+            return false;
+        }
+        assert!(self.leaving.insert(unit) && self.given.insert(unit));
+        true
+    }
 }
 
 fn agree(world: &World, plain: &[Plain], rank: usize) {
@@ -135,7 +157,7 @@ fn a_million_steps_agree_with_plain_lists() {
         .collect();
     let mut holds: BTreeMap<(u32, u32), PlainHold> = BTreeMap::new();
     let mut rng = fastrand::Rng::with_seed(10);
-    let mut busy = 0u64;
+    let (mut busy, mut renewed) = (0u64, 0u64);
     let span = |rng: &mut fastrand::Rng| Span {
         first: Unit(rng.u64(0..40).min(rng.u64(0..40))),
         count: rng.u32(1..4),
@@ -151,12 +173,21 @@ fn a_million_steps_agree_with_plain_lists() {
                     .bool()
                     .then(|| ((rank + rng.u32(1..RANKS)) % RANKS, span(&mut rng)));
                 let here = (there.is_none() || rng.bool()).then(|| span(&mut rng));
-                let transfer = Transfer { there, here };
+                let renews = there.is_some_and(|(_, s)| s.count == 1) && rng.u8(0..8) == 0;
+                let transfer = Transfer {
+                    there,
+                    here,
+                    renews,
+                };
                 Some(Step::Ask {
                     rank,
                     ticket,
                     transfer,
                 })
+            }
+            (1, Some((Transfer { renews: true, .. }, Stage::There))) => {
+                renewed += 1;
+                Some(Step::Renew { rank, ticket })
             }
             (1, Some((Transfer { here: Some(s), .. }, Stage::There))) => {
                 let goes = plain[rank as usize].acquire(s);
@@ -176,6 +207,7 @@ fn a_million_steps_agree_with_plain_lists() {
             _ => Some(Step::Deliver(rng.usize(0..world.messages.len()))),
         };
         let Some(step) = step else { continue };
+        let mut given = None;
         match step {
             Step::Deliver(at) => {
                 if let Message::Move {
@@ -193,27 +225,19 @@ fn a_million_steps_agree_with_plain_lists() {
                     let hold = holds.entry((*to, *from)).or_default();
                     for u in &flight.as_ref().unwrap().old {
                         assert!(hold.leaving.remove(&u.0));
+                        hold.given.remove(&u.0);
                     }
                 }
             }
-            Step::Finish { rank, ticket } => {
-                if let Some((
-                    Transfer {
-                        there: Some((peer, s)),
-                        ..
-                    },
-                    _,
-                )) = world.ranks[rank as usize].transfers[ticket as usize]
-                {
+            Step::Finish { rank, ticket } | Step::Renew { rank, ticket } => {
+                let (t, _) = world.ranks[rank as usize].transfers[ticket as usize].unwrap();
+                if let Some((peer, s)) = t.there {
                     let hold = holds.entry((rank, peer)).or_default();
-                    for u in s.units().rev() {
-                        let users = hold.used.get_mut(&u.0).unwrap();
-                        *users -= 1;
-                        if *users == 0 {
-                            hold.used.remove(&u.0);
-                            hold.idle.push(u.0);
-                        }
+                    if matches!(step, Step::Renew { .. }) {
+                        hold.renewed.insert(s.first.0);
                     }
+                    let gone: Vec<Unit> = s.units().rev().filter(|u| hold.leave(u.0)).collect();
+                    given = Some((rank, peer, gone));
                 }
             }
             _ => {}
@@ -222,7 +246,7 @@ fn a_million_steps_agree_with_plain_lists() {
         let sent = world.messages.len() - usize::from(matches!(step, Step::Deliver(_)));
         let before = (started(&world), queue(&world));
         world.apply(step);
-        follow(&world, &before, &mut holds, sent);
+        follow(&world, &before, &mut holds, (sent, given));
         agree(&world, &plain, rank as usize);
         if n % 64 == 0 {
             world.check();
@@ -240,6 +264,7 @@ fn a_million_steps_agree_with_plain_lists() {
         ("evictions", all.evictions),
         ("waits", all.waits),
         ("no room", busy),
+        ("renewed", renewed),
     ] {
         assert!(n > 1000, "{what}: {n}");
     }
@@ -292,10 +317,24 @@ fn follow(
     world: &World,
     (before, queue): &(Started, Vec<(u32, u32)>),
     holds: &mut BTreeMap<(u32, u32), PlainHold>,
-    sent: usize,
+    (sent, given): (usize, Option<(u32, u32, Vec<Unit>)>),
 ) {
     let mut requests: Vec<&Message> = world.messages.iter().skip(sent).collect();
     requests.retain(|m| matches!(m, Message::Move { .. }));
+    if let Some((rank, peer, units)) = given {
+        for unit in units {
+            let back = requests.iter().position(|m| {
+                let Message::Move {
+                    from, to, new, old, ..
+                } = m
+                else {
+                    return false;
+                };
+                (*from, *to) == (rank, peer) && new.is_empty() && *old == [unit]
+            });
+            requests.remove(back.expect("a unit that is given back"));
+        }
+    }
     let mut now = started(world);
     now.sort_by_key(|(rank, _, ticket, _)| {
         let place = queue.iter().position(|q| *q == (*rank, *ticket));
@@ -308,7 +347,9 @@ fn follow(
         let hold = holds.entry((rank, peer)).or_default();
         let units: Vec<u64> = span.units().map(|u| u.0).collect();
         assert!(
-            units.iter().all(|u| !hold.leaving.contains(u)),
+            units
+                .iter()
+                .all(|u| !hold.leaving.contains(u) && !hold.renewed.contains(u)),
             "overtaking"
         );
         let fresh = |u: &&u64| !hold.used.contains_key(u) && !hold.idle.contains(u);
@@ -317,7 +358,7 @@ fn follow(
         for u in &units {
             *hold.used.entry(*u).or_default() += 1;
         }
-        let held = hold.idle.len() + hold.used.len();
+        let held = hold.idle.len() + hold.used.len() + hold.given.len();
         let over = held.saturating_sub(world.limits.share as usize);
         let old: Vec<u64> = hold.idle.drain(..over).collect();
         hold.leaving.extend(&old);

@@ -27,6 +27,9 @@ pub trait Pins {
     fn pin(&mut self, unit: Unit) -> Result<Self::Key, Refusal>;
     /// Unpins it; nothing uses it any more.
     fn unpin(&mut self, unit: Unit, key: Self::Key);
+    /// A pinned unit is wanted again: memory that has come to it since is pinned too, if that is possible, and `key`
+    /// reaches it and all that it did. Copies of the old key reach what they did.
+    fn renew(&mut self, _unit: Unit, _key: &mut Self::Key) {}
 }
 
 /// Why memory is not pinned for an own transfer.
@@ -218,6 +221,15 @@ impl<K: Clone> Owner<K> {
         Ok(())
     }
 
+    /// The key of a pinned unit, with what has come to it ([`Pins::renew`]).
+    pub fn renew<P: Pins<Key = K>>(&mut self, unit: Unit, pins: &mut P) -> Option<&K> {
+        let bucket = self.table.get_mut(unit)?;
+        if !bucket.going {
+            pins.renew(unit, &mut bucket.key);
+        }
+        Some(&bucket.key)
+    }
+
     /// An own transfer is over: gives back what [`Owner::acquire`] or [`Owner::hit`] gave.
     pub fn release<P: Pins<Key = K>>(&mut self, span: Span, pins: &mut P) {
         // From the highest down, so that the lowest are the last to go and runs are unpinned together.
@@ -314,6 +326,7 @@ impl<K: Clone> Owner<K> {
                 *answer = Some(Err(Refusal::Going));
                 continue;
             }
+            pins.renew(*unit, &mut b.key);
             // From B to E, what counted as a victim counts as the peer's.
             self.own -= u32::from(b.users == 0 && b.holders.is_empty());
             b.holders.push(from);

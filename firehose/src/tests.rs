@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Keys are numbers that are never given twice.
+/// Keys are even numbers that are never given twice; a renewed one is odd, and the old one good as long as it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) pinned: Vec<(Unit, u32)>,
@@ -20,6 +20,12 @@ impl Memory {
             ..Self::default()
         }
     }
+
+    pub(crate) fn is_good(&self, unit: Unit, key: u32) -> bool {
+        self.pinned
+            .iter()
+            .any(|(u, k)| *u == unit && (*k == key || *k == key | 1))
+    }
 }
 
 impl Pins for Memory {
@@ -33,9 +39,15 @@ impl Pins for Memory {
         if self.pinned.len() >= self.most {
             return Err(Refusal::Limit);
         }
-        self.next += 1;
+        self.next += 2;
         self.pinned.push((unit, self.next));
         Ok(self.next)
+    }
+
+    fn renew(&mut self, unit: Unit, key: &mut u32) {
+        let pin = self.pinned.iter_mut().find(|p| **p == (unit, *key));
+        let pin = pin.expect("renewed what is not pinned");
+        (pin.1, *key) = (*key | 1, *key | 1);
     }
 
     fn unpin(&mut self, unit: Unit, key: u32) {

@@ -33,6 +33,8 @@ pub(crate) enum Message {
 pub(crate) struct Transfer {
     pub(crate) there: Option<(u32, Span)>,
     pub(crate) here: Option<Span>,
+    /// It finds once that its unit at the peer, the only one, was pinned before all its memory was there.
+    pub(crate) renews: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +83,11 @@ pub(crate) enum Step {
         rank: u32,
         ticket: u32,
     },
+    /// Gives its unit at the peer back and asks for it anew.
+    Renew {
+        rank: u32,
+        ticket: u32,
+    },
     Deliver(usize),
     Forget {
         rank: u32,
@@ -110,6 +117,9 @@ impl World {
         let mut steps: Vec<Step> = (0..self.messages.len()).map(Step::Deliver).collect();
         for (rank, r) in (0..).zip(&self.ranks) {
             for (ticket, t) in (0..).zip(&r.transfers) {
+                if matches!(t, Some((Transfer { renews: true, .. }, Stage::There))) {
+                    steps.push(Step::Renew { rank, ticket });
+                }
                 match t {
                     Some((
                         Transfer {
@@ -175,6 +185,19 @@ impl World {
                 if let Some((peer, span)) = t.there {
                     release(&mut r.holder, peer, span);
                 }
+            }
+            Step::Renew { rank, ticket } => {
+                let r = &mut self.ranks[rank as usize];
+                let Some((t, stage)) = &mut r.transfers[ticket as usize] else {
+                    panic!("no transfer")
+                };
+                let (peer, span) = t.there.unwrap();
+                t.renews = false;
+                r.holder.renew(peer, span.first);
+                release(&mut r.holder, peer, span);
+                let asked = ask(&mut r.holder, peer, span, ticket);
+                assert_eq!(asked, Asked::Waits, "it has to be asked for");
+                *stage = Stage::Waits;
             }
             Step::Deliver(at) => match self.messages.remove(at) {
                 Message::Move {
@@ -284,7 +307,7 @@ impl World {
                 }
                 for (unit, hose) in p.table.iter() {
                     if let State::Held(key) = &hose.state {
-                        assert!(owner.memory.pinned.contains(&(unit, *key)), "pinned");
+                        assert!(owner.memory.is_good(unit, *key), "pinned");
                     }
                 }
             }
@@ -295,10 +318,7 @@ impl World {
                     let memory = &self.ranks[peer as usize].memory;
                     for unit in span.units() {
                         let key = r.holder.key(peer, unit).expect("held");
-                        assert!(
-                            memory.pinned.contains(&(unit, *key)),
-                            "a transfer to an unpinned unit"
-                        );
+                        assert!(memory.is_good(unit, *key), "a transfer to an unpinned unit");
                     }
                 }
                 if let Some(span) = t.here
@@ -373,12 +393,7 @@ fn release(holder: &mut Holder<u32>, peer: u32, span: Span) {
 /// Keys are known by whether they are good; counts, and places in tables, decide nothing.
 impl Hash for World {
     fn hash<H: Hasher>(&self, h: &mut H) {
-        let good = |rank: u32, unit, key: u32| {
-            self.ranks[rank as usize]
-                .memory
-                .pinned
-                .contains(&(unit, key))
-        };
+        let good = |rank: u32, unit, key: u32| self.ranks[rank as usize].memory.is_good(unit, key);
         for (rank, r) in (0u32..).zip(&self.ranks) {
             for (peer, p) in (0u32..).zip(&r.holder.peers) {
                 let mut all: Vec<_> = p

@@ -699,6 +699,10 @@ impl<N: Nal> Bridge for Direct<N> {
         self.start_aimed(key, |library| library.get(md, Some(region), from))
     }
 
+    fn pins(&self) -> bool {
+        self.shared.lock().nal.pins()
+    }
+
     fn pinnable(&self) -> Option<u64> {
         self.shared.lock().nal.pinnable()
     }

@@ -1,5 +1,6 @@
 /* Memory that goes while it is pinned: what comes in its place is reached, and nothing where nothing comes. Between two
- * nodes, for GASNET_SEGMENT_EVERYTHING; one turn with "gone" ends the job in the middle. */
+ * nodes, for GASNET_SEGMENT_EVERYTHING; one turn with "gone" ends the job in the middle, and "one" and a way in which memory
+ * goes does that and nothing else ("keep": not even that), so that what is counted can be compared. */
 #define _GNU_SOURCE
 #include <gasnet.h>
 
@@ -98,6 +99,34 @@ static void sources(void)
 	CHECK(munmap(source, LEN) == 0);
 }
 
+static void one(const char *way)
+{
+	char *other;
+
+	mine = map(NULL, LEN);
+	tell(mine);
+	exchange(1);
+	barrier();
+	if (strcmp(way, "munmap") == 0) {
+		CHECK(munmap(mine, LEN) == 0);
+		map(mine, LEN);
+	} else if (strcmp(way, "mmap") == 0) {
+		CHECK(mmap(mine, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mine);
+	} else if (strcmp(way, "madvise") == 0) {
+		CHECK(madvise(mine, LEN, MADV_DONTNEED) == 0);
+	} else if (strcmp(way, "mremap") == 0) {
+		other = map(NULL, LEN);
+		CHECK(mremap(mine, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
+		map(mine, LEN);
+	} else if (strcmp(way, "over") == 0) {
+		other = map(NULL, LEN);
+		CHECK(mremap(other, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, mine) == mine);
+	} else {
+		CHECK(strcmp(way, "keep") == 0);
+	}
+	exchange(2);
+}
+
 #define HANDLER(index, function) { index, (void (*)())function }
 
 int main(int argc, char **argv)
@@ -108,6 +137,13 @@ int main(int argc, char **argv)
 	OK(gasnet_init(&argc, &argv));
 	OK(gasnet_attach(table, 3, 0, 0));
 	me = gasnet_mynode(), peer = 1 - me;
+	if (argc > 2 && strcmp(argv[1], "one") == 0) {
+		one(argv[2]);
+		printf("node %d: all right\n", (int)me);
+		fflush(NULL);
+		barrier();
+		gasnet_exit(0);
+	}
 	mine = map(NULL, LEN);
 	for (round = 0; round < 3; round++) {
 		tell(mine);

@@ -50,13 +50,18 @@ fn check(compare: bool) -> Result<bool, CountError> {
             count::DYNAMIC_PERCENT
         );
     }
-    if let (Some(held), Some(whole)) = (figures.get(count::HELD), figures.get("conduit-put")) {
-        let limit = whole + count::HIT;
+    for (what, held, whole, more) in [
+        ("a put to", count::HELD, "conduit-put", count::HIT),
+        ("a get from", count::GET_HELD, "conduit-get", count::GET_HIT),
+    ] {
+        let (Some(held), Some(whole)) = (figures.get(held), figures.get(whole)) else {
+            continue;
+        };
+        let limit = whole + more;
         let within = *held <= limit;
         good &= within || !compare;
         println!(
-            "a put to memory that is held: {held} instructions, at most {limit} ({} above {whole})",
-            count::HIT
+            "{what} memory that is held: {held} instructions, at most {limit} ({more} above {whole})"
         );
     }
     Ok(good)

@@ -116,13 +116,18 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             complain("cannot start", &error);
             return RESOURCE;
         }
+        let watched = build.reach != Reach::Fast || conduit.keeps_pinned();
+        if watched {
+            // SAFETY: what takes memory away passes `unmap` from here on, as far as it says; `gasnet.md` says what does not.
+            unsafe { conduit.promise_to_forget() };
+        }
         let local = largest_segment(&conduit, build.reach, max_segment);
         let limits = (local, conduit.least(local));
         if !state::install(conduit, build, limits) {
             return NOT_INIT;
         }
         crate::trace::install();
-        if build.reach != Reach::Fast {
+        if watched {
             crate::unmap::watch();
         }
         PROCESS.store(std::process::id(), Ordering::Relaxed);

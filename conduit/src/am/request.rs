@@ -80,12 +80,22 @@ impl Core {
         if sync {
             self.syncing[usize::from(!request)] += 1;
         }
+        let here = match &m.source {
+            Source::User(memory) => {
+                let here = self.pin_now(memory);
+                if here.is_none() {
+                    self.make_room(memory);
+                }
+                here
+            }
+            _ => None,
+        };
         let (md, region) = match (&m.source, &self.attached) {
             (Source::User(mem), _) => {
                 let safe = self.descriptors.queues.safe;
                 let md = self
                     .tmpmds
-                    .bind(&self.ni, safe, mem, TmpUse::PutNoAck)
+                    .bind(&self.ni, safe, mem, (TmpUse::PutNoAck, here))
                     .map_err(refused("PtlMDBind of a payload"))?;
                 (md, (0, mem.len() as u64))
             }
@@ -289,6 +299,10 @@ impl Conduit {
             });
         }
         self.lend(payload, Scope::Full, |mem| {
+            let by_units = self.long_by_units((node, handler), mem, (dest, to), args);
+            if let Some(sent) = by_units {
+                return sent;
+            }
             let source = Source::User(mem);
             let m = self.message(Category::Long, handler, args, source, (dest, to))?;
             self.request(node, &m, true);

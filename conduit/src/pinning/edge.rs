@@ -57,6 +57,17 @@ pub(super) fn load(addr: u64, out: &mut [u8]) {
 }
 
 impl Conduit {
+    /// Memory outside of the own segment that puts, gets and Longs read or write is pinned by units that stay pinned, and not
+    /// for each message, in whatever way this rank attaches. To be called before that, and on all ranks alike.
+    ///
+    /// # Safety
+    ///
+    /// Memory that was ever a source or a destination of a put, a get or a Long of this rank is given to
+    /// [`Conduit::forget`] before it is unmapped, or its contents are taken away.
+    pub unsafe fn promise_to_forget(&self) {
+        self.forgets.set(true);
+    }
+
     /// Registers handlers, with no segment: puts and gets name any memory of any rank by its address
     /// (`GASNET_SEGMENT_EVERYTHING`). What is pinned for it, and when, is decided by firehoses; see
     /// `docs/src/mechanisms/firehose.md`. Collective, and instead of [`Conduit::attach`].

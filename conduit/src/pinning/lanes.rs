@@ -32,6 +32,25 @@ pub(super) struct Lane {
     pub(super) answered: bool,
 }
 
+impl Lane {
+    /// A put of which nothing is known but where it goes.
+    #[inline(always)]
+    pub(super) fn new(node: u32, there: Grip, op: Key) -> Self {
+        Self {
+            get: false,
+            op,
+            node,
+            there,
+            here: None,
+            chunk: None,
+            own: None,
+            lending: 0,
+            sent: false,
+            answered: false,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Lanes {
     mds: Vec<MdHandle>,

@@ -24,8 +24,8 @@ use crate::tmpmd::UserMem;
 impl Core {
     /// Copies what came with a message to memory of this rank; `false`: there is none.
     pub(crate) fn store_anywhere(&mut self, addr: u64, data: &[u8]) -> bool {
-        let there = match &mut self.fire {
-            Some(fire) => fire.maps.holds(addr, data.len() as u64),
+        let there = match &mut self.home {
+            Some(home) => home.maps.holds(addr, data.len() as u64),
             None => false,
         };
         if there {

@@ -20,29 +20,37 @@ impl Maps {
             .unwrap_or_default();
     }
 
-    /// The part of `len` bytes at `addr` that is memory: the longest, where there are several.
-    fn within(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
+    /// The parts of `len` bytes at `addr` that are memory, from the lowest up.
+    pub(crate) fn within(&self, addr: u64, len: u64) -> Vec<(u64, u64)> {
         let end = addr.saturating_add(len);
         let from = self.ranges.partition_point(|r| r.1 <= addr);
         let parts = self.ranges[from..].iter().take_while(|r| r.0 < end);
         parts
-            .map(|r| (r.0.max(addr), r.1.min(end)))
-            .max_by_key(|r| r.1 - r.0)
-            .map(|r| (r.0, r.1 - r.0))
+            .map(|r| (r.0.max(addr), r.1.min(end) - r.0.max(addr)))
+            .collect()
+    }
+
+    fn is_whole(&self, addr: u64, len: u64) -> bool {
+        let at = self.ranges.partition_point(|r| r.1 <= addr);
+        let range = self.ranges.get(at);
+        range.is_some_and(|r| r.0 <= addr && addr.saturating_add(len) <= r.1)
     }
 
     /// As [`Maps::within`]; asks the kernel unless all of it was memory before.
-    pub(crate) fn writable(&mut self, addr: u64, len: u64) -> Option<(u64, u64)> {
-        if self.within(addr, len) == Some((addr, len)) {
-            return Some((addr, len));
+    pub(crate) fn writable(&mut self, addr: u64, len: u64) -> Vec<(u64, u64)> {
+        if !self.is_whole(addr, len) {
+            self.look();
         }
-        self.look();
         self.within(addr, len)
     }
 
     /// Whether all of it is memory.
     pub(crate) fn holds(&mut self, addr: u64, len: u64) -> bool {
-        len == 0 || self.writable(addr, len) == Some((addr, len))
+        if len == 0 || self.is_whole(addr, len) {
+            return true;
+        }
+        self.look();
+        self.is_whole(addr, len)
     }
 
     /// With `closed` only what is opened counts.
@@ -51,11 +59,6 @@ impl Maps {
             ranges: Vec::new(),
             opened: closed.then(Vec::new),
         }
-    }
-
-    /// Whether only what is opened counts.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.opened.is_some()
     }
 
     /// Opens `len` bytes at `addr`, which overlap nothing that is open.
@@ -118,11 +121,16 @@ mod tests {
             opened: None,
         };
         assert_eq!(m.ranges, [(0x1000, 0x4000), (0x9000, 0xa000)]);
-        assert_eq!(m.within(0x1000, 0x3000), Some((0x1000, 0x3000)));
-        assert_eq!(m.within(0x2000, 0x8000), Some((0x2000, 0x2000)));
-        assert_eq!(m.within(0x8000, 0x1800), Some((0x9000, 0x800)));
-        assert_eq!(m.within(0x4000, 0x1000), None);
-        assert_eq!(m.within(u64::MAX, 8), None);
+        assert_eq!(m.within(0x1000, 0x3000), [(0x1000, 0x3000)]);
+        assert_eq!(
+            m.within(0x2000, 0x7800),
+            [(0x2000, 0x2000), (0x9000, 0x800)]
+        );
+        assert_eq!(m.within(0x8000, 0x1800), [(0x9000, 0x800)]);
+        assert_eq!(m.within(0x4000, 0x1000), []);
+        assert_eq!(m.within(u64::MAX, 8), []);
+        assert!(m.is_whole(0x1000, 0x3000) && !m.is_whole(0x1000, 0x3001));
+        assert!(!m.is_whole(0xfff, 2) && !m.is_whole(u64::MAX, 8));
     }
 
     #[test]

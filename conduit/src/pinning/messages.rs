@@ -3,6 +3,7 @@
 //! ```text
 //!   short put, unit held ─► ticket, lane ─► PtlPut with the unit's key, if the fabric takes the data ─taken──► its ACK
 //!                                                     └─ not now ─► next free chunk ─► PtlPut ─► SEND_END, ACK
+//!   get, unit held       ─► ticket, lane, chunk or a hit at home ─► PtlGet with the unit's key ─► REPLY_END
 //!   any other            ─► transfer.rs waits for what it needs ─► start_lane
 //!   last event           ─► unit, chunk, lane and ticket are free
 //! ```
@@ -13,8 +14,9 @@ use super::wire::Reach;
 use crate::core::{Core, SbUse};
 use crate::extended::Counted;
 use crate::fault::{Fault, refused};
-use crate::ops::Handle;
+use crate::ops::{Handle, Key};
 use crate::tmpmd::UserMem;
+use ::firehose::Grip;
 use portals_shim::{Event, EventKind, RemoteKey, Target};
 
 impl Reach {
@@ -60,8 +62,8 @@ impl Core {
         let Some(lane) = fire.lanes.end(index) else {
             return Err(bad);
         };
-        if let Some(here) = lane.here {
-            fire.release_here(here);
+        if let (Some(here), Some(home)) = (lane.here, &mut self.home) {
+            home.release(here);
         }
         fire.release_there(lane.node, lane.there);
         if let Some(md) = lane.own {
@@ -96,6 +98,53 @@ impl Core {
         }
     }
 
+    /// What a message about `len` bytes at `addr` of `node` needs, if nothing has to be waited for: a ticket, the unit, which
+    /// has all of them in one piece, and an operation to count on. `None`, and nothing has happened, otherwise.
+    #[inline(always)]
+    fn hold_now(
+        &mut self,
+        node: u32,
+        addr: u64,
+        len: u64,
+        counted: Counted,
+    ) -> Option<(Grip, Reach, Key)> {
+        let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
+        let segment = segments.and_then(|s| s.get(node as usize))?;
+        let fire = self.fire.as_mut()?;
+        let (unit, within) = fire.limits.shape.reach(addr, len);
+        if segment.offset_of(addr, len).is_none() || within < len || !self.tickets.take(1) {
+            return None;
+        }
+        let Some((there, reaches)) = fire.holder.hit(node, unit) else {
+            self.tickets.give(1);
+            return None;
+        };
+        let reach = reaches.at(addr).copied();
+        let reach = reach.filter(|r| r.offset_of(addr, len).is_some());
+        let op = match counted {
+            Counted::Explicit => self.ops.explicit(),
+            Counted::Implicit => Some(self.ops.implicit()),
+        };
+        if let (Some(reach), Some(op)) = (reach, op) {
+            return Some((there, reach, op));
+        }
+        self.let_go_now(node, there, op, counted);
+        None
+    }
+
+    /// Gives back what [`Core::hold_now`] took.
+    #[cold]
+    fn let_go_now(&mut self, node: u32, there: Grip, op: Option<Key>, counted: Counted) {
+        // An operation without messages is complete.
+        if let Some(op) = op.filter(|_| counted == Counted::Explicit) {
+            self.ops.finish(op);
+        }
+        if let Some(fire) = self.fire.as_mut() {
+            fire.release_there(node, there);
+        }
+        self.tickets.give(1);
+    }
+
     /// Starts a put of at most a chunk to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing
     /// has happened, otherwise.
     pub(crate) fn put_held(
@@ -106,49 +155,18 @@ impl Core {
         counted: Counted,
     ) -> Result<Option<Handle>, Fault> {
         let len = memory.len() as u64;
-        let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
-        let segment = segments.and_then(|s| s.get(node as usize));
-        let fits = len > 0
-            && memory.len() <= self.env.put_bounce
-            && segment.is_some_and(|s| s.offset_of(dest, len).is_some());
-        let (true, Some(fire), Some(chunk)) = (fits, &mut self.fire, self.reqsb.next()) else {
+        let fits = len > 0 && memory.len() <= self.env.put_bounce;
+        let Some(chunk) = self.reqsb.next().filter(|_| fits) else {
             return Ok(None);
         };
-        let (unit, within) = fire.limits.shape.reach(dest, len);
-        if within < len || !self.tickets.take(1) {
-            return Ok(None);
-        }
-        let Some((there, reach)) = fire.holder.hit(node, unit) else {
-            self.tickets.give(1);
-            return Ok(None);
-        };
-        let op = match counted {
-            Counted::Explicit => self.ops.explicit(),
-            Counted::Implicit => Some(self.ops.implicit()),
-        };
-        let reach = *reach;
-        let (Some(op), Some(_)) = (op, reach.offset_of(dest, len)) else {
-            // An operation without messages is complete.
-            if let Some(op) = op.filter(|_| counted == Counted::Explicit) {
-                self.ops.finish(op);
-            }
-            fire.release_there(node, there);
-            self.tickets.give(1);
+        let Some((there, reach, op)) = self.hold_now(node, dest, len, counted) else {
             return Ok(None);
         };
         let lane = Lane {
-            get: false,
-            op,
-            node,
-            there,
-            here: None,
-            chunk: None,
-            own: None,
-            lending: 0,
             sent: true,
-            answered: false,
+            ..Lane::new(node, there, op)
         };
-        let Some((index, md)) = fire.lanes.take(&lane) else {
+        let Some((index, md)) = self.fire.as_mut().and_then(|f| f.lanes.take(&lane)) else {
             return Err(no_lane(self.me));
         };
         let to = self.unit_target(node, &reach, dest);
@@ -169,6 +187,57 @@ impl Core {
                 .put_region_keyed(md, (offset_of(from), len), to, reach.key())
                 .map_err(refused("PtlPutRegion"))?;
         }
+        Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
+    }
+
+    /// As [`Core::put_held`], of a get into memory that a chunk stands for, or that is pinned in one piece.
+    pub(crate) fn get_held(
+        &mut self,
+        node: u32,
+        src: u64,
+        memory: &UserMem,
+        counted: Counted,
+    ) -> Result<Option<Handle>, Fault> {
+        let len = memory.len() as u64;
+        if self.fire.is_none() || len == 0 || !self.env.firehose.rdma_gets {
+            return Ok(None);
+        }
+        let Some((there, reach, op)) = self.hold_now(node, src, len, counted) else {
+            return Ok(None);
+        };
+        let small = memory.len() <= self.env.get_bounce;
+        let chunk = if small {
+            self.reqsb.take(SbUse::Get { to: *memory })
+        } else {
+            None
+        };
+        let here = match (chunk, &mut self.home) {
+            (None, Some(home)) => home.hit(memory.addr(), len),
+            _ => None,
+        };
+        let landing = match (chunk, here) {
+            (Some(at), _) => self.reqsb.region().addr() + u64::from(at),
+            (None, Some(_)) => memory.addr(),
+            (None, None) => {
+                self.let_go_now(node, there, Some(op), counted);
+                return Ok(None);
+            }
+        };
+        let lane = Lane {
+            get: true,
+            here,
+            chunk,
+            lending: memory.lending,
+            ..Lane::new(node, there, op)
+        };
+        let Some((_, md)) = self.fire.as_mut().and_then(|f| f.lanes.take(&lane)) else {
+            return Err(no_lane(self.me));
+        };
+        let from = self.unit_target(node, &reach, src);
+        self.ops.begin(op, true);
+        self.ni
+            .get_region_keyed(md, (offset_of(landing), len), from, reach.key())
+            .map_err(refused("PtlGetRegion"))?;
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
     }
 

@@ -8,7 +8,9 @@
 //!                 │          pinned
 //!              ::firehose    who may keep what
 //!                 │
-//!              units.rs      a pinned unit is a match entry and a descriptor of its own
+//!              home.rs       what of the own memory is pinned; also for own transfers of a job whose segments are pinned
+//!                 │          as a whole (local.rs)
+//!              units.rs      the pieces of a pinned unit, each a descriptor of its own
 //! ```
 //!
 //! # Invariants
@@ -21,7 +23,9 @@
 //! 4. Whoever waits for a unit at a peer holds none, nor anything at home.
 
 mod edge;
+mod home;
 mod lanes;
+mod local;
 mod long;
 mod maps;
 mod messages;
@@ -36,12 +40,11 @@ use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::ops::Key;
 use crate::tmpmd::UserMem;
-use ::firehose::{Counts, Holder, Limits, Owner, Ticket};
+use ::firehose::{Counts, Holder, Limits, Ticket};
+pub(crate) use home::Home;
 use lanes::Lanes;
-use maps::Maps;
 use std::collections::HashMap;
-use units::{Pin, Units};
-use wire::Reach;
+use wire::Reaches;
 
 /// Portals of pinned units, from this one up to the last that every interface has. A unit's list is as long as a portal
 /// has units, and a SeaStar goes along it for each message.
@@ -79,13 +82,31 @@ pub struct FirehoseStats {
     pub copies: u64,
 }
 
-/// All of it, in a job without segments.
+/// Lines of a statistics file.
+impl std::fmt::Display for FirehoseStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (r, o, (m, share, victims)) = (&self.remote, &self.own, self.limits);
+        writeln!(
+            f,
+            "# firehoses: {m} bytes for peers, {share} each, {victims} for own transfers and victims"
+        )?;
+        writeln!(
+            f,
+            "# at peers: hits {} misses {} evictions {} requests {} waits {} copies {}",
+            r.hits, r.misses, r.evictions, r.moves, r.waits, self.copies
+        )?;
+        writeln!(
+            f,
+            "# here: hits {} misses {} evictions {} pins {} unpins {} refused {} pinned {}",
+            o.hits, o.misses, o.evictions, o.pins, o.unpins, o.refused, self.pinned
+        )
+    }
+}
+
+/// What of other ranks' memory this one may reach, and its messages there, in a job whose segments are not pinned as a whole.
 #[derive(Debug)]
 pub(crate) struct Fire {
-    owner: Owner<Pin>,
-    holder: Holder<Reach>,
-    units: Units,
-    maps: Maps,
+    holder: Holder<Reaches>,
     lanes: Lanes,
     limits: Limits,
     next_ticket: Ticket,
@@ -101,7 +122,7 @@ pub(crate) struct Fire {
 }
 
 impl Fire {
-    pub(crate) fn new(core: &mut Core, limits: Limits, what: Reached) -> Result<Self, Fault> {
+    pub(crate) fn new(core: &mut Core, limits: Limits) -> Result<Self, Fault> {
         let none = Fault::Malformed {
             node: core.me,
             what: "no room for an operation",
@@ -111,10 +132,7 @@ impl Fire {
         let lanes = Lanes::new(ni, core.descriptors.queues.safe, core.env.msg_limit)
             .map_err(refused("PtlMDBind of all memory"))?;
         Ok(Self {
-            owner: Owner::new(limits, core.nodes),
             holder: Holder::new(limits, core.nodes),
-            units: Units::new(ni, limits.shape),
-            maps: Maps::new(what == Reached::Opened),
             lanes,
             limits,
             next_ticket: 0,
@@ -131,32 +149,36 @@ impl Fire {
         self.next_ticket
     }
 
-    fn stats(&self, nodes: u32) -> FirehoseStats {
-        let unit = self.limits.shape.unit_len();
-        let share = u64::from(self.limits.share) * unit;
-        FirehoseStats {
-            remote: self.holder.counts(),
-            own: self.owner.counts(),
-            pinned: self.owner.pinned() * unit,
-            limits: (
-                share * u64::from(nodes.saturating_sub(1)),
-                share,
-                u64::from(self.limits.victims) * unit,
-            ),
-            copies: self.copies,
-        }
-    }
-
     /// Whether a lending's memory is still to be read, or written.
     pub(crate) fn touches(&self, lending: u64) -> bool {
         self.lanes.touches(lending)
     }
 }
 
+impl Core {
+    pub(crate) fn firehose_stats(&self) -> Option<FirehoseStats> {
+        let home = self.home.as_ref()?;
+        let unit = home.limits.shape.unit_len();
+        let share = u64::from(home.limits.share) * unit;
+        let fire = self.fire.as_ref();
+        Some(FirehoseStats {
+            remote: fire.map(|f| f.holder.counts()).unwrap_or_default(),
+            own: home.owner.counts(),
+            pinned: home.owner.pinned() * unit,
+            limits: (
+                share * u64::from(self.nodes.saturating_sub(1)),
+                share,
+                u64::from(home.limits.victims) * unit,
+            ),
+            copies: fire.map_or(0, |f| f.copies),
+        })
+    }
+}
+
 impl crate::Conduit {
-    /// What is pinned and how often it was; `None` in a job with segments.
+    /// What is pinned and how often it was; `None` in a job whose segments are pinned as a whole and whose other memory is
+    /// pinned for each message.
     pub fn firehose_stats(&self) -> Option<FirehoseStats> {
-        let nodes = self.nodes();
-        self.core.borrow().fire.as_ref().map(|f| f.stats(nodes))
+        self.core.borrow().firehose_stats()
     }
 }

@@ -25,8 +25,8 @@ impl Conduit {
     /// Other ranks write them at any time; what is written before a barrier is read after it.
     pub fn open(&self, words: &Arc<[AtomicU64]>) -> u64 {
         let addr = words.as_ptr().expose_provenance() as u64;
-        if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-            fire.maps
+        if let Some(home) = self.core.borrow_mut().home.as_mut() {
+            home.maps
                 .open(addr, size_of_val::<[AtomicU64]>(words) as u64);
             std::mem::forget(words.clone());
         }

@@ -62,21 +62,16 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let m = wire::decode_move(bytes).ok_or("no request for units")?;
             let moved = {
                 let core = &mut *token.conduit().core.borrow_mut();
-                let fire = core
-                    .fire
-                    .as_mut()
-                    .ok_or("a request for units in a job with segments")?;
-                let mut pins = fire.units.with(&mut fire.maps);
-                fire.owner
+                let home = core.home.as_mut().filter(|_| core.fire.is_some());
+                let home = home.ok_or("a request for units in a job with segments")?;
+                let (owner, mut pins) = home.pins();
+                owner
                     .handle_move(token.source(), &m, &mut pins)
                     .map_err(|_| "a request for units that it may not make")?
             };
-            let answers: Vec<_> = moved
-                .answers
-                .into_iter()
-                .map(|a| a.map(|pin| pin.reach))
-                .collect();
-            let reply = wire::encode_moved(moved.number, &answers);
+            let answers = moved.answers.iter();
+            let answers = answers.map(|a| a.as_ref().map(|pin| &pin.reaches).map_err(|why| *why));
+            let reply = wire::encode_moved(moved.number, answers);
             token
                 .reply_medium(MOVED, &reply, &[])
                 .map_err(|_| "an answer that cannot be sent")
@@ -162,8 +157,9 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
 impl Token<'_> {
     fn maps<R>(&self, look: impl FnOnce(&mut Maps) -> R) -> Result<R, &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
-        let fire = core.fire.as_mut().ok_or("a copy in a job with segments")?;
-        Ok(look(&mut fire.maps))
+        let home = core.home.as_mut().filter(|_| core.fire.is_some());
+        let home = home.ok_or("a copy in a job with segments")?;
+        Ok(look(&mut home.maps))
     }
 
     fn copied(&self, ticket: Ticket, there: bool) -> Result<(), &'static str> {
@@ -197,12 +193,12 @@ impl Conduit {
         loop {
             let due = {
                 let core = &mut *self.core.borrow_mut();
-                let Some(fire) = core.fire.as_mut() else {
+                let (Some(fire), Some(home)) = (core.fire.as_mut(), core.home.as_mut()) else {
                     return;
                 };
                 match fire.holder.poll_move() {
                     Some(due) => Ok(due),
-                    None => match fire.owner.poll_recall() {
+                    None => match home.owner.poll_recall() {
                         Some(recall) => Err(recall),
                         None => return,
                     },

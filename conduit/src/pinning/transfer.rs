@@ -1,8 +1,10 @@
 //! Puts and gets between any memory of two ranks.
 
 use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
+use super::home::{Home, Kept};
 use super::lanes::Lane;
-use super::units::{Pin, Pinner};
+use super::maps::Maps;
+use super::units::For;
 use super::wire::{PER_MESSAGE, Reach};
 use super::{Fire, Reached};
 use crate::am::HandlerEntry;
@@ -14,7 +16,7 @@ use crate::fault::Fault;
 use crate::ops::Key;
 use crate::segment::SegInfo;
 use crate::tmpmd::UserMem;
-use ::firehose::{Asked, Grip, LimitError, Limits, OwnError, Shape, Span, Unit, Wishes};
+use ::firehose::{Asked, Grip, LimitError, Limits, OwnError, Refusal, Shape, Span, Unit, Wishes};
 use portals_shim::Region;
 
 /// The rest of one put or get.
@@ -28,16 +30,6 @@ struct Part {
 }
 
 impl Fire {
-    fn pins(&mut self) -> (&mut ::firehose::Owner<Pin>, Pinner<'_>) {
-        (&mut self.owner, self.units.with(&mut self.maps))
-    }
-
-    /// A message no longer needs a unit of own memory.
-    pub(super) fn release_here(&mut self, unit: Unit) {
-        let (owner, mut pins) = self.pins();
-        owner.release(Span::one(unit), &mut pins);
-    }
-
     /// A message to a unit of `node` is over.
     #[inline(always)]
     pub(super) fn release_there(&mut self, node: u32, there: Grip) {
@@ -50,7 +42,7 @@ impl Fire {
 
 impl Core {
     /// What this rank may pin, bytes: its part of the machine's memory, and what the fabric and the system allow.
-    fn pinnable(&self) -> u64 {
+    pub(crate) fn pinnable(&self) -> u64 {
         let f = &self.env.firehose;
         let here = self.peers.get(self.me as usize).map(|p| p.nid);
         let ranks = self.peers.iter().filter(|p| Some(p.nid) == here).count() as u64;
@@ -61,11 +53,7 @@ impl Core {
 
     /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
     fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
-        let fire = self.fire.as_mut()?;
-        fire.maps.forget();
-        let (first, last) = fire.limits.shape.touching(addr, len);
-        let (owner, mut pins) = fire.pins();
-        (!owner.forget(first, last, &mut pins)).then_some((first, last))
+        self.home.as_mut()?.forget(addr, len)
     }
 }
 
@@ -105,10 +93,20 @@ impl Conduit {
         let limits = self
             .pinning_limits(pinnable)
             .map_err(AttachError::Firehose)?;
-        let fire = Fire::new(&mut self.core.borrow_mut(), limits, what);
+        let fire = Fire::new(&mut self.core.borrow_mut(), limits);
         let fire = self.check("attach", fire);
         {
             let mut core = self.core.borrow_mut();
+            let kept = match what {
+                _ if !core.env.firehose.local => Kept::Nothing,
+                Reached::Opened => Kept::Nothing,
+                Reached::Everything => Kept::All,
+                Reached::Segment(_) if self.forgets.get() => Kept::All,
+                Reached::Segment(_) => Kept::Range(region.addr(), region.len() as u64),
+            };
+            let maps = Maps::new(what == Reached::Opened);
+            let home = Home::new((&core.ni, core.nodes), limits, maps, For::Peers, kept);
+            core.home = Some(home);
             core.fire = Some(fire);
             core.attached = Some(Attached {
                 region,
@@ -195,22 +193,21 @@ impl Conduit {
                 get,
                 op,
             };
-            self.transfer_part(part, unit)?;
-            done += n as usize;
+            done += self.transfer_part(part, unit)?;
         }
         Ok(())
     }
 
     fn shape(&self) -> Shape {
         let core = self.core.borrow();
-        let limits = core.fire.as_ref().map(|f| f.limits.shape);
+        let limits = core.home.as_ref().map(|h| h.limits.shape);
         limits.unwrap_or(Shape::Pages { log2: 12 })
     }
 
     /// A put or get to the own rank is a copy. `None`: there is no memory.
     pub(crate) fn transfer_here(&self, addr: u64, memory: UserMem, get: bool) -> Option<()> {
         let mut core = self.core.borrow_mut();
-        let maps = &mut core.fire.as_mut()?.maps;
+        let maps = &mut core.home.as_mut()?.maps;
         if !maps.holds(addr, memory.len() as u64) {
             return None;
         }
@@ -225,10 +222,10 @@ impl Conduit {
         Some(())
     }
 
-    fn transfer_part(&self, p: Part, unit: Unit) -> Result<(), RmaError> {
-        let len = p.memory.len() as u64;
+    /// Starts a message of the first bytes of `p`, as many as lie in one piece of `unit` and of a unit at home; how many.
+    fn transfer_part(&self, mut p: Part, unit: Unit) -> Result<usize, RmaError> {
         let what = if p.get { "get" } else { "put" };
-        let (rdma_gets, bounce) = {
+        let (rdma_gets, limit) = {
             let core = self.core.borrow();
             let env = &core.env;
             let limit = if p.get {
@@ -236,23 +233,21 @@ impl Conduit {
             } else {
                 env.put_bounce
             };
-            (env.firehose.rdma_gets, p.memory.len() <= limit)
+            (env.firehose.rdma_gets, limit)
         };
         let held = if p.get && !rdma_gets {
             None
         } else {
-            self.hold(p.node, unit)
+            self.hold(p.node, unit, p.addr)
         };
         let Some((there, reach)) = held else {
             return self.copy(p);
         };
-        if reach.offset_of(p.addr, len).is_none() {
-            self.give_back(p.node, there);
-            return self.copy(p);
-        }
+        let within = reach.base + reach.len - p.addr;
+        p.memory = p.memory.part(0, within as usize);
         // What is taken from here on comes back by itself: others that have it wait for nothing.
         self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));
-        let chunk = bounce.then(|| {
+        let chunk = (p.memory.len() <= limit).then(|| {
             let mut core = self.core.borrow_mut();
             core.reqsb.take(if p.get {
                 SbUse::Get { to: p.memory }
@@ -272,17 +267,15 @@ impl Conduit {
                 }
             },
         };
+        if let Some((_, within)) = here {
+            p.memory = p.memory.part(0, within as usize);
+        }
         let lane = Lane {
             get: p.get,
-            op: p.op,
-            node: p.node,
-            there,
-            here,
+            here: here.map(|(unit, _)| unit),
             chunk,
-            own: None,
             lending: p.memory.lending,
-            sent: false,
-            answered: false,
+            ..Lane::new(p.node, there, p.op)
         };
         let started = {
             let core = &mut *self.core.borrow_mut();
@@ -295,15 +288,16 @@ impl Conduit {
                 .and_then(|()| core.start_lane(&lane, &reach, p.addr, p.memory))
         };
         self.check(what, started);
-        Ok(())
+        Ok(p.memory.len())
     }
 
-    fn copy(&self, p: Part) -> Result<(), RmaError> {
+    fn copy(&self, p: Part) -> Result<usize, RmaError> {
         if p.get {
-            self.copy_in(p.node, p.addr, p.memory)
+            self.copy_in(p.node, p.addr, p.memory)?;
         } else {
-            self.copy_out(p.node, p.addr, p.memory)
+            self.copy_out(p.node, p.addr, p.memory)?;
         }
+        Ok(p.memory.len())
     }
 
     fn give_back(&self, node: u32, there: Grip) {
@@ -312,18 +306,39 @@ impl Conduit {
         }
     }
 
-    /// Holds a unit of a peer; `None` when it cannot be pinned there.
+    /// Holds a unit of a peer; `None` when what is at `addr` cannot be pinned there.
     #[inline]
-    fn hold(&self, node: u32, unit: Unit) -> Option<(Grip, Reach)> {
+    fn hold(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Reach)> {
+        let (there, reach) = self.ask(node, unit, addr)?;
+        if let Some(reach) = reach {
+            return Some((there, reach));
+        }
+        // Memory may have come to the unit since it was pinned.
+        {
+            let mut core = self.core.borrow_mut();
+            let fire = core.fire.as_mut()?;
+            fire.holder.renew(node, unit);
+            fire.release_there(node, there);
+        }
+        let (there, reach) = self.ask(node, unit, addr)?;
+        if reach.is_none() {
+            self.give_back(node, there);
+        }
+        Some((there, reach?))
+    }
+
+    /// Holds a unit of a peer, and the piece of it that has the byte at `addr`; `None` when nothing of it can be pinned.
+    #[inline]
+    fn ask(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Option<Reach>)> {
         let held = |fire: &Fire| {
-            let (there, reach) = fire.holder.held_by(node, unit)?;
-            Some((there, *reach))
+            let (there, reaches) = fire.holder.held_by(node, unit)?;
+            Some((there, reaches.at(addr).copied()))
         };
         let ticket = {
             let mut core = self.core.borrow_mut();
             let fire = core.fire.as_mut()?;
-            if let Some((there, reach)) = fire.holder.hit(node, unit) {
-                return Some((there, *reach));
+            if let Some((there, reaches)) = fire.holder.hit(node, unit) {
+                return Some((there, reaches.at(addr).copied()));
             }
             let ticket = fire.ticket();
             match fire.holder.ask(node, Span::one(unit), ticket) {
@@ -339,42 +354,25 @@ impl Conduit {
         core.fire.as_ref().filter(|_| pinned).and_then(held)
     }
 
-    /// Pins local memory, which lies in one unit; `Ok(None)` where the fabric pins for each message, `Err` where it cannot be pinned.
-    fn pin_here(&self, memory: UserMem) -> Result<Option<Unit>, ()> {
-        let unit = {
-            let core = self.core.borrow();
-            let kept = |f: &&Fire| core.env.firehose.local && !f.maps.is_closed();
-            let Some(fire) = core.fire.as_ref().filter(kept) else {
-                return Ok(None);
-            };
-            fire.limits.shape.reach(memory.addr(), 1).0
-        };
-        let span = Span::one(unit);
-        let covers = |pin: &Pin| {
-            let (addr, len) = (memory.addr(), memory.len() as u64);
-            pin.reach.offset_of(addr, len).is_some()
-        };
-        let pinned = self.wait_flushing(|c| {
-            let fire = c.fire.as_mut()?;
-            if let Some(pin) = fire.owner.hit(unit) {
-                return Some(Ok(covers(pin)));
-            }
-            let (owner, mut pins) = fire.pins();
-            match owner.acquire(span, &mut pins) {
-                Err(OwnError::Busy) => None,
-                Err(other) => Some(Err(other)),
-                Ok(()) => Some(Ok(owner.key(unit).is_some_and(covers))),
-            }
+    /// Pins the first bytes of local memory: the unit, and how many. `Ok(None)` where the fabric pins for each message,
+    /// `Err` where no more memory can be pinned.
+    pub(crate) fn pin_here(&self, memory: UserMem) -> Result<Option<(Unit, u64)>, ()> {
+        let (addr, len) = (memory.addr(), memory.len() as u64);
+        let kept = |c: &Core| c.home.as_ref().is_some_and(|h| h.keeps(addr, len));
+        if !kept(&self.core.borrow()) {
+            return Ok(None);
+        }
+        let pinned = self.wait_flushing(|c| match c.home.as_mut()?.take(addr, len) {
+            Err(OwnError::Busy) => None,
+            done => Some(done),
         });
         match pinned {
-            Ok(true) => Ok(Some(unit)),
-            // It lies in a part of its unit that is not pinned.
-            Ok(false) => {
-                if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-                    fire.release_here(unit);
-                }
-                Ok(None)
-            }
+            Ok(here) => Ok(here),
+            // It may be read and not written.
+            Err(OwnError::Refused {
+                refusal: Refusal::Unmapped,
+                ..
+            }) => Ok(None),
             Err(_) => Err(()),
         }
     }
@@ -392,13 +390,14 @@ impl Conduit {
     }
 
     /// Tells the conduit that `len` bytes at `addr` are about to be unmapped, or remapped. On return nothing of them is
-    /// pinned, and no peer reaches them. Nothing to do in a job with segments.
+    /// pinned, and no peer reaches them. Nothing to do in a job whose segments are pinned as a whole, unless the program has
+    /// promised it ([`Conduit::promise_to_forget`]).
     ///
     /// In a handler, which may not wait, it ends the job if it has to.
     pub fn forget(&self, addr: u64, len: u64) {
         let left = self.core.borrow_mut().forget(addr, len);
         if let Some((first, last)) = left {
-            self.wait_flushing(|c| c.fire.as_ref()?.owner.is_gone(first, last).then_some(()));
+            self.wait_flushing(|c| c.home.as_ref()?.owner.is_gone(first, last).then_some(()));
         }
     }
 
@@ -417,7 +416,7 @@ impl Conduit {
             None => true,
             Some(_) if self.handler_depth.get() > 0 => false,
             Some((first, last)) => {
-                self.wait_flushing(|c| c.fire.as_ref()?.owner.is_gone(first, last).then_some(()));
+                self.wait_flushing(|c| c.home.as_ref()?.owner.is_gone(first, last).then_some(()));
                 true
             }
         }

@@ -2,8 +2,12 @@
 //!
 //! ```text
 //!  move    number u32   new u16   old u16   units u64 each
-//!  moved   number u32   answers u32         each: code u32 (0: pinned)  rkey u32  bits u64  base u64  len u64
+//!  moved   number u32   answers u32         each: code u32 (0: pinned)   pieces u32
+//!                                           each of these: rkey u32   0 u32   bits u64   base u64   len u64
 //! ```
+//!
+//! A unit has a piece for each part of it that is memory, the longest first. An answer has at least one for each unit that is
+//! pinned, and the rest as far as a message has room.
 
 use crate::am::MAX_MEDIUM;
 use ::firehose::{Answer, Move, Moved, Refusal, Unit};
@@ -30,10 +34,73 @@ impl Reach {
     }
 }
 
-const ANSWER: usize = 32;
+/// The pieces of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reaches {
+    first: Reach,
+    more: Vec<Reach>,
+}
+
+impl Reaches {
+    /// `None` without any.
+    pub(crate) fn new(mut all: Vec<Reach>) -> Option<Self> {
+        if all.is_empty() {
+            return None;
+        }
+        let more = all.split_off(1);
+        all.pop().map(|first| Self { first, more })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Reach> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    pub(crate) fn push(&mut self, reach: Reach) {
+        self.more.push(reach);
+    }
+
+    /// Bytes of all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all().map(|r| r.len).sum()
+    }
+
+    /// The piece that has the byte at `addr`.
+    #[inline]
+    pub(crate) fn at(&self, addr: u64) -> Option<&Reach> {
+        if self.first.offset_of(addr, 1).is_some() {
+            return Some(&self.first);
+        }
+        self.more.iter().find(|r| r.offset_of(addr, 1).is_some())
+    }
+
+    /// What of `len` bytes at `addr` is in no piece.
+    pub(crate) fn missing(&self, addr: u64, len: u64) -> Vec<(u64, u64)> {
+        let mut known: Vec<(u64, u64)> = self.all().map(|r| (r.base, r.base + r.len)).collect();
+        known.sort_unstable();
+        let (mut at, end) = (addr, addr.saturating_add(len));
+        let mut missing = Vec::new();
+        for (from, to) in known {
+            if from > at && at < end {
+                missing.push((at, from.min(end) - at));
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            missing.push((at, end - at));
+        }
+        missing
+    }
+}
+
+/// Bytes of an answer without its pieces, and of a piece.
+const ANSWER: usize = 8;
+const PIECE: usize = 32;
 
 /// Units of one request; its answers fit a Medium, and so do as many that are given up.
-pub(crate) const PER_MESSAGE: u32 = ((MAX_MEDIUM - 8) / ANSWER) as u32;
+pub(crate) const PER_MESSAGE: u32 = ((MAX_MEDIUM - 8) / (ANSWER + PIECE)) as u32;
+
+/// Most pieces of a unit: those of an answer about one unit alone.
+pub(crate) const PIECES: usize = (MAX_MEDIUM - 8 - ANSWER) / PIECE;
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
@@ -78,54 +145,71 @@ pub(crate) fn decode_move(b: &[u8]) -> Option<Move> {
     })
 }
 
-pub(crate) fn encode_moved(number: u32, answers: &[Answer<Reach>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8 + ANSWER * answers.len());
+pub(crate) fn encode_moved<'a>(
+    number: u32,
+    answers: impl ExactSizeIterator<Item = Answer<&'a Reaches>>,
+) -> Vec<u8> {
+    let count = answers.len();
+    let mut out = Vec::with_capacity(8 + (ANSWER + PIECE) * count);
     out.extend(number.to_le_bytes());
-    out.extend((answers.len() as u32).to_le_bytes());
+    out.extend((count as u32).to_le_bytes());
+    // Room for further pieces of units, beside the first of each.
+    let mut room = MAX_MEDIUM.saturating_sub(out.capacity()) / PIECE;
     for answer in answers {
-        let (code, r) = match answer {
-            Ok(reach) => (0, *reach),
-            Err(why) => (why.code(), NOWHERE),
+        let (code, pieces) = match answer {
+            Ok(reaches) => {
+                let more = reaches.more.len().min(room);
+                room -= more;
+                (0, Some(reaches.all().take(1 + more)))
+            }
+            Err(why) => (why.code(), None),
         };
         out.extend(u32::from(code).to_le_bytes());
-        out.extend(r.rkey.to_le_bytes());
-        for n in [r.bits, r.base, r.len] {
-            out.extend(n.to_le_bytes());
+        let at = out.len();
+        out.extend(0u32.to_le_bytes());
+        let mut written = 0u32;
+        for r in pieces.into_iter().flatten() {
+            out.extend(r.rkey.to_le_bytes());
+            out.extend(0u32.to_le_bytes());
+            for n in [r.bits, r.base, r.len] {
+                out.extend(n.to_le_bytes());
+            }
+            written += 1;
         }
+        out[at..at + 4].copy_from_slice(&written.to_le_bytes());
     }
     out
 }
 
-const NOWHERE: Reach = Reach {
-    bits: 0,
-    base: 0,
-    len: 0,
-    rkey: 0,
-};
-
 /// `None`: it is no reply.
-pub(crate) fn decode_moved(b: &[u8]) -> Option<Moved<Reach>> {
+pub(crate) fn decode_moved(b: &[u8]) -> Option<Moved<Reaches>> {
     let number = u32_at(b, 0)?;
-    let count = u32_at(b, 4)? as usize;
-    if b.len() != 8 + ANSWER * count {
-        return None;
-    }
-    let answer = |at: usize| -> Option<Answer<Reach>> {
-        let code = u32_at(b, at)?;
+    let count = u32_at(b, 4)?;
+    let mut at = 8;
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        let (code, pieces) = (u32_at(b, at)?, u32_at(b, at + 4)? as usize);
+        at += ANSWER;
         if code != 0 {
-            return Some(Err(Refusal::from_code(u8::try_from(code).ok()?)?));
+            let refusal = Refusal::from_code(u8::try_from(code).ok()?)?;
+            answers.push((pieces == 0).then_some(Err(refusal))?);
+            continue;
         }
-        Some(Ok(Reach {
-            rkey: u32_at(b, at + 4)?,
-            bits: u64_at(b, at + 8)?,
-            base: u64_at(b, at + 16)?,
-            len: u64_at(b, at + 24)?,
-        }))
-    };
-    let answers: Option<Vec<_>> = (0..count).map(|i| answer(8 + ANSWER * i)).collect();
-    Some(Moved {
-        number,
-        answers: answers?,
+        let end = pieces.checked_mul(PIECE)?.checked_add(at)?;
+        let all = b.get(at..end)?.chunks_exact(PIECE);
+        let all: Option<Vec<_>> = all.map(decode_piece).collect();
+        answers.push(Ok(Reaches::new(all?)?));
+        at = end;
+    }
+    (at == b.len()).then_some(Moved { number, answers })
+}
+
+fn decode_piece(b: &[u8]) -> Option<Reach> {
+    Some(Reach {
+        rkey: u32_at(b, 0)?,
+        bits: u64_at(b, 8)?,
+        base: u64_at(b, 16)?,
+        len: u64_at(b, 24)?,
     })
 }
 
@@ -148,8 +232,14 @@ mod tests {
             len: 9,
             rkey: 5,
         };
-        let answers = vec![Ok(reach), Err(Refusal::Unmapped)];
-        let reply = encode_moved(9, &answers);
+        let other = Reach {
+            base: 0x9000,
+            ..reach
+        };
+        let two = Reaches::new(vec![reach, other]).unwrap();
+        let one = Reaches::new(vec![other]).unwrap();
+        let answers = vec![Ok(two), Err(Refusal::Unmapped), Ok(one)];
+        let reply = encode(9, &answers);
         assert_eq!(decode_moved(&reply), Some(Moved { number: 9, answers }));
         for len in 0..bytes.len() {
             assert_eq!(decode_move(&bytes[..len]), None);
@@ -173,8 +263,53 @@ mod tests {
             old: units,
         };
         assert!(encode_move(&m).len() <= MAX_MEDIUM);
-        let answers = vec![Err(Refusal::Limit); PER_MESSAGE as usize];
-        assert!(encode_moved(0, &answers).len() <= MAX_MEDIUM);
+        // As many pieces as there is room for, and one of each.
+        let all = Reaches::new(vec![NOWHERE; PIECES]).unwrap();
+        for count in [1, 2, PER_MESSAGE as usize] {
+            let reply = encode(0, &vec![Ok(all.clone()); count]);
+            assert!(reply.len() <= MAX_MEDIUM);
+            let told = decode_moved(&reply).unwrap().answers;
+            let first = told[0].as_ref().unwrap().more.len() + 1;
+            assert_eq!(first == PIECES, count == 1, "{first} of {count} units");
+            assert_eq!(told.len(), count);
+        }
+    }
+
+    fn encode(number: u32, answers: &[Answer<Reaches>]) -> Vec<u8> {
+        encode_moved(
+            number,
+            answers.iter().map(|a| a.as_ref().map_err(|why| *why)),
+        )
+    }
+
+    const NOWHERE: Reach = Reach {
+        bits: 0,
+        base: 0,
+        len: 0,
+        rkey: 0,
+    };
+
+    #[test]
+    fn pieces_are_found_and_so_is_what_is_in_none() {
+        let piece = |base, len| Reach {
+            base,
+            len,
+            ..NOWHERE
+        };
+        assert_eq!(Reaches::new(vec![]), None);
+        let mut r = Reaches::new(vec![piece(0x3000, 0x2000), piece(0x1000, 0x1000)]).unwrap();
+        assert_eq!(r.at(0x4fff).map(|p| p.base), Some(0x3000));
+        assert_eq!(r.at(0x1000).map(|p| p.base), Some(0x1000));
+        assert_eq!((r.at(0x2000), r.at(0x5000), r.at(0)), (None, None, None));
+        assert_eq!(r.missing(0x1000, 0x4000), [(0x2000, 0x1000)]);
+        assert_eq!(
+            r.missing(0, 0x8000),
+            [(0, 0x1000), (0x2000, 0x1000), (0x5000, 0x3000)]
+        );
+        assert_eq!(r.missing(0x3000, 0x1000), []);
+        assert_eq!(r.missing(0x6000, 0x1000), [(0x6000, 0x1000)]);
+        r.push(piece(0x2000, 0x1000));
+        assert_eq!((r.missing(0x1000, 0x4000), r.bytes()), (vec![], 0x4000));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn with<R: Send + std::fmt::Debug>(
     returned(ends)
 }
 
-fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
+pub(super) fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
     let addrs = Rc::new(RefCell::new(vec![0; conduit.nodes() as usize]));
     let seen = addrs.clone();
     let tell = HandlerEntry::new(0, move |token, _, args| {
@@ -56,7 +56,7 @@ fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
     addrs.borrow().clone()
 }
 
-fn stats(conduit: &Conduit) -> FirehoseStats {
+pub(super) fn stats(conduit: &Conduit) -> FirehoseStats {
     conduit.firehose_stats().unwrap()
 }
 

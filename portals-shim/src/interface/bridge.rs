@@ -184,6 +184,10 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<(), Error> {
         self.get(md, Some(region), from)
     }
+    /// See [`super::Interface::pins`].
+    fn pins(&self) -> bool {
+        false
+    }
     /// See [`super::Interface::pinnable`].
     fn pinnable(&self) -> Option<u64> {
         None

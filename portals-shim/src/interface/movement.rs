@@ -149,6 +149,12 @@ impl Interface {
         self.open()?.get_keyed(md, region, &from, key)
     }
 
+    /// Whether the fabric pins the memory of messages, so that it is of use to keep it pinned
+    /// ([`PINNED`](portals_core::MdOptions::PINNED)).
+    pub fn pins(&self) -> bool {
+        self.inner.bridge.pins()
+    }
+
     /// Most bytes that the fabric and the system let this process pin for its messages; `None` where that is not
     /// limited.
     pub fn pinnable(&self) -> Option<u64> {

@@ -196,6 +196,11 @@ pub trait Nal: Send + std::fmt::Debug {
     /// The put or get that is sent next is for memory that this key reaches; `None`: it was sent, or not.
     fn aim(&mut self, _key: Option<RemoteKey>) {}
 
+    /// See [`crate::Interface::pins`].
+    fn pins(&self) -> bool {
+        false
+    }
+
     /// See [`crate::Interface::pinnable`].
     fn pinnable(&self) -> Option<u64> {
         None
@@ -293,6 +298,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn aim(&mut self, key: Option<RemoteKey>) {
         (**self).aim(key);
+    }
+    fn pins(&self) -> bool {
+        (**self).pins()
     }
     fn pinnable(&self) -> Option<u64> {
         (**self).pinnable()

@@ -1,6 +1,9 @@
 //! What calls do, in every thread model, on every fabric that every machine has.
 
-use crate::programs::{Build, FABRICS, SEQ, compile, compiler, passes, passes_in, run_on, text};
+use crate::programs::{
+    Build, FABRICS, SEQ, compile, compiler, launch, passes, passes_in, run_on, text,
+};
+use std::path::{Path, PathBuf};
 
 #[test]
 fn every_call_does_what_it_says() {
@@ -59,6 +62,60 @@ fn memory_that_goes_is_noticed() {
             );
         }
     }
+}
+
+/// What a rank of a run of `program` with `args` on the model counts: misses at peers, misses here.
+fn misses(program: &Path, args: &[&str], variables: &[(&str, &str)]) -> (u64, u64) {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "misses-{}",
+        args.first().copied().unwrap_or("none")
+    ));
+    let output = launch("seastar", 2, program, args)
+        .env("GASNET_STATSFILE", &file)
+        .env("GASNET_STATSMASK", "C")
+        .env("GASNET_STATSNODES", "0")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let said = std::fs::read_to_string(&file).unwrap();
+    let of = |who: &str| {
+        let line = said.lines().find(|l| l.contains(who));
+        let line = line.unwrap_or_else(|| panic!("no {who:?} in {said}"));
+        let mut words = line.split(' ').skip_while(|w| *w != "misses");
+        words.nth(1).and_then(|n| n.parse().ok()).unwrap()
+    };
+    (of("# at peers:"), of("# here:"))
+}
+
+/// Where no peer looks at memory after it went, data alone does not tell that a pin outlived it; how often memory is pinned
+/// does. Each way in which memory goes costs as many pins as there are rounds.
+#[test]
+fn every_way_in_which_memory_goes_ends_its_pins() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_sources", SEQ);
+    let (_, kept) = misses(&program, &["keep"], &[]);
+    assert!(kept > 8, "{kept}");
+    for way in ["munmap", "mmap", "madvise", "mremap", "over"] {
+        passes(2, &program, &[way]);
+        let (_, found) = misses(&program, &[way], &[]);
+        assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
+    }
+    let (held, _) = misses(&everywhere(), &["one", "keep"], &[]);
+    for way in ["munmap", "mmap", "madvise", "mremap", "over"] {
+        let (found, _) = misses(&everywhere(), &["one", way], &[]);
+        assert!(found > held, "{way}: {found}, {held} without it");
+    }
+}
+
+fn everywhere() -> PathBuf {
+    let b = Build {
+        flags: &["-std=gnu99", "-DGASNET_SEGMENT_EVERYTHING"],
+        ..SEQ
+    };
+    compile("gasnet_unmap", b)
 }
 
 #[test]

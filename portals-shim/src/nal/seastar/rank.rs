@@ -147,6 +147,10 @@ fn has_threads() -> bool {
 }
 
 impl Bridge for Client {
+    fn pins(&self) -> bool {
+        true
+    }
+
     fn call(&self, call: Call) -> Result<Answer, Error> {
         if let Call::EqPoll { eqs, wait } = &call
             && *wait != Wait::No

@@ -256,6 +256,10 @@ impl Nal for Far {
         }
     }
 
+    fn pins(&self) -> bool {
+        !matches!(self, Self::Ud(_))
+    }
+
     fn pinnable(&self) -> Option<u64> {
         match self {
             Self::Rc(verbs) => verbs.pinnable(),

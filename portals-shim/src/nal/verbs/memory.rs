@@ -62,6 +62,16 @@ struct Entry {
     used: u64,
 }
 
+/// Memory that stays registered.
+#[derive(Clone, Copy, Debug)]
+struct Pinned {
+    /// One byte past it.
+    end: u64,
+    keys: (u32, u32),
+    /// Peers read it by these.
+    open: bool,
+}
+
 /// Why there is no registration.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegistryError {
@@ -104,9 +114,9 @@ pub(super) struct Registry {
     clock: u64,
     entries: super::Slab<Entry>,
     by_md: BTreeMap<(MdHandle, Use), usize>,
-    /// Memory pinned by its owner's word (`MdOptions::PINNED`): by first byte and descriptor, one byte past the end,
-    /// and the keys. Own transfers within it use its registrations, whatever descriptor they go by.
-    pinned: BTreeMap<(u64, MdHandle), (u64, (u32, u32))>,
+    /// Memory pinned by its owner's word (`MdOptions::PINNED`): by first byte and descriptor. Own transfers within it use
+    /// its registrations, whatever descriptor they go by.
+    pinned: BTreeMap<(u64, MdHandle), Pinned>,
     /// The registration found last; none after a change.
     last: Option<Found>,
 }
@@ -214,10 +224,18 @@ impl Registry {
         Ok((entry.mr.rkey(), entry.mr.lkey()))
     }
 
-    /// Pins a descriptor's memory until [`Registry::unpin`]; gives its rkey.
-    pub(super) fn pin(&mut self, md: MdHandle, region: Segment) -> Result<u32, RegistryError> {
-        let keys = self.of_md(md, region, Use::Open)?;
-        self.pinned.insert((region.addr, md), (end(&region), keys));
+    /// Pins a descriptor's memory until [`Registry::unpin`]; gives its rkey. `open`: for peers, and not only for own transfers.
+    pub(super) fn pin(
+        &mut self,
+        md: MdHandle,
+        region: Segment,
+        open: bool,
+    ) -> Result<u32, RegistryError> {
+        let purpose = if open { Use::Open } else { Use::Landing };
+        let keys = self.of_md(md, region, purpose)?;
+        let end = end(&region);
+        let pinned = Pinned { end, keys, open };
+        self.pinned.insert((region.addr, md), pinned);
         Ok(keys.0)
     }
 
@@ -234,10 +252,15 @@ impl Registry {
         true
     }
 
-    /// Keys of pinned memory that holds `piece`. Pinned ranges of a job have one length and begin at most twice
+    /// Keys of pinned memory that holds `piece` and serves `purpose`. Pinned ranges of a job have one length and begin at most twice
     /// in it, but for those at the ends of mappings, so that the nearest few are all that can.
     #[inline]
-    pub(super) fn within_pinned(&self, md: MdHandle, piece: Segment) -> Option<(u32, u32)> {
+    pub(super) fn within_pinned(
+        &self,
+        md: MdHandle,
+        piece: Segment,
+        purpose: Use,
+    ) -> Option<(u32, u32)> {
         if self.pinned.is_empty() {
             return None;
         }
@@ -245,8 +268,9 @@ impl Registry {
         let past = (piece.addr.checked_add(1)?, md);
         let near = self.pinned.range(..past).rev();
         let mut near = near.filter(|((start, _), _)| *start <= piece.addr).take(4);
-        near.find(|(_, (stop, _))| end(&piece) <= *stop)
-            .map(|(_, (_, keys))| *keys)
+        let private = purpose.is_private();
+        near.find(|(_, p)| end(&piece) <= p.end && (private || p.open))
+            .map(|(_, p)| p.keys)
     }
 
     /// What of the budget descriptors may still pin for good: a quarter is left for what is registered now and then.

@@ -574,6 +574,10 @@ impl Nal for Verbs {
         self.aimed = key.filter(|k| k.rkey != 0);
     }
 
+    fn pins(&self) -> bool {
+        true
+    }
+
     fn pinnable(&self) -> Option<u64> {
         self.registry.room()
     }

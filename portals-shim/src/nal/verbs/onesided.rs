@@ -184,7 +184,8 @@ impl Verbs {
             addr: s.start,
             len: s.length,
         };
-        self.registry.pin(md, region).map_err(|error| {
+        let open = s.options.intersects(MdOptions::OP_PUT | MdOptions::OP_GET);
+        self.registry.pin(md, region, open).map_err(|error| {
             tracing::debug!(%error, "a descriptor is not pinned");
             Error::NoSpace
         })

@@ -286,7 +286,7 @@ impl Verbs {
             return Ok(keys);
         }
         let own = matches!(purpose, Use::Local | Use::Landing | Use::Source);
-        if own && let Some(keys) = self.registry.within_pinned(md, piece) {
+        if own && let Some(keys) = self.registry.within_pinned(md, piece, purpose) {
             return Ok(keys);
         }
         if self.registry.len() > 64 {

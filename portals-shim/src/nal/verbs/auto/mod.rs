@@ -362,6 +362,10 @@ impl Nal for Auto {
         self.connections.aim(key);
     }
 
+    fn pins(&self) -> bool {
+        true
+    }
+
     fn pinnable(&self) -> Option<u64> {
         self.connections.pinnable()
     }

@@ -1,0 +1,136 @@
+//! Own memory that is pinned by units which stay: for peers, and for own transfers.
+
+use super::maps::Maps;
+use super::units::{For, Pin, Pinner, Units};
+use ::firehose::{Limits, OwnError, Owner, Span, Unit};
+use portals_shim::Interface;
+
+/// Memory from which and to which own transfers go by units that stay pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Nothing,
+    /// So many bytes from an address on, which stay mapped as long as the conduit.
+    Range(u64, u64),
+    /// Any: the program says what goes ([`crate::Conduit::promise_to_forget`]).
+    All,
+}
+
+/// The usual size of a stack, bytes.
+const STACK: u64 = 8 << 20;
+
+/// Whether memory is, or may be, of the calling thread's stack.
+#[inline]
+fn is_stack(addr: u64) -> bool {
+    let here = 0u8;
+    addr.abs_diff((&raw const here).addr() as u64) < STACK
+}
+
+/// What is pinned of the memory of this rank.
+#[derive(Debug)]
+pub(crate) struct Home {
+    kept: Kept,
+    pub(super) owner: Owner<Pin>,
+    pub(super) units: Units,
+    pub(super) maps: Maps,
+    pub(super) limits: Limits,
+}
+
+impl Home {
+    pub(super) fn new(
+        (ni, nodes): (&Interface, u32),
+        limits: Limits,
+        maps: Maps,
+        whom: For,
+        kept: Kept,
+    ) -> Self {
+        Self {
+            kept,
+            owner: Owner::new(limits, nodes),
+            units: Units::new(ni, limits.shape, whom),
+            maps,
+            limits,
+        }
+    }
+
+    pub(super) fn pins(&mut self) -> (&mut Owner<Pin>, Pinner<'_>) {
+        (&mut self.owner, self.units.with(&mut self.maps))
+    }
+
+    /// Whether own transfers of `len` bytes at `addr` are to use units.
+    #[inline]
+    pub(crate) fn keeps(&self, addr: u64, len: u64) -> bool {
+        match self.kept {
+            Kept::Nothing => false,
+            Kept::Range(from, size) => {
+                let offset = addr.checked_sub(from);
+                offset.is_some_and(|o| o.checked_add(len).is_some_and(|end| end <= size))
+            }
+            Kept::All => self.units.whom() == For::Peers || !is_stack(addr),
+        }
+    }
+
+    /// What pins and is idle goes, so that there is room for what is registered without a unit.
+    pub(crate) fn clear(&mut self) {
+        let (owner, mut pins) = self.pins();
+        owner.clear(&mut pins);
+    }
+
+    /// Pins the first of `len` bytes at `addr` for an own transfer: the unit to release, and how many bytes of them it holds.
+    /// `None`: there are some that cannot be pinned.
+    ///
+    /// # Errors
+    /// See [`OwnError`].
+    pub(crate) fn take(&mut self, addr: u64, len: u64) -> Result<Option<(Unit, u64)>, OwnError> {
+        let (unit, n) = self.limits.shape.reach(addr, len);
+        let held = |pin: &Pin| {
+            let reach = pin.reaches.at(addr)?;
+            Some(n.min(reach.base + reach.len - addr))
+        };
+        let found = match self.owner.hit(unit) {
+            Some(pin) => held(pin),
+            None => {
+                let (owner, mut pins) = self.pins();
+                owner.acquire(Span::one(unit), &mut pins)?;
+                owner.key(unit).and_then(held)
+            }
+        };
+        let found = found.or_else(|| {
+            let (owner, mut pins) = self.pins();
+            owner.renew(unit, &mut pins).and_then(held)
+        });
+        if found.is_none() {
+            self.release(unit);
+        }
+        Ok(found.map(|n| (unit, n)))
+    }
+
+    /// [`Home::take`] of all of `len` bytes at `addr`, if they are pinned as one piece.
+    #[inline]
+    pub(crate) fn hit(&mut self, addr: u64, len: u64) -> Option<Unit> {
+        let (unit, n) = self.limits.shape.reach(addr, len);
+        if n < len || !self.keeps(addr, len) {
+            return None;
+        }
+        let pin = self.owner.hit(unit)?;
+        let reach = pin.reaches.at(addr);
+        if reach.is_some_and(|r| r.offset_of(addr, len).is_some()) {
+            return Some(unit);
+        }
+        self.release(unit);
+        None
+    }
+
+    /// A transfer needs a unit no more.
+    pub(crate) fn release(&mut self, unit: Unit) {
+        let (owner, mut pins) = self.pins();
+        owner.release(Span::one(unit), &mut pins);
+    }
+
+    /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
+    pub(super) fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
+        self.maps.forget();
+        let (first, last) = self.limits.shape.touching(addr, len);
+        let (owner, mut pins) = self.pins();
+        (!owner.forget(first, last, &mut pins)).then_some((first, last))
+    }
+}

@@ -1,0 +1,131 @@
+//! Own memory outside of segments, in a job whose segments are pinned as a whole: sources of puts, destinations of gets and
+//! payloads of Longs are pinned by units that stay pinned, where the program has promised to say what goes
+//! ([`Conduit::promise_to_forget`]). No peer has a say in it, or is asked.
+//!
+//! | local memory | is registered |
+//! |---|---|
+//! | copied through a chunk | no |
+//! | in one unit, or cut where its units end | with its units, which stay |
+//! | the payload of a Long reply that no one unit holds, or no room: a handler cannot wait | for the message; units that nobody uses make room |
+//! | that cannot be pinned, as constants | for the message |
+//! | on the stack of the thread that calls, which goes with the thread and unsaid | for the message |
+
+use super::home::{Home, Kept};
+use super::maps::Maps;
+use super::units::For;
+use crate::am::request::Source;
+use crate::conduit::Conduit;
+use crate::core::Core;
+use crate::error::AmError;
+use crate::matchbits::Category;
+use crate::tmpmd::UserMem;
+use ::firehose::{LEAST_VICTIMS, LimitError, Limits, Unit, Wishes};
+
+/// What is kept pinned where nothing else is said, bytes, if there is so much: as GASNet's portals-conduit does.
+const KEPT: u64 = 128 << 20;
+
+impl Core {
+    /// What this rank may keep pinned beside a segment of `segment` bytes; 0 where memory is pinned for each message.
+    pub(crate) fn pinnable_beside(&self, segment: usize, promised: bool) -> u64 {
+        if promised && self.env.firehose.local {
+            self.pinnable().saturating_sub(segment as u64)
+        } else {
+            0
+        }
+    }
+
+    /// Starts to keep memory pinned, of which there may be `pinnable` bytes.
+    pub(crate) fn keep_pinned(&mut self, pinnable: u64, promised: bool) -> Result<(), LimitError> {
+        let f = &self.env.firehose;
+        let shape = f.shape();
+        let too_little = pinnable / shape.unit_len() < u64::from(LEAST_VICTIMS);
+        if !(promised && f.local) || f.max_victim.is_none() && too_little {
+            return Ok(());
+        }
+        let least = u64::from(LEAST_VICTIMS) * shape.unit_len();
+        let limits = Limits::plan(&Wishes {
+            pinnable,
+            prepinned: 0,
+            m: None,
+            max_victim: f.max_victim.or(Some(pinnable.min(KEPT.max(least)))),
+            nodes: self.nodes,
+            remote: false,
+            shape,
+            per_message: 0,
+        })?;
+        let whose = (&self.ni, self.nodes);
+        let home = Home::new(
+            whose,
+            limits,
+            Maps::new(false),
+            For::OwnTransfers,
+            Kept::All,
+        );
+        self.home = Some(home);
+        Ok(())
+    }
+
+    /// Pins all of local memory, if it lies in one unit and nothing has to be waited for.
+    pub(crate) fn pin_now(&mut self, memory: &UserMem) -> Option<Unit> {
+        let home = self.home.as_mut()?;
+        let len = memory.len() as u64;
+        let (unit, n) = home.take(memory.addr(), len).ok()??;
+        if n == len {
+            return Some(unit);
+        }
+        home.release(unit);
+        None
+    }
+
+    /// Local memory is about to be registered for a message: units that nobody uses go if the fabric has no room beside them.
+    pub(crate) fn make_room(&mut self, memory: &UserMem) {
+        let len = memory.len() as u64;
+        if let Some(home) = &mut self.home
+            && self.ni.pinnable().is_some_and(|room| room < len)
+        {
+            home.clear();
+        }
+    }
+
+    /// A message needs a unit no more.
+    pub(crate) fn release_unit(&mut self, unit: Unit) {
+        if let Some(home) = &mut self.home {
+            home.release(unit);
+        }
+    }
+}
+
+impl Conduit {
+    /// Whether the fabric pins the memory of messages, and the environment lets it stay pinned: then
+    /// [`Conduit::promise_to_forget`] is of use.
+    pub fn keeps_pinned(&self) -> bool {
+        let core = self.core.borrow();
+        core.ni.pins() && core.env.firehose.local
+    }
+
+    /// Sends a checked Long request whose payload, outside of the own segment, is longer than one unit: it is put, by pieces,
+    /// and the header follows. `None`: it is no such request.
+    pub(crate) fn long_by_units(
+        &self,
+        (node, handler): (u32, u8),
+        memory: UserMem,
+        dest: (u64, u64),
+        args: &[i32],
+    ) -> Option<Result<(), AmError>> {
+        let (addr, len) = (memory.addr(), memory.len() as u64);
+        {
+            let core = self.core.borrow();
+            let home = core.home.as_ref()?;
+            let whole = core.env.packs(memory.len()) || home.limits.shape.reach(addr, len).1 == len;
+            if node == self.mynode() || whole || !home.keeps(addr, len) {
+                return None;
+            }
+        }
+        let source = Source::User(memory);
+        let put = self.explicit(node, dest.1, source, false, false).ok()?;
+        self.wait_done(put);
+        let placed = Source::Placed { len: memory.len() };
+        let m = self.message(Category::Long, handler, args, placed, dest);
+        Some(m.map(|m| self.request(node, &m, true)))
+    }
+}
