@@ -284,28 +284,29 @@ impl MatchTable {
         Some(self.handle(slot))
     }
 
-    pub(crate) fn remove(&mut self, me: MeHandle) -> Option<Me> {
-        let slot = self.slot(me)?;
-        let list = self
-            .lists
-            .get_mut(self.entries.at(slot)?.pt_index as usize)?;
+    /// Takes an entry off its list; `None` if there is none.
+    pub(crate) fn remove(&mut self, me: MeHandle) -> Option<()> {
+        let key = me.key(self.interface)?;
+        let entry = self.entries.get(key)?;
+        let (prev, next) = (entry.prev, entry.next);
+        let list = self.lists.get_mut(entry.pt_index as usize)?;
         if let Some(index) = &mut list.index {
-            index.remove(&mut self.entries, slot);
+            index.remove(&mut self.entries, key.0);
         }
-        let entry = self.entries.remove(me.key(self.interface)?)?;
-        match self.entries.at_mut(entry.prev) {
-            Some(p) => p.next = entry.next,
-            None => list.head = entry.next,
+        self.entries.free(key);
+        match self.entries.at_mut(prev) {
+            Some(p) => p.next = next,
+            None => list.head = next,
         }
-        match self.entries.at_mut(entry.next) {
-            Some(n) => n.prev = entry.prev,
-            None => list.tail = entry.prev,
+        match self.entries.at_mut(next) {
+            Some(n) => n.prev = prev,
+            None => list.tail = prev,
         }
         list.len -= 1;
         if list.len <= self.walked / 2 {
             list.index = None;
         }
-        Some(entry)
+        Some(())
     }
 
     pub(crate) fn clear(&mut self) {

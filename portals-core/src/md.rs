@@ -310,6 +310,12 @@ impl MdTable {
         self.rests.get_mut(key.0 as usize)
     }
 
+    /// As [`MdTable::rest_mut`], of a slot that the caller knows to be in use.
+    #[inline]
+    pub(crate) fn rest_at_mut(&mut self, slot: u32) -> Option<&mut MdRest> {
+        self.rests.get_mut(slot as usize)
+    }
+
     /// Bytes of the memory of `md`, in `slot`.
     #[inline]
     pub(crate) fn length(&self, slot: u32, md: &Md) -> u64 {
@@ -366,12 +372,17 @@ impl MdTable {
         }
     }
 
-    /// Frees the slot; the descriptor and its entry.
-    pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<(Md, Option<MeHandle>)> {
-        let md = self.mds.remove(key)?;
+    /// Frees the slot; the descriptor's entry.
+    #[inline]
+    pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<MeHandle> {
+        if !self.mds.free(key) {
+            return None;
+        }
         let rest = self.rests.get_mut(key.0 as usize)?;
-        rest.pieces = Box::default();
-        Some((md, rest.me.take()))
+        if !rest.pieces.is_empty() {
+            rest.pieces = Box::default();
+        }
+        rest.me.take()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -92,13 +92,33 @@ impl<T> Table<T> {
             return None;
         }
         let value = self.values.get_mut(key.0 as usize)?.take()?;
+        self.let_go(key);
+        Some(value)
+    }
+
+    /// As [`Table::remove`], for whoever has no use for the value any more; whether there was one.
+    #[inline]
+    pub(crate) fn free(&mut self, key: (u32, u16)) -> bool {
+        if !self.is_current(key) {
+            return false;
+        }
+        match self.values.get_mut(key.0 as usize) {
+            Some(value) if value.is_some() => *value = None,
+            _ => return false,
+        }
+        self.let_go(key);
+        true
+    }
+
+    /// The slot, whose value is gone, is free.
+    #[inline]
+    fn let_go(&mut self, key: (u32, u16)) {
         self.generations[key.0 as usize] = (key.1 + 1) % crate::handle::GENERATIONS;
         if self.free.len() == self.free.capacity() {
             self.make_room();
         }
         self.free.push_back(key.0);
         self.len -= 1;
-        Some(value)
     }
 
     /// For so many slots as there will be: all of them may be free at once.

@@ -115,6 +115,9 @@ bitflags! {
         /// The END event of an operation that failed comes although END events are disabled, and a
         /// process that the fabric has given up is told of ([`crate::Ni::lost`]) (ours).
         const EVENT_FAILURE_ENABLE = 0x1000;
+        /// No UNLINK event when the descriptor goes by itself, for owners whom its last operation's event tells as
+        /// much (ours).
+        const EVENT_AUTO_UNLINK_DISABLE = 0x2000;
         /// The memory is pinned from now until the descriptor goes, and peers are told of it by its owner alone
         /// (ours, as is the value).
         const PINNED = 0x1_0000;

@@ -624,16 +624,16 @@ impl<N: Nal> Bridge for Direct<N> {
     fn me_md_post(
         &self,
         base: MeHandle,
-        spec: MeSpec,
+        spec: &MeSpec,
         position: InsertPosition,
-        desc: MdDesc,
+        desc: &MdDesc,
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
         self.start(|library| {
             let made = library
                 .ni
-                .me_md_post(base, spec, position, desc, unlink, test)?;
+                .me_md_post_of(base, spec, position, desc, unlink, test)?;
             library.nal.lists_changed(&mut library.ni);
             Ok(made)
         })

@@ -192,13 +192,19 @@ impl Interface {
     }
 
     /// Keeps a region until the interface closes.
+    #[inline]
     fn keep(&self, region: &Region) {
-        let addr = region.addr();
         // One that is kept has its address for itself; after the close no descriptor is made of any.
-        if self.inner.kept_last.load(Ordering::Relaxed) != addr {
-            self.kept().entry(addr).or_insert_with(|| region.clone());
-            self.inner.kept_last.store(addr, Ordering::Relaxed);
+        if self.inner.kept_last.load(Ordering::Relaxed) != region.addr() {
+            self.keep_another(region);
         }
+    }
+
+    #[inline(never)]
+    fn keep_another(&self, region: &Region) {
+        let addr = region.addr();
+        self.kept().entry(addr).or_insert_with(|| region.clone());
+        self.inner.kept_last.store(addr, Ordering::Relaxed);
     }
 
     /// `PtlNIDist`

@@ -45,16 +45,6 @@ fn write(region: &Region, at: usize, value: u64) {
 }
 
 impl Comm {
-    fn blocking_send(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
-        let request = self.start_send(data, to, tag, false)?;
-        self.wait(request).map(drop)
-    }
-
-    fn blocking_receive(&self, into: Slice, from: u32, tag: i32) -> Result<(), TagError> {
-        let request = self.start_receive(into, Some(from), Some(tag))?;
-        self.wait(request).map(drop)
-    }
-
     /// The largest of the values that the ranks give. Collective.
     pub fn all_max(&self, value: u64) -> Result<u64, CommError> {
         let region = scratch(16)?;
@@ -63,23 +53,23 @@ impl Comm {
         let mut bit = 1;
         while bit < size {
             if rank & bit != 0 {
-                self.blocking_send(Slice::new(&region, 0, 8)?, rank - bit, UP)?;
+                self.send_any(&Slice::new(&region, 0, 8)?, rank - bit, UP, false)?;
                 break;
             }
             if rank + bit < size {
-                self.blocking_receive(Slice::new(&region, 8, 8)?, rank + bit, UP)?;
+                self.receive_any(&Slice::new(&region, 8, 8)?, Some(rank + bit), Some(UP))?;
                 let larger = read(&region, 0).max(read(&region, 8));
                 write(&region, 0, larger);
             }
             bit <<= 1;
         }
         if rank != 0 {
-            self.blocking_receive(Slice::new(&region, 0, 8)?, rank - bit, DOWN)?;
+            self.receive_any(&Slice::new(&region, 0, 8)?, Some(rank - bit), Some(DOWN))?;
         }
         bit >>= 1;
         while bit > 0 {
             if rank + bit < size {
-                self.blocking_send(Slice::new(&region, 0, 8)?, rank + bit, DOWN)?;
+                self.send_any(&Slice::new(&region, 0, 8)?, rank + bit, DOWN, false)?;
             }
             bit >>= 1;
         }
@@ -104,11 +94,11 @@ impl Comm {
         for step in 0..size - 1 {
             let (out, into) = ((rank + size - step) % size, (rank + size - step - 1) % size);
             let request = self.start_receive(
-                Slice::new(&region, at(into), PAIR)?,
+                &Slice::new(&region, at(into), PAIR)?,
                 Some(previous),
                 Some(GATHER),
             )?;
-            self.blocking_send(Slice::new(&region, at(out), PAIR)?, next, GATHER)?;
+            self.send_any(&Slice::new(&region, at(out), PAIR)?, next, GATHER, false)?;
             self.wait(request)?;
         }
         let pairs = (0..size).map(|r| (read(&region, at(r)), read(&region, at(r) + 8)));

@@ -3,8 +3,9 @@
 use crate::error::{CallError, TagError};
 use crate::layout::Pattern;
 use crate::request::{End, Message, Request};
-use crate::world::{Shared, lock};
+use crate::world::{Shared, Wanted, lock};
 use crate::{Slice, Status};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// The members of a communicator.
@@ -154,19 +155,6 @@ impl Comm {
             })
     }
 
-    pub(crate) fn start_send(
-        &self,
-        data: Slice,
-        to: u32,
-        tag: i32,
-        sync: bool,
-    ) -> Result<Request, CallError> {
-        let to = self.of_job(to)?;
-        let place = &self.shared.place;
-        let bits = (self.shared.calls.message)(&place.layout, self.cid, place.me, tag);
-        self.shared.send(self.context, to, bits, data, sync)
-    }
-
     fn pattern(
         &self,
         source: Option<u32>,
@@ -177,58 +165,117 @@ impl Comm {
         Ok((pattern, source))
     }
 
+    /// Sends with any tag, also one of the library's.
+    #[inline]
+    pub(crate) fn send_any(
+        &self,
+        data: &Slice,
+        to: u32,
+        tag: i32,
+        sync: bool,
+    ) -> Result<(), TagError> {
+        let to = self.of_job(to)?;
+        self.shared
+            .send_blocking(self.context, (self.cid, to, tag), data, sync)
+    }
+
+    #[inline]
+    fn start_send(
+        &self,
+        data: &Slice,
+        to: u32,
+        tag: i32,
+        sync: bool,
+    ) -> Result<Request, CallError> {
+        let (to, tag) = (self.of_job(to)?, self.check_tag(tag)?);
+        self.shared
+            .send(self.context, (self.cid, to, tag), data, sync)
+    }
+
+    /// What a receive is for, with any tag, also one of the library's.
+    #[inline]
+    fn wanted(&self, source: Option<u32>, tag: Option<i32>) -> Result<Wanted, CallError> {
+        let source = match source {
+            Some(rank) => Some(self.of_job(rank)?),
+            None => None,
+        };
+        Ok((self.cid, source, tag))
+    }
+
+    #[inline]
     pub(crate) fn start_receive(
         &self,
-        into: Slice,
+        into: &Slice,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        let (pattern, source) = self.pattern(source, tag)?;
-        self.shared.receive(self.context, pattern, source, into)
+        let wanted = self.wanted(source, tag)?;
+        self.shared.receive(self.context, wanted, into)
     }
 
     /// Begins a send. The data must stay as it is until the request has ended.
-    pub fn isend(&self, data: Slice, to: u32, tag: i32) -> Result<Request, CallError> {
-        self.start_send(data, to, self.check_tag(tag)?, false)
+    pub fn isend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<Request, CallError> {
+        self.start_send(data.borrow(), to, tag, false)
     }
 
     /// As [`Comm::isend`]; the request ends when the message has been received.
-    pub fn issend(&self, data: Slice, to: u32, tag: i32) -> Result<Request, CallError> {
-        self.start_send(data, to, self.check_tag(tag)?, true)
+    pub fn issend(
+        &self,
+        data: impl Borrow<Slice>,
+        to: u32,
+        tag: i32,
+    ) -> Result<Request, CallError> {
+        self.start_send(data.borrow(), to, tag, true)
     }
 
     /// Sends; returns when the data may be changed.
-    pub fn send(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
-        let request = self.isend(data, to, tag)?;
-        self.wait(request).map(drop)
+    pub fn send(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<(), TagError> {
+        self.send_any(data.borrow(), to, self.check_tag(tag)?, false)
     }
 
     /// As [`Comm::send`]; returns when the message has been received.
-    pub fn ssend(&self, data: Slice, to: u32, tag: i32) -> Result<(), TagError> {
-        let request = self.issend(data, to, tag)?;
-        self.wait(request).map(drop)
+    pub fn ssend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<(), TagError> {
+        self.send_any(data.borrow(), to, self.check_tag(tag)?, true)
+    }
+
+    #[inline]
+    fn check_any_tag(&self, tag: Option<i32>) -> Result<Option<i32>, CallError> {
+        match tag {
+            Some(tag) => self.check_tag(tag).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Begins a receive. Receives that match the same message get messages in the order in which they began.
     pub fn irecv(
         &self,
-        into: Slice,
+        into: impl Borrow<Slice>,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
-        self.start_receive(into, source, tag)
+        self.start_receive(into.borrow(), source, self.check_any_tag(tag)?)
     }
 
     /// Receives.
     pub fn recv(
         &self,
-        into: Slice,
+        into: impl Borrow<Slice>,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, TagError> {
-        let request = self.irecv(into, source, tag)?;
-        self.wait(request)
+        self.receive_any(into.borrow(), source, self.check_any_tag(tag)?)
+    }
+
+    /// As [`Comm::recv`], with any tag, also one of the library's.
+    pub(crate) fn receive_any(
+        &self,
+        into: &Slice,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Status, TagError> {
+        let wanted = self.wanted(source, tag)?;
+        let end = self.shared.receive_blocking(self.context, wanted, into)?;
+        Ok(self.own_end(end)?)
     }
 
     /// The message that a receive would get, if one has come.
@@ -237,7 +284,7 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<Status>, CallError> {
-        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
+        let tag = self.check_any_tag(tag)?;
         let (pattern, source) = self.pattern(source, tag)?;
         let found = self.shared.probe(self.context, pattern, source)?;
         Ok(found.map(|status| self.own(status)))
@@ -260,7 +307,7 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<Message>, CallError> {
-        let tag = tag.map(|tag| self.check_tag(tag)).transpose()?;
+        let tag = self.check_any_tag(tag)?;
         let (pattern, source) = self.pattern(source, tag)?;
         let found = self.shared.probe_message(self.context, pattern, source)?;
         Ok(found.map(|message| Message {
@@ -280,12 +327,12 @@ impl Comm {
     }
 
     /// Begins the receive of a message that a probe took.
-    pub fn imrecv(&self, message: Message, into: Slice) -> Result<Request, CallError> {
-        self.shared.receive_message(message, into)
+    pub fn imrecv(&self, message: Message, into: impl Borrow<Slice>) -> Result<Request, CallError> {
+        self.shared.receive_message(&message, into.borrow())
     }
 
     /// Receives a message that a probe took.
-    pub fn mrecv(&self, message: Message, into: Slice) -> Result<Status, TagError> {
+    pub fn mrecv(&self, message: Message, into: impl Borrow<Slice>) -> Result<Status, TagError> {
         let request = self.imrecv(message, into)?;
         self.wait(request)
     }
@@ -298,10 +345,9 @@ impl Comm {
 
     /// Waits for a request of this communicator.
     pub fn wait(&self, request: Request) -> Result<Status, TagError> {
-        match self.shared.wait(&request) {
+        match self.shared.wait(&request)? {
             Ok(status) => Ok(self.own(status)),
-            Err(TagError::Request(error)) => Ok(self.own_end(Err(error))?),
-            Err(refused) => Err(refused),
+            Err(error) => Ok(self.own_end(Err(error))?),
         }
     }
 

@@ -64,6 +64,7 @@ impl Flow {
     }
 
     /// Takes what a message needs; `own` is one of the library's.
+    #[inline]
     pub(crate) fn take(&mut self, to: u32, short: bool, own: bool) -> Way {
         let most = self.most + if own { RESERVE } else { 0 };
         let Some(peer) = self.peers.get_mut(to as usize) else {
@@ -99,6 +100,7 @@ impl Flow {
     }
 
     /// The peer gives credits back.
+    #[inline]
     pub(crate) fn given_back(&mut self, by: u32, credits: u16) {
         let Some(peer) = self.peers.get_mut(by as usize) else {
             return;
@@ -109,11 +111,13 @@ impl Flow {
     }
 
     /// A short message of the peer has been received.
+    #[inline]
     pub(crate) fn received(&mut self, from: u32) {
         self.owe(from, 1);
     }
 
     /// Credits of the peer that are to be given back, again if a message that was to do it was not sent.
+    #[inline]
     pub(crate) fn owe(&mut self, to: u32, credits: u16) {
         let threshold = self.threshold();
         if let Some(peer) = self.peers.get_mut(to as usize) {
@@ -126,6 +130,7 @@ impl Flow {
     }
 
     /// What a message to the peer gives back.
+    #[inline]
     pub(crate) fn give_back(&mut self, to: u32, most: u16) -> u16 {
         let Some(peer) = self.peers.get_mut(to as usize) else {
             return 0;
@@ -133,6 +138,12 @@ impl Flow {
         let given = peer.owed.min(most);
         peer.owed -= given;
         given
+    }
+
+    /// Whether [`Flow::due`] may give something.
+    #[inline]
+    pub(crate) const fn is_any_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// A peer that must get its credits in a message of their own.

@@ -56,17 +56,21 @@ pub(crate) enum Kind {
 /// How a request ended.
 pub(crate) type End = Result<Status, RequestError>;
 
-#[derive(Debug)]
-enum State {
+/// Where a request is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
     Free,
-    Active(Kind),
-    Ended(End),
+    Active,
+    Ended,
 }
 
+/// What belongs to another phase is old, and stays where it is.
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    state: State,
+    phase: Phase,
+    kind: Kind,
+    end: End,
 }
 
 /// The requests of a context.
@@ -86,75 +90,109 @@ impl Requests {
         }
     }
 
-    /// A slot for a new one, and its generation.
+    /// The slot that the next request gets.
     ///
     /// # Errors
     /// [`CallError::NoRequest`] when there are too many.
-    pub(crate) fn open(&mut self, kind: Kind) -> Result<(u32, u32), CallError> {
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<u32, CallError> {
+        match self.free.last() {
+            Some(slot) => Ok(*slot),
+            None => self.grow(),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<u32, CallError> {
+        let slot = self.slots.len() as u32;
+        if slot >= self.most {
+            return Err(CallError::NoRequest { max: self.most });
+        }
+        self.slots.push(Slot {
+            generation: 0,
+            phase: Phase::Free,
+            kind: Kind::Short,
+            end: Ok(Status::sent(0)),
+        });
+        self.free.push(slot);
+        Ok(slot)
+    }
+
+    /// A slot for a new one, of which nothing is known yet, and its generation.
+    ///
+    /// # Errors
+    /// As [`Requests::next`].
+    #[inline]
+    pub(crate) fn open(&mut self) -> Result<(u32, u32), CallError> {
+        let slot = self.next()?;
+        self.free.pop();
         let full = CallError::NoRequest { max: self.most };
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None if self.slots.len() < self.most as usize => {
-                self.slots.push(Slot {
-                    generation: 0,
-                    state: State::Free,
-                });
-                (self.slots.len() - 1) as u32
-            }
-            None => return Err(full),
-        };
         let entry = self.slots.get_mut(slot as usize).ok_or(full)?;
-        entry.state = State::Active(kind);
+        entry.phase = Phase::Active;
+        entry.kind = Kind::Short;
         Ok((slot, entry.generation))
     }
 
     /// One that is under way.
+    #[inline]
     pub(crate) fn active(&mut self, slot: u32) -> Option<&mut Kind> {
-        match &mut self.slots.get_mut(slot as usize)?.state {
-            State::Active(kind) => Some(kind),
-            _ => None,
-        }
+        let entry = self.slots.get_mut(slot as usize)?;
+        (entry.phase == Phase::Active).then_some(&mut entry.kind)
     }
 
     /// It ends; nothing if it is not under way.
+    #[inline]
     pub(crate) fn end(&mut self, slot: u32, end: End) {
         if let Some(entry) = self.slots.get_mut(slot as usize)
-            && matches!(entry.state, State::Active(_))
+            && entry.phase == Phase::Active
         {
-            entry.state = State::Ended(end);
+            entry.phase = Phase::Ended;
+            entry.kind = Kind::Short;
+            entry.end = end;
         }
     }
 
     /// Nobody was told of it.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
-            entry.state = State::Free;
+            entry.phase = Phase::Free;
+            entry.kind = Kind::Short;
             entry.generation = entry.generation.wrapping_add(1);
             self.free.push(slot);
         }
     }
 
     /// Whether it has ended; `None` for none of ours.
+    #[inline]
     pub(crate) fn has_ended(&self, request: &Request) -> Option<bool> {
         let entry = self.slots.get(request.slot as usize)?;
-        match (&entry.state, entry.generation == request.generation) {
-            (State::Active(_), true) => Some(false),
-            (State::Ended(_), true) => Some(true),
-            _ => None,
+        match entry.phase {
+            _ if entry.generation != request.generation => None,
+            Phase::Free => None,
+            Phase::Active => Some(false),
+            Phase::Ended => Some(true),
         }
     }
 
-    /// The end of one that has ended, which is forgotten.
-    pub(crate) fn close(&mut self, request: &Request) -> Option<End> {
-        if self.has_ended(request) != Some(true) {
-            return None;
+    /// The end of one that has ended, which is forgotten; `None` while it is under way.
+    ///
+    /// # Errors
+    /// [`CallError::NotARequest`] for none of ours.
+    #[inline]
+    pub(crate) fn close(&mut self, request: &Request) -> Result<Option<End>, CallError> {
+        let entry = self.slots.get_mut(request.slot as usize);
+        let entry = entry
+            .filter(|entry| entry.generation == request.generation)
+            .ok_or(CallError::NotARequest)?;
+        match entry.phase {
+            Phase::Free => Err(CallError::NotARequest),
+            Phase::Active => Ok(None),
+            Phase::Ended => {
+                entry.phase = Phase::Free;
+                entry.generation = entry.generation.wrapping_add(1);
+                self.free.push(request.slot);
+                Ok(Some(entry.end))
+            }
         }
-        let entry = self.slots.get_mut(request.slot as usize)?;
-        let State::Ended(end) = std::mem::replace(&mut entry.state, State::Free) else {
-            return None;
-        };
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(request.slot);
-        Some(end)
     }
 }

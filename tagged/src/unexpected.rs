@@ -125,6 +125,7 @@ impl Unexpected {
     }
 
     /// The first message that a receive matches.
+    #[inline]
     pub(crate) fn find(&self, pattern: Pattern, source: Option<u32>) -> Option<Id> {
         let mut at = self.first;
         while let Some(id) = at {

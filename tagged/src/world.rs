@@ -14,22 +14,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The functions whose code depends on the layout, compiled for each.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    pub(crate) message: fn(&Layout, u32, u32, i32) -> u64,
     pub(crate) pattern: fn(&Layout, u32, Option<u32>, Option<i32>) -> Pattern,
-    receive: fn(&mut Context, Pattern, Option<u32>, Slice) -> Result<Request, CallError>,
+    send: fn(&mut Context, Outward, &Slice, bool) -> Begun,
+    receive: fn(&mut Context, Wanted, &Slice) -> Result<Request, CallError>,
     progress: fn(&mut Context) -> Result<bool, CallError>,
     progress_wait: fn(&mut Context) -> Result<(), CallError>,
+    wait: fn(&mut Context, &Request) -> Result<End, CallError>,
     cancel: fn(&mut Context, &Request) -> Result<bool, CallError>,
 }
+
+/// Communicator, target (a rank of the job) and tag of a send.
+pub(crate) type Outward = (u32, u32, i32);
+
+/// The request of a send that was begun; `None` when it has ended already.
+pub(crate) type Begun = Result<Option<Request>, CallError>;
+
+/// Communicator, source (a rank of the job) and tag of a receive; `None` is any.
+pub(crate) type Wanted = (u32, Option<u32>, Option<i32>);
 
 impl Calls {
     const fn of<const FULL: bool>() -> Self {
         Self {
-            message: |layout, cid, source, tag| layout.message::<FULL>(cid, source, tag, false),
             pattern: |layout, cid, source, tag| layout.pattern::<FULL>(cid, source, tag),
+            send: Context::send::<FULL>,
             receive: Context::receive::<FULL>,
             progress: Context::progress::<FULL>,
             progress_wait: Context::progress_wait::<FULL>,
+            wait: Context::wait::<FULL>,
             cancel: Context::cancel::<FULL>,
         }
     }
@@ -191,31 +202,61 @@ impl Shared {
             .ok_or(CallError::NotARequest)
     }
 
+    /// Begins a send.
     pub(crate) fn send(
         &self,
         context: u16,
-        to: u32,
-        bits: u64,
-        data: Slice,
+        to: Outward,
+        data: &Slice,
         sync: bool,
     ) -> Result<Request, CallError> {
-        self.context(context)?.send(to, bits, data, sync)
+        let mut context = self.context(context)?;
+        match (self.calls.send)(&mut context, to, data, sync)? {
+            Some(request) => Ok(request),
+            None => context.sent(data.len),
+        }
+    }
+
+    /// Sends.
+    pub(crate) fn send_blocking(
+        &self,
+        context: u16,
+        to: Outward,
+        data: &Slice,
+        sync: bool,
+    ) -> Result<(), TagError> {
+        let mut context = self.context(context)?;
+        match (self.calls.send)(&mut context, to, data, sync)? {
+            None => Ok(()),
+            Some(request) => Ok(self.wait_in(context, &request)?.map(drop)?),
+        }
     }
 
     pub(crate) fn receive(
         &self,
         context: u16,
-        pattern: Pattern,
-        source: Option<u32>,
-        into: Slice,
+        wanted: Wanted,
+        into: &Slice,
     ) -> Result<Request, CallError> {
-        (self.calls.receive)(&mut *self.context(context)?, pattern, source, into)
+        (self.calls.receive)(&mut *self.context(context)?, wanted, into)
+    }
+
+    /// As [`Shared::receive`], until it has ended.
+    pub(crate) fn receive_blocking(
+        &self,
+        context: u16,
+        wanted: Wanted,
+        into: &Slice,
+    ) -> Result<End, CallError> {
+        let mut context = self.context(context)?;
+        let request = (self.calls.receive)(&mut context, wanted, into)?;
+        self.wait_in(context, &request)
     }
 
     pub(crate) fn receive_message(
         &self,
-        message: Message,
-        into: Slice,
+        message: &Message,
+        into: &Slice,
     ) -> Result<Request, CallError> {
         self.context(message.context)?
             .receive_taken(message.id, into)
@@ -252,27 +293,32 @@ impl Shared {
 
     pub(crate) fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
         let mut context = self.context(request.context)?;
-        if !context.has_ended(request)? {
-            (self.calls.progress)(&mut context)?;
+        if let Some(end) = context.close(request)? {
+            return Ok(Some(end));
         }
-        Ok(context.close(request))
+        (self.calls.progress)(&mut context)?;
+        context.close(request)
     }
 
-    pub(crate) fn wait(&self, request: &Request) -> Result<Status, TagError> {
+    pub(crate) fn wait(&self, request: &Request) -> Result<End, CallError> {
+        self.wait_in(self.context(request.context)?, request)
+    }
+
+    /// As [`Shared::wait`]; the lock of its context is held where no other thread may need it.
+    fn wait_in<'a>(
+        &'a self,
+        mut context: MutexGuard<'a, Context>,
+        request: &Request,
+    ) -> Result<End, CallError> {
+        if !self.threads {
+            return (self.calls.wait)(&mut context, request);
+        }
         loop {
-            let mut context = self.context(request.context)?;
-            // Kept where no other thread may need it.
-            loop {
-                if let Some(end) = context.close(request) {
-                    return Ok(end?);
-                }
-                context.has_ended(request)?;
-                if self.threads {
-                    break;
-                }
-                (self.calls.progress_wait)(&mut context)?;
+            if let Some(end) = context.close(request)? {
+                return Ok(end);
             }
             self.progress_once(context)?;
+            context = self.context(request.context)?;
         }
     }
 

@@ -241,8 +241,12 @@ impl Ni {
         messages.made += 1;
         messages.most = messages.most.max(under_way);
         if md.is_spent() {
-            let cause = what.event(end, md_handle, md.shown);
-            self.unlink_told(&cause, last);
+            if options.contains(MdOptions::EVENT_AUTO_UNLINK_DISABLE) {
+                self.release_md(md_handle);
+            } else {
+                let cause = what.event(end, md_handle, md.shown);
+                self.unlink_told(&cause, last);
+            }
         }
         Some(passed)
     }
@@ -276,7 +280,7 @@ impl Ni {
         };
         if md.is_spent() {
             let end = op.end;
-            self.unlink_told(&end, last);
+            self.unlink_spent(&end, last);
         }
         self.ops.remove(id.0);
         ack
@@ -296,6 +300,20 @@ impl Ni {
                 rlength: end.rlength,
                 mlength: end.mlength,
             },
+        }
+    }
+
+    /// The end of a spent MD.
+    #[cold]
+    fn unlink_spent(&mut self, cause: &Event, link: Option<u32>) {
+        if cause
+            .md
+            .options
+            .contains(MdOptions::EVENT_AUTO_UNLINK_DISABLE)
+        {
+            self.release_md(cause.md_handle);
+        } else {
+            self.unlink_told(cause, link);
         }
     }
 
@@ -342,7 +360,7 @@ impl Ni {
             last = Some(posted.sequence);
         }
         if spent {
-            self.unlink_told(&what.event(EventKind::Ack, md_handle, shown), last);
+            self.unlink_spent(&what.event(EventKind::Ack, md_handle, shown), last);
         }
     }
 

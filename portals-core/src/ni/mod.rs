@@ -222,8 +222,9 @@ impl Ni {
 
     // ---- match entries ----
 
-    fn new_me(&self, pt_index: u32, spec: MeSpec) -> Result<Me, Error> {
-        let l = self.config.limits;
+    #[inline]
+    fn new_me(&self, pt_index: u32, spec: &MeSpec) -> Result<Me, Error> {
+        let l = &self.config.limits;
         if self.matching.count() >= l.max_mes as usize {
             return Err(Error::NoSpace);
         }
@@ -249,7 +250,7 @@ impl Ni {
         if i64::from(pt_index) > i64::from(self.config.limits.max_pt_index) {
             return Err(Error::PtIndexInvalid);
         }
-        let me = self.new_me(pt_index, spec)?;
+        let me = self.new_me(pt_index, &spec)?;
         self.touch(pt_index);
         match position {
             InsertPosition::Before => self.matching.push_front(me),
@@ -274,8 +275,20 @@ impl Ni {
         position: InsertPosition,
     ) -> Result<MeHandle, Error> {
         let pt_index = self.matching.get(base).ok_or(Error::MeInvalid)?.pt_index;
-        let me = self.new_me(pt_index, spec)?;
+        let me = self.new_me(pt_index, &spec)?;
         self.touch(pt_index);
+        self.insert(base, me, position)
+    }
+
+    /// Beside `base`, which is there.
+    #[inline]
+    fn insert(
+        &mut self,
+        base: MeHandle,
+        me: Me,
+        position: InsertPosition,
+    ) -> Result<MeHandle, Error> {
+        let pt_index = me.pt_index;
         match position {
             InsertPosition::Before => self.matching.insert_before(base, me),
             InsertPosition::After => self.matching.insert_after(base, me),
@@ -368,25 +381,38 @@ impl Ni {
         Ok(length)
     }
 
+    /// As [`Ni::add_md`], of a description that has not been checked.
     fn new_md(
         &mut self,
-        desc: MdDesc,
+        desc: &MdDesc,
         unlink: Unlink,
         me: Option<MeHandle>,
     ) -> Result<MdHandle, Error> {
-        let length = self.check_desc(&desc)?;
+        let length = self.check_desc(desc)?;
+        self.add_md(desc, length, unlink, me)
+    }
+
+    /// A new descriptor of `length` bytes; the description has been checked.
+    #[inline]
+    fn add_md(
+        &mut self,
+        desc: &MdDesc,
+        length: u64,
+        unlink: Unlink,
+        me: Option<MeHandle>,
+    ) -> Result<MdHandle, Error> {
         if self.mds.len() >= self.config.limits.max_mds as usize {
             return Err(Error::NoSpace);
         }
         let (eq, start) = (desc.eq, desc.memory.start());
         let (slot, generation) = self
             .mds
-            .insert(&desc, length, unlink, me)
+            .insert(desc, length, unlink, me)
             .ok_or(Error::NoSpace)?;
         self.usage.mds.count(self.mds.len());
         self.usage.count_start(start);
-        if let Some(eq) = eq {
-            self.eq_mut(eq)?.users += 1;
+        if let Some(queue) = eq.and_then(|eq| self.eqs.at_mut(eq.0.slot())) {
+            queue.users += 1;
         }
         Ok(MdHandle::of(self.config.interface, generation, slot))
     }
@@ -403,7 +429,7 @@ impl Ni {
             return Err(Error::MeInUse);
         }
         let pt_index = entry.pt_index;
-        let md = self.new_md(desc, unlink, Some(me))?;
+        let md = self.new_md(&desc, unlink, Some(me))?;
         self.matching.set_md(me, Some(md));
         self.joins(pt_index, md);
         self.touch(pt_index);
@@ -412,7 +438,7 @@ impl Ni {
 
     /// `PtlMDBind`: memory for initiating only.
     pub fn md_bind(&mut self, desc: MdDesc, unlink: Unlink) -> Result<MdHandle, Error> {
-        self.new_md(desc, unlink, None)
+        self.new_md(&desc, unlink, None)
     }
 
     /// `PtlMDUnlink`: no event unless the descriptor asks for one
@@ -441,14 +467,16 @@ impl Ni {
 
     /// Frees the MD and detaches or removes its entry.
     pub(crate) fn release_md(&mut self, handle: MdHandle) {
-        let Some((md, me)) = handle
-            .key(self.config.interface)
-            .and_then(|k| self.mds.remove(k))
-        else {
+        let Some(key) = handle.key(self.config.interface) else {
             return;
         };
-        if let Some(eq) = md.shown.eq.and_then(|eq| self.eq_mut(eq).ok()) {
-            eq.users = eq.users.saturating_sub(1);
+        let Some(md) = self.mds.get(key) else {
+            return;
+        };
+        let (eq, advertisable) = (md.shown.eq, may_be_advertised(md));
+        let me = self.mds.remove(key);
+        if let Some(queue) = eq.and_then(|eq| self.eqs.at_mut(eq.0.slot())) {
+            queue.users = queue.users.saturating_sub(1);
         }
         if let Some((me, entry)) = me.and_then(|me| Some((me, self.matching.get(me)?))) {
             let pt_index = entry.pt_index;
@@ -457,7 +485,7 @@ impl Ni {
             } else {
                 self.matching.set_md(me, None);
             }
-            self.leaves(pt_index, may_be_advertised(&md));
+            self.leaves(pt_index, advertisable);
             self.touch(pt_index);
         }
     }

@@ -71,17 +71,39 @@ impl Ni {
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        self.check_desc(&desc)?;
+        self.me_md_post_of(base, &spec, position, &desc, unlink, test)
+    }
+
+    /// As [`Ni::me_md_post`], with what is large left where the caller has it.
+    pub fn me_md_post_of(
+        &mut self,
+        base: MeHandle,
+        spec: &MeSpec,
+        position: InsertPosition,
+        desc: &MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        let length = self.check_desc(desc)?;
         if !self.quiet(test)? {
             return Err(Error::MdNoUpdate);
         }
-        let me = self.me_insert(base, spec, position)?;
-        match self.md_attach(me, desc, unlink) {
-            Ok(md) => Ok((me, md)),
-            Err(e) => {
-                self.matching.remove(me);
-                Err(e)
+        let pt_index = self.matching.get(base).ok_or(Error::MeInvalid)?.pt_index;
+        let mut entry = self.new_me(pt_index, spec)?;
+        let md = self.add_md(desc, length, unlink, None)?;
+        entry.md = Some(md);
+        let me = match self.insert(base, entry, position) {
+            Ok(me) => me,
+            Err(refused) => {
+                self.release_md(md);
+                return Err(refused);
             }
+        };
+        if let Some(rest) = self.mds.rest_at_mut(md.0.slot()) {
+            rest.me = Some(me);
         }
+        self.joins(pt_index, md);
+        self.touch(pt_index);
+        Ok((me, md))
     }
 }

@@ -131,17 +131,17 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn me_md_post(
         &self,
         base: MeHandle,
-        spec: MeSpec,
+        spec: &MeSpec,
         position: InsertPosition,
-        desc: MdDesc,
+        desc: &MdDesc,
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
         match self.call(Call::MeMdPost {
             base,
-            spec,
+            spec: *spec,
             position,
-            desc,
+            desc: desc.clone(),
             unlink,
             test,
         })? {

@@ -237,26 +237,34 @@ impl Interface {
     ) -> Result<(MeHandle, MdHandle), Error> {
         let desc = self.describe(md)?;
         let bridge = self.open()?;
-        bridge.me_md_post(base, spec, position, desc, unlink, test)
+        bridge.me_md_post(base, &spec, position, &desc, unlink, test)
     }
 
     /// As [`Interface::me_md_post`], over part of a region.
+    #[inline]
     pub fn me_md_post_part(
         &self,
         base: MeHandle,
-        spec: MeSpec,
+        spec: &MeSpec,
         position: InsertPosition,
-        md: MdSpec<RegionPart<'_>>,
+        md: &MdSpec<RegionPart<'_>>,
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        let (part, rest) = md.split();
-        let memory = match part.len {
+        let memory = match md.memory.len {
             0 => Memory::contiguous(0, 0),
-            _ => self.place(part)?,
+            _ => self.place(md.memory)?,
         };
-        let bridge = self.open()?;
-        bridge.me_md_post(base, spec, position, rest.of(memory), unlink, test)
+        let desc = MdDesc {
+            memory,
+            threshold: md.threshold,
+            max_size: md.max_size,
+            options: md.options,
+            user_ptr: md.user_ptr,
+            eq: md.eq,
+        };
+        self.open()?
+            .me_md_post(base, spec, position, &desc, unlink, test)
     }
 
     /// `PtlACEntry`

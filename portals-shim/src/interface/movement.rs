@@ -45,6 +45,7 @@ impl Interface {
     /// has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come; an ack that was asked
     /// for does. After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
     /// event is posted.
+    #[inline]
     pub fn put_region_silent(
         &self,
         md: MdHandle,

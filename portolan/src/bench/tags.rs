@@ -81,8 +81,8 @@ impl Tags {
     ) -> Result<Measured, BenchError> {
         let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
         let (out, into) = (Region::new(len.max(1))?, Region::new(len.max(1))?);
-        let slice = |region| Slice::new(region, 0, len);
-        let none = || Slice::new(&out, 0, 0);
+        let (from, to) = (Slice::new(&out, 0, len)?, Slice::new(&into, 0, len)?);
+        let none = Slice::new(&out, 0, 0)?;
         let comm = &self.comm;
         end.barrier()?;
         let mut samples = Samples::new();
@@ -91,10 +91,10 @@ impl Tags {
             let start = end.now();
             match comm.rank() {
                 0 => {
-                    let ack = comm.irecv(none()?, Some(1), Some(OTHER))?;
+                    let ack = comm.irecv(&none, Some(1), Some(OTHER))?;
                     for _ in 0..row {
                         end.before_send()?;
-                        requests.push(comm.isend(slice(&out)?, 1, TAG)?);
+                        requests.push(comm.isend(&from, 1, TAG)?);
                     }
                     for request in requests.drain(..) {
                         comm.wait(request)?;
@@ -107,14 +107,14 @@ impl Tags {
                 }
                 1 => {
                     for _ in 0..row {
-                        requests.push(comm.irecv(slice(&into)?, Some(0), Some(TAG))?);
+                        requests.push(comm.irecv(&to, Some(0), Some(TAG))?);
                     }
                     for request in requests.drain(..) {
                         comm.wait(request)?;
                         end.after_receive()?;
                     }
                     end.before_send()?;
-                    comm.send(none()?, 0, OTHER)?;
+                    comm.send(&none, 0, OTHER)?;
                 }
                 _ => break,
             }
@@ -140,7 +140,7 @@ impl Tags {
         let len = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
         let (out, into) = (Region::new(len)?, Region::new(len)?);
         out.fill(0, len, 0x5a)?;
-        let slice = |region| Slice::new(region, 0, len);
+        let (from, to) = (Slice::new(&out, 0, len)?, Slice::new(&into, 0, len)?);
         let comm = &self.comm;
         let peer = 1u32.saturating_sub(comm.rank());
         let ahead = if comm.rank() < 2 { posted } else { 0 };
@@ -153,17 +153,17 @@ impl Tags {
             match comm.rank() {
                 0 => {
                     let start = end.now();
-                    let receive = comm.irecv(slice(&into)?, Some(1), Some(TAG))?;
-                    comm.send(slice(&out)?, 1, TAG)?;
+                    let receive = comm.irecv(&to, Some(1), Some(TAG))?;
+                    comm.send(&from, 1, TAG)?;
                     comm.wait(receive)?;
                     if i >= WARM_UP {
                         samples.add(end.since(start) / 2);
                     }
                 }
                 1 => {
-                    let receive = comm.irecv(slice(&into)?, Some(0), Some(TAG))?;
+                    let receive = comm.irecv(&to, Some(0), Some(TAG))?;
                     comm.wait(receive)?;
-                    comm.send(slice(&out)?, 0, TAG)?;
+                    comm.send(&from, 0, TAG)?;
                 }
                 _ => break,
             }

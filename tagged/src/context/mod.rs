@@ -26,7 +26,7 @@ use crate::flow::{Flow, RESERVE};
 use crate::header::{MOST_CREDITS, OPERATIONS};
 use crate::layout::Layout;
 use crate::options::OVERFLOW_BUFFERS;
-use crate::request::{End, Kind, Request, Requests};
+use crate::request::{End, Request, Requests};
 use crate::unexpected::Unexpected;
 use crate::{Counts, Options};
 use portals_shim::{
@@ -88,6 +88,8 @@ pub(crate) struct Context {
     unexpected: Unexpected,
     requests: Requests,
     flow: Flow,
+    /// Where events are read.
+    polled: Option<Box<Polled>>,
     /// Sends that wait.
     waiting: Waiting,
     /// Descriptors of the regions that were sent from, by address.
@@ -181,6 +183,7 @@ impl Context {
             unexpected: Unexpected::default(),
             requests: Requests::new(options.requests.min(OPERATIONS)),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
+            polled: None,
             waiting: Waiting::new(lanes(place.peers.len())),
             sources: BTreeMap::new(),
             last_source: None,
@@ -204,10 +207,12 @@ impl Context {
         Ok(context)
     }
 
+    #[inline]
     fn portal(&self, which: u32) -> u32 {
         FIRST_PORTAL + PORTALS * u32::from(self.number) + which
     }
 
+    #[inline]
     fn target(&self, to: u32, portal: u32, match_bits: u64) -> Result<Target, CallError> {
         let process = self.place.peers.get(to as usize);
         let process = *process.ok_or(CallError::Portals(portals_shim::Error::ProcessInvalid))?;
@@ -247,23 +252,15 @@ impl Context {
         Ok(())
     }
 
-    /// A request that `start` sets going; none if that is refused.
-    fn begin(
-        &mut self,
-        start: impl FnOnce(&mut Self, u32) -> Result<(), CallError>,
-    ) -> Result<Request, CallError> {
-        let (slot, generation) = self.requests.open(Kind::Short)?;
-        match start(self, slot) {
-            Ok(()) => Ok(Request {
-                context: self.number,
-                slot,
-                generation,
-            }),
-            Err(error) => {
-                self.requests.forget(slot);
-                Err(error)
-            }
-        }
+    /// A request of which nothing is known yet.
+    #[inline]
+    fn open(&mut self) -> Result<Request, CallError> {
+        let (slot, generation) = self.requests.open()?;
+        Ok(Request {
+            context: self.number,
+            slot,
+            generation,
+        })
     }
 
     /// Whether a request has ended.
@@ -274,8 +271,18 @@ impl Context {
     }
 
     /// The end of a request that has one.
-    pub(crate) fn close(&mut self, request: &Request) -> Option<End> {
+    pub(crate) fn close(&mut self, request: &Request) -> Result<Option<End>, CallError> {
         self.requests.close(request)
+    }
+
+    /// Waits for the end of a request.
+    pub(crate) fn wait<const FULL: bool>(&mut self, request: &Request) -> Result<End, CallError> {
+        loop {
+            if let Some(end) = self.requests.close(request)? {
+                return Ok(end);
+            }
+            self.progress_wait::<FULL>()?;
+        }
     }
 
     /// Handles what has come, at most so many events as a call may; whether there was any.
@@ -306,18 +313,31 @@ impl Context {
         self.settle()
     }
 
+    #[inline]
     fn step<const FULL: bool>(&mut self, wait: Wait) -> Result<Taken, CallError> {
-        let mut polled = Polled::default();
-        match self.place.ni.eq_take(&self.queues, wait, &mut polled) {
+        // The event, which is large, is written where it is read.
+        let mut polled = self.polled.take().unwrap_or_default();
+        let done = match self.place.ni.eq_take(&self.queues, wait, &mut polled) {
             Ok(Taken::Nothing) => Ok(Taken::Nothing),
             Ok(_) if polled.dropped => Err(CallError::EventsLost),
             Ok(taken) => self.handle::<FULL>(&polled.event).map(|()| taken),
             Err(refused) => Err(CallError::Portals(refused.error)),
-        }
+        };
+        self.polled = Some(polled);
+        done
     }
 
     /// Sends what waits and may go, and credits that are due.
+    #[inline]
     fn settle(&mut self) -> Result<(), CallError> {
+        if self.waiting.is_empty() && !self.flow.is_any_due() {
+            return Ok(());
+        }
+        self.settle_now()
+    }
+
+    #[inline(never)]
+    fn settle_now(&mut self) -> Result<(), CallError> {
         self.send_waiting();
         while let Some(peer) = self.flow.due() {
             self.send_credits(peer)?;

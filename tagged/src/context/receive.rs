@@ -5,27 +5,42 @@ use crate::error::{CallError, RequestError};
 use crate::layout::Pattern;
 use crate::request::{End, Kind, Message, Request};
 use crate::unexpected::{Arrived, Id, Loss, Place};
+use crate::world::Wanted;
 use crate::{Slice, Status};
 use portals_shim::{Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, ProcessId, Unlink};
+
+/// One message, whose PUT_END says too that the descriptor is gone.
+const RECEIVES: MdOptions = MdOptions::OP_PUT
+    .union(MdOptions::TRUNCATE)
+    .union(MdOptions::EVENT_START_DISABLE)
+    .union(MdOptions::EVENT_AUTO_UNLINK_DISABLE);
 
 impl Context {
     /// Begins a receive.
     pub(crate) fn receive<const FULL: bool>(
         &mut self,
-        pattern: Pattern,
-        source: Option<u32>,
-        into: Slice,
+        (cid, source, tag): Wanted,
+        into: &Slice,
     ) -> Result<Request, CallError> {
-        self.begin(|context, slot| context.take_or_post::<FULL>(slot, pattern, source, into))
+        let pattern = self.place.layout.pattern::<FULL>(cid, source, tag);
+        let request = self.open()?;
+        match self.take_or_post::<FULL>(request.slot, pattern, source, into) {
+            Ok(()) => Ok(request),
+            Err(error) => {
+                self.requests.forget(request.slot);
+                Err(error)
+            }
+        }
     }
 
     /// Gives a request a message that has come, or a match entry for one that will.
+    #[inline]
     fn take_or_post<const FULL: bool>(
         &mut self,
         slot: u32,
         pattern: Pattern,
         source: Option<u32>,
-        into: Slice,
+        into: &Slice,
     ) -> Result<(), CallError> {
         loop {
             if let Some(id) = self.unexpected.find(pattern, source) {
@@ -33,7 +48,7 @@ impl Context {
                 self.unexpected.take(id);
                 return self.await_taken(slot, id, into);
             }
-            match self.post(slot, pattern, source, &into) {
+            match self.post(slot, pattern, source, into) {
                 Err(CallError::Portals(Error::MdNoUpdate)) => {
                     self.progress::<FULL>()?;
                 }
@@ -43,6 +58,7 @@ impl Context {
     }
 
     /// Posts a match entry, unless something is in the queue of unexpected messages.
+    #[inline]
     fn post(
         &mut self,
         slot: u32,
@@ -64,13 +80,13 @@ impl Context {
             memory: into.lent(),
             threshold: 1,
             max_size: 0,
-            options: MdOptions::OP_PUT | MdOptions::TRUNCATE | MdOptions::EVENT_START_DISABLE,
+            options: RECEIVES,
             user_ptr: user(owner::POSTED, slot),
             eq: Some(self.queues[1]),
         };
         let (before, test) = (InsertPosition::Before, Some(self.queues[0]));
         let ni = &self.place.ni;
-        let (me, _) = ni.me_md_post_part(self.marker, spec, before, md, Unlink::Unlink, test)?;
+        let (me, _) = ni.me_md_post_part(self.marker, &spec, before, &md, Unlink::Unlink, test)?;
         self.counts.posted += 1;
         if let Some(kind) = self.requests.active(slot) {
             *kind = Kind::Posted { me };
@@ -79,16 +95,23 @@ impl Context {
     }
 
     /// Begins the receive of a message that is out of the list.
-    pub(crate) fn receive_taken(&mut self, id: Id, into: Slice) -> Result<Request, CallError> {
-        self.begin(|context, slot| context.await_taken(slot, id, into))
+    pub(crate) fn receive_taken(&mut self, id: Id, into: &Slice) -> Result<Request, CallError> {
+        let request = self.open()?;
+        match self.await_taken(request.slot, id, into) {
+            Ok(()) => Ok(request),
+            Err(error) => {
+                self.requests.forget(request.slot);
+                Err(error)
+            }
+        }
     }
 
     /// Gives a request a message that is out of the list, as soon as it has come.
-    fn await_taken(&mut self, slot: u32, id: Id, into: Slice) -> Result<(), CallError> {
+    fn await_taken(&mut self, slot: u32, id: Id, into: &Slice) -> Result<(), CallError> {
         let arrived = self.unexpected.get_mut(id);
         let arrived = arrived.ok_or(CallError::NotARequest)?;
         if let Some(kind) = self.requests.active(slot) {
-            *kind = Kind::Arriving { into };
+            *kind = Kind::Arriving { into: into.clone() };
         }
         if matches!(arrived.place, Place::Arriving) {
             arrived.taker = Some(slot);
@@ -192,7 +215,7 @@ impl Context {
                 .map_or(MdMemory::Empty, |part| part.memory()),
             threshold: 1,
             max_size: 0,
-            options: MdOptions::EVENT_START_DISABLE,
+            options: MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
             user_ptr: user(owner::FETCH, slot),
             eq: Some(self.queues[1]),
         };

@@ -5,6 +5,7 @@ use crate::error::{CallError, RequestError};
 use crate::flow::Way;
 use crate::header::{HeaderData, MOST_CREDITS};
 use crate::request::{Kind, Request};
+use crate::world::{Begun, Outward};
 use crate::{Slice, Status};
 use portals_shim::{
     AckRequest, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
@@ -13,17 +14,42 @@ use portals_shim::{
 
 /// A message that has not been handed to Portals.
 #[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct Outgoing<D = Slice> {
     pub(super) to: u32,
     /// Without the sync bit.
     pub(super) bits: u64,
-    pub(super) data: Slice,
+    pub(super) data: D,
     pub(super) sync: bool,
     /// The library's, with a tag below 0.
     pub(super) own: bool,
 }
 
+impl Outgoing<&Slice> {
+    /// For later.
+    fn kept(&self) -> Outgoing {
+        Outgoing {
+            to: self.to,
+            bits: self.bits,
+            data: self.data.clone(),
+            sync: self.sync,
+            own: self.own,
+        }
+    }
+}
+
 impl Outgoing {
+    const fn lent(&self) -> Outgoing<&Slice> {
+        Outgoing {
+            to: self.to,
+            bits: self.bits,
+            data: &self.data,
+            sync: self.sync,
+            own: self.own,
+        }
+    }
+}
+
+impl<D> Outgoing<D> {
     /// What it does not overtake: the program's messages to a peer, or the library's, which no receive of the program
     /// matches.
     const fn lane(&self) -> u32 {
@@ -36,64 +62,101 @@ pub(super) const fn lanes(peers: usize) -> usize {
     peers * 2
 }
 
+/// How far a send has come that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Started {
+    /// It has ended.
+    Done,
+    /// Events will tell.
+    UnderWay,
+}
+
 impl Context {
-    /// Begins a send; `bits` are without the sync bit.
-    pub(crate) fn send(
+    /// Begins a send.
+    pub(crate) fn send<const FULL: bool>(
         &mut self,
-        to: u32,
-        bits: u64,
-        data: Slice,
+        (cid, to, tag): Outward,
+        data: &Slice,
         sync: bool,
-    ) -> Result<Request, CallError> {
+    ) -> Begun {
+        let place = &*self.place;
+        let bits = place.layout.message::<FULL>(cid, place.me, tag, false);
         let message = Outgoing {
             to,
             bits,
             data,
             sync,
-            own: self.place.layout.tag(bits) < 0,
+            own: tag < 0,
         };
-        self.begin(|context, slot| {
-            let lane = message.lane();
-            let kept = if context.waiting.has(lane) {
-                Some(message)
-            } else {
-                context.start(slot, message)?
+        // The message has the number that its request would get; most need none.
+        let slot = self.requests.next()?;
+        let way = self.way(&message);
+        if way == Way::Short {
+            return match self.start(slot, &message, way)? {
+                Started::Done => Ok(None),
+                Started::UnderWay => self.open().map(Some),
             };
-            if let Some(message) = kept {
-                context.waiting.push(lane, slot);
-                if let Some(kind) = context.requests.active(slot) {
-                    *kind = Kind::Queued(message);
-                }
+        }
+        let request = self.open()?;
+        if way == Way::Wait {
+            if let Some(kind) = self.requests.active(slot) {
+                *kind = Kind::Queued(message.kept());
             }
-            Ok(())
-        })
-    }
-
-    /// Hands a message to Portals, or back when it must wait. After an error nothing has happened.
-    fn start(&mut self, slot: u32, message: Outgoing) -> Result<Option<Outgoing>, CallError> {
-        let Outgoing { to, bits, .. } = message;
-        let short = !message.sync && message.data.len as u64 <= self.short;
-        let target = self.target(to, 0, bits)?;
-        let way = self.flow.take(to, short, message.own);
-        let done = match way {
-            Way::Wait => return Ok(Some(message)),
-            Way::Short => self.start_short(slot, &message.data, to, target),
-            Way::Released => self.start_released(slot, &message.data, to, target),
-        };
-        if let Err(error) = done {
-            self.flow.untake(to, way);
+            self.waiting.push(message.lane(), slot);
+        } else if let Err(error) = self.start(slot, &message, way) {
+            self.requests.forget(slot);
             return Err(error);
         }
-        Ok(None)
+        Ok(Some(request))
     }
 
+    /// A request that has ended with the send of so many bytes.
+    pub(crate) fn sent(&mut self, len: usize) -> Result<Request, CallError> {
+        let request = self.open()?;
+        self.requests.end(request.slot, Ok(Status::sent(len)));
+        Ok(request)
+    }
+
+    /// How a message that begins may go; what that needs is taken.
+    #[inline]
+    fn way(&mut self, message: &Outgoing<&Slice>) -> Way {
+        if self.waiting.has(message.lane()) {
+            return Way::Wait;
+        }
+        let short = !message.sync && message.data.len as u64 <= self.short;
+        self.flow.take(message.to, short, message.own)
+    }
+
+    /// Hands a message to Portals as `way`, which is not to wait, says. After an error nothing has happened, and what
+    /// was taken is given back.
+    #[inline]
+    fn start(
+        &mut self,
+        slot: u32,
+        message: &Outgoing<&Slice>,
+        way: Way,
+    ) -> Result<Started, CallError> {
+        let to = message.to;
+        let done = self
+            .target(to, 0, message.bits)
+            .and_then(|target| match way {
+                Way::Short => self.start_short(slot, message.data, to, target),
+                _ => self.start_released(slot, message.data, to, target),
+            });
+        if done.is_err() {
+            self.flow.untake(to, way);
+        }
+        done
+    }
+
+    #[inline]
     fn start_short(
         &mut self,
         slot: u32,
         data: &Slice,
         to: u32,
         target: Target,
-    ) -> Result<(), CallError> {
+    ) -> Result<Started, CallError> {
         let md = self.source(data)?;
         let region = (data.offset as u64, data.len as u64);
         let done = self.with_credits(to, slot, |context, header| {
@@ -101,10 +164,11 @@ impl Context {
             ni.put_region_silent(md, region, AckRequest::NoAck, target, header)
         })?;
         self.counts.short += 1;
-        if done {
-            self.requests.end(slot, Ok(Status::sent(data.len)));
-        }
-        Ok(())
+        Ok(if done {
+            Started::Done
+        } else {
+            Started::UnderWay
+        })
     }
 
     fn start_released(
@@ -113,7 +177,7 @@ impl Context {
         data: &Slice,
         to: u32,
         mut target: Target,
-    ) -> Result<(), CallError> {
+    ) -> Result<Started, CallError> {
         target.match_bits |= self.place.layout.sync_bit();
         let entry = MeSpec {
             match_id: target.process,
@@ -139,7 +203,7 @@ impl Context {
             };
         }
         self.counts.released += 1;
-        Ok(())
+        Ok(Started::UnderWay)
     }
 
     /// Puts data that can be got back from the entry `me`.
@@ -166,6 +230,7 @@ impl Context {
     }
 
     /// Sends with the credits that are owed to the receiver; they stay owed if it is refused.
+    #[inline]
     fn with_credits<R>(
         &mut self,
         to: u32,
@@ -207,21 +272,24 @@ impl Context {
         let Kind::Queued(message) = std::mem::replace(kind, Kind::Short) else {
             return true;
         };
-        let rank = message.to;
-        match self.start(slot, message) {
-            Ok(None) => true,
-            Ok(Some(message)) => {
-                if let Some(kind) = self.requests.active(slot) {
-                    *kind = Kind::Queued(message);
-                }
-                false
+        let (rank, len) = (message.to, message.data.len);
+        let short = !message.sync && len as u64 <= self.short;
+        let way = self.flow.take(rank, short, message.own);
+        if way == Way::Wait {
+            if let Some(kind) = self.requests.active(slot) {
+                *kind = Kind::Queued(message);
             }
+            return false;
+        }
+        match self.start(slot, &message.lent(), way) {
+            Ok(Started::Done) => self.requests.end(slot, Ok(Status::sent(len))),
+            Ok(Started::UnderWay) => {}
             Err(error) => {
                 tracing::debug!("a message to rank {rank} that waited: {error}");
                 self.requests.end(slot, Err(RequestError::Fabric { rank }));
-                true
             }
         }
+        true
     }
 
     /// Gives credits back in a message of their own.
@@ -236,6 +304,7 @@ impl Context {
     }
 
     /// The descriptor of the region that data lies in.
+    #[inline]
     fn source(&mut self, data: &Slice) -> Result<MdHandle, CallError> {
         if data.len == 0 {
             return Ok(self.empty);
@@ -246,6 +315,13 @@ impl Context {
         {
             return Ok(md);
         }
+        self.another_source(data)
+    }
+
+    /// As [`Context::source`], of another region than the last one.
+    #[inline(never)]
+    fn another_source(&mut self, data: &Slice) -> Result<MdHandle, CallError> {
+        let addr = data.region.addr();
         let md = match self.sources.get(&addr) {
             Some(md) => *md,
             None => {

@@ -21,9 +21,16 @@ impl Waiting {
         }
     }
 
+    /// Whether none waits.
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
     /// Whether a send of the lane waits.
+    #[inline]
     pub(super) fn has(&self, lane: u32) -> bool {
-        self.first(lane).is_some()
+        !self.is_empty() && self.first(lane).is_some()
     }
 
     /// Behind all others of the lane; `false` when there is no such lane.

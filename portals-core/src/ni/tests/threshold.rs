@@ -340,3 +340,41 @@ fn a_descriptor_revived_in_its_last_operation_lives() {
     w.run();
     assert_eq!(w[1].kinds(t.eq), [PutStart, PutEnd, UNLINKED]);
 }
+
+/// Spent by a put in two steps, by a put in one, and, at the initiator, by an ack.
+#[test]
+fn a_descriptor_that_asks_for_it_goes_without_an_unlink_event() {
+    let quiet = |d: &mut MdDesc| {
+        d.threshold = 1;
+        d.options |= MdOptions::EVENT_AUTO_UNLINK_DISABLE;
+    };
+    let mut w = World::new();
+    let src = w.source(8);
+    let t = w.target_with(8, quiet, Unlink::Unlink);
+    w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
+    w.run();
+    assert_eq!(w[1].kinds(t.eq), [PutStart, PutEnd]);
+    assert_eq!(w[1].ni.md_query(t.md), Err(Error::MdInvalid));
+    assert_eq!(w[1].ni.eq_free(t.eq), Ok(()));
+
+    let t = w.target_with(8, quiet, Unlink::Unlink);
+    let at = to(1);
+    let ni = &w[0].ni;
+    let (pt, ac, bits) = (at.pt, at.ac, at.bits);
+    let ready = ni.ready_put(src.md, None, NoAck, config(1).id, pt, ac, bits, 0, 0);
+    let put = ready.unwrap().header;
+    assert!(w[1].ni.deposit_put(&put, |_, _| NiFail::OK).is_some());
+    assert_eq!(w[1].kinds(t.eq), [PutStart, PutEnd]);
+    assert_eq!(w[1].ni.md_query(t.md), Err(Error::MdInvalid));
+
+    w.target(8, PUT);
+    let twice = |d: &mut MdDesc| {
+        quiet(d);
+        d.threshold = 2;
+    };
+    let src = w.source_with(8, twice, Unlink::Unlink);
+    w.put(0, src.md, None, Ack, to(1), 0).unwrap();
+    w.run();
+    assert_eq!(w[0].kinds(src.eq), [SendStart, SendEnd, ACKED]);
+    assert_eq!(w[0].ni.md_query(src.md), Err(Error::MdInvalid));
+}
