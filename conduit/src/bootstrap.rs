@@ -165,7 +165,7 @@ impl Conduit {
         let pinnable = told.iter().map(|t| t.1).min().unwrap_or(0);
         self.core
             .borrow_mut()
-            .keep_pinned(pinnable, promised)
+            .keep_pinned(pinnable, promised, self.elsewhere())
             .map_err(AttachError::Firehose)?;
         let segments: Vec<_> = told.into_iter().map(|t| t.0).collect();
         let mut windows: Vec<_> = vec![None; segments.len()];

@@ -19,6 +19,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::frames::Neighbours;
 use crate::gate::Gate;
+use crate::pinning::Elsewhere;
 use crate::segment::SegInfo;
 use crate::signals::Signals;
 use crate::trace::Tracer;
@@ -59,6 +60,7 @@ pub struct Conduit {
     pub(crate) lendings: Cell<u64>,
     /// Memory that goes is told of; see [`Conduit::promise_to_forget`].
     pub(crate) forgets: Cell<bool>,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) barrier: Cell<ClientBarrier>,
     /// Taken by whoever uses this conduit, where several threads do; see [`crate::Par`].
     pub(crate) gate: Option<Arc<Gate>>,
@@ -194,6 +196,7 @@ impl Conduit {
             finishing: Cell::new(false),
             lendings: Cell::new(0),
             forgets: Cell::new(false),
+            elsewhere: Elsewhere::default(),
             barrier: Cell::default(),
             gate: None,
             signals: OnceCell::new(),

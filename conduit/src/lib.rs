@@ -104,7 +104,7 @@ pub use hsl::{Hsl, HslError};
 pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
-pub use pinning::FirehoseStats;
+pub use pinning::{Elsewhere, FirehoseStats};
 pub use portals_shim::{ClockKind, Region, RegionError};
 pub use say::say;
 pub use segment::SegInfo;

@@ -8,8 +8,8 @@ use portals_shim::place::Placement;
 
 use crate::calibration;
 use crate::cmd::{
-    bench, credits, demo, exits, info, messages, probe, run, seastar_device, seastar_sim, summary,
-    trace,
+    bench, credits, demo, exits, firehose, info, messages, probe, run, seastar_device, seastar_sim,
+    summary, trace,
 };
 use crate::guest::GuestOptions;
 
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Run(run::Options),
     /// Measure a fabric
     Bench(bench::Options),
+    /// What each parameter of Firehose changes: one workload, run with each, as a table
+    Firehose(firehose::Options),
     /// What can be used on this machine, and why the rest cannot
     Info(info::Options),
     /// Boot a small QEMU machine with SoftRoCE and run a command in it, on this machine's files
@@ -64,6 +66,9 @@ pub(crate) enum Command {
     /// One rank of a measurement
     #[command(hide = true)]
     BenchRank(bench::RankOptions),
+    /// One rank of `firehose`
+    #[command(hide = true)]
+    FirehoseRank(firehose::RankOptions),
     /// The process that holds the simulated machine
     #[command(hide = true)]
     SeastarSim(seastar_sim::Options),

@@ -29,6 +29,8 @@ fn main() -> ExitCode {
             Command::Demo(options) => cmd::demo::run(&options),
             Command::Run(options) => cmd::run::run(&options),
             Command::Bench(options) => cmd::bench::run(&options),
+            Command::Firehose(options) => cmd::firehose::run(&options),
+            Command::FirehoseRank(options) => cmd::firehose::rank(&options),
             Command::Info(options) => cmd::info::run(&options),
             Command::Guest(options) => Ok(guest::run(&options)?),
             Command::Agent => run::hosts::agent::run(),

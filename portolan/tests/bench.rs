@@ -232,6 +232,44 @@ fn info_says_of_each_fabric_whether_and_why() {
     );
 }
 
+/// Each parameter of Firehose, and what it changes.
+#[test]
+fn every_parameter_of_firehose_changes_what_it_says() {
+    let line = "firehose --fabric seastar --set 8M --operations 192";
+    let said = success_in(&[("GASNET_FIREHOSE_M", "1K")], line);
+    assert!(said.contains("modelled"), "{said}");
+    let rows: Vec<Vec<&str>> = said
+        .lines()
+        .filter(|l| l.starts_with("| "))
+        .map(|l| l.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap();
+    let of = |row: &str, name: &str| -> f64 {
+        let found = rows.iter().find(|r| r[0] == row);
+        let found = found.unwrap_or_else(|| panic!("no {row}: {said}"));
+        let cell = found[column(name)].trim_end_matches(" %");
+        cell.parse().unwrap_or_else(|_| panic!("{cell}: {said}"))
+    };
+    let base = "nothing more";
+    for (row, name, more) in [
+        ("M=1M", "requests", true),
+        ("M=1M", "put 8 B, µs", true),
+        ("M=16M", "requests", false),
+        ("M=16M", "pinned, MiB", true),
+        ("MAXVICTIM_M=512K", "own pins", true),
+        ("MAXVICTIM_M=16M", "own pins", false),
+        ("MAXREGION_SIZE=4K", "pinned, MiB", false),
+        ("USE_FIREHOSE=no", "own pins", false),
+        ("RDMA_GETS=no", "copies", true),
+        ("RDMA_GETS=no", "get 16 KiB, µs", true),
+        ("PACKEDLONG_LIMIT=0", "Long 1500 B, µs", true),
+    ] {
+        let (found, before) = (of(row, name), of(base, name));
+        let changed = if more { found > before } else { found < before };
+        assert!(changed, "{row}: {name} {found}, {before} before: {said}");
+    }
+}
+
 /// Memory that is held costs a put next to nothing, and no message; memory that is not, one exchange of messages. The
 /// same each time: time is virtual.
 #[test]

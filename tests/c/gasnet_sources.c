@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "gasnet_check.h"
@@ -69,6 +70,13 @@ static void use(char *own, char what)
 	barrier();
 }
 
+static void *elsewhere(void *own)
+{
+	CHECK(munmap(own, LEN) == 0);
+	map((char *)own);
+	return NULL;
+}
+
 /* In one of the ways the memory goes, and other memory is in its place. */
 static void replace(char *own, const char *way)
 {
@@ -89,6 +97,11 @@ static void replace(char *own, const char *way)
 		char *other = map(NULL);
 
 		CHECK(mremap(other, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, own) == own);
+	} else if (strcmp(way, "thread") == 0) {
+		pthread_t thread;
+
+		CHECK(pthread_create(&thread, NULL, elsewhere, own) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
 	} else {
 		CHECK(strcmp(way, "keep") == 0);
 	}

@@ -1,7 +1,8 @@
-//! `heat3d` and `gups` with arrays on the heap, pinned where they are used, in processes that may lock little memory:
-//! on the model here, over verbs in a guest.
+//! `heat3d` and `gups` with arrays on the heap, pinned where they are used, in processes that may lock little memory, and C
+//! programs whose memory goes while it is pinned: on the model here, over verbs, where a pin that outlived its memory shows in
+//! the data, in a guest.
 
-use crate::cargo::{self, release_dir};
+use crate::cargo::{self, release_dir, root};
 use crate::endtoend::{checksum, succeed};
 use crate::faults::limited;
 use anyhow::{Context, Result, bail};
@@ -24,7 +25,10 @@ pub(crate) fn run() -> Result<()> {
         "portolan",
         "-p",
         "programs",
+        "-p",
+        "gasnet-c-seq",
     ]))?;
+    compile()?;
     // The model's hosts lock what they are told to; this machine's limit says nothing of them.
     on(&["--fabric", "seastar"], ("the SeaStar model", None))?;
     let own = std::env::current_exe().context("where this executable is")?;
@@ -61,6 +65,49 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
     let _ = std::fs::remove_file(&input);
     for line in done? {
         println!("{line}");
+    }
+    for ((name, _), ways) in PROGRAMS.into_iter().zip(WAYS) {
+        for way in ways {
+            let mut c = job(&format!("heap-{name}"));
+            succeed(c.args(way.split(' ').filter(|w| !w.is_empty())))?;
+            println!("{name} {way} over {}, with the data that is there", words.0);
+        }
+    }
+    Ok(())
+}
+
+/// Programs of `tests/c`, and what they are compiled for.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("gasnet_sources", "-DGASNET_SEGMENT_FAST"),
+    ("gasnet_unmap", "-DGASNET_SEGMENT_EVERYTHING"),
+];
+
+/// What memory goes by in each; with no word: in all ways, one after the other.
+const WAYS: [&[&str]; 2] = [
+    &["munmap", "mmap", "madvise", "mremap", "over", "thread"],
+    &[
+        "",
+        "one munmap",
+        "one mmap",
+        "one madvise",
+        "one mremap",
+        "one over",
+    ],
+];
+
+fn compile() -> Result<()> {
+    let built = release_dir();
+    for (name, segment) in PROGRAMS {
+        cargo::run(
+            Command::new("cc")
+                .args(["-std=gnu99", "-O2", "-DGASNET_SEQ", segment, "-I"])
+                .arg(root().join("conduit/capi/include"))
+                .arg(root().join("tests/c").join(format!("{name}.c")))
+                .arg("-o")
+                .arg(built.join(format!("heap-{name}")))
+                .arg(built.join("libgasnet_portals_seq.a"))
+                .args(["-lpthread", "-ldl", "-lm"]),
+        )?;
     }
     Ok(())
 }

@@ -12,7 +12,8 @@
 use conduit::hsl;
 use conduit::trace::Tracer;
 use conduit::{
-    AmError, AttachError, Conduit, HandlerEntry, Implicit, Near, OnError, Par, ParHandler, SegInfo,
+    AmError, AttachError, Conduit, Elsewhere, HandlerEntry, Implicit, Near, OnError, Par,
+    ParHandler, SegInfo,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -117,6 +118,8 @@ unsafe impl Send for Held {}
 unsafe impl Sync for Held {}
 
 static ENDPOINT: OnceLock<Held> = OnceLock::new();
+/// For threads of a GASNET_SEQ program that take memory away and make no calls.
+static ELSEWHERE: OnceLock<Elsewhere> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Fresh as u8);
 static SHARED: AtomicBool = AtomicBool::new(false);
 static REACH: AtomicU8 = AtomicU8::new(Reach::Fast as u8);
@@ -217,6 +220,7 @@ pub(crate) fn install(conduit: Conduit, build: Build, limits: (u64, u64)) -> boo
     if let Some(t) = conduit.tracer() {
         t.take_places();
     }
+    let _ = ELSEWHERE.set(conduit.elsewhere());
     let on_error = conduit.on_error();
     let _ = ON_ERROR.set(on_error);
     crash::watch((me, nodes), on_error.backtrace, |signal| {
@@ -290,7 +294,13 @@ pub(crate) fn forget(addr: u64, len: u64) -> bool {
             p.with(|c| c.forget_if_possible(addr, len))
         }
         Some(Endpoint::Shared(_)) => false,
-        _ => true,
+        Some(Endpoint::Alone(_)) => {
+            if let Some(elsewhere) = ELSEWHERE.get() {
+                elsewhere.forget_own();
+            }
+            true
+        }
+        None => true,
     }
 }
 

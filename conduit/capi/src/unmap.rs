@@ -14,8 +14,8 @@
 //!
 //! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
 //! for a thread that holds an HSL, it does not wait: then `munmap` leaves the memory where it is, and the others
-//! fail with `EBUSY`. In `GASNET_SEQ` other threads than the one that communicates are not looked at, nor is what the
-//! library itself unmaps.
+//! fail with `EBUSY`. What other threads than the one that communicates take away in `GASNET_SEQ` is pinned anew for this
+//! rank's own transfers, and not looked at for those of peers; nor is what the library itself unmaps.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -4,6 +4,8 @@ use super::maps::Maps;
 use super::units::{For, Pin, Pinner, Units};
 use ::firehose::{Limits, OwnError, Owner, Span, Unit};
 use portals_shim::Interface;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory from which and to which own transfers go by units that stay pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,24 @@ pub(crate) struct Home {
     pub(super) units: Units,
     pub(super) maps: Maps,
     pub(super) limits: Limits,
+    /// Memory went that nobody named here.
+    went: Elsewhere,
+}
+
+/// Says that memory has gone, from threads that may not use the conduit ([`crate::Conduit::elsewhere`]).
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere(Arc<AtomicBool>);
+
+impl Elsewhere {
+    /// Some memory is about to be unmapped, or its contents taken away: what stays pinned for transfers of this rank alone is
+    /// pinned anew before its next use. Memory that peers reach is not looked at.
+    pub fn forget_own(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_due(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
+    }
 }
 
 impl Home {
@@ -41,10 +61,11 @@ impl Home {
         limits: Limits,
         maps: Maps,
         whom: For,
-        kept: Kept,
+        (kept, went): (Kept, Elsewhere),
     ) -> Self {
         Self {
             kept,
+            went,
             owner: Owner::new(limits, nodes),
             units: Units::new(ni, limits.shape, whom),
             maps,
@@ -81,6 +102,9 @@ impl Home {
     /// # Errors
     /// See [`OwnError`].
     pub(crate) fn take(&mut self, addr: u64, len: u64) -> Result<Option<(Unit, u64)>, OwnError> {
+        if self.units.whom() == For::OwnTransfers && self.went.is_due() {
+            self.forget(0, u64::MAX);
+        }
         let (unit, n) = self.limits.shape.reach(addr, len);
         let held = |pin: &Pin| {
             let reach = pin.reaches.at(addr)?;

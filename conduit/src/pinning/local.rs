@@ -10,7 +10,7 @@
 //! | that cannot be pinned, as constants | for the message |
 //! | on the stack of the thread that calls, which goes with the thread and unsaid | for the message |
 
-use super::home::{Home, Kept};
+use super::home::{Elsewhere, Home, Kept};
 use super::maps::Maps;
 use super::units::For;
 use crate::am::request::Source;
@@ -35,7 +35,12 @@ impl Core {
     }
 
     /// Starts to keep memory pinned, of which there may be `pinnable` bytes.
-    pub(crate) fn keep_pinned(&mut self, pinnable: u64, promised: bool) -> Result<(), LimitError> {
+    pub(crate) fn keep_pinned(
+        &mut self,
+        pinnable: u64,
+        promised: bool,
+        elsewhere: Elsewhere,
+    ) -> Result<(), LimitError> {
         let f = &self.env.firehose;
         let shape = f.shape();
         let too_little = pinnable / shape.unit_len() < u64::from(LEAST_VICTIMS);
@@ -59,7 +64,7 @@ impl Core {
             limits,
             Maps::new(false),
             For::OwnTransfers,
-            Kept::All,
+            (Kept::All, elsewhere),
         );
         self.home = Some(home);
         Ok(())
@@ -96,6 +101,11 @@ impl Core {
 }
 
 impl Conduit {
+    /// For threads that take memory away and may not use the conduit.
+    pub fn elsewhere(&self) -> Elsewhere {
+        self.elsewhere.clone()
+    }
+
     /// Whether the fabric pins the memory of messages, and the environment lets it stay pinned: then
     /// [`Conduit::promise_to_forget`] is of use.
     pub fn keeps_pinned(&self) -> bool {

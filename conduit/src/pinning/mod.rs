@@ -41,6 +41,7 @@ use crate::fault::{Fault, refused};
 use crate::ops::Key;
 use crate::tmpmd::UserMem;
 use ::firehose::{Counts, Holder, Limits, Ticket};
+pub use home::Elsewhere;
 pub(crate) use home::Home;
 use lanes::Lanes;
 use std::collections::HashMap;

@@ -105,6 +105,7 @@ impl Conduit {
                 Reached::Segment(_) => Kept::Range(region.addr(), region.len() as u64),
             };
             let maps = Maps::new(what == Reached::Opened);
+            let kept = (kept, self.elsewhere.clone());
             let home = Home::new((&core.ni, core.nodes), limits, maps, For::Peers, kept);
             core.home = Some(home);
             core.fire = Some(fire);

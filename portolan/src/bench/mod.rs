@@ -28,7 +28,7 @@ pub(crate) use name::{Axis, Name};
 pub(crate) use plot::{draw_curves, write as write_plots};
 pub(crate) use portals::Software;
 pub(crate) use published::Curve;
-pub(crate) use random::Pinning;
+pub(crate) use random::{Numbers, Pinning};
 pub(crate) use rank::{Above, Rank, measure_on};
 pub(crate) use record::{Record, Setting, read as read_records, write as write_records};
 pub(crate) use sizes::{parse as parse_size, show as show_size};

@@ -415,10 +415,10 @@ fn progress(first: bool, points: usize) -> ProgressBar {
 
 /// The file through which rank 0 hands its results over; removed at the end.
 #[derive(Debug)]
-struct ResultFile(PathBuf);
+pub(crate) struct ResultFile(PathBuf);
 
 impl ResultFile {
-    fn new() -> Result<Self, CmdError> {
+    pub(crate) fn new() -> Result<Self, CmdError> {
         let folder = std::env::temp_dir();
         for attempt in 0..1000 {
             let path = folder.join(format!("portolan-bench-{}-{attempt}", std::process::id()));
@@ -432,6 +432,12 @@ impl ResultFile {
             "no free file name in {}",
             folder.display()
         )))
+    }
+}
+
+impl ResultFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

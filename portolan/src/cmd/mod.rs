@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod credits;
 pub(crate) mod demo;
 pub(crate) mod exits;
+pub(crate) mod firehose;
 pub(crate) mod info;
 pub(crate) mod messages;
 pub(crate) mod probe;

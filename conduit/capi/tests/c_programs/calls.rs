@@ -89,7 +89,7 @@ fn misses(program: &Path, args: &[&str], variables: &[(&str, &str)]) -> (u64, u6
 }
 
 /// Where no peer looks at memory after it went, data alone does not tell that a pin outlived it; how often memory is pinned
-/// does. Each way in which memory goes costs as many pins as there are rounds.
+/// does: once in each round for own transfers, with a thread that makes no calls too, and once more for peers.
 #[test]
 fn every_way_in_which_memory_goes_ends_its_pins() {
     if !compiler("cc") {
@@ -98,7 +98,7 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
     let program = compile("gasnet_sources", SEQ);
     let (_, kept) = misses(&program, &["keep"], &[]);
     assert!(kept > 8, "{kept}");
-    for way in ["munmap", "mmap", "madvise", "mremap", "over"] {
+    for way in ["munmap", "mmap", "madvise", "mremap", "over", "thread"] {
         passes(2, &program, &[way]);
         let (_, found) = misses(&program, &[way], &[]);
         assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
@@ -106,7 +106,7 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
     let (held, _) = misses(&everywhere(), &["one", "keep"], &[]);
     for way in ["munmap", "mmap", "madvise", "mremap", "over"] {
         let (found, _) = misses(&everywhere(), &["one", way], &[]);
-        assert!(found > held, "{way}: {found}, {held} without it");
+        assert!(found >= 2 * held, "{way}: {found}, {held} without it");
     }
 }
 
