@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  PtlNIInit, PtlSetRank(-1, -1), cnos_* ──► join ──► exit handler registered
-//!  exit(0), return from main ──► interfaces closed, job finalized
-//!  exit(≠ 0), a signal, _exit, abort ──► nothing: the launcher sees a failed rank
+//!  exit(0), _exit(0), return from main ──► interfaces closed, job finalized
+//!  exit(≠ 0), _exit(≠ 0), a signal, abort ──► nothing: the launcher sees a failed rank
 //! ```
 //!
 //! A program that never joins leaves nothing behind.
@@ -14,7 +14,7 @@
 use portals_shim::job::{Job, JobError};
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::state;
@@ -22,6 +22,8 @@ use crate::state;
 static JOB: Mutex<Option<Arc<Job>>> = Mutex::new(None);
 /// `cnos_pm_barrier` has already left the job in good order.
 static LEFT: AtomicBool = AtomicBool::new(false);
+/// The process that has joined; 0: none. A child by `vfork` shares this memory and is another process.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     fn on_exit(
@@ -39,6 +41,7 @@ pub(crate) fn join() -> Result<Arc<Job>, JobError> {
     report_errors();
     let job = Arc::new(Job::from_env()?);
     *slot = Some(Arc::clone(&job));
+    PROCESS.store(std::process::id(), Ordering::Release);
     // SAFETY: `at_exit` is a function of the program's life and takes a null argument; the library
     // is never unloaded (linked with nodelete). Without memory for the registration the process
     // ends as a failed rank, which is reported.
@@ -84,12 +87,21 @@ pub(crate) fn leave() {
     }
 }
 
+/// Whether this process has joined the job and not left it.
+pub(crate) fn is_mine() -> bool {
+    PROCESS.load(Ordering::Acquire) == std::process::id() && !LEFT.load(Ordering::Acquire)
+}
+
 /// A process that exits with status 0 has done its part, whether it called `PtlFini` or not; any
 /// other end is for the launcher to notice.
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    if status != 0 || state::is_forked() {
-        return;
+    if status == 0 && !state::is_forked() {
+        at_end();
     }
+}
+
+/// What is owed to others leaves, then the process leaves the job.
+pub(crate) fn at_end() {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         state::drain();
         leave();

@@ -8,6 +8,7 @@
 //!                  ▼
 //!                state     initialised? which interfaces are open? handle → interface
 //!                job       joined when first needed, left when the process exits with status 0
+//!                exit      `_exit(0)`, which runs no exit handler, leaves it too
 //!                  ▼
 //!                portals_shim::Interface
 //! ```
@@ -27,6 +28,7 @@
 
 pub mod cnos;
 pub mod eq;
+pub mod exit;
 pub mod install;
 mod job;
 pub mod library;

@@ -10,7 +10,7 @@
 //! own ([`object`]), or by its table, which does not change meanwhile ([`with_object`]).
 
 use portals_shim::core::HandleKind;
-use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment};
+use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment, Wait};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
@@ -272,13 +272,30 @@ pub(crate) fn with_object<R>(
     }
 }
 
+/// Where time is virtual a close takes none, and what the chip still reads from this process would be lost: waits until
+/// the data of all operations has left.
+fn settle(interface: &Interface) -> Result<(), Error> {
+    // The longest message, 2 GiB, takes two seconds of the model's time.
+    const LONGEST: u64 = 4_000_000_000;
+    if interface.clock() == ClockKind::Wall {
+        return Ok(());
+    }
+    let (eq, began) = (interface.eq_alloc(1)?, interface.now());
+    let mut step = 10_000;
+    while interface.usage()?.messages.current > 0 && interface.now() - began < LONGEST {
+        interface
+            .eq_poll(&[eq], Wait::Nanos(step))
+            .map_err(|e| e.error)?;
+        step *= 2;
+    }
+    Ok(())
+}
+
 /// Closes the interfaces when the process exits: what this rank still owes others has left
 /// afterwards.
 pub(crate) fn drain() {
     let open = finalise();
-    let wall = |o: &Arc<Open>| o.interface.clock() == ClockKind::Wall;
-    // In virtual time a rank that is late costs the others nothing, and nothing can be lost.
-    let limit = Duration::from_secs(if open.iter().any(wall) { 10 } else { 1 });
+    let limit = Duration::from_secs(10);
     if open.is_empty() {
         return;
     }
@@ -286,6 +303,7 @@ pub(crate) fn drain() {
     let (done, wait) = mpsc::channel();
     let closing = std::thread::Builder::new().spawn(move || {
         for open in open {
+            let _ = settle(&open.interface);
             let _ = open.interface.close();
         }
         let _ = done.send(());

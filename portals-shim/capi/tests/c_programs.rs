@@ -271,10 +271,20 @@ fn only_a_good_end_looks_like_one() {
         return;
     }
     let program = shared("ends");
-    for how in ["return", "fini", "never", "fork"] {
+    for how in [
+        "return",
+        "fini",
+        "never",
+        "fork",
+        "_exit",
+        "_Exit, capital _exit",
+        "handler and _exit",
+        "signal and _exit",
+        "_exit of a vfork",
+    ] {
         passes(2, &program, &[how]);
     }
-    for (how, status) in [("status", 3), ("crash", 139), ("_exit", 1)] {
+    for (how, status) in [("status", 3), ("crash", 139), ("bad end", 4)] {
         let output = run(2, &[], &program, &[how]);
         assert_eq!(
             output.status.code(),

@@ -71,6 +71,7 @@ const PROGRAMS: &[Program] = &[
     job("ranks", &[]),
     job("threads", &[]),
     job("ends", &["fork"]),
+    job("ends", &["handler and _exit"]),
 ];
 
 /// Compiles all; gives their folder.
