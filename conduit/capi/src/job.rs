@@ -250,6 +250,11 @@ pub unsafe extern "C" fn gasnet_attach(
             }
             OK
         }
+        // Of the environment or the machine, as what `gasnet_init` says in every build.
+        Some(Err(error)) if !state::checked() => {
+            complain("cannot attach", &error);
+            RESOURCE
+        }
         Some(Err(error)) => {
             let cause = error.source().map(|e| format!(": {e}")).unwrap_or_default();
             refuse(RESOURCE, &format!("{error}{cause}"))

@@ -24,14 +24,23 @@ use ::firehose::{LEAST_VICTIMS, LimitError, Limits, Unit, Wishes};
 /// What is kept pinned where nothing else is said, bytes, if there is so much: as GASNet's portals-conduit does.
 const KEPT: u64 = 128 << 20;
 
+/// A fabric with a limit registers a segment for each of its uses: what peers put and get, payloads, own sources, own
+/// destinations.
+const SEGMENT: u64 = 4;
+
 impl Core {
     /// What this rank may keep pinned beside a segment of `segment` bytes; 0 where memory is pinned for each message.
     pub(crate) fn pinnable_beside(&self, segment: usize, promised: bool) -> u64 {
-        if promised && self.env.firehose.local {
-            self.pinnable().saturating_sub(segment as u64)
-        } else {
-            0
+        if !(promised && self.env.firehose.local) {
+            return 0;
         }
+        let times = if self.ni.pinnable().is_some() {
+            SEGMENT
+        } else {
+            1
+        };
+        let segment = (segment as u64).saturating_mul(times);
+        self.pinnable().saturating_sub(segment)
     }
 
     /// Starts to keep memory pinned, of which there may be `pinnable` bytes.

@@ -64,6 +64,62 @@ fn memory_that_goes_is_noticed() {
     }
 }
 
+/// What a user of the variables gets wrong is said, by name, and ends the start.
+#[test]
+fn budgets_that_make_no_sense_are_named() {
+    if !compiler("cc") {
+        return;
+    }
+    let cases: [(_, &[(&str, &str)], _); 6] = [
+        (
+            everywhere(),
+            &[("GASNET_FIREHOSE_M", "1K")],
+            "gives none of 1 peers a unit",
+        ),
+        (
+            everywhere(),
+            &[("GASNET_FIREHOSE_M", "some")],
+            "is not an amount of memory",
+        ),
+        (
+            everywhere(),
+            &[
+                ("GASNET_PHYSMEM_MAX", "100M"),
+                ("GASNET_FIREHOSE_M", "50"),
+                ("GASNET_FIREHOSE_MAXVICTIM_M", "50"),
+            ],
+            "GASNET_FIREHOSE_M of 52428800 bytes and GASNET_FIREHOSE_MAXVICTIM_M of 52428800 are more than the",
+        ),
+        (
+            everywhere(),
+            &[("GASNET_PHYSMEM_PINNABLE_RATIO", "7")],
+            "GASNET_PHYSMEM_PINNABLE_RATIO",
+        ),
+        (
+            compile("gasnet_sources", SEQ),
+            &[("GASNET_FIREHOSE_MAXVICTIM_M", "1K")],
+            "GASNET_FIREHOSE_MAXVICTIM_M of 1024 bytes is less than 4 units",
+        ),
+        (
+            compile("gasnet_sources", SEQ),
+            &[
+                ("GASNET_PHYSMEM_MAX", "10M"),
+                ("GASNET_FIREHOSE_MAXVICTIM_M", "1G"),
+            ],
+            "GASNET_FIREHOSE_MAXVICTIM_M of 1073741824 are more than the",
+        ),
+    ];
+    for (program, variables, words) in cases {
+        let output = launch("seastar", 2, &program, &[])
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let said = text(&output);
+        assert!(!output.status.success(), "{variables:?}: {said}");
+        assert!(said.contains(words), "{variables:?}: {said}");
+    }
+}
+
 /// What a rank of a run of `program` with `args` on the model counts: misses at peers, misses here.
 fn misses(program: &Path, args: &[&str], variables: &[(&str, &str)]) -> (u64, u64) {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
