@@ -18,6 +18,8 @@ mod launchers;
 mod packages;
 mod perf;
 mod perf_shm;
+mod slides;
+mod tag_oracle;
 mod test;
 mod wait;
 
@@ -59,6 +61,10 @@ enum Task {
     /// Reliable datagrams, simulated: table of loss and reordering, every schedule of a small configuration, 10,000 peers,
     /// many to one
     Datagrams(datagrams::Options),
+    /// Pictures of the published comparison of conduits, modelled and measured in a guest, and the ratios at 8 bytes
+    Slides(slides::Options),
+    /// Tag matching under random use on every fabric, over RDMA in a guest
+    TagOracle(tag_oracle::Options),
     /// What a round trip of an active message costs on the model: time, traps, packets, interrupts, as a table
     /// of the book
     AmTrip,
@@ -101,6 +107,8 @@ fn run() -> Result<()> {
         Task::Calibration(options) => calibration::run(&options),
         Task::Credits => credits::run(),
         Task::Datagrams(options) => datagrams::run(&options),
+        Task::Slides(options) => slides::run(&options),
+        Task::TagOracle(options) => tag_oracle::run(&options),
         Task::AmTrip => am_trip::run(),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),

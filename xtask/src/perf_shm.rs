@@ -20,6 +20,17 @@ enum Bound {
     At(f64),
     /// So many times the peer's figure.
     Times(f64, Peer),
+    /// Nothing: the peer's figure stands beside.
+    Beside(Peer),
+}
+
+impl Bound {
+    const fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::At(_) => None,
+            Self::Times(_, peer) | Self::Beside(peer) => Some(*peer),
+        }
+    }
 }
 
 /// Who is compared with.
@@ -29,6 +40,8 @@ enum Peer {
     Ucx,
     /// A ping-pong of this many bytes between two ranks of Open MPI, the whole round trip.
     MpiPingPong(u64),
+    /// Messages of this many bytes between two ranks of Open MPI in windows of [`WINDOW`], one of them.
+    MpiFlood(u64),
     /// The barrier of so many ranks of Open MPI.
     MpiBarrier(u32),
     /// A copy of this many bytes in the process that puts.
@@ -122,6 +135,15 @@ const ROWS: &[Row] = &[
         rule: "1.5 x Open MPI, one way",
     },
     Row {
+        what: "tagged messages 8 B, windows of 64, one",
+        bench: "tag-bandwidth",
+        ranks: 2,
+        bytes: 8,
+        iterations: 20_000,
+        bound: Bound::Beside(Peer::MpiFlood(8)),
+        rule: "none; beside Open MPI's",
+    },
+    Row {
         what: "barrier of 2",
         bench: "barrier",
         ranks: 2,
@@ -144,7 +166,11 @@ const ROWS: &[Row] = &[
 /// The most that 256 ranks may have together, MB of 10^6 bytes.
 const MEMORY: f64 = 512.0;
 
-/// The program that Open MPI runs: rows of barriers or of messages to and fro, the second of which counts.
+/// Messages of a window, as in `portolan bench tag-bandwidth`.
+const WINDOW: u32 = 64;
+
+/// The program that Open MPI runs: rows of barriers, of messages to and fro, or of windows of messages with an empty one
+/// back; the second row counts.
 const MPI_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -152,7 +178,8 @@ const MPI_PROGRAM: &str = r#"
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
-  int me, rounds = atoi(argv[1]), bytes = atoi(argv[2]);
+  int me, rounds = atoi(argv[1]), bytes = atoi(argv[2]), window = atoi(argv[3]);
+  MPI_Request under_way[window > 0 ? window : 1];
   MPI_Comm all = MPI_COMM_WORLD;
   MPI_Comm_rank(all, &me);
   char *data = calloc(1, bytes > 0 ? bytes : 1);
@@ -163,6 +190,17 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds; i++) {
       if (bytes < 0) {
         MPI_Barrier(all);
+      } else if (window > 0) {
+        for (int k = 0; k < window; k++)
+          if (me == 0)
+            MPI_Isend(data, bytes, MPI_BYTE, 1, 0, all, &under_way[k]);
+          else
+            MPI_Irecv(data, bytes, MPI_BYTE, 0, 0, all, &under_way[k]);
+        MPI_Waitall(window, under_way, MPI_STATUSES_IGNORE);
+        if (me == 0)
+          MPI_Recv(data, 0, MPI_BYTE, 1, 1, all, MPI_STATUS_IGNORE);
+        else
+          MPI_Send(data, 0, MPI_BYTE, 0, 1, all);
       } else if (me == 0) {
         MPI_Send(data, bytes, MPI_BYTE, 1, 0, all);
         MPI_Recv(data, bytes, MPI_BYTE, 1, 0, all, MPI_STATUS_IGNORE);
@@ -174,7 +212,7 @@ int main(int argc, char **argv) {
     took = MPI_Wtime() - start;
   }
   if (me == 0)
-    printf("us %.6f\n", took / rounds * 1e6);
+    printf("us %.6f\n", took / rounds / (window > 0 ? window : 1) * 1e6);
   MPI_Finalize();
   free(data);
   return 0;
@@ -226,8 +264,9 @@ impl Peers {
         match peer {
             Peer::Ucx if self.ucx => ucx().map(Some),
             Peer::Ucx => Ok(None),
-            Peer::MpiPingPong(bytes) => self.mpi(2, 20_000, bytes as i64),
-            Peer::MpiBarrier(ranks) => self.mpi(ranks, 20_000, -1),
+            Peer::MpiPingPong(bytes) => self.mpi(2, 20_000, bytes as i64, 0),
+            Peer::MpiFlood(bytes) => self.mpi(2, 20_000, bytes as i64, WINDOW),
+            Peer::MpiBarrier(ranks) => self.mpi(ranks, 20_000, -1, 0),
             Peer::Memcpy => {
                 let both = bench(bin, &[row.bench, "memcpy"], row)?;
                 Ok(both.get(1).copied())
@@ -235,7 +274,7 @@ impl Peers {
         }
     }
 
-    fn mpi(&self, ranks: u32, rounds: u32, bytes: i64) -> Result<Option<f64>> {
+    fn mpi(&self, ranks: u32, rounds: u32, bytes: i64, window: u32) -> Result<Option<f64>> {
         let Some(program) = &self.mpi else {
             return Ok(None);
         };
@@ -250,7 +289,7 @@ impl Peers {
             ])
             .args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"])
             .arg(program)
-            .args([rounds.to_string(), bytes.to_string()])
+            .args([rounds.to_string(), bytes.to_string(), window.to_string()])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         let text = output(&mut command)?;
@@ -336,7 +375,14 @@ fn bench(bin: &Path, names: &[&str], row: &Row) -> Result<Vec<f64>> {
         .lines()
         .map(|line| {
             let result: serde_json::Value = serde_json::from_str(line)?;
-            result["median"].as_f64().context("no median")
+            let median = result["median"].as_f64().context("no median")?;
+            // A MB/s is a byte a microsecond.
+            let is_rate = result["unit"].as_str() == Some("MB/s");
+            Ok(if is_rate {
+                row.bytes as f64 / median
+            } else {
+                median
+            })
         })
         .collect::<Result<_>>()?;
     if medians.len() != names.len() {
@@ -404,14 +450,14 @@ fn verdict(ours: f64, bound: Option<f64>) -> &'static str {
 pub(crate) fn run(bin: &Path, repeat: u32) -> Result<()> {
     let peers = Peers::new()?;
     println!(
-        "{:<30} {:>10} {:>10} {:>10}  {:<8} bound is",
-        "microseconds", "ours", "peer", "bound", ""
+        "{:<39} {:>10} {:>10} {:>10} {:>10}  {:<8} bound is",
+        "microseconds", "ours", "peer", "ours/peer", "bound", ""
     );
     for row in ROWS {
         let (mut own, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..repeat.max(1) {
             own.push(bench(bin, &[row.bench], row)?[0]);
-            if let Bound::Times(_, peer) = row.bound {
+            if let Some(peer) = row.bound.peer() {
                 theirs.extend(peers.measure(peer, row, bin)?);
             }
         }
@@ -420,14 +466,19 @@ pub(crate) fn run(bin: &Path, repeat: u32) -> Result<()> {
         let bound = match row.bound {
             Bound::At(bound) => Some(bound),
             Bound::Times(times, _) => peer.map(|peer| times * peer),
+            Bound::Beside(_) => None,
         };
+        let verdict = match row.bound {
+            Bound::Beside(_) if peer.is_some() => "beside",
+            _ => verdict(own, bound),
+        };
+        let ratio = peer.map_or("-".to_owned(), |peer| format!("{:.2}", own / peer));
         let show = |figure: Option<f64>| figure.map_or("-".to_owned(), |f| format!("{f:.4}"));
         println!(
-            "{:<30} {own:>10.4} {:>10} {:>10}  {:<8} {}",
+            "{:<39} {own:>10.4} {:>10} {ratio:>10} {:>10}  {verdict:<8} {}",
             row.what,
             show(peer),
             show(bound),
-            verdict(own, bound),
             row.rule
         );
     }
@@ -436,8 +487,9 @@ pub(crate) fn run(bin: &Path, repeat: u32) -> Result<()> {
         .collect::<Result<_>>()?;
     let used = median(used);
     println!(
-        "{:<30} {used:>10.1} {:>10} {MEMORY:>10.1}  {:<8} 512 MB",
+        "{:<39} {used:>10.1} {:>10} {:>10} {MEMORY:>10.1}  {:<8} 512 MB",
         "memory of 256 ranks, MB",
+        "-",
         "-",
         verdict(used, Some(MEMORY))
     );
