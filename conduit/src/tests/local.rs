@@ -176,6 +176,29 @@ fn payloads_of_longs_stay_pinned() {
     }
 }
 
+/// The header and the payload, which no unit cuts, are two messages; the payload is pinned once.
+#[test]
+fn a_payload_in_one_unit_stays_pinned() {
+    let handlers = || vec![HandlerEntry::new(200, |_, _, _| {})];
+    let said = job(2, &[], handlers, |conduit, peer, there| {
+        let memory = vec![3; 2 * FAR];
+        for _ in 0..10 {
+            let data = &memory[FAR..][..60_000];
+            conduit
+                .am_request_long(peer, 200, data, there, &[])
+                .unwrap();
+        }
+        conduit.barrier(BarrierName::Anonymous).unwrap();
+        let s = stats(conduit);
+        let (addr, len) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+        conduit.forget(addr, len);
+        s
+    });
+    for s in said {
+        assert_eq!((s.own.misses, s.own.hits), (1, 9), "{s:?}");
+    }
+}
+
 #[test]
 fn forgotten_memory_is_not_pinned() {
     job(2, &[], Vec::new, |conduit, peer, there| {
