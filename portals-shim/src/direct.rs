@@ -337,6 +337,7 @@ impl<N: Nal> Shared<N> {
         let found = library.poll(eqs, out);
         let taken = found.map(|found| library.taken(found, eqs));
         let moved = library.take_moved();
+        let longest = library.nal.longest();
         drop(library);
         if moved {
             self.wake();
@@ -344,7 +345,7 @@ impl<N: Nal> Shared<N> {
         if !moved && matches!(taken, Ok(Taken::Nothing)) && !other() {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
             let longest = if armed {
-                attendance.longest
+                [attendance.longest, longest].into_iter().flatten().min()
             } else {
                 Some(BLIND)
             };

@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) -> u32 {
         is_header
     } else {
         if helped && let Some((prefix, body)) = bytes.split_first_chunk_mut::<PREFIX>() {
-            prefix[0] %= 9;
+            prefix[0] %= 11;
             if let Some(operation) = body.first_mut().filter(|_| prefix[0] == 0) {
                 *operation %= 5;
             }
@@ -43,9 +43,10 @@ pub fn run(data: &[u8]) -> u32 {
             Some(1) => PREFIX + 20,
             Some(2 | 4) => PREFIX + 4,
             Some(3) => PREFIX + 8,
-            Some(5 | 6) => PREFIX,
+            Some(5 | 6 | 10) => PREFIX,
             Some(7) => PREFIX + 1,
             Some(8) => PREFIX + 12,
+            Some(9) => PREFIX + 20,
             _ => usize::MAX,
         };
         assert!(!is_frame || bytes.len() >= least, "{bytes:02x?}");

@@ -153,6 +153,11 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
+    /// The longest that a thread may sleep on the alarm now, after [`Nal::arm`]; `None`: as long as the attendance says.
+    fn longest(&self) -> Option<Duration> {
+        None
+    }
+
     /// Handles what must not wait for the program's calls: connections, events of the device, timers. Returns
     /// whether there was anything.
     fn attend(&mut self, _ni: &mut Ni) -> bool {
@@ -277,6 +282,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn arm(&mut self) -> bool {
         (**self).arm()
+    }
+    fn longest(&self) -> Option<Duration> {
+        (**self).longest()
     }
     fn attend(&mut self, ni: &mut Ni) -> bool {
         (**self).attend(ni)

@@ -131,6 +131,10 @@ impl Nal for Composite {
         self.shm.arm() & self.verbs.arm()
     }
 
+    fn longest(&self) -> Option<Duration> {
+        self.verbs.longest()
+    }
+
     fn attend(&mut self, ni: &mut Ni) -> bool {
         self.verbs.attend(ni)
     }

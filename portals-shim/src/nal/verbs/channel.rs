@@ -301,6 +301,14 @@ impl Nal for Far {
         }
     }
 
+    fn longest(&self) -> Option<Duration> {
+        match self {
+            Self::Rc(verbs) => verbs.longest(),
+            Self::Auto(auto) => auto.longest(),
+            Self::Ud(_) => None,
+        }
+    }
+
     fn attend(&mut self, ni: &mut Ni) -> bool {
         match self {
             Self::Rc(verbs) => verbs.attend(ni),

@@ -71,6 +71,9 @@ impl Verbs {
         {
             if let Some(buffer) = self.srq.take(completion) {
                 let len = (completion.length() as usize).min(buffer.len());
+                if let Some(rank) = rank.filter(|_| self.rings.any()) {
+                    self.take_ring(ni, rank);
+                }
                 match rank {
                     // What it has written is elsewhere.
                     Some(rank) if completion.opcode() == Some(Opcode::ReceiveWrite) => {
@@ -80,6 +83,7 @@ impl Verbs {
                     Some(rank) => {
                         let immediate = completion.immediate();
                         self.handle_frame(ni, rank, &buffer[..len], immediate);
+                        self.warm(rank, len);
                     }
                     None => {}
                 }

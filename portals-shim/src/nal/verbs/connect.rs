@@ -6,6 +6,7 @@ use super::handshake;
 use super::memory::Registry;
 use super::onesided::Published;
 use super::plan::{self, Plan};
+use super::ring::Rings;
 use super::settings::Settings;
 use super::{Counters, Slab, Verbs};
 use crate::direct::Bell;
@@ -282,6 +283,11 @@ impl Unconnected {
             published: Published::default(),
             max_message: u64::from(self.port.message_bytes.max(4096)),
             counters: Counters::default(),
+            rings: Rings::new(if self.settings.thread || neighbours >= processors {
+                0
+            } else {
+                self.settings.rings
+            }),
             spare: Vec::new(),
             slots: Box::new([verbs_backend::Completion::EMPTY; super::BATCH]),
             closed: false,

@@ -18,6 +18,8 @@
 //! | [`Kind::Credit`] | – | takes no credit itself |
 //! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
 //! | [`Kind::Move`] | word (1) | by datagrams only: the pair moves to a connection, or not (`auto/moves.rs`) |
+//! | [`Kind::Ring`] | slots (4), bytes of each (4), where they are (12) | short frames are written there (`ring.rs`); no slots: no more |
+//! | [`Kind::RingLeft`] | – | the last one was written before |
 //! | [`Kind::Written`] | length (4), descriptor (4), header | the data of a put has been written there: its events |
 //!
 //! # Headers
@@ -68,6 +70,8 @@ pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
 pub(super) const WORD: usize = PREFIX + 1;
 /// Most bytes of a frame that tells of a written put.
 pub(super) const WRITTEN: usize = PREFIX + 8 + PUT_ROOM;
+/// Bytes of a frame that tells of a ring.
+pub(super) const RING: usize = PREFIX + 8 + size_of::<Place>();
 /// Bytes of a frame that has a token and nothing else.
 pub(super) const TOKEN: usize = PREFIX + 4;
 /// Longest data that travels with its header.
@@ -87,10 +91,12 @@ pub(super) enum Kind {
     Greeting,
     Move,
     Written,
+    Ring,
+    RingLeft,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Message,
         Self::Announce,
         Self::Fetched,
@@ -100,6 +106,8 @@ impl Kind {
         Self::Greeting,
         Self::Move,
         Self::Written,
+        Self::Ring,
+        Self::RingLeft,
     ];
 }
 
@@ -122,6 +130,15 @@ const _: () = assert!(size_of::<Prefix>() == PREFIX);
 struct Place {
     address: U64,
     rkey: U32,
+}
+
+impl Place {
+    fn remote(&self) -> Remote {
+        Remote {
+            address: self.address.get(),
+            rkey: self.rkey.get(),
+        }
+    }
 }
 
 /// One advertised descriptor on the wire.
@@ -225,6 +242,10 @@ pub(super) enum FrameError {
     Headless,
     #[error("a put is said to be written where it may not be")]
     Unwritten,
+    #[error("a ring of {slots} slots of {size} bytes is not one for this connection")]
+    Ring { slots: u32, size: u32 },
+    #[error("a ring is left that was not there, or not clean")]
+    RingLeft,
     #[error("{0} without a descriptor")]
     NoDescriptor(&'static str),
 }
@@ -277,6 +298,12 @@ pub(super) enum Body<'a> {
         header: Header,
         md: MdHandle,
     },
+    Ring {
+        slots: u32,
+        size: u32,
+        at: Remote,
+    },
+    RingLeft,
 }
 
 /// Writes a frame into memory that is large enough for every frame ([`SLOT`]).
@@ -392,6 +419,13 @@ impl<'a> Writer<'a> {
             rkey: at.rkey.into(),
         };
         self.push(place.as_bytes());
+    }
+
+    /// A ring of so many slots of `size` bytes.
+    pub(super) fn ring(&mut self, slots: u32, size: usize, at: Remote) {
+        self.token(slots);
+        self.token(size as u32);
+        self.place(at);
     }
 
     pub(super) fn adverts(&mut self, portal: u32, adverts: &[RemoteMd]) {
@@ -528,10 +562,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
             Body::Announce {
                 header: fields.header(ends, 0)?,
                 token,
-                from: Remote {
-                    address: place.address.get(),
-                    rkey: place.rkey.get(),
-                },
+                from: place.remote(),
             }
         }
         Kind::Fetched => Body::Fetched {
@@ -567,10 +598,25 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
             Body::Written { header, md }
         }
         Kind::Credit | Kind::Message => Body::Credit,
+        Kind::Ring => {
+            let (slots, size) = (token()?, token()?);
+            let (place, _) = Place::read_from_prefix(body).map_err(|_| short)?;
+            let at = place.remote();
+            Body::Ring { slots, size, at }
+        }
+        Kind::RingLeft => Body::RingLeft,
         Kind::Greeting => Body::Greeting,
         Kind::Move => Body::Move(*body.first().ok_or(short)?),
     };
     Ok((prefix, parsed))
+}
+
+/// Whether a frame is one that tells of a ring, or of its end.
+#[inline]
+pub(super) fn is_of_rings(frame: &[u8]) -> bool {
+    frame
+        .first()
+        .is_some_and(|kind| *kind == Kind::Ring as u8 || *kind == Kind::RingLeft as u8)
 }
 
 /// Whether bytes are a frame between some ends.

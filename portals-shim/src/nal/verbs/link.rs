@@ -13,20 +13,18 @@
 //! of the peer have arrived), and a new one is made by a new handshake. No peer reaches memory through a queue pair in
 //! the error state, so a broken connection confirms every withdrawal.
 
+use super::Verbs;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
 use super::peer::{Late, Peer, Timer};
-use super::{Verbs, unusable_device};
 use crate::delivery;
 use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
-use verbs_backend::{Access, BufferPool, Completion, Endpoint, Event, Gid, Mtu, Qp, QpOptions};
+use verbs_backend::{Access, BufferPool, Completion, Endpoint, Gid, Mtu, Qp, QpOptions};
 
 /// Time to the first repetition of a datagram; doubled from one to the next.
 const FIRST_REPEAT: Duration = Duration::from_millis(20);
 const LAST_REPEAT: Duration = Duration::from_millis(500);
-/// How often a port that cannot send is tried again.
-const RETRY: Duration = Duration::from_millis(100);
 /// How long the flushed requests of a broken queue pair may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -196,6 +194,7 @@ impl Verbs {
         if said {
             // What it sent before has arrived, and counts.
             while self.poll_once(ni) > 0 {}
+            self.take_ring(ni, rank);
         }
         if let Some(peer) = self.peer(rank) {
             peer.said_bye |= said;
@@ -496,6 +495,10 @@ impl Verbs {
             if !peer.is_still() && peer.timer.is_some_and(|t| Instant::now() < t.next) {
                 continue;
             }
+            self.end_ring(ni, rank);
+            let Some(peer) = self.peer(rank) else {
+                continue;
+            };
             peer.abandon();
             peer.broken = false;
             if let Some(qp) = peer.qp.take() {
@@ -576,6 +579,7 @@ impl Verbs {
         if let Some(qp) = peer.qp.take() {
             self.by_qpn.remove(qp.qpn());
         }
+        self.drop_ring(rank);
         self.count_pending();
     }
 
@@ -639,69 +643,6 @@ impl Verbs {
         }
     }
 
-    fn device_events(&mut self, ni: &mut Ni) -> bool {
-        let mut any = false;
-        while !self.gone {
-            let event = match self.device.take_event() {
-                Ok(Some(event)) => event,
-                Ok(None) => break,
-                Err(error) => {
-                    self.device_gone(ni, &error);
-                    return true;
-                }
-            };
-            any = true;
-            match event {
-                Event::DeviceGone => {
-                    self.device_gone(ni, &"it was taken away or has failed");
-                }
-                Event::PortDown(port) if port == self.port => {
-                    tracing::warn!(device = self.device.name(), port, "port is down");
-                }
-                Event::PortUp(port) if port == self.port => {
-                    tracing::warn!(device = self.device.name(), port, "port is up");
-                }
-                Event::CompletionQueue | Event::ReceiveQueue => {
-                    self.device_gone(ni, &"a queue of it is broken");
-                }
-                Event::QueuePair { qpn, code } => {
-                    tracing::debug!(qpn, code, "queue pair failed");
-                    if let Some(rank) = self.by_qpn.rank(qpn)
-                        && let Some(peer) = self.peer(rank)
-                    {
-                        peer.broken = true;
-                        self.pending += 1;
-                    }
-                }
-                _ => {}
-            }
-        }
-        any
-    }
-
-    /// Nothing works any more: every operation ends with a failure.
-    pub(super) fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
-        if !std::mem::replace(&mut self.gone, true) {
-            tracing::error!("{}", unusable_device(self.device.name(), why));
-        }
-        for rank in 0..self.peers.len() {
-            if self.peers[rank].as_ref().is_some_and(|p| !p.is_failed()) {
-                self.fail_peer(ni, rank, &"the device is gone");
-            }
-        }
-    }
-
-    /// When [`Verbs::tend`] has something to do.
-    pub(super) fn next_time(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let timers = self.peers.iter().flatten().filter_map(|p| p.timer);
-        let next = (self.pending > 0)
-            .then(|| timers.map(|t| t.next).min())
-            .flatten();
-        let retry = self.datagrams_down.then(|| now + RETRY);
-        [next, retry, self.next_look()].into_iter().flatten().min()
-    }
-
     /// Ends everything that waits for a peer, which is given up: operations with a failure, announced data as if
     /// it had been refused, answers that will not come with what tells the initiator so.
     pub(super) fn fail_peer(&mut self, ni: &mut Ni, rank: usize, why: &dyn std::fmt::Display) {
@@ -724,6 +665,7 @@ impl Verbs {
             let _ = qp.to_error();
             self.by_qpn.remove(qp.qpn());
         }
+        self.drop_ring(rank);
         let records: Vec<usize> = self
             .records
             .iter()

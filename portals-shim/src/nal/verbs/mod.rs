@@ -19,12 +19,14 @@
 //! | `settings.rs` | what users may set |
 //! | `handshake.rs` | what two processes say to each other to connect |
 //! | `link.rs` | connections that are made, broken, mended and given up |
+//! | `events.rs` | what the device tells, and when somebody has to look |
 //! | `watch.rs` | requests that the adapter forgets |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
+//! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
@@ -46,6 +48,7 @@ mod completion;
 mod connect;
 pub mod datagram;
 mod directory;
+mod events;
 mod frame;
 mod handshake;
 mod link;
@@ -55,6 +58,7 @@ mod peer;
 mod plan;
 mod reach;
 mod receive;
+mod ring;
 mod send;
 mod settings;
 mod watch;
@@ -73,6 +77,7 @@ use plan::Plan;
 use portals_core::{
     Error, Header, InPlace, MdHandle, Ni, OpId, ProcessId, Segment, Segments, Transmit,
 };
+use ring::Rings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -273,6 +278,7 @@ pub(in crate::nal) struct Verbs {
     counters: Counters,
     /// Receive buffers to be given back to the queue.
     spare: Vec<Buffer>,
+    rings: Rings,
     /// Where completions are polled into.
     slots: Box<[Completion; BATCH]>,
     closed: bool,
@@ -484,8 +490,13 @@ impl Nal for Verbs {
         if self.gone {
             return false;
         }
+        let ringed = self.rings.any() && self.look_at_rings(ni);
+        if ringed && self.rings_are_enough() {
+            self.pump();
+            return true;
+        }
         let mut count = self.poll_once(ni);
-        let any = count > 0;
+        let any = count > 0 || ringed;
         while count == BATCH {
             count = self.poll_again(ni);
         }
@@ -525,12 +536,18 @@ impl Nal for Verbs {
         self.look = false;
         let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
         self.armed_at = armed.is_ok().then_some(self.empty_polls);
+        self.shut_rings();
         !self.gone && armed.is_ok()
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
         self.stirred = true;
+        self.rings.looked(Instant::now());
         self.tend(ni)
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.rings.nap()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -602,6 +619,7 @@ impl Nal for Verbs {
         self.by_qpn = QpTable::default();
         self.peers.clear();
         self.met.clear();
+        self.rings.clear();
         self.registry.clear();
     }
 }

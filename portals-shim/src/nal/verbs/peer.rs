@@ -11,6 +11,7 @@
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/repeat.rs` | headers that are not sent again |
 //! | `peer/written.rs` | puts whose data is written, and their message |
+//! | `peer/ring.rs` | short frames that are written where the peer looks |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //!
 //! ```text
@@ -47,6 +48,7 @@ mod post;
 mod queue;
 mod renewal;
 mod repeat;
+mod ring;
 mod written;
 
 use super::frame;
@@ -60,6 +62,7 @@ use portals_core::{Header, ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
 use repeat::Told;
+use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use std::time::Instant;
 use verbs_backend::{Destination, Qp, SendBatch};
@@ -128,6 +131,13 @@ pub(super) struct Peer {
     /// Memory for posting the two.
     chain: SendBatch,
     lost: VecDeque<Lost>,
+    /// The peer's ring for short frames.
+    ring: Option<Ring>,
+    /// The frame being handled came by a ring of ours.
+    pub(super) in_ring: bool,
+    heat: Heat,
+    /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
+    unordered: bool,
     /// The header of the last put that was sent to the peer, and of the last that came from it.
     told: Told,
     pub(super) said: Told,
@@ -139,7 +149,7 @@ pub(super) struct Peer {
     granted: u16,
     /// Slots of ours for the peer.
     lent: u16,
-    /// Slots of ours that the peer's frames have left and that are posted again.
+    /// Slots of ours that the peer's frames have left and that are posted again, or free in a ring.
     owed: u16,
     /// Slots of ours that its frames have left and that are not posted again yet.
     emptied: u16,
@@ -193,6 +203,10 @@ impl Peer {
             ahead: None,
             chain: SendBatch::new(),
             lost: VecDeque::new(),
+            ring: None,
+            in_ring: false,
+            heat: Heat::default(),
+            unordered: false,
             told: Told::NOTHING,
             said: Told::NOTHING,
             told_written: Told::NOTHING,
@@ -307,15 +321,13 @@ impl Peer {
             self.requests_done_there = done;
         }
         if kind_takes_slot {
-            self.emptied = self.emptied.saturating_add(1).min(self.lent);
-            self.frames_received = self.frames_received.wrapping_add(1);
+            self.slot_filled();
         }
     }
 
     /// Accounts a frame that cannot be read; it filled a slot all the same.
     pub(super) fn handle_bad_frame(&mut self) {
-        self.emptied = self.emptied.saturating_add(1).min(self.lent);
-        self.frames_received = self.frames_received.wrapping_add(1);
+        self.slot_filled();
     }
 
     /// All receive slots are posted.

@@ -8,6 +8,8 @@
 //! | up to 65 | 64 | 128 | 550 KiB |
 //! | 257 | 16 | 32 | 146 KiB |
 //! | 1025 and more | 4 | 16 | 49 KiB |
+//!
+//! A peer that has a ring (`ring.rs`, at most 8 by default) takes 256 bytes more for each slot that it may fill.
 
 #[cfg(test)]
 use super::frame::SLOT;

@@ -138,6 +138,8 @@ impl Verbs {
                 }
                 self.written_put(ni, rank, &header, md);
             }
+            FrameBody::Ring { slots, size, at } => self.ring_told(rank, at, slots, size),
+            FrameBody::RingLeft => self.ring_left(rank),
             FrameBody::Credit => {}
         }
     }

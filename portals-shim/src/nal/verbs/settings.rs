@@ -12,6 +12,7 @@
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors |
+//! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`ring.rs`); 0: none | 8 |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -41,6 +42,8 @@ pub(super) struct Settings {
     pub(super) connections: Option<u32>,
     /// Shortest put that is written into a descriptor with an event queue.
     pub(super) write_from: usize,
+    /// Most rings for short frames.
+    pub(super) rings: u32,
 }
 
 /// In which requests to a peer are counted.
@@ -152,6 +155,9 @@ impl Settings {
             |v| v.parse().ok(),
         )?;
         let write_from = one(&get, "PORTOLAN_WRITE_FROM", "a number of bytes", bytes)?;
+        let rings = one(&get, "PORTOLAN_RINGS", "a number of peers, 0 to 64", |v| {
+            v.parse().ok().filter(|n| *n <= 64)
+        })?;
         Ok(Self {
             gid,
             route: Route {
@@ -168,6 +174,7 @@ impl Settings {
                 Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
                 None => super::written::FROM,
             },
+            rings: rings.unwrap_or(super::ring::MOST),
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),
             connections,
@@ -237,8 +244,8 @@ mod tests {
         assert_eq!(s.patience, Duration::from_millis(500));
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
         assert_eq!((s.budget, s.write_from), (Some(64 << 20), 4096));
-        let none = settings(&[("PORTOLAN_WRITE_FROM", "0")]).unwrap();
-        assert_eq!(none.write_from, usize::MAX);
+        let none = settings(&[("PORTOLAN_WRITE_FROM", "0"), ("PORTOLAN_RINGS", "0")]).unwrap();
+        assert_eq!((none.write_from, none.rings), (usize::MAX, 0));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;
         assert_eq!(index, Some(GidChoice::Index(3)));
         let plain = settings(&[("PORTOLAN_GID", "")]).unwrap();
@@ -259,6 +266,7 @@ mod tests {
             ("PORTOLAN_CHATTY", "0"),
             ("PORTOLAN_CONNECTIONS", "-1"),
             ("PORTOLAN_WRITE_FROM", "-1"),
+            ("PORTOLAN_RINGS", "65"),
         ] {
             let error = settings(&[(name, value)]).unwrap_err().to_string();
             assert!(

@@ -18,6 +18,7 @@ mod late;
 mod limits;
 mod links;
 mod raw;
+mod rings;
 mod waits;
 mod written;
 

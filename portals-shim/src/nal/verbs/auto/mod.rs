@@ -331,6 +331,10 @@ impl Nal for Auto {
         self.datagrams.arm_alarm() & self.connections.arm()
     }
 
+    fn longest(&self) -> Option<Duration> {
+        self.connections.longest()
+    }
+
     fn attend(&mut self, ni: &mut Ni) -> bool {
         let any = self.datagrams.attend_timers(ni);
         let any = self.connections.attend(ni) | any;

@@ -58,6 +58,7 @@ impl Flying {
 impl Peer {
     #[inline]
     pub(super) fn fly(&mut self, flying: Flying) {
+        self.unordered |= matches!(flying, Flying::Write { .. } | Flying::Ahead { .. });
         self.flying.push_back(flying);
         self.flown = self.flown.wrapping_add(1);
         self.next_copy += 1;

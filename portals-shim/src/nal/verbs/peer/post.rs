@@ -17,6 +17,8 @@ impl Peer {
             self.frames_sent = self.frames_sent.wrapping_add(1);
         }
         self.owed = 0;
+        // A frame in a ring is posted only where this is so already.
+        self.unordered = false;
         self.fly(flying);
     }
 
@@ -50,7 +52,13 @@ impl Peer {
         };
         frame::stamp(frame, self.owed, self.requests_done_here);
         let (op, from) = self.told.way(frame);
-        let Some(qp) = &self.qp else { return };
+        if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
+            return;
+        }
+        let place = self.copies.get(self.next_copy);
+        let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
+            return;
+        };
         let id = if credit { PLAIN } else { CREDIT };
         match qp.post_inline(id, op, &frame[from..], SendFlags::SIGNALLED) {
             Ok(()) if credit => self.posted(Flying::Small(len)),

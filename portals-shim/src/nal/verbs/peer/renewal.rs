@@ -101,6 +101,7 @@ impl Peer {
         self.asked = None;
         self.queue.clear();
         self.lost.clear();
+        self.leave_ring();
         self.adverts.clear();
     }
 
@@ -115,6 +116,7 @@ impl Peer {
         self.told.forget();
         self.told_written.forget();
         self.writes = false;
+        self.leave_ring();
         // What is sent again travels in frames.
         self.last_framed = self.requests_sent;
         self.broken = false;
@@ -175,6 +177,11 @@ impl Peer {
             }
         }
         again.append(&mut self.queue);
+        // Rings end with their connection.
+        again.retain(|waiting| match waiting {
+            Queued::Frame { bytes } => !frame::is_of_rings(bytes),
+            _ => true,
+        });
         self.queue = super::written::as_messages(again, &mut ended);
         ended
     }

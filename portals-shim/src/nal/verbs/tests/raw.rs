@@ -138,10 +138,21 @@ impl<N: Nal> Raw<N> {
     /// Progress, and the events that it made.
     pub(super) fn step(&mut self) {
         self.library.attend(true);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
         while let Some((event, dropped)) = self.library.ni.eq_get(self.eq).unwrap() {
             assert!(!dropped, "the queue has room for all");
             self.events.push(event);
         }
+    }
+
+    /// As [`Raw::step`], by a rank that does not sleep afterwards.
+    pub(super) fn look(&mut self) {
+        self.library.attend(false);
+        while self.library.progress() {}
+        self.collect();
     }
 
     /// How many events of a kind for these bits there were, and how many of them failed.

@@ -1,0 +1,362 @@
+//! Rings: memory of a receiver into which a peer's adapter writes short frames, and at which a rank that polls looks.
+//!
+//! A frame that is sent takes a receive, a completion and a new receive; one that is written takes a look at memory.
+//!
+//! ```text
+//!   receiver                                             peer
+//!   32 short frames without a sleep ── Ring, where ────▶ writes short frames there, sends the others
+//!   looks at the next slot ◀── RDMA WRITE of a frame ───
+//!   goes to sleep ──────────────────── Ring, no slots ─▶ writes there no more
+//!   looks now and then ◀─────────────────── RingLeft ─── a message: its completion wakes
+//! ```
+//!
+//! # Invariants
+//!
+//! * A frame in a ring takes a credit and a number like one that is sent, in the order of posting. There are as many slots
+//!   as credits, so that a slot is written again only after its frame was taken.
+//! * Frames are taken by their numbers. The number of a message that is sent is not told; but a connection keeps the order,
+//!   so that with the completion of a message all frames before it are in the ring: those are taken first.
+//! * Two writes become visible in any order: a frame that comes after data that was written into a descriptor goes as a
+//!   message, whose completion says that the data is there (`Peer::unordered`).
+//! * Writes make no completion here, so whoever arms the completion queue asks its peers to leave their rings. Until one
+//!   has answered, which wakes, no sleep is longer than [`LAST_NAP`]: the peer computes, or what it wrote before is there at
+//!   the next look.
+//! * A ring ends with the connection: when all completions of the broken one are taken, the frames in the ring are, and its
+//!   memory is not written any more. What is there later has not been received, and comes again.
+//! * One peer at a time knows the key of a ring; its memory holds nothing but that peer's frames.
+
+mod slots;
+
+use super::Verbs;
+use super::frame::{FrameError, Kind, PREFIX, RING};
+use super::memory::Use;
+use portals_core::Ni;
+use slots::{Reader, WORDS};
+use std::time::{Duration, Instant};
+use verbs_backend::{Mr, Remote};
+use zerocopy::IntoBytes;
+
+#[cfg(test)]
+pub(super) use slots::END;
+pub(super) use slots::{SLOT, end, taken};
+
+/// Rings of a rank unless `PORTOLAN_RINGS` says: each costs every poll a look.
+pub(super) const MOST: u32 = 8;
+/// Short frames of a peer that are taken without a sleep in between, after which it gets a ring.
+pub(super) const HOT: u32 = 32;
+/// Frames taken from a ring in one go; then others have their turn.
+const TURN: usize = 32;
+/// Polls in a row that find frames in rings, after which one looks at the completion queue in any case.
+const ROWS: u32 = 8;
+/// The first sleep while a peer has not left its ring; doubled from one to the next.
+const FIRST_NAP: Duration = Duration::from_millis(1);
+const LAST_NAP: Duration = Duration::from_millis(16);
+
+/// A ring, and the peer that writes it.
+#[derive(Debug)]
+struct Ring {
+    rank: usize,
+    /// The peer has been asked to leave it.
+    asked: bool,
+    // Before the memory: the adapter loses its access before the memory is unmapped.
+    mr: Mr,
+    reader: Reader,
+}
+
+/// The rings of a rank.
+#[derive(Debug)]
+pub(super) struct Rings {
+    /// Most that there may be.
+    limit: usize,
+    /// Those that a peer may write.
+    open: Vec<Ring>,
+    /// Those that their peers have left, for the next time.
+    left: Vec<Ring>,
+    /// Where a frame is copied to; none while one is being handled.
+    copy: Option<Box<[u64; WORDS]>>,
+    /// Times that the rank was about to sleep, modulo 2^32.
+    sleeps: u32,
+    /// Polls since the completion queue was looked at.
+    rows: u32,
+    /// The next sleep, and when it ends, while a peer has not answered.
+    nap: Option<(Duration, Instant)>,
+    /// Frames taken out of rings ever.
+    #[cfg(test)]
+    pub(super) taken: u64,
+}
+
+impl Rings {
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            limit: limit as usize,
+            open: Vec::new(),
+            left: Vec::new(),
+            copy: None,
+            sleeps: 0,
+            rows: 0,
+            nap: None,
+            #[cfg(test)]
+            taken: 0,
+        }
+    }
+
+    /// There are some to be looked at.
+    #[inline(always)]
+    pub(super) fn any(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The longest that a thread may sleep now.
+    pub(super) fn nap(&self) -> Option<Duration> {
+        self.nap.map(|(nap, _)| nap)
+    }
+
+    /// When somebody has to look, who sleeps.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.nap.map(|(_, at)| at)
+    }
+
+    /// The rank is about to sleep: says whom to ask to leave, and sets the time of the sleep.
+    fn sleep(&mut self) -> Vec<usize> {
+        self.sleeps = self.sleeps.wrapping_add(1);
+        let mut ask = Vec::new();
+        for ring in &mut self.open {
+            if !std::mem::replace(&mut ring.asked, true) {
+                ask.push(ring.rank);
+            }
+        }
+        let nap = match self.nap {
+            Some((nap, _)) if ask.is_empty() => (nap * 2).min(LAST_NAP),
+            _ => FIRST_NAP,
+        };
+        self.nap = self.any().then(|| (nap, Instant::now() + nap));
+        ask
+    }
+
+    /// Somebody has looked.
+    pub(super) fn looked(&mut self, now: Instant) {
+        if let Some((_, at)) = &mut self.nap
+            && *at <= now
+        {
+            *at = now + LAST_NAP;
+        }
+    }
+
+    fn of(&self, rank: usize) -> Option<usize> {
+        self.open.iter().position(|r| r.rank == rank)
+    }
+
+    /// Takes a ring out of those that are looked at.
+    fn close(&mut self, rank: usize) -> Option<Ring> {
+        let ring = self.open.swap_remove(self.of(rank)?);
+        if !self.any() {
+            self.nap = None;
+        }
+        Some(ring)
+    }
+
+    /// Rings that peers may write, and those that they have left.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.open.len(), self.left.len())
+    }
+
+    #[cfg(test)]
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.left.clear();
+        self.nap = None;
+    }
+}
+
+impl Verbs {
+    /// Takes what is in the rings; whether that is all that this poll looks at.
+    #[inline]
+    pub(super) fn look_at_rings(&mut self, ni: &mut Ni) -> bool {
+        let mut any = false;
+        for at in (0..self.rings.open.len()).rev() {
+            if self.rings.open.get(at).is_some_and(|r| r.reader.is_full()) {
+                any |= self.take_from(ni, at, TURN);
+            }
+        }
+        any
+    }
+
+    /// Whether a poll that found something in the rings need not look at the completion queue.
+    #[inline]
+    pub(super) fn rings_are_enough(&mut self) -> bool {
+        self.rings.rows += 1;
+        let enough = self.rings.rows < ROWS && self.pending == 0;
+        if !enough {
+            self.rings.rows = 0;
+        }
+        enough
+    }
+
+    /// Takes all frames of a peer's ring that come before what it has sent next.
+    #[inline]
+    pub(super) fn take_ring(&mut self, ni: &mut Ni, rank: usize) {
+        if self.rings.any()
+            && let Some(at) = self.rings.of(rank)
+        {
+            self.take_from(ni, at, usize::MAX);
+        }
+    }
+
+    /// Takes at most so many frames.
+    #[inline(never)]
+    fn take_from(&mut self, ni: &mut Ni, at: usize, most: usize) -> bool {
+        let Some(rank) = self.rings.open.get(at).map(|r| r.rank) else {
+            return false;
+        };
+        let spare = self.rings.copy.take();
+        let mut copy = spare.unwrap_or_else(|| Box::new([0; WORDS]));
+        let mut any = false;
+        for _ in 0..most {
+            // Handling a frame may end the ring.
+            let ring = self.rings.open.get_mut(at).filter(|r| r.rank == rank);
+            let peer = self.peers.get_mut(rank).and_then(Option::as_deref_mut);
+            let Some((ring, peer)) = ring.zip(peer) else {
+                break;
+            };
+            let Some((len, value)) = ring.reader.take(peer.frames_received, &mut copy) else {
+                break;
+            };
+            any = true;
+            peer.in_ring = true;
+            #[cfg(test)]
+            {
+                self.rings.taken += 1;
+            }
+            let bytes = copy.as_bytes().get(..len).unwrap_or_default();
+            self.handle_frame(ni, rank, bytes, value);
+            if let Some(peer) = self.peer(rank) {
+                peer.in_ring = false;
+            }
+        }
+        self.stirred |= any;
+        self.rings.copy = Some(copy);
+        any
+    }
+
+    /// A frame of `len` bytes of a peer came as a message.
+    #[inline]
+    pub(super) fn warm(&mut self, rank: usize, len: usize) {
+        if self.rings.limit == 0 || taken(len).is_none() {
+            return;
+        }
+        let sleeps = self.rings.sleeps;
+        if self.peer(rank).is_some_and(|p| p.is_hot(sleeps)) {
+            self.open_ring(rank);
+        }
+    }
+
+    /// Opens a ring for a peer, if it has none and there may be one more.
+    #[cold]
+    fn open_ring(&mut self, rank: usize) {
+        let open = !self.closed && self.peer(rank).is_some_and(|p| p.is_open());
+        if !open || self.rings.of(rank).is_some() {
+            return;
+        }
+        let own = self.rings.left.iter().position(|r| r.rank == rank);
+        let kept = own.map(|at| self.rings.left.swap_remove(at));
+        let Some(mut ring) = kept.or_else(|| self.make_ring(rank)) else {
+            return;
+        };
+        let Some(at) = ring.mr.remote(0) else { return };
+        ring.reader.begin();
+        self.rings.open.push(ring);
+        let pool = &self.send_pool;
+        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+            let slots = peer.slots();
+            peer.send(pool, Kind::Ring, false, RING, |w| {
+                w.ring(slots.into(), SLOT, at);
+            });
+        }
+    }
+
+    /// Memory for one more ring: new, since another peer may still know the key of what was left.
+    fn make_ring(&mut self, rank: usize) -> Option<Ring> {
+        if self.rings.open.len() + self.rings.left.len() >= self.rings.limit {
+            self.rings.left.pop()?;
+        }
+        let reader = Reader::new(self.peer(rank)?.slots().into())?;
+        match self.registry.of_buffer(reader.region(), Use::OpenPut) {
+            Ok(mr) => Some(Ring {
+                rank,
+                asked: false,
+                mr,
+                reader,
+            }),
+            Err(error) => {
+                tracing::debug!(%error, "no more rings");
+                self.rings.limit = self.rings.open.len() + self.rings.left.len();
+                None
+            }
+        }
+    }
+
+    /// Somebody is about to sleep until a completion comes: peers leave the rings.
+    pub(super) fn shut_rings(&mut self) {
+        let nowhere = Remote {
+            address: 0,
+            rkey: 0,
+        };
+        for rank in self.rings.sleep() {
+            self.stirred = true;
+            let pool = &self.send_pool;
+            if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+                peer.send(pool, Kind::Ring, false, RING, |w| w.ring(0, SLOT, nowhere));
+            }
+        }
+    }
+
+    /// A peer has a ring for this side, or, with no slots, wants it to be left.
+    pub(super) fn ring_told(&mut self, rank: usize, at: Remote, slots: u32, size: u32) {
+        let pool = &self.send_pool;
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        if slots == 0 {
+            peer.leave_ring();
+            return peer.send(pool, Kind::RingLeft, false, PREFIX, |_| {});
+        }
+        if !peer.enter_ring(at, slots, size) {
+            self.counters.bad_frames += 1;
+            tracing::warn!(peer = rank, "{}", FrameError::Ring { slots, size });
+        }
+    }
+
+    /// A peer has left its ring: the frames in it were before this one.
+    pub(super) fn ring_left(&mut self, rank: usize) {
+        match self.rings.close(rank) {
+            Some(mut ring) if ring.reader.is_clean() => {
+                ring.asked = false;
+                self.rings.left.push(ring);
+            }
+            _ => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = rank, "{}", FrameError::RingLeft);
+            }
+        }
+    }
+
+    /// The connection to a peer has ended, and all of its completions are taken: the frames in its ring are, too.
+    pub(super) fn end_ring(&mut self, ni: &mut Ni, rank: usize) {
+        self.take_ring(ni, rank);
+        self.drop_ring(rank);
+    }
+
+    /// A peer is given up.
+    pub(super) fn drop_ring(&mut self, rank: usize) {
+        self.rings.close(rank);
+        self.rings.left.retain(|r| r.rank != rank);
+    }
+}
+
+#[cfg(test)]
+mod tests;
