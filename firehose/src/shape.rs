@@ -121,7 +121,8 @@ impl Shape {
     pub const fn reach(self, addr: u64, len: u64) -> (Unit, u64) {
         let unit = Unit(addr >> self.log2());
         let e = self.extent(unit);
-        let there = e.addr + e.len - addr;
+        // The end of the last unit is no address.
+        let there = e.len - (addr - e.addr);
         (unit, if len < there { len } else { there })
     }
 

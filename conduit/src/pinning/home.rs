@@ -108,7 +108,7 @@ impl Home {
         let (unit, n) = self.limits.shape.reach(addr, len);
         let held = |pin: &Pin| {
             let reach = pin.reaches.at(addr)?;
-            Some(n.min(reach.base + reach.len - addr))
+            Some(n.min(reach.len - (addr - reach.base)))
         };
         let found = match self.owner.hit(unit) {
             Some(pin) => held(pin),

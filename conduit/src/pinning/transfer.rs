@@ -244,7 +244,7 @@ impl Conduit {
         let Some((there, reach)) = held else {
             return self.copy(p);
         };
-        let within = reach.base + reach.len - p.addr;
+        let within = reach.len - (p.addr - reach.base);
         p.memory = p.memory.part(0, within as usize);
         // What is taken from here on comes back by itself: others that have it wait for nothing.
         self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));

@@ -75,7 +75,10 @@ impl Reaches {
 
     /// What of `len` bytes at `addr` is in no piece.
     pub(crate) fn missing(&self, addr: u64, len: u64) -> Vec<(u64, u64)> {
-        let mut known: Vec<(u64, u64)> = self.all().map(|r| (r.base, r.base + r.len)).collect();
+        let mut known: Vec<(u64, u64)> = self
+            .all()
+            .map(|r| (r.base, r.base.saturating_add(r.len)))
+            .collect();
         known.sort_unstable();
         let (mut at, end) = (addr, addr.saturating_add(len));
         let mut missing = Vec::new();

@@ -64,7 +64,9 @@ fn take(reader: &mut Reader, expected: u32) -> Option<(Vec<u8>, Option<u32>)> {
 }
 
 fn frame(number: u32, len: usize) -> Vec<u8> {
-    (0..len).map(|k| (k as u32 * 7 + number) as u8).collect()
+    (0..len)
+        .map(|k| (k as u32 * 7).wrapping_add(number) as u8)
+        .collect()
 }
 
 #[test]
