@@ -401,7 +401,9 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
+    /// Takes the first event, if it comes within the wait and before `other` says that there is other work. A call of its own,
+    /// so that polls that do not wait need none of its places.
+    #[inline(never)]
     fn wait_long<F: Fn() -> bool + ?Sized>(
         &self,
         eqs: &[EqHandle],
