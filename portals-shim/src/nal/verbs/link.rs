@@ -99,10 +99,10 @@ impl Verbs {
         }
     }
 
-    /// Asks those to look whose confirmation is awaited: their programs may compute, and their attendants make no
-    /// progress by themselves.
-    pub(super) fn ask_to_look(&mut self) {
-        for rank in self.published.awaited() {
+    /// Asks those to look whose answer is awaited: their programs may compute, and their attendants make no progress by
+    /// themselves.
+    pub(super) fn ask_to_look(&mut self, ranks: impl IntoIterator<Item = usize>) {
+        for rank in ranks {
             let look = self.datagram(rank, Word::Look, 0, NOWHERE);
             self.tell_peer(rank, &look.to_bytes());
         }

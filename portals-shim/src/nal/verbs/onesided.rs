@@ -120,7 +120,7 @@ impl Verbs {
             if left.is_zero() {
                 return false;
             }
-            self.ask_to_look();
+            self.ask_to_look(self.published.awaited());
             turn = (turn * 2).min(LATER);
         }
     }

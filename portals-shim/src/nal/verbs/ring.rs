@@ -19,8 +19,8 @@
 //! * Two writes become visible in any order: a frame that comes after data that was written into a descriptor goes as a
 //!   message, whose completion says that the data is there (`Peer::unordered`).
 //! * Writes make no completion here, so whoever arms the completion queue asks its peers to leave their rings. Until one
-//!   has answered, which wakes, no sleep is longer than [`LAST_NAP`]: the peer computes, or what it wrote before is there at
-//!   the next look.
+//!   has answered, which wakes, no sleep is longer than [`LAST_NAP`]: what it wrote before is there at the next look. One that
+//!   has not answered by then may compute; it is asked by a datagram to look, which its attendant does.
 //! * A ring ends with the connection: when all completions of the broken one are taken, the frames in the ring are, and its
 //!   memory is not written any more. What is there later has not been received, and comes again.
 //! * One peer at a time knows the key of a ring; its memory holds nothing but that peer's frames.
@@ -140,6 +140,12 @@ impl Rings {
         {
             *at = now + LAST_NAP;
         }
+    }
+
+    /// Peers that were asked to leave before an earlier sleep.
+    fn late(&self) -> Vec<usize> {
+        let asked = self.open.iter().filter(|r| r.asked);
+        asked.map(|r| r.rank).collect()
     }
 
     fn of(&self, rank: usize) -> Option<usize> {
@@ -306,6 +312,8 @@ impl Verbs {
             address: 0,
             rkey: 0,
         };
+        let late = self.rings.late();
+        self.ask_to_look(late);
         for rank in self.rings.sleep() {
             self.stirred = true;
             let pool = &self.send_pool;

@@ -1,11 +1,13 @@
-//! When there are rings, and how long one may sleep beside them.
+//! How long one may sleep where there are no rings; beside rings: `tests/rings/sleep.rs`.
 
 use super::*;
 
 #[test]
-fn sleeps_get_longer_while_no_peer_answers() {
+fn without_rings_a_sleep_is_counted_and_has_no_end() {
     let mut rings = Rings::new(8);
-    assert!(rings.sleep().is_empty() && rings.nap().is_none());
-    assert_eq!(rings.next_look(), None);
-    assert_eq!(rings.sleeps, 1);
+    for sleeps in 1..4 {
+        assert!(rings.sleep().is_empty() && rings.late().is_empty());
+        assert_eq!((rings.nap(), rings.next_look()), (None, None));
+        assert_eq!(rings.sleeps, sleeps);
+    }
 }

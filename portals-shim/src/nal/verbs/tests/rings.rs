@@ -6,10 +6,10 @@ use crate::nal::Nal;
 use crate::nal::verbs::frame::Kind;
 use crate::nal::verbs::peer;
 use crate::nal::verbs::ring::{self, HOT, Rings};
-use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};
+
+mod sleep;
 
 const LEN: usize = 1 << 16;
 
@@ -248,64 +248,6 @@ fn device_rings_survive_a_broken_connection() {
 }
 
 /// What makes a sleeper of the completion queue wake is there.
-fn is_rung(raw: &Raw) -> bool {
-    raw.library.nal.cq.has_event().unwrap()
-}
-
-/// A rank goes to sleep: its peer leaves the ring when it polls, which wakes; until then the sleeper looks now and then, and
-/// finds what was written before.
-#[test]
-fn device_a_sleeper_has_no_ring() {
-    let Some(mut raws) = connected(2, 8) else {
-        return;
-    };
-    for round in 0..20 {
-        heat(&mut raws, 0, 1);
-        assert_eq!(raws[1].nal().longest(), None, "awake");
-        for naps in [1, 2, 4, 8, 16, 16] {
-            assert!(raws[1].nal().arm());
-            assert_eq!(raws[1].nal().longest(), Some(Duration::from_millis(naps)));
-            // Rank 0 computes.
-            raws[1].look();
-        }
-        let all = raws[1].seen(EventKind::PutEnd, LOUD).0 + 1;
-        let before = taken(&raws[1]);
-        let there = to(raws[1].id(), LOUD, 0);
-        raws[0].put(there, 8, AckRequest::NoAck, round);
-        let end = Instant::now() + Duration::from_secs(20);
-        while raws[1].seen(EventKind::PutEnd, LOUD).0 < all {
-            assert!(Instant::now() < end, "what was written is found");
-            raws[1].look();
-        }
-        assert_eq!(taken(&raws[1]), before + 1);
-        // It polls, and the sleeper wakes.
-        assert!(raws[1].nal().arm());
-        let end = Instant::now() + Duration::from_secs(20);
-        while !is_rung(&raws[1]) {
-            assert!(Instant::now() < end, "nothing wakes");
-            raws[0].look();
-        }
-        awake(&mut raws, "the ring is left", |r| {
-            r[1].library.nal.rings.counts().0 == 0
-        });
-        assert_eq!(raws[1].nal().longest(), None);
-        assert!(raws[1].nal().arm());
-        raws[1].look();
-        raws[0].put(there, 8, AckRequest::NoAck, round);
-        let end = Instant::now() + Duration::from_secs(20);
-        while !is_rung(&raws[1]) {
-            assert!(Instant::now() < end, "a message wakes");
-            std::thread::yield_now();
-        }
-        awake(&mut raws, "it is there", |r| {
-            r[1].seen(EventKind::PutEnd, LOUD).0 == all + 1
-        });
-        raws[1].events.clear();
-    }
-    assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[1])), (0, 0));
-    close(raws);
-}
-
 /// One ring for two peers: who is hot first has it, until the rank has slept.
 #[test]
 fn device_there_are_no_more_rings_than_allowed() {
@@ -397,87 +339,4 @@ fn device_rings_of_a_hostile_peer_are_refused() {
         r.iter().all(|raw| raw.library.nal.is_drained())
     });
     close(raws);
-}
-
-/// Bursts between ranks that fall asleep between them: no message is waited for in vain.
-#[test]
-fn device_sleepers_with_rings_wake() {
-    const ROUNDS: u32 = 60;
-    ranks(2, 4096, |rank, o, s| {
-        let peer = o.peers[1 - rank as usize];
-        let nothing = o.interface.eq_alloc(1).unwrap();
-        ring(o, s, peer);
-        wait(o, s.eq, EventKind::PutEnd, BELL);
-        for round in 0..ROUNDS {
-            for _ in 0..HOT + round {
-                if rank == 0 {
-                    ring(o, s, peer);
-                }
-                wait(o, s.eq, EventKind::PutEnd, BELL);
-                if rank == 1 {
-                    ring(o, s, peer);
-                }
-            }
-            if rank == round % 2 {
-                // Long enough for the other one to fall asleep; how far it gets varies.
-                let nanos = u64::from(round) * 40_000;
-                let polled = o.interface.eq_poll(&[nothing], Wait::Nanos(nanos));
-                assert!(polled.unwrap().is_none());
-            }
-        }
-    });
-}
-
-/// A rank computes, and sends between two calls of nothing: what it has written reaches the sleeper although it has not
-/// heard that the ring is to be left; and the sleeper uses no core meanwhile.
-#[test]
-fn device_what_a_computing_peer_has_written_is_found() {
-    const ROUNDS: u64 = 12;
-    let done = AtomicU64::new(0);
-    let computes = |time: Duration| {
-        let start = Instant::now();
-        while start.elapsed() < time {
-            std::hint::spin_loop();
-        }
-    };
-    ranks(2, 4096, |rank, o, s| {
-        let peer = o.peers[1 - rank as usize];
-        ring(o, s, peer);
-        wait(o, s.eq, EventKind::PutEnd, BELL);
-        for round in 0..ROUNDS {
-            for _ in 0..HOT + 8 {
-                if rank == 0 {
-                    ring(o, s, peer);
-                }
-                wait(o, s.eq, EventKind::PutEnd, BELL);
-                if rank == 1 {
-                    ring(o, s, peer);
-                }
-            }
-            if rank == 0 {
-                let long = if round == 0 { 1500 } else { round };
-                computes(Duration::from_millis(long));
-                ring(o, s, peer);
-                while done.load(Ordering::Acquire) == round {
-                    std::hint::spin_loop();
-                }
-                continue;
-            }
-            let (start, before) = (Instant::now(), thread_time());
-            wait(o, s.eq, EventKind::PutEnd, BELL);
-            let (waited, used) = (start.elapsed(), thread_time() - before);
-            if round == 0 && waited > Duration::from_secs(1) {
-                let share = used.as_secs_f64() / waited.as_secs_f64();
-                println!("beside a ring: {:.3} % of a core", share * 100.0);
-                assert!(share < 0.02, "{share} of a core");
-            }
-            done.store(round + 1, Ordering::Release);
-        }
-    });
-}
-
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
