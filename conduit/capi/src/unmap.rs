@@ -4,7 +4,8 @@
     reason = "functions of the C library by their names, and the system calls behind them"
 )]
 //! Memory that the program takes away: `munmap`, `mremap`, `madvise` and `mmap` over what is there first make nothing of it
-//! be pinned, in programs of `GASNET_SEGMENT_LARGE` and `GASNET_SEGMENT_EVERYTHING`.
+//! be pinned, in programs of `GASNET_SEGMENT_LARGE` and `GASNET_SEGMENT_EVERYTHING`, and in all where own memory outside of
+//! segments stays pinned ([`conduit::Conduit::keeps_pinned`]).
 //!
 //! The functions stand in front of those of the C library, whose own calls (in `free`) do not pass here: its allocator
 //! is told to give nothing back. `userfaultfd` would see all, but is denied to users on most systems, and says it when
