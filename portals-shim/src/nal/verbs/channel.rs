@@ -141,7 +141,7 @@ impl Far {
     }
 
     /// Whether nothing is under way to others.
-    pub(in crate::nal) fn is_drained(&self) -> bool {
+    pub(in crate::nal) fn is_drained(&mut self) -> bool {
         match self {
             Self::Rc(verbs) => verbs.is_drained(),
             Self::Auto(auto) => auto.is_drained(),

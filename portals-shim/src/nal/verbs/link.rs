@@ -468,6 +468,7 @@ impl Verbs {
         {
             tracing::debug!(peer = rank, %error, "queue pair not put into the error state");
         }
+        peer.mark();
         self.pending += 1;
         self.published.forget_peer(rank);
         let _ = ni;

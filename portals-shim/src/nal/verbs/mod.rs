@@ -435,9 +435,16 @@ impl Verbs {
         }
     }
 
-    /// Whether nothing is under way to others.
-    pub(in crate::nal) fn is_drained(&self) -> bool {
-        self.peers.iter().flatten().all(|p| p.is_drained())
+    /// Whether nothing is under way to others; has it said of what ends silently.
+    pub(in crate::nal) fn is_drained(&mut self) -> bool {
+        let mut all = true;
+        for peer in self.peers.iter_mut().flatten() {
+            if peer.is_unused() && peer.is_connected() {
+                peer.mark();
+            }
+            all &= peer.is_drained();
+        }
+        all
     }
 
     /// How long a close may wait for that.
@@ -602,7 +609,7 @@ impl Nal for Verbs {
     /// Waits until what was sent has left, then ends the connections; the memory of every
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {
-        let drained = |v: &mut Self| v.is_drained();
+        let drained = Self::is_drained;
         // Connections that are being mended get their time; new failures are final from here on.
         if !self.progress_until(ni, self.closing_time(), &mut |_| {}, drained) {
             tracing::warn!("closed although something was under way");

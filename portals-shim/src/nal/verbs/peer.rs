@@ -29,8 +29,9 @@
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.
 //! * At most `depth` requests are posted and not completed.
 //! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
-//!   completion is both's. So what flies always ends with something that makes a completion, and a failure names the
-//!   request that failed.
+//!   completion is both's. Of short frames, which nobody waits for, one in [`flight::QUIET`] makes a completion. Whoever
+//!   waits for the end of all that flies posts a mark ([`Peer::mark`]): the close, the end of a broken connection, and
+//!   the look for forgotten requests. A failure names the request that failed.
 //! * A write in `ahead` is posted by the call that posts the next frame, or alone before anything else is posted or
 //!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
 //!   room in the send queue.
@@ -119,6 +120,8 @@ pub(super) struct Peer {
     flying: VecDeque<Flying>,
     /// Requests posted ever, modulo 2^32.
     flown: u32,
+    /// Silent frames that fly after the last request that makes a completion.
+    quiet: usize,
     watch: Option<Watch>,
     /// A place for each request under way, used in turn: a frame that the post copies is written there.
     copies: Vec<[u8; COPY]>,
@@ -196,6 +199,7 @@ impl Peer {
             queue: VecDeque::new(),
             flying: VecDeque::new(),
             flown: 0,
+            quiet: 0,
             watch: None,
             copies: Vec::new(),
             next_copy: 0,

@@ -17,6 +17,7 @@ mod keys;
 mod late;
 mod limits;
 mod links;
+mod quiet;
 mod raw;
 mod rings;
 mod waits;

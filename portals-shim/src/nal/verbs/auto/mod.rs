@@ -198,7 +198,7 @@ impl Auto {
     }
 
     /// Whether nothing is under way to others.
-    pub(in crate::nal) fn is_drained(&self) -> bool {
+    pub(in crate::nal) fn is_drained(&mut self) -> bool {
         self.held.is_empty() && self.connections.is_drained() && self.datagrams.is_drained()
     }
 

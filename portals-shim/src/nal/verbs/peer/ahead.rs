@@ -56,6 +56,8 @@ impl Peer {
     ) {
         let at = (self.next_copy + 1) % self.depth.max(1);
         let (owed, done) = (self.owed, self.requests_done_here);
+        // The frame's number is the one after the write's.
+        let plain = PLAIN | u64::from(self.flown.wrapping_add(1));
         let Some(qp) = &self.qp else {
             return self.queue.push_front(Queued::Transfer { transfer, id });
         };
@@ -65,15 +67,15 @@ impl Peer {
             Some(mut buffer) => {
                 frame::stamp(&mut buffer[..len], owed, done);
                 let (op, from) = self.told.way(&buffer[..len]);
-                let told = chain.push_owned(PLAIN, op, buffer, from..len, SendFlags::empty());
+                let told = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
                 (told.map_err(|r| r.error), Flying::Buffered(len))
             }
             None => {
                 let frame = &mut self.copies[at][..len];
                 frame::stamp(frame, owed, done);
                 let (op, from) = self.told.way(frame);
-                let told = chain.push_inline(PLAIN, op, &frame[from..], SendFlags::SIGNALLED);
-                (told, Flying::Small(len))
+                let told = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
+                (told, Flying::Small { len, silent: false })
             }
         };
         let result = written.and(told).map_err(PostError::from);

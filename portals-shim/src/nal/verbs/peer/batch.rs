@@ -26,7 +26,7 @@ impl Peer {
     pub(in crate::nal::verbs) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
         self.flush_ahead();
         if self.queue.is_empty() && self.has_room() {
-            if self.flying.len() >= BUSY {
+            if self.flying.len() - self.quiet >= BUSY {
                 return self.collect(data, remote, id);
             }
             self.flush();

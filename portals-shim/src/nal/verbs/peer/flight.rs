@@ -1,19 +1,34 @@
 //! What is posted and not completed.
 
-use super::Peer;
+use super::{PLAIN, Peer};
 use crate::nal::verbs::memory::Transfer;
 use crate::nal::verbs::watch::Watch;
 use std::time::Instant;
-use verbs_backend::{Buffer, Status};
+use verbs_backend::{Buffer, Remote, SendFlags, SendOp, Status};
+
+/// Short frames in a row without a completion, at most; of shallow send queues a quarter.
+pub(super) const QUIET: usize = 16;
+
+/// What a mark writes: nothing, which takes no memory of the peer's.
+const NOWHERE: Remote = Remote {
+    address: 0,
+    rkey: 0,
+};
 
 /// What is posted and not completed.
 #[derive(Debug)]
 pub(super) enum Flying {
-    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again.
-    Small(usize),
+    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again. A silent
+    /// one makes no completion on success.
+    Small {
+        len: usize,
+        silent: bool,
+    },
     /// A frame in a buffer, which comes back with the completion.
     Buffered(usize),
     Credit,
+    /// Nothing, but a completion for the silent ones before it.
+    Mark,
     /// A read, which may be made again.
     Read {
         transfer: Transfer,
@@ -45,8 +60,8 @@ impl Flying {
     /// Bytes of data that it moves.
     fn len(&self) -> u64 {
         match self {
-            Self::Small(len) | Self::Buffered(len) => *len as u64,
-            Self::Credit => 0,
+            Self::Small { len, .. } | Self::Buffered(len) => *len as u64,
+            Self::Credit | Self::Mark => 0,
             Self::Read { transfer, .. }
             | Self::Ahead { transfer, .. }
             | Self::Whole { transfer, .. } => transfer.local.len,
@@ -59,6 +74,10 @@ impl Peer {
     #[inline]
     pub(super) fn fly(&mut self, flying: Flying) {
         self.unordered |= matches!(flying, Flying::Write { .. } | Flying::Ahead { .. });
+        self.quiet = match flying {
+            Flying::Small { silent: true, .. } => self.quiet + 1,
+            _ => 0,
+        };
         self.flying.push_back(flying);
         self.flown = self.flown.wrapping_add(1);
         self.next_copy += 1;
@@ -67,9 +86,56 @@ impl Peer {
         }
     }
 
+    /// The id of a request without a record that is posted next.
+    #[inline]
+    pub(super) fn plain(&self) -> u64 {
+        PLAIN | u64::from(self.flown)
+    }
+
+    /// How a short frame is posted next, and whether it is silent.
+    #[inline]
+    pub(super) fn hush(&self) -> (SendFlags, bool) {
+        if self.quiet < QUIET.min(self.depth / 4) {
+            (SendFlags::empty(), true)
+        } else {
+            (SendFlags::SIGNALLED, false)
+        }
+    }
+
+    /// Posts something that makes a completion after what makes none, if that flies last.
+    pub(in crate::nal::verbs) fn mark(&mut self) {
+        if self.quiet == 0 || self.flying.len() >= self.depth {
+            return;
+        }
+        let Some(qp) = &self.qp else { return };
+        match qp.post_inline(
+            self.plain(),
+            SendOp::Write(NOWHERE),
+            &[],
+            SendFlags::SIGNALLED,
+        ) {
+            Ok(()) => self.fly(Flying::Mark),
+            Err(error) if self.is_connected() => self.refused(&error),
+            Err(error) => tracing::debug!(peer = self.id.nid, %error, "no mark"),
+        }
+    }
+
+    /// Takes the silent frames that fly first, which were done before the request `completed`.
+    #[inline]
+    fn frames_done(&mut self, completed: u64) {
+        while let Some(Flying::Small { silent: true, .. }) = self.flying.front() {
+            let number = self.flown.wrapping_sub(self.flying.len() as u32);
+            if completed == PLAIN | u64::from(number) {
+                break;
+            }
+            self.flying.pop_front();
+        }
+    }
+
     /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
     #[inline]
     pub(in crate::nal::verbs) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
+        self.frames_done(completed);
         match self.flying.front() {
             Some(Flying::Write { id, silent, .. } | Flying::Ahead { id, silent, .. })
                 if *silent || *id == completed =>
@@ -89,6 +155,7 @@ impl Peer {
     /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
     #[inline]
     pub(in crate::nal::verbs) fn done_silently(&mut self, completed: u64) -> Option<u64> {
+        self.frames_done(completed);
         match self.flying.front() {
             Some(
                 Flying::Write {
@@ -109,6 +176,8 @@ impl Peer {
     /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it; to be
     /// asked when all completions are taken.
     pub(in crate::nal::verbs) fn has_forgotten(&mut self, now: Instant) -> bool {
+        // What would make no completion however long one waits.
+        self.mark();
         let Some(oldest) = self.flying.front() else {
             self.watch = None;
             return false;
@@ -134,6 +203,8 @@ impl Peer {
             self.credit_under_way = false;
         }
         let flying = self.flying.pop_front();
+        // Silent ones that failed do make completions.
+        self.quiet = self.quiet.min(self.flying.len());
         if status != Status::SUCCESS
             && let Some(flying) = flying
         {

@@ -2,7 +2,7 @@
 
 use super::flight::Flying;
 use super::queue::Queued;
-use super::{CREDIT, PLAIN, Peer};
+use super::{CREDIT, Peer};
 use crate::nal::verbs::frame;
 use crate::nal::verbs::memory::Transfer;
 use verbs_backend::qp::PostError;
@@ -59,9 +59,12 @@ impl Peer {
         let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
             return;
         };
-        let id = if credit { PLAIN } else { CREDIT };
-        match qp.post_inline(id, op, &frame[from..], SendFlags::SIGNALLED) {
-            Ok(()) if credit => self.posted(Flying::Small(len)),
+        let (id, (flags, silent)) = match credit {
+            true => (self.plain(), self.hush()),
+            false => (CREDIT, (SendFlags::SIGNALLED, false)),
+        };
+        match qp.post_inline(id, op, &frame[from..], flags) {
+            Ok(()) if credit => self.posted(Flying::Small { len, silent }),
             Ok(()) => self.posted(Flying::Credit),
             Err(error) => {
                 let frame = credit.then(|| frame.to_vec());
@@ -78,7 +81,7 @@ impl Peer {
         frame::stamp(frame, self.owed, self.requests_done_here);
         let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
-        let tag = if credit { PLAIN } else { CREDIT };
+        let tag = if credit { self.plain() } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
             Ok(()) if credit => self.posted(Flying::Buffered(len)),
             Ok(()) => self.posted(Flying::Credit),

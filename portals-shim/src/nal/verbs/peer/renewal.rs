@@ -50,12 +50,12 @@ impl Peer {
         let copy = |len| Some(self.copies.get(at)?.get(..len)?.to_vec());
         // A written put goes another way then.
         let follows = self.flying.front().and_then(|next| match next {
-            Flying::Small(len) => self.copies.get((at + 1) % self.depth.max(1))?.get(..*len),
+            Flying::Small { len, .. } => self.copies.get((at + 1) % self.depth.max(1))?.get(..*len),
             _ => None,
         });
         let is_written = follows.is_some_and(|frame| frame::written_head(frame).is_some());
         let lost = match flying {
-            Flying::Small(len) => match copy(len) {
+            Flying::Small { len, .. } => match copy(len) {
                 Some(frame) => Lost::Frame(frame),
                 None => return,
             },
@@ -72,7 +72,7 @@ impl Peer {
                 Some(bytes) => Lost::Frame(bytes.to_vec()),
                 None => return,
             },
-            Flying::Credit => return,
+            Flying::Credit | Flying::Mark => return,
             Flying::Read { id, .. } | Flying::Ahead { id, .. } | Flying::Write { id, .. }
                 if refused =>
             {

@@ -1,11 +1,11 @@
 //! The peer's ring for this side's short frames (`ring.rs`): which frames go there, and how.
 
+use super::COPY;
 use super::Peer;
 use super::flight::Flying;
-use super::{COPY, PLAIN};
 use crate::nal::verbs::frame;
 use crate::nal::verbs::ring::{self, HOT, SLOT};
-use verbs_backend::{Remote, SendFlags, SendOp};
+use verbs_backend::{Remote, SendOp};
 
 // A frame that fits a slot fits where it is kept.
 const _: () = assert!(SLOT <= COPY);
@@ -58,6 +58,7 @@ impl Peer {
     /// into the ring; `false`, and nothing has happened, if there is none, or the frame is not for it.
     #[inline]
     pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
+        let (id, (flags, silent)) = (self.plain(), self.hush());
         let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
             return false;
         };
@@ -81,13 +82,13 @@ impl Peer {
             address: ring.start.address + end - taken as u64,
             rkey: ring.start.rkey,
         };
-        match qp.post_inline(PLAIN, SendOp::Write(remote), bytes, SendFlags::SIGNALLED) {
+        match qp.post_inline(id, SendOp::Write(remote), bytes, flags) {
             Ok(()) => {
                 ring.at += 1;
                 if ring.at == ring.slots {
                     ring.at = 0;
                 }
-                self.posted(Flying::Small(len));
+                self.posted(Flying::Small { len, silent });
             }
             Err(error) => {
                 let frame = place.get(..len).map(<[u8]>::to_vec);

@@ -1,6 +1,6 @@
 //! A get sees the put before it, however late the put's data is.
 
-use super::raw::{Raw, close, connect_all, raws, until};
+use super::raw::{Raw, close, connect_all, drained, raws, until};
 use super::*;
 
 const INITIATOR: usize = 0;
@@ -13,12 +13,7 @@ const SHORT: usize = 8;
 
 /// The initiator makes progress alone, until its requests have arrived and nobody has looked at them.
 fn all_has_arrived(raw: &mut Raw) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(40);
-    while !raw.nal().is_drained() {
-        assert!(std::time::Instant::now() < end, "the requests do not leave");
-        raw.step();
-        std::thread::yield_now();
-    }
+    drained(std::slice::from_mut(raw), "the requests leave");
 }
 
 /// The target finds the long put and the short get together, and the put's data cannot be read before the connection is

@@ -245,6 +245,18 @@ pub(super) fn until<N: Nal>(
     }
 }
 
+/// All make progress until nothing of theirs is under way.
+pub(super) fn drained(raws: &mut [Raw], what: &str) {
+    let end = Instant::now() + LIMIT;
+    while !raws.iter_mut().all(|raw| raw.nal().is_drained()) {
+        assert!(Instant::now() < end, "not in {LIMIT:?}: {what}");
+        for raw in &mut *raws {
+            raw.step();
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// Connects each to each.
 pub(super) fn connect_all(raws: &mut [Raw]) {
     let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();

@@ -1,6 +1,6 @@
 //! Rings: short frames that are written where the peer looks.
 
-use super::raw::{Raw, close, connect_all, frame, raws, until};
+use super::raw::{Raw, close, connect_all, drained, frame, raws};
 use super::*;
 use crate::nal::Nal;
 use crate::nal::verbs::frame::Kind;
@@ -335,8 +335,6 @@ fn device_rings_of_a_hostile_peer_are_refused() {
     expected += 1;
     awake(&mut raws, "it is left", |r| bad_frames(&r[1]) == expected);
     assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[2])), (0, 0));
-    until(&mut raws, "all is sent", |r| {
-        r.iter().all(|raw| raw.library.nal.is_drained())
-    });
+    drained(&mut raws, "all is sent");
     close(raws);
 }
