@@ -27,6 +27,7 @@ mod order;
 mod tests;
 
 use crate::handle::{MdHandle, MeHandle};
+use crate::ni::MeSpec;
 use crate::table::Table;
 use crate::types::{ANY, ProcessId, Unlink};
 use alloc::boxed::Box;
@@ -59,6 +60,7 @@ pub(crate) struct Me {
 }
 
 impl Me {
+    #[inline(always)]
     pub(crate) fn new(
         match_id: ProcessId,
         match_bits: u64,
@@ -141,6 +143,7 @@ impl MatchTable {
         self.walked = usize::MAX;
     }
 
+    #[inline]
     pub(crate) fn get(&self, me: MeHandle) -> Option<&Me> {
         self.entries.get(me.key(self.interface)?)
     }
@@ -154,9 +157,16 @@ impl MatchTable {
     }
 
     /// The slot of a live entry.
-    fn slot(&self, me: MeHandle) -> Option<u32> {
+    #[inline]
+    pub(crate) fn slot(&self, me: MeHandle) -> Option<u32> {
         let key = me.key(self.interface)?;
         self.entries.get(key).map(|_| key.0)
+    }
+
+    /// The entry in a slot that is in use.
+    #[inline]
+    pub(crate) fn at(&self, slot: u32) -> Option<&Me> {
+        self.entries.at(slot)
     }
 
     /// Portal indexes.
@@ -165,10 +175,12 @@ impl MatchTable {
     }
 
     /// Entries on all lists.
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.entries.len()
     }
 
+    #[inline]
     pub(crate) fn list_len(&self, pt_index: u32) -> usize {
         self.lists.get(pt_index as usize).map_or(0, |l| l.len)
     }
@@ -231,35 +243,83 @@ impl MatchTable {
 
     pub(crate) fn push_front(&mut self, me: Me) -> Option<MeHandle> {
         let at = self.lists.get(me.pt_index as usize)?.head;
-        self.link(me, NONE, at)
+        self.link_apart(me, NONE, at)
     }
 
     pub(crate) fn push_back(&mut self, me: Me) -> Option<MeHandle> {
         let at = self.lists.get(me.pt_index as usize)?.tail;
-        self.link(me, at, NONE)
+        self.link_apart(me, at, NONE)
     }
 
-    pub(crate) fn insert_before(&mut self, base: MeHandle, me: Me) -> Option<MeHandle> {
-        let (prev, next) = (self.get(base)?.prev, self.slot(base)?);
-        self.link(me, prev, next)
+    /// Before the entry in a slot that is in use.
+    pub(crate) fn insert_before(&mut self, base: u32, me: Me) -> Option<MeHandle> {
+        let prev = self.entries.at(base)?.prev;
+        self.link_apart(me, prev, base)
     }
 
-    pub(crate) fn insert_after(&mut self, base: MeHandle, me: Me) -> Option<MeHandle> {
-        let (prev, next) = (self.slot(base)?, self.get(base)?.next);
-        self.link(me, prev, next)
+    /// Behind the entry in a slot that is in use.
+    pub(crate) fn insert_after(&mut self, base: u32, me: Me) -> Option<MeHandle> {
+        let next = self.entries.at(base)?.next;
+        self.link_apart(me, base, next)
     }
 
-    fn link(&mut self, mut me: Me, prev: u32, next: u32) -> Option<MeHandle> {
-        let pt = me.pt_index as usize;
-        me.prev = prev;
-        me.next = next;
-        (me.label, _) = order::between(&mut self.entries, prev, next);
+    /// As [`MatchTable::insert_before`], of an entry with a descriptor on the list of the base, made where it stays. Part of
+    /// its caller, which adds one for each message.
+    #[inline(always)]
+    pub(crate) fn post_before(
+        &mut self,
+        base: u32,
+        spec: &MeSpec,
+        md: MdHandle,
+    ) -> Option<MeHandle> {
+        let (prev, pt_index) = self.entries.at(base).map(|me| (me.prev, me.pt_index))?;
+        let key = Key {
+            id: spec.match_id,
+            bits: spec.match_bits,
+        };
+        self.link(pt_index, key, prev, base, |label| Me {
+            match_id: spec.match_id,
+            match_bits: spec.match_bits,
+            ignore_bits: spec.ignore_bits,
+            unlink: spec.unlink,
+            pt_index,
+            md: Some(md),
+            prev,
+            next: base,
+            label,
+            node: Node::ALONE,
+        })
+    }
+
+    #[inline(never)]
+    fn link_apart(&mut self, me: Me, prev: u32, next: u32) -> Option<MeHandle> {
         let key = Key {
             id: me.match_id,
             bits: me.match_bits,
         };
-        let (slot, _) = self.entries.insert(me)?;
-        self.entries.set_beside(&mut self.keys, slot, key);
+        let make = |label| Me {
+            prev,
+            next,
+            label,
+            ..me
+        };
+        self.link(me.pt_index, key, prev, next, make)
+    }
+
+    /// Adds the entry that `make` makes with its label.
+    #[inline(always)]
+    fn link(
+        &mut self,
+        pt_index: u32,
+        key: Key,
+        prev: u32,
+        next: u32,
+        make: impl FnOnce(u64) -> Me,
+    ) -> Option<MeHandle> {
+        let pt = pt_index as usize;
+        let label = order::between(&mut self.entries, prev, next).0;
+        let (slot, generation) = self.entries.insert_with(|| make(label))?;
+        *self.entries.beside(&mut self.keys, slot, || Key::BLANK)? = key;
         let list = self.lists.get_mut(pt)?;
         match self.entries.at_mut(prev) {
             Some(p) => p.next = slot,
@@ -270,30 +330,47 @@ impl MatchTable {
             None => list.tail = slot,
         }
         list.len += 1;
+        if list.index.is_some() || list.len > self.walked {
+            self.index(pt, slot);
+        }
+        Some(MeHandle::of(self.interface, generation, slot))
+    }
+
+    /// Puts a new entry into the index of its list, or makes one.
+    #[inline(never)]
+    fn index(&mut self, pt_index: usize, slot: u32) {
+        let Some(list) = self.lists.get_mut(pt_index) else {
+            return;
+        };
         if let Some(index) = &mut list.index {
             index.insert(&mut self.entries, slot);
-        } else if list.len > self.walked {
-            let mut index = Box::new(Index::new(u64::from(self.interface)));
-            let mut at = list.head;
-            while at != NONE {
-                index.insert(&mut self.entries, at);
-                at = self.entries.at(at).map_or(NONE, |me| me.next);
-            }
-            list.index = Some(index);
+            return;
         }
-        Some(self.handle(slot))
+        let mut index = Box::new(Index::new(u64::from(self.interface)));
+        let mut at = list.head;
+        while at != NONE {
+            index.insert(&mut self.entries, at);
+            at = self.entries.at(at).map_or(NONE, |me| me.next);
+        }
+        list.index = Some(index);
     }
 
     /// Takes an entry off its list; `None` if there is none.
     pub(crate) fn remove(&mut self, me: MeHandle) -> Option<()> {
-        let key = me.key(self.interface)?;
-        let entry = self.entries.get(key)?;
+        let slot = self.slot(me)?;
+        self.unlink(slot)
+    }
+
+    /// Takes the entry in a slot, which is in use, off its list.
+    #[inline(always)]
+    pub(crate) fn unlink(&mut self, slot: u32) -> Option<()> {
+        let entry = self.entries.at(slot)?;
         let (prev, next) = (entry.prev, entry.next);
         let list = self.lists.get_mut(entry.pt_index as usize)?;
         if let Some(index) = &mut list.index {
-            index.remove(&mut self.entries, key.0);
+            index.remove(&mut self.entries, slot);
         }
-        self.entries.free(key);
+        self.entries.free(slot);
         match self.entries.at_mut(prev) {
             Some(p) => p.next = next,
             None => list.head = next,
@@ -303,7 +380,7 @@ impl MatchTable {
             None => list.tail = prev,
         }
         list.len -= 1;
-        if list.len <= self.walked / 2 {
+        if list.index.is_some() && list.len <= self.walked / 2 {
             list.index = None;
         }
         Some(())

@@ -9,7 +9,6 @@ use crate::handle::{EqHandle, MeHandle};
 use crate::memory::{Memory, Segment, Segments, cut};
 use crate::table::Table;
 use crate::types::{MdOptions, THRESHOLD_INFINITE, Unlink};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -80,26 +79,27 @@ pub(crate) struct MdRest {
     /// Bytes of the memory.
     length: u64,
     /// The memory of an iovec.
-    pieces: Box<[Segment]>,
+    pieces: Vec<Segment>,
 }
 
 impl MdRest {
-    fn new(desc: &MdDesc, length: u64, me: Option<MeHandle>) -> Self {
-        Self {
-            me,
-            acks_due: 0,
-            replies_due: 0,
-            length,
-            pieces: match &desc.memory {
-                Memory::Contiguous(_) => Box::default(),
-                Memory::Iovec { segments, .. } => segments.as_slice().into(),
-            },
-        }
+    const BLANK: Self = Self {
+        me: None,
+        acks_due: 0,
+        replies_due: 0,
+        length: 0,
+        pieces: Vec::new(),
+    };
+
+    #[inline(never)]
+    fn set_pieces(&mut self, pieces: &[Segment]) {
+        self.pieces = pieces.to_vec();
     }
 }
 
 impl Md {
     /// An active descriptor at offset 0.
+    #[inline(always)]
     fn new(desc: &MdDesc, unlink: Unlink) -> Self {
         let threshold = match desc.threshold {
             THRESHOLD_INFINITE => THRESHOLD_INFINITE,
@@ -231,11 +231,13 @@ impl MdTable {
         }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.mds.len()
     }
 
     /// A new descriptor whose memory has `length` bytes; `None` when all slots are taken.
+    #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         desc: &MdDesc,
@@ -243,9 +245,16 @@ impl MdTable {
         unlink: Unlink,
         me: Option<MeHandle>,
     ) -> Option<(u32, u16)> {
-        let key = self.mds.insert(Md::new(desc, unlink))?;
-        let rest = MdRest::new(desc, length, me);
-        self.mds.set_beside(&mut self.rests, key.0, rest);
+        let key = self.mds.insert_with(|| Md::new(desc, unlink))?;
+        let rest = self.mds.beside(&mut self.rests, key.0, || MdRest::BLANK)?;
+        rest.me = me;
+        rest.acks_due = 0;
+        rest.replies_due = 0;
+        rest.length = length;
+        // A descriptor that is gone has left no pieces.
+        if let Memory::Iovec { segments, .. } = &desc.memory {
+            rest.set_pieces(segments);
+        }
         Some(key)
     }
 
@@ -256,11 +265,11 @@ impl MdTable {
                 pending: md.pending,
                 ..Md::new(desc, md.unlink)
             };
-            *rest = MdRest {
-                acks_due: rest.acks_due,
-                replies_due: rest.replies_due,
-                ..MdRest::new(desc, length, rest.me)
-            };
+            rest.length = length;
+            rest.set_pieces(match &desc.memory {
+                Memory::Contiguous(_) => &[],
+                Memory::Iovec { segments, .. } => segments,
+            });
         }
     }
 
@@ -372,15 +381,13 @@ impl MdTable {
         }
     }
 
-    /// Frees the slot; the descriptor's entry.
-    #[inline]
-    pub(crate) fn remove(&mut self, key: (u32, u16)) -> Option<MeHandle> {
-        if !self.mds.free(key) {
-            return None;
-        }
-        let rest = self.rests.get_mut(key.0 as usize)?;
+    /// Frees a slot that is in use; the descriptor's entry.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<MeHandle> {
+        self.mds.free(slot);
+        let rest = self.rests.get_mut(slot as usize)?;
         if !rest.pieces.is_empty() {
-            rest.pieces = Box::default();
+            rest.pieces = Vec::new();
         }
         rest.me.take()
     }
@@ -389,7 +396,7 @@ impl MdTable {
         self.mds.clear();
         self.rests.iter_mut().for_each(|rest| {
             rest.me = None;
-            rest.pieces = Box::default();
+            rest.pieces = Vec::new();
         });
     }
 }

@@ -39,6 +39,7 @@ impl Memory {
 
     /// Total bytes; [`Error::MdIllegal`] when a piece wraps, a non-empty piece is at address 0, or
     /// there are more than `max_iovecs` pieces.
+    #[inline]
     pub(crate) fn checked_len(&self, max_iovecs: usize) -> Result<u64, Error> {
         let check = |s: &Segment| {
             if s.addr.checked_add(s.len).is_none() || (s.addr == 0 && s.len > 0) {

@@ -1,6 +1,5 @@
 //! Slots for objects that handles name, and for operations under way.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 const MIN_SLOTS: usize = 256;
@@ -20,7 +19,11 @@ const MAX_SLOTS: usize = 1 << crate::handle::SLOT_BITS;
 pub(crate) struct Table<T> {
     values: Vec<Option<T>>,
     generations: Vec<u16>,
-    free: VecDeque<u32>,
+    /// Of a free slot: the one that was freed after it, if there is such a one.
+    after: Vec<u32>,
+    /// Of the free slots the one that was freed first and the one that was freed last; they mean nothing while all are taken.
+    first_free: u32,
+    last_free: u32,
     len: usize,
 }
 
@@ -29,29 +32,51 @@ impl<T> Table<T> {
         Self {
             values: Vec::new(),
             generations: Vec::new(),
-            free: VecDeque::new(),
+            after: Vec::new(),
+            first_free: 0,
+            last_free: 0,
             len: 0,
         }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// `None` when all 131,072 slots are taken.
     pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u16)> {
-        let fresh = self.values.len() < MIN_SLOTS || self.free.is_empty();
-        let key = if fresh && self.values.len() < MAX_SLOTS {
-            self.values.push(Some(value));
-            self.generations.push(0);
-            ((self.values.len() - 1) as u32, 0)
+        self.insert_with(|| value)
+    }
+
+    /// As [`Table::insert`], of what is made where it stays.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<(u32, u16)> {
+        let slots = self.values.len();
+        let slot = if slots >= MIN_SLOTS && self.len < slots {
+            let slot = self.first_free;
+            self.first_free = *self.after.get(slot as usize)?;
+            slot
         } else {
-            let slot = self.free.pop_front()?;
-            self.values[slot as usize] = Some(value);
-            (slot, self.generation(slot))
+            self.grow()?
         };
+        let place = self.values.get_mut(slot as usize)?;
+        *place = Some(make());
         self.len += 1;
-        Some(key)
+        Some((slot, self.generation(slot)))
+    }
+
+    /// A slot that never held anything.
+    #[cold]
+    fn grow(&mut self) -> Option<u32> {
+        let slot = self.values.len();
+        if slot == MAX_SLOTS {
+            return None;
+        }
+        self.values.push(None);
+        self.generations.push(0);
+        self.after.push(0);
+        Some(slot as u32)
     }
 
     #[inline]
@@ -82,6 +107,7 @@ impl<T> Table<T> {
     }
 
     /// The generation of a slot, 0 for one that does not exist.
+    #[inline]
     pub(crate) fn generation(&self, slot: u32) -> u16 {
         self.generations.get(slot as usize).copied().unwrap_or(0)
     }
@@ -92,55 +118,66 @@ impl<T> Table<T> {
             return None;
         }
         let value = self.values.get_mut(key.0 as usize)?.take()?;
-        self.let_go(key);
+        self.let_go(key.0);
         Some(value)
     }
 
-    /// As [`Table::remove`], for whoever has no use for the value any more; whether there was one.
-    #[inline]
-    pub(crate) fn free(&mut self, key: (u32, u16)) -> bool {
-        if !self.is_current(key) {
-            return false;
+    /// As [`Table::remove`] of the value in a slot that the caller knows to be in use, for whoever has no use for it any
+    /// more.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, slot: u32) {
+        if let Some(value) = self.values.get_mut(slot as usize) {
+            *value = None;
+            self.let_go(slot);
         }
-        match self.values.get_mut(key.0 as usize) {
-            Some(value) if value.is_some() => *value = None,
-            _ => return false,
-        }
-        self.let_go(key);
-        true
     }
 
     /// The slot, whose value is gone, is free.
-    #[inline]
-    fn let_go(&mut self, key: (u32, u16)) {
-        self.generations[key.0 as usize] = (key.1 + 1) % crate::handle::GENERATIONS;
-        if self.free.len() == self.free.capacity() {
+    #[inline(always)]
+    fn let_go(&mut self, slot: u32) {
+        let generation = &mut self.generations[slot as usize];
+        *generation = (*generation + 1) % crate::handle::GENERATIONS;
+        if self.after.capacity() < MIN_SLOTS {
             self.make_room();
         }
-        self.free.push_back(key.0);
+        if self.len == self.values.len() {
+            self.first_free = slot;
+        } else {
+            self.after[self.last_free as usize] = slot;
+        }
+        self.last_free = slot;
         self.len -= 1;
     }
 
-    /// For so many slots as there will be: all of them may be free at once.
+    /// For so many slots as there will be.
     #[cold]
     fn make_room(&mut self) {
-        let slots = self.values.capacity().max(MIN_SLOTS);
-        self.values.reserve_exact(slots - self.values.len());
-        self.generations
-            .reserve_exact(slots.saturating_sub(self.generations.len()));
-        self.free.reserve_exact(slots - self.free.len());
+        let missing = MIN_SLOTS.saturating_sub(self.values.len());
+        self.values.reserve_exact(missing);
+        self.generations.reserve_exact(missing);
+        self.after.reserve_exact(missing);
     }
 
-    /// Puts what is kept beside the value of `slot` into its column, which has room for as many as the table.
-    #[inline]
-    pub(crate) fn set_beside<U>(&self, column: &mut Vec<U>, slot: u32, value: U) {
-        match column.get_mut(slot as usize) {
-            Some(old) => *old = value,
-            None => {
-                column.reserve_exact(self.values.capacity() - column.len());
-                column.push(value);
-            }
+    /// The place of what is kept beside the value of `slot`, in its column, which has room for as many as the table; with
+    /// something old there, or `blank`.
+    #[inline(always)]
+    pub(crate) fn beside<'a, U>(
+        &self,
+        column: &'a mut Vec<U>,
+        slot: u32,
+        blank: fn() -> U,
+    ) -> Option<&'a mut U> {
+        if slot as usize >= column.len() {
+            self.lengthen(column, blank);
         }
+        column.get_mut(slot as usize)
+    }
+
+    /// Slots come to be used one after the other.
+    #[cold]
+    fn lengthen<U>(&self, column: &mut Vec<U>, blank: fn() -> U) {
+        column.reserve_exact(self.values.capacity() - column.len());
+        column.push(blank());
     }
 
     pub(crate) fn clear(&mut self) {

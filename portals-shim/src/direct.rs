@@ -253,7 +253,7 @@ impl<N: Nal> Shared<N> {
     }
 
     /// A poll, or as many as `looks` while nothing happens, here and elsewhere; wakes others if it changed anything.
-    #[inline]
+    #[inline(always)]
     fn poll<F: Fn() -> bool + ?Sized>(
         &self,
         eqs: &[EqHandle],
@@ -540,6 +540,10 @@ impl<N: Nal> Bridge for Direct<N> {
             return shared.wait_long(eqs, wait, &nothing_else, out);
         }
         shared.take(eqs, out, Library::poll)
+    }
+
+    fn eq_await(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        self.entered().wait_long(eqs, wait, &nothing_else, out)
     }
 
     fn eq_take_or(

@@ -1,9 +1,10 @@
 //! Communicators.
 
-use crate::error::{CallError, TagError};
+use crate::calls::Calls;
+use crate::error::{CallError, RequestError, TagError};
 use crate::layout::Pattern;
 use crate::request::{End, Message, Request};
-use crate::world::{Shared, Wanted, lock};
+use crate::world::{Shared, lock};
 use crate::{Slice, Status};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ impl Group {
     }
 
     /// The rank of the job that a rank of the communicator is.
+    #[inline]
     pub(crate) fn of_job(&self, rank: u32) -> Option<u32> {
         match self {
             Self::All(size) => (rank < *size).then_some(rank),
@@ -47,6 +49,7 @@ impl Group {
     }
 
     /// The other way; what is no member stays as it is.
+    #[inline]
     fn of_comm(&self, rank: u32) -> u32 {
         match self {
             Self::All(_) => rank,
@@ -65,10 +68,12 @@ impl Group {
 #[derive(Debug)]
 pub struct Comm {
     pub(crate) shared: Arc<Shared>,
+    calls: &'static Calls,
     pub(crate) cid: u32,
-    context: u16,
+    pub(crate) context: u16,
     group: Group,
     rank: u32,
+    max_tag: i32,
 }
 
 impl Drop for Comm {
@@ -88,10 +93,12 @@ impl Comm {
         };
         Self {
             shared: Arc::clone(shared),
+            calls: shared.calls,
             cid,
             context: context as u16,
             group,
             rank,
+            max_tag: shared.place.layout.max_tag(),
         }
     }
 
@@ -106,8 +113,9 @@ impl Comm {
     }
 
     /// The largest tag.
-    pub fn max_tag(&self) -> i32 {
-        self.shared.place.layout.max_tag()
+    #[inline]
+    pub const fn max_tag(&self) -> i32 {
+        self.max_tag
     }
 
     /// The id, which is the communicator's part of the match bits.
@@ -119,16 +127,31 @@ impl Comm {
         &self.group
     }
 
-    fn of_job(&self, rank: u32) -> Result<u32, CallError> {
-        let size = self.size();
-        self.group
-            .of_job(rank)
-            .ok_or(CallError::Rank { rank, size })
+    /// The rank of the job that a member is.
+    #[inline]
+    pub(crate) fn of_job(&self, rank: u32) -> Result<u32, CallError> {
+        match self.group.of_job(rank) {
+            Some(rank) => Ok(rank),
+            None => Err(CallError::Rank {
+                rank,
+                size: self.size(),
+            }),
+        }
     }
 
-    fn check_tag(&self, tag: i32) -> Result<i32, CallError> {
-        let max = self.max_tag();
-        if (0..=max).contains(&tag) {
+    /// As [`Comm::of_job`], of a source, which may be any.
+    #[inline]
+    pub(crate) fn source_of_job(&self, source: Option<u32>) -> Result<Option<u32>, CallError> {
+        match source {
+            Some(rank) => self.of_job(rank).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    const fn check_tag(&self, tag: i32) -> Result<i32, CallError> {
+        let max = self.max_tag;
+        if tag >= 0 && tag <= max {
             Ok(tag)
         } else {
             Err(CallError::Tag { tag, max })
@@ -136,6 +159,7 @@ impl Comm {
     }
 
     /// With its source as a rank of this communicator.
+    #[inline]
     fn own(&self, status: Status) -> Status {
         Status {
             source: self.group.of_comm(status.source),
@@ -143,16 +167,24 @@ impl Comm {
         }
     }
 
-    fn own_end(&self, end: End) -> End {
-        use crate::RequestError::Truncated;
-        end.map(|status| self.own(status))
-            .map_err(|error| match error {
-                Truncated { status, sent } => Truncated {
-                    status: self.own(status),
-                    sent,
-                },
-                other => other,
-            })
+    /// A request's end, as this communicator tells of it.
+    #[inline]
+    pub(crate) fn end(&self, end: &End) -> Result<Status, TagError> {
+        match end {
+            Ok(status) => Ok(self.own(*status)),
+            Err(error) => Err(self.own_error(*error).into()),
+        }
+    }
+
+    #[cold]
+    fn own_error(&self, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Truncated { status, sent } => RequestError::Truncated {
+                status: self.own(status),
+                sent,
+            },
+            other => other,
+        }
     }
 
     fn pattern(
@@ -160,13 +192,12 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<(Pattern, Option<u32>), CallError> {
-        let source = source.map(|rank| self.of_job(rank)).transpose()?;
-        let pattern = (self.shared.calls.pattern)(&self.shared.place.layout, self.cid, source, tag);
+        let source = self.source_of_job(source)?;
+        let pattern = (self.calls.pattern)(&self.shared.place.layout, self.cid, source, tag);
         Ok((pattern, source))
     }
 
     /// Sends with any tag, also one of the library's.
-    #[inline]
     pub(crate) fn send_any(
         &self,
         data: &Slice,
@@ -174,96 +205,79 @@ impl Comm {
         tag: i32,
         sync: bool,
     ) -> Result<(), TagError> {
-        let to = self.of_job(to)?;
-        self.shared
-            .send_blocking(self.context, (self.cid, to, tag), data, sync)
+        (self.calls.send)(self, data, to, tag, sync)
     }
 
-    #[inline]
-    fn start_send(
-        &self,
-        data: &Slice,
-        to: u32,
-        tag: i32,
-        sync: bool,
-    ) -> Result<Request, CallError> {
-        let (to, tag) = (self.of_job(to)?, self.check_tag(tag)?);
-        self.shared
-            .send(self.context, (self.cid, to, tag), data, sync)
-    }
-
-    /// What a receive is for, with any tag, also one of the library's.
-    #[inline]
-    fn wanted(&self, source: Option<u32>, tag: Option<i32>) -> Result<Wanted, CallError> {
-        let source = match source {
-            Some(rank) => Some(self.of_job(rank)?),
-            None => None,
-        };
-        Ok((self.cid, source, tag))
-    }
-
-    #[inline]
+    /// Begins a receive with any tag, also one of the library's.
     pub(crate) fn start_receive(
         &self,
         into: &Slice,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        let wanted = self.wanted(source, tag)?;
-        self.shared.receive(self.context, wanted, into)
+        (self.calls.ireceive)(self, into, source, tag)
     }
 
     /// Begins a send. The data must stay as it is until the request has ended.
+    #[inline]
     pub fn isend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<Request, CallError> {
-        self.start_send(data.borrow(), to, tag, false)
+        (self.calls.isend)(self, data.borrow(), to, self.check_tag(tag)?, false)
     }
 
     /// As [`Comm::isend`]; the request ends when the message has been received.
+    #[inline]
     pub fn issend(
         &self,
         data: impl Borrow<Slice>,
         to: u32,
         tag: i32,
     ) -> Result<Request, CallError> {
-        self.start_send(data.borrow(), to, tag, true)
+        (self.calls.isend)(self, data.borrow(), to, self.check_tag(tag)?, true)
     }
 
     /// Sends; returns when the data may be changed.
+    #[inline]
     pub fn send(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<(), TagError> {
-        self.send_any(data.borrow(), to, self.check_tag(tag)?, false)
+        (self.calls.send)(self, data.borrow(), to, self.check_tag(tag)?, false)
     }
 
     /// As [`Comm::send`]; returns when the message has been received.
+    #[inline]
     pub fn ssend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<(), TagError> {
-        self.send_any(data.borrow(), to, self.check_tag(tag)?, true)
+        (self.calls.send)(self, data.borrow(), to, self.check_tag(tag)?, true)
     }
 
     #[inline]
-    fn check_any_tag(&self, tag: Option<i32>) -> Result<Option<i32>, CallError> {
+    const fn check_any_tag(&self, tag: Option<i32>) -> Result<Option<i32>, CallError> {
         match tag {
-            Some(tag) => self.check_tag(tag).map(Some),
+            Some(tag) => match self.check_tag(tag) {
+                Ok(tag) => Ok(Some(tag)),
+                Err(error) => Err(error),
+            },
             None => Ok(None),
         }
     }
 
     /// Begins a receive. Receives that match the same message get messages in the order in which they began.
+    #[inline]
     pub fn irecv(
         &self,
         into: impl Borrow<Slice>,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        self.start_receive(into.borrow(), source, self.check_any_tag(tag)?)
+        (self.calls.ireceive)(self, into.borrow(), source, self.check_any_tag(tag)?)
     }
 
     /// Receives.
+    #[inline]
     pub fn recv(
         &self,
         into: impl Borrow<Slice>,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, TagError> {
-        self.receive_any(into.borrow(), source, self.check_any_tag(tag)?)
+        (self.calls.receive)(self, into.borrow(), source, self.check_any_tag(tag)?)
     }
 
     /// As [`Comm::recv`], with any tag, also one of the library's.
@@ -273,9 +287,7 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, TagError> {
-        let wanted = self.wanted(source, tag)?;
-        let end = self.shared.receive_blocking(self.context, wanted, into)?;
-        Ok(self.own_end(end)?)
+        (self.calls.receive)(self, into, source, tag)
     }
 
     /// The message that a receive would get, if one has come.
@@ -344,15 +356,20 @@ impl Comm {
     }
 
     /// Waits for a request of this communicator.
+    #[inline]
     pub fn wait(&self, request: Request) -> Result<Status, TagError> {
-        match self.shared.wait(&request)? {
-            Ok(status) => Ok(self.own(status)),
-            Err(error) => Ok(self.own_end(Err(error))?),
-        }
+        (self.calls.wait)(self, &request)
     }
 
     /// Whether a request has ended, and how; it is used up then.
     pub fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
-        Ok(self.shared.test(request)?.map(|end| self.own_end(end)))
+        let (ended, mut context) = self.shared.test(request)?;
+        if !ended {
+            return Ok(None);
+        }
+        let end = *context.ended(request)?;
+        drop(context);
+        let own = end.map(|status| self.own(status));
+        Ok(Some(own.map_err(|error| self.own_error(error))))
     }
 }

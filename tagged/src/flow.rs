@@ -117,7 +117,7 @@ impl Flow {
     }
 
     /// Credits of the peer that are to be given back, again if a message that was to do it was not sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owe(&mut self, to: u32, credits: u16) {
         let threshold = self.threshold();
         if let Some(peer) = self.peers.get_mut(to as usize) {

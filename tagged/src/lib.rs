@@ -3,6 +3,7 @@
 //! ```text
 //!  World    one per process: layout, contexts                      world.rs
 //!  Comm     communicators: send, receive, probe, dup, split        comm.rs, collective.rs
+//!    │        the functions of each message, by kind of layout     calls.rs
 //!    │
 //!  context  match list, queues, requests, the unexpected           context/
 //!    │        layout.rs   (communicator, source, tag) in 64 bits
@@ -22,6 +23,7 @@
 //! Portals, and nothing at all if their contexts have different interfaces ([`World::open_scalable`]). A blocking call holds the lock while it waits, unless the world is opened with [`Options::threads`]; then it
 //! polls.
 
+mod calls;
 mod collective;
 mod comm;
 mod context;

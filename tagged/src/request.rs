@@ -31,11 +31,11 @@ impl Message {
     }
 }
 
-/// What a request does.
-#[derive(Debug)]
+/// What a request does. What it holds of the program's memory meanwhile is apart ([`Requests::hold`]).
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Waits for its turn.
-    Queued(Outgoing),
+    /// Waits for its turn; holds its data.
+    Queued(Outgoing<()>),
     /// Waits until the data may be reused; or a call is still finding out what the request waits for.
     Short,
     /// Waits until the data may be reused and the receiver has released it.
@@ -47,8 +47,8 @@ pub(crate) enum Kind {
     },
     /// A match entry waits for the message.
     Posted { me: MeHandle },
-    /// Waits for the data of a message that it has taken.
-    Arriving { into: Slice },
+    /// Waits for the data of a message that it has taken; holds the place for it.
+    Arriving,
     /// Gets the data from the sender.
     Fetching { status: Status, sent: u64 },
 }
@@ -71,6 +71,7 @@ struct Slot {
     phase: Phase,
     kind: Kind,
     end: End,
+    held: Option<Slice>,
 }
 
 /// The requests of a context.
@@ -113,6 +114,7 @@ impl Requests {
             phase: Phase::Free,
             kind: Kind::Short,
             end: Ok(Status::sent(0)),
+            held: None,
         });
         self.free.push(slot);
         Ok(slot)
@@ -122,7 +124,7 @@ impl Requests {
     ///
     /// # Errors
     /// As [`Requests::next`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&mut self) -> Result<(u32, u32), CallError> {
         let slot = self.next()?;
         self.free.pop();
@@ -140,59 +142,83 @@ impl Requests {
         (entry.phase == Phase::Active).then_some(&mut entry.kind)
     }
 
+    /// Memory for one that is under way.
+    pub(crate) fn hold(&mut self, slot: u32, memory: Slice) {
+        if let Some(entry) = self.slots.get_mut(slot as usize)
+            && entry.phase == Phase::Active
+        {
+            entry.held = Some(memory);
+        }
+    }
+
+    /// Its memory, which it does not hold any more.
+    pub(crate) fn held(&mut self, slot: u32) -> Option<Slice> {
+        self.slots.get_mut(slot as usize)?.held.take()
+    }
+
     /// It ends; nothing if it is not under way.
-    #[inline]
     pub(crate) fn end(&mut self, slot: u32, end: End) {
         if let Some(entry) = self.slots.get_mut(slot as usize)
             && entry.phase == Phase::Active
         {
             entry.phase = Phase::Ended;
-            entry.kind = Kind::Short;
             entry.end = end;
+            entry.held = None;
         }
+    }
+
+    /// As [`Requests::end`] of one that awaits a message ([`Kind::Posted`]), which has been received; where its end is to be
+    /// written. `None` if it is none.
+    #[inline(always)]
+    pub(crate) fn receipt(&mut self, slot: u32) -> Option<&mut End> {
+        let entry = self.slots.get_mut(slot as usize)?;
+        if entry.phase != Phase::Active || !matches!(entry.kind, Kind::Posted { .. }) {
+            return None;
+        }
+        entry.phase = Phase::Ended;
+        Some(&mut entry.end)
     }
 
     /// Nobody was told of it.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
             entry.phase = Phase::Free;
-            entry.kind = Kind::Short;
             entry.generation = entry.generation.wrapping_add(1);
+            entry.held = None;
             self.free.push(slot);
         }
     }
 
-    /// Whether it has ended; `None` for none of ours.
-    #[inline]
-    pub(crate) fn has_ended(&self, request: &Request) -> Option<bool> {
-        let entry = self.slots.get(request.slot as usize)?;
-        match entry.phase {
-            _ if entry.generation != request.generation => None,
-            Phase::Free => None,
-            Phase::Active => Some(false),
-            Phase::Ended => Some(true),
-        }
-    }
-
-    /// The end of one that has ended, which is forgotten; `None` while it is under way.
+    /// Whether it has ended.
     ///
     /// # Errors
     /// [`CallError::NotARequest`] for none of ours.
     #[inline]
-    pub(crate) fn close(&mut self, request: &Request) -> Result<Option<End>, CallError> {
-        let entry = self.slots.get_mut(request.slot as usize);
-        let entry = entry
-            .filter(|entry| entry.generation == request.generation)
-            .ok_or(CallError::NotARequest)?;
-        match entry.phase {
-            Phase::Free => Err(CallError::NotARequest),
-            Phase::Active => Ok(None),
-            Phase::Ended => {
+    pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
+        match self.slots.get(request.slot as usize) {
+            Some(entry) if entry.generation == request.generation && entry.phase != Phase::Free => {
+                Ok(entry.phase == Phase::Ended)
+            }
+            _ => Err(CallError::NotARequest),
+        }
+    }
+
+    /// The end of one that has ended, which is forgotten.
+    ///
+    /// # Errors
+    /// [`CallError::NotARequest`] for none of ours, and for one that is under way.
+    #[inline]
+    pub(crate) fn close(&mut self, request: &Request) -> Result<&End, CallError> {
+        match self.slots.get_mut(request.slot as usize) {
+            Some(entry)
+                if entry.generation == request.generation && entry.phase == Phase::Ended =>
+            {
                 entry.phase = Phase::Free;
                 entry.generation = entry.generation.wrapping_add(1);
                 self.free.push(request.slot);
-                Ok(Some(entry.end))
+                Ok(&entry.end)
             }
+            _ => Err(CallError::NotARequest),
         }
     }
 }

@@ -73,6 +73,12 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
+    /// Whether every message that has come has been taken by a receive.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// Messages that no receive has taken.
     #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {

@@ -1,27 +1,16 @@
 //! The process's side of tag matching.
 
+use crate::calls::{CALLS, Calls};
 use crate::comm::{Comm, Group};
 use crate::context::{Context, Place};
-use crate::error::{CallError, OpenError, TagError};
+use crate::error::{CallError, OpenError};
 use crate::layout::{Layout, Pattern};
-use crate::request::{End, Message, Request};
+use crate::request::{Message, Request};
 use crate::unexpected::Id;
 use crate::{Counts, Options, Slice, Status};
 use portals_shim::fabric::Opened;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The functions whose code depends on the layout, compiled for each.
-#[derive(Debug)]
-pub(crate) struct Calls {
-    pub(crate) pattern: fn(&Layout, u32, Option<u32>, Option<i32>) -> Pattern,
-    send: fn(&mut Context, Outward, &Slice, bool) -> Begun,
-    receive: fn(&mut Context, Wanted, &Slice) -> Result<Request, CallError>,
-    progress: fn(&mut Context) -> Result<bool, CallError>,
-    progress_wait: fn(&mut Context) -> Result<(), CallError>,
-    wait: fn(&mut Context, &Request) -> Result<End, CallError>,
-    cancel: fn(&mut Context, &Request) -> Result<bool, CallError>,
-}
 
 /// Communicator, target (a rank of the job) and tag of a send.
 pub(crate) type Outward = (u32, u32, i32);
@@ -32,22 +21,6 @@ pub(crate) type Begun = Result<Option<Request>, CallError>;
 /// Communicator, source (a rank of the job) and tag of a receive; `None` is any.
 pub(crate) type Wanted = (u32, Option<u32>, Option<i32>);
 
-impl Calls {
-    const fn of<const FULL: bool>() -> Self {
-        Self {
-            pattern: |layout, cid, source, tag| layout.pattern::<FULL>(cid, source, tag),
-            send: Context::send::<FULL>,
-            receive: Context::receive::<FULL>,
-            progress: Context::progress::<FULL>,
-            progress_wait: Context::progress_wait::<FULL>,
-            wait: Context::wait::<FULL>,
-            cancel: Context::cancel::<FULL>,
-        }
-    }
-}
-
-static CALLS: [Calls; 2] = [Calls::of::<false>(), Calls::of::<true>()];
-
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Of the first context.
@@ -56,7 +29,7 @@ pub(crate) struct Shared {
     /// Communicator ids in use here.
     pub(crate) cids: Mutex<BTreeSet<u32>>,
     pub(crate) calls: &'static Calls,
-    threads: bool,
+    pub(crate) threads: bool,
     pub(crate) grouping: bool,
 }
 
@@ -186,6 +159,7 @@ impl World {
     }
 }
 
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -195,62 +169,13 @@ impl Shared {
         self.contexts.len() as u32
     }
 
-    fn context(&self, number: u16) -> Result<MutexGuard<'_, Context>, CallError> {
-        self.contexts
-            .get(usize::from(number))
-            .map(|seat| lock(&seat.0))
-            .ok_or(CallError::NotARequest)
-    }
-
-    /// Begins a send.
-    pub(crate) fn send(
-        &self,
-        context: u16,
-        to: Outward,
-        data: &Slice,
-        sync: bool,
-    ) -> Result<Request, CallError> {
-        let mut context = self.context(context)?;
-        match (self.calls.send)(&mut context, to, data, sync)? {
-            Some(request) => Ok(request),
-            None => context.sent(data.len),
+    /// A context, locked.
+    #[inline]
+    pub(crate) fn context(&self, number: u16) -> Result<MutexGuard<'_, Context>, CallError> {
+        match self.contexts.get(usize::from(number)) {
+            Some(seat) => Ok(lock(&seat.0)),
+            None => Err(CallError::NotARequest),
         }
-    }
-
-    /// Sends.
-    pub(crate) fn send_blocking(
-        &self,
-        context: u16,
-        to: Outward,
-        data: &Slice,
-        sync: bool,
-    ) -> Result<(), TagError> {
-        let mut context = self.context(context)?;
-        match (self.calls.send)(&mut context, to, data, sync)? {
-            None => Ok(()),
-            Some(request) => Ok(self.wait_in(context, &request)?.map(drop)?),
-        }
-    }
-
-    pub(crate) fn receive(
-        &self,
-        context: u16,
-        wanted: Wanted,
-        into: &Slice,
-    ) -> Result<Request, CallError> {
-        (self.calls.receive)(&mut *self.context(context)?, wanted, into)
-    }
-
-    /// As [`Shared::receive`], until it has ended.
-    pub(crate) fn receive_blocking(
-        &self,
-        context: u16,
-        wanted: Wanted,
-        into: &Slice,
-    ) -> Result<End, CallError> {
-        let mut context = self.context(context)?;
-        let request = (self.calls.receive)(&mut context, wanted, into)?;
-        self.wait_in(context, &request)
     }
 
     pub(crate) fn receive_message(
@@ -291,35 +216,16 @@ impl Shared {
         (self.calls.cancel)(&mut *self.context(request.context)?, request)
     }
 
-    pub(crate) fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
-        let mut context = self.context(request.context)?;
-        if let Some(end) = context.close(request)? {
-            return Ok(Some(end));
-        }
-        (self.calls.progress)(&mut context)?;
-        context.close(request)
-    }
-
-    pub(crate) fn wait(&self, request: &Request) -> Result<End, CallError> {
-        self.wait_in(self.context(request.context)?, request)
-    }
-
-    /// As [`Shared::wait`]; the lock of its context is held where no other thread may need it.
-    fn wait_in<'a>(
-        &'a self,
-        mut context: MutexGuard<'a, Context>,
+    /// Whether a request has ended; its context.
+    pub(crate) fn test(
+        &self,
         request: &Request,
-    ) -> Result<End, CallError> {
-        if !self.threads {
-            return (self.calls.wait)(&mut context, request);
+    ) -> Result<(bool, MutexGuard<'_, Context>), CallError> {
+        let mut context = self.context(request.context)?;
+        if !context.has_ended(request)? {
+            (self.calls.progress)(&mut context)?;
         }
-        loop {
-            if let Some(end) = context.close(request)? {
-                return Ok(end);
-            }
-            self.progress_once(context)?;
-            context = self.context(request.context)?;
-        }
+        Ok((context.has_ended(request)?, context))
     }
 
     /// Waits for something to come.
@@ -328,7 +234,10 @@ impl Shared {
         self.progress_once(context)
     }
 
-    fn progress_once(&self, mut context: MutexGuard<'_, Context>) -> Result<(), CallError> {
+    pub(crate) fn progress_once(
+        &self,
+        mut context: MutexGuard<'_, Context>,
+    ) -> Result<(), CallError> {
         if self.threads {
             let any = (self.calls.progress)(&mut context)?;
             drop(context);

@@ -34,6 +34,12 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// Of no entry.
+    pub(super) const BLANK: Self = Self {
+        id: ProcessId::ANY,
+        bits: 0,
+    };
+
     pub(super) fn of(me: &Me) -> Self {
         Self {
             id: me.match_id,

@@ -14,19 +14,32 @@ const MIDDLE: u64 = 1 << 63;
 
 /// A label for a new entry between the slots `prev` and `next` ([`NONE`] at an end of the list),
 /// and how many existing entries were labelled anew for it; their order stays.
+#[inline(always)]
 pub(super) fn between(entries: &mut Table<Me>, prev: u32, next: u32) -> (u64, u32) {
     let label = |slot| entries.at(slot).map(|me: &Me| me.label);
-    let room = match (label(prev), label(next)) {
-        (None, None) => return (MIDDLE, 0),
-        (Some(low), None) => low.checked_add(STRIDE.min((u64::MAX - low) / 2)),
-        (None, Some(high)) => high.checked_sub(STRIDE.min(high / 2)),
-        (Some(low), Some(high)) => Some(low + (high - low) / 2),
+    let free = match (label(prev), label(next)) {
+        (None, None) => Some(MIDDLE),
+        (Some(low), None) => {
+            let room = STRIDE.min((u64::MAX - low) / 2);
+            (room > 0).then(|| low + room)
+        }
+        (None, Some(high)) => {
+            let room = STRIDE.min(high / 2);
+            (room > 0).then(|| high - room)
+        }
+        (Some(low), Some(high)) => {
+            let room = (high - low) / 2;
+            (room > 0).then(|| low + room)
+        }
     };
-    room.filter(|&l| Some(l) != label(prev) && Some(l) != label(next))
-        .map_or_else(|| make_room(entries, prev, next), |label| (label, 0))
+    match free {
+        Some(label) => (label, 0),
+        None => make_room(entries, prev, next),
+    }
 }
 
 /// Labels the smallest sparse range around the gap anew and returns the label left free in it.
+#[cold]
 fn make_room(entries: &mut Table<Me>, prev: u32, next: u32) -> (u64, u32) {
     // The range grows from this entry; the gap is beside it.
     let anchor = if prev == NONE { next } else { prev };

@@ -115,8 +115,14 @@ impl Pair {
         let len = list.len();
         let me = Me::new(spec.id, spec.bits, spec.ignore, Unlink::Retain, pt);
         let (i, handle) = match at {
-            At::Before(i) if len > 0 => (i % len, self.table.insert_before(list[i % len].0, me)),
-            At::After(i) if len > 0 => (i % len + 1, self.table.insert_after(list[i % len].0, me)),
+            At::Before(i) if len > 0 => (
+                i % len,
+                self.table.insert_before(list[i % len].0.0.slot(), me),
+            ),
+            At::After(i) if len > 0 => (
+                i % len + 1,
+                self.table.insert_after(list[i % len].0.0.slot(), me),
+            ),
             At::Head => (0, self.table.push_front(me)),
             _ => (len, self.table.push_back(me)),
         };
@@ -386,8 +392,8 @@ fn insertion_at_one_place_costs_little() {
     const N: u64 = 30_000;
     type Place = fn(&mut MatchTable, [MeHandle; 2], Me) -> Option<MeHandle>;
     let places: [Place; 4] = [
-        |t, [first, _], me| t.insert_after(first, me),
-        |t, [_, last], me| t.insert_before(last, me),
+        |t, [first, _], me| t.insert_after(first.0.slot(), me),
+        |t, [_, last], me| t.insert_before(last.0.slot(), me),
         |t, _, me| t.push_front(me),
         |t, _, me| t.push_back(me),
     ];

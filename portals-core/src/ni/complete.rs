@@ -143,6 +143,8 @@ pub(super) struct Begun {
 pub(super) struct Passed {
     /// The MD takes more.
     pub(super) active: bool,
+    /// The MD is there no more.
+    pub(super) gone: bool,
     /// The MD allows acks.
     pub(super) acks: bool,
 }
@@ -217,8 +219,9 @@ impl Ni {
         let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
         account(md, length);
         let options = md.shown.options;
-        let passed = Passed {
+        let mut passed = Passed {
             active: md.active,
+            gone: false,
             acks: !options.contains(MdOptions::ACK_DISABLE),
         };
         let mut last = None;
@@ -242,11 +245,12 @@ impl Ni {
         messages.most = messages.most.max(under_way);
         if md.is_spent() {
             if options.contains(MdOptions::EVENT_AUTO_UNLINK_DISABLE) {
-                self.release_md(md_handle);
+                self.release_at(md_handle.0.slot());
             } else {
                 let cause = what.event(end, md_handle, md.shown);
                 self.unlink_told(&cause, last);
             }
+            passed.gone = true;
         }
         Some(passed)
     }

@@ -169,16 +169,23 @@ impl Ni {
     }
 
     /// An entry has been linked on this portal.
+    #[inline(always)]
     fn count_me(&mut self, pt_index: u32) {
         self.usage.mes.count(self.matching.count());
         let len = self.matching.list_len(pt_index);
         if len == 1 {
-            let used = self.portals_used();
-            self.usage.portals.count(used);
+            self.count_portal();
         }
         if let Some(longest) = self.longest.get_mut(pt_index as usize) {
             *longest = (*longest).max(len as u32);
         }
+    }
+
+    /// A list has got its first entry.
+    #[cold]
+    fn count_portal(&mut self) {
+        let used = self.portals_used();
+        self.usage.portals.count(used);
     }
 
     /// The interface's own handle.
@@ -194,6 +201,7 @@ impl Ni {
 
     /// The list of a portal has changed. Nothing follows where it has no descriptor to advertise, so that a change of a
     /// long list without one costs no walk.
+    #[inline]
     pub(crate) fn touch(&mut self, pt_index: u32) {
         let any = self.advertisable.get(pt_index as usize);
         if any.is_some_and(|n| *n > 0) {
@@ -202,8 +210,9 @@ impl Ni {
     }
 
     /// A descriptor that may be advertised joins the list of a portal.
+    #[inline(always)]
     pub(crate) fn joins(&mut self, pt_index: u32, md: MdHandle) {
-        if self.md(md).is_some_and(may_be_advertised)
+        if self.mds.at(md.0.slot()).is_some_and(may_be_advertised)
             && let Some(n) = self.advertisable.get_mut(pt_index as usize)
         {
             *n += 1;
@@ -211,6 +220,7 @@ impl Ni {
     }
 
     /// One that may have been leaves it.
+    #[inline]
     pub(crate) fn leaves(&mut self, pt_index: u32, advertisable: bool) {
         if advertisable {
             self.touch(pt_index);
@@ -222,8 +232,9 @@ impl Ni {
 
     // ---- match entries ----
 
-    #[inline]
-    fn new_me(&self, pt_index: u32, spec: &MeSpec) -> Result<Me, Error> {
+    /// Whether one more entry may be on a list.
+    #[inline(always)]
+    fn check_list(&self, pt_index: u32) -> Result<(), Error> {
         let l = &self.config.limits;
         if self.matching.count() >= l.max_mes as usize {
             return Err(Error::NoSpace);
@@ -231,6 +242,11 @@ impl Ni {
         if self.matching.list_len(pt_index) >= l.max_me_list as usize {
             return Err(Error::MeListTooLong);
         }
+        Ok(())
+    }
+
+    fn new_me(&self, pt_index: u32, spec: &MeSpec) -> Result<Me, Error> {
+        self.check_list(pt_index)?;
         Ok(Me::new(
             spec.match_id,
             spec.match_bits,
@@ -274,27 +290,32 @@ impl Ni {
         spec: MeSpec,
         position: InsertPosition,
     ) -> Result<MeHandle, Error> {
-        let pt_index = self.matching.get(base).ok_or(Error::MeInvalid)?.pt_index;
+        let (base, pt_index) = self.base(base)?;
         let me = self.new_me(pt_index, &spec)?;
         self.touch(pt_index);
         self.insert(base, me, position)
     }
 
-    /// Beside `base`, which is there.
+    /// The slot of an entry and its portal.
     #[inline]
-    fn insert(
-        &mut self,
-        base: MeHandle,
-        me: Me,
-        position: InsertPosition,
-    ) -> Result<MeHandle, Error> {
+    fn base(&self, me: MeHandle) -> Result<(u32, u32), Error> {
+        let slot = self.matching.slot(me).ok_or(Error::MeInvalid)?;
+        let entry = self.matching.at(slot).ok_or(Error::MeInvalid)?;
+        Ok((slot, entry.pt_index))
+    }
+
+    /// Beside the entry in the slot `base`, which is there.
+    fn insert(&mut self, base: u32, me: Me, position: InsertPosition) -> Result<MeHandle, Error> {
         let pt_index = me.pt_index;
-        match position {
+        let linked = match position {
             InsertPosition::Before => self.matching.insert_before(base, me),
             InsertPosition::After => self.matching.insert_after(base, me),
-        }
-        .ok_or(Error::NoSpace)
-        .inspect(|_| self.count_me(pt_index))
+        };
+        let Some(me) = linked else {
+            return Err(Error::NoSpace);
+        };
+        self.count_me(pt_index);
+        Ok(me)
     }
 
     /// `PtlMEUnlink`: removes the entry, and its MD if that was made with [`Unlink::Unlink`]; a
@@ -368,6 +389,7 @@ impl Ni {
     }
 
     /// Checks a description; returns the byte length.
+    #[inline]
     pub(crate) fn check_desc(&self, desc: &MdDesc) -> Result<u64, Error> {
         let length = desc
             .memory
@@ -393,7 +415,7 @@ impl Ni {
     }
 
     /// A new descriptor of `length` bytes; the description has been checked.
-    #[inline]
+    #[inline(always)]
     fn add_md(
         &mut self,
         desc: &MdDesc,
@@ -467,21 +489,29 @@ impl Ni {
 
     /// Frees the MD and detaches or removes its entry.
     pub(crate) fn release_md(&mut self, handle: MdHandle) {
-        let Some(key) = handle.key(self.config.interface) else {
-            return;
-        };
-        let Some(md) = self.mds.get(key) else {
+        if self.md(handle).is_some() {
+            self.release_at(handle.0.slot());
+        }
+    }
+
+    /// As [`Ni::release_md`], of the MD in a slot that is in use.
+    #[inline]
+    pub(crate) fn release_at(&mut self, slot: u32) {
+        let Some(md) = self.mds.at(slot) else {
             return;
         };
         let (eq, advertisable) = (md.shown.eq, may_be_advertised(md));
-        let me = self.mds.remove(key);
+        let me = self.mds.remove(slot);
         if let Some(queue) = eq.and_then(|eq| self.eqs.at_mut(eq.0.slot())) {
             queue.users = queue.users.saturating_sub(1);
         }
-        if let Some((me, entry)) = me.and_then(|me| Some((me, self.matching.get(me)?))) {
+        // The entry names the MD, so it is there.
+        if let Some(me) = me
+            && let Some(entry) = self.matching.at(me.0.slot())
+        {
             let pt_index = entry.pt_index;
             if entry.unlink == Unlink::Unlink {
-                self.matching.remove(me);
+                self.matching.unlink(me.0.slot());
             } else {
                 self.matching.set_md(me, None);
             }

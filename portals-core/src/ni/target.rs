@@ -415,7 +415,7 @@ impl Ni {
         self.status.recv_count += 1;
         self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
         let passed = self.pass(m.md, account, events, what, fail, false)?;
-        if !passed.active {
+        if !passed.active && !passed.gone {
             self.deactivated(m.md);
         }
         let wanted = ack_md.filter(|_| passed.acks && fail == NiFail::OK);

@@ -10,6 +10,7 @@ use crate::types::{InsertPosition, Unlink};
 
 impl Ni {
     /// Rule 47: no unread event and none promised.
+    #[inline]
     fn quiet(&self, test: Option<EqHandle>) -> Result<bool, Error> {
         Ok(match test {
             Some(eq) => {
@@ -74,7 +75,9 @@ impl Ni {
         self.me_md_post_of(base, &spec, position, &desc, unlink, test)
     }
 
-    /// As [`Ni::me_md_post`], with what is large left where the caller has it.
+    /// As [`Ni::me_md_post`], with what is large left where the caller has it. One function with all that it needs but what
+    /// is rare: programs post an entry for each message.
+    #[inline(always)]
     pub fn me_md_post_of(
         &mut self,
         base: MeHandle,
@@ -88,22 +91,38 @@ impl Ni {
         if !self.quiet(test)? {
             return Err(Error::MdNoUpdate);
         }
-        let pt_index = self.matching.get(base).ok_or(Error::MeInvalid)?.pt_index;
-        let mut entry = self.new_me(pt_index, spec)?;
+        let (base, pt_index) = self.base(base)?;
+        self.check_list(pt_index)?;
         let md = self.add_md(desc, length, unlink, None)?;
-        entry.md = Some(md);
-        let me = match self.insert(base, entry, position) {
-            Ok(me) => me,
-            Err(refused) => {
-                self.release_md(md);
-                return Err(refused);
-            }
+        let posted = match position {
+            InsertPosition::Before => self.matching.post_before(base, spec, md),
+            InsertPosition::After => self.post_after(base, spec, md),
         };
+        let Some(me) = posted else {
+            return Err(self.take_back(md));
+        };
+        self.count_me(pt_index);
         if let Some(rest) = self.mds.rest_at_mut(md.0.slot()) {
             rest.me = Some(me);
         }
         self.joins(pt_index, md);
         self.touch(pt_index);
         Ok((me, md))
+    }
+
+    /// The MD of an entry that was refused goes again.
+    #[cold]
+    fn take_back(&mut self, md: MdHandle) -> Error {
+        self.release_md(md);
+        Error::NoSpace
+    }
+
+    /// As [`crate::matching::MatchTable::post_before`], behind the base.
+    #[inline(never)]
+    fn post_after(&mut self, base: u32, spec: &MeSpec, md: MdHandle) -> Option<MeHandle> {
+        let pt_index = self.matching.at(base)?.pt_index;
+        let mut entry = self.new_me(pt_index, spec).ok()?;
+        entry.md = Some(md);
+        self.matching.insert_after(base, entry)
     }
 }

@@ -39,6 +39,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         *out = polled;
         Ok(Taken::More)
     }
+    /// As [`Bridge::eq_take`] with a wait.
+    #[inline]
+    fn eq_await(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        self.eq_take(eqs, wait, out)
+    }
     /// See [`super::Interface::eq_take_or`].
     fn eq_take_or(
         &self,

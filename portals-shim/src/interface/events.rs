@@ -77,7 +77,12 @@ impl Interface {
         if eqs.is_empty() {
             return Err(refused(Error::EqInvalid));
         }
-        self.open().map_err(refused)?.eq_take(eqs, wait, out)
+        let bridge = self.open().map_err(refused)?;
+        // Known where the caller was compiled.
+        match wait {
+            Wait::No => bridge.eq_take(eqs, wait, out),
+            _ => bridge.eq_await(eqs, wait, out),
+        }
     }
 
     /// As [`Interface::eq_take`], but the wait ends too when `other` says that there is other work, such as a frame

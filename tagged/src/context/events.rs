@@ -13,10 +13,25 @@ use portals_shim::{Event, EventKind, NiFail};
 const NOBODY: u32 = u32::MAX;
 
 impl Context {
+    #[inline(always)]
     pub(super) fn handle<const FULL: bool>(&mut self, event: &Event) -> Result<(), CallError> {
         let (owner, index) = ((event.md.user_ptr >> 32) as u32, event.md.user_ptr as u32);
+        if owner == owner::POSTED && event.kind == EventKind::PutEnd {
+            self.handle_receipt::<FULL>(index, event);
+            return Ok(());
+        }
+        self.handle_other::<FULL>(owner, index, event)
+    }
+
+    /// What most events are not.
+    #[inline(never)]
+    fn handle_other<const FULL: bool>(
+        &mut self,
+        owner: u32,
+        index: u32,
+        event: &Event,
+    ) -> Result<(), CallError> {
         match (owner, event.kind) {
-            (owner::POSTED, EventKind::PutEnd) => self.handle_receipt::<FULL>(index, event),
             (owner::SOURCE, EventKind::SendEnd) => self.handle_sent(event),
             (owner::OVERFLOW | owner::HEADER, EventKind::PutStart) => {
                 self.handle_start::<FULL>(event);
@@ -41,6 +56,7 @@ impl Context {
     }
 
     /// Whether rank `source` sent what an event tells of; counted if not.
+    #[inline]
     fn is_from(&mut self, event: &Event, source: u32) -> bool {
         let is = self.place.peers.get(source as usize) == Some(&event.initiator);
         self.counts.forged += u64::from(!is);
@@ -48,6 +64,7 @@ impl Context {
     }
 
     /// What the header of a message says, and the credits that it brings; `None` if it is not from whom it says.
+    #[inline]
     fn handle_header<const FULL: bool>(&mut self, event: &Event) -> Option<HeaderData> {
         let data = HeaderData::unpack(event.hdr_data);
         let source = self
@@ -117,26 +134,31 @@ impl Context {
         self.post_overflow(buffer).map_err(CallError::Portals)
     }
 
+    #[inline(always)]
     fn handle_receipt<const FULL: bool>(&mut self, slot: u32, event: &Event) {
-        let known = self.handle_header::<FULL>(event);
-        let Some(Kind::Posted { .. }) = self.requests.active(slot) else {
+        let known = self.handle_header::<FULL>(event).is_some();
+        let told = HeaderData::unpack(event.hdr_data).source;
+        let Some(end) = self.requests.receipt(slot) else {
             return;
         };
-        let told = HeaderData::unpack(event.hdr_data).source;
+        if event.ni_fail != NiFail::OK || !known {
+            *end = Err(RequestError::Fabric { rank: told });
+            return;
+        }
+        let layout = &self.place.layout;
+        if event.match_bits & layout.sync_bit() == 0 {
+            self.flow.received(told);
+        }
         let status = Status {
             source: told,
-            tag: self.place.layout.tag(event.match_bits),
+            tag: layout.tag(event.match_bits),
             len: usize::try_from(event.mlength).unwrap_or(usize::MAX),
         };
-        let end = if event.ni_fail == NiFail::OK && known.is_some() {
-            if event.match_bits & self.place.layout.sync_bit() == 0 {
-                self.flow.received(told);
-            }
-            ended(status, event.rlength)
+        if event.rlength > event.mlength {
+            *end = ended(status, event.rlength);
         } else {
-            Err(RequestError::Fabric { rank: told })
-        };
-        self.requests.end(slot, end);
+            *end = Ok(status);
+        }
     }
 
     fn handle_sent(&mut self, event: &Event) {

@@ -214,10 +214,11 @@ impl Context {
 
     #[inline]
     fn target(&self, to: u32, portal: u32, match_bits: u64) -> Result<Target, CallError> {
-        let process = self.place.peers.get(to as usize);
-        let process = *process.ok_or(CallError::Portals(portals_shim::Error::ProcessInvalid))?;
+        let Some(process) = self.place.peers.get(to as usize) else {
+            return Err(CallError::Portals(portals_shim::Error::ProcessInvalid));
+        };
         Ok(Target {
-            process,
+            process: *process,
             pt_index: self.portal(portal),
             ac_index: 0,
             match_bits,
@@ -253,7 +254,7 @@ impl Context {
     }
 
     /// A request of which nothing is known yet.
-    #[inline]
+    #[inline(always)]
     fn open(&mut self) -> Result<Request, CallError> {
         let (slot, generation) = self.requests.open()?;
         Ok(Request {
@@ -264,28 +265,19 @@ impl Context {
     }
 
     /// Whether a request has ended.
+    #[inline]
     pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
-        self.requests
-            .has_ended(request)
-            .ok_or(CallError::NotARequest)
+        self.requests.has_ended(request)
     }
 
-    /// The end of a request that has one.
-    pub(crate) fn close(&mut self, request: &Request) -> Result<Option<End>, CallError> {
+    /// The end of a request that has one, which is used up.
+    #[inline]
+    pub(crate) fn ended(&mut self, request: &Request) -> Result<&End, CallError> {
         self.requests.close(request)
     }
 
-    /// Waits for the end of a request.
-    pub(crate) fn wait<const FULL: bool>(&mut self, request: &Request) -> Result<End, CallError> {
-        loop {
-            if let Some(end) = self.requests.close(request)? {
-                return Ok(end);
-            }
-            self.progress_wait::<FULL>()?;
-        }
-    }
-
     /// Handles what has come, at most so many events as a call may; whether there was any.
+    #[inline(never)]
     pub(crate) fn progress<const FULL: bool>(&mut self) -> Result<bool, CallError> {
         let mut any = false;
         for _ in 0..self.events_per_call {
@@ -305,6 +297,7 @@ impl Context {
     }
 
     /// As [`Context::progress`], but waits for the first event.
+    #[inline(always)]
     pub(crate) fn progress_wait<const FULL: bool>(&mut self) -> Result<(), CallError> {
         self.settle()?;
         if self.step::<FULL>(Wait::Forever)? == Taken::More {
@@ -313,7 +306,7 @@ impl Context {
         self.settle()
     }
 
-    #[inline]
+    #[inline(always)]
     fn step<const FULL: bool>(&mut self, wait: Wait) -> Result<Taken, CallError> {
         // The event, which is large, is written where it is read.
         let mut polled = self.polled.take().unwrap_or_default();

@@ -17,6 +17,7 @@ const RECEIVES: MdOptions = MdOptions::OP_PUT
 
 impl Context {
     /// Begins a receive.
+    #[inline(always)]
     pub(crate) fn receive<const FULL: bool>(
         &mut self,
         (cid, source, tag): Wanted,
@@ -34,8 +35,28 @@ impl Context {
     }
 
     /// Gives a request a message that has come, or a match entry for one that will.
-    #[inline]
+    #[inline(always)]
     fn take_or_post<const FULL: bool>(
+        &mut self,
+        slot: u32,
+        pattern: Pattern,
+        source: Option<u32>,
+        into: &Slice,
+    ) -> Result<(), CallError> {
+        if self.unexpected.is_empty() {
+            match self.post(slot, pattern, source, into) {
+                Err(CallError::Portals(Error::MdNoUpdate)) => {
+                    self.progress::<FULL>()?;
+                }
+                other => return other,
+            }
+        }
+        self.look_and_post::<FULL>(slot, pattern, source, into)
+    }
+
+    /// As [`Context::take_or_post`] where messages have come before their receive.
+    #[inline(never)]
+    fn look_and_post<const FULL: bool>(
         &mut self,
         slot: u32,
         pattern: Pattern,
@@ -58,7 +79,7 @@ impl Context {
     }
 
     /// Posts a match entry, unless something is in the queue of unexpected messages.
-    #[inline]
+    #[inline(always)]
     fn post(
         &mut self,
         slot: u32,
@@ -108,11 +129,12 @@ impl Context {
 
     /// Gives a request a message that is out of the list, as soon as it has come.
     fn await_taken(&mut self, slot: u32, id: Id, into: &Slice) -> Result<(), CallError> {
+        if let Some(kind) = self.requests.active(slot) {
+            *kind = Kind::Arriving;
+        }
+        self.requests.hold(slot, into.clone());
         let arrived = self.unexpected.get_mut(id);
         let arrived = arrived.ok_or(CallError::NotARequest)?;
-        if let Some(kind) = self.requests.active(slot) {
-            *kind = Kind::Arriving { into: into.clone() };
-        }
         if matches!(arrived.place, Place::Arriving) {
             arrived.taker = Some(slot);
         } else {
@@ -156,7 +178,11 @@ impl Context {
         let Some(kind) = self.requests.active(slot) else {
             return;
         };
-        let Kind::Arriving { into } = std::mem::replace(kind, Kind::Short) else {
+        let Kind::Arriving = *kind else {
+            return;
+        };
+        *kind = Kind::Short;
+        let Some(into) = self.requests.held(slot) else {
             return;
         };
         let moved = usize::try_from(arrived.length)

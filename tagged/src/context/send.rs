@@ -13,8 +13,8 @@ use portals_shim::{
 };
 
 /// A message that has not been handed to Portals.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing<D = Slice> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<D> {
     pub(super) to: u32,
     /// Without the sync bit.
     pub(super) bits: u64,
@@ -24,32 +24,18 @@ pub(crate) struct Outgoing<D = Slice> {
     pub(super) own: bool,
 }
 
-impl Outgoing<&Slice> {
-    /// For later.
-    fn kept(&self) -> Outgoing {
-        Outgoing {
-            to: self.to,
-            bits: self.bits,
-            data: self.data.clone(),
-            sync: self.sync,
-            own: self.own,
-        }
-    }
-}
-
-impl Outgoing {
-    const fn lent(&self) -> Outgoing<&Slice> {
-        Outgoing {
-            to: self.to,
-            bits: self.bits,
-            data: &self.data,
-            sync: self.sync,
-            own: self.own,
-        }
-    }
-}
-
 impl<D> Outgoing<D> {
+    /// The same of other data, or of data that is elsewhere.
+    const fn of<E>(&self, data: E) -> Outgoing<E> {
+        Outgoing {
+            to: self.to,
+            bits: self.bits,
+            data,
+            sync: self.sync,
+            own: self.own,
+        }
+    }
+
     /// What it does not overtake: the program's messages to a peer, or the library's, which no receive of the program
     /// matches.
     const fn lane(&self) -> u32 {
@@ -73,6 +59,7 @@ enum Started {
 
 impl Context {
     /// Begins a send.
+    #[inline(always)]
     pub(crate) fn send<const FULL: bool>(
         &mut self,
         (cid, to, tag): Outward,
@@ -91,19 +78,26 @@ impl Context {
         // The message has the number that its request would get; most need none.
         let slot = self.requests.next()?;
         let way = self.way(&message);
-        if way == Way::Short {
-            return match self.start(slot, &message, way)? {
-                Started::Done => Ok(None),
-                Started::UnderWay => self.open().map(Some),
-            };
+        if way != Way::Short {
+            return self.send_later(slot, &message, way);
         }
+        match self.start_with_credit(slot, &message)? {
+            Started::Done => Ok(None),
+            Started::UnderWay => self.open().map(Some),
+        }
+    }
+
+    /// Begins a send that needs a request from the start.
+    #[inline(never)]
+    fn send_later(&mut self, slot: u32, message: &Outgoing<&Slice>, way: Way) -> Begun {
         let request = self.open()?;
         if way == Way::Wait {
             if let Some(kind) = self.requests.active(slot) {
-                *kind = Kind::Queued(message.kept());
+                *kind = Kind::Queued(message.of(()));
             }
+            self.requests.hold(slot, message.data.clone());
             self.waiting.push(message.lane(), slot);
-        } else if let Err(error) = self.start(slot, &message, way) {
+        } else if let Err(error) = self.start(slot, message, way) {
             self.requests.forget(slot);
             return Err(error);
         }
@@ -129,39 +123,56 @@ impl Context {
 
     /// Hands a message to Portals as `way`, which is not to wait, says. After an error nothing has happened, and what
     /// was taken is given back.
-    #[inline]
+    #[inline(never)]
     fn start(
         &mut self,
         slot: u32,
         message: &Outgoing<&Slice>,
         way: Way,
     ) -> Result<Started, CallError> {
-        let to = message.to;
+        if way == Way::Short {
+            return self.start_with_credit(slot, message);
+        }
         let done = self
-            .target(to, 0, message.bits)
-            .and_then(|target| match way {
-                Way::Short => self.start_short(slot, message.data, to, target),
-                _ => self.start_released(slot, message.data, to, target),
-            });
+            .target(message.to, 0, message.bits)
+            .and_then(|target| self.start_released(slot, message.data, message.to, target));
         if done.is_err() {
-            self.flow.untake(to, way);
+            self.flow.untake(message.to, way);
         }
         done
     }
 
-    #[inline]
+    /// As [`Context::start`] of a message that has its credit.
+    #[inline(always)]
+    fn start_with_credit(
+        &mut self,
+        slot: u32,
+        message: &Outgoing<&Slice>,
+    ) -> Result<Started, CallError> {
+        let refused = match self.target(message.to, 0, message.bits) {
+            Ok(target) => match self.start_short(slot, message.data, message.to, &target) {
+                Ok(started) => return Ok(started),
+                Err(refused) => refused,
+            },
+            Err(refused) => refused,
+        };
+        self.flow.untake(message.to, Way::Short);
+        Err(refused)
+    }
+
+    #[inline(always)]
     fn start_short(
         &mut self,
         slot: u32,
         data: &Slice,
         to: u32,
-        target: Target,
+        target: &Target,
     ) -> Result<Started, CallError> {
         let md = self.source(data)?;
         let region = (data.offset as u64, data.len as u64);
         let done = self.with_credits(to, slot, |context, header| {
             let ni = &context.place.ni;
-            ni.put_region_silent(md, region, AckRequest::NoAck, target, header)
+            ni.put_region_silent(md, region, AckRequest::NoAck, *target, header)
         })?;
         self.counts.short += 1;
         Ok(if done {
@@ -230,7 +241,7 @@ impl Context {
     }
 
     /// Sends with the credits that are owed to the receiver; they stay owed if it is refused.
-    #[inline]
+    #[inline(always)]
     fn with_credits<R>(
         &mut self,
         to: u32,
@@ -243,10 +254,13 @@ impl Context {
             operation: slot,
             credits,
         };
-        put(self, header.pack()).map_err(|error| {
-            self.flow.owe(to, credits);
-            error.into()
-        })
+        match put(self, header.pack()) {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                self.flow.owe(to, credits);
+                Err(error.into())
+            }
+        }
     }
 
     /// Starts the sends that waited and may go. One that is refused now ends as failed, and the next has its turn.
@@ -266,22 +280,24 @@ impl Context {
 
     /// Whether a send that waited has had its turn.
     fn start_waiting(&mut self, slot: u32) -> bool {
-        let Some(kind @ Kind::Queued(_)) = self.requests.active(slot) else {
+        let Some(Kind::Queued(message)) = self.requests.active(slot) else {
             return true;
         };
-        let Kind::Queued(message) = std::mem::replace(kind, Kind::Short) else {
+        let message = *message;
+        let Some(data) = self.requests.held(slot) else {
             return true;
         };
-        let (rank, len) = (message.to, message.data.len);
+        let (rank, len) = (message.to, data.len);
         let short = !message.sync && len as u64 <= self.short;
         let way = self.flow.take(rank, short, message.own);
         if way == Way::Wait {
-            if let Some(kind) = self.requests.active(slot) {
-                *kind = Kind::Queued(message);
-            }
+            self.requests.hold(slot, data);
             return false;
         }
-        match self.start(slot, &message.lent(), way) {
+        if let Some(kind) = self.requests.active(slot) {
+            *kind = Kind::Short;
+        }
+        match self.start(slot, &message.of(&data), way) {
             Ok(Started::Done) => self.requests.end(slot, Ok(Status::sent(len))),
             Ok(Started::UnderWay) => {}
             Err(error) => {
