@@ -22,7 +22,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::Handle;
 use crate::tmpmd::UserMem;
-use portals_shim::{AckRequest, Event, EventKind, NiFail};
+use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail};
 
 /// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
 const SHORT: usize = 256;
@@ -104,7 +104,7 @@ impl Core {
             if *left != u32::MAX {
                 *left -= 1;
             }
-            handled = self.handle_own(md, event);
+            handled = self.handle_own(md, &Brief::new(event, false, 0));
             true
         });
         let call = "PtlEQGet";

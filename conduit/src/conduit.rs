@@ -23,7 +23,7 @@ use crate::pinning::Elsewhere;
 use crate::segment::SegInfo;
 use crate::signals::Signals;
 use crate::trace::Tracer;
-use portals_shim::{ClockKind, Interface, Polled, Region, Taken, Wait};
+use portals_shim::{Brief, ClockKind, Interface, Region, Taken, Wait};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -81,10 +81,8 @@ pub struct Conduit {
 /// How long a wait keeps the gate, nanoseconds.
 const TURN: u64 = 50_000;
 
-/// Of a wait for events and frames alone.
-fn nothing_else() -> bool {
-    false
-}
+/// What says that there is other work than events.
+pub(crate) type Other<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// Which events may be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,12 +127,13 @@ impl Budget {
 impl Core {
     /// Takes and handles one event. `None`: there was none, or the budget is spent, or `other` said that there is other
     /// work.
-    pub(crate) fn step(
+    #[inline(always)]
+    fn step(
         &mut self,
         scope: Scope,
         look: Look,
         budget: &mut Budget,
-        other: &dyn Fn() -> bool,
+        other: Other<'_>,
     ) -> Result<Option<Option<Delivery>>, Fault> {
         let all = self.descriptors.queues.list();
         let apart = [all[0], all[2]];
@@ -150,10 +149,10 @@ impl Core {
             (false, false, true) => (&all[2..], 2),
             (false, false, false) => return Ok(None),
         };
-        let mut polled = Polled::default();
+        let mut event = Brief::default();
         let found = match look {
-            Look::There => self.ni.eq_there(list, &mut polled),
-            Look::Poll(wait) => self.ni.eq_take_or(list, wait, other, &mut polled),
+            Look::There => self.ni.eq_there(list, &mut event),
+            Look::Poll(wait) => self.ni.eq_take_or(list, wait, other, &mut event),
         };
         let found = found.map_err(|e| Fault::Portals {
             call: "PtlEQPoll",
@@ -163,19 +162,19 @@ impl Core {
             return Ok(None);
         }
         budget.more = found == Taken::More;
-        let (left, queue, own) = match first + polled.which {
+        let (left, queue, own) = match first + event.which {
             0 => (&mut budget.sys, "SYS", false),
             1 if budget.safe > 0 => (&mut budget.safe, "SAFE", budget.more),
             _ => (&mut budget.am, "AM", false),
         };
         // Queues are sized so that none can overflow; a lost event could be anybody's completion.
-        if polled.dropped {
+        if event.dropped {
             return Err(Fault::Lost { queue });
         }
         if *left != u32::MAX {
             *left -= 1;
         }
-        let delivery = self.handle(&polled.event)?;
+        let delivery = self.handle(&event)?;
         if own {
             self.settle(left)?;
         }
@@ -325,7 +324,7 @@ impl Conduit {
         scope: Scope,
         look: Look,
         budget: &mut Budget,
-        other: &dyn Fn() -> bool,
+        other: Other<'_>,
     ) -> bool {
         // Another request would spend the resources kept for this handler's reply.
         if scope == Scope::Full && self.handler_depth.get() > 0 {
@@ -358,7 +357,7 @@ impl Conduit {
         };
         // One look into the fabric is one poll; what comes while its events are handled is for the next.
         let mut look = Look::Poll(Wait::No);
-        while self.step("polling", scope, look, &mut budget, &nothing_else) && budget.more {
+        while self.step("polling", scope, look, &mut budget, None) && budget.more {
             look = Look::There;
         }
     }
@@ -385,7 +384,7 @@ impl Conduit {
 
     /// Some frames or one event, or a turn for other threads.
     pub(crate) fn wait_step(&self, call: &str, scope: Scope) {
-        self.wait_step_or(call, scope, None, &nothing_else);
+        self.wait_step_or(call, scope, None, None);
     }
 
     /// As [`Conduit::wait_step`]; a wait for an event takes no longer than `longest`, and ends when `other` says so.
@@ -394,7 +393,7 @@ impl Conduit {
         call: &str,
         scope: Scope,
         longest: Option<Duration>,
-        other: &dyn Fn() -> bool,
+        other: Other<'_>,
     ) {
         if scope == Scope::Full {
             self.flush_pinning();
@@ -402,23 +401,20 @@ impl Conduit {
         let mut budget = Budget::unlimited();
         if self.poll_near(scope) {
             if self.is_look_due() {
-                self.step(
-                    call,
-                    scope,
-                    Look::Poll(Wait::No),
-                    &mut budget,
-                    &nothing_else,
-                );
+                self.step(call, scope, Look::Poll(Wait::No), &mut budget, None);
             }
             return;
         }
         let neighbours = self.neighbours.get();
-        let other = || other() || neighbours.is_some_and(|n| n.has_frame(scope));
+        let either =
+            || other.is_some_and(|o| o()) || neighbours.is_some_and(|n| n.has_frame(scope));
+        // Nothing is asked between looks where there is nobody to be asked.
+        let other = (other.is_some() || neighbours.is_some()).then_some(&either as _);
         let wait = longest.map_or(Wait::Forever, |longest| {
             Wait::Nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))
         });
         let Some(gate) = &self.gate else {
-            self.step(call, scope, Look::Poll(wait), &mut budget, &other);
+            self.step(call, scope, Look::Poll(wait), &mut budget, other);
             return;
         };
         let wait = if gate.is_wanted() {
@@ -426,7 +422,7 @@ impl Conduit {
         } else {
             Wait::Nanos(TURN)
         };
-        let stepped = self.step(call, scope, Look::Poll(wait), &mut budget, &other);
+        let stepped = self.step(call, scope, Look::Poll(wait), &mut budget, other);
         // A handler is not interrupted: what it holds of the conduit is for its reply.
         if !stepped && self.handler_depth.get() == 0 && gate.leave() {
             gate.enter();

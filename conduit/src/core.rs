@@ -1,7 +1,7 @@
 //! The state of a rank and what it does with events. Never calls the client: what a message asks of
 //! a handler comes out as a [`Delivery`], and the conduit runs it with no state borrowed.
 
-use crate::am::deliver::{Delivery, HeldHeader};
+use crate::am::deliver::{Delivery, HeldHeader, Values};
 use crate::am::lid::Lids;
 use crate::chunks::{CHUNK, Chunks};
 use crate::credits::{Credits, Notice, Plan};
@@ -17,7 +17,7 @@ use crate::segment::SegInfo;
 use crate::tickets::Tickets;
 use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
 use portals_shim::{
-    AckRequest, Event, EventKind, Interface, MdHandle, NiFail, ProcessId, Region, Target,
+    AckRequest, Brief, EventKind, Interface, MdHandle, NiFail, ProcessId, Region, Target,
 };
 
 /// What a chunk of the request send buffer is lent to.
@@ -38,6 +38,12 @@ pub(crate) struct Reserve {
     pub(crate) tickets: u32,
     pub(crate) tmpmd: bool,
     pub(crate) chunk: Option<u32>,
+}
+
+impl Reserve {
+    fn is_full(&self) -> bool {
+        self.tickets == REPLY_TICKETS && self.tmpmd && self.chunk.is_some()
+    }
 }
 
 /// A Long reply that is not packed sends two messages.
@@ -90,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) least: (u64, u32),
     /// Buffers for payloads of Mediums, 8-byte aligned.
     pub(crate) scratch: Vec<Box<[u64]>>,
+    /// Room for arguments of a message that is delivered; `None` while one is.
+    pub(crate) values: Option<Box<Values>>,
     /// What is pinned of other ranks' memory, in a job whose segments are not pinned as a whole.
     pub(crate) fire: Option<Fire>,
     /// What is pinned of the own memory when it is needed; `None` where all is pinned at the start, or for each message.
@@ -133,6 +141,7 @@ impl Core {
             boot_rounds: 0,
             least: (u64::MAX, 0),
             scratch: Vec::new(),
+            values: None,
             fire: None,
             home: None,
             peers,
@@ -157,7 +166,7 @@ impl Core {
     }
 
     /// Checks that a message says truly who sent it.
-    pub(crate) fn sender(&self, said: u32, event: &Event) -> Result<u32, Fault> {
+    pub(crate) fn sender(&self, said: u32, event: &Brief) -> Result<u32, Fault> {
         if self.peers.get(said as usize) == Some(&event.initiator) {
             Ok(said)
         } else {
@@ -199,7 +208,13 @@ impl Core {
     }
 
     /// Takes what a reply needs, as far as it is there; whether all of it is.
+    #[inline]
     pub(crate) fn stock_reserve(&mut self) -> bool {
+        self.reserve.is_full() || self.restock()
+    }
+
+    #[inline(never)]
+    fn restock(&mut self) -> bool {
         let r = &mut self.reserve;
         while r.tickets < REPLY_TICKETS && self.tickets.take(1) {
             r.tickets += 1;
@@ -210,15 +225,30 @@ impl Core {
         if r.chunk.is_none() {
             r.chunk = self.rplsb.take(());
         }
-        r.tickets == REPLY_TICKETS && r.tmpmd && r.chunk.is_some()
+        r.is_full()
     }
 
     /// Handles one event.
-    pub(crate) fn handle(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+    #[inline(always)]
+    pub(crate) fn handle(&mut self, event: &Brief) -> Result<Option<Delivery>, Fault> {
+        // The headers of active messages are what a round trip consists of.
+        if event.kind == EventKind::PutEnd && event.ni_fail == NiFail::OK {
+            if let Some(buffer) = Md::request_buffer(event.user_ptr) {
+                return self.handle_request_header(buffer, event);
+            }
+            if event.user_ptr == Md::ReqSb.encode() {
+                return self.handle_reply_header(event);
+            }
+        }
+        self.handle_other(event)
+    }
+
+    #[inline(never)]
+    fn handle_other(&mut self, event: &Brief) -> Result<Option<Delivery>, Fault> {
         if event.ni_fail != NiFail::OK {
             return self.handle_failure(event);
         }
-        let md = Md::decode(event.md.user_ptr).ok_or(Fault::Malformed {
+        let md = Md::decode(event.user_ptr).ok_or(Fault::Malformed {
             node: self.me,
             what: "an event of an unknown descriptor",
         })?;
@@ -231,7 +261,6 @@ impl Core {
             (Md::CatchBasin, EventKind::PutEnd) => Err(Fault::CatchBasin {
                 node: self.node_of(event.initiator),
             }),
-            (Md::ReqRb(buffer), EventKind::PutEnd) => self.handle_request_header(buffer, event),
             (Md::ReqRb(buffer), EventKind::Unlink) => {
                 // Every message of the buffer was handled before this event was taken.
                 self.descriptors
@@ -240,7 +269,6 @@ impl Core {
                 Ok(None)
             }
             (Md::RarAm | Md::RarSrc, EventKind::PutEnd) => self.handle_payload(event),
-            (Md::ReqSb, EventKind::PutEnd) => self.handle_reply_header(event),
             (
                 Md::RarSrc | Md::ReqSb | Md::RplSb | Md::Tmp(_),
                 EventKind::SendEnd | EventKind::Ack | EventKind::ReplyEnd,
@@ -253,9 +281,9 @@ impl Core {
 
     /// An operation failed, or a rank was given up: the job cannot go on, unless nobody needs the message.
     #[cold]
-    fn handle_failure(&self, event: &Event) -> Result<Option<Delivery>, Fault> {
+    fn handle_failure(&self, event: &Brief) -> Result<Option<Delivery>, Fault> {
         let ours = event.initiator == self.peer(self.me);
-        let message = match Md::decode(event.md.user_ptr) {
+        let message = match Md::decode(event.user_ptr) {
             Some(Md::Sys) if ours => SysMsg::decode(event.match_bits, event.hdr_data),
             _ => None,
         };
@@ -285,7 +313,7 @@ impl Core {
     }
 
     /// Whom an own message was for, as far as it says so.
-    fn target_of(&self, event: &Event, message: Option<SysMsg>) -> Option<u32> {
+    fn target_of(&self, event: &Brief, message: Option<SysMsg>) -> Option<u32> {
         let above = |distance: u32| {
             let to = (u64::from(self.me) + u64::from(distance)) % u64::from(self.nodes);
             Some(to as u32)
@@ -298,14 +326,14 @@ impl Core {
                 above(1 << (round % 32))
             }
             Some(_) => None,
-            None => match (Md::decode(event.md.user_ptr), self.reqsb.lent(event.offset)) {
+            None => match (Md::decode(event.user_ptr), self.reqsb.lent(event.offset)) {
                 (Some(Md::ReqSb), Some(SbUse::Request { to })) => Some(*to),
                 _ => None,
             },
         }
     }
 
-    fn handle_sys(&mut self, event: &Event) -> Result<(), Fault> {
+    fn handle_sys(&mut self, event: &Brief) -> Result<(), Fault> {
         let Some(message) = SysMsg::decode(event.match_bits, event.hdr_data) else {
             return Err(self.not_sys(event));
         };
@@ -402,7 +430,7 @@ impl Core {
         Ok(())
     }
 
-    fn not_sys(&self, event: &Event) -> Fault {
+    fn not_sys(&self, event: &Brief) -> Fault {
         Fault::Malformed {
             node: self.node_of(event.initiator),
             what: "not a system message",
@@ -439,7 +467,7 @@ impl Core {
     }
 
     /// Events of messages that this rank initiated.
-    pub(crate) fn handle_own(&mut self, md: Md, event: &Event) -> Result<(), Fault> {
+    pub(crate) fn handle_own(&mut self, md: Md, event: &Brief) -> Result<(), Fault> {
         let node = self.me;
         let bad = || Fault::Malformed {
             node,

@@ -57,6 +57,12 @@ impl Md {
         }
     }
 
+    /// The index of a request buffer.
+    #[inline]
+    pub(crate) fn request_buffer(user_ptr: u64) -> Option<usize> {
+        (user_ptr & 0xff == 8).then_some((user_ptr >> 8) as usize)
+    }
+
     pub(crate) fn decode(user_ptr: u64) -> Option<Self> {
         let index = usize::try_from(user_ptr >> 8).ok()?;
         Some(match user_ptr & 0xff {
@@ -333,6 +339,11 @@ mod tests {
         for (i, a) in all.iter().enumerate() {
             assert_eq!(Md::decode(a.encode()), Some(*a));
             assert!(all[..i].iter().all(|b| b.encode() != a.encode()));
+            let buffer = match a {
+                Md::ReqRb(buffer) => Some(*buffer),
+                _ => None,
+            };
+            assert_eq!(Md::request_buffer(a.encode()), buffer);
         }
         assert_eq!(Md::decode(0), None);
     }

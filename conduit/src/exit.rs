@@ -23,7 +23,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
-use portals_shim::{AckRequest, ClockKind, Wait};
+use portals_shim::{AckRequest, Brief, ClockKind, Wait};
 use signal_hook::low_level;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -360,7 +360,7 @@ impl Conduit {
                         error: e.error,
                     })?;
                 if let Some(polled) = polled {
-                    core.handle(&polled.event)?;
+                    core.handle(&Brief::new(&polled.event, false, 0))?;
                 }
             }
         }

@@ -491,6 +491,13 @@ impl<K: Clone> Holder<K> {
         self.outbox.pop_front()
     }
 
+    /// Whether [`Holder::poll_move`] has one.
+    #[must_use]
+    #[inline(always)]
+    pub fn has_moves(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// Whether [`Holder::poll_outcome`] has one.
     #[must_use]
     #[inline(always)]

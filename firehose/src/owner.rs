@@ -438,6 +438,13 @@ impl<K: Clone> Owner<K> {
         !self.table.iter().any(|(u, _)| (first..=last).contains(&u))
     }
 
+    /// Whether [`Owner::poll_recall`] has one.
+    #[must_use]
+    #[inline(always)]
+    pub fn has_recalls(&self) -> bool {
+        !self.recalls.is_empty()
+    }
+
     /// Whom to ask for which unit back.
     pub fn poll_recall(&mut self) -> Option<(u32, Unit)> {
         self.recalls.pop()

@@ -165,10 +165,10 @@ impl EventQueue {
         taken
     }
 
-    /// Whether [`EventQueue::get`] gives something.
+    /// Events that [`EventQueue::get`] gives, one after the other.
     #[inline]
-    pub(crate) fn has_some(&self) -> bool {
-        self.len > 0
+    pub(crate) fn unread(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn peek(&self) -> Option<(Event, bool)> {

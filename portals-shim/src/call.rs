@@ -3,8 +3,8 @@
 //! the library's state.
 
 use portals_core::{
-    AcEntry, AckRequest, EqHandle, Event, InsertPosition, MdDesc, MdHandle, MdSnapshot, MeHandle,
-    MeSpec, ProcessId, Status, Unlink, Usage,
+    AcEntry, AckRequest, EqHandle, Event, EventKind, InsertPosition, MdDesc, MdHandle, MdSnapshot,
+    MeHandle, MeSpec, NiFail, ProcessId, Status, Unlink, Usage,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -47,6 +47,95 @@ pub struct Polled {
     pub dropped: bool,
     /// Index of the queue in the poll's list.
     pub which: usize,
+}
+
+/// What a program that knows its descriptors reads of an event that it takes from one of several queues; less to copy than
+/// a [`Polled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// What happened.
+    pub kind: EventKind,
+    /// Whether the operation failed.
+    pub ni_fail: NiFail,
+    /// Who initiated the operation; for ACK and REPLY the process that sent them.
+    pub initiator: ProcessId,
+    /// The user's value of the descriptor.
+    pub user_ptr: u64,
+    /// Match bits of the request.
+    pub match_bits: u64,
+    /// The put's 64 bits of user data.
+    pub hdr_data: u64,
+    /// Where in the descriptor the operation worked, bytes.
+    pub offset: u64,
+    /// Requested length, bytes.
+    pub rlength: u64,
+    /// Length moved, bytes.
+    pub mlength: u64,
+    /// Events of that queue before this one were lost (`PTL_EQ_DROPPED`).
+    pub dropped: bool,
+    /// Index of the queue in the poll's list.
+    pub which: usize,
+}
+
+impl Brief {
+    /// Of an event of the queue at index `which`.
+    #[inline(always)]
+    pub const fn new(event: &Event, dropped: bool, which: usize) -> Self {
+        Self {
+            kind: event.kind,
+            ni_fail: event.ni_fail,
+            initiator: event.initiator,
+            user_ptr: event.md.user_ptr,
+            match_bits: event.match_bits,
+            hdr_data: event.hdr_data,
+            offset: event.offset,
+            rlength: event.rlength,
+            mlength: event.mlength,
+            dropped,
+            which,
+        }
+    }
+}
+
+/// Nothing that happened: what stands in a place before an event does.
+impl Default for Brief {
+    #[inline(always)]
+    fn default() -> Self {
+        Self {
+            kind: EventKind::SendEnd,
+            ni_fail: NiFail::OK,
+            initiator: ProcessId::ANY,
+            user_ptr: 0,
+            match_bits: 0,
+            hdr_data: 0,
+            offset: 0,
+            rlength: 0,
+            mlength: 0,
+            dropped: false,
+            which: 0,
+        }
+    }
+}
+
+/// Where a poll puts the event that it takes, or as much of it as is asked for.
+pub(crate) trait Place {
+    /// Each part is moved once, from where it lies in the queue at index `which`.
+    fn put(&mut self, event: &Event, dropped: bool, which: usize);
+}
+
+impl Place for Polled {
+    #[inline(always)]
+    fn put(&mut self, event: &Event, dropped: bool, which: usize) {
+        self.event = *event;
+        (self.dropped, self.which) = (dropped, which);
+    }
+}
+
+impl Place for Brief {
+    #[inline(always)]
+    fn put(&mut self, event: &Event, dropped: bool, which: usize) {
+        *self = Self::new(event, dropped, which);
+    }
 }
 
 /// What a poll that writes its event elsewhere took.

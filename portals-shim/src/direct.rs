@@ -22,7 +22,7 @@ mod tests;
 
 pub(crate) use sleepers::Bell;
 
-use crate::call::{Answer, Call, Polled, Taken, Target, Wait};
+use crate::call::{Answer, Brief, Call, Place, Polled, Taken, Target, Wait};
 use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
@@ -259,13 +259,13 @@ impl<N: Nal> Shared<N> {
         eqs: &[EqHandle],
         looks: u32,
         other: &F,
-        out: &mut Polled,
+        out: &mut impl Place,
     ) -> Result<Found, PollError> {
         let mut library = self.lock();
         let mut found = library.poll(eqs, out);
         let mut moved = library.take_moved();
         // Without progress the queues stay as they are, and a pause would cost more than a look.
-        if !moved && matches!(found, Ok(false)) {
+        if !moved && matches!(found, Ok(Taken::Nothing)) {
             for _ in 1..looks {
                 if other() {
                     break;
@@ -277,15 +277,11 @@ impl<N: Nal> Shared<N> {
                 }
             }
         }
-        let found = found.map(|found| Found {
-            taken: library.taken(found, eqs),
-            moved,
-        });
         drop(library);
         if moved {
             self.wake();
         }
-        found
+        found.map(|taken| Found { taken, moved })
     }
 
     /// As [`Shared::doze`], on a fabric whose peers wake through memory.
@@ -295,13 +291,12 @@ impl<N: Nal> Shared<N> {
         eqs: &[EqHandle],
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
-        out: &mut Polled,
+        out: &mut impl Place,
     ) -> Result<Found, PollError> {
         self.sleepers.napper(1);
         let mut library = self.lock();
         library.nal.arm();
-        let found = library.poll(eqs, out);
-        let taken = found.map(|found| library.taken(found, eqs));
+        let taken = library.poll(eqs, out);
         let moved = library.take_moved();
         drop(library);
         if moved {
@@ -319,7 +314,7 @@ impl<N: Nal> Shared<N> {
         eqs: &[EqHandle],
         until: Option<Instant>,
         other: &dyn Fn() -> bool,
-        out: &mut Polled,
+        out: &mut impl Place,
     ) -> Result<Found, PollError> {
         if let Some(nap) = &self.nap {
             return self.nap(nap.as_ref(), eqs, until, other, out);
@@ -334,8 +329,7 @@ impl<N: Nal> Shared<N> {
         };
         let mut library = self.lock();
         let armed = library.nal.arm();
-        let found = library.poll(eqs, out);
-        let taken = found.map(|found| library.taken(found, eqs));
+        let taken = library.poll(eqs, out);
         let moved = library.take_moved();
         let longest = library.nal.longest();
         drop(library);
@@ -360,7 +354,7 @@ impl<N: Nal> Shared<N> {
 
     /// Takes the first event of the queues, if it is there or comes within the wait; whether there was one.
     #[inline]
-    fn wait(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<bool, PollError> {
+    fn wait(&self, eqs: &[EqHandle], wait: Wait, out: &mut impl Place) -> Result<bool, PollError> {
         if wait != Wait::No {
             let taken = self.wait_long(eqs, wait, &nothing_else, out);
             return taken.map(|taken| taken != Taken::Nothing);
@@ -373,16 +367,15 @@ impl<N: Nal> Shared<N> {
 
     /// Takes an event by `find`, and says whether there is more.
     #[inline]
-    fn take(
+    fn take<P: Place>(
         &self,
         eqs: &[EqHandle],
-        out: &mut Polled,
-        find: impl FnOnce(&mut Library<N>, &[EqHandle], &mut Polled) -> Result<bool, PollError>,
+        out: &mut P,
+        find: impl FnOnce(&mut Library<N>, &[EqHandle], &mut P) -> Result<Taken, PollError>,
     ) -> Result<Taken, PollError> {
         let mut library = self.lock();
-        let found = find(&mut library, eqs, out);
+        let taken = find(&mut library, eqs, out);
         let moved = library.take_moved();
-        let taken = found.map(|found| library.taken(found, eqs));
         drop(library);
         if moved {
             self.wake();
@@ -409,7 +402,7 @@ impl<N: Nal> Shared<N> {
         eqs: &[EqHandle],
         wait: Wait,
         other: &F,
-        out: &mut Polled,
+        out: &mut impl Place,
     ) -> Result<Taken, PollError> {
         let deadline = match wait {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
@@ -550,21 +543,22 @@ impl<N: Nal> Bridge for Direct<N> {
         &self,
         eqs: &[EqHandle],
         wait: Wait,
-        other: &dyn Fn() -> bool,
-        out: &mut Polled,
+        other: Option<&dyn Fn() -> bool>,
+        out: &mut Brief,
     ) -> Result<Taken, PollError> {
         let shared = self.entered();
-        if wait != Wait::No {
-            return shared.wait_long(eqs, wait, other, out);
+        match other {
+            _ if wait == Wait::No => shared.take(eqs, out, Library::poll),
+            Some(other) => shared.wait_long(eqs, wait, other, out),
+            None => shared.wait_long(eqs, wait, &nothing_else, out),
         }
-        shared.take(eqs, out, Library::poll)
     }
 
     fn found_other(&self) {
         self.shared.fruitless.store(0, Ordering::Relaxed);
     }
 
-    fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.entered().take(eqs, out, Library::look)
     }
 

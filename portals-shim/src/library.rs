@@ -1,6 +1,6 @@
 //! One interface and its fabric: executes the API's calls.
 
-use crate::call::{Answer, Call, Polled, Taken, Target};
+use crate::call::{Answer, Call, Place, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
 use crate::interface::PollError;
 use crate::nal::Nal;
@@ -124,40 +124,36 @@ impl<N: Nal> Library<N> {
         (self.nal.due(), busy)
     }
 
-    /// What a look into the queues took, which `found` an event or not.
-    #[inline]
-    pub(crate) fn taken(&self, found: bool, eqs: &[EqHandle]) -> Taken {
-        match found {
-            true if self.ni.eq_any(eqs) => Taken::More,
-            true => Taken::Last,
-            false => Taken::Nothing,
-        }
-    }
-
-    /// Takes the first event of the queues in index order, after one round of progress if all are empty; whether there
-    /// was one.
+    /// Takes the first event of the queues in index order, after one round of progress if all are empty.
     #[inline(always)]
-    pub(crate) fn poll(&mut self, eqs: &[EqHandle], out: &mut Polled) -> Result<bool, PollError> {
-        if self.look(eqs, out)? {
-            return Ok(true);
+    pub(crate) fn poll(
+        &mut self,
+        eqs: &[EqHandle],
+        out: &mut impl Place,
+    ) -> Result<Taken, PollError> {
+        let mut looks = 0;
+        loop {
+            let taken = self.look(eqs, out)?;
+            looks += 1;
+            if taken != Taken::Nothing || looks > 1 || !self.progress() {
+                return Ok(taken);
+            }
         }
-        if !self.progress() {
-            return Ok(false);
-        }
-        self.look(eqs, out)
     }
 
-    /// Takes the first event of the queues in index order; whether there was one.
-    #[inline]
-    pub(crate) fn look(&mut self, eqs: &[EqHandle], out: &mut Polled) -> Result<bool, PollError> {
+    /// Takes the first event of the queues in index order.
+    #[inline(always)]
+    pub(crate) fn look(
+        &mut self,
+        eqs: &[EqHandle],
+        out: &mut impl Place,
+    ) -> Result<Taken, PollError> {
         match self.ni.eq_first(eqs) {
-            Ok(Some((which, event, dropped))) => {
-                // Each once, from where it lies to where the caller wants it.
-                out.event = *event;
-                (out.dropped, out.which) = (dropped, which);
-                Ok(true)
+            Ok(Some(first)) => {
+                out.put(first.event, first.lost, first.which);
+                Ok(if first.more { Taken::More } else { Taken::Last })
             }
-            Ok(None) => Ok(false),
+            Ok(None) => Ok(Taken::Nothing),
             Err((which, error)) => Err(PollError { error, which }),
         }
     }
@@ -383,7 +379,7 @@ impl<N: Nal> Library<N> {
             Call::EqPoll { eqs, .. } => {
                 let mut polled = Polled::default();
                 match self.poll(&eqs, &mut polled) {
-                    Ok(found) => Answer::Polled(found.then_some(polled)),
+                    Ok(taken) => Answer::Polled((taken != Taken::Nothing).then_some(polled)),
                     Err(refused) => Answer::BadQueue(refused.which),
                 }
             }

@@ -11,39 +11,26 @@ use crate::fault::Fault;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
 use crate::trace::{Sent, Tracer};
-use portals_shim::{Event, Region};
-use std::ops::Deref;
+use portals_shim::{Brief, Region};
 use zerocopy::IntoBytes;
 
-/// The arguments of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The arguments of a message that waits for its handler; those of one without arguments take no memory.
+#[derive(Debug, Default)]
 pub(crate) struct Args {
-    count: usize,
-    values: [i32; MAX_ARGS],
+    /// As many as there are, and then what was there before.
+    values: Option<Box<Values>>,
+    count: u8,
 }
+
+/// Room for the most that there can be.
+pub(crate) type Values = [i32; MAX_ARGS];
 
 impl Args {
-    /// `None` for more than [`MAX_ARGS`].
-    pub(crate) fn new(args: &[i32]) -> Option<Self> {
-        let mut values = [0; MAX_ARGS];
-        values.get_mut(..args.len())?.copy_from_slice(args);
-        Some(Self {
-            count: args.len(),
-            values,
-        })
-    }
-
-    /// As they travel.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.values[..self.count].as_bytes()
-    }
-}
-
-impl Deref for Args {
-    type Target = [i32];
-
-    fn deref(&self) -> &[i32] {
-        &self.values[..self.count]
+    pub(crate) fn as_slice(&self) -> &[i32] {
+        self.values
+            .as_ref()
+            .and_then(|values| values.get(..usize::from(self.count)))
+            .unwrap_or_default()
     }
 }
 
@@ -81,7 +68,7 @@ pub(crate) struct Delivery {
 }
 
 /// The header of a Long that waits for its payload.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct HeldHeader {
     handler: u8,
     args: Args,
@@ -112,10 +99,11 @@ enum Place {
 
 impl Core {
     /// A request's header in request buffer `buffer`.
+    #[inline(always)]
     pub(crate) fn handle_request_header(
         &mut self,
         buffer: usize,
-        event: &Event,
+        event: &Brief,
     ) -> Result<Option<Delivery>, Fault> {
         let hdr = AmHdr::decode(event.hdr_data);
         let source = self.sender(hdr.source, event)?;
@@ -148,7 +136,8 @@ impl Core {
     }
 
     /// A reply's header in the chunk of its request.
-    pub(crate) fn handle_reply_header(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+    #[inline(always)]
+    pub(crate) fn handle_reply_header(&mut self, event: &Brief) -> Result<Option<Delivery>, Fault> {
         let hdr = AmHdr::decode(event.hdr_data);
         let source = self.sender(hdr.source, event)?;
         let malformed = |what| Fault::Malformed { node: source, what };
@@ -189,7 +178,40 @@ impl Core {
         }
     }
 
+    /// The arguments that begin at `base` of a place.
+    #[inline]
+    fn arguments(&mut self, place: Place, base: usize, count: u8) -> Result<Args, Fault> {
+        if count == 0 {
+            return Ok(Args::default());
+        }
+        self.read_arguments(place, base, count)
+    }
+
+    #[inline(never)]
+    fn read_arguments(&mut self, place: Place, base: usize, count: u8) -> Result<Args, Fault> {
+        let mut values = self.values.take().unwrap_or_default();
+        let room = values.get_mut(..usize::from(count)).unwrap_or_default();
+        self.memory(place).read(base, room.as_mut_bytes())?;
+        let values = Some(values);
+        Ok(Args { values, count })
+    }
+
+    /// The arguments of a message to this rank.
+    pub(super) fn own_arguments(&mut self, args: &[i32]) -> Args {
+        if args.is_empty() {
+            return Args::default();
+        }
+        let mut values = self.values.take().unwrap_or_default();
+        let room = values.get_mut(..args.len()).unwrap_or_default();
+        room.copy_from_slice(&args[..room.len()]);
+        Args {
+            count: room.len() as u8,
+            values: Some(values),
+        }
+    }
+
     /// Takes the header and what came with it apart.
+    #[inline(always)]
     #[expect(
         clippy::too_many_arguments,
         reason = "what the two kinds of header differ in"
@@ -198,7 +220,7 @@ impl Core {
         &mut self,
         source: u32,
         place: Place,
-        event: &Event,
+        event: &Brief,
         bits: AmBits,
         len: u32,
         lid: u32,
@@ -209,25 +231,35 @@ impl Core {
         let base = usize::try_from(event.offset).unwrap_or(usize::MAX);
         let room = usize::try_from(event.mlength).unwrap_or(0);
         let count = usize::from(bits.args);
-        let mut args = Args {
-            count,
-            ..Args::default()
-        };
-        let args_len = 4 * count;
-        if count > MAX_ARGS || args_len > room || room > CHUNK {
+        if count > MAX_ARGS || 4 * count > room || room > CHUNK {
             return Err(malformed("its arguments do not fit"));
-        }
-        if count > 0 {
-            self.memory(place)
-                .read(base, args.values[..count].as_mut_bytes())?;
         }
         let header = HeldHeader {
             handler: bits.handler,
-            args,
+            args: self.arguments(place, base, bits.args)?,
             reply,
             chunk,
         };
-        let len = len as usize;
+        if bits.category == Category::Short {
+            return Ok(Some(header.with(source, Content::Empty)));
+        }
+        let at = (place, base, room);
+        self.open_payload(source, at, bits, (len as usize, lid), header)
+    }
+
+    /// Takes what is no Short apart, which has `room` bytes at `base` of a place: a payload of `len` bytes, or one of long id
+    /// `lid`.
+    #[inline(never)]
+    fn open_payload(
+        &mut self,
+        source: u32,
+        (place, base, room): (Place, usize, usize),
+        bits: AmBits,
+        (len, lid): (usize, u32),
+        header: HeldHeader,
+    ) -> Result<Option<Delivery>, Fault> {
+        let malformed = |what| Fault::Malformed { node: source, what };
+        let args_len = 4 * usize::from(bits.args);
         let content = match bits.category {
             Category::Short => Content::Empty,
             Category::Medium => {
@@ -329,7 +361,7 @@ impl Core {
     }
 
     /// The payload of a Long is in the segment.
-    pub(crate) fn handle_payload(&mut self, event: &Event) -> Result<Option<Delivery>, Fault> {
+    pub(crate) fn handle_payload(&mut self, event: &Brief) -> Result<Option<Delivery>, Fault> {
         let (source, lid) = decode_data_hdr(event.hdr_data);
         let source = self.sender(source, event)?;
         let bits = AmDataBits::decode(event.match_bits);
@@ -347,7 +379,7 @@ impl Core {
         let Some((header, landed)) = both else {
             return Ok(None);
         };
-        if bits.handler != header.handler || usize::from(bits.args) != header.args.len() {
+        if bits.handler != header.handler || bits.args != header.args.count {
             return Err(Fault::Malformed {
                 node: source,
                 what: "header and payload of a Long differ",
@@ -357,12 +389,13 @@ impl Core {
     }
 
     /// After the handler: resources go back.
-    fn finish(&mut self, chunk: Option<u32>, buffer: Option<Box<[u64]>>) {
+    #[inline]
+    fn finish(&mut self, chunk: Option<u32>, values: Option<Box<Values>>) {
         if let Some(chunk) = chunk {
             self.reqsb.release(u64::from(chunk));
         }
-        if let Some(buffer) = buffer {
-            self.give_scratch(buffer);
+        if values.is_some() {
+            self.values = values;
         }
     }
 }
@@ -410,6 +443,7 @@ impl Conduit {
     }
 
     /// Runs the handler of a message, and replies if the handler of a request did not.
+    #[inline(always)]
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let Delivery {
             source,
@@ -419,15 +453,31 @@ impl Conduit {
             reply,
             chunk,
         } = delivery;
-        let buffer = match content {
+        match content {
             Content::Empty => {
-                self.run_handler(source, handler, reply, Payload::None, &args);
-                None
+                self.run_handler(source, handler, reply, Payload::None, args.as_slice());
             }
+            content => self.deliver_payload((source, handler), args.as_slice(), content, reply),
+        }
+        if chunk.is_some() || args.values.is_some() {
+            self.core.borrow_mut().finish(chunk, args.values);
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_payload(
+        &self,
+        (source, handler): (u32, u8),
+        args: &[i32],
+        content: Content,
+        reply: ReplyPath,
+    ) {
+        match content {
+            Content::Empty => {}
             Content::Medium { mut buffer, len } => {
                 let payload = Payload::Medium(&mut buffer.as_mut_bytes()[..len]);
-                self.run_handler(source, handler, reply, payload, &args);
-                Some(buffer)
+                self.run_handler(source, handler, reply, payload, args);
+                self.core.borrow_mut().give_scratch(buffer);
             }
             Content::Long(Landed { offset, len }) => {
                 let payload = Payload::Long {
@@ -435,11 +485,9 @@ impl Conduit {
                     offset: offset as usize,
                     len: len as usize,
                 };
-                self.run_handler(source, handler, reply, payload, &args);
-                None
+                self.run_handler(source, handler, reply, payload, args);
             }
-        };
-        self.core.borrow_mut().finish(chunk, buffer);
+        }
     }
 
     /// Runs a handler, and replies if that of a request did not and must.

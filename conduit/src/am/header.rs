@@ -9,11 +9,12 @@ use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AmHdr, Category};
 use portals_shim::{AckRequest, MdHandle, Region, RegionError, Target};
+use zerocopy::IntoBytes;
 
 /// Bytes that say where a payload lies: offset in the segment, and length.
 pub(crate) const PLACE: usize = 16;
 
-impl Message {
+impl Message<'_> {
     /// Bytes of the header message of a Long that is packed, or whose payload is placed, or of another message.
     fn header_len(&self, (packed, placed): (bool, bool)) -> usize {
         let args = 4 * self.args.len();
@@ -99,10 +100,10 @@ impl Core {
     fn write_header(
         &self,
         to: &mut impl Place,
-        m: &Message,
+        m: &Message<'_>,
         (packed, placed): (bool, bool),
     ) -> Result<usize, Fault> {
-        let args = m.args.bytes();
+        let args = m.args.as_bytes();
         if !args.is_empty() {
             to.write(0, args)?;
         }
@@ -138,7 +139,7 @@ impl Core {
         (at, padded): (u32, bool),
         to: Target,
         hdr: AmHdr,
-        (m, form): (&Message, (bool, bool)),
+        (m, form): (&Message<'_>, (bool, bool)),
     ) -> Result<bool, Fault> {
         let whole = |len: usize| if padded { round8(len) } else { len };
         let hdr = hdr.encode();
@@ -163,7 +164,7 @@ impl Core {
         region: (u64, u64),
         to: Target,
         hdr: u64,
-        (m, form): (&Message, (bool, bool)),
+        (m, form): (&Message<'_>, (bool, bool)),
     ) -> Result<bool, Fault> {
         let mut written = Ok(0);
         let mut fill = |frame: &mut [u8]| {

@@ -18,7 +18,13 @@ const REPLY_LID: u32 = 1 << 23;
 
 impl Core {
     /// Sends a reply with the resources of the reserve.
-    fn send_reply(&mut self, node: u32, chunk: u32, credits: u8, m: &Message) -> Result<(), Fault> {
+    fn send_reply(
+        &mut self,
+        node: u32,
+        chunk: u32,
+        credits: u8,
+        m: &Message<'_>,
+    ) -> Result<(), Fault> {
         let packed = m.category == Category::Long
             && (self.env.packs(m.source.len()) || self.fire.is_some())
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
@@ -240,7 +246,7 @@ impl Token<'_> {
     }
 
     #[track_caller]
-    fn reply(&mut self, m: &Message) {
+    fn reply(&mut self, m: &Message<'_>) {
         if self.conduit.tracer.is_some() && m.handler != NOOP_REPLY {
             let name = name_of(m.category);
             self.conduit.trace_am(name, ("dest", self.source), m);

@@ -1,6 +1,6 @@
 //! Requests.
 
-use super::deliver::{Args, Content, Delivery, ReplyPath};
+use super::deliver::{Content, Delivery, ReplyPath};
 use super::lid::Landed;
 use super::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
 use crate::chunks::CHUNK;
@@ -40,16 +40,17 @@ impl Source {
 
 /// One active message, checked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message {
+pub(crate) struct Message<'a> {
     pub(crate) category: Category,
     pub(crate) handler: u8,
-    pub(crate) args: Args,
+    /// At most [`MAX_ARGS`].
+    pub(crate) args: &'a [i32],
     pub(crate) source: Source,
     /// Of a Long: address, and offset in the destination's segment.
     pub(crate) dest: (u64, u64),
 }
 
-impl Message {
+impl Message<'_> {
     /// The payload of a Long is at its destination.
     fn is_placed(&self) -> bool {
         matches!(self.source, Source::Placed { .. })
@@ -63,7 +64,7 @@ impl Core {
     pub(crate) fn send_payload(
         &mut self,
         node: u32,
-        m: &Message,
+        m: &Message<'_>,
         request: bool,
         sync: bool,
         lid: u32,
@@ -118,7 +119,7 @@ impl Core {
     fn send_request(
         &mut self,
         node: u32,
-        m: &Message,
+        m: &Message<'_>,
         packed: bool,
         credits: (u16, u8),
         chunk: u32,
@@ -154,7 +155,7 @@ impl Core {
 
     /// What a request that is one message needs, all of it or nothing: whether it is packed, its credits, its chunk
     /// and a ticket. `None` too for a request of two messages.
-    fn take_for_request(&mut self, node: u32, m: &Message) -> Option<(bool, (u16, u8), u32)> {
+    fn take_for_request(&mut self, node: u32, m: &Message<'_>) -> Option<(bool, (u16, u8), u32)> {
         let (packed, credits) = self.form(node, m);
         if m.category == Category::Long && !packed
             || self.credits.available(node) < credits
@@ -172,7 +173,7 @@ impl Core {
     }
 
     /// Whether a Long is packed, and the credits of the request.
-    fn form(&self, node: u32, m: &Message) -> (bool, u16) {
+    fn form(&self, node: u32, m: &Message<'_>) -> (bool, u16) {
         let args = 4 * m.args.len();
         let (whole, header) = match m.category {
             Category::Short => (round8(args), None),
@@ -444,14 +445,14 @@ impl Conduit {
     /// The lines of a message, whose payload is in the own segment if it has one.
     #[track_caller]
     #[inline]
-    pub(super) fn trace_am(&self, name: &'static str, peer: (&'static str, u32), m: &Message) {
+    pub(super) fn trace_am(&self, name: &'static str, peer: (&'static str, u32), m: &Message<'_>) {
         if let Some(t) = &self.tracer {
             let payload = self.address_of(&m.source);
             t.am(&Sent {
                 name,
                 peer,
                 handler: m.handler,
-                args: &m.args,
+                args: m.args,
                 payload,
                 dest: (m.category == Category::Long).then_some(m.dest.0),
             });
@@ -482,15 +483,18 @@ impl Conduit {
             .ok_or(AmError::Destination { node, addr, len })
     }
 
-    pub(crate) fn message(
+    #[inline]
+    pub(crate) fn message<'a>(
         &self,
         category: Category,
         handler: u8,
-        args: &[i32],
+        args: &'a [i32],
         source: Source,
         dest: (u64, u64),
-    ) -> Result<Message, AmError> {
-        let args = Args::new(args).ok_or(AmError::Args { count: args.len() })?;
+    ) -> Result<Message<'a>, AmError> {
+        if args.len() > MAX_ARGS {
+            return Err(AmError::Args { count: args.len() });
+        }
         Ok(Message {
             category,
             handler,
@@ -501,7 +505,7 @@ impl Conduit {
     }
 
     #[inline]
-    pub(crate) fn request(&self, node: u32, m: &Message, sync: bool) {
+    pub(crate) fn request(&self, node: u32, m: &Message<'_>, sync: bool) {
         if node == self.mynode() {
             self.run_here(m, ReplyPath::Loopback);
             return;
@@ -529,7 +533,7 @@ impl Conduit {
     }
 
     /// Sends a request, one thing that it needs after the other; whether it was two messages.
-    fn request_in_time(&self, node: u32, m: &Message, sync: bool) -> bool {
+    fn request_in_time(&self, node: u32, m: &Message<'_>, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
         let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
         let two = m.category == Category::Long && !packed && !m.is_placed();
@@ -550,7 +554,7 @@ impl Conduit {
 
     /// Waits for the credits of a request; says whether a Long is packed, how many it took, and how
     /// many more it would have liked.
-    fn take_credits(&self, node: u32, m: &Message) -> (bool, (u16, u8)) {
+    fn take_credits(&self, node: u32, m: &Message<'_>) -> (bool, (u16, u8)) {
         let mut wanted = None;
         self.wait_for(Scope::Full, |c| {
             let choice = c.form(node, m);
@@ -563,19 +567,20 @@ impl Conduit {
     }
 
     /// Runs a message to this rank in place.
-    pub(crate) fn run_here(&self, m: &Message, reply: ReplyPath) {
+    pub(crate) fn run_here(&self, m: &Message<'_>, reply: ReplyPath) {
         let content = self.loopback_content(m);
+        let args = self.core.borrow_mut().own_arguments(m.args);
         self.deliver(Delivery {
             source: self.mynode(),
             handler: m.handler,
-            args: m.args,
+            args,
             content,
             reply,
             chunk: None,
         });
     }
 
-    fn loopback_content(&self, m: &Message) -> Content {
+    fn loopback_content(&self, m: &Message<'_>) -> Content {
         let mut core = self.core.borrow_mut();
         match m.category {
             Category::Short => Content::Empty,

@@ -37,9 +37,13 @@ impl Conduit {
     /// Handles frames that are there, of each neighbour up to the limits of a poll; whether there was one.
     #[inline]
     pub(crate) fn poll_near(&self, scope: Scope) -> bool {
-        let Some(neighbours) = self.neighbours.get() else {
-            return false;
-        };
+        match self.neighbours.get() {
+            Some(neighbours) => self.poll_neighbours(neighbours, scope),
+            None => false,
+        }
+    }
+
+    fn poll_neighbours(&self, neighbours: &Neighbours, scope: Scope) -> bool {
         // A handler is not entered from another one's wait.
         if scope == Scope::Full && self.handler_depth.get() > 0 {
             self.fatal("polling", &Fault::WaitInHandler);

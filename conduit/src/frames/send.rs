@@ -84,9 +84,8 @@ impl Conduit {
                 }
                 continue;
             }
-            self.wait_step_or("sending a request", Scope::Full, Some(LOOK), &|| {
-                to.has_room(self.gate.is_some(), len)
-            });
+            let room = || to.has_room(self.gate.is_some(), len);
+            self.wait_step_or("sending a request", Scope::Full, Some(LOOK), Some(&room));
             if self.now() >= look {
                 self.expect_alive(to);
                 look = self.now() + LOOK.as_nanos() as u64;

@@ -83,7 +83,7 @@ impl Conduit {
     }
 
     /// The payload of a Long to this rank, at its place.
-    pub(crate) fn place_here(&self, m: &Message) -> Content {
+    pub(crate) fn place_here(&self, m: &Message<'_>) -> Content {
         let len = m.source.len() as u64;
         let stored = match self.own_memory(&m.source) {
             Some(memory) => self.transfer_here(m.dest.0, memory, false),

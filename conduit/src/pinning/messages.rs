@@ -17,7 +17,7 @@ use crate::fault::{Fault, refused};
 use crate::ops::{Handle, Key};
 use crate::tmpmd::UserMem;
 use ::firehose::Grip;
-use portals_shim::{Event, EventKind, RemoteKey, Target};
+use portals_shim::{Brief, EventKind, RemoteKey, Target};
 
 impl Reach {
     const fn key(&self) -> RemoteKey {
@@ -31,7 +31,7 @@ impl Reach {
 
 impl Core {
     /// Takes an event of a message by a lane.
-    pub(crate) fn handle_lane(&mut self, index: usize, event: &Event) -> Result<(), Fault> {
+    pub(crate) fn handle_lane(&mut self, index: usize, event: &Brief) -> Result<(), Fault> {
         let bad = Fault::Malformed {
             node: self.me,
             what: "an event of no message of ours",

@@ -189,7 +189,20 @@ impl Conduit {
     }
 
     /// Sends requests and recalls that are due. Not in handlers.
+    #[inline]
     pub(crate) fn flush_pinning(&self) {
+        let due = {
+            let core = self.core.borrow();
+            let moves = core.fire.as_ref().is_some_and(|f| f.holder.has_moves());
+            moves || core.home.as_ref().is_some_and(|h| h.owner.has_recalls())
+        };
+        if due {
+            self.flush_messages();
+        }
+    }
+
+    #[inline(never)]
+    fn flush_messages(&self) {
         loop {
             let due = {
                 let core = &mut *self.core.borrow_mut();

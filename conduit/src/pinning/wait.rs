@@ -45,7 +45,7 @@ impl Conduit {
                 });
                 self.fatal(call, &fault);
             }
-            self.wait_step_or(call, Scope::Full, left, &|| false);
+            self.wait_step_or(call, Scope::Full, left, None);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::descriptors::Md;
 use crate::matchbits::{AmBits, AmHdr, Category, SysMsg};
 use crate::threads::{self, RankEnd};
 use crate::{Conduit, HandlerEntry};
-use portals_shim::{AckRequest, Event, EventKind, NiFail};
+use portals_shim::{AckRequest, Brief, EventKind, NiFail};
 
 const TAKE: u8 = 130;
 const SEGMENT: u64 = 4096;
@@ -121,15 +121,15 @@ fn only_news_of_credits_and_only_of_a_rank_that_leaves_may_be_lost() {
         let mut core = conduit.core.borrow_mut();
         let mut lost = |message: SysMsg| {
             let (match_bits, hdr_data) = message.encode();
-            let mut event = Event {
+            let event = Brief {
                 kind: EventKind::SendEnd,
                 initiator: core.peer(core.me),
+                user_ptr: Md::Sys.encode(),
                 match_bits,
                 hdr_data,
                 ni_fail: NiFail::FAIL,
-                ..Event::default()
+                ..Brief::default()
             };
-            event.md.user_ptr = Md::Sys.encode();
             let before = core.handle(&event).is_ok();
             core.leaving.tell();
             let leaving = core.handle(&event).is_ok();

@@ -92,7 +92,12 @@ fn woken_by_room(len: usize, idle: bool) -> Duration {
             sleeper.is_me();
             let to = conduit.neighbour(1).unwrap();
             while !to.has_room(false, len) {
-                conduit.wait_step_or("waiting", Scope::Full, None, &|| to.has_room(false, len));
+                conduit.wait_step_or(
+                    "waiting",
+                    Scope::Full,
+                    None,
+                    Some(&|| to.has_room(false, len)),
+                );
             }
             woken.store(true, Ordering::SeqCst);
             Duration::ZERO

@@ -87,6 +87,19 @@ pub struct Status {
     pub send_length: u64,
 }
 
+/// An event taken from the first of several queues that has one.
+#[derive(Clone, Copy, Debug)]
+pub struct First<'a> {
+    /// Index of the queue.
+    pub which: usize,
+    /// The event, where it lies until the next one is posted.
+    pub event: &'a Event,
+    /// Events of that queue before it were lost.
+    pub lost: bool,
+    /// One of the queues has another event.
+    pub more: bool,
+}
+
 /// A network interface. See the crate documentation for the flow of calls.
 #[derive(Debug)]
 pub struct Ni {
@@ -577,20 +590,26 @@ impl Ni {
         Ok(self.eq_mut(handle)?.get())
     }
 
-    /// As [`Ni::eq_next`] of the first of several queues that has an event; with its index, or that of the handle
-    /// that is none.
-    #[inline]
-    #[expect(clippy::type_complexity, reason = "an event and what is said of it")]
-    pub fn eq_first(
-        &mut self,
-        handles: &[EqHandle],
-    ) -> Result<Option<(usize, &Event, bool)>, (usize, Error)> {
+    /// As [`Ni::eq_next`] of the first of several queues that has an event; an error with the index of the handle that is
+    /// none.
+    #[inline(always)]
+    pub fn eq_first(&mut self, handles: &[EqHandle]) -> Result<Option<First<'_>>, (usize, Error)> {
         for (which, handle) in handles.iter().enumerate() {
-            if self.eq(*handle).map_err(|e| (which, e))?.has_some() {
-                let queue = self.eqs.at_mut(handle.0.slot());
-                let taken = queue.and_then(EventQueue::get);
-                return Ok(taken.map(|(event, lost)| (which, event, lost)));
-            }
+            let queue = self.eq(*handle).map_err(|e| (which, e))?;
+            let left = match queue.unread() {
+                0 => continue,
+                unread => unread - 1,
+            };
+            // Those before it are empty, as was just seen.
+            let rest = handles.get(which + 1..).unwrap_or_default();
+            let more = left > 0 || self.eq_any(rest);
+            let taken = self.eqs.at_mut(handle.0.slot()).and_then(EventQueue::get);
+            return Ok(taken.map(|(event, lost)| First {
+                which,
+                event,
+                lost,
+                more,
+            }));
         }
         Ok(None)
     }
@@ -607,8 +626,8 @@ impl Ni {
 
     /// Whether one of several queues has an event. What is no queue has none.
     #[inline]
-    pub fn eq_any(&self, handles: &[EqHandle]) -> bool {
-        let has_some = |h: &EqHandle| self.eq(*h).is_ok_and(EventQueue::has_some);
+    fn eq_any(&self, handles: &[EqHandle]) -> bool {
+        let has_some = |h: &EqHandle| self.eq(*h).is_ok_and(|queue| queue.unread() > 0);
         handles.iter().any(has_some)
     }
 

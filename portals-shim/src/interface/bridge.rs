@@ -1,7 +1,7 @@
 //! How calls reach the library: in this process, or by a trap.
 
 use super::{ClockKind, PollError, RemoteKey, Window};
-use crate::call::{Answer, Call, EqList, Polled, Taken, Target, Wait};
+use crate::call::{Answer, Brief, Call, EqList, Polled, Taken, Target, Wait};
 use crate::nal::shm::Near;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
@@ -49,17 +49,20 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         &self,
         eqs: &[EqHandle],
         wait: Wait,
-        _other: &dyn Fn() -> bool,
-        out: &mut Polled,
+        _other: Option<&dyn Fn() -> bool>,
+        out: &mut Brief,
     ) -> Result<Taken, PollError> {
-        self.eq_take(eqs, wait, out)
+        let Some(polled) = self.eq_poll(eqs, wait)? else {
+            return Ok(Taken::Nothing);
+        };
+        *out = Brief::new(&polled.event, polled.dropped, polled.which);
+        Ok(Taken::More)
     }
     /// See [`super::Interface::found_other`].
     fn found_other(&self) {}
     /// See [`super::Interface::eq_there`].
-    #[inline]
-    fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
-        self.eq_take(eqs, Wait::No, out)
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
+        self.eq_take_or(eqs, Wait::No, None, out)
     }
     /// See [`super::Interface::eq_take_while`].
     fn eq_take_while(

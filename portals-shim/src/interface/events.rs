@@ -1,7 +1,7 @@
 //! Event queues.
 
 use super::Interface;
-use crate::call::{Answer, Call, Polled, Taken, Wait};
+use crate::call::{Answer, Brief, Call, Polled, Taken, Wait};
 use portals_core::{EqHandle, Error, Event};
 
 /// Why a poll was refused: the queue at index `which` of its list is not one.
@@ -85,15 +85,16 @@ impl Interface {
         }
     }
 
-    /// As [`Interface::eq_take`], but the wait ends too when `other` says that there is other work, such as a frame
+    /// As [`Interface::eq_take`] of the parts of an event that most programs read, and the wait ends too when `other` says that there is other work, such as a frame
     /// ([`Interface::near`]): it is asked between looks, and after whoever makes such work has been told to wake this
     /// process. It must not call the interface, and is not asked on fabrics without frames.
+    #[inline]
     pub fn eq_take_or(
         &self,
         eqs: &[EqHandle],
         wait: Wait,
-        other: &dyn Fn() -> bool,
-        out: &mut Polled,
+        other: Option<&dyn Fn() -> bool>,
+        out: &mut Brief,
     ) -> Result<Taken, PollError> {
         let refused = |error| PollError { error, which: 0 };
         if eqs.is_empty() {
@@ -110,10 +111,10 @@ impl Interface {
         self.inner.bridge.found_other();
     }
 
-    /// As [`Interface::eq_take`] without a wait, for the events that come after the first one of a poll: the fabric need
+    /// As [`Interface::eq_take_or`] without a wait, for the events that come after the first one of a poll: the fabric need
     /// not be asked again whether more has arrived.
     #[inline]
-    pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+    pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         let refused = |error| PollError { error, which: 0 };
         if eqs.is_empty() {
             return Err(refused(Error::EqInvalid));

@@ -12,7 +12,7 @@ use super::local::{self, Local};
 use super::memory::NodeMemory;
 use super::process::{self, Process};
 use super::ssnal::{EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS};
-use crate::call::{Answer, Call, Polled};
+use crate::call::{Answer, Call, Polled, Taken};
 use crate::place;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
 use nic_model::defs::event::EventWord;
@@ -316,7 +316,7 @@ impl Kernel {
     pub(super) fn poll(&mut self, process: usize, eqs: &[EqHandle]) -> Answer {
         let mut polled = Polled::default();
         match self.processes[process].poll(eqs, &mut polled) {
-            Ok(found) => Answer::Polled(found.then_some(polled)),
+            Ok(taken) => Answer::Polled((taken != Taken::Nothing).then_some(polled)),
             Err(refused) => Answer::BadQueue(refused.which),
         }
     }
