@@ -240,10 +240,10 @@ impl Pair {
     /// A get whose data a fabric places: from its call to the event of its reply.
     pub fn get_in_place(&mut self) -> bool {
         let md = self.source;
-        let Ok(get) = self.sender.ready_get(md, None, TARGET, PORTAL, 0, BITS, 0) else {
+        let Ok(Some(landing)) = self.sender.landing(md, None) else {
             return false;
         };
-        self.sender.pass_get(&get);
+        self.sender.pass_get(&landing);
         let answer = InPlace {
             md,
             target: TARGET,

@@ -64,8 +64,8 @@ pub use header::{Body, Header};
 pub use md::MdDesc;
 pub use memory::{Memory, Segment, Segments};
 pub use ni::{
-    AckRequest, Deposit, Deposited, DropReason, First, InPlace, Incoming, MeSpec, Ni, NiConfig,
-    ReadyGet, ReadyPut, ReplyOut, Status, Swap, Transmit, UnreadEvents,
+    AckRequest, Deposit, Deposited, DropReason, First, InPlace, Incoming, Landing, MeSpec, Ni,
+    NiConfig, ReadyPut, ReplyOut, Status, Swap, Transmit, UnreadEvents,
 };
 pub use types::{
     ANY, InsertPosition, Limits, MAX_MESSAGE, MdOptions, ProcessId, THRESHOLD_INFINITE, Unlink,

@@ -273,15 +273,29 @@ impl<N: Nal> Library<N> {
         Ok(true)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(
         &mut self,
         md: MdHandle,
         region: Option<(u64, u64)>,
         from: &Target,
     ) -> Result<(), Error> {
+        // No list changes by that.
+        if self.nal.fetch_now(&mut self.ni, md, region, from) {
+            return Ok(());
+        }
+        self.get_by_message(md, region, from)
+    }
+
+    #[inline(never)]
+    fn get_by_message(
+        &mut self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> Result<(), Error> {
         let keep = self.keeps(from.process);
-        let ready = self.ni.ready_get(
+        let mut begun = self.ni.get(
             md,
             region,
             from.process,
@@ -289,14 +303,9 @@ impl<N: Nal> Library<N> {
             from.ac_index,
             from.match_bits,
             from.remote_offset,
-        )?;
-        if !keep && self.nal.fetch_now(&ready.header, md, &ready.landing) {
-            self.ni.pass_get(&ready);
-        } else {
-            let mut begun = self.ni.begin_get(ready);
-            let tx = begun.as_mut().map_err(|error| *error)?;
-            self.transmit(tx, keep);
-        }
+        );
+        let tx = begun.as_mut().map_err(|error| *error)?;
+        self.transmit(tx, keep);
         self.nal.lists_changed(&mut self.ni);
         Ok(())
     }

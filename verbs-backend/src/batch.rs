@@ -17,6 +17,7 @@ pub struct Segment(pub(crate) sys::ibv_sge);
 
 impl Segment {
     /// `length` bytes from `address`, in the region with the key `lkey`; `None` from 4 GiB on.
+    #[inline]
     pub fn new(address: usize, length: usize, lkey: u32) -> Option<Self> {
         Some(Self(sys::ibv_sge {
             addr: u64::try_from(address).ok()?,

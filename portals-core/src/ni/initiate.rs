@@ -7,7 +7,7 @@ use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
 use crate::md::Md;
-use crate::memory::Segments;
+use crate::memory::{Segment, Segments};
 use crate::types::{MAX_MESSAGE, ProcessId};
 use serde::{Deserialize, Serialize};
 
@@ -47,15 +47,15 @@ pub struct ReadyPut {
     offset: u64,
 }
 
-/// A get that was checked and has had no effect yet ([`Ni::ready_get`]).
-#[derive(Clone, Debug)]
-pub struct ReadyGet {
-    /// What to tell the target.
-    pub header: Header,
-    /// Where the reply will land.
-    pub landing: Segments,
-    md: MdHandle,
-    offset: u64,
+/// Where the reply to a get lands, checked, of a get that has had no effect yet ([`Ni::landing`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// The descriptor.
+    pub md: MdHandle,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// The memory.
+    pub memory: Segment,
 }
 
 impl Ni {
@@ -235,101 +235,64 @@ impl Ni {
         match_bits: u64,
         remote_offset: u64,
     ) -> Result<Transmit, Error> {
-        let ready = self.ready_get(
-            md_handle,
-            region,
-            target,
-            pt_index,
-            ac_index,
-            match_bits,
-            remote_offset,
-        )?;
-        self.begin_get(ready)
-    }
-
-    /// The first half of [`Ni::get`]: the checks, which change nothing. To be followed by [`Ni::begin_get`] or
-    /// [`Ni::pass_get`] before anything else is asked of the interface, or by nothing.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "those of PtlGetRegion in the specification, which callers have one by one"
-    )]
-    #[inline(always)]
-    pub fn ready_get(
-        &self,
-        md_handle: MdHandle,
-        region: Option<(u64, u64)>,
-        target: ProcessId,
-        pt_index: u32,
-        ac_index: u32,
-        match_bits: u64,
-        remote_offset: u64,
-    ) -> Result<ReadyGet, Error> {
         let md = self.source(md_handle)?;
         let (offset, length) = self.region(md_handle, md, region)?;
         let landing = self.memory_of(md_handle, md, (offset, length));
-        let header = self.header(
-            target,
-            pt_index,
-            match_bits,
-            Body::Get {
-                length,
-                remote_offset,
-                ac_index,
-                reply_md: md_handle,
-                reply_offset: offset,
-            },
-        );
-        Ok(ReadyGet {
-            header,
-            landing,
-            md: md_handle,
-            offset,
-        })
-    }
-
-    /// The second half of [`Ni::get`].
-    #[inline]
-    pub fn begin_get(&mut self, ready: ReadyGet) -> Result<Transmit, Error> {
+        let body = Body::Get {
+            length,
+            remote_offset,
+            ac_index,
+            reply_md: md_handle,
+            reply_offset: offset,
+        };
+        let header = self.header(target, pt_index, match_bits, body);
         let op = if self.config.get_send_events {
             self.check_room()?;
-            let what = self.asking(&ready);
-            Some(self.start_send(ready.md, what, 0)?)
+            let what = self.sending(&header, offset, length);
+            Some(self.start_send(md_handle, what, 0)?)
         } else {
             self.status.send_count += 1;
             None
         };
-        self.expect_reply(ready.md);
+        self.expect_reply(md_handle);
         Ok(Transmit {
-            header: ready.header,
-            md: ready.md,
+            header,
+            md: md_handle,
             payload: Segments::new(),
             op,
-            landing: ready.landing,
+            landing,
         })
     }
 
-    /// A get that has left: begun, and the sending of it ended, in one step.
+    /// The checks of [`Ni::get`], which change nothing, of one that needs no record: `None` where the reply lands in pieces,
+    /// or SEND events are posted of gets. To be followed by [`Ni::pass_get`] before anything else is asked of the
+    /// interface, or by nothing.
     #[inline(always)]
-    pub fn pass_get(&mut self, ready: &ReadyGet) {
-        self.expect_reply(ready.md);
-        if self.config.get_send_events {
-            let what = self.asking(ready);
-            self.count_sent(0);
-            let events = (EventKind::SendStart, EventKind::SendEnd);
-            let account = |md: &mut Md, _| md.consume();
-            self.pass(ready.md, account, events, what, NiFail::OK, false);
-        } else {
-            self.status.send_count += 1;
-        }
+    pub fn landing(
+        &self,
+        md_handle: MdHandle,
+        region: Option<(u64, u64)>,
+    ) -> Result<Option<Landing>, Error> {
+        let md = self.source(md_handle)?;
+        let (offset, len) = self.region(md_handle, md, region)?;
+        let whole = md.region().filter(|_| !self.config.get_send_events);
+        Ok(whole.map(|whole| Landing {
+            md: md_handle,
+            offset,
+            memory: Segment {
+                addr: whole.addr + offset,
+                len,
+            },
+        }))
     }
 
-    #[inline]
-    fn asking(&self, ready: &ReadyGet) -> What {
-        let length = match ready.header.body {
-            Body::Get { length, .. } => length,
-            _ => 0,
-        };
-        self.sending(&ready.header, ready.offset, length)
+    /// The get of a landing has left.
+    #[inline(always)]
+    pub fn pass_get(&mut self, landing: &Landing) {
+        self.status.send_count += 1;
+        if let Some(rest) = self.mds.rest_at_mut(landing.md.0.slot()) {
+            rest.replies_due = rest.replies_due.saturating_add(1);
+        }
     }
 
     /// `PtlGetPut`, or `PtlGetPutRegion` when `regions` is `(get offset, put offset, length)`.

@@ -3,7 +3,6 @@
 
 use super::Ni;
 use super::complete::What;
-use super::target::DropReason;
 use crate::event::{EventKind, NiFail};
 use crate::handle::MdHandle;
 use crate::md::Md;
@@ -58,7 +57,7 @@ impl Ni {
     #[inline]
     pub fn reply_in_place(&mut self, answer: &InPlace, fail: NiFail) {
         match self.room_for_reply(answer) {
-            Ok(length) => {
+            Some(length) => {
                 self.status.recv_count += 1;
                 self.status.recv_length = self.status.recv_length.wrapping_add(length);
                 let what = self.in_place(answer, length);
@@ -66,19 +65,19 @@ impl Ni {
                 let account = |md: &mut Md, _| md.consume();
                 self.pass(answer.md, account, events, what, fail, false);
             }
-            Err(_) => self.drop_in_place(answer.length),
+            None => self.drop_in_place(answer.length),
         }
     }
 
     /// How much of a reply that is awaited lies in its descriptor.
-    #[inline]
-    fn room_for_reply(&mut self, answer: &InPlace) -> Result<u64, DropReason> {
-        self.await_less(answer.md, |rest| &mut rest.replies_due)?;
+    #[inline(always)]
+    fn room_for_reply(&mut self, answer: &InPlace) -> Option<u64> {
         let slot = answer.md.0.slot();
-        let md = self.mds.at(slot).filter(|md| md.active);
-        let length = self.mds.length(slot, md.ok_or(DropReason::Stale)?);
-        let room = length.checked_sub(answer.offset).ok_or(DropReason::Stale)?;
-        Ok(answer.length.min(room))
+        let rest = self.md_rest_mut(answer.md)?;
+        rest.replies_due = rest.replies_due.checked_sub(1)?;
+        let md = self.mds.at(slot).filter(|md| md.active)?;
+        let room = self.mds.length(slot, md).checked_sub(answer.offset)?;
+        Some(answer.length.min(room))
     }
 
     #[cold]

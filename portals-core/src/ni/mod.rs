@@ -35,7 +35,7 @@ use complete::{Exported, Op};
 use serde::{Deserialize, Serialize};
 
 pub use export::UnreadEvents;
-pub use initiate::{AckRequest, ReadyGet, ReadyPut, Transmit};
+pub use initiate::{AckRequest, Landing, ReadyPut, Transmit};
 pub use inplace::InPlace;
 pub use target::{Deposit, Deposited, DropReason, Incoming, ReplyOut, Swap};
 

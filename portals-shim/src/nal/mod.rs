@@ -95,10 +95,16 @@ pub trait Nal: Send + std::fmt::Debug {
         self.send(ni, tx);
     }
 
-    /// Starts a get if that can be done at once: after `true` what [`Nal::send`] promises of it holds, and the request
-    /// has left. `landing` is where the reply goes, in descriptor `md`. After `false` nothing has happened, and the get is
-    /// to be given to [`Nal::send`].
-    fn fetch_now(&mut self, _header: &Header, _md: MdHandle, _landing: &[Segment]) -> bool {
+    /// Makes a get into a region of `md`, as [`Ni::get`] has it, if it can leave at once: after `true` what [`Nal::send`]
+    /// promises of it holds, and the get has begun ([`Ni::pass_get`]). After `false`, which is also the answer to one that
+    /// is to be refused, nothing has happened.
+    fn fetch_now(
+        &mut self,
+        _ni: &mut Ni,
+        _md: MdHandle,
+        _region: Option<(u64, u64)>,
+        _from: &Target,
+    ) -> bool {
         false
     }
 
@@ -244,8 +250,14 @@ impl Nal for Box<dyn Nal> {
     fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         (**self).write_ahead(ni, tx);
     }
-    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
-        (**self).fetch_now(header, md, landing)
+    fn fetch_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
+        (**self).fetch_now(ni, md, region, from)
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)

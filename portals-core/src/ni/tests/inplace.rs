@@ -156,11 +156,29 @@ fn an_operation_in_place_ends_as_if_its_target_had_answered() {
                         (put, ready.map(|r| r.header))
                     } else {
                         let get = steps.ni.get(a, region, PEER, 4, 0, bits, 3);
-                        let ready = alone.ni.ready_get(b, region, PEER, 4, 0, bits, 3);
-                        if let Ok(ready) = &ready {
-                            alone.ni.pass_get(ready);
-                        }
-                        (get, ready.map(|r| r.header))
+                        let header = match alone.ni.landing(b, region) {
+                            Ok(Some(landing)) => {
+                                alone.ni.pass_get(&landing);
+                                let tx = get.as_ref().unwrap();
+                                assert_eq!(tx.landing[..], [landing.memory]);
+                                let body = Body::Get {
+                                    length: landing.memory.len,
+                                    remote_offset: 3,
+                                    ac_index: 0,
+                                    reply_md: landing.md,
+                                    reply_offset: landing.offset,
+                                };
+                                Ok(Header { body, ..tx.header })
+                            }
+                            Ok(None) => alone.ni.get(b, region, PEER, 4, 0, bits, 3).map(|tx| {
+                                if let Some(op) = tx.op {
+                                    alone.ni.send_end(op, NiFail::OK);
+                                }
+                                tx.header
+                            }),
+                            Err(error) => Err(error),
+                        };
+                        (get, header)
                     };
                     match one {
                         (Ok(tx), Ok(header)) => {

@@ -84,10 +84,16 @@ impl Nal for Composite {
         self.verbs.write_ahead(ni, tx);
     }
 
-    #[inline]
-    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+    #[inline(always)]
+    fn fetch_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
         // Memory has no such way.
-        self.shm.peer(header.target).is_none() && self.verbs.fetch_now(header, md, landing)
+        self.shm.peer(from.process).is_none() && self.verbs.fetch_now(ni, md, region, from)
     }
 
     #[inline]

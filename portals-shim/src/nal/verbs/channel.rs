@@ -8,7 +8,7 @@ use super::auto::{self, Auto};
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
 use super::{Verbs, connect};
-use crate::call::Paths;
+use crate::call::{Paths, Target};
 use crate::fabric::{Channel, FabricError};
 use crate::interface::RemoteKey;
 use crate::job::Reader;
@@ -219,11 +219,17 @@ impl Nal for Far {
         }
     }
 
-    #[inline]
-    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
+    #[inline(always)]
+    fn fetch_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
         match self {
-            Self::Rc(verbs) => verbs.fetch_now(header, md, landing),
-            Self::Auto(auto) => auto.fetch_now(header, md, landing),
+            Self::Rc(verbs) => verbs.fetch_now(ni, md, region, from),
+            Self::Auto(auto) => auto.fetch_now(ni, md, region, from),
             Self::Ud(_) => false,
         }
     }

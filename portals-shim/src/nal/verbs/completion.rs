@@ -1,5 +1,6 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
+use super::alone::is_alone;
 use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
 use portals_core::{Body, Header, InPlace, Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
@@ -33,10 +34,14 @@ impl Verbs {
     /// Handles the first `count` of the completions taken. Apart from the poll, most of which find nothing.
     #[inline(never)]
     pub(super) fn handle_completions(&mut self, ni: &mut Ni, count: usize) {
-        self.stirred = true;
         for at in 0..count.min(BATCH) {
-            let completion = self.slots[at];
-            self.handle_completion(ni, &completion);
+            let completion = &self.slots[at];
+            let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
+            if !ok || !self.ended_alone(ni, id, qpn) {
+                let completion = self.slots[at];
+                self.stirred = true;
+                self.handle_completion(ni, &completion);
+            }
         }
         if self.spare.len() >= REPOST_AT {
             self.repost();
@@ -61,9 +66,6 @@ impl Verbs {
     }
 
     pub(super) fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
-        if self.ended_alone(ni, completion) {
-            return;
-        }
         let rank = self.by_qpn.rank(completion.qpn());
         if completion
             .opcode()
@@ -120,50 +122,37 @@ impl Verbs {
         }
         let mut silent = peer.done_silently(id);
         while let Some(done) = silent {
-            self.piece_done(ni, done as usize, false);
+            self.piece_done(ni, done, false);
             silent = self.peer(rank).and_then(|p| p.done_silently(id));
         }
         let Some(peer) = self.peer(rank) else { return };
         peer.handle_completion(completion.status(), buffer);
         if completion.is_ok() && id < peer::PLAIN {
-            self.piece_done(ni, id as usize, false);
+            self.piece_done(ni, id, false);
         }
     }
 
-    /// One request of a record has completed.
+    /// A request that has a record, or was alone, is over.
     #[inline]
-    pub(super) fn piece_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
+    pub(super) fn piece_done(&mut self, ni: &mut Ni, id: u64, failed: bool) {
+        match is_alone(id) {
+            true if failed => self.alone_failed(ni, id),
+            true => self.alone_done(ni, id),
+            false => self.part_done(ni, id as usize, failed),
+        }
+    }
+
+    /// One request of a record is over.
+    #[inline(never)]
+    fn part_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
         let Some(record) = self.records.get_mut(index) else {
             return;
         };
         record.left = record.left.saturating_sub(1);
         record.failed |= failed;
-        if record.left > 0 {
-            return;
-        }
-        // What ends most often is not moved.
-        match record.work {
-            Work::Write {
-                op: None,
-                ack,
-                _staged: None,
-            } if !record.failed => {
-                self.records.clear(index);
-                if let Some(ack) = ack {
-                    ni.ack_in_place(&ack);
-                }
-            }
-            Work::Read(reply) if !record.failed => {
-                self.records.clear(index);
-                ni.reply_in_place(&reply, NiFail::OK);
-            }
-            _ => self.all_done(ni, index),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn all_done(&mut self, ni: &mut Ni, index: usize) {
-        if let Some(record) = self.records.remove(index) {
+        if record.left == 0
+            && let Some(record) = self.records.remove(index)
+        {
             self.finish(ni, record);
         }
     }

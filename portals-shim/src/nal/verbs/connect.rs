@@ -274,6 +274,7 @@ impl Unconnected {
             met: Vec::new(),
             by_qpn: super::QpTable::default(),
             records: Slab::new(),
+            alone: super::alone::Alone::default(),
             announced: Slab::new(),
             registry: Registry::new(self.pd, self.settings.budget),
             aimed: None,

@@ -217,6 +217,7 @@ impl RemoteMd {
     }
 
     /// Rules 3 to 5 of address translation, as the owner would apply them.
+    #[inline]
     pub(super) fn admits(&self, initiator: ProcessId, ac_index: u32, bits: u64) -> bool {
         ac_index < 32
             && self.ac_mask & (1 << ac_index) != 0

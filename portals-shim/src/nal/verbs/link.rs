@@ -277,7 +277,7 @@ impl Verbs {
         self.repost();
         let Some(peer) = self.peer(rank) else { return };
         for ended in peer.renew(card.credits, card.received) {
-            self.piece_done(ni, ended.id as usize, ended.failed);
+            self.piece_done(ni, ended.id, ended.failed);
         }
     }
 
@@ -673,13 +673,15 @@ impl Verbs {
             .filter(|(_, r)| r.peer == rank)
             .map(|(i, _)| i)
             .collect();
+        let alone = self.alone.of(rank);
         let announced: Vec<usize> = self
             .announced
             .iter()
             .filter(|(_, a)| a.peer == rank)
             .map(|(i, _)| i)
             .collect();
-        let operations = records.len() + announced.len() + held.len() + expected.len();
+        let operations =
+            records.len() + alone.len() + announced.len() + held.len() + expected.len();
         if operations > 0 && !self.closed {
             tracing::error!(
                 peer = rank,
@@ -706,6 +708,9 @@ impl Verbs {
                 record.failed = true;
                 self.finish(ni, record);
             }
+        }
+        for id in alone {
+            self.alone_failed(ni, id);
         }
         for token in announced {
             self.source_free(ni, token, NiFail::FAIL);

@@ -24,6 +24,7 @@
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
+//! | `alone.rs` | what the ends of those do |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
@@ -42,6 +43,7 @@
 //! operation is used only when every earlier request to that peer has had its effect
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
+mod alone;
 pub mod auto;
 pub(in crate::nal) mod channel;
 mod completion;
@@ -65,11 +67,12 @@ mod watch;
 mod written;
 
 use super::{Attendance, Nal};
-use crate::call::Paths;
+use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::interface::RemoteKey;
 use crate::place::Placement;
 use crate::region::Region;
+use alone::Alone;
 use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
@@ -264,6 +267,7 @@ pub(in crate::nal) struct Verbs {
     met: Vec<usize>,
     by_qpn: QpTable,
     records: Slab<Record>,
+    alone: Alone,
     announced: Slab<Announced>,
     registry: Registry,
     /// Reaches the memory that the message being sent is for.
@@ -488,9 +492,15 @@ impl Nal for Verbs {
         self.write_ahead_of(ni, tx);
     }
 
-    #[inline]
-    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
-        self.aimed.is_none() && self.read_now(header, md, landing)
+    #[inline(always)]
+    fn fetch_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
+        self.aimed.is_none() && self.read_now(ni, md, region, from)
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {

@@ -16,7 +16,7 @@
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
 use super::peer::Peer;
-use super::{Beside, PATIENCE, Verbs, Work};
+use super::{Beside, PATIENCE, Record, Verbs, Work};
 use portals_core::{
     Advert, Error, MdHandle, MdOptions, Ni, ProcessId, Segment, THRESHOLD_INFINITE,
 };
@@ -141,9 +141,8 @@ impl Verbs {
         beside: Beside<'_>,
     ) -> Result<(), Error> {
         let reading = |v: &mut Self| {
-            !v.records
-                .iter()
-                .any(|(_, r)| matches!(r.work, Work::Read(due) if due.md == md))
+            let into = |r: &Record| matches!(r.work, Work::Read(due) if due.md == md);
+            !v.alone.reads_into(md) && !v.records.iter().any(|(_, r)| into(r))
         };
         if !self.progress_until(ni, PATIENCE, beside, reading) {
             return Err(Error::MdInUse);

@@ -13,14 +13,15 @@
 //! * The choice is the general way's: same advert, same conditions, so that which of both an operation takes cannot be
 //!   told from what it does.
 
+use super::Verbs;
 use super::frame::{EAGER, RemoteMd};
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
 use super::send::reached_by;
-use super::{Record, Verbs, Work};
+use crate::call::Target;
 use crate::interface::RemoteKey;
-use portals_core::{Body, Header, InPlace, MdHandle, Ni, Segment};
-use verbs_backend::{Completion, Remote};
+use portals_core::{Body, Header, InPlace, MdHandle, Ni, ProcessId, Segment};
+use verbs_backend::Remote;
 
 /// Where an operation goes in the peer's memory.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,19 @@ fn asked(header: &Header) -> Option<Asked> {
             ..
         } => Some((ac_index, remote_offset, length, false)),
         _ => None,
+    }
+}
+
+/// The answer to a request whose target gives none itself, for `md`.
+#[inline(always)]
+pub(super) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, length: u64) -> InPlace {
+    InPlace {
+        md,
+        target: request.target,
+        pt_index: request.pt_index,
+        match_bits: request.match_bits,
+        offset,
+        length,
     }
 }
 
@@ -98,10 +112,27 @@ impl Peer {
     /// The memory that the peer advertises for this operation.
     #[inline]
     pub(super) fn advertised(&self, header: &Header) -> Option<Reach> {
-        let (ac_index, offset, length, is_put) = asked(header)?;
-        let list = self.adverts.of(header.pt_index);
+        let Header {
+            source,
+            pt_index,
+            match_bits,
+            ..
+        } = *header;
+        self.found(source, pt_index, match_bits, asked(header)?)
+    }
+
+    /// As [`Peer::advertised`], for callers that know what is asked.
+    #[inline(always)]
+    fn found(
+        &self,
+        source: ProcessId,
+        pt_index: u32,
+        match_bits: u64,
+        (ac_index, offset, length, is_put): Asked,
+    ) -> Option<Reach> {
+        let list = self.adverts.of(pt_index);
         let takes = |md: &&RemoteMd| {
-            md.admits(header.source, ac_index, header.match_bits)
+            md.admits(source, ac_index, match_bits)
                 && (if is_put { md.put } else { md.get })
                 && offset
                     .checked_add(length)
@@ -194,102 +225,93 @@ impl Verbs {
         let Some(reach) = reach else {
             return false;
         };
-        let ack = ack_md.filter(|_| reach.acks).map(|md| InPlace {
-            md,
-            target: header.target,
-            pt_index: header.pt_index,
-            match_bits: header.match_bits,
-            offset: remote_offset,
-            length,
-        });
-        let id = self.records.insert(Record {
-            peer: rank,
-            left: 1,
-            failed: false,
-            work: Work::Write {
-                op: None,
-                ack,
-                _staged: None,
-            },
-        });
-        peer.write_inline(*data, reach.remote, id as u64);
+        let ack = ack_md.filter(|_| reach.acks);
+        let ack = ack.map(|md| answer_in_place(header, md, remote_offset, length));
+        let id = self.alone.put(rank, ack);
+        peer.write_inline(*data, reach.remote, id);
+        self.stirred |= peer.wants_pump();
         self.went_alone(rank);
         true
     }
 
-    /// Reads what a get asks for from the peer's memory, if it goes from there now into one piece that is registered.
-    #[inline]
-    pub(super) fn read_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
-        let Body::Get {
-            length,
-            reply_offset,
+    /// Makes a get into a region of `md`, if it reads the peer's memory now, into memory in one piece that is registered.
+    /// `false`, and nothing has happened, if it does not, or is to be refused.
+    #[inline(always)]
+    pub(super) fn read_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
+        let Ok(Some(landing)) = ni.landing(md, region) else {
+            return false;
+        };
+        let local = landing.memory;
+        let Some(rank) = self.rank_of(from.process) else {
+            return false;
+        };
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+            return false;
+        };
+        if self.closed || !peer.takes_now() || !peer.is_settled() || local.len > self.max_message {
+            return false;
+        }
+        let Some((_, lkey)) = self.registry.again(md, local, Use::Landing) else {
+            return false;
+        };
+        let asked = (from.ac_index, from.remote_offset, local.len, false);
+        let found = peer.found(self.id, from.pt_index, from.match_bits, asked);
+        let Some(Reach {
+            remote,
+            events: None,
             ..
-        } = header.body
+        }) = found
         else {
             return false;
         };
-        let Some(rank) = self.rank_of(header.target) else {
-            return false;
-        };
-        let ([local], Some(peer)) = (
-            landing,
-            self.peers.get_mut(rank).and_then(Option::as_deref_mut),
-        ) else {
-            return false;
-        };
-        if self.closed || !peer.takes_now() || length > self.max_message {
-            return false;
-        }
-        let Some((_, lkey)) = self.registry.again(md, *local, Use::Landing) else {
-            return false;
-        };
-        let Some(reach) = peer.reach(header) else {
-            return false;
-        };
-        let id = self.records.insert(Record {
-            peer: rank,
-            left: 1,
-            failed: false,
-            work: Work::Read(InPlace {
+        let id = self.alone.get(
+            rank,
+            InPlace {
                 md,
-                target: header.target,
-                pt_index: header.pt_index,
-                match_bits: header.match_bits,
-                offset: reply_offset,
-                length,
-            }),
-        });
+                target: from.process,
+                pt_index: from.pt_index,
+                match_bits: from.match_bits,
+                offset: landing.offset,
+                length: local.len,
+            },
+        );
         let transfer = Transfer {
-            local: *local,
+            local,
             lkey,
-            remote: reach.remote,
+            remote,
             read: true,
             again: false,
         };
-        peer.transfer(transfer, id as u64);
+        peer.transfer(transfer, id);
+        self.stirred |= peer.wants_pump();
+        ni.pass_get(&landing);
         self.went_alone(rank);
         true
     }
 
-    /// Takes the completion of a request that has a record, and of the silent ones before it. `false`: it is another
-    /// one, or a failure, and nothing has happened.
-    #[inline]
-    pub(super) fn ended_alone(&mut self, ni: &mut Ni, completion: &Completion) -> bool {
-        let id = completion.id();
-        if id >= PLAIN || !completion.is_ok() {
+    /// Takes the completion of a request of this id that has succeeded, and of the silent ones before it. `false`: it is
+    /// one without a record, and nothing has happened.
+    #[inline(always)]
+    pub(super) fn ended_alone(&mut self, ni: &mut Ni, id: u64, qpn: u32) -> bool {
+        if id >= PLAIN {
             return false;
         }
-        let Some(rank) = self.by_qpn.rank(completion.qpn()) else {
+        let Some(rank) = self.by_qpn.rank(qpn) else {
             return false;
         };
         let mut any = false;
-        while let Some(done) = self
-            .peers
-            .get_mut(rank)
-            .and_then(|p| p.as_deref_mut()?.done_up_to(id))
+        while let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+            && let Some(done) = peer.done_up_to(id)
         {
             any = true;
-            self.piece_done(ni, done as usize, false);
+            self.stirred |= peer.wants_pump();
+            self.piece_done(ni, done, false);
             if done == id {
                 break;
             }
@@ -300,7 +322,6 @@ impl Verbs {
     #[inline]
     fn went_alone(&mut self, rank: usize) {
         self.latest = rank;
-        self.stirred = true;
         self.counters.paths.one_sided += 1;
     }
 }

@@ -3,12 +3,12 @@
 use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
-use super::reach::{Reach, Way};
+use super::reach::{Reach, Way, answer_in_place};
 use super::{After, Announced, Record, Verbs, Work};
 use crate::delivery;
 use crate::interface::RemoteKey;
 use crate::region::LocalCopy;
-use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail, Segment, Transmit};
+use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// Where an operation reaches memory whose key its owner has told.
@@ -385,30 +385,14 @@ impl Verbs {
         else {
             return false;
         };
-        let ack = ack_md.filter(|_| acks).map(|md| InPlace {
-            md,
-            target: h.target,
-            pt_index: h.pt_index,
-            match_bits: h.match_bits,
-            offset: remote_offset,
-            length,
-        });
+        let ack = ack_md.filter(|_| acks);
+        let ack = ack.map(|md| answer_in_place(h, md, remote_offset, length));
         if let [data] = *tx.payload.as_slice()
             && let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
             && length as usize <= peer.max_inline()
         {
-            let work = Work::Write {
-                op: None,
-                ack,
-                _staged: None,
-            };
-            let id = self.records.insert(Record {
-                peer: rank,
-                left: 1,
-                failed: false,
-                work,
-            });
-            peer.write_inline(data, remote, id as u64);
+            let id = self.alone.put(rank, ack);
+            peer.write_inline(data, remote, id);
             // The data has been copied.
             if let Some(op) = tx.op {
                 ni.send_end(op, NiFail::OK);
@@ -482,14 +466,7 @@ impl Verbs {
         self.start(
             rank,
             transfer,
-            Work::Read(InPlace {
-                md: reply_md,
-                target: h.target,
-                pt_index: h.pt_index,
-                match_bits: h.match_bits,
-                offset: reply_offset,
-                length,
-            }),
+            Work::Read(answer_in_place(h, reply_md, reply_offset, length)),
         );
         true
     }

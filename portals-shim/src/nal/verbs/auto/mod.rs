@@ -35,7 +35,7 @@ pub use open::{Tuning, in_threads};
 
 use super::datagram::{DatagramNal, News};
 use super::{Attendance, Nal, Verbs};
-use crate::call::{Channels, Paths};
+use crate::call::{Channels, Paths, Target};
 use crate::interface::RemoteKey;
 use moves::{Moves, Todo, Way, Word};
 use portals_core::{Body, Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
@@ -278,8 +278,14 @@ impl Nal for Auto {
     }
 
     #[inline(never)]
-    fn fetch_now(&mut self, header: &Header, md: MdHandle, landing: &[Segment]) -> bool {
-        self.is_connected(header.target) && self.connections.fetch_now(header, md, landing)
+    fn fetch_now(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
+        self.is_connected(from.process) && self.connections.fetch_now(ni, md, region, from)
     }
 
     #[inline(never)]

@@ -92,7 +92,7 @@ impl Peer {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
         let Some(qp) = &self.qp else { return };
         match transfer.post(qp, id) {

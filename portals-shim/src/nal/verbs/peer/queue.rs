@@ -88,7 +88,7 @@ impl Peer {
     }
 
     /// Posts a transfer, or queues it behind what waits. A write ahead of a message waits for its message.
-    #[inline]
+    #[inline(always)]
     pub(in crate::nal::verbs) fn transfer(&mut self, transfer: Transfer, id: u64) {
         self.flush();
         if self.queue.is_empty() && self.has_room() {

@@ -1,0 +1,183 @@
+//! One-sided operations of one request each, while they are under way: what their ends do.
+//!
+//! A get into memory in one piece, or a put whose data the post has copied, needs nothing at its end but the answer that
+//! the target would have given. These are the operations that come in rows, so that their records are written where they
+//! stay, left there, and used again; all others have a [`Record`](super::Record).
+
+use super::Verbs;
+use portals_core::{InPlace, MdHandle, Ni, NiFail, ProcessId};
+
+/// Marks the ids of these requests; those with a record have its index.
+const ALONE: u64 = 1 << 59;
+
+/// What the end of a request is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// No request.
+    Free,
+    Nothing,
+    Ack,
+    Reply,
+}
+
+const NO_ANSWER: InPlace = InPlace {
+    md: MdHandle::from_raw(u32::MAX),
+    target: ProcessId::ANY,
+    pt_index: 0,
+    match_bits: 0,
+    offset: 0,
+    length: 0,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    peer: usize,
+    end: End,
+    answer: InPlace,
+}
+
+/// The requests under way.
+#[derive(Debug, Default)]
+pub(super) struct Alone {
+    places: Vec<Place>,
+    free: Vec<usize>,
+}
+
+impl Alone {
+    /// A put, which may end with an ack; its id.
+    #[inline(always)]
+    pub(super) fn put(&mut self, peer: usize, ack: Option<InPlace>) -> u64 {
+        let (end, answer) = match ack {
+            Some(ack) => (End::Ack, ack),
+            None => (End::Nothing, NO_ANSWER),
+        };
+        self.begin(Place { peer, end, answer })
+    }
+
+    /// A get, and its id.
+    #[inline(always)]
+    pub(super) fn get(&mut self, peer: usize, answer: InPlace) -> u64 {
+        let end = End::Reply;
+        self.begin(Place { peer, end, answer })
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, place: Place) -> u64 {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => self.grow(place),
+        };
+        if let Some(free) = self.places.get_mut(at) {
+            *free = place;
+        }
+        ALONE | at as u64
+    }
+
+    #[cold]
+    fn grow(&mut self, place: Place) -> usize {
+        self.places.push(place);
+        self.places.len() - 1
+    }
+
+    /// The request of this id is over.
+    #[inline(always)]
+    fn end(&mut self, id: u64) -> Option<(End, &InPlace)> {
+        let at = (id & !ALONE) as usize;
+        let place = self.places.get_mut(at)?;
+        let end = std::mem::replace(&mut place.end, End::Free);
+        if end == End::Free {
+            return None;
+        }
+        self.free.push(at);
+        Some((end, &place.answer))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
+        let all = (ALONE..).zip(&self.places);
+        all.filter(|(_, place)| place.end != End::Free)
+    }
+
+    /// Whether a get into this descriptor is under way.
+    pub(super) fn reads_into(&self, md: MdHandle) -> bool {
+        let mut all = self.iter();
+        all.any(|(_, place)| place.end == End::Reply && place.answer.md == md)
+    }
+
+    /// The ids of a peer's.
+    pub(super) fn of(&self, peer: usize) -> Vec<u64> {
+        let its = self.iter().filter(|(_, place)| place.peer == peer);
+        its.map(|(id, _)| id).collect()
+    }
+}
+
+/// Whether a request is one of these.
+#[inline(always)]
+pub(super) fn is_alone(id: u64) -> bool {
+    id & ALONE != 0
+}
+
+impl Verbs {
+    /// The request of an id that [`is_alone`] has succeeded.
+    #[inline(always)]
+    pub(super) fn alone_done(&mut self, ni: &mut Ni, id: u64) {
+        match self.alone.end(id) {
+            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
+            Some((End::Ack, answer)) => ni.ack_in_place(answer),
+            _ => {}
+        }
+    }
+
+    /// As [`Verbs::alone_done`], of one that has failed.
+    #[cold]
+    pub(super) fn alone_failed(&mut self, ni: &mut Ni, id: u64) {
+        match self.alone.end(id) {
+            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::FAIL),
+            Some((End::Ack, answer)) => {
+                let answer = *answer;
+                ni.ack_lost(&self.unanswered(&answer));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(md: u32) -> InPlace {
+        InPlace {
+            md: MdHandle::from_raw(md),
+            target: ProcessId::new(1, 1),
+            pt_index: 4,
+            match_bits: 0,
+            offset: 0,
+            length: 8,
+        }
+    }
+
+    #[test]
+    fn a_request_ends_once_and_its_place_is_used_again() {
+        let mut alone = Alone::default();
+        let (get, put) = (alone.get(3, answer(1)), alone.put(4, Some(answer(2))));
+        assert!(is_alone(get) && is_alone(put) && get != put && get < super::super::peer::PLAIN);
+        assert_eq!((alone.of(3), alone.of(4)), (vec![get], vec![put]));
+        assert_eq!(alone.end(get), Some((End::Reply, &answer(1))));
+        assert_eq!(alone.end(get), None);
+        assert_eq!(alone.put(5, None), get);
+        assert_eq!(alone.end(put), Some((End::Ack, &answer(2))));
+        assert_eq!(alone.end(get), Some((End::Nothing, &NO_ANSWER)));
+        assert!(alone.of(3).is_empty() && alone.of(4).is_empty() && alone.of(5).is_empty());
+        assert_eq!(alone.end(ALONE | 7), None);
+    }
+
+    #[test]
+    fn a_descriptor_is_read_into_until_the_get_ends() {
+        let mut alone = Alone::default();
+        let (get, put) = (alone.get(3, answer(1)), alone.put(3, Some(answer(2))));
+        let md = MdHandle::from_raw;
+        assert!(alone.reads_into(md(1)) && !alone.reads_into(md(2)));
+        assert!(alone.end(get).is_some() && !alone.reads_into(md(1)));
+        assert!(alone.end(put).is_some());
+    }
+}
