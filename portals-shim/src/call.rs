@@ -71,6 +71,8 @@ pub struct Brief {
     pub rlength: u64,
     /// Length moved, bytes.
     pub mlength: u64,
+    /// The same number in the START and END of one operation.
+    pub link: u32,
     /// Events of that queue before this one were lost (`PTL_EQ_DROPPED`).
     pub dropped: bool,
     /// Index of the queue in the poll's list.
@@ -91,6 +93,7 @@ impl Brief {
             offset: event.offset,
             rlength: event.rlength,
             mlength: event.mlength,
+            link: event.link,
             dropped,
             which,
         }
@@ -111,6 +114,7 @@ impl Default for Brief {
             offset: 0,
             rlength: 0,
             mlength: 0,
+            link: 0,
             dropped: false,
             which: 0,
         }

@@ -63,8 +63,19 @@ impl Flow {
         (self.most / 2).max(1)
     }
 
+    /// Takes a credit; `false` when there is none.
+    #[inline(always)]
+    pub(crate) fn take_credit(&mut self, to: u32) -> bool {
+        match self.peers.get_mut(to as usize) {
+            Some(peer) if peer.credits > 0 => {
+                peer.credits -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes what a message needs; `own` is one of the library's.
-    #[inline]
     pub(crate) fn take(&mut self, to: u32, short: bool, own: bool) -> Way {
         let most = self.most + if own { RESERVE } else { 0 };
         let Some(peer) = self.peers.get_mut(to as usize) else {

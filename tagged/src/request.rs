@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     /// Waits until the data may be reused and the receiver has released it.
     Released {
         to: u32,
+        len: usize,
         me: MeHandle,
         sent: bool,
         released: bool,

@@ -34,6 +34,15 @@ pub(super) struct What {
     pub(super) hdr_data: u64,
 }
 
+impl Event {
+    /// Its number, and that of the event it belongs to, if there is such a one (rule 32).
+    #[inline(always)]
+    fn number(&mut self, sequence: u32, link: Option<u32>) {
+        self.link = link.unwrap_or(sequence);
+        self.sequence = sequence;
+    }
+}
+
 impl What {
     /// The successful event that has no number yet.
     #[inline(always)]
@@ -106,6 +115,25 @@ impl Op {
 /// Events on their way to queues that the owner keeps.
 pub(super) type Exported = Option<VecDeque<(EqHandle, Event)>>;
 
+/// The place of the next event of a queue and its number, which is to be written there with [`Event::number`].
+#[inline(always)]
+fn next<'a>(
+    queue: &'a mut EventQueue,
+    exported: &'a mut Exported,
+    eq: EqHandle,
+) -> (&'a mut Event, u32) {
+    let sequence = queue.stamp();
+    let place = match exported {
+        None => queue.place(),
+        Some(exported) => {
+            exported.push_back((eq, Event::BLANK));
+            let last = exported.len() - 1;
+            &mut exported[last].1
+        }
+    };
+    (place, sequence)
+}
+
 /// Posts the event that `fill` writes with `link`, or with its own number when there is none (rule 32). Returns where it
 /// lies, so that the caller can change it there instead of moving it twice.
 #[inline(always)]
@@ -116,18 +144,9 @@ fn post<'a>(
     link: Option<u32>,
     fill: impl FnOnce(&mut Event),
 ) -> &'a mut Event {
-    let sequence = queue.stamp();
-    let posted = match exported {
-        None => queue.place(),
-        Some(exported) => {
-            exported.push_back((eq, Event::BLANK));
-            let last = exported.len() - 1;
-            &mut exported[last].1
-        }
-    };
+    let (posted, sequence) = next(queue, exported, eq);
     fill(posted);
-    posted.link = link.unwrap_or(sequence);
-    posted.sequence = sequence;
+    posted.number(sequence, link);
     posted
 }
 
@@ -230,13 +249,18 @@ impl Ni {
             && let Some(queue) = self.eqs.at_mut(eq.0.slot())
         {
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
-                let started = what.event(start, md_handle, md.shown);
-                last = Some(post(queue, &mut self.exported, eq, None, |e| *e = started).sequence);
+                // Made where it stays, as below.
+                let (posted, sequence) = next(queue, &mut self.exported, eq);
+                *posted = what.event(start, md_handle, md.shown);
+                posted.number(sequence, None);
+                last = Some(sequence);
             }
             if !options.contains(MdOptions::EVENT_END_DISABLE) {
-                let mut ended = what.event(end, md_handle, md.shown);
-                ended.ni_fail = fail;
-                last = Some(post(queue, &mut self.exported, eq, last, |e| *e = ended).sequence);
+                let (posted, sequence) = next(queue, &mut self.exported, eq);
+                *posted = what.event(end, md_handle, md.shown);
+                posted.ni_fail = fail;
+                posted.number(sequence, last);
+                last = Some(sequence);
             }
         }
         let under_way = self.ops.len() as u64 + 1;

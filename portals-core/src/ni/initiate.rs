@@ -202,11 +202,12 @@ impl Ni {
     #[inline(always)]
     pub fn pass_put(&mut self, ready: &ReadyPut, fail: NiFail, silent: bool) {
         let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
-        self.count_sent(what.rlength);
+        self.status.send_length += what.rlength;
         let events = (EventKind::SendStart, EventKind::SendEnd);
         let account = |md: &mut Md, _| md.consume();
         self.expect_ack(&ready.header);
         self.pass(ready.md, account, events, what, fail, silent);
+        self.status.send_count += 1;
     }
 
     #[inline]

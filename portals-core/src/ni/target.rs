@@ -412,9 +412,10 @@ impl Ni {
         let what = Self::taken(h, r, m);
         let account = |md: &mut Md, length| md.account_target(length, m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
-        self.status.recv_count += 1;
         self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
-        let passed = self.pass(m.md, account, events, what, fail, false)?;
+        let passed = self.pass(m.md, account, events, what, fail, false);
+        self.status.recv_count += 1;
+        let passed = passed?;
         if !passed.active && !passed.gone {
             self.deactivated(m.md);
         }

@@ -7,30 +7,19 @@ use crate::error::{CallError, RequestError};
 use crate::header::HeaderData;
 use crate::request::Kind;
 use crate::unexpected::{Arrived, Loss, Place};
-use portals_shim::{Event, EventKind, NiFail};
+use portals_shim::{Brief, EventKind, NiFail};
 
 /// The source of a message that is not from whom it says.
 const NOBODY: u32 = u32::MAX;
 
 impl Context {
-    #[inline(always)]
-    pub(super) fn handle<const FULL: bool>(&mut self, event: &Event) -> Result<(), CallError> {
-        let (owner, index) = ((event.md.user_ptr >> 32) as u32, event.md.user_ptr as u32);
-        if owner == owner::POSTED && event.kind == EventKind::PutEnd {
-            self.handle_receipt::<FULL>(index, event);
-            return Ok(());
-        }
-        self.handle_other::<FULL>(owner, index, event)
-    }
-
-    /// What most events are not.
+    /// An event of another descriptor than that of a posted receive.
     #[inline(never)]
-    fn handle_other<const FULL: bool>(
+    pub(super) fn handle_other<const FULL: bool>(
         &mut self,
-        owner: u32,
-        index: u32,
-        event: &Event,
+        event: &Brief,
     ) -> Result<(), CallError> {
+        let (owner, index) = ((event.user_ptr >> 32) as u32, event.user_ptr as u32);
         match (owner, event.kind) {
             (owner::SOURCE, EventKind::SendEnd) => self.handle_sent(event),
             (owner::OVERFLOW | owner::HEADER, EventKind::PutStart) => {
@@ -57,7 +46,7 @@ impl Context {
 
     /// Whether rank `source` sent what an event tells of; counted if not.
     #[inline]
-    fn is_from(&mut self, event: &Event, source: u32) -> bool {
+    fn is_from(&mut self, event: &Brief, source: u32) -> bool {
         let is = self.place.peers.get(source as usize) == Some(&event.initiator);
         self.counts.forged += u64::from(!is);
         is
@@ -65,7 +54,7 @@ impl Context {
 
     /// What the header of a message says, and the credits that it brings; `None` if it is not from whom it says.
     #[inline]
-    fn handle_header<const FULL: bool>(&mut self, event: &Event) -> Option<HeaderData> {
+    fn handle_header<const FULL: bool>(&mut self, event: &Brief) -> Option<HeaderData> {
         let data = HeaderData::unpack(event.hdr_data);
         let source = self
             .place
@@ -78,7 +67,7 @@ impl Context {
         Some(data)
     }
 
-    fn handle_start<const FULL: bool>(&mut self, event: &Event) {
+    fn handle_start<const FULL: bool>(&mut self, event: &Brief) {
         let sync = event.match_bits & self.place.layout.sync_bit() != 0;
         // A message of nobody keeps its place until its data is there, and no receive finds it.
         let known = self.handle_header::<FULL>(event);
@@ -98,7 +87,7 @@ impl Context {
         }
     }
 
-    fn handle_end(&mut self, event: &Event, buffer: Option<u32>) {
+    fn handle_end(&mut self, event: &Brief, buffer: Option<u32>) {
         let Some(id) = self.unexpected.ended(event.link) else {
             return;
         };
@@ -134,8 +123,10 @@ impl Context {
         self.post_overflow(buffer).map_err(CallError::Portals)
     }
 
+    /// An event of a posted receive, which has no other than PUT_END.
     #[inline(always)]
-    fn handle_receipt<const FULL: bool>(&mut self, slot: u32, event: &Event) {
+    pub(super) fn handle_receipt<const FULL: bool>(&mut self, event: &Brief) {
+        let slot = event.user_ptr as u32;
         let known = self.handle_header::<FULL>(event).is_some();
         let told = HeaderData::unpack(event.hdr_data).source;
         let Some(end) = self.requests.receipt(slot) else {
@@ -161,7 +152,7 @@ impl Context {
         }
     }
 
-    fn handle_sent(&mut self, event: &Event) {
+    fn handle_sent(&mut self, event: &Brief) {
         let slot = HeaderData::unpack(event.hdr_data).operation;
         if matches!(self.requests.active(slot), Some(Kind::Short)) {
             let end = if event.ni_fail == NiFail::OK {
@@ -176,9 +167,10 @@ impl Context {
     }
 
     /// A message that the receiver releases: its data is on its way, a receive has it, or it was fetched.
-    fn handle_released(&mut self, slot: u32, event: &Event) {
+    fn handle_released(&mut self, slot: u32, event: &Brief) {
         let Some(Kind::Released {
             to,
+            len,
             me,
             sent,
             released,
@@ -194,7 +186,7 @@ impl Context {
         if !(failed || *sent && *released) {
             return;
         }
-        let (to, me) = (*to, *me);
+        let (to, len, me) = (*to, *len, *me);
         self.flow.released(to);
         let gone = self.place.ni.me_unlink(me);
         if let Err(error) = gone {
@@ -203,14 +195,12 @@ impl Context {
         let end = if failed {
             Err(RequestError::Fabric { rank: to })
         } else {
-            Ok(Status::sent(
-                usize::try_from(event.md.length).unwrap_or(usize::MAX),
-            ))
+            Ok(Status::sent(len))
         };
         self.requests.end(slot, end);
     }
 
-    fn handle_fetched(&mut self, slot: u32, event: &Event) {
+    fn handle_fetched(&mut self, slot: u32, event: &Brief) {
         let Some(Kind::Fetching { status, sent }) = self.requests.active(slot) else {
             return;
         };

@@ -30,8 +30,8 @@ use crate::request::{End, Request, Requests};
 use crate::unexpected::Unexpected;
 use crate::{Counts, Options};
 use portals_shim::{
-    EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
-    Polled, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
+    Brief, EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle,
+    MeSpec, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub(crate) struct Context {
     requests: Requests,
     flow: Flow,
     /// Where events are read.
-    polled: Option<Box<Polled>>,
+    polled: Brief,
     /// Sends that wait.
     waiting: Waiting,
     /// Descriptors of the regions that were sent from, by address.
@@ -183,7 +183,7 @@ impl Context {
             unexpected: Unexpected::default(),
             requests: Requests::new(options.requests.min(OPERATIONS)),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
-            polled: None,
+            polled: Brief::default(),
             waiting: Waiting::new(lanes(place.peers.len())),
             sources: BTreeMap::new(),
             last_source: None,
@@ -308,16 +308,24 @@ impl Context {
 
     #[inline(always)]
     fn step<const FULL: bool>(&mut self, wait: Wait) -> Result<Taken, CallError> {
-        // The event, which is large, is written where it is read.
-        let mut polled = self.polled.take().unwrap_or_default();
-        let done = match self.place.ni.eq_take(&self.queues, wait, &mut polled) {
-            Ok(Taken::Nothing) => Ok(Taken::Nothing),
-            Ok(_) if polled.dropped => Err(CallError::EventsLost),
-            Ok(taken) => self.handle::<FULL>(&polled.event).map(|()| taken),
-            Err(refused) => Err(CallError::Portals(refused.error)),
+        let ni = &self.place.ni;
+        let taken = match ni.eq_take_or(&self.queues, wait, None, &mut self.polled) {
+            Ok(Taken::Nothing) => return Ok(Taken::Nothing),
+            Ok(taken) => taken,
+            Err(refused) => return Err(CallError::Portals(refused.error)),
         };
-        self.polled = Some(polled);
-        done
+        if self.polled.dropped {
+            return Err(CallError::EventsLost);
+        }
+        if self.polled.user_ptr >> 32 == u64::from(owner::POSTED) {
+            // Read from where it is.
+            let event = self.polled;
+            self.handle_receipt::<FULL>(&event);
+        } else {
+            let event = self.polled;
+            self.handle_other::<FULL>(&event)?;
+        }
+        Ok(taken)
     }
 
     /// Sends what waits and may go, and credits that are due.

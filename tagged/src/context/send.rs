@@ -67,19 +67,18 @@ impl Context {
         sync: bool,
     ) -> Begun {
         let place = &*self.place;
-        let bits = place.layout.message::<FULL>(cid, place.me, tag, false);
         let message = Outgoing {
             to,
-            bits,
+            bits: place.layout.message::<FULL>(cid, place.me, tag, false),
             data,
             sync,
             own: tag < 0,
         };
         // The message has the number that its request would get; most need none.
         let slot = self.requests.next()?;
-        let way = self.way(&message);
-        if way != Way::Short {
-            return self.send_later(slot, &message, way);
+        let short = !sync && data.len as u64 <= self.short;
+        if !short || !self.waiting.is_empty() || !self.flow.take_credit(to) {
+            return self.send_otherwise(slot, message);
         }
         match self.start_with_credit(slot, &message)? {
             Started::Done => Ok(None),
@@ -87,8 +86,20 @@ impl Context {
         }
     }
 
-    /// Begins a send that needs a request from the start.
+    /// Begins a send that may need to wait, or to be released.
     #[inline(never)]
+    fn send_otherwise(&mut self, slot: u32, message: Outgoing<&Slice>) -> Begun {
+        let way = self.way(&message);
+        if way != Way::Short {
+            return self.send_later(slot, &message, way);
+        }
+        match self.start(slot, &message, way)? {
+            Started::Done => Ok(None),
+            Started::UnderWay => self.open().map(Some),
+        }
+    }
+
+    /// Begins a send that needs a request from the start.
     fn send_later(&mut self, slot: u32, message: &Outgoing<&Slice>, way: Way) -> Begun {
         let request = self.open()?;
         if way == Way::Wait {
@@ -170,16 +181,19 @@ impl Context {
     ) -> Result<Started, CallError> {
         let md = self.source(data)?;
         let region = (data.offset as u64, data.len as u64);
-        let done = self.with_credits(to, slot, |context, header| {
-            let ni = &context.place.ni;
-            ni.put_region_silent(md, region, AckRequest::NoAck, *target, header)
-        })?;
-        self.counts.short += 1;
-        Ok(if done {
-            Started::Done
-        } else {
-            Started::UnderWay
-        })
+        let header = self.with_credits(to, slot);
+        let ni = &self.place.ni;
+        match ni.put_region_silent(md, region, AckRequest::NoAck, *target, header.pack()) {
+            Ok(done) => {
+                self.counts.short += 1;
+                Ok(if done {
+                    Started::Done
+                } else {
+                    Started::UnderWay
+                })
+            }
+            Err(refused) => Err(self.unsent(to, header, refused)),
+        }
     }
 
     fn start_released(
@@ -208,6 +222,7 @@ impl Context {
         if let Some(kind) = self.requests.active(slot) {
             *kind = Kind::Released {
                 to,
+                len: data.len,
                 me,
                 sent: false,
                 released: false,
@@ -235,32 +250,29 @@ impl Context {
             eq: Some(self.queues[1]),
         };
         let md = self.place.ni.md_attach(me, md, Unlink::Unlink)?;
-        self.with_credits(to, slot, |context, header| {
-            context.place.ni.put(md, AckRequest::Ack, target, header)
-        })
+        let header = self.with_credits(to, slot);
+        let put = self
+            .place
+            .ni
+            .put(md, AckRequest::Ack, target, header.pack());
+        put.map_err(|refused| self.unsent(to, header, refused))
     }
 
-    /// Sends with the credits that are owed to the receiver; they stay owed if it is refused.
+    /// What to send with the credits that are owed to the receiver.
     #[inline(always)]
-    fn with_credits<R>(
-        &mut self,
-        to: u32,
-        slot: u32,
-        put: impl FnOnce(&Self, u64) -> Result<R, portals_shim::Error>,
-    ) -> Result<R, CallError> {
-        let credits = self.flow.give_back(to, MOST_CREDITS);
-        let header = HeaderData {
+    fn with_credits(&mut self, to: u32, slot: u32) -> HeaderData {
+        HeaderData {
             source: self.place.me,
             operation: slot,
-            credits,
-        };
-        match put(self, header.pack()) {
-            Ok(done) => Ok(done),
-            Err(error) => {
-                self.flow.owe(to, credits);
-                Err(error.into())
-            }
+            credits: self.flow.give_back(to, MOST_CREDITS),
         }
+    }
+
+    /// It was refused: the credits are owed still.
+    #[cold]
+    fn unsent(&mut self, to: u32, header: HeaderData, refused: portals_shim::Error) -> CallError {
+        self.flow.owe(to, header.credits);
+        refused.into()
     }
 
     /// Starts the sends that waited and may go. One that is refused now ends as failed, and the next has its turn.
@@ -311,10 +323,10 @@ impl Context {
     /// Gives credits back in a message of their own.
     pub(super) fn send_credits(&mut self, to: u32) -> Result<(), CallError> {
         let target = self.target(to, 2, 0)?;
-        self.with_credits(to, 0, |context, header| {
-            let ni = &context.place.ni;
-            ni.put(context.silent, AckRequest::NoAck, target, header)
-        })?;
+        let header = self.with_credits(to, 0);
+        let ni = &self.place.ni;
+        let put = ni.put(self.silent, AckRequest::NoAck, target, header.pack());
+        put.map_err(|refused| self.unsent(to, header, refused))?;
         self.counts.credit_messages += 1;
         Ok(())
     }
