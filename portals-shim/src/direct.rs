@@ -394,10 +394,21 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    /// Takes the first event, if it comes within the wait and before `other` says that there is other work. A call of its own,
-    /// so that polls that do not wait need none of its places.
+    /// As [`Shared::wait_here`], in a call of its own, so that polls that do not wait need none of its places.
     #[inline(never)]
     fn wait_long<F: Fn() -> bool + ?Sized>(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: &F,
+        out: &mut impl Place,
+    ) -> Result<Taken, PollError> {
+        self.wait_here(eqs, wait, other, out)
+    }
+
+    /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
+    #[inline(always)]
+    fn wait_here<F: Fn() -> bool + ?Sized>(
         &self,
         eqs: &[EqHandle],
         wait: Wait,
@@ -535,8 +546,14 @@ impl<N: Nal> Bridge for Direct<N> {
         shared.take(eqs, out, Library::poll)
     }
 
-    fn eq_await(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
-        self.entered().wait_long(eqs, wait, &nothing_else, out)
+    fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.entered()
+            .wait_here(eqs, Wait::Forever, &nothing_else, out)
+    }
+
+    fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
+        self.entered()
+            .wait_here(eqs, Wait::Forever, &nothing_else, out)
     }
 
     fn eq_take_or(

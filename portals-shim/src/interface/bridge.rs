@@ -39,10 +39,13 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         *out = polled;
         Ok(Taken::More)
     }
-    /// As [`Bridge::eq_take`] with a wait.
-    #[inline]
-    fn eq_await(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
-        self.eq_take(eqs, wait, out)
+    /// As [`Bridge::eq_take`] that waits as long as it takes.
+    fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.eq_take(eqs, Wait::Forever, out)
+    }
+    /// As [`Bridge::eq_await`], of what [`super::Interface::eq_take_or`] gives.
+    fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
+        self.eq_take_or(eqs, Wait::Forever, None, out)
     }
     /// See [`super::Interface::eq_take_or`].
     fn eq_take_or(

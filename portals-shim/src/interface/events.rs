@@ -80,8 +80,8 @@ impl Interface {
         let bridge = self.open().map_err(refused)?;
         // Known where the caller was compiled.
         match wait {
-            Wait::No => bridge.eq_take(eqs, wait, out),
-            _ => bridge.eq_await(eqs, wait, out),
+            Wait::Forever => bridge.eq_await(eqs, out),
+            _ => bridge.eq_take(eqs, wait, out),
         }
     }
 
@@ -100,9 +100,12 @@ impl Interface {
         if eqs.is_empty() {
             return Err(refused(Error::EqInvalid));
         }
-        self.open()
-            .map_err(refused)?
-            .eq_take_or(eqs, wait, other, out)
+        let bridge = self.open().map_err(refused)?;
+        // Known where most callers were compiled.
+        match (wait, other) {
+            (Wait::Forever, None) => bridge.eq_await_brief(eqs, out),
+            _ => bridge.eq_take_or(eqs, wait, other, out),
+        }
     }
 
     /// The program has found other work since it last polled: the polls that follow do not count as fruitless, after
