@@ -454,7 +454,7 @@ impl Transfer {
     }
 
     /// What a request of it names.
-    #[inline]
+    #[inline(always)]
     fn request(&self) -> Result<(SendOp, verbs_backend::Segment), PushError> {
         let Segment { addr, len } = self.local;
         let segment = verbs_backend::Segment::new(addr as usize, len as usize, self.lkey);
@@ -469,7 +469,7 @@ impl Transfer {
     }
 
     /// Posts it, signalled, under `id`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&self, qp: &Qp, id: u64) -> Result<(), PostError> {
         let (op, segment) = self.request()?;
         // SAFETY: the memory belongs to an operation under way (its MD is in use, or waits for it in

@@ -71,7 +71,7 @@ impl Flying {
 }
 
 impl Peer {
-    #[inline]
+    #[inline(always)]
     pub(super) fn fly(&mut self, flying: Flying) {
         self.unordered |= matches!(flying, Flying::Write { .. } | Flying::Ahead { .. });
         self.quiet = match flying {
