@@ -41,6 +41,8 @@ use std::time::{Duration, Instant};
 /// poll need this as much as blocking ones. Where every rank has a core ([`Nal::looks`]) there are more of them, since
 /// the offer, a system call, delays the answer that is about to come.
 const SPINS: u32 = 64;
+/// Looks of a wait of which one is a poll, and the others a glance ([`Nal::glance`]).
+const GLANCES: u32 = 4;
 /// How long a wait polls before it sleeps, unless `PORTOLAN_SPIN` says (in microseconds). Waking costs some 10 µs:
 /// a peer that answers at once should find this side awake.
 const SPIN: Duration = Duration::from_micros(200);
@@ -266,11 +268,16 @@ impl<N: Nal> Shared<N> {
         let mut moved = library.take_moved();
         // Without progress the queues stay as they are, and a pause would cost more than a look.
         if !moved && matches!(found, Ok(Taken::Nothing)) {
-            for _ in 1..looks {
+            for look in 1..looks {
                 if other() {
                     break;
                 }
-                if library.progress() {
+                let any = if look % GLANCES == 0 {
+                    library.progress()
+                } else {
+                    library.glance()
+                };
+                if any {
                     found = library.look(eqs, out);
                     moved = library.take_moved();
                     break;

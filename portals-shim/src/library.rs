@@ -74,6 +74,16 @@ impl<N: Nal> Library<N> {
         true
     }
 
+    /// As [`Library::progress`], between two of them: a look at where an answer is likely to be.
+    #[inline]
+    pub(crate) fn glance(&mut self) -> bool {
+        let any = self.nal.glance(&mut self.ni);
+        if any {
+            self.progressed();
+        }
+        any
+    }
+
     /// What follows arrivals.
     #[inline(never)]
     fn progressed(&mut self) {
@@ -205,7 +215,16 @@ impl<N: Nal> Library<N> {
         if self.keeps(to.process) {
             return Ok(false);
         }
-        let ready = self.ready_region(md, region, AckRequest::NoAck, to, hdr_data)?;
+        let ready = self.ni.ready_made(
+            md,
+            region,
+            to.process,
+            to.pt_index,
+            to.ac_index,
+            to.match_bits,
+            to.remote_offset,
+            hdr_data,
+        )?;
         if !self.nal.send_made(&ready.header, fill) {
             return Ok(false);
         }

@@ -158,24 +158,61 @@ impl Ni {
         hdr_data: u64,
     ) -> Result<ReadyPut, Error> {
         let md = self.source(md_handle)?;
-        let (offset, length) = self.region(md_handle, md, region)?;
-        let payload = self.memory_of(md_handle, md, (offset, length));
+        let region = self.region(md_handle, md, region)?;
+        let payload = self.memory_of(md_handle, md, region);
         let ack_md = (ack == AckRequest::Ack && md.shown.eq.is_some()).then_some(md_handle);
-        let header = self.header(
-            target,
-            pt_index,
-            match_bits,
-            Body::Put {
-                length,
-                remote_offset,
-                hdr_data,
-                ac_index,
-                ack_md,
-            },
-        );
+        let to = (target, pt_index, ac_index, match_bits, remote_offset);
+        let header = self.put_header(to, region.1, hdr_data, ack_md);
         Ok(ReadyPut {
             header,
             payload,
+            md: md_handle,
+            offset: region.0,
+        })
+    }
+
+    /// The header of a put of `length` bytes to a process, portal, access control index, bits and offset.
+    #[inline(always)]
+    fn put_header(
+        &self,
+        (target, pt_index, ac_index, match_bits, remote_offset): (ProcessId, u32, u32, u64, u64),
+        length: u64,
+        hdr_data: u64,
+        ack_md: Option<MdHandle>,
+    ) -> Header {
+        let body = Body::Put {
+            length,
+            remote_offset,
+            hdr_data,
+            ac_index,
+            ack_md,
+        };
+        self.header(target, pt_index, match_bits, body)
+    }
+
+    /// As [`Ni::ready_put`] of a put without an ack whose payload does not lie in the region, for [`Ni::pass_put`].
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of PtlPutRegion in the specification, which callers have one by one"
+    )]
+    #[inline(always)]
+    pub fn ready_made(
+        &self,
+        md_handle: MdHandle,
+        region: (u64, u64),
+        target: ProcessId,
+        pt_index: u32,
+        ac_index: u32,
+        match_bits: u64,
+        remote_offset: u64,
+        hdr_data: u64,
+    ) -> Result<ReadyPut, Error> {
+        let md = self.source(md_handle)?;
+        let (offset, length) = self.region(md_handle, md, Some(region))?;
+        let to = (target, pt_index, ac_index, match_bits, remote_offset);
+        Ok(ReadyPut {
+            header: self.put_header(to, length, hdr_data, None),
+            payload: Segments::new(),
             md: md_handle,
             offset,
         })

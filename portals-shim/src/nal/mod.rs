@@ -146,6 +146,12 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
+    /// As [`Nal::progress`], for a wait that has just made progress and will again soon: may look only where an answer is
+    /// likely to be, if that takes less.
+    fn glance(&mut self, ni: &mut Ni) -> bool {
+        self.progress(ni)
+    }
+
     /// Polls that a wait makes in a row while it holds the lock: more than one where a poll is only a look at memory,
     /// since taking the lock costs as much as several of them, and every rank here has a core of its own, so that
     /// none is kept waiting by another one's polls. Other threads of the process wait that long at most. Asked once,
@@ -261,6 +267,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)
+    }
+    fn glance(&mut self, ni: &mut Ni) -> bool {
+        (**self).glance(ni)
     }
     fn carries_own(&self) -> bool {
         (**self).carries_own()

@@ -219,6 +219,14 @@ impl Nal for Far {
         }
     }
 
+    #[inline]
+    fn glance(&mut self, ni: &mut Ni) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.glance(ni),
+            other => other.progress(ni),
+        }
+    }
+
     #[inline(always)]
     fn fetch_now(
         &mut self,

@@ -509,7 +509,6 @@ impl Nal for Verbs {
         }
         let ringed = self.rings.any() && self.look_at_rings(ni);
         if ringed && self.rings_are_enough() {
-            self.pump();
             return true;
         }
         let mut count = self.poll_once(ni);
@@ -529,6 +528,17 @@ impl Nal for Verbs {
             self.stirred = true;
         }
         any
+    }
+
+    fn glance(&mut self, ni: &mut Ni) -> bool {
+        if !self.rings.any() || self.gone {
+            return self.progress(ni);
+        }
+        let ringed = self.look_at_rings(ni);
+        if ringed && !self.rings_are_enough() {
+            self.progress(ni);
+        }
+        ringed
     }
 
     fn looks(&self) -> u32 {

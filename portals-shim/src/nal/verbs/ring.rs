@@ -254,6 +254,13 @@ impl Verbs {
         }
         self.stirred |= any;
         self.rings.copy = Some(copy);
+        // What they told of changes nothing for other peers.
+        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+            && peer.wants_pump()
+        {
+            peer.pump(&self.send_pool);
+            self.pending += usize::from(peer.broken);
+        }
         any
     }
 

@@ -105,7 +105,9 @@ impl Verbs {
         if len > EAGER
             || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
                 w.header(header, len as u64);
-                fill(w.room(len));
+                if len > 0 {
+                    fill(w.room(len));
+                }
             })
         {
             return false;

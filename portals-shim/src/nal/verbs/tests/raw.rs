@@ -155,6 +155,12 @@ impl<N: Nal> Raw<N> {
         self.collect();
     }
 
+    /// Looks as a wait does between its polls, and takes no part in anything else.
+    pub(super) fn glance(&mut self) {
+        self.library.glance();
+        self.collect();
+    }
+
     /// How many events of a kind for these bits there were, and how many of them failed.
     pub(super) fn seen(&self, kind: EventKind, bits: u64) -> (usize, usize) {
         let fits = |e: &&Event| e.kind == kind && e.match_bits == bits;

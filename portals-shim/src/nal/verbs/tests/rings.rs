@@ -88,6 +88,37 @@ fn device_short_frames_of_a_hot_peer_are_written() {
     close(raws);
 }
 
+/// As a wait does between its polls.
+#[test]
+fn device_a_glance_takes_what_is_written() {
+    let Some(mut raws) = connected(2, 8) else {
+        return;
+    };
+    heat(&mut raws, 0, 1);
+    let many = 4 * usize::from(raws[1].nal().peer(0).map_or(0, |p| p.slots()));
+    let (seen, mut by_glance, mut looks) = (raws[1].seen(EventKind::PutEnd, LOUD).0, 0, 0u32);
+    for number in 0..many as u64 {
+        let there = to(raws[1].id(), LOUD, 0);
+        raws[0].put(there, 8, AckRequest::NoAck, number);
+    }
+    let end = Instant::now() + Duration::from_secs(40);
+    while raws[1].seen(EventKind::PutEnd, LOUD).0 < seen + many {
+        assert!(Instant::now() < end, "a frame did not come");
+        raws[0].look();
+        let before = taken(&raws[1]);
+        raws[1].glance();
+        by_glance += taken(&raws[1]) - before;
+        looks += 1;
+        // What is not in a ring, and what lets credits go back.
+        if looks.is_multiple_of(4) {
+            raws[1].look();
+        }
+        std::thread::yield_now();
+    }
+    assert!(by_glance > 0, "{many} frames in {looks} looks");
+    close(raws);
+}
+
 /// After data that an adapter has written into a descriptor a message goes as one, whose completion the data comes before.
 #[test]
 fn device_a_message_after_written_data_is_sent() {
