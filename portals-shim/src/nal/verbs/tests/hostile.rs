@@ -437,6 +437,40 @@ fn device_gone_ends_every_operation_once() {
     close(raws);
 }
 
+/// Gets and short puts that need nobody at the target end once each when the device goes, with a failure.
+#[test]
+fn device_gone_ends_what_adapters_do_alone() {
+    let Some(mut raws) = raws(2, 4096) else {
+        return;
+    };
+    connect_all(&mut raws);
+    let target = raws[TARGET].id();
+    // After the first few nothing is under way, and the memory is known to be registered.
+    const FIRST: usize = 4;
+    for number in 1..=FIRST {
+        raws[EVIL].get(to(target, QUIET, 0), 8);
+        until(&mut raws, "a get ends", |r| {
+            r[EVIL].seen(EventKind::ReplyEnd, QUIET) == (number, 0)
+        });
+    }
+    const EACH: usize = 3;
+    for _ in 0..EACH {
+        raws[EVIL].get(to(target, QUIET, 0), 8);
+        raws[EVIL].put(to(target, QUIET, 0), 8, AckRequest::Ack, 0);
+    }
+    assert_eq!(raws[EVIL].nal().alone.of(TARGET).len(), 2 * EACH);
+    let Raw { library, .. } = &mut raws[EVIL];
+    library.nal.device_gone(&mut library.ni, &"a test says so");
+    raws[EVIL].step();
+    assert_eq!(
+        raws[EVIL].seen(EventKind::ReplyEnd, QUIET),
+        (FIRST + EACH, EACH)
+    );
+    assert_eq!(raws[EVIL].seen(EventKind::Ack, QUIET), (EACH, EACH));
+    assert!(raws[EVIL].nal().alone.of(TARGET).is_empty());
+    close(raws);
+}
+
 /// Puts whose header goes only once are delivered as if it went each time: with any length, between others, with acks, and
 /// behind puts that had to wait for credit.
 #[test]
