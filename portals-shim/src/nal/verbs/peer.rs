@@ -35,6 +35,7 @@
 //! * A write in `ahead` is posted by the call that posts the next frame, or alone before anything else is posted or
 //!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
 //!   room in the send queue.
+//! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`ring.rs`, `ROWS`).
 //! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
 //! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,

@@ -46,8 +46,6 @@ pub(super) const MOST: u32 = 8;
 pub(super) const HOT: u32 = 32;
 /// Frames taken from a ring in one go; then others have their turn.
 const TURN: usize = 32;
-/// Looks at rings, all together, for each at the completion queue.
-const LOOKS: usize = 6;
 /// Polls in a row that find frames in rings, after which one looks at the completion queue in any case.
 const ROWS: u32 = 8;
 /// The first sleep while a peer has not left its ring; doubled from one to the next.
@@ -186,15 +184,9 @@ impl Verbs {
     #[inline]
     pub(super) fn look_at_rings(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
-        // A look into memory costs less than one at the completion queue, and ends a wait sooner.
-        for _ in 0..(LOOKS / self.rings.open.len().max(1)).max(1) {
-            for at in (0..self.rings.open.len()).rev() {
-                if self.rings.open.get(at).is_some_and(|r| r.reader.is_full()) {
-                    any |= self.take_from(ni, at, TURN);
-                }
-            }
-            if any {
-                break;
+        for at in (0..self.rings.open.len()).rev() {
+            if self.rings.open.get(at).is_some_and(|r| r.reader.is_full()) {
+                any |= self.take_from(ni, at, TURN);
             }
         }
         any
