@@ -231,7 +231,15 @@ impl<K: Clone> Owner<K> {
     }
 
     /// An own transfer is over: gives back what [`Owner::acquire`] or [`Owner::hit`] gave.
+    #[inline]
     pub fn release<P: Pins<Key = K>>(&mut self, span: Span, pins: &mut P) {
+        match span.count {
+            1 => self.leave(span.first, pins),
+            _ => self.release_several(span, pins),
+        }
+    }
+
+    fn release_several<P: Pins<Key = K>>(&mut self, span: Span, pins: &mut P) {
         // From the highest down, so that the lowest are the last to go and runs are unpinned together.
         for unit in span.units().rev() {
             self.leave(unit, pins);
@@ -260,6 +268,7 @@ impl<K: Clone> Owner<K> {
     }
 
     /// A unit that counts against `victims` and is used by nobody is unpinned.
+    #[cold]
     fn drop_victim<P: Pins<Key = K>>(&mut self, unit: Unit, pins: &mut P) {
         if let Some(b) = self.table.remove(unit) {
             self.own -= 1;
