@@ -145,6 +145,7 @@ impl Home {
     }
 
     /// A transfer needs a unit no more.
+    #[inline]
     pub(crate) fn release(&mut self, unit: Unit) {
         let (owner, mut pins) = self.pins();
         owner.release(Span::one(unit), &mut pins);
