@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use tagged::TagMode;
 
 /// Deliveries of the shorter run.
@@ -189,8 +190,11 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
     }
 }
 
+/// What the turns of [`DELIVERIES`] take.
+static TURNS_COST: OnceLock<u64> = OnceLock::new();
+
 /// Runs of a job of ranks, of which the least counts.
-const RUNS: u32 = 3;
+const RUNS: u32 = 5;
 
 /// Whether valgrind can be started.
 #[must_use]
@@ -232,7 +236,14 @@ pub fn per_delivery(program: &Path, workload: &str) -> Result<u64, CountError> {
         return Ok(all.div_ceil(DELIVERIES));
     }
     let all = difference(program, workload, RUNS)?;
-    let turns = difference(program, TURNS, RUNS)?;
+    // Once for all workloads, so that those that are compared have the same taken off.
+    let turns = match TURNS_COST.get() {
+        Some(turns) => *turns,
+        None => {
+            let turns = difference(program, TURNS, RUNS)?;
+            *TURNS_COST.get_or_init(|| turns)
+        }
+    };
     Ok(all.saturating_sub(turns).div_ceil(DELIVERIES))
 }
 
