@@ -85,9 +85,10 @@ impl Interface {
         }
     }
 
-    /// As [`Interface::eq_take`] of the parts of an event that most programs read, and the wait ends too when `other` says that there is other work, such as a frame
-    /// ([`Interface::near`]): it is asked between looks, and after whoever makes such work has been told to wake this
-    /// process. It must not call the interface, and is not asked on fabrics without frames.
+    /// As [`Interface::eq_take`] of the parts of an event that most programs read, and the wait ends too when `other` says
+    /// that there is other work, such as a frame ([`Interface::near`]): it is asked between looks, and after whoever makes
+    /// such work has been told to wake this process. It must not call the interface, and is not asked on fabrics without
+    /// frames.
     #[inline]
     pub fn eq_take_or(
         &self,

@@ -63,9 +63,9 @@ impl Interface {
     }
 
     /// As [`Interface::put_region_silent`], of a put whose bytes `fill` writes straight into the memory that the fabric
-    /// sends from, of the region's length; the region itself is not read, and `fill` not called where that is 0. `false`, and nothing has happened nor was `fill`
-    /// called, if the fabric cannot take it so now: then the caller writes the bytes into the region and puts that. `fill` must
-    /// not call this interface.
+    /// sends from, of the region's length; the region itself is not read, and `fill` not called where that is 0. `false`, and
+    /// nothing has happened nor was `fill` called, if the fabric cannot take it so now: then the caller writes the bytes into
+    /// the region and puts that. `fill` must not call this interface.
     pub fn put_region_made(
         &self,
         md: MdHandle,

@@ -317,12 +317,10 @@ impl Context {
         if self.polled.dropped {
             return Err(CallError::EventsLost);
         }
-        if self.polled.user_ptr >> 32 == u64::from(owner::POSTED) {
-            // Read from where it is.
-            let event = self.polled;
+        let event = self.polled;
+        if event.user_ptr >> 32 == u64::from(owner::POSTED) {
             self.handle_receipt::<FULL>(&event);
         } else {
-            let event = self.polled;
             self.handle_other::<FULL>(&event)?;
         }
         Ok(taken)

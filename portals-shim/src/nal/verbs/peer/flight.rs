@@ -212,3 +212,66 @@ impl Peer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_core::ProcessId;
+
+    fn peer(depth: u32) -> Peer {
+        Peer::new(ProcessId::new(1, 1), 4, depth)
+    }
+
+    /// Posts a short frame as one is; whether it is silent.
+    fn post(peer: &mut Peer) -> bool {
+        let (flags, silent) = peer.hush();
+        assert_eq!(flags == SendFlags::empty(), silent);
+        peer.fly(Flying::Small { len: 8, silent });
+        silent
+    }
+
+    /// Takes the completion of a request without a record.
+    fn complete(peer: &mut Peer, number: u64, status: Status) {
+        assert_eq!(peer.done_silently(PLAIN | number), None, "no record");
+        peer.handle_completion(status, None);
+    }
+
+    #[test]
+    fn one_short_frame_in_seventeen_is_loud() {
+        for (depth, silent) in [(128, 16), (64, 16), (16, 4), (4, 1), (3, 0)] {
+            let mut peer = peer(depth);
+            let loud: Vec<usize> = (0..51).filter(|_| !post(&mut peer)).collect();
+            let every: Vec<usize> = (0..51).filter(|n| n % (silent + 1) == silent).collect();
+            assert_eq!(loud, every, "depth {depth}");
+        }
+    }
+
+    #[test]
+    fn a_completion_ends_the_silent_frames_before_it() {
+        let mut peer = peer(128);
+        for _ in 0..20 {
+            post(&mut peer);
+        }
+        complete(&mut peer, 16, Status::SUCCESS);
+        assert_eq!((peer.flying.len(), peer.quiet), (3, 3));
+        // Anything else with a completion does so too.
+        peer.fly(Flying::Mark);
+        complete(&mut peer, 20, Status::SUCCESS);
+        assert!(peer.is_still() && !peer.broken);
+    }
+
+    #[test]
+    fn a_silent_frame_that_fails_ends_those_before_it_alone() {
+        let mut peer = peer(128);
+        peer.copies.resize(128, [0; super::super::COPY]);
+        for _ in 0..5 {
+            post(&mut peer);
+        }
+        complete(&mut peer, 3, Status::FLUSHED);
+        assert!(peer.broken);
+        assert_eq!((peer.flying.len(), peer.lost.len()), (1, 1));
+        complete(&mut peer, 4, Status::FLUSHED);
+        assert!(peer.is_still());
+        assert_eq!((peer.lost.len(), peer.quiet), (2, 0));
+    }
+}
