@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum as _;
 use plotters::coord::combinators::IntoLogRange as _;
 use plotters::prelude::{
     ChartBuilder, Circle, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, SVGBackend,
-    SeriesLabelPosition, WHITE,
+    Text, WHITE,
 };
 use plotters::style::{Color as _, ShapeStyle};
 
@@ -14,8 +15,12 @@ use super::published::Curve;
 use super::record::Record;
 use super::sizes;
 
-/// Width and height, pixels.
-const SIZE: (u32, u32) = (900, 560);
+/// Width, and height without the names of the lines, pixels.
+const SIZE: (u32, u32) = (900, 540);
+/// Height of the name of a line, pixels. Names stand above the drawing, where they hide nothing of it.
+const ROW: u32 = 18;
+/// Left edge of the names of lines, pixels.
+const LEFT: i32 = 88;
 
 /// The measurement first, then published curves.
 const COLOURS: [RGBColor; 6] = [
@@ -53,8 +58,12 @@ pub(crate) fn write(
                 format!("{messages}, {line}")
             }));
         }
+        let sizes: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|p| p.0).collect();
+        let covers = |x: f64| sizes.iter().any(|s| *s <= x) && sizes.iter().any(|s| x <= *s);
         for curve in curves {
+            // Beyond the sizes that were run it says nothing of them.
             let points = points(curve.series(name));
+            let points: Vec<(f64, f64)> = points.into_iter().filter(|p| covers(p.0)).collect();
             if !points.is_empty() {
                 series.push(Series {
                     label: curve.label_for(name),
@@ -71,7 +80,6 @@ pub(crate) fn write(
             let frame = Frame {
                 caption: format!("{name}: operations that find their memory pinned"),
                 y: "%",
-                legend: SeriesLabelPosition::LowerLeft,
                 ..Frame::of(name)
             };
             draw(&frame, &hits, &file).map_err(|e| cannot(&file, e.as_ref()))?;
@@ -141,13 +149,14 @@ struct Frame {
     caption: String,
     x: &'static str,
     y: &'static str,
-    legend: SeriesLabelPosition,
 }
 
 impl Frame {
     fn of(name: Name) -> Self {
+        let about = name.to_possible_value();
+        let about = about.and_then(|v| v.get_help().map(ToString::to_string));
         Self {
-            caption: name.word().to_owned(),
+            caption: about.map_or_else(|| name.to_string(), |about| format!("{name}: {about}")),
             x: match name.axis() {
                 Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
                 Axis::Entries => "entries before the match (0 stands at 1)",
@@ -159,12 +168,6 @@ impl Frame {
                 Unit::Microseconds => "µs",
                 Unit::MegabytesPerSecond => "MB/s",
                 Unit::OperationsPerSecond => "operations per second",
-            },
-            legend: match name.unit() {
-                Unit::Microseconds => SeriesLabelPosition::UpperLeft,
-                Unit::MegabytesPerSecond | Unit::OperationsPerSecond => {
-                    SeriesLabelPosition::LowerRight
-                }
             },
         }
     }
@@ -185,11 +188,30 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
     };
     let (left, right) = range(&mut all().map(|p| p.0));
     let (bottom, top) = range(&mut all().map(|p| p.1));
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
+    let names = ROW * series.len() as u32 + 40;
+    let area = SVGBackend::new(file, (SIZE.0, SIZE.1 + names)).into_drawing_area();
     area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
+    let (head, body) = area.split_vertically(names);
+    head.draw(&Text::new(
+        frame.caption.clone(),
+        (LEFT, 14),
+        ("sans-serif", 17),
+    ))?;
+    for (row, (line, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        let y = 40 + (ROW * row as u32) as i32;
+        let style = ShapeStyle::from(colour).stroke_width(2);
+        head.draw(&PathElement::new(
+            [(LEFT, y + 6), (LEFT + 22, y + 6)],
+            style,
+        ))?;
+        let at = (LEFT + 30, y);
+        // A logarithmic axis shows no 0.
+        let all_zero = if line.points.is_empty() { ": 0" } else { "" };
+        let label = format!("{}{all_zero}", line.label);
+        head.draw(&Text::new(label, at, ("sans-serif", 13)))?;
+    }
+    let mut chart = ChartBuilder::on(&body)
         .margin(16)
-        .caption(&frame.caption, ("sans-serif", 22))
         .x_label_area_size(44)
         .y_label_area_size(72)
         .build_cartesian_2d(
@@ -206,22 +228,13 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
         .draw()?;
     for (line, colour) in series.iter().zip(COLOURS.iter().cycle()) {
         let style = ShapeStyle::from(colour).stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(line.points.iter().copied(), style))?
-            .label(&line.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
         chart.draw_series(
             line.points
                 .iter()
                 .map(|p| Circle::new(*p, 2, colour.filled())),
         )?;
     }
-    chart
-        .configure_series_labels()
-        .position(frame.legend.clone())
-        .background_style(WHITE.mix(0.8))
-        .border_style(RGBColor(160, 160, 160))
-        .draw()?;
     area.present()?;
     Ok(())
 }
