@@ -56,6 +56,8 @@ struct Entry {
     purpose: Use,
     /// The mapping of this library that holds the memory, if it is one: those tell when they end.
     mapping: Option<u64>,
+    /// Bytes of it that count for the budget: all, or none if its pages are not locked.
+    locked: u64,
     /// Descriptors that use it.
     users: usize,
     /// When it was last looked for.
@@ -84,6 +86,19 @@ pub(super) enum RegistryError {
     Budget { bytes: u64, held: u64, budget: u64 },
 }
 
+impl RegistryError {
+    /// Whether memory whose pages are not locked could still be registered.
+    fn is_of_locking(&self) -> bool {
+        match self {
+            Self::Budget { .. } => true,
+            Self::Refused(MrError::Refused { source, .. }) => {
+                source.kind() == std::io::ErrorKind::OutOfMemory
+            }
+            Self::Refused(_) => false,
+        }
+    }
+}
+
 /// Registrations, made when first needed.
 ///
 /// # Registered memory stays mapped
@@ -105,11 +120,20 @@ pub(super) enum RegistryError {
 ///   this library has mapped itself ([`Region`]) stays registered longer: its unmapping is known here, and a
 ///   registration of memory that is gone is not found any more. Such registrations are shared, made larger where
 ///   they touch, and dropped in the order of their last use when the budget demands it.
+///
+/// # Locked or not
+///
+/// Pages are locked, which makes each access as fast as it can be, as long as the budget and the system allow it. What they
+/// refuse is registered without locking where the device can take faults (on-demand paging), and counts for nothing.
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) pd: Pd,
-    /// Most bytes registered for descriptors.
+    /// Most bytes locked for descriptors.
     budget: Option<u64>,
+    /// Whether the device takes faults; not known before it is needed.
+    faults: Option<bool>,
+    /// What makes a registration one that locks nothing.
+    unlocked: Access,
     held: u64,
     clock: u64,
     entries: super::Slab<Entry>,
@@ -139,6 +163,8 @@ impl Registry {
         Self {
             pd,
             budget,
+            faults: None,
+            unlocked: Access::ON_DEMAND,
             held: 0,
             clock: 0,
             entries: super::Slab::new(),
@@ -199,12 +225,13 @@ impl Registry {
                     Some(_) => self.union(region, mapping, purpose),
                     None => region,
                 };
-                let mr = self.register(whole, purpose)?;
-                self.held += mr.length() as u64;
+                let (mr, locked) = self.register(whole, purpose)?;
+                self.held += locked;
                 self.entries.insert(Entry {
                     mr,
                     purpose,
                     mapping,
+                    locked,
                     users: 0,
                     used: now,
                 })
@@ -305,8 +332,30 @@ impl Registry {
         }
     }
 
-    /// Registers, after dropping as many idle registrations as the budget or the system demands.
-    fn register(&mut self, region: Segment, purpose: Use) -> Result<Mr, RegistryError> {
+    /// Registers; says how many bytes are locked.
+    fn register(&mut self, region: Segment, purpose: Use) -> Result<(Mr, u64), RegistryError> {
+        let error = match self.lock(region, purpose.access()) {
+            Ok(mr) => return Ok((mr, region.len)),
+            Err(error) => error,
+        };
+        if error.is_of_locking() && self.takes_faults() {
+            let access = purpose.access() | self.unlocked;
+            if let Ok(mr) = self.make(region, access) {
+                return Ok((mr, 0));
+            }
+        }
+        Err(error)
+    }
+
+    fn takes_faults(&mut self) -> bool {
+        let pd = &self.pd;
+        *self
+            .faults
+            .get_or_insert_with(|| verbs_backend::mr::on_demand(pd))
+    }
+
+    /// Registers and locks, after dropping as many idle registrations as the budget or the system demands.
+    fn lock(&mut self, region: Segment, access: Access) -> Result<Mr, RegistryError> {
         if let Some(budget) = self.budget {
             while self.held.saturating_add(region.len) > budget {
                 if !self.evict() {
@@ -319,18 +368,19 @@ impl Registry {
             }
         }
         loop {
-            let address = std::ptr::with_exposed_provenance_mut::<u8>(region.addr as usize);
-            // SAFETY: the memory of a live descriptor stays mapped until the registration has ended, or is used by nobody
-            // any more; pinned or not: "Registered memory stays mapped", above `Registry`, has the cases.
-            let made = unsafe {
-                Mr::register_raw(&self.pd, address, region.len as usize, purpose.access())
-            };
-            match made {
+            match self.make(region, access) {
                 Ok(mr) => return Ok(mr),
                 Err(error) if !self.evict() => return Err(error.into()),
                 Err(_) => {}
             }
         }
+    }
+
+    fn make(&self, region: Segment, access: Access) -> Result<Mr, MrError> {
+        let address = std::ptr::with_exposed_provenance_mut::<u8>(region.addr as usize);
+        // SAFETY: the memory of a live descriptor stays mapped until the registration has ended, or is used by nobody
+        // any more; pinned or not: "Registered memory stays mapped", above `Registry`, has the cases.
+        unsafe { Mr::register_raw(&self.pd, address, region.len as usize, access) }
     }
 
     /// Drops the idle registration that was not looked for longest; `false` if none is idle.
@@ -348,7 +398,7 @@ impl Registry {
     fn drop_entry(&mut self, at: usize) {
         self.last = None;
         if let Some(entry) = self.entries.remove(at) {
-            self.held = self.held.saturating_sub(entry.mr.length() as u64);
+            self.held = self.held.saturating_sub(entry.locked);
         }
     }
 
