@@ -97,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) context: NonNull<sys::ibv_context>,
     name: String,
     limits: Limits,
+    iwarp: bool,
 }
 
 // SAFETY: libibverbs locks what it shares; a context may be used from any thread (ibv_open_device(3)).
@@ -183,8 +184,11 @@ pub struct PortInfo {
     pub active: bool,
     /// The state's code (`enum ibv_port_state`).
     pub state: u32,
-    /// RoCE (true) or InfiniBand (false).
+    /// RoCE or iWARP (true), or InfiniBand (false).
     pub ethernet: bool,
+    /// iWARP: RDMA over TCP. Connections are made by the RDMA connection manager ([`crate::cm`]) alone; there are no
+    /// datagrams, no immediate values, and the memory that a read goes to must be open to writes.
+    pub iwarp: bool,
     /// Local identifier on InfiniBand; 0 on RoCE.
     pub lid: u16,
     /// Largest packet payload in use.
@@ -314,7 +318,10 @@ impl Device {
         // SAFETY: all fields are integers, for which the zeroes it was made of are valid values.
         let attr = unsafe { attr.assume_init() };
         let limits = Limits::new(&attr);
+        let kind = std::fs::read_to_string(format!("/sys/class/infiniband/{name}/node_type"));
+        let iwarp = kind.is_ok_and(|kind| kind.starts_with("4:"));
         let device = Self(Arc::new(Inner {
+            iwarp,
             verbs,
             context,
             name,
@@ -354,6 +361,7 @@ impl Device {
             active: attr.state == sys::IBV_PORT_ACTIVE,
             state: attr.state,
             ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET,
+            iwarp: self.0.iwarp,
             lid: attr.lid,
             mtu: Mtu::from_code(attr.active_mtu),
             message_bytes: attr.max_msg_sz,
@@ -452,12 +460,11 @@ impl Device {
 
     /// The device and port to use: `name` is a device, or a device and a port as in `mlx5_0:2`; without a name, or
     /// without a port, the first port that is active and has the best address of all looked at: routable RoCE
-    /// version 2 or InfiniBand before link-local ones.
+    /// version 2 or InfiniBand before link-local ones and iWARP.
     ///
     /// # Errors
     ///
-    /// No device, or none of its ports is active, has an address, and takes connections without the RDMA connection
-    /// manager (iWARP does not).
+    /// No device, or none of its ports is active and has an address.
     pub fn choose(name: Option<&str>) -> Result<(Self, PortInfo), DeviceError> {
         let (name, wanted) = match name.and_then(|n| n.rsplit_once(':')) {
             Some((device, port)) => match port.parse() {
@@ -508,11 +515,9 @@ impl Device {
         if !info.active {
             return Err(no(format!("port {port} is not active")));
         }
-        let kind =
-            std::fs::read_to_string(format!("/sys/class/infiniband/{}/node_type", self.name()));
-        if kind.is_ok_and(|kind| kind.starts_with("4:")) {
-            let why = "iWARP, whose connections only the RDMA connection manager makes";
-            return Err(no(why.to_owned()));
+        if info.iwarp {
+            // Whether it has an address, the connection manager knows.
+            return Ok((2, info));
         }
         if !info.ethernet {
             return match info.lid {

@@ -1,8 +1,8 @@
 //! Safe RDMA verbs.
 //!
 //! A module for each noun of the verbs: [`device`], [`event`], [`gid`], [`pd`], [`mr`], [`buffer`], [`cq`],
-//! [`completion`], [`srq`], [`batch`] (work requests), [`qp`] (reliable connections) and [`ud`] (datagrams). Beside them
-//! [`rd`], which makes datagrams reliable and knows nothing of verbs.
+//! [`completion`], [`srq`], [`batch`] (work requests), [`qp`] (reliable connections), [`cm`] (connections made by the connection manager) and [`ud`]
+//! (datagrams). Beside them [`rd`], which makes datagrams reliable and knows nothing of verbs.
 //!
 //! ```text
 //!   Device ── Pd ──┬── BufferPool ── Buffer   slots of registered memory, owned by a request while posted
@@ -46,6 +46,7 @@
 
 pub mod batch;
 pub mod buffer;
+pub mod cm;
 pub mod completion;
 pub mod counters;
 pub mod cq;

@@ -34,6 +34,7 @@ use crate::batch::{
     PushError, Rejected, Segment, SendBatch, SendFlags, SendOp, address, check_id, request,
 };
 use crate::buffer::Buffer;
+use crate::cm::Depths;
 use crate::completion::Completion;
 use crate::device::{DeviceError, PortInfo};
 use crate::gid::GidEntry;
@@ -100,6 +101,9 @@ pub enum QpError {
     },
 }
 
+/// The attributes of the InfiniBand specification.
+const STANDARD: u32 = (1 << 21) - 1;
+
 /// Most requests of [`Qp::post_inline_chain`].
 pub const CHAIN: usize = 32;
 
@@ -153,7 +157,7 @@ struct Inner {
     raw: NonNull<sys::ibv_qp>,
     pd: Arc<pd::Inner>,
     /// Held so that they outlive the queue pair.
-    _queues: (Arc<cq::Inner>, Arc<cq::Inner>, Option<Arc<srq::Inner>>),
+    queues: (Arc<cq::Inner>, Arc<cq::Inner>, Option<Arc<srq::Inner>>),
     capabilities: Capabilities,
     options: options::Connection,
     port: PortInfo,
@@ -196,8 +200,9 @@ impl Qp {
         let device = pd.device();
         options.check(device.limits())?;
         let port = device.port(options.port)?;
-        // On InfiniBand the local identifier is the address, and a GID only goes with it.
+        // On InfiniBand the local identifier is the address, and a GID only goes with it. On iWARP neither is one.
         let gid = match device.gid(options.port, options.gid_index) {
+            _ if port.iwarp => None,
             Ok(gid) => Some(gid),
             Err(_) if !port.ethernet && options.gid_index.is_none() => None,
             Err(error) => return Err(error.into()),
@@ -229,7 +234,7 @@ impl Qp {
             raw,
             options: options.connection(pd.device.limits()),
             pd,
-            _queues: options.queues(),
+            queues: options.queues(),
             capabilities,
             port,
             gid,
@@ -281,10 +286,10 @@ impl Qp {
             qp_access_flags: self.0.options.access.bits(),
             ..Default::default()
         };
-        let mask = sys::IBV_QP_STATE
-            | sys::IBV_QP_PKEY_INDEX
-            | sys::IBV_QP_PORT
-            | sys::IBV_QP_ACCESS_FLAGS;
+        let mut mask = sys::IBV_QP_STATE | sys::IBV_QP_ACCESS_FLAGS;
+        if !self.is_iwarp() {
+            mask |= sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT;
+        }
         self.modify(&mut attr, mask, QpState::INIT)
     }
 
@@ -342,6 +347,48 @@ impl Qp {
             | sys::IBV_QP_SQ_PSN
             | sys::IBV_QP_MAX_QP_RD_ATOMIC;
         self.modify(&mut attr, mask, QpState::RTS)
+    }
+
+    /// A step that the connection manager has made up, with this side's own timing.
+    pub(crate) fn step(
+        &self,
+        attr: &mut sys::ibv_qp_attr,
+        mask: u32,
+        depths: Depths,
+        to: QpState,
+    ) -> Result<(), QpError> {
+        let options = &self.0.options;
+        attr.max_dest_rd_atomic = depths.target;
+        attr.max_rd_atomic = depths.initiator;
+        attr.min_rnr_timer = options.min_rnr_timer;
+        attr.timeout = options.timeout;
+        attr.retry_cnt = options.retry_count;
+        attr.rnr_retry = options.rnr_retry;
+        // The kernel sets bits of its own for RoCE, which it does not take back.
+        self.modify(attr, mask & STANDARD, to)
+    }
+
+    /// Whether its device is an iWARP one.
+    pub fn is_iwarp(&self) -> bool {
+        self.0.port.iwarp
+    }
+
+    /// The reads and atomics that its options allow.
+    pub(crate) fn depths(&self) -> Depths {
+        Depths {
+            target: self.0.options.rd_atomic_target,
+            initiator: self.0.options.rd_atomic_initiator,
+        }
+    }
+
+    /// Its counts of repetitions, and of those for want of a receive.
+    pub(crate) fn retries(&self) -> (u8, u8) {
+        (self.0.options.retry_count, self.0.options.rnr_retry)
+    }
+
+    /// Whether its receives come from a shared queue.
+    pub(crate) fn has_srq(&self) -> bool {
+        self.0.queues.2.is_some()
     }
 
     /// From RESET or INIT to RTS: the three steps in one.

@@ -568,3 +568,6 @@ fn on_demand_paging_is_found_out_by_trying() {
         assert!(!does, "SoftRoCE of the guest's kernel locks pages");
     }
 }
+
+#[path = "device/cm.rs"]
+mod cm;

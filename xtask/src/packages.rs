@@ -16,6 +16,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("ib_write_lat", "perftest"),
     ("mpiexec.hydra", "hydra"),
     ("/usr/share/doc/rdma-core", "rdma-core"),
+    ("/usr/share/doc/librdmacm1", "librdmacm1"),
     ("/usr/share/doc/ibverbs-providers", "ibverbs-providers"),
 ];
 

@@ -216,10 +216,10 @@ fn port_lines(device: &Device, port: u8, lines: &mut Vec<Line>) -> Result<(), De
         device: name.clone(),
         port,
         state: state(info.state),
-        link: if info.ethernet {
-            "ethernet"
-        } else {
-            "infiniband"
+        link: match (info.iwarp, info.ethernet) {
+            (true, _) => "iWARP",
+            (false, true) => "ethernet",
+            (false, false) => "infiniband",
         },
         mtu: info.mtu.bytes(),
         lid: info.lid,

@@ -1,5 +1,5 @@
 // UNSAFETY: resolves symbols of a C library as functions of the signatures in its header.
-//! The functions that `libibverbs.so.1` exports.
+//! The functions that `libibverbs.so.1` and `librdmacm.so.1` export.
 
 #![expect(unsafe_code, reason = "symbols of a C library have no checked type")]
 
@@ -8,22 +8,29 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use crate::cma::*;
 use crate::types::*;
 
 /// Name of the library, with the version of its binary interface.
 pub const FILE: &str = "libibverbs.so.1";
+/// The same of the RDMA connection manager's.
+pub const CM_FILE: &str = "librdmacm.so.1";
 
-/// Why libibverbs cannot be used.
+/// Why a library cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The library is not there, or something it needs is not.
     Open {
+        /// Name of the library.
+        file: &'static str,
         /// The dynamic linker's message.
         message: String,
     },
     /// The library lacks a function.
     Symbol {
+        /// Name of the library.
+        file: &'static str,
         /// Name of the function.
         name: &'static str,
         /// The dynamic linker's message.
@@ -34,8 +41,12 @@ pub enum LoadError {
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Open { message } => write!(f, "cannot open {FILE}: {message}"),
-            Self::Symbol { name, message } => write!(f, "{FILE} has no {name}: {message}"),
+            Self::Open { file, message } => write!(f, "cannot open {file}: {message}"),
+            Self::Symbol {
+                file,
+                name,
+                message,
+            } => write!(f, "{file} has no {name}: {message}"),
         }
     }
 }
@@ -45,13 +56,15 @@ impl std::error::Error for LoadError {}
 /// Declares the table of functions and how it is filled.
 macro_rules! functions {
     (
+        $(#[$doc:meta])*
+        $table:ident of $file:ident
         required { $($name:ident: ($($arg:ty),*) $(-> $result:ty)?,)+ }
         optional { $($extra_name:ident = $symbol:literal:
-            ($($extra_arg:ty),*) $(-> $extra_result:ty)?,)+ }
+            ($($extra_arg:ty),*) $(-> $extra_result:ty)?,)* }
     ) => {
-        /// The functions of libibverbs; see the manual page of each name.
+        $(#[$doc])*
         #[derive(Debug)]
-        pub struct Verbs {
+        pub struct $table {
             $(
                 #[doc = concat!("`", stringify!($name), "(3)`.")]
                 pub $name: unsafe extern "C" fn($($arg),*) $(-> $result)?,
@@ -59,36 +72,37 @@ macro_rules! functions {
             $(
                 #[doc = concat!("`", $symbol, "`, absent in old versions.")]
                 pub $extra_name: Option<unsafe extern "C" fn($($extra_arg),*) $(-> $extra_result)?>,
-            )+
+            )*
             /// Keeps the functions mapped.
             _library: Library,
         }
 
-        impl Verbs {
+        impl $table {
             fn load() -> Result<Self, LoadError> {
-                // SAFETY: libibverbs' constructors have no preconditions; any C program links it.
-                let library = unsafe { Library::new(FILE) }
-                    .map_err(|e| LoadError::Open { message: e.to_string() })?;
+                // SAFETY: the constructors of these libraries have no preconditions; any C program links them.
+                let library = unsafe { Library::new($file) }
+                    .map_err(|e| LoadError::Open { file: $file, message: e.to_string() })?;
                 Ok(Self {
                     $($name: {
                         let symbol = concat!(stringify!($name), "\0").as_bytes();
-                        // SAFETY: the signature is that of the function in verbs.h (see `types`).
+                        // SAFETY: the signature is that of the function in its header (see `types`, `cma`).
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($arg),*) $(-> $result)?>(symbol)
                         };
                         *found.map_err(|e| LoadError::Symbol {
+                            file: $file,
                             name: stringify!($name),
                             message: e.to_string(),
                         })?
                     },)+
                     $($extra_name: {
                         let symbol = concat!($symbol, "\0").as_bytes();
-                        // SAFETY: the signature is that of the function in verbs.h (see `types`).
+                        // SAFETY: the signature is that of the function in its header (see `types`, `cma`).
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($extra_arg),*) $(-> $extra_result)?>(symbol)
                         };
                         found.ok().map(|function| *function)
-                    },)+
+                    },)*
                     _library: library,
                 })
             }
@@ -97,6 +111,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// The functions of libibverbs; see the manual page of each name.
+    Verbs of FILE
     required {
         ibv_get_device_list: (*mut c_int) -> *mut *mut ibv_device,
         ibv_free_device_list: (*mut *mut ibv_device),
@@ -138,6 +154,34 @@ functions! {
     }
 }
 
+functions! {
+    /// The functions of librdmacm; see the manual page of each name.
+    Cma of CM_FILE
+    required {
+        rdma_create_event_channel: () -> *mut rdma_event_channel,
+        rdma_destroy_event_channel: (*mut rdma_event_channel),
+        rdma_create_id: (
+            *mut rdma_event_channel, *mut *mut rdma_cm_id, *mut c_void, c_uint
+        ) -> c_int,
+        rdma_destroy_id: (*mut rdma_cm_id) -> c_int,
+        rdma_bind_addr: (*mut rdma_cm_id, *mut libc::sockaddr) -> c_int,
+        rdma_listen: (*mut rdma_cm_id, c_int) -> c_int,
+        rdma_get_src_port: (*mut rdma_cm_id) -> u16,
+        rdma_resolve_addr: (
+            *mut rdma_cm_id, *mut libc::sockaddr, *mut libc::sockaddr, c_int
+        ) -> c_int,
+        rdma_resolve_route: (*mut rdma_cm_id, c_int) -> c_int,
+        rdma_connect: (*mut rdma_cm_id, *mut rdma_conn_param) -> c_int,
+        rdma_accept: (*mut rdma_cm_id, *mut rdma_conn_param) -> c_int,
+        rdma_reject: (*mut rdma_cm_id, *const c_void, u8) -> c_int,
+        rdma_establish: (*mut rdma_cm_id) -> c_int,
+        rdma_init_qp_attr: (*mut rdma_cm_id, *mut ibv_qp_attr, *mut c_int) -> c_int,
+        rdma_get_cm_event: (*mut rdma_event_channel, *mut *mut rdma_cm_event) -> c_int,
+        rdma_ack_cm_event: (*mut rdma_cm_event) -> c_int,
+    }
+    optional {}
+}
+
 /// The library, opened on first use and never closed.
 ///
 /// # Errors
@@ -146,6 +190,16 @@ functions! {
 pub fn verbs() -> Result<&'static Verbs, &'static LoadError> {
     static VERBS: OnceLock<Result<Verbs, LoadError>> = OnceLock::new();
     VERBS.get_or_init(Verbs::load).as_ref()
+}
+
+/// The connection manager's library, opened on first use and never closed.
+///
+/// # Errors
+///
+/// As [`verbs`].
+pub fn cma() -> Result<&'static Cma, &'static LoadError> {
+    static CMA: OnceLock<Result<Cma, LoadError>> = OnceLock::new();
+    CMA.get_or_init(Cma::load).as_ref()
 }
 
 #[cfg(test)]

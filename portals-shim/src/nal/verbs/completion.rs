@@ -34,6 +34,13 @@ impl Verbs {
     /// Handles the first `count` of the completions taken. Apart from the poll, most of which find nothing.
     #[inline(never)]
     pub(super) fn handle_completions(&mut self, ni: &mut Ni, count: usize) {
+        if self.witness.is_some() {
+            for at in 0..count.min(BATCH) {
+                let completion = self.slots[at];
+                self.handle_unconfirmed(ni, &completion);
+            }
+            return self.repost_if_many();
+        }
         for at in 0..count.min(BATCH) {
             let completion = &self.slots[at];
             let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
@@ -43,6 +50,11 @@ impl Verbs {
                 self.handle_completion(ni, &completion);
             }
         }
+        self.repost_if_many();
+    }
+
+    #[inline(always)]
+    fn repost_if_many(&mut self) {
         if self.spare.len() >= REPOST_AT {
             self.repost();
         }

@@ -1,13 +1,16 @@
 //! Opening the device, and finding the other ranks.
 
+use super::cm::Joiner;
 use super::directory;
 use super::frame::SLOT;
 use super::handshake;
+use super::mail::Mail;
 use super::memory::Registry;
 use super::onesided::Published;
 use super::plan::{self, Plan};
 use super::ring::Rings;
-use super::settings::Settings;
+use super::settings::{Connect, Settings};
+use super::witness::Witness;
 use super::{Counters, Slab, Verbs};
 use crate::direct::Bell;
 use crate::fabric::{FabricError, FabricKind, Opened, rank_config};
@@ -34,6 +37,10 @@ pub(in crate::nal) const PREFETCH: u32 = 256;
 pub fn check(device: Option<&str>) -> Result<(), String> {
     let settings = Settings::from_env().map_err(|e| e.to_string())?;
     let (device, port) = Device::choose(device).map_err(|e| advise(&e))?;
+    if settings.connect(&port) != Connect::Words {
+        let joiner = Joiner::new(&device, &port, settings.address());
+        return joiner.map(|_| ()).map_err(|e| chain(&e));
+    }
     let index = settings.gid_index(&device, port.number)?;
     if port.ethernet || index.is_some() {
         device.gid(port.number, index).map_err(|e| e.to_string())?;
@@ -41,8 +48,12 @@ pub fn check(device: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The entry of a port's table that the settings of the environment choose; `None` if they choose none that is there.
+/// The entry of a port's table that the settings of the environment choose; `None` if they choose none that is there, and on
+/// iWARP, which goes by IP addresses.
 pub fn chosen_gid(device: &Device, port: u8) -> Option<verbs_backend::GidEntry> {
+    if device.port(port).ok()?.iwarp {
+        return None;
+    }
     let index = Settings::from_env().ok()?.gid_index(device, port).ok()?;
     device.gid(port, index).ok()
 }
@@ -149,8 +160,10 @@ pub(in crate::nal) struct Unconnected {
     srq: Srq,
     pd: Pd,
     send_pool: BufferPool,
-    datagram_cq: Cq,
-    datagrams: Datagrams,
+    mail: Mail,
+    joiner: Option<Joiner>,
+    /// The rules of iWARP hold: no immediate values, ends of requests by the word of a witness.
+    strict: bool,
     token: u64,
 }
 
@@ -178,7 +191,10 @@ impl Unconnected {
         if let Err(error) = verbs_backend::fork::protect() {
             tracing::warn!(%error, "registered memory is not protected from fork");
         }
-        let gid_index = settings.gid_index(&device, port.number).map_err(unusable)?;
+        let gid_index = match port.iwarp {
+            true => None,
+            false => settings.gid_index(&device, port.number).map_err(unusable)?,
+        };
         let limits = device.limits();
         let most = most(limits.qps).min(size.saturating_sub(1));
         let plan = Plan::new(
@@ -203,19 +219,17 @@ impl Unconnected {
         let cq = Cq::with_events(&device, plan.cq_entries).map_err(failed)?;
         let srq = Srq::new(&pd, plan.slots, 1).map_err(failed)?;
         let send_pool = BufferPool::new(&pd, SEND_SLOTS, SLOT).map_err(failed)?;
-        let datagram_cq =
-            Cq::with_events(&device, DATAGRAM_RECEIVES + DATAGRAM_SENDS).map_err(failed)?;
-        let options = DatagramOptions {
-            port: port.number,
-            gid_index,
-            route: settings.route,
-            // The highest bit is the kernel's.
-            qkey: (random() as u32) & 0x7fff_ffff,
-            receives: DATAGRAM_RECEIVES,
-            sends: DATAGRAM_SENDS,
-            size: handshake::BYTES,
+        let (mail, joiner) = match settings.connect(&port) {
+            Connect::Words => (Self::adapter_mail(&pd, &port, gid_index, &settings)?, None),
+            Connect::Manager | Connect::Iwarp => {
+                let joiner = Joiner::new(&device, &port, settings.address()).map_err(failed)?;
+                let mail = joiner
+                    .mail()
+                    .map_err(|e| unusable(format!("no socket for words: {e}")))?;
+                (mail, Some(joiner))
+            }
         };
-        let datagrams = Datagrams::new(&pd, &datagram_cq, &options).map_err(failed)?;
+        let strict = settings.connect(&port) == Connect::Iwarp;
         Ok(Self {
             rank,
             size,
@@ -229,10 +243,34 @@ impl Unconnected {
             srq,
             pd,
             send_pool,
-            datagram_cq,
-            datagrams,
+            mail,
+            joiner,
+            strict,
             token: random(),
         })
+    }
+
+    /// Words in datagrams of the adapter.
+    fn adapter_mail(
+        pd: &Pd,
+        port: &PortInfo,
+        gid_index: Option<u8>,
+        settings: &Settings,
+    ) -> Result<Mail, FabricError> {
+        let cq = Cq::with_events(&pd.device(), DATAGRAM_RECEIVES + DATAGRAM_SENDS);
+        let cq = cq.map_err(failed)?;
+        let options = DatagramOptions {
+            port: port.number,
+            gid_index,
+            route: settings.route,
+            // The highest bit is the kernel's.
+            qkey: (random() as u32) & 0x7fff_ffff,
+            receives: DATAGRAM_RECEIVES,
+            sends: DATAGRAM_SENDS,
+            size: handshake::BYTES,
+        };
+        let datagrams = Datagrams::new(pd, &cq, &options).map_err(failed)?;
+        Ok(Mail::adapter(datagrams, cq))
     }
 
     /// Connections that there may be at a time.
@@ -241,7 +279,7 @@ impl Unconnected {
     }
 
     pub(in crate::nal) fn contact(&self) -> Contact {
-        (self.datagrams.address(), self.token)
+        (self.mail.address(), self.token)
     }
 
     /// What others must be told under [`key`]; more may follow it.
@@ -257,9 +295,14 @@ impl Unconnected {
         ids: Vec<ProcessId>,
         directory: Directory,
     ) -> Result<Verbs, FabricError> {
-        let neighbours = directory.neighbours(&self.datagrams.address());
+        let neighbours = directory.neighbours(&self.mail.address());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
+        let registry = Registry::new(self.pd, self.settings.budget, self.strict);
+        let witness = match self.strict {
+            true => Some(Arc::new(Witness::new(&registry).map_err(failed)?)),
+            false => None,
+        };
         Ok(Verbs {
             rank: self.rank as usize,
             id: config.id,
@@ -276,7 +319,7 @@ impl Unconnected {
             records: Slab::new(),
             alone: super::alone::Alone::default(),
             announced: Slab::new(),
-            registry: Registry::new(self.pd, self.settings.budget),
+            registry,
             aimed: None,
             write_from: self.settings.write_from,
             look: false,
@@ -299,9 +342,9 @@ impl Unconnected {
             plan: self.plan,
             patience: self.settings.patience,
             thread: self.settings.thread,
-            datagrams: self.datagrams,
-            datagram_cq: self.datagram_cq,
-            datagrams_down: false,
+            mail: self.mail,
+            joiner: self.joiner,
+            witness,
             directory,
             token: self.token,
             attempts: random() as u32,
@@ -369,16 +412,23 @@ pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Opened>, F
 /// The parts of interfaces of one job, which somebody has to drive.
 #[cfg(test)]
 pub(super) fn in_parts(ranks: u32, device: &str) -> Result<Vec<(Ni, Verbs)>, FabricError> {
-    each(
-        &vec![1; ranks as usize],
-        ranks,
-        Some(device),
-        Unconnected::parts,
-    )
+    in_parts_by(ranks, device, Settings::from_env().map_err(unusable)?)
+}
+
+/// The same, by these settings.
+#[cfg(test)]
+pub(super) fn in_parts_by(
+    ranks: u32,
+    device: &str,
+    settings: Settings,
+) -> Result<Vec<(Ni, Verbs)>, FabricError> {
+    let jids = vec![1; ranks as usize];
+    each(&jids, ranks, Some(device), &settings, Unconnected::parts)
 }
 
 fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
-    each(jids, size, device, Unconnected::open)
+    let settings = Settings::from_env().map_err(unusable)?;
+    each(jids, size, device, &settings, Unconnected::open)
 }
 
 /// Ranks of one process that know each other's addresses, each finished by `end`.
@@ -386,11 +436,14 @@ fn each<T>(
     jids: &[u32],
     size: u32,
     device: Option<&str>,
+    settings: &Settings,
     end: impl Fn(Unconnected, NiConfig, Placement, Vec<ProcessId>, Directory) -> Result<T, FabricError>,
 ) -> Result<Vec<T>, FabricError> {
     let ranks = (0..).zip(jids).map(|(rank, jid)| {
         let config = rank_config(Placement::ONE, rank, *jid);
-        Ok((Unconnected::new(rank, size, device)?, config))
+        let most = |_| size.saturating_sub(1);
+        let made = Unconnected::with(rank, size, device, settings.clone(), most)?;
+        Ok((made, config))
     });
     let contact = |(rank, _): &(Unconnected, _)| rank.contact();
     directory::acquainted(ranks, size, contact, |(rank, config), ids, directory| {

@@ -59,6 +59,8 @@ impl Verbs {
                 self.fail_peer(ni, rank, &"the device is gone");
             }
         }
+        // The kernel waits for the end of all that its connection manager has given out.
+        self.joiner = None;
     }
 
     /// When [`Verbs::tend`] has something to do.
@@ -68,7 +70,7 @@ impl Verbs {
         let next = (self.pending > 0)
             .then(|| timers.map(|t| t.next).min())
             .flatten();
-        let retry = self.datagrams_down.then(|| now + RETRY);
+        let retry = self.mail.is_down().then(|| now + RETRY);
         let all = [next, retry, self.next_look(), self.rings.next_look()];
         all.into_iter().flatten().min()
     }

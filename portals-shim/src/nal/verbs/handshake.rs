@@ -10,6 +10,9 @@
 //!   operations that waited are sent
 //! ```
 //!
+//! Where the RDMA connection manager joins the queue pairs, as on iWARP, it does so between ACCEPT and READY (`cm.rs`), and
+//! READY is not said: a frame says it.
+//!
 //! Datagrams get lost, come twice, and come late. Attempts of a process have ascending numbers; what belongs to an
 //! older one than the last that was taken is ignored, and an answer settles all requests that its sender made
 //! before. When two ask each other at the same time, the request of the
@@ -213,6 +216,8 @@ pub(super) enum Stage {
     Idle,
     /// Asked; with which attempt.
     Asking(u32),
+    /// Accepted by the peer; the connection manager joins the queue pairs (`cm.rs`); own attempt.
+    Joining(u32),
     /// Accepted by the peer, which has not greeted yet; own attempt.
     Opening(u32),
     /// Accepted the peer's attempt, which is not ready yet as far as this side knows.
@@ -279,7 +284,9 @@ pub(super) fn on_connect(
         Stage::Asking(_) if own < peer => OnConnect::Ignore,
         Stage::Asking(_) => OnConnect::Accept,
         // The peer asks anew, so it has given up what this side takes for a connection.
-        Stage::Opening(_) | Stage::Answered | Stage::Up | Stage::Draining => OnConnect::Renew,
+        Stage::Joining(_) | Stage::Opening(_) | Stage::Answered | Stage::Up | Stage::Draining => {
+            OnConnect::Renew
+        }
         Stage::Failed => OnConnect::Refuse(Refusal::GivenUp),
     }
 }

@@ -6,6 +6,7 @@
 //!    │                                                            ▲  │ completion failed, CONNECT anew
 //!    │ CONNECT            READY, or a frame over the connection   │  ▼
 //!    └────────▶ Answered ─────────────────────────────────────────┘ Draining ──▶ Asking, Answered
+//!  Asking ── ACCEPT ──▶ Joining ── joined ──▶ Opening, where the connection manager joins queue pairs (`cm.rs`)
 //!  any ── patience over, refused, peer closed, device gone ──▶ Failed
 //! ```
 //!
@@ -20,7 +21,7 @@ use super::peer::{Late, Peer, Timer};
 use crate::delivery;
 use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
-use verbs_backend::{Access, BufferPool, Completion, Endpoint, Gid, Mtu, Qp, QpOptions};
+use verbs_backend::{Access, BufferPool, Endpoint, Gid, Mtu, Qp, QpOptions};
 
 /// Time to the first repetition of a datagram; doubled from one to the next.
 const FIRST_REPEAT: Duration = Duration::from_millis(20);
@@ -29,7 +30,7 @@ const LAST_REPEAT: Duration = Duration::from_millis(500);
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// An endpoint for datagrams that tell none.
-const NOWHERE: Endpoint = Endpoint {
+pub(super) const NOWHERE: Endpoint = Endpoint {
     qpn: 0,
     psn: 0,
     lid: 0,
@@ -53,7 +54,7 @@ impl Verbs {
         self.peers.get_mut(rank)?.as_deref_mut()
     }
 
-    fn timer(&self) -> Timer {
+    pub(super) fn timer(&self) -> Timer {
         let now = Instant::now();
         Timer {
             next: now + FIRST_REPEAT,
@@ -70,12 +71,18 @@ impl Verbs {
             attempts: self.attempts,
             received: peer.map_or(0, |p| p.frames_received),
             credits: self.plan.credits,
-            address: self.datagrams.address(),
+            address: self.mail.address(),
             token: self.token,
         }
     }
 
-    fn datagram(&self, rank: usize, word: Word, attempt: u32, endpoint: Endpoint) -> Message {
+    pub(super) fn datagram(
+        &self,
+        rank: usize,
+        word: Word,
+        attempt: u32,
+        endpoint: Endpoint,
+    ) -> Message {
         let way = self.peers.get(rank).and_then(|p| p.as_ref()?.way.as_ref());
         Message {
             word,
@@ -89,13 +96,12 @@ impl Verbs {
     }
 
     /// Sends a datagram to a peer whose address is known. A loss is no error: somebody asks again.
-    fn tell_peer(&mut self, rank: usize, bytes: &[u8]) {
+    pub(super) fn tell_peer(&mut self, rank: usize, bytes: &[u8]) {
         let Some((way, _)) = self.peer(rank).and_then(|p| p.way.clone()) else {
             return;
         };
-        if let Err(error) = self.datagrams.send(&way, bytes) {
-            tracing::debug!(peer = rank, %error, "datagram not sent");
-            self.datagrams_down = true;
+        if let Err(why) = self.mail.send(&way, bytes) {
+            tracing::debug!(peer = rank, why, "datagram not sent");
         }
     }
 
@@ -109,7 +115,7 @@ impl Verbs {
     }
 
     /// A queue pair of the next connection, ready for the peer's address.
-    fn new_qp(&mut self) -> Result<Qp, String> {
+    pub(super) fn new_qp(&mut self) -> Result<Qp, String> {
         let mut options = QpOptions::new(&self.cq);
         options.srq = Some(&self.srq);
         options.max_send = self.plan.depth;
@@ -178,7 +184,7 @@ impl Verbs {
     /// Gives back what was set aside, if the connection was not begun.
     pub(super) fn discard(&mut self, rank: usize) {
         if let Some(peer) = self.peer(rank).filter(|p| p.stage == Stage::Idle) {
-            peer.qp = None;
+            drop(peer.unlink());
         }
     }
 
@@ -220,7 +226,7 @@ impl Verbs {
         };
         self.attempts = self.attempts.wrapping_add(1);
         let (attempt, timer) = (self.attempts, self.timer());
-        let endpoint = qp.endpoint();
+        let endpoint = self.own_end(&qp);
         if let Some(peer) = self.peer(rank) {
             peer.stage = Stage::Asking(attempt);
             peer.qp = Some(qp);
@@ -246,8 +252,8 @@ impl Verbs {
             .directory
             .find(rank as u32)
             .and_then(|(address, token)| {
-                let way = self.datagrams.resolve(&address);
-                way.map(|way| (way, token)).map_err(|e| e.to_string())
+                let way = self.mail.resolve(&address);
+                way.map(|way| (way, token))
             });
         match (way, self.peer(rank)) {
             (Ok(way), Some(peer)) => peer.way = Some(way),
@@ -257,22 +263,36 @@ impl Verbs {
         }
     }
 
-    /// Connects the peer's queue pair to `remote`.
+    /// The end that a peer is told of.
+    fn own_end(&self, qp: &Qp) -> Endpoint {
+        let end = qp.endpoint();
+        match &self.witness {
+            Some(witness) => witness.told(end),
+            None => end,
+        }
+    }
+
+    /// Connects the peer's queue pair to `remote`, unless the connection manager does.
     fn join(&mut self, rank: usize, remote: &Endpoint, card: &Card) -> Result<Endpoint, String> {
+        let managed = self.joiner.is_some();
+        let witness = self.witness.clone();
         let Some(peer) = self.peer(rank) else {
             return Err("no such peer".to_owned());
         };
         peer.who = Some((card.uid, card.jid));
+        peer.confirm_by(witness.map(|witness| (witness, remote)));
         let Some(qp) = peer.qp.clone() else {
             return Err("no queue pair".to_owned());
         };
-        qp.connect(remote).map_err(|e| e.to_string())?;
+        if !managed {
+            qp.connect(remote).map_err(|e| e.to_string())?;
+        }
         self.by_qpn.insert(qp.qpn(), rank);
-        Ok(qp.endpoint())
+        Ok(self.own_end(&qp))
     }
 
     /// A queue pair is connected: what a broken one left is settled, frames may go.
-    fn renew(&mut self, ni: &mut Ni, rank: usize, card: &Card) {
+    pub(super) fn renew(&mut self, ni: &mut Ni, rank: usize, card: &Card) {
         // Every slot is posted again, so that the peer's credits are whole.
         self.repost();
         let Some(peer) = self.peer(rank) else { return };
@@ -282,7 +302,7 @@ impl Verbs {
     }
 
     /// Tells a peer what it may reach, and that this is all.
-    fn greet(&mut self, ni: &mut Ni, rank: usize) {
+    pub(super) fn greet(&mut self, ni: &mut Ni, rank: usize) {
         self.advertise_all(ni, rank);
         let pool = self.send_pool.clone();
         if let Some(peer) = self.peer(rank) {
@@ -322,7 +342,7 @@ impl Verbs {
         self.greet(ni, rank);
     }
 
-    fn count_pending(&mut self) {
+    pub(super) fn count_pending(&mut self) {
         let waits = |p: &Peer| p.timer.is_some() || p.broken || p.stage == Stage::Draining;
         let peers = self.met.iter().filter_map(|r| self.peers[*r].as_deref());
         self.pending = peers.filter(|p| waits(p)).count();
@@ -342,6 +362,7 @@ impl Verbs {
             return;
         }
         let own = self.rank as u32;
+        let managed = self.joiner.is_some();
         let Some(peer) = self.meet(rank) else {
             self.counters.bad_frames += 1;
             return;
@@ -372,16 +393,23 @@ impl Verbs {
                 }
                 let timer = self.timer();
                 if let Some(peer) = self.peer(rank) {
-                    peer.stage = Stage::Opening(message.attempt);
                     peer.taken = Some(settled(peer.taken, message.card.attempts));
+                }
+                if managed {
+                    return self.begin_joining(ni, rank, message.attempt, message.card);
+                }
+                if let Some(peer) = self.peer(rank) {
+                    peer.stage = Stage::Opening(message.attempt);
                     peer.timer = Some(timer);
                 }
                 self.renew(ni, rank, &message.card);
-                let ready = self.datagram(rank, Word::Ready, message.attempt, NOWHERE);
-                self.tell_peer(rank, &ready.to_bytes());
+                self.say_ready(rank, message.attempt);
                 self.greet(ni, rank);
             }
-            Word::Ready if stage == Stage::Answered && taken == Some(message.attempt) => {
+            // Where a manager joins queue pairs, a frame says so.
+            Word::Ready
+                if stage == Stage::Answered && taken == Some(message.attempt) && !managed =>
+            {
                 self.ready(ni, rank);
             }
             Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
@@ -392,8 +420,7 @@ impl Verbs {
     }
 
     fn way_back(&mut self, rank: usize, message: &Message) -> Result<(), String> {
-        let way = self.datagrams.resolve(&message.card.address);
-        let way = way.map_err(|e| e.to_string())?;
+        let way = self.mail.resolve(&message.card.address)?;
         if let Some(peer) = self.peer(rank) {
             peer.way = Some((way, message.card.token));
         }
@@ -427,7 +454,7 @@ impl Verbs {
             Err(why) => {
                 tracing::error!(peer = rank, why, "cannot accept a connection");
                 if let Some(peer) = self.peer(rank) {
-                    peer.qp = None;
+                    drop(peer.unlink());
                 }
                 return self.refuse(rank, message, Refusal::Device);
             }
@@ -502,7 +529,15 @@ impl Verbs {
             };
             peer.abandon();
             peer.broken = false;
-            if let Some(qp) = peer.qp.take() {
+            if peer.has_gap() {
+                self.fail_peer(
+                    ni,
+                    rank,
+                    &"what was to be sent again stayed with the adapter",
+                );
+                continue;
+            }
+            if let Some(qp) = peer.unlink() {
                 self.by_qpn.remove(qp.qpn());
             }
             let Some(peer) = self.peer(rank) else {
@@ -533,9 +568,13 @@ impl Verbs {
                 continue;
             };
             any = true;
+            // The end of its time is for `mend` to see.
+            if stage == Stage::Draining {
+                continue;
+            }
             timer.interval = (timer.interval * 2).min(LAST_REPEAT);
             timer.next = now + timer.interval;
-            if timer.until <= now && stage != Stage::Draining {
+            if timer.until <= now {
                 match stage {
                     Stage::Answered if !peer.met || peer.is_unused() => {
                         // The one that asked has vanished; it may ask again.
@@ -555,17 +594,12 @@ impl Verbs {
             match stage {
                 Stage::Asking(attempt) => {
                     self.find_way(rank);
-                    let endpoint = self
-                        .peer(rank)
-                        .and_then(|p| Some(p.qp.as_ref()?.endpoint()));
-                    let endpoint = endpoint.unwrap_or(NOWHERE);
+                    let qp = self.peer(rank).and_then(|p| p.qp.clone());
+                    let endpoint = qp.map_or(NOWHERE, |qp| self.own_end(&qp));
                     let message = self.datagram(rank, Word::Connect, attempt, endpoint);
                     self.tell_peer(rank, &message.to_bytes());
                 }
-                Stage::Opening(attempt) => {
-                    let message = self.datagram(rank, Word::Ready, attempt, NOWHERE);
-                    self.tell_peer(rank, &message.to_bytes());
-                }
+                Stage::Opening(attempt) => self.say_ready(rank, attempt),
                 _ => {}
             }
         }
@@ -577,7 +611,7 @@ impl Verbs {
         let Some(peer) = self.peer(rank) else { return };
         peer.stage = Stage::Idle;
         peer.abandon();
-        if let Some(qp) = peer.qp.take() {
+        if let Some(qp) = peer.unlink() {
             self.by_qpn.remove(qp.qpn());
         }
         self.drop_ring(rank);
@@ -591,17 +625,12 @@ impl Verbs {
             return any;
         }
         any |= self.poll_datagrams(ni);
-        if let Err(error) = self.datagram_cq.drain_events() {
-            tracing::debug!(%error, "event of datagrams");
-        }
-        if self.datagram_cq.arm(false).is_ok() {
+        if self.mail.arm() {
             any |= self.poll_datagrams(ni);
         }
-        if self.datagrams_down {
-            match self.datagrams.recover() {
-                Ok(()) => self.datagrams_down = false,
-                Err(error) => tracing::debug!(%error, "no datagrams yet"),
-            }
+        self.mail.recover();
+        if self.joiner.is_some() {
+            any |= self.manager_events(ni);
         }
         self.look_for_forgotten(Instant::now());
         if self.pending > 0 {
@@ -612,36 +641,15 @@ impl Verbs {
     }
 
     fn poll_datagrams(&mut self, ni: &mut Ni) -> bool {
-        let mut slots = [Completion::EMPTY; 16];
+        let mut words = Vec::new();
         let mut any = false;
-        loop {
-            let done = match self.datagram_cq.poll(&mut slots) {
-                Ok(done) => done.len(),
-                Err(error) => {
-                    tracing::error!(%error, "completion queue of datagrams failed");
-                    return any;
-                }
-            };
-            if done == 0 {
-                return any;
-            }
-            for completion in &slots[..done] {
-                let mut arrived = None;
-                let handled = self.datagrams.handle(completion, |bytes| {
-                    arrived = bytes
-                        .get(..bytes.len().min(super::handshake::BYTES))
-                        .map(<[u8]>::to_vec);
-                });
-                if let Err(error) = handled {
-                    tracing::debug!(%error, "datagram lost");
-                    self.datagrams_down = true;
-                }
-                if let Some(bytes) = arrived {
-                    any = true;
-                    self.handle_datagram(ni, &bytes);
-                }
+        while self.mail.take(&mut words) || !words.is_empty() {
+            for word in words.drain(..) {
+                any = true;
+                self.handle_datagram(ni, &word);
             }
         }
+        any
     }
 
     /// Ends everything that waits for a peer, which is given up: operations with a failure, announced data as if
@@ -661,7 +669,7 @@ impl Verbs {
         let held = std::mem::take(&mut peer.held);
         let expected = std::mem::take(&mut peer.expected);
         let late = peer.late.give_up();
-        if let Some(qp) = peer.qp.take() {
+        if let Some(qp) = peer.unlink() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();
             self.by_qpn.remove(qp.qpn());

@@ -38,9 +38,11 @@ impl Use {
         matches!(self, Self::Local | Self::Landing)
     }
 
-    fn access(self) -> Access {
+    /// `strict`: by the rules of iWARP, where the answer to a read is a write of the peer's.
+    fn access(self, strict: bool) -> Access {
         match self {
             Self::Local => Access::empty(),
+            Self::Landing if strict => Access::LOCAL_WRITE | Access::REMOTE_WRITE,
             Self::Landing => Access::LOCAL_WRITE,
             Self::Source | Self::OpenGet => Access::REMOTE_READ,
             Self::OpenPut => Access::LOCAL_WRITE | Access::REMOTE_WRITE,
@@ -134,6 +136,8 @@ pub(super) struct Registry {
     faults: Option<bool>,
     /// What makes a registration one that locks nothing.
     unlocked: Access,
+    /// By the rules of iWARP.
+    strict: bool,
     held: u64,
     clock: u64,
     entries: super::Slab<Entry>,
@@ -159,12 +163,13 @@ fn end(s: &Segment) -> u64 {
 }
 
 impl Registry {
-    pub(super) fn new(pd: Pd, budget: Option<u64>) -> Self {
+    pub(super) fn new(pd: Pd, budget: Option<u64>, strict: bool) -> Self {
         Self {
             pd,
             budget,
             faults: None,
             unlocked: Access::ON_DEMAND,
+            strict,
             held: 0,
             clock: 0,
             entries: super::Slab::new(),
@@ -334,12 +339,12 @@ impl Registry {
 
     /// Registers; says how many bytes are locked.
     fn register(&mut self, region: Segment, purpose: Use) -> Result<(Mr, u64), RegistryError> {
-        let error = match self.lock(region, purpose.access()) {
+        let error = match self.lock(region, purpose.access(self.strict)) {
             Ok(mr) => return Ok((mr, region.len)),
             Err(error) => error,
         };
         if error.is_of_locking() && self.takes_faults() {
-            let access = purpose.access() | self.unlocked;
+            let access = purpose.access(self.strict) | self.unlocked;
             if let Ok(mr) = self.make(region, access) {
                 return Ok((mr, 0));
             }
@@ -418,7 +423,7 @@ impl Registry {
         let address = std::ptr::with_exposed_provenance_mut::<u8>(buffer.addr() as usize);
         // SAFETY: the region outlives the registration: `Staged` holds both and drops the
         // registration first.
-        unsafe { Mr::register_raw(&self.pd, address, buffer.len(), purpose.access()) }
+        unsafe { Mr::register_raw(&self.pd, address, buffer.len(), purpose.access(self.strict)) }
     }
 
     /// Ends the use of descriptors that `alive` does not know, and drops registrations of memory that is gone.

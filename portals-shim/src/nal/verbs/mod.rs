@@ -18,6 +18,9 @@
 //! | `plan.rs` | how much each connection gets of the device |
 //! | `settings.rs` | what users may set |
 //! | `handshake.rs` | what two processes say to each other to connect |
+//! | `mail.rs` | what carries that |
+//! | `cm.rs` | connections that the connection manager makes |
+//! | `witness.rs` | ends of requests where the adapter's own say too little: iWARP |
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `events.rs` | what the device tells, and when somebody has to look |
 //! | `watch.rs` | requests that the adapter forgets |
@@ -46,6 +49,7 @@
 mod alone;
 pub mod auto;
 pub(in crate::nal) mod channel;
+mod cm;
 mod completion;
 mod connect;
 pub mod datagram;
@@ -54,6 +58,7 @@ mod events;
 mod frame;
 mod handshake;
 mod link;
+mod mail;
 mod memory;
 mod onesided;
 mod peer;
@@ -64,6 +69,7 @@ mod ring;
 mod send;
 mod settings;
 mod watch;
+mod witness;
 mod written;
 
 use super::{Attendance, Nal};
@@ -84,7 +90,7 @@ use ring::Rings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs_backend::{Buffer, BufferPool, Completion, Cq, Datagrams, Device, Route, Srq};
+use verbs_backend::{Buffer, BufferPool, Completion, Cq, Device, Route, Srq};
 
 use connect::unusable_device;
 pub(in crate::nal) use connect::{Directory, PREFETCH, Unconnected};
@@ -295,10 +301,11 @@ pub(in crate::nal) struct Verbs {
     patience: Duration,
     /// A thread makes progress while the program computes.
     thread: bool,
-    datagrams: Datagrams,
-    datagram_cq: Cq,
-    /// The queue pair of datagrams has failed.
-    datagrams_down: bool,
+    mail: mail::Mail,
+    /// Where connections are made by the connection manager.
+    joiner: Option<cm::Joiner>,
+    /// Where a request has had its effect only when a read behind it is done.
+    witness: Option<Arc<witness::Witness>>,
     directory: Directory,
     /// What others must know to talk to this process.
     token: u64,
@@ -549,10 +556,11 @@ impl Nal for Verbs {
         let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
         Some(Attendance {
             alarm: vec![dup(self.cq.event_fd().ok()?)?],
-            control: vec![
-                dup(self.datagram_cq.event_fd().ok()?)?,
-                dup(self.device.events_fd())?,
-            ],
+            control: {
+                let manager = self.joiner.as_ref().and_then(cm::Joiner::events_fd);
+                let own = [self.mail.events_fd()?, dup(self.device.events_fd())?];
+                own.into_iter().chain(manager).collect()
+            },
             bell: Arc::clone(&self.bell),
             thread: self.thread,
             longest: None,
@@ -637,7 +645,7 @@ impl Nal for Verbs {
         self.closed = true;
         self.say_bye();
         let said = Instant::now() + BYE;
-        while self.datagrams.outstanding() > 0 && !self.gone && Instant::now() < said {
+        while self.mail.outstanding() > 0 && !self.gone && Instant::now() < said {
             self.tend(ni);
         }
         for rank in 0..self.peers.len() {

@@ -12,6 +12,7 @@
 //! | `peer/repeat.rs` | headers that are not sent again |
 //! | `peer/written.rs` | puts whose data is written, and their message |
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
+//! | `peer/confirm.rs` | ends of requests by the word of a witness |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //!
 //! ```text
@@ -43,6 +44,7 @@
 
 mod ahead;
 mod batch;
+mod confirm;
 mod expected;
 mod flight;
 mod late;
@@ -55,10 +57,12 @@ mod written;
 
 use super::frame;
 use super::handshake::{self, Stage};
+use super::mail::Way;
 use super::reach::Adverts;
 use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;
+use confirm::Confirm;
 use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
 use queue::Queued;
@@ -67,8 +71,10 @@ use repeat::Told;
 use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use std::time::Instant;
-use verbs_backend::{Destination, Qp, SendBatch};
+use verbs_backend::cm::Link;
+use verbs_backend::{Qp, SendBatch};
 
+pub(super) use confirm::Confirmed;
 pub(super) use expected::answers;
 pub(super) use late::{Late, LateAnswers};
 
@@ -94,6 +100,10 @@ pub(super) struct Peer {
     pub(super) id: ProcessId,
     pub(super) stage: Stage,
     pub(super) qp: Option<Qp>,
+    /// The connection manager's part of the connection.
+    pub(super) link: Option<Link>,
+    /// What the peer has said of itself in its ACCEPT, while the manager joins the queue pairs.
+    pub(super) card: Option<handshake::Card>,
     /// The connection is broken, which nobody has looked at yet.
     pub(super) broken: bool,
     /// The peer has told what it advertises.
@@ -108,7 +118,7 @@ pub(super) struct Peer {
     pub(super) answer: Option<(u32, [u8; handshake::BYTES])>,
     /// A request of the peer that waits for the end of the old connection.
     pub(super) asked: Option<handshake::Message>,
-    pub(super) way: Option<(Destination, u64)>,
+    pub(super) way: Option<(Way, u64)>,
     /// User and job that the peer said to be.
     pub(super) who: Option<(u32, u32)>,
     /// Operations that wait for the connection.
@@ -124,6 +134,8 @@ pub(super) struct Peer {
     /// Silent frames that fly after the last request that makes a completion.
     quiet: usize,
     watch: Option<Watch>,
+    /// Where requests end by the word of a witness.
+    confirm: Option<Box<Confirm>>,
     /// A place for each request under way, used in turn: a frame that the post copies is written there.
     copies: Vec<[u8; COPY]>,
     /// The place of the next request.
@@ -160,6 +172,8 @@ pub(super) struct Peer {
     /// A credit frame has been posted and has not completed.
     credit_under_way: bool,
     depth: usize,
+    /// Requests under way besides marks: as many, or one less where marks need their own place.
+    room: usize,
     max_inline: usize,
     frames_sent: u32,
     pub(super) frames_received: u32,
@@ -184,6 +198,10 @@ impl Peer {
             id,
             stage: Stage::Idle,
             qp: None,
+            link: None,
+            card: None,
+            confirm: None,
+            room: depth as usize,
             broken: false,
             greeted: false,
             met: false,
@@ -212,10 +230,10 @@ impl Peer {
             in_ring: false,
             heat: Heat::default(),
             unordered: false,
-            told: Told::NOTHING,
-            said: Told::NOTHING,
-            told_written: Told::NOTHING,
-            said_written: Told::NOTHING,
+            told: Told::nothing(),
+            said: Told::nothing(),
+            told_written: Told::nothing(),
+            said_written: Told::nothing(),
             last_framed: 0,
             long_puts: 0,
             writes: false,
@@ -269,7 +287,14 @@ impl Peer {
 
     /// Nothing of the queue pair is under way.
     pub(super) fn is_still(&self) -> bool {
-        self.flying.is_empty()
+        self.flying.len() <= self.ended_here()
+    }
+
+    /// The connection is over: gives its queue pair out, which the manager does not hold any more.
+    pub(super) fn unlink(&mut self) -> Option<Qp> {
+        self.link = None;
+        self.card = None;
+        self.qp.take()
     }
 
     /// Bytes that a post may copy.
@@ -309,7 +334,7 @@ impl Peer {
     #[inline]
     fn has_room(&self) -> bool {
         let kept = self.batch.len() + usize::from(self.ahead.is_some());
-        self.flying.len() + kept < self.depth && self.is_connected()
+        self.flying.len() + kept < self.room && self.is_connected()
     }
 
     /// Accounts what rode on a frame of the peer.

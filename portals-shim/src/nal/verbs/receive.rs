@@ -354,6 +354,12 @@ impl Verbs {
 
     /// Tells a peer that its new advertisement is in force.
     fn confirm(&mut self, rank: usize, token: u32) {
+        if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
+            self.say_withdrawn(rank, token);
+        }
+    }
+
+    pub(super) fn say_withdrawn(&mut self, rank: usize, token: u32) {
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };

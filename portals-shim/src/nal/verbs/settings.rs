@@ -7,6 +7,7 @@
 //! | `PORTOLAN_SL` | service level, 0 to 15 | 0 |
 //! | `PORTOLAN_TRAFFIC_CLASS` | traffic class of RoCE packets, 0 to 255 | 0 |
 //! | `PORTOLAN_PKEY_INDEX` | index in the port's table of partition keys | 0 |
+//! | `PORTOLAN_CONNECT` | `words`, `cm` or `iwarp`: who makes connections, and by which rules | `words`; `iwarp` on iWARP |
 //! | `PORTOLAN_PROGRESS` | `calls` or `thread` | `calls` |
 //! | `PORTOLAN_CONNECT_TIMEOUT` | seconds | 10 |
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
@@ -17,13 +18,24 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
-use verbs_backend::{Device, Gid, Route};
+use verbs_backend::{Device, Gid, PortInfo, Route};
 
 /// Which of a port's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GidChoice {
     Index(u8),
     Address(Gid),
+}
+
+/// How connections are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Connect {
+    /// By words in the adapter's datagrams alone.
+    Words,
+    /// By the connection manager; words travel over the host's network.
+    Manager,
+    /// The same, and by the rules of iWARP besides, whatever the device.
+    Iwarp,
 }
 
 /// The settings of an opening.
@@ -44,6 +56,8 @@ pub(super) struct Settings {
     pub(super) write_from: usize,
     /// Most rings for short frames.
     pub(super) rings: u32,
+    /// How connections are made, where the device leaves a choice.
+    pub(super) connect: Option<Connect>,
 }
 
 /// In which requests to a peer are counted.
@@ -158,6 +172,17 @@ impl Settings {
         let rings = one(&get, "PORTOLAN_RINGS", "a number of peers, 0 to 64", |v| {
             v.parse().ok().filter(|n| *n <= 64)
         })?;
+        let connect = one(
+            &get,
+            "PORTOLAN_CONNECT",
+            "words, cm or iwarp",
+            |v| match v {
+                "words" => Some(Connect::Words),
+                "cm" => Some(Connect::Manager),
+                "iwarp" => Some(Connect::Iwarp),
+                _ => None,
+            },
+        )?;
         Ok(Self {
             gid,
             route: Route {
@@ -178,7 +203,25 @@ impl Settings {
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),
             connections,
+            connect,
         })
+    }
+
+    /// How connections over a port are made.
+    pub(super) fn connect(&self, port: &PortInfo) -> Connect {
+        match self.connect {
+            _ if port.iwarp => Connect::Iwarp,
+            Some(chosen) => chosen,
+            None => Connect::Words,
+        }
+    }
+
+    /// The address that was chosen as one.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let Some(GidChoice::Address(gid)) = self.gid else {
+            return None;
+        };
+        Some(gid.ipv4().map_or(IpAddr::V6(gid.address()), IpAddr::V4))
     }
 
     /// The index of the chosen address in the table of `port`; `None` leaves the choice to the device.
@@ -232,6 +275,7 @@ mod tests {
             panic!("{s:?}")
         };
         assert_eq!(gid.to_string(), "::ffff:10.9.0.1");
+        assert_eq!(s.address(), Some("10.9.0.1".parse().unwrap()));
         assert_eq!(
             (
                 s.route.service_level,
@@ -260,6 +304,7 @@ mod tests {
             ("PORTOLAN_SL", "16"),
             ("PORTOLAN_TRAFFIC_CLASS", "256"),
             ("PORTOLAN_PKEY_INDEX", "-1"),
+            ("PORTOLAN_CONNECT", "tcp"),
             ("PORTOLAN_PROGRESS", "yes"),
             ("PORTOLAN_CONNECT_TIMEOUT", "0"),
             ("PORTOLAN_MEMLOCK", "much"),

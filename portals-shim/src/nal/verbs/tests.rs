@@ -12,6 +12,7 @@ use portals_core::{
 
 mod ahead;
 mod auto;
+mod cm;
 mod hostile;
 mod keys;
 mod late;

@@ -112,6 +112,11 @@ impl Unconnected {
         settings: Settings,
     ) -> Result<Self, FabricError> {
         let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
+        if port.iwarp {
+            let name = device.name();
+            let why = "iWARP, which has no datagrams: use the channel rc";
+            return Err(unusable(format!("{name} is {why}")));
+        }
         if let Err(error) = verbs_backend::fork::protect() {
             tracing::warn!(%error, "registered memory is not protected from fork");
         }

@@ -104,6 +104,9 @@ impl Peer {
 
     /// Posts something that makes a completion after what makes none, if that flies last.
     pub(in crate::nal::verbs) fn mark(&mut self) {
+        if self.confirm.is_some() {
+            return self.ask_witness();
+        }
         if self.quiet == 0 || self.flying.len() >= self.depth {
             return;
         }

@@ -89,8 +89,10 @@ impl Peer {
     pub(in crate::nal::verbs) fn abandon(&mut self) {
         self.unbatch(0);
         self.unhold();
+        self.suspect_oldest();
         while !self.flying.is_empty() {
-            self.handle_completion(Status::FLUSHED, None);
+            let (status, buffer) = self.unconfirmed_oldest();
+            self.handle_completion(status, buffer);
         }
     }
 
@@ -115,6 +117,7 @@ impl Peer {
         self.copies.resize(self.depth, [0; COPY]);
         self.told.forget();
         self.told_written.forget();
+        self.confirm_anew();
         self.writes = false;
         self.leave_ring();
         // What is sent again travels in frames.

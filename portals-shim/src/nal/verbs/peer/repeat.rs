@@ -13,6 +13,7 @@
 //! * Every frame takes its way from [`Told::way`] when it is posted, and what is kept at the receiver is the header of the
 //!   last put that came with one; the connection keeps the order, so both ends keep the same.
 //! * A new connection begins with nothing kept at the sender.
+//! * Where there are no immediate values (iWARP) there is no room to keep a header, and every put goes with its own.
 //! * A frame without its header stays whole at the sender: should the connection break, it is sent again whole.
 
 use crate::nal::verbs::frame::{self, HEADER, PREFIX};
@@ -21,16 +22,26 @@ use verbs_backend::SendOp;
 /// The header of the last put of one direction.
 #[derive(Debug)]
 pub(in crate::nal::verbs) struct Told {
-    bytes: [u8; HEADER],
+    /// As long as a header can be, or empty.
+    bytes: Vec<u8>,
     /// 0: none.
     len: usize,
 }
 
 impl Told {
-    pub(super) const NOTHING: Self = Self {
-        bytes: [0; HEADER],
+    /// Keeps nothing ever.
+    pub(super) const NEVER: Self = Self {
+        bytes: Vec::new(),
         len: 0,
     };
+
+    /// Has kept nothing yet.
+    pub(super) fn nothing() -> Self {
+        Self {
+            bytes: vec![0; HEADER],
+            len: 0,
+        }
+    }
 
     /// The header, empty if there was none.
     #[inline]
@@ -103,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_second_put_of_a_kind_goes_without_its_header() {
-        let mut told = Told::NOTHING;
+        let mut told = Told::nothing();
         let mut goes = |frame: &[u8]| {
             let (op, from) = told.way(frame);
             match op {

@@ -31,7 +31,7 @@ impl Peer {
         since < 1 << 31
             && self.queue.is_empty()
             && self.credits > 0
-            && self.flying.len() + self.batch.len() + 2 <= self.depth
+            && self.flying.len() + self.batch.len() + 2 <= self.room
             && self.max_inline >= frame::WRITTEN
             && self.is_open()
     }

@@ -299,6 +299,12 @@ fn device_a_device_taken_away_ends_every_operation() {
         println!("skipped: the device is taken away in a guest only");
         return;
     }
+    if std::env::var_os("PORTOLAN_CONNECT").is_some() {
+        println!(
+            "skipped: librdmacm keeps a device open as long as the process lives, and SoftRoCE waits for that"
+        );
+        return;
+    }
     let parent = std::fs::read_to_string(format!("/sys/class/infiniband/{name}/parent"));
     let netdev = parent.unwrap().trim().to_owned();
     let spare = "rxespare";

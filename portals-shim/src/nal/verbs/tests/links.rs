@@ -108,6 +108,12 @@ fn device_thousands_of_peers_cost_what_is_used() {
 #[test]
 fn device_a_broken_link_is_mended() {
     let Some(netdev) = netdev() else { return };
+    if std::env::var_os("PORTOLAN_CONNECT").is_some() {
+        println!(
+            "skipped: SoftRoCE's connection manager connects nobody after it has met a link that is down"
+        );
+        return;
+    }
     for round in 0..rounds() {
         let netdev = netdev.clone();
         ranks(2, 65_536, move |rank, o, s| {
