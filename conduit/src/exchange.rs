@@ -32,6 +32,11 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     fn abort_beside(&self, code: i32, message: &str) -> ! {
         self.abort(code, message)
     }
+    /// This rank's thread unwinds from a panic. True if the job is ended by that: then the rank does not part from the
+    /// others, which may have panicked too, and end it once more from within a destructor.
+    fn panicked(&self) -> bool {
+        false
+    }
 }
 
 impl Exchange for Job {

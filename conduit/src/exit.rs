@@ -377,6 +377,10 @@ impl Drop for Conduit {
         if self.ended.get() || self.core.try_borrow_mut().is_err() {
             return;
         }
+        if panicking && self.job.panicked() {
+            self.ended.set(true);
+            return;
+        }
         let code = code_of(self.part(EXITED | u32::from(panicking)));
         if code == 0 || panicking {
             self.job.leave();

@@ -111,6 +111,11 @@ impl Exchange for ThreadJob {
         let first = self.hub.abort(message);
         resume_unwind(Box::new(Unwound::Aborted(first)))
     }
+
+    fn panicked(&self) -> bool {
+        self.hub.abort(format!("rank {} panicked", self.rank));
+        true
+    }
 }
 
 /// Runs `rank` on `n` ranks that are threads, and says how each ended, by rank. Ranks that return
@@ -248,7 +253,7 @@ pub(crate) fn run_over<R: Send>(
                                 Unwound::Aborted(message) => RankEnd::Aborted(message),
                             }),
                             Err(panic) => {
-                                // Ranks that wait for this one would wait for ever.
+                                // Ranks that wait for this one would wait for ever. It may have no conduit yet.
                                 hub.abort(format!("rank {r} panicked"));
                                 Err(panic)
                             }

@@ -26,8 +26,9 @@
 #define CRAY_ACCEL PTL_NALTYPE_PORTOLAN
 #define PTL_BRIDGE_QK 0
 #define PTL_BRIDGE_UK 1
-#define PTL_IFACE_SS 0
-#define PTL_IFACE_SS_ACCEL 1
+/* Programs for Catamount open these as they are; they differ, since programs ask which one they have. */
+#define PTL_IFACE_SS PTL_NALTYPE_PORTOLAN
+#define PTL_IFACE_SS_ACCEL PTL_NALTYPE_IBNG0
 #define IFACE_FROM_BRIDGE_AND_NALID(bridge, nalid) PTL_NALTYPE_PORTOLAN
 #define NALID_FROM_IFACE(interface) PTL_IFACE_SS
 

@@ -78,6 +78,8 @@ static const ptl_interface_t interfaces[] = {
 	CRAY_ACCEL,
 	IFACE_FROM_BRIDGE_AND_NALID(PTL_BRIDGE_UK, PTL_IFACE_SS),
 	IFACE_FROM_BRIDGE_AND_NALID(PTL_BRIDGE_QK, PTL_IFACE_SS_ACCEL),
+	PTL_IFACE_SS,
+	PTL_IFACE_SS_ACCEL,
 };
 
 static void handler(ptl_event_t *event)
@@ -97,6 +99,8 @@ int main(void)
 		return 1;
 	if (PTL_NO_ACK_REQ != 1 || PTL_NOACK_REQ != 1)
 		return 2;
+	if (NALID_FROM_IFACE(interfaces[0]) != PTL_IFACE_SS || PTL_IFACE_SS == PTL_IFACE_SS_ACCEL)
+		return 3;
 	if (PTL_IFACE_DUP == PTL_OK || PTL_NOINIT != PTL_NO_INIT || PTL_ILL_MD != PTL_MD_ILLEGAL)
 		return 3;
 	/* All names of the job's interface are accepted and are one interface. */

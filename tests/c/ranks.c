@@ -49,6 +49,24 @@ int main(void)
 	int of_environment = getenv("PTL_MY_RID") != NULL;
 
 	OK(PtlInit(&max_interfaces));
+	/* Asked without having been set. */
+	OK(PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, &ni));
+	if (!of_environment) {
+		GIVES(PTL_NO_INIT, PtlSetNIDMap(ni, nids, 2));
+		OK(PtlGetRank(ni, &rank, &size));
+		CHECK(size == 2 && rank == (unsigned)cnos_get_rank());
+		OK(PtlGetId(ni, &own));
+		OK(PtlGetRankId(ni, rank, &id));
+		CHECK(id.nid == own.nid && id.pid == own.pid);
+		OK(PtlGetNIDMap(ni, nids, 2));
+		CHECK(nids[rank] == own.nid);
+		GIVES(PTL_NO_INIT, PtlSetNIDMap(ni, nids, 2));
+		OK(PtlSetRank(ni, 1 - rank, 2));
+		OK(PtlGetRank(ni, &i, &size));
+		CHECK(i == 1 - rank);
+		GIVES(PTL_FAIL, PtlSetRank(ni, rank, 2));
+	}
+	OK(PtlNIFini(ni));
 	GIVES(PTL_NO_INIT, PtlGetRank(PTL_INVALID_HANDLE, &rank, &size));
 	GIVES(PTL_FAIL, PtlSetRank(PTL_INVALID_HANDLE, 2, 2));
 	OK(PtlSetRank(PTL_INVALID_HANDLE, (unsigned)-1, (unsigned)-1));

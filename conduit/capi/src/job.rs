@@ -9,7 +9,6 @@
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
 use conduit::{Conduit, SegInfo};
-use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -80,16 +79,25 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Says why the process cannot take part, with all causes.
-fn complain(doing: &str, error: &dyn std::error::Error) {
-    let mut line = format!("gasnet: {doing}: {error}");
+/// An error with all its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         line.push_str(": ");
         line.push_str(&error.to_string());
         cause = error.source();
     }
-    conduit::say(format_args!("{line}"));
+    line
+}
+
+/// Says why the process cannot take part.
+fn complain(doing: &str, error: &dyn std::error::Error) {
+    let who = match phase() {
+        Phase::Fresh => "gasnet".to_owned(),
+        _ => format!("GASNet node {}/{}", state::me(), state::nodes()),
+    };
+    conduit::say(format_args!("{who}: {doing}: {}", with_causes(error)));
 }
 
 /// `gasnet_init`, for the libraries of the thread models. `max_segment` is what the program defined, or 0.
@@ -252,13 +260,10 @@ pub unsafe extern "C" fn gasnet_attach(
         }
         // Of the environment or the machine, as what `gasnet_init` says in every build.
         Some(Err(error)) if !state::checked() => {
-            complain("cannot attach", &error);
+            complain("gasnet_attach", &error);
             RESOURCE
         }
-        Some(Err(error)) => {
-            let cause = error.source().map(|e| format!(": {e}")).unwrap_or_default();
-            refuse(RESOURCE, &format!("{error}{cause}"))
-        }
+        Some(Err(error)) => refuse(RESOURCE, &with_causes(&error)),
         None => NOT_INIT,
     }
 }

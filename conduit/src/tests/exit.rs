@@ -122,3 +122,61 @@ fn an_exit_ends_ranks_that_wait_in_finish() {
         }
     }
 }
+
+/// Panics of rank 0, or of both, wherever they are: `run` panics with the words of one, and nothing else ends.
+#[test]
+fn a_panic_of_a_rank_is_a_panic_of_its_test() {
+    const REPLY: u8 = 130;
+    const PANIC: u8 = 131;
+    let ways = [
+        "plain",
+        "both",
+        "put",
+        "own handler",
+        "handler",
+        "reply",
+        "late",
+    ];
+    for fabric in [vec![], vec![("PORTOLAN_FABRIC", "shm")]] {
+        for way in ways {
+            let run = || {
+                threads::run_in(2, &fabric, |conduit| {
+                    let table = vec![
+                        HandlerEntry::new(REPLY, |token, _, _| {
+                            token.reply_short(PANIC, &[]).unwrap();
+                        }),
+                        HandlerEntry::new(PANIC, |_, _, _| panic!("on purpose")),
+                    ];
+                    conduit.attach(table, 1 << 20).unwrap();
+                    let to = conduit.segment(1).addr;
+                    if way == "both" {
+                        panic!("on purpose");
+                    }
+                    if conduit.mynode() == 1 {
+                        if way == "late" {
+                            return;
+                        }
+                        conduit.block_until(|| false);
+                    }
+                    match way {
+                        "put" => {
+                            let _ = conduit.put_nb(1, to, &[1; 1 << 19]).unwrap();
+                        }
+                        "own handler" => conduit.am_request_short(0, PANIC, &[]).unwrap(),
+                        "handler" => conduit.am_request_short(1, PANIC, &[]).unwrap(),
+                        "reply" => conduit.am_request_short(1, REPLY, &[]).unwrap(),
+                        _ => {}
+                    }
+                    if ["handler", "reply"].contains(&way) {
+                        conduit.block_until(|| false);
+                    }
+                    panic!("on purpose");
+                })
+            };
+            let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            let words = end.unwrap_err();
+            let words = words.downcast_ref::<&str>();
+            assert_eq!(words, Some(&"on purpose"), "{way}, {fabric:?}");
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub struct Group {
     pids: Option<Vec<u32>>,
     /// Rank and size are the launcher's, so missing maps are those of the fabric.
     of_job: bool,
+    /// Nobody set it: it was asked for.
+    implied: bool,
 }
 
 /// Why a group could not be read from the environment.
@@ -102,6 +104,7 @@ impl Group {
             nids: Some(nids),
             pids: Some(pids),
             of_job: false,
+            implied: false,
         }))
     }
 
@@ -124,6 +127,7 @@ impl Group {
             nids: None,
             pids: None,
             of_job: true,
+            implied: false,
         })
     }
 
@@ -166,11 +170,36 @@ fn with_group<R>(
     body(&mut group, &open.peers)
 }
 
+/// As [`with_group`], for what only asks. An open interface without a group has the one that
+/// `PtlSetRank(ni, -1, -1)` would set: programs older than that function ask at once. A program may set another one later.
+fn asked_group<R>(
+    ni_handle: u32,
+    body: impl FnOnce(&Group, &[ProcessId]) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let absent = with_group(ni_handle, |group, _| Ok(group.is_none()))?;
+    if absent && ni_handle != INVALID_HANDLE {
+        let found = Group {
+            implied: true,
+            ..Group::found()?
+        };
+        with_group(ni_handle, |group, peers| {
+            if found.size as usize == peers.len() {
+                group.get_or_insert(found);
+            }
+            Ok(())
+        })?;
+    }
+    with_group(ni_handle, |group, peers| {
+        body(group.as_ref().ok_or(Error::NoInit)?, peers)
+    })
+}
+
 /// `PtlSetRank`
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlSetRank(ni_handle: u32, rank: c_uint, size: c_uint) -> c_int {
     state::entry(|| {
-        if with_group(ni_handle, |group, _| Ok(group.is_some()))? {
+        let set = |group: &Option<Group>| group.as_ref().is_some_and(|g| !g.implied);
+        if with_group(ni_handle, |group, _| Ok(set(group)))? {
             return Err(Error::Fail);
         }
         // Without a lock: asking the launcher may take time.
@@ -183,6 +212,7 @@ pub extern "C" fn PtlSetRank(ni_handle: u32, rank: c_uint, size: c_uint) -> c_in
                 nids: None,
                 pids: None,
                 of_job: false,
+                implied: false,
             }
         } else {
             return Err(Error::Fail);
@@ -207,7 +237,8 @@ unsafe fn set_map(
 ) -> c_int {
     state::entry(|| {
         with_group(ni_handle, |group, _| {
-            let group = group.as_mut().ok_or(Error::NoInit)?;
+            let group = group.as_mut().filter(|g| !g.implied);
+            let group = group.ok_or(Error::NoInit)?;
             if size != group.size || slot(group).is_some() {
                 return Err(taken);
             }
@@ -289,8 +320,7 @@ pub unsafe extern "C" fn PtlGetRank(ni_handle: u32, rank: *mut c_uint, size: *mu
         let out_rank = unsafe { Out::new(rank) }?;
         // SAFETY: the same.
         let out_size = unsafe { Out::new(size) }?;
-        with_group(ni_handle, |group, _| {
-            let group = group.as_ref().ok_or(Error::NoInit)?;
+        asked_group(ni_handle, |group, _| {
             out_rank.set(group.rank);
             out_size.set(group.size);
             Ok(OK)
@@ -312,8 +342,8 @@ pub unsafe extern "C" fn PtlGetRankId(
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(id) }?;
-        with_group(ni_handle, |group, peers| {
-            let ids = group.as_ref().and_then(|g| g.ids(peers));
+        asked_group(ni_handle, |group, peers| {
+            let ids = group.ids(peers);
             let id = ids.and_then(|ids| ids.get(rank as usize).copied());
             out.set(id.ok_or(Error::NoInit)?.into());
             Ok(OK)
@@ -336,8 +366,7 @@ unsafe fn give_map(
         if map.is_null() {
             return Err(Error::Segv);
         }
-        with_group(ni_handle, |group, peers| {
-            let group = group.as_ref().ok_or(Error::NoInit)?;
+        asked_group(ni_handle, |group, peers| {
             let ids = group.ids(peers).ok_or(Error::NoInit)?;
             if size != group.size {
                 return Err(Error::Fail);
@@ -436,6 +465,7 @@ mod tests {
             nids: None,
             pids: None,
             of_job: true,
+            implied: false,
         };
         let peers = [ProcessId::new(0, 128), ProcessId::new(1, 9)];
         assert_eq!(g.ids(&peers).unwrap(), peers);

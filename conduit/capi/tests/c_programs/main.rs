@@ -2,6 +2,7 @@
 //!
 //! They need a C compiler; without one the tests say so and pass.
 
+mod bad;
 mod calls;
 mod costs;
 mod ends;

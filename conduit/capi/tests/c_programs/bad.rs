@@ -1,0 +1,234 @@
+//! What programs give that is wrong: a code, or an end of the job that says the rank and the call; on every rank, and
+//! nothing is left.
+
+use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, run_on, text};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Status of `gasnet_bad` after `gasnet_exit(3)`.
+const NO_MEMORY: i32 = 3;
+/// What a process may map, KiB: less than the segment it asks for, more than it needs to start.
+const MAY_MAP: &str = "8000000";
+
+fn program() -> PathBuf {
+    let b = Build {
+        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
+        ..SEQ
+    };
+    compile("gasnet_bad", b)
+}
+
+/// Names of this machine's shared memory and sockets of jobs.
+fn left() -> Vec<PathBuf> {
+    let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
+    let ours = |f: &PathBuf| f.to_string_lossy().contains("portolan");
+    files.flatten().map(|f| f.path()).filter(ours).collect()
+}
+
+/// The line of `gasnet_bad.c` with these words, from 1.
+fn line_of(words: &str) -> usize {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/c/gasnet_bad.c");
+    let text = std::fs::read_to_string(source).unwrap();
+    let at = text.lines().position(|l| l.contains(words));
+    at.unwrap_or_else(|| panic!("no line {words}")) + 1
+}
+
+#[test]
+fn calls_that_are_refused_say_node_call_and_place() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = program();
+    // The line of the program; the node that makes it; what is said of it.
+    let lines = [
+        (
+            "gasnet_getMaxLocalSegmentSize() + ",
+            1,
+            "gasnet_attach returns an error code: the segment is larger",
+        ),
+        (
+            "GASNET_PAGESIZE / 2",
+            0,
+            "gasnet_attach returns an error code: the segment is not a multiple",
+        ),
+        (
+            "(low, 1",
+            0,
+            "gasnet_attach returns an error code: handler index 127 is not 0 or 128 to 255",
+        ),
+        (
+            "(two, 2",
+            1,
+            "gasnet_attach returns an error code: handler index 200 is used twice",
+        ),
+        (
+            "RequestShort(1, ASK, 17)",
+            0,
+            "gasnet_AMRequestShort returns an error code: the number of arguments",
+        ),
+        (
+            "RequestMedium0(1, PAYLOAD",
+            0,
+            "gasnet_AMRequestMedium returns an error code: nbytes too large: 1985",
+        ),
+        (
+            "RequestLong0(1, PAYLOAD, much",
+            0,
+            "gasnet_AMRequestLong returns an error code: nbytes too large",
+        ),
+        (
+            "RequestLongAsync0(1, PAYLOAD, much",
+            0,
+            "gasnet_AMRequestLongAsync returns an error code: nbytes too",
+        ),
+        (
+            "2, end - 1",
+            0,
+            "gasnet_AMRequestLong returns an error code: destination address out of segment",
+        ),
+        (
+            "2, start - 1",
+            0,
+            "gasnet_AMRequestLong returns an error code: destination address out of segment",
+        ),
+        (
+            "1, end)",
+            0,
+            "gasnet_AMRequestLongAsync returns an error code: destination address out of",
+        ),
+        (
+            "ReplyShort0(source",
+            0,
+            "gasnet_AMReplyShort returns an error code: bad token",
+        ),
+        (
+            "ReplyShort(token, TELL, 17)",
+            1,
+            "gasnet_AMReplyShort returns an error code: the number of arguments",
+        ),
+        (
+            "ReplyMedium0(token, PAYLOAD, much",
+            1,
+            "gasnet_AMReplyMedium returns an error code: nbytes too large",
+        ),
+        (
+            "ReplyLong0(token, PAYLOAD, much",
+            1,
+            "gasnet_AMReplyLong returns an error code: nbytes too large",
+        ),
+        (
+            "ReplyLong0(token, PAYLOAD, source",
+            1,
+            "gasnet_AMReplyLong returns an error code: destination address",
+        ),
+        (
+            "RequestShort0(0, ASK)",
+            1,
+            "gasnet_AMRequestShort returns an error code: handlers may not send",
+        ),
+        (
+            "ReplyMedium0(token, PAYLOAD, source",
+            1,
+            "gasnet_AMReplyMedium returns an error code: this request has",
+        ),
+        (
+            "ReplyShort0(kept",
+            0,
+            "gasnet_AMReplyShort returns an error code: bad token",
+        ),
+        (
+            "ReplyLong0(kept",
+            0,
+            "gasnet_AMReplyLong returns an error code: bad token",
+        ),
+    ];
+    for fabric in FABRICS {
+        let said = text(&run_on(fabric, 2, &program, &["refused"]));
+        assert!(said.starts_with("exit status: 0"), "{fabric}: {said}");
+        for node in 0..2 {
+            let line = format!("node {node}: all right");
+            assert!(said.contains(&line), "{fabric}: {said}");
+        }
+        for (words, node, why) in lines {
+            let start = format!("GASNet node {node}/2: {why}");
+            let end = format!("gasnet_bad.c:{}", line_of(words));
+            let found = said
+                .lines()
+                .any(|l| l.starts_with(&start) && l.ends_with(&end));
+            assert!(found, "{fabric}: no {start} … {end} in {said}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_go_on_ends_the_job_and_says_rank_and_call() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = program();
+    let unknown = "active message from node 0 to handler 204, which is not registered here";
+    let at_one = format!("rank 1 of 2: polling: {unknown}");
+    let at_zero = format!("rank 0 of 2: polling: {unknown}");
+    let reply = at_zero.replace("from node 0", "from node 1");
+    let tables = "of 2: attach: node ";
+    let cases = [
+        ("fewer handlers", tables),
+        ("other handlers", tables),
+        ("short", &at_one),
+        ("medium", &at_one),
+        ("long", &at_one),
+        ("reply", &reply),
+        ("own", &at_zero),
+    ];
+    for fabric in FABRICS {
+        for (how, words) in cases {
+            let output = run_on(fabric, 2, &program, &[how]);
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(1), "{how} on {fabric}: {said}");
+            assert!(said.contains(words), "{how} on {fabric}: {said}");
+            assert!(!said.contains("all right"), "{how} on {fabric}: {said}");
+        }
+    }
+    assert_eq!(left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_segment_that_cannot_be_had_is_an_error_of_attach() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = program();
+    for fabric in FABRICS {
+        let job = launch(fabric, 2, &program, &["memory"]);
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v $0 && exec \"$@\"", MAY_MAP])
+            .arg(job.get_program())
+            .args(job.get_args())
+            .env("GASNET_MAX_SEGSIZE", "1T")
+            .output()
+            .unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(NO_MEMORY), "{fabric}: {said}");
+        let line =
+            "gasnet_attach returns an error code: cannot map a segment of 1099511627776 bytes";
+        for node in 0..2 {
+            let line = format!("GASNet node {node}/2: {line}");
+            assert!(said.contains(&line), "{fabric}: {said}");
+        }
+    }
+    // As a program that is not built for debugging has it.
+    let program = compile("gasnet_bad", SEQ);
+    let job = launch("shm", 2, &program, &["memory"]);
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v $0 && exec \"$@\"", MAY_MAP])
+        .arg(job.get_program())
+        .args(job.get_args())
+        .env("GASNET_MAX_SEGSIZE", "1T")
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert!(
+        said.contains("GASNet node 1/2: gasnet_attach: cannot map"),
+        "{said}"
+    );
+}
