@@ -37,6 +37,8 @@ const BLOCK: usize = 32;
 const SEGMENT: usize = 16;
 /// Bytes of each of the others.
 const WORD: usize = 8;
+/// Times that a segment is pinned when it is attached: for puts and gets of the peers, and for payloads.
+const OPENED: u64 = 2;
 
 impl Conduit {
     /// Joins the job this process was started in, over the fabric that the environment names.
@@ -139,6 +141,12 @@ impl Conduit {
         let promised = self.forgets.get();
         let pinnable = self.core.borrow().pinnable_beside(segment_size, promised);
         let ni = self.interface();
+        if let Some(left) = ni.exposable()
+            && segment_size as u64 > left / OPENED
+        {
+            let size = segment_size;
+            return Err(AttachError::Pin { size, left });
+        }
         let region = ni
             .new_region(segment_size)
             .map_err(|source| AttachError::Segment {
@@ -214,6 +222,11 @@ impl Conduit {
                 a.near[at] = Some((window.region, window.offset));
             }
         }
+    }
+
+    /// The largest segment whose every use can be pinned, bytes; `None` where that is not limited.
+    pub fn pinned_segment(&self) -> Option<u64> {
+        Some(self.interface().exposable()? / crate::pinning::SEGMENT_USES)
     }
 
     /// The least of the values that all ranks give. Collective; once, before [`Conduit::attach`]. In round `k` a rank tells the

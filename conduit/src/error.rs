@@ -75,6 +75,17 @@ pub enum AttachError {
     /// More handlers than indexes.
     #[error("no handler index from 128 to 255 is free")]
     HandlersExhausted,
+    /// The segment could not be opened to the peers.
+    #[error(
+        "cannot pin a segment of {size} bytes: {left} may be pinned, and it is twice; raise PORTOLAN_MEMLOCK, or \
+         \"ulimit -l\" where that is not set"
+    )]
+    Pin {
+        /// Bytes wanted.
+        size: usize,
+        /// What may be pinned, bytes.
+        left: u64,
+    },
     /// The segment could not be mapped.
     #[error("cannot map a segment of {size} bytes")]
     Segment {

@@ -24,6 +24,8 @@
 #define CRAY_USER_NAL PTL_NALTYPE_PORTOLAN
 #define CRAY_KERN_NAL PTL_NALTYPE_PORTOLAN
 #define CRAY_ACCEL PTL_NALTYPE_PORTOLAN
+/* What is added to the process ids of peers on an accelerated interface: here they are the same. */
+#define ACCEL_PTLS_PID_SPACE_OFFSET 0
 #define PTL_BRIDGE_QK 0
 #define PTL_BRIDGE_UK 1
 /* Programs for Catamount open these as they are; they differ, since programs ask which one they have. */

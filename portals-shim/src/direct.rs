@@ -732,6 +732,10 @@ impl<N: Nal> Bridge for Direct<N> {
         self.shared.lock().nal.pinnable()
     }
 
+    fn exposable(&self) -> Option<u64> {
+        self.shared.lock().nal.exposable()
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.shared.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -97,6 +97,10 @@ int main(void)
 
 	if (none || !some || code)
 		return 1;
+#if defined(CRAY_ACCEL)
+	if (ACCEL_PTLS_PID_SPACE_OFFSET != 0)
+		return 2;
+#endif
 	if (PTL_NO_ACK_REQ != 1 || PTL_NOACK_REQ != 1)
 		return 2;
 	if (NALID_FROM_IFACE(interfaces[0]) != PTL_IFACE_SS || PTL_IFACE_SS == PTL_IFACE_SS_ACCEL)

@@ -1,5 +1,6 @@
 /* What a program does wrong in its active messages and its attach. The argument says what; node 0 does it, node 1 polls.
- * "refused" is every call that gives an error code, after which the job goes on; every other word ends the job. */
+ * "refused" is every call that gives an error code, after which the job goes on, "largest" a segment as large as
+ * may be, which is none of it; every other word ends the job. */
 #include "gasnet_check.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #define REFUSED(call) CHECK((call) == GASNET_ERR_BAD_ARG)
 #define FEW(call) CHECK((call) == GASNET_ERR_RESOURCE)
 
-enum { ASK = 200, TELL, PAYLOAD, SPREAD, NOBODY, SIZE = 65536 };
+enum { ASK = 200, TELL, PAYLOAD, SPREAD, NOBODY, ARRIVED, SIZE = 65536 };
 
 static char source[64], *much;
 static gasnet_token_t kept;
@@ -40,6 +41,13 @@ static void payload(gasnet_token_t token, void *buf, size_t nbytes)
 	CHECK(!"a message that was refused arrives");
 }
 
+static void arrived(gasnet_token_t token, void *buf, size_t nbytes)
+{
+	(void)buf, (void)nbytes;
+	asked++;
+	OK(gasnet_AMReplyShort0(token, TELL));
+}
+
 static void spread(gasnet_token_t token)
 {
 	OK(gasnet_AMReplyShort0(token, NOBODY));
@@ -69,24 +77,30 @@ static void attach(const char *how)
 	gasnet_handlerentry_t table[] = { { ASK, (void (*)())ask },
 					  { TELL, (void (*)())tell },
 					  { PAYLOAD, (void (*)())payload },
+					  { ARRIVED, (void (*)())arrived },
 					  { SPREAD, (void (*)())spread } };
 	gasnet_handlerentry_t low[] = { { 127, (void (*)())ask } };
 	gasnet_handlerentry_t two[] = { { ASK, (void (*)())ask }, { ASK, (void (*)())tell } };
-	int entries = 4;
+	int entries = 5;
 
 	if (strcmp(how, "refused") == 0) {
-		REFUSED(gasnet_attach(table, 4, gasnet_getMaxLocalSegmentSize() + GASNET_PAGESIZE, 0));
-		REFUSED(gasnet_attach(table, 4, GASNET_PAGESIZE / 2, 0));
+		REFUSED(gasnet_attach(table, 5, gasnet_getMaxLocalSegmentSize() + GASNET_PAGESIZE, 0));
+		REFUSED(gasnet_attach(table, 5, GASNET_PAGESIZE / 2, 0));
 		FEW(gasnet_attach(low, 1, SIZE, 0));
 		FEW(gasnet_attach(two, 2, SIZE, 0));
+	}
+	/* All of it is used by puts and Longs. */
+	if (strcmp(how, "largest") == 0) {
+		OK(gasnet_attach(table, entries, gasnet_getMaxGlobalSegmentSize(), 0));
+		return;
 	}
 	/* More memory than the process may have, or may lock. */
 	if (strcmp(how, "memory") == 0) {
 		FEW(gasnet_attach(table, entries, gasnet_getMaxLocalSegmentSize(), 0));
 		gasnet_exit(3);
 	}
-	if (strcmp(how, "fewer handlers") == 0 && gasnet_mynode() == 0) entries = 3;
-	if (strcmp(how, "other handlers") == 0 && gasnet_mynode() == 0) table[3].index = NOBODY;
+	if (strcmp(how, "fewer handlers") == 0 && gasnet_mynode() == 0) entries = 4;
+	if (strcmp(how, "other handlers") == 0 && gasnet_mynode() == 0) table[4].index = NOBODY;
 	OK(gasnet_attach(table, entries, SIZE, 0));
 }
 
@@ -105,7 +119,19 @@ int main(int argc, char **argv)
 	OK(gasnet_getSegmentInfo(segment, 2));
 	start = (char *)segment[1].addr;
 	gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS);
-	if (gasnet_mynode() == 1) {
+	if (strcmp(how, "largest") == 0) {
+		size_t len = segment[1].size / 2;
+		char *there = (char *)segment[1].addr + len, *own = (char *)segment[gasnet_mynode()].addr;
+		if (gasnet_mynode() == 0) {
+			memset(own, 7, len);
+			gasnet_put_bulk(1, there, own, len);
+			OK(gasnet_AMRequestLong0(1, ARRIVED, own, len, segment[1].addr));
+			GASNET_BLOCKUNTIL(told == 1);
+		} else {
+			GASNET_BLOCKUNTIL(asked == 1);
+			CHECK(own[0] == 7 && own[len - 1] == 7 && own[len] == 7 && own[2 * len - 1] == 7);
+		}
+	} else if (gasnet_mynode() == 1) {
 		GASNET_BLOCKUNTIL(asked == 1);
 	} else if (strcmp(how, "refused") == 0) {
 		refused(start, start + segment[1].size);

@@ -66,6 +66,29 @@ static void threads(void)
 	gasnett_cond_t cond = GASNETT_COND_INITIALIZER, another;
 	int value;
 
+	static gasnett_rwlock_t shared = GASNETT_RWLOCK_INITIALIZER;
+	gasnett_rwlock_t one;
+
+	gasnett_rwlock_init(&one);
+	gasnett_rwlock_wrlock(&one);
+	gasnett_rwlock_assertwrlocked(&one);
+#ifdef GASNETT_THREAD_SAFE
+	CHECK(gasnett_rwlock_tryrdlock(&one) != 0 && gasnett_rwlock_trywrlock(&one) != 0);
+#endif
+	gasnett_rwlock_unlock(&one);
+	gasnett_rwlock_assertunlocked(&one);
+	gasnett_rwlock_destroy(&one);
+	gasnett_rwlock_rdlock(&shared);
+	gasnett_rwlock_assertrdlocked(&shared);
+	gasnett_rwlock_assertlocked(&shared);
+#ifdef GASNETT_THREAD_SAFE
+	CHECK(gasnett_rwlock_trywrlock(&shared) != 0);
+#endif
+	gasnett_rwlock_unlock(&shared);
+	CHECK(gasnett_rwlock_trywrlock(&shared) == 0);
+	gasnett_rwlock_unlock(&shared);
+	CHECK(gasnett_rwlock_tryrdlock(&shared) == 0);
+	gasnett_rwlock_unlock(&shared);
 	gasnett_mutex_init(&other);
 	gasnett_cond_init(&another);
 	gasnett_mutex_assertunlocked(&mutex);

@@ -80,21 +80,54 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
             "gasnet_sources over {} with PORTOLAN_MEMLOCK={TIGHT}, which leaves no room to keep",
             words.0
         );
+        no_memory(&job)?;
     }
     Ok(())
+}
+
+/// A segment of more memory than may be locked is an error of `gasnet_attach`; and what the largest segment is said to be can
+/// be had.
+fn no_memory(job: &dyn Fn(&str) -> Command) -> Result<()> {
+    let locked = [("PORTOLAN_MEMLOCK", "8M")];
+    let mut refused = job("heap-gasnet_bad");
+    refused.arg("memory").envs(locked);
+    let (status, said) = ended(refused.env("GASNET_MAX_SEGSIZE", "64M"))?;
+    let line = "gasnet_attach: cannot pin a segment of 67108864 bytes";
+    if status != Some(3) || !said.contains(line) {
+        bail!("a segment that cannot be locked: status {status:?}, said: {said}");
+    }
+    let mut largest = job("heap-gasnet_bad");
+    let (status, said) = ended(largest.arg("largest").envs(locked))?;
+    if status != Some(0) || said.contains("ERROR") {
+        bail!("the largest segment: status {status:?}, said: {said}");
+    }
+    println!(
+        "a segment that cannot be locked is refused by gasnet_attach, the largest that is offered is not"
+    );
+    Ok(())
+}
+
+fn ended(command: &mut Command) -> Result<(Option<i32>, String)> {
+    let out = command.output().context("cannot start a job")?;
+    let said = [out.stdout, out.stderr].concat();
+    Ok((
+        out.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
 }
 
 /// What the segments of `gasnet_sources` are registered in, and nothing else for good.
 const TIGHT: &str = "4M";
 
 /// Programs of `tests/c`, and what they are compiled for.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("gasnet_sources", "-DGASNET_SEGMENT_FAST"),
     ("gasnet_unmap", "-DGASNET_SEGMENT_EVERYTHING"),
+    ("gasnet_bad", "-DGASNET_SEGMENT_FAST"),
 ];
 
 /// What memory goes by in each; with no word: in all ways, one after the other.
-const WAYS: [&[&str]; 2] = [
+const WAYS: [&[&str]; 3] = [
     &["munmap", "mmap", "madvise", "mremap", "over", "thread"],
     &[
         "",
@@ -104,6 +137,7 @@ const WAYS: [&[&str]; 2] = [
         "one mremap",
         "one over",
     ],
+    &["refused"],
 ];
 
 fn compile() -> Result<()> {

@@ -362,6 +362,9 @@ GASNETI_INLINE_WORDS const char *gasnett_performance_warning_str(void) {
 
 typedef pthread_mutex_t gasnett_mutex_t;
 typedef pthread_cond_t gasnett_cond_t;
+/* A macro, so that a program that asks for an older POSIX, without this type, compiles. */
+#define gasnett_rwlock_t pthread_rwlock_t
+#define GASNETT_RWLOCK_INITIALIZER PTHREAD_RWLOCK_INITIALIZER
 #define GASNETT_MUTEX_INITIALIZER PTHREAD_MUTEX_INITIALIZER
 #define GASNETT_COND_INITIALIZER PTHREAD_COND_INITIALIZER
 #ifdef GASNETT_THREAD_SAFE
@@ -371,6 +374,13 @@ typedef pthread_cond_t gasnett_cond_t;
 #define gasnett_mutex_lock(m) ((void)pthread_mutex_lock(m))
 #define gasnett_mutex_trylock(m) pthread_mutex_trylock(m)
 #define gasnett_mutex_unlock(m) ((void)pthread_mutex_unlock(m))
+#define gasnett_rwlock_init(l) ((void)pthread_rwlock_init((l), NULL))
+#define gasnett_rwlock_destroy(l) ((void)pthread_rwlock_destroy(l))
+#define gasnett_rwlock_rdlock(l) ((void)pthread_rwlock_rdlock(l))
+#define gasnett_rwlock_wrlock(l) ((void)pthread_rwlock_wrlock(l))
+#define gasnett_rwlock_tryrdlock(l) pthread_rwlock_tryrdlock(l)
+#define gasnett_rwlock_trywrlock(l) pthread_rwlock_trywrlock(l)
+#define gasnett_rwlock_unlock(l) ((void)pthread_rwlock_unlock(l))
 #define gasnett_cond_init(c) ((void)pthread_cond_init((c), NULL))
 #define gasnett_cond_destroy(c) ((void)pthread_cond_destroy(c))
 #define gasnett_cond_signal(c) ((void)pthread_cond_signal(c))
@@ -383,6 +393,13 @@ typedef pthread_cond_t gasnett_cond_t;
 #define gasnett_mutex_lock(m) ((void)(m))
 #define gasnett_mutex_trylock(m) ((void)(m), 0)
 #define gasnett_mutex_unlock(m) ((void)(m))
+#define gasnett_rwlock_init(l) ((void)(l))
+#define gasnett_rwlock_destroy(l) ((void)(l))
+#define gasnett_rwlock_rdlock(l) ((void)(l))
+#define gasnett_rwlock_wrlock(l) ((void)(l))
+#define gasnett_rwlock_tryrdlock(l) ((void)(l), 0)
+#define gasnett_rwlock_trywrlock(l) ((void)(l), 0)
+#define gasnett_rwlock_unlock(l) ((void)(l))
 #define gasnett_cond_init(c) ((void)(c))
 #define gasnett_cond_destroy(c) ((void)(c))
 #define gasnett_cond_signal(c) ((void)(c))
@@ -391,6 +408,10 @@ typedef pthread_cond_t gasnett_cond_t;
 #endif
 #define gasnett_mutex_assertlocked(m) ((void)(m))
 #define gasnett_mutex_assertunlocked(m) ((void)(m))
+#define gasnett_rwlock_assertlocked(l) ((void)(l))
+#define gasnett_rwlock_assertrdlocked(l) ((void)(l))
+#define gasnett_rwlock_assertwrlocked(l) ((void)(l))
+#define gasnett_rwlock_assertunlocked(l) ((void)(l))
 
 /* A pointer for each thread; NULL at first. */
 #define GASNETT_THREADKEY_DECLARE(key) extern __thread void *gasneti_threadkey_##key

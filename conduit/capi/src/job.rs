@@ -281,7 +281,8 @@ pub extern "C" fn gasnet_nodes() -> u32 {
 }
 
 /// What may be asked of `gasnet_attach`, bytes: a limit that was set, in the environment or by the program as `defined` if
-/// that is not 0; otherwise this rank's part of three quarters of the memory, if all ranks were on this machine.
+/// that is not 0; otherwise this rank's part of three quarters of the memory, if all ranks were on this machine. Not more
+/// than can be pinned, unless the environment asks for it.
 fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
     if reach == Reach::Everything {
         return u64::MAX;
@@ -291,6 +292,10 @@ fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
     let whole = wanted
         .or(defined)
         .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(conduit.nodes().max(1)));
+    let pinned = conduit
+        .pinned_segment()
+        .filter(|_| reach == Reach::Fast && wanted.is_none());
+    let whole = pinned.map_or(whole, |most| most.min(whole));
     (whole / PAGE).max(1) * PAGE
 }
 

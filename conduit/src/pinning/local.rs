@@ -26,7 +26,7 @@ const KEPT: u64 = 128 << 20;
 
 /// A fabric with a limit registers a segment for each of its uses: what peers put and get, payloads, own sources, own
 /// destinations.
-const SEGMENT: u64 = 4;
+pub(crate) const SEGMENT_USES: u64 = 4;
 
 impl Core {
     /// What this rank may keep pinned beside a segment of `segment` bytes; 0 where memory is pinned for each message.
@@ -35,7 +35,7 @@ impl Core {
             return 0;
         }
         let times = if self.ni.pinnable().is_some() {
-            SEGMENT
+            SEGMENT_USES
         } else {
             1
         };

@@ -44,6 +44,7 @@ use ::firehose::{Counts, Holder, Limits, Ticket};
 pub use home::Elsewhere;
 pub(crate) use home::Home;
 use lanes::Lanes;
+pub(crate) use local::SEGMENT_USES;
 use std::collections::HashMap;
 use wire::Reaches;
 

@@ -203,6 +203,10 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn pinnable(&self) -> Option<u64> {
         None
     }
+    /// See [`super::Interface::exposable`].
+    fn exposable(&self) -> Option<u64> {
+        None
+    }
 
     /// Nanoseconds since the fabric was opened.
     fn now(&self) -> u64;

@@ -162,6 +162,12 @@ impl Interface {
         self.inner.bridge.pinnable()
     }
 
+    /// Most bytes of memory that the fabric lets this process open to its peers from here on, each use of them counted;
+    /// `None` where that is not limited, or where no peer needs it.
+    pub fn exposable(&self) -> Option<u64> {
+        self.inner.bridge.exposable()
+    }
+
     /// `PtlGetPut`
     pub fn get_put(
         &self,

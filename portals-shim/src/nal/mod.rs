@@ -223,6 +223,11 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
+    /// See [`crate::Interface::exposable`].
+    fn exposable(&self) -> Option<u64> {
+        None
+    }
+
     /// Frames between the ranks that share memory with this one; once.
     fn near(&mut self) -> Option<Near> {
         None
@@ -333,6 +338,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn pinnable(&self) -> Option<u64> {
         (**self).pinnable()
+    }
+    fn exposable(&self) -> Option<u64> {
+        (**self).exposable()
     }
     fn paths(&self) -> Paths {
         (**self).paths()

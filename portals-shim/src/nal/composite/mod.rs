@@ -47,6 +47,8 @@ use std::time::{Duration, Instant};
 struct Composite {
     shm: Shm,
     verbs: Far,
+    /// There are ranks that do not share memory with this one.
+    far: bool,
     /// How long a wait polls, where ranks have no processor each.
     spin: Option<Duration>,
 }
@@ -167,6 +169,10 @@ impl Nal for Composite {
 
     fn pinnable(&self) -> Option<u64> {
         self.verbs.pinnable()
+    }
+
+    fn exposable(&self) -> Option<u64> {
+        self.far.then(|| self.verbs.exposable()).flatten()
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {

@@ -94,7 +94,14 @@ fn join(
         Some(shm) => {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let spin = (sharing > processors).then_some(Duration::ZERO);
-            Interface::direct(ni, Composite { shm, verbs, spin })
+            let far = peers.iter().any(|id| shm.peer(*id).is_none());
+            let nal = Composite {
+                shm,
+                verbs,
+                far,
+                spin,
+            };
+            Interface::direct(ni, nal)
         }
         None => Interface::direct(ni, verbs),
     };

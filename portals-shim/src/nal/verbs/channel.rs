@@ -283,6 +283,14 @@ impl Nal for Far {
         }
     }
 
+    fn exposable(&self) -> Option<u64> {
+        match self {
+            Self::Rc(verbs) => verbs.exposable(),
+            Self::Auto(auto) => auto.exposable(),
+            Self::Ud(_) => None,
+        }
+    }
+
     fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
         match self {
             Self::Rc(verbs) => verbs.retire(ni, md),

@@ -311,6 +311,15 @@ impl Registry {
             .map(|most| most.saturating_sub(self.held) / 4 * 3)
     }
 
+    /// What of the budget is not locked; `None` where there is none, or where memory beyond it is registered too.
+    pub(super) fn left(&self) -> Option<u64> {
+        let budget = self.budget?;
+        let faults = self
+            .faults
+            .unwrap_or_else(|| verbs_backend::mr::on_demand(&self.pd));
+        (!faults).then(|| budget.saturating_sub(self.held))
+    }
+
     /// `region` and every registration that it overlaps or touches; idle ones of them are dropped, because the one
     /// to be made replaces them.
     fn union(&mut self, region: Segment, mapping: Option<u64>, purpose: Use) -> Segment {

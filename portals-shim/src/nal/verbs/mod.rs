@@ -634,6 +634,10 @@ impl Nal for Verbs {
         self.registry.room()
     }
 
+    fn exposable(&self) -> Option<u64> {
+        self.registry.left()
+    }
+
     /// Waits until what was sent has left, then ends the connections; the memory of every
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {

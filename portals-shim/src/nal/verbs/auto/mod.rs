@@ -380,6 +380,10 @@ impl Nal for Auto {
         self.connections.pinnable()
     }
 
+    fn exposable(&self) -> Option<u64> {
+        self.connections.exposable()
+    }
+
     fn distance(&self, to: ProcessId) -> Option<u64> {
         self.connections.distance(to)
     }
