@@ -89,12 +89,14 @@ fn join(
     verbs: Far,
     sharing: usize,
 ) -> Opened {
+    let own = config.id;
     let ni = Ni::new(config);
     let interface = match shm {
         Some(shm) => {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let spin = (sharing > processors).then_some(Duration::ZERO);
-            let far = peers.iter().any(|id| shm.peer(*id).is_none());
+            let mut others = peers.iter().filter(|id| **id != own);
+            let far = others.any(|id| shm.peer(*id).is_none());
             let nal = Composite {
                 shm,
                 verbs,
