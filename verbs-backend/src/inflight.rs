@@ -81,6 +81,14 @@ impl Inflight {
         Some(held)
     }
 
+    /// All that are in flight, in the order in which they were given.
+    pub(crate) fn take_all(&mut self) -> Vec<(Buffer, u64)> {
+        let mut slots: Vec<Slot> = std::mem::take(&mut self.slots);
+        self.free.clear();
+        slots.sort_by_key(|slot| slot.ticket);
+        slots.into_iter().filter_map(|slot| slot.held).collect()
+    }
+
     /// How many are in flight.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -169,6 +169,8 @@ struct Inner {
     receives: Mutex<Inflight>,
     /// Calls that gave the adapter requests to send.
     posts: AtomicU64,
+    /// Destroyed already.
+    gone: bool,
 }
 
 // SAFETY: libibverbs serialises the calls on a queue pair; the rest is constant or behind a mutex.
@@ -178,7 +180,17 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: made by `Qp::new`, and destroyed only here.
+        self.destroy();
+    }
+}
+
+impl Inner {
+    /// Destroys the queue pair, unless that is done. Should the library refuse, its buffers are leaked.
+    fn destroy(&mut self) {
+        if std::mem::replace(&mut self.gone, true) {
+            return;
+        }
+        // SAFETY: made by `Qp::new`, and destroyed only here, once.
         if unsafe { (self.pd.device.verbs.ibv_destroy_qp)(self.raw.as_ptr()) } != 0 {
             tracing::error!(
                 qpn = self.qpn,
@@ -243,7 +255,18 @@ impl Qp {
             sends: Mutex::default(),
             receives: Mutex::default(),
             posts: AtomicU64::new(0),
+            gone: false,
         })))
+    }
+
+    /// Destroys the queue pair, if this is its last handle. Gives the buffers of requests to send whose completions were not
+    /// taken, with their tags, in the order of the posts: the adapter does not touch them any more.
+    pub fn destroy(self) -> Vec<(Buffer, u64)> {
+        let Some(mut inner) = Arc::into_inner(self.0) else {
+            return Vec::new();
+        };
+        inner.destroy();
+        lock(&inner.sends).take_all()
     }
 
     /// The queue pair's number, as completions have it.

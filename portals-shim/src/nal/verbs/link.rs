@@ -527,6 +527,14 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
+            if let Some(qp) = peer.unlink_confirmed() {
+                let qpn = qp.qpn();
+                peer.given_back(qp.destroy());
+                self.by_qpn.remove(qpn);
+            }
+            let Some(peer) = self.peer(rank) else {
+                continue;
+            };
             peer.abandon();
             peer.broken = false;
             if peer.has_gap() {

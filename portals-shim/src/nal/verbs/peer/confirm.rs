@@ -10,7 +10,8 @@
 //! * A request stays in `flying`, with all that is needed to make it again, until a read posted after it has completed.
 //! * At most one read of the witness is under way; there is always a place for it in the send queue.
 //! * A connection that breaks leaves in `lost` everything that no read has confirmed, as far as it may be made again.
-//! * A frame in a buffer that the adapter does not give back cannot be sent again: its peer is given up.
+//! * Frames in buffers that the adapter has not ended come back when the queue pair is destroyed. One that does not cannot be
+//!   sent again: its peer is given up.
 //! * A read that was the oldest request when two connections in a row broke is not made a third time: it may be what
 //!   breaks them.
 //! * A withdrawal is confirmed to the peer when all reads that were posted before are done: elsewhere the order of the
@@ -23,7 +24,7 @@ use crate::nal::verbs::memory::Transfer;
 use crate::nal::verbs::witness::Witness;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use verbs_backend::{Buffer, Endpoint, Remote, Status};
+use verbs_backend::{Buffer, Endpoint, Qp, Remote, Status};
 
 /// What is known of requests that the adapter has ended.
 #[derive(Debug)]
@@ -236,6 +237,20 @@ impl Peer {
                 (Status::REMOTE_ACCESS, None)
             }
             _ => (Status::FLUSHED, None),
+        }
+    }
+
+    /// The connection is over: gives its queue pair out where frames are kept until they are confirmed.
+    pub(in crate::nal::verbs) fn unlink_confirmed(&mut self) -> Option<Qp> {
+        self.confirm.as_ref()?;
+        self.unlink()
+    }
+
+    /// The adapter has given back what it had not ended.
+    pub(in crate::nal::verbs) fn given_back(&mut self, buffers: Vec<(Buffer, u64)>) {
+        if let Some(confirm) = &mut self.confirm {
+            let given = buffers.into_iter().map(|(buffer, tag)| (tag, buffer));
+            confirm.early.extend(given);
         }
     }
 
