@@ -214,7 +214,7 @@ impl MatchTable {
                 id: initiator,
                 bits,
             };
-            return index.search(&self.entries, &self.keys, key, take);
+            return index.search(&self.entries, &self.keys, key, &mut take);
         }
         let (mut looked, mut at) = (0, list.head);
         while let Some(me) = self.entries.at(at) {

@@ -149,6 +149,7 @@ impl Md {
 
     /// Rules 6-8: the offset and length at which this MD of `length` bytes would take the message, or
     /// `None`.
+    #[inline(always)]
     fn accepts(
         &self,
         length: u64,
@@ -336,6 +337,7 @@ impl MdTable {
     }
 
     /// Rules 6-8: the offset and length at which the MD in `slot` would take the message, or `None`.
+    #[inline(always)]
     pub(crate) fn accepts(
         &self,
         slot: u32,

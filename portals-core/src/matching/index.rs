@@ -45,13 +45,13 @@ impl Index {
         entries: &Table<Me>,
         keys: &[Key],
         key: Key,
-        mut take: impl FnMut(MdHandle) -> Option<T>,
+        take: &mut dyn FnMut(MdHandle) -> Option<T>,
     ) -> Option<(T, u32)> {
         // Only one group can take it: ask its first entry.
         let alone = self.masked.is_empty() && self.rest.is_empty();
         if alone && self.exact.is_concrete() && key.class() == 0 {
             let md = self.exact.first_md(keys, key)?;
-            if let Some(taken) = md.and_then(&mut take) {
+            if let Some(taken) = md.and_then(&mut *take) {
                 return Some((taken, 1));
             }
         }
