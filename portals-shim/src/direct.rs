@@ -614,7 +614,7 @@ impl<N: Nal> Bridge for Direct<N> {
         to: &Target,
         hdr_data: u64,
     ) -> Result<bool, Error> {
-        self.start(|library| library.put(md, Some(region), ack, to, hdr_data, true))
+        self.start(|library| library.put_here(md, Some(region), ack, to, hdr_data, true))
     }
 
     fn makes_puts(&self) -> bool {

@@ -168,9 +168,23 @@ impl<N: Nal> Library<N> {
         }
     }
 
-    /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
-    #[inline]
+    /// As [`Library::put_here`], in a call.
+    #[inline(never)]
     pub(crate) fn put(
+        &mut self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+        silent: bool,
+    ) -> Result<bool, Error> {
+        self.put_here(md, region, ack, to, hdr_data, silent)
+    }
+
+    /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
+    #[inline(always)]
+    pub(crate) fn put_here(
         &mut self,
         md: MdHandle,
         region: Option<(u64, u64)>,

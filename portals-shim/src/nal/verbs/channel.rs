@@ -169,7 +169,7 @@ impl Nal for Far {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         match self {
             Self::Rc(verbs) => verbs.send_now(header, payload),

@@ -70,7 +70,7 @@ impl Verbs {
 
     /// Sends a put at once, if it is short, nothing waits before it, and no descriptor is advertised that would take it
     /// without the peer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_put_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         let fill = |room: &mut [u8]| LocalCopy::gather_into(payload, room);
         self.send_frame_now(header, Some(payload), fill)

@@ -40,9 +40,15 @@ impl Peer {
         self.broken = true;
     }
 
-    /// Posts the frame in the place of the next request, or of the one after it if a write waits.
-    #[inline]
+    /// As [`Peer::post_copy_here`], in a call.
+    #[inline(never)]
     pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
+        self.post_copy_here(len, credit);
+    }
+
+    /// Posts the frame in the place of the next request, or of the one after it if a write waits.
+    #[inline(always)]
+    pub(super) fn post_copy_here(&mut self, len: usize, credit: bool) {
         if let Some(write) = self.ahead.take() {
             return self.post_behind(write, None, len);
         }

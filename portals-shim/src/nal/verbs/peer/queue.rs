@@ -24,8 +24,8 @@ pub(super) enum Queued {
 
 impl Peer {
     /// Posts a frame of at most `size` bytes, written by `build`, if nothing waits before it and there is room; gives
-    /// `build` back, and nothing has happened, if not.
-    #[inline]
+    /// `build` back, and nothing has happened, if not. Part of its caller.
+    #[inline(always)]
     fn post_now<B: FnOnce(&mut Writer<'_>)>(
         &mut self,
         pool: &BufferPool,
@@ -44,21 +44,21 @@ impl Peer {
             && let Some(copy) = self.copies.get_mut(place)
         {
             let len = written(copy, kind, failed, build);
-            self.post_copy(len, true);
+            self.post_copy_here(len, true);
             return Ok(());
         }
         let Some(mut buffer) = pool.take() else {
             self.flush();
             return Err(build);
         };
-        let len = written(&mut buffer, kind, failed, build);
+        let len = written_apart(&mut buffer, kind, failed, build);
         self.post_buffer(buffer, len, true);
         Ok(())
     }
 
     /// Sends a message's frame of at most `size` bytes, written by `build`, if it can be posted at once. After `false`
     /// nothing has happened.
-    #[inline]
+    #[inline(always)]
     pub(in crate::nal::verbs) fn send_now(
         &mut self,
         pool: &BufferPool,
@@ -70,7 +70,7 @@ impl Peer {
     }
 
     /// Sends a frame of at most `size` bytes, written by `build`.
-    #[inline]
+    #[inline(never)]
     pub(in crate::nal::verbs) fn send(
         &mut self,
         pool: &BufferPool,
@@ -81,7 +81,7 @@ impl Peer {
     ) {
         if let Err(build) = self.post_now(pool, kind, failed, size, build) {
             let mut bytes = vec![0; size.min(SLOT)];
-            let len = written(&mut bytes, kind, failed, build);
+            let len = written_apart(&mut bytes, kind, failed, build);
             bytes.truncate(len);
             self.queue.push_back(Queued::Frame { bytes });
         }
@@ -152,8 +152,19 @@ impl Peer {
     }
 }
 
+/// As [`written`], for what is rare.
+#[inline(never)]
+fn written_apart(
+    place: &mut [u8],
+    kind: Kind,
+    failed: bool,
+    build: impl FnOnce(&mut Writer<'_>),
+) -> usize {
+    written(place, kind, failed, build)
+}
+
 /// Writes a frame; its bytes.
-#[inline]
+#[inline(always)]
 fn written(
     place: &mut [u8],
     kind: Kind,

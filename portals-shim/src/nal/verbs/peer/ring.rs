@@ -56,7 +56,7 @@ impl Peer {
 
     /// Writes a frame of `len` bytes, which is in the place of the next request and goes by `op` from its byte `from` on,
     /// into the ring; `false`, and nothing has happened, if there is none, or the frame is not for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
         let (id, (flags, silent)) = (self.plain(), self.hush());
         let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
