@@ -496,14 +496,12 @@ pub(super) fn message<'a>(body: &'a [u8], ends: &Ends) -> Result<(Header, &'a [u
     Ok((fields.header(ends, data.len() as u64)?, data))
 }
 
-/// A put of `data` with a header that came before.
-#[inline(always)]
-pub(super) fn repeated(told: &[u8], data: usize, ends: &Ends) -> Result<Header, FrameError> {
-    if told.is_empty() {
-        return Err(FrameError::Headless);
-    }
-    let (fields, _) = Fields::read(told)?;
-    fields.header(ends, data as u64)
+/// Whether the header of a message tells the length of its data.
+#[inline]
+pub(super) fn tells_length(frame: &[u8]) -> bool {
+    frame
+        .get(PREFIX + 1)
+        .is_some_and(|present| present & LENGTH != 0)
 }
 
 /// Where the header of a put ends, in a frame that has one.

@@ -67,7 +67,7 @@ use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
-use repeat::Told;
+use repeat::{Said, Told};
 use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -156,7 +156,7 @@ pub(super) struct Peer {
     unordered: bool,
     /// The header of the last put that was sent to the peer, and of the last that came from it.
     told: Told,
-    pub(super) said: Told,
+    pub(super) said: Said,
     /// The same of written puts.
     told_written: Told,
     pub(super) said_written: Told,
@@ -231,7 +231,7 @@ impl Peer {
             heat: Heat::default(),
             unordered: false,
             told: Told::nothing(),
-            said: Told::nothing(),
+            said: Said::NOTHING,
             told_written: Told::nothing(),
             said_written: Told::nothing(),
             last_framed: 0,

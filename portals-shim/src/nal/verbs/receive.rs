@@ -44,15 +44,12 @@ impl Verbs {
                     return self.handle_control(ni, rank, &ends, bytes);
                 }
                 Ok((prefix, _, body)) => frame::message(body, &ends).map(|(header, data)| {
-                    let put = frame::put_head(bytes);
-                    if let Some(told) = put.and_then(|head| bytes.get(frame::PREFIX..head)) {
-                        peer.said.keep(told);
-                    }
+                    peer.said.keep(bytes, &header);
                     (prefix, header, data)
                 }),
                 Err(error) => Err(error),
             },
-            Some(value) => frame::repeated(peer.said.header(), bytes.len(), &ends).map(|header| {
+            Some(value) => peer.said.again(bytes.len(), &ends).map(|header| {
                 let prefix = frame::prefix_of(value, peer.requests_done_there);
                 (prefix, header, bytes)
             }),
@@ -89,7 +86,7 @@ impl Verbs {
             self.ready(ni, rank);
         }
         match body {
-            FrameBody::Message { header, data } => self.message(ni, rank, &header, data),
+            FrameBody::Message { header, data } => self.message_apart(ni, rank, &header, data),
             FrameBody::Announce {
                 header,
                 token,
@@ -151,7 +148,14 @@ impl Verbs {
         }
     }
 
+    /// As [`Verbs::message`], of a frame that is rarely one.
+    #[inline(never)]
+    fn message_apart(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
+        self.message(ni, rank, header, data);
+    }
+
     /// A header whose data came with it.
+    #[inline(always)]
     fn message(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
         let whole = data.len() as u64 >= header.payload_len();
         let fail = if whole { NiFail::OK } else { NiFail::FAIL };

@@ -16,8 +16,56 @@
 //! * Where there are no immediate values (iWARP) there is no room to keep a header, and every put goes with its own.
 //! * A frame without its header stays whole at the sender: should the connection break, it is sent again whole.
 
-use crate::nal::verbs::frame::{self, HEADER, PREFIX};
+use crate::nal::verbs::frame::{self, Ends, FrameError, HEADER, PREFIX};
+use portals_core::{Body, Header};
 use verbs_backend::SendOp;
+
+/// The header of the last put that came with one, as it was read: a put without one needs no reading.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::nal::verbs) struct Said {
+    put: Option<Header>,
+    /// It tells the length of its put, which otherwise is that of the data.
+    sized: bool,
+}
+
+impl Said {
+    pub(super) const NOTHING: Self = Self {
+        put: None,
+        sized: false,
+    };
+
+    /// Keeps the header of a put that came in `frame`; nothing is kept of what is no put.
+    #[inline]
+    pub(in crate::nal::verbs) fn keep(&mut self, frame: &[u8], header: &Header) {
+        if let Body::Put { .. } = header.body {
+            self.put = Some(*header);
+            self.sized = frame::tells_length(frame);
+        }
+    }
+
+    /// The header of a put of `data` bytes that came without one over the connection between `ends`.
+    #[inline(always)]
+    pub(in crate::nal::verbs) fn again(
+        &self,
+        data: usize,
+        ends: &Ends,
+    ) -> Result<Header, FrameError> {
+        let mut header = self.put.ok_or(FrameError::Headless)?;
+        (header.uid, header.jid) = ends.who;
+        if let Body::Put { length, .. } = &mut header.body
+            && !self.sized
+        {
+            *length = data as u64;
+        }
+        Ok(header)
+    }
+
+    /// No put has come.
+    #[cfg(test)]
+    pub(in crate::nal::verbs) fn forget(&mut self) {
+        *self = Self::NOTHING;
+    }
+}
 
 /// The header of the last put of one direction.
 #[derive(Debug)]
@@ -140,5 +188,82 @@ mod tests {
         assert_eq!(goes(&wide), Some(b"one".to_vec()));
         told.forget();
         assert_eq!(told.way(&wide), (SendOp::Send, 0));
+    }
+
+    /// Whatever header came last, a put without one is read as if it had come with that, and what is no put changes
+    /// nothing.
+    #[test]
+    fn a_put_without_a_header_is_read_as_one_with_the_header_before() {
+        let mut ends = Ends {
+            target: ProcessId::new(0, 1),
+            source: ProcessId::new(0, 2),
+            who: (3, 4),
+        };
+        let mut said = Said::NOTHING;
+        assert_eq!(said.again(8, &ends), Err(FrameError::Headless));
+        let mut rng = fastrand::Rng::with_seed(11);
+        for _ in 0..20_000 {
+            let mut some = |most: u64| rng.u64(0..=most) * u64::from(rng.bool());
+            let (bits, offset, extra) = (some(u64::MAX), some(u64::MAX), some(u64::MAX));
+            let (portal, index) = (some(300) as u32, some(300) as u32);
+            let md = some(u64::from(u32::MAX)) as u32;
+            let (data, told) = (some(64), some(1));
+            let mut header = Header {
+                target: ends.target,
+                source: ends.source,
+                uid: ends.who.0,
+                jid: ends.who.1,
+                pt_index: portal,
+                match_bits: bits,
+                body: Body::Put {
+                    length: data + told,
+                    remote_offset: offset,
+                    hdr_data: extra,
+                    ac_index: index,
+                    ack_md: (md > 0).then(|| MdHandle::from_raw(md)),
+                },
+            };
+            let written = |header: &Header, data: u64| {
+                let mut bytes = vec![0; 256];
+                let mut writer = Writer::new(&mut bytes, Kind::Message, false);
+                writer.header(header, data);
+                writer.push(&vec![7; data as usize]);
+                let len = writer.len();
+                bytes.truncate(len);
+                bytes
+            };
+            let read = |bytes: &[u8], ends: &Ends| match frame::parse(bytes, ends) {
+                Ok((_, frame::Body::Message { header, .. })) => header,
+                other => panic!("{other:?}"),
+            };
+            let bytes = written(&header, data);
+            said.keep(&bytes, &read(&bytes, &ends));
+            let ack = Header {
+                body: Body::Ack {
+                    md: MdHandle::from_raw(1),
+                    offset: 1,
+                    rlength: 1,
+                    mlength: 1,
+                },
+                ..header
+            };
+            let ack = written(&ack, 0);
+            said.keep(&ack, &read(&ack, &ends));
+            let next = some(64);
+            // What the whole frame would have been: its header tells a length or not, as that before.
+            let mut whole = bytes[..bytes.len() - data as usize].to_vec();
+            whole.extend(vec![9; next as usize]);
+            ends.who = (some(9) as u32, some(9) as u32);
+            assert_eq!(said.again(next as usize, &ends), Ok(read(&whole, &ends)));
+            header.uid = ends.who.0;
+            header.jid = ends.who.1;
+            if told == 0 {
+                let Body::Put { length, .. } = &mut header.body else {
+                    unreachable!()
+                };
+                *length = next;
+            }
+            assert_eq!(said.again(next as usize, &ends), Ok(header));
+        }
     }
 }
