@@ -1,12 +1,13 @@
 //! What each event means.
 
 use super::receive::ended;
-use super::{Context, owner};
-use crate::Status;
+use super::{Context, Place as Whereabouts, owner};
 use crate::error::{CallError, RequestError};
+use crate::flow::Flow;
 use crate::header::HeaderData;
 use crate::request::Kind;
 use crate::unexpected::{Arrived, Loss, Place};
+use crate::{Counts, Status};
 use portals_shim::{Brief, EventKind, NiFail};
 
 /// The source of a message that is not from whom it says.
@@ -47,24 +48,13 @@ impl Context {
     /// Whether rank `source` sent what an event tells of; counted if not.
     #[inline]
     fn is_from(&mut self, event: &Brief, source: u32) -> bool {
-        let is = self.place.peers.get(source as usize) == Some(&event.initiator);
-        self.counts.forged += u64::from(!is);
-        is
+        is_from(&self.place, &mut self.counts, event, source)
     }
 
-    /// What the header of a message says, and the credits that it brings; `None` if it is not from whom it says.
+    /// See [`read_header`].
     #[inline]
     fn handle_header<const FULL: bool>(&mut self, event: &Brief) -> Option<HeaderData> {
-        let data = HeaderData::unpack(event.hdr_data);
-        let source = self
-            .place
-            .layout
-            .source::<FULL>(event.match_bits, data.source);
-        if source != data.source || !self.is_from(event, source) {
-            return None;
-        }
-        self.flow.given_back(source, data.credits);
-        Some(data)
+        read_header::<FULL>(&self.place, &mut self.counts, &mut self.flow, event)
     }
 
     fn handle_start<const FULL: bool>(&mut self, event: &Brief) {
@@ -123,22 +113,30 @@ impl Context {
         self.post_overflow(buffer).map_err(CallError::Portals)
     }
 
-    /// An event of a posted receive, which has no other than PUT_END.
+    /// The event that was read is of a posted receive, which has no other than PUT_END.
     #[inline(always)]
-    pub(super) fn handle_receipt<const FULL: bool>(&mut self, event: &Brief) {
+    pub(super) fn handle_receipt<const FULL: bool>(&mut self) {
+        let Self {
+            place,
+            requests,
+            flow,
+            counts,
+            polled: event,
+            ..
+        } = self;
         let slot = event.user_ptr as u32;
-        let known = self.handle_header::<FULL>(event).is_some();
+        let known = read_header::<FULL>(place, counts, flow, event).is_some();
         let told = HeaderData::unpack(event.hdr_data).source;
-        let Some(end) = self.requests.receipt(slot) else {
+        let Some(end) = requests.receipt(slot) else {
             return;
         };
         if event.ni_fail != NiFail::OK || !known {
             *end = Err(RequestError::Fabric { rank: told });
             return;
         }
-        let layout = &self.place.layout;
+        let layout = &place.layout;
         if event.match_bits & layout.sync_bit() == 0 {
-            self.flow.received(told);
+            flow.received(told);
         }
         let status = Status {
             source: told,
@@ -214,4 +212,31 @@ impl Context {
         };
         self.requests.end(slot, end);
     }
+}
+
+/// Whether rank `source` sent what an event tells of; counted if not.
+#[inline(always)]
+fn is_from(everybody: &Whereabouts, counts: &mut Counts, event: &Brief, source: u32) -> bool {
+    let is = everybody.peers.get(source as usize) == Some(&event.initiator);
+    counts.forged += u64::from(!is);
+    is
+}
+
+/// What the header of a message says, and the credits that it brings; `None` if it is not from whom it says.
+#[inline(always)]
+fn read_header<const FULL: bool>(
+    everybody: &Whereabouts,
+    counts: &mut Counts,
+    flow: &mut Flow,
+    event: &Brief,
+) -> Option<HeaderData> {
+    let data = HeaderData::unpack(event.hdr_data);
+    let source = everybody
+        .layout
+        .source::<FULL>(event.match_bits, data.source);
+    if source != data.source || !is_from(everybody, counts, event, source) {
+        return None;
+    }
+    flow.given_back(source, data.credits);
+    Some(data)
 }

@@ -317,10 +317,10 @@ impl Context {
         if self.polled.dropped {
             return Err(CallError::EventsLost);
         }
-        let event = self.polled;
-        if event.user_ptr >> 32 == u64::from(owner::POSTED) {
-            self.handle_receipt::<FULL>(&event);
+        if self.polled.user_ptr >> 32 == u64::from(owner::POSTED) {
+            self.handle_receipt::<FULL>();
         } else {
+            let event = self.polled;
             self.handle_other::<FULL>(&event)?;
         }
         Ok(taken)
