@@ -6,6 +6,7 @@
 use crate::tags::{Fold, Tagged};
 use crate::turns::{Doing, Over, round_trips};
 use crate::{Before, Joined, Pair};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -201,6 +202,21 @@ const RUNS: u32 = 5;
 pub fn has_valgrind() -> bool {
     let version = Command::new("valgrind").arg("--version").output();
     version.is_ok_and(|o| o.status.success())
+}
+
+/// Keeps this process, and what it starts, to one processor. Ranks take turns, so one is all they need; on two, how they hand
+/// over varies by some tens of instructions a delivery from run to run.
+///
+/// # Errors
+/// The system's.
+pub fn keep_to_one_processor() -> Result<(), CountError> {
+    let failed = |e: rustix::io::Errno| CountError::Io("one processor".to_owned(), e.into());
+    let allowed = sched_getaffinity(None).map_err(failed)?;
+    let mut one = CpuSet::new();
+    if let Some(cpu) = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)) {
+        one.set(cpu);
+    }
+    sched_setaffinity(None, &one).map_err(failed)
 }
 
 /// The instructions that `program` executes for `times` deliveries.

@@ -25,6 +25,7 @@ fn check(compare: bool) -> Result<bool, CountError> {
         println!("skipped: no valgrind");
         return Ok(true);
     }
+    count::keep_to_one_processor()?;
     let record = Record::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml"))?;
     let mut good = true;
     let mut figures = BTreeMap::new();
