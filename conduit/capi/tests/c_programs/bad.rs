@@ -3,7 +3,8 @@
 
 use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, run_on, text};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Status of `gasnet_bad` after `gasnet_exit(3)`.
 const NO_MEMORY: i32 = 3;
@@ -18,11 +19,14 @@ fn program() -> PathBuf {
     compile("gasnet_bad", b)
 }
 
-/// Names of this machine's shared memory and sockets of jobs.
-fn left() -> Vec<PathBuf> {
-    let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
-    let ours = |f: &PathBuf| f.to_string_lossy().contains("portolan");
-    files.flatten().map(|f| f.path()).filter(ours).collect()
+/// Processes of the job with this word in its environment: launcher, ranks, the model.
+fn processes(word: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let has = |process: &PathBuf| {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|b| *b == 0).any(|v| v == word.as_bytes())
+    };
+    all.map(|entry| entry.path()).filter(has).collect()
 }
 
 /// The line of `gasnet_bad.c` with these words, from 1.
@@ -182,14 +186,37 @@ fn what_cannot_go_on_ends_the_job_and_says_rank_and_call() {
     ];
     for fabric in FABRICS {
         for (how, words) in cases {
-            let output = run_on(fabric, 2, &program, &[how]);
+            let job = format!("{}-{fabric}-{how}", std::process::id());
+            let word = format!("PORTOLAN_TEST_JOB={job}");
+            let mut run = launch(fabric, 2, &program, &[how]);
+            run.env("PORTOLAN_TEST_JOB", &job);
+            let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            assert!(!processes(&word).is_empty(), "the launcher is one");
+            let output = run.unwrap().wait_with_output().unwrap();
             let said = text(&output);
             assert_eq!(output.status.code(), Some(1), "{how} on {fabric}: {said}");
             assert!(said.contains(words), "{how} on {fabric}: {said}");
             assert!(!said.contains("all right"), "{how} on {fabric}: {said}");
+            let ended = Instant::now();
+            while !processes(&word).is_empty() {
+                let late = ended.elapsed() > Duration::from_secs(10);
+                assert!(!late, "{how} on {fabric}: processes are left");
+                std::thread::yield_now();
+            }
         }
     }
-    assert_eq!(left(), Vec::<PathBuf>::new());
+}
+
+/// A job that asks for a larger segment than its processes may map.
+fn without_memory(fabric: &str, program: &Path) -> Output {
+    let job = launch(fabric, 2, program, &["memory"]);
+    Command::new("sh")
+        .args(["-c", "ulimit -v $0 && exec \"$@\"", MAY_MAP])
+        .arg(job.get_program())
+        .args(job.get_args())
+        .env("GASNET_MAX_SEGSIZE", "1T")
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -199,14 +226,7 @@ fn a_segment_that_cannot_be_had_is_an_error_of_attach() {
     }
     let program = program();
     for fabric in FABRICS {
-        let job = launch(fabric, 2, &program, &["memory"]);
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v $0 && exec \"$@\"", MAY_MAP])
-            .arg(job.get_program())
-            .args(job.get_args())
-            .env("GASNET_MAX_SEGSIZE", "1T")
-            .output()
-            .unwrap();
+        let output = without_memory(fabric, &program);
         let said = text(&output);
         assert_eq!(output.status.code(), Some(NO_MEMORY), "{fabric}: {said}");
         let line =
@@ -218,15 +238,7 @@ fn a_segment_that_cannot_be_had_is_an_error_of_attach() {
     }
     // As a program that is not built for debugging has it.
     let program = compile("gasnet_bad", SEQ);
-    let job = launch("shm", 2, &program, &["memory"]);
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -v $0 && exec \"$@\"", MAY_MAP])
-        .arg(job.get_program())
-        .args(job.get_args())
-        .env("GASNET_MAX_SEGSIZE", "1T")
-        .output()
-        .unwrap();
-    let said = text(&output);
+    let said = text(&without_memory("shm", &program));
     assert!(
         said.contains("GASNet node 1/2: gasnet_attach: cannot map"),
         "{said}"

@@ -9,6 +9,7 @@
 use crate::region::Region;
 use portals_core::{MdHandle, Segment};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use verbs_backend::batch::PushError;
 use verbs_backend::mr::MrError;
 use verbs_backend::qp::PostError;
@@ -133,7 +134,7 @@ pub(super) struct Registry {
     /// Most bytes locked for descriptors.
     budget: Option<u64>,
     /// Whether the device takes faults; not known before it is needed.
-    faults: Option<bool>,
+    faults: OnceLock<bool>,
     /// What makes a registration one that locks nothing.
     unlocked: Access,
     /// By the rules of iWARP.
@@ -167,7 +168,7 @@ impl Registry {
         Self {
             pd,
             budget,
-            faults: None,
+            faults: OnceLock::new(),
             unlocked: Access::ON_DEMAND,
             strict,
             held: 0,
@@ -314,10 +315,7 @@ impl Registry {
     /// What of the budget is not locked; `None` where there is none, or where memory beyond it is registered too.
     pub(super) fn left(&self) -> Option<u64> {
         let budget = self.budget?;
-        let faults = self
-            .faults
-            .unwrap_or_else(|| verbs_backend::mr::on_demand(&self.pd));
-        (!faults).then(|| budget.saturating_sub(self.held))
+        (!self.takes_faults()).then(|| budget.saturating_sub(self.held))
     }
 
     /// `region` and every registration that it overlaps or touches; idle ones of them are dropped, because the one
@@ -361,11 +359,9 @@ impl Registry {
         Err(error)
     }
 
-    fn takes_faults(&mut self) -> bool {
-        let pd = &self.pd;
-        *self
-            .faults
-            .get_or_insert_with(|| verbs_backend::mr::on_demand(pd))
+    fn takes_faults(&self) -> bool {
+        let found = || verbs_backend::mr::on_demand(&self.pd);
+        *self.faults.get_or_init(found)
     }
 
     /// Registers and locks, after dropping as many idle registrations as the budget or the system demands.

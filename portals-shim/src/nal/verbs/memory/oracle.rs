@@ -239,7 +239,7 @@ fn random_use(faults: bool) {
     let (device, _) = verbs_backend::Device::choose(Some(&device)).unwrap();
     let pd = Pd::new(&device).unwrap();
     let mut registry = Registry::new(pd, Some(BUDGET * PAGE), false);
-    registry.faults = Some(faults);
+    registry.faults = faults.into();
     registry.unlocked = Access::empty();
     let mut naive = Naive {
         faults,

@@ -261,20 +261,18 @@ impl Peer {
 
     /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::ripe`].
     pub(in crate::nal::verbs) fn confirms_at_once(&mut self, token: u32) -> bool {
-        let waiting = self.queue.len() + self.batch.len() + usize::from(self.ahead.is_some());
-        let reads = self.flying.iter().any(|f| matches!(f, Flying::Read { .. }))
-            || self
-                .queue
-                .iter()
-                .any(|q| matches!(q, Queued::Transfer { transfer, .. } if transfer.read));
-        let due = self.flown.wrapping_add(waiting as u32);
-        match &mut self.confirm {
-            Some(confirm) if reads => {
-                confirm.withdrawn.push((token, due));
-                false
-            }
-            _ => true,
+        let Some(confirm) = &mut self.confirm else {
+            return true;
+        };
+        let flies = |f: &Flying| matches!(f, Flying::Read { .. });
+        let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
+        if !self.flying.iter().any(flies) && !self.queue.iter().any(waits) {
+            return true;
         }
+        let waiting = self.queue.len() + self.batch.len() + usize::from(self.ahead.is_some());
+        let due = self.flown.wrapping_add(waiting as u32);
+        confirm.withdrawn.push((token, due));
+        false
     }
 
     /// A withdrawal that can be confirmed now.
