@@ -63,7 +63,8 @@ impl Advert {
     }
 }
 
-/// What a descriptor needs of its own to be advertised; only an update changes it.
+/// What a descriptor needs of its own to be advertised; only an update changes it. Nor does any operation make such a one
+/// inactive: it has no threshold and no offset of its own.
 pub(crate) fn may_be_advertised(md: &Md) -> bool {
     let o = md.shown.options;
     md.shown.threshold == THRESHOLD_INFINITE

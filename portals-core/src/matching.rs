@@ -114,6 +114,12 @@ impl MatchList {
     };
 }
 
+/// What a message asks of a descriptor: something if that takes it. No function, of which there would be one for both ways of
+/// searching.
+pub(crate) trait Take<T> {
+    fn of(&self, md: MdHandle) -> Option<T>;
+}
+
 /// All entries of an interface and the lists they form.
 #[derive(Debug)]
 pub(crate) struct MatchTable {
@@ -206,7 +212,7 @@ impl MatchTable {
         pt_index: u32,
         initiator: ProcessId,
         bits: u64,
-        mut take: impl FnMut(MdHandle) -> Option<T>,
+        take: &impl Take<T>,
     ) -> Option<(T, u32)> {
         let list = self.lists.get(pt_index as usize)?;
         if let Some(index) = &list.index {
@@ -214,13 +220,14 @@ impl MatchTable {
                 id: initiator,
                 bits,
             };
-            return index.search(&self.entries, &self.keys, key, &mut take);
+            return index.search(&self.entries, &self.keys, key, &mut |md| take.of(md));
         }
         let (mut looked, mut at) = (0, list.head);
         while let Some(me) = self.entries.at(at) {
             looked += 1;
             if me.admits(initiator, bits)
-                && let Some(taken) = me.md.and_then(&mut take)
+                && let Some(md) = me.md
+                && let Some(taken) = take.of(md)
             {
                 return Some((taken, looked));
             }

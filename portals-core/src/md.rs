@@ -97,14 +97,20 @@ impl MdRest {
     }
 }
 
+/// What a threshold that the user gave means.
+#[inline(always)]
+fn taken_threshold(given: i32) -> i32 {
+    match given {
+        THRESHOLD_INFINITE => THRESHOLD_INFINITE,
+        t => t.max(0),
+    }
+}
+
 impl Md {
     /// An active descriptor at offset 0.
     #[inline(always)]
     fn new(desc: &MdDesc, unlink: Unlink) -> Self {
-        let threshold = match desc.threshold {
-            THRESHOLD_INFINITE => THRESHOLD_INFINITE,
-            t => t.max(0),
-        };
+        let threshold = taken_threshold(desc.threshold);
         Self {
             shown: MdSnapshot {
                 start: desc.memory.start(),
@@ -207,6 +213,17 @@ impl Md {
                 self.retired = true;
             }
         }
+    }
+
+    /// Active again, with these values and the others as they are; only for one with a threshold.
+    #[inline(always)]
+    pub(crate) fn renew(&mut self, threshold: i32, user_ptr: u64) {
+        let threshold = taken_threshold(threshold);
+        self.shown.threshold = threshold;
+        self.shown.user_ptr = user_ptr;
+        self.local_offset = 0;
+        self.active = threshold != 0;
+        self.retired = false;
     }
 
     /// Unlink rules 1 and 4: whether it goes away now.

@@ -664,6 +664,21 @@ impl<N: Nal> Bridge for Direct<N> {
         })
     }
 
+    fn renews(&self) -> bool {
+        true
+    }
+
+    fn md_renew(
+        &self,
+        md: MdHandle,
+        threshold: i32,
+        user_ptr: u64,
+        test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        // No list changes by that.
+        self.start(|library| library.ni.md_renew(md, threshold, user_ptr, test))
+    }
+
     fn call(&self, call: Call) -> Result<Answer, Error> {
         let shared = self.entered();
         if let Call::EqPoll { eqs, wait } = call {

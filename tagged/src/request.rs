@@ -1,6 +1,6 @@
 //! Requests under way and their ends. No I/O.
 
-use crate::context::Outgoing;
+use crate::context::{Outgoing, Spot};
 use crate::error::{CallError, RequestError};
 use crate::unexpected::Id;
 use crate::{Slice, Status};
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
         released: bool,
     },
     /// A match entry waits for the message.
-    Posted { me: MeHandle },
+    Posted { spot: Spot },
     /// Waits for the data of a message that it has taken; holds the place for it.
     Arriving,
     /// Gets the data from the sender.
@@ -169,15 +169,17 @@ impl Requests {
     }
 
     /// As [`Requests::end`] of one that awaits a message ([`Kind::Posted`]), which has been received; where its end is to be
-    /// written. `None` if it is none.
+    /// written, and where it was posted. `None` if it is none.
     #[inline(always)]
-    pub(crate) fn receipt(&mut self, slot: u32) -> Option<&mut End> {
+    pub(crate) fn receipt(&mut self, slot: u32) -> Option<(&mut End, Spot)> {
         let entry = self.slots.get_mut(slot as usize)?;
-        if entry.phase != Phase::Active || !matches!(entry.kind, Kind::Posted { .. }) {
-            return None;
+        match entry.kind {
+            Kind::Posted { spot } if entry.phase == Phase::Active => {
+                entry.phase = Phase::Ended;
+                Some((&mut entry.end, spot))
+            }
+            _ => None,
         }
-        entry.phase = Phase::Ended;
-        Some(&mut entry.end)
     }
 
     /// Nobody was told of it.

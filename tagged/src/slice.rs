@@ -59,6 +59,12 @@ impl Slice {
         })
     }
 
+    /// Where it lies.
+    #[inline]
+    pub(crate) fn addr(&self) -> u64 {
+        self.region.addr() + self.offset as u64
+    }
+
     pub(crate) const fn lent(&self) -> RegionPart<'_> {
         RegionPart {
             region: &self.region,

@@ -267,6 +267,63 @@ fn a_cancelled_receive_leaves_its_message_to_the_next() {
     assert_eq!(end.unwrap().unwrap().len, 8);
 }
 
+/// Such receives have one entry of the match list after the other, or the same one: what they get is the same.
+#[test]
+fn receives_like_the_one_before_match_in_their_order_and_are_taken_back() {
+    let worlds = worlds(2, &Options::default());
+    let [from, to] = [worlds[0].comm(), worlds[1].comm()];
+    let (first, second) = (Region::new(8).unwrap(), Region::new(8).unwrap());
+    let like = || to.irecv(Slice::whole(&first), Some(0), Some(1)).unwrap();
+    let any = || to.irecv(Slice::whole(&second), None, None).unwrap();
+    let send = |n: u64| from.send(slice(&n.to_le_bytes()), 1, 1).unwrap();
+    let got = |request, into: &Region| {
+        assert_eq!(to.wait(request).unwrap().len, 8);
+        let mut bytes = [0; 8];
+        into.read(0, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let entries = || worlds[1].interface().list_lengths(44).unwrap().0;
+    let none = entries();
+    for n in 0..9 {
+        let request = like();
+        assert_eq!(entries(), none + 1);
+        send(n);
+        assert_eq!(got(request, &first), n);
+    }
+    // A message that is there before its receive.
+    send(9);
+    assert!(to.iprobe(None, None).unwrap().is_some());
+    assert_eq!(got(like(), &first), 9);
+    // Two wait; then one of them, ahead of which a third must not get.
+    let (one, two) = (like(), any());
+    send(10);
+    assert_eq!(got(one, &first), 10);
+    let three = like();
+    send(11);
+    send(12);
+    assert_eq!((got(two, &second), got(three, &first)), (11, 12));
+    // Taken back without its message, and with it.
+    for _ in 0..3 {
+        let request = like();
+        assert!(to.cancel(&request).unwrap());
+        let end = to.wait(request);
+        assert_eq!(end, Err(TagError::Request(RequestError::Cancelled)));
+        assert_eq!(entries(), none);
+    }
+    for n in 13..19 {
+        let request = like();
+        send(n);
+        assert!(!to.cancel(&request).unwrap());
+        assert_eq!(got(request, &first), n);
+    }
+    // Another kind ends it.
+    let request = any();
+    assert_eq!(entries(), none + 1);
+    send(19);
+    assert_eq!(got(request, &second), 19);
+    assert_eq!(entries(), none);
+}
+
 #[test]
 fn too_many_requests_are_refused_and_nothing_is_lost() {
     let options = Options {

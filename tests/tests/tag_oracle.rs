@@ -158,6 +158,28 @@ impl Player {
 
     fn receive(&mut self, wish: Wish) {
         let buffer = self.buffer();
+        self.receive_into(wish, buffer);
+    }
+
+    /// A receive like the last one, in the same memory; `false` if that is still used.
+    fn receive_again(&mut self) -> bool {
+        let mut all = self.log.received.iter().zip(&self.receiving).enumerate();
+        let last = all.rfind(|(_, ((wish, _), _))| !wish.probe);
+        let Some((index, ((wish, got), (None, _)))) = last else {
+            return false;
+        };
+        if got.is_none() && !self.cancelled[index] {
+            return false;
+        }
+        let wish = *wish;
+        // Each place of the batch has memory of its own.
+        let other = self.buffer();
+        let buffer = std::mem::replace(&mut self.receiving[index].1, other);
+        self.receive_into(wish, buffer);
+        true
+    }
+
+    fn receive_into(&mut self, wish: Wish, buffer: Region) {
         let into = Slice::new(&buffer, 0, wish.room).unwrap();
         let request = self.comms[wish.comm].irecv(into, wish.source, wish.tag);
         self.began(wish, Some(request.unwrap()), buffer);
@@ -213,8 +235,10 @@ impl Player {
         match self.rng.u8(0..sends + receives + 4) {
             n if n < sends => self.send(),
             n if n < sends + receives => {
-                let wish = self.wish();
-                self.receive(wish);
+                if self.rng.bool() || !self.receive_again() {
+                    let wish = self.wish();
+                    self.receive(wish);
+                }
             }
             n => match n - sends - receives {
                 0 => self.probe(),

@@ -251,7 +251,12 @@ impl World<'_> {
                 let (md, desc, test) = (self.md(n), self.desc(n), self.maybe_eq(n));
                 // Refusal leaves the descriptor as it was.
                 let before = self.nodes[n].ni.md_query(md);
-                if self.nodes[n].ni.md_update(md, desc, test).is_err() {
+                let node = &mut self.nodes[n];
+                let refused = match desc.threshold {
+                    again @ 3 => node.ni.md_renew(md, again, desc.user_ptr, test).is_err(),
+                    _ => node.ni.md_update(md, desc, test).is_err(),
+                };
+                if refused {
                     assert_eq!(self.nodes[n].ni.md_query(md), before);
                 }
             }

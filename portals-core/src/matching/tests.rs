@@ -5,6 +5,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+struct By<F>(F);
+
+impl<T, F: Fn(MdHandle) -> Option<T>> Take<T> for By<F> {
+    fn of(&self, md: MdHandle) -> Option<T> {
+        self.0(md)
+    }
+}
+
 const PORTALS: usize = 2;
 
 /// Where the next entry goes.
@@ -192,9 +200,12 @@ impl Pair {
     }
 
     fn message(&self, pt: u32, from: ProcessId, bits: u64) {
-        let found = self.table.search(pt, from, bits, |md| {
-            (!self.refusing.contains(&md)).then_some(md)
-        });
+        let found = self.table.search(
+            pt,
+            from,
+            bits,
+            &By(|md| (!self.refusing.contains(&md)).then_some(md)),
+        );
         let expected = self.expected(pt, from, bits);
         assert_eq!(found, expected.map(|(me, looked)| (md(me), looked)));
     }
@@ -286,7 +297,7 @@ fn exact(nid: u32, bits: u64) -> Me {
 }
 
 fn looked(table: &MatchTable, nid: u32, bits: u64) -> Option<u32> {
-    let found = table.search(0, ProcessId::new(nid, 1), bits, |_| Some(()));
+    let found = table.search(0, ProcessId::new(nid, 1), bits, &By(|_| Some(())));
     found.map(|((), looked)| looked)
 }
 

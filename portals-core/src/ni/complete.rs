@@ -150,20 +150,15 @@ fn post<'a>(
     posted
 }
 
-/// An operation that has begun, and its MD after that.
+/// An operation that has begun.
 pub(super) struct Begun {
     pub(super) op: OpId,
-    pub(super) active: bool,
     /// Its memory, when it is one region.
     pub(super) region: Option<Segment>,
 }
 
-/// What an operation that has passed leaves.
+/// What of its MD an operation that has passed asks for.
 pub(super) struct Passed {
-    /// The MD takes more.
-    pub(super) active: bool,
-    /// The MD is there no more.
-    pub(super) gone: bool,
     /// The MD allows acks.
     pub(super) acks: bool,
 }
@@ -217,7 +212,6 @@ impl Ni {
         self.usage.messages.made += 1;
         Some(Begun {
             op: OpId(id),
-            active: md.active,
             region: md.region(),
         })
     }
@@ -238,9 +232,7 @@ impl Ni {
         let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
         account(md, length);
         let options = md.shown.options;
-        let mut passed = Passed {
-            active: md.active,
-            gone: false,
+        let passed = Passed {
             acks: !options.contains(MdOptions::ACK_DISABLE),
         };
         let mut last = None;
@@ -274,7 +266,6 @@ impl Ni {
                 let cause = what.event(end, md_handle, md.shown);
                 self.unlink_told(&cause, last);
             }
-            passed.gone = true;
         }
         Some(passed)
     }

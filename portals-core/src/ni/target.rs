@@ -6,7 +6,8 @@ use super::complete::{AckTo, Begun, OpKind, What};
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
-use crate::md::{Access, Md, MdRest};
+use crate::matching::Take;
+use crate::md::{Access, Md, MdRest, MdTable};
 use crate::memory::{Segment, Segments};
 
 /// What to do with a message. `op` goes back to the matching `*_end` method.
@@ -104,6 +105,26 @@ struct Request {
     remote_offset: u64,
     hdr_data: u64,
     ac_index: u32,
+}
+
+/// What a message needs of a descriptor.
+struct Wanted<'a> {
+    mds: &'a MdTable,
+    access: Access,
+    offset: u64,
+    length: u64,
+}
+
+impl Take<(MdHandle, (u64, u64))> for Wanted<'_> {
+    #[inline(always)]
+    fn of(&self, md: MdHandle) -> Option<(MdHandle, (u64, u64))> {
+        // An entry names no descriptor but a current one.
+        let slot = md.0.slot();
+        let at = self
+            .mds
+            .accepts(slot, self.access, self.offset, self.length)?;
+        Some((md, at))
+    }
 }
 
 struct Match {
@@ -210,15 +231,15 @@ impl Ni {
             return Err(DropReason::PtIndex);
         }
         self.admits(h, r.ac_index)?;
-        let (mds, access, offset, length) = (&self.mds, r.access, r.remote_offset, r.length);
-        // An entry names no descriptor but a current one.
-        let take = move |handle: MdHandle| {
-            let at = mds.accepts(handle.0.slot(), access, offset, length)?;
-            Some((handle, at))
+        let wanted = Wanted {
+            mds: &self.mds,
+            access: r.access,
+            offset: r.remote_offset,
+            length: r.length,
         };
         let ((md, (offset, mlength)), searched) = self
             .matching
-            .search(h.pt_index, h.source, h.match_bits, take)
+            .search(h.pt_index, h.source, h.match_bits, &wanted)
             .ok_or(DropReason::NoMatch)?;
         Ok(Match {
             md,
@@ -246,9 +267,6 @@ impl Ni {
             .ok_or(DropReason::NoSpace)?;
         self.status.recv_count += 1;
         self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
-        if !begun.active {
-            self.deactivated(m.md);
-        }
         Ok(begun)
     }
 
@@ -256,14 +274,6 @@ impl Ni {
     fn segments(&self, m: &Match, begun: &Begun) -> Segments {
         let slot = m.md.0.slot();
         self.mds.slice(slot, begun.region, m.offset, m.mlength)
-    }
-
-    /// A message was the last that this MD takes.
-    #[cold]
-    fn deactivated(&mut self, md: MdHandle) {
-        if let Some(pt_index) = self.md_portal(md) {
-            self.touch(pt_index);
-        }
     }
 
     fn answer(&self, h: &Header, body: Body) -> Header {
@@ -416,9 +426,6 @@ impl Ni {
         let passed = self.pass(m.md, account, events, what, fail, false);
         self.status.recv_count += 1;
         let passed = passed?;
-        if !passed.active && !passed.gone {
-            self.deactivated(m.md);
-        }
         let wanted = ack_md.filter(|_| passed.acks && fail == NiFail::OK);
         let ack = wanted.map(|md| {
             let body = Body::Ack {

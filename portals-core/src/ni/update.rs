@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::MdSnapshot;
 use crate::handle::{EqHandle, MdHandle, MeHandle};
 use crate::md::MdDesc;
-use crate::types::{InsertPosition, Unlink};
+use crate::types::{InsertPosition, THRESHOLD_INFINITE, Unlink};
 
 impl Ni {
     /// Rule 47: no unread event and none promised.
@@ -59,6 +59,31 @@ impl Ni {
             self.touch(pt_index);
         }
         Ok(old)
+    }
+
+    /// As [`Ni::md_update`] of an MD with a threshold, with the values that it has but for these: what a program does that
+    /// awaits the same message again. Peers are shown no such MD, so nothing changes for them.
+    ///
+    /// # Errors
+    /// As there; [`Error::MdIllegal`] for an MD without a threshold, or if it is to have none.
+    #[inline(always)]
+    pub fn md_renew(
+        &mut self,
+        handle: MdHandle,
+        threshold: i32,
+        user_ptr: u64,
+        test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        let quiet = self.quiet(test);
+        let md = self.md_mut(handle).ok_or(Error::MdInvalid)?;
+        if threshold == THRESHOLD_INFINITE || md.shown.threshold == THRESHOLD_INFINITE {
+            return Err(Error::MdIllegal);
+        }
+        if !quiet? || (test.is_some() && md.pending > 0) {
+            return Err(Error::MdNoUpdate);
+        }
+        md.renew(threshold, user_ptr);
+        Ok(())
     }
 
     /// `PtlMEMDPost` in Cray's meaning: insert, attach and activate in one step, or, when the test

@@ -277,6 +277,13 @@ impl World {
                     n.model.md_update(md, d, test)
                 );
             }
+            Step::MdRenew(md, threshold, user_ptr, test) => {
+                let (md, test) = (n.md(*md), test.map(|t| n.eq(t)));
+                assert_eq!(
+                    n.ni.md_renew(md, *threshold, *user_ptr, test),
+                    n.model.md_renew(md, *threshold, *user_ptr, test)
+                );
+            }
             Step::Post(base, spec, after, d, stays, test) => {
                 let (base, d) = (n.me(*base), n.desc(d));
                 let (test, at) = (test.map(|t| n.eq(t)), position(*after));

@@ -325,6 +325,25 @@ impl Model {
         Ok(old)
     }
 
+    pub(crate) fn md_renew(
+        &mut self,
+        md: MdHandle,
+        threshold: i32,
+        user_ptr: u64,
+        test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        let old = self.md(md).ok_or(Error::MdInvalid)?;
+        if threshold == -1 || old.desc.threshold == -1 {
+            return Err(Error::MdIllegal);
+        }
+        let new = MdDesc {
+            threshold,
+            user_ptr,
+            ..old.desc.clone()
+        };
+        self.md_update(md, new, test).map(drop)
+    }
+
     pub(crate) fn post(
         &mut self,
         base: MeHandle,

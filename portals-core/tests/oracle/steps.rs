@@ -19,6 +19,8 @@ pub(super) enum Step {
     /// The same for a new source.
     Source(usize, Desc),
     MdUpdate(usize, Desc, Option<usize>),
+    /// An update of the threshold and the user's value alone.
+    MdRenew(usize, i32, u64, Option<usize>),
     Post(usize, MeSpec, bool, Desc, bool, Option<usize>),
     /// A fabric has a descriptor with events advertised.
     Open(usize),
@@ -152,6 +154,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         9 => (4..9usize, desc()).prop_map(|(n, d)| Step::Loud(n, d)),
         6 => (4..12usize, desc()).prop_map(|(n, d)| Step::Source(n, d)),
         4 => (n(), desc(), prop::option::of(n())).prop_map(|(m, d, t)| Step::MdUpdate(m, d, t)),
+        4 => (n(), -2..4i32, any::<u64>(), prop::option::of(n()))
+            .prop_map(|(m, n, u, t)| Step::MdRenew(m, n, u, t)),
         2 => (n(), spec(), any::<bool>(), desc(), any::<bool>(), prop::option::of(n()))
             .prop_map(|(m, s, b, d, u, t)| Step::Post(m, s, b, d, u, t)),
         3 => n().prop_map(Step::Open),

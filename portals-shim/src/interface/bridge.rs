@@ -161,6 +161,21 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         }
     }
 
+    /// See [`super::Interface::renews`].
+    fn renews(&self) -> bool {
+        false
+    }
+    /// See [`super::Interface::md_renew`].
+    fn md_renew(
+        &self,
+        _md: MdHandle,
+        _threshold: i32,
+        _user_ptr: u64,
+        _test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        Err(Error::Fail)
+    }
+
     /// See [`super::Interface::remote_key`].
     fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)

@@ -267,6 +267,28 @@ impl Interface {
             .me_md_post(base, spec, position, &desc, unlink, test)
     }
 
+    /// Whether [`Interface::md_renew`] is there on this interface's fabric: its library is in this process.
+    pub fn renews(&self) -> bool {
+        self.inner.bridge.renews()
+    }
+
+    /// `PtlMDUpdate` of the threshold and the user's value alone: for a program that awaits the same message again, and keeps
+    /// the descriptor that took the last one.
+    ///
+    /// # Errors
+    /// As for an update; [`Error::MdIllegal`] for a descriptor without a threshold, or if it is to have none;
+    /// [`Error::Fail`] where there is no such call.
+    #[inline]
+    pub fn md_renew(
+        &self,
+        md: MdHandle,
+        threshold: i32,
+        user_ptr: u64,
+        test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        self.open()?.md_renew(md, threshold, user_ptr, test)
+    }
+
     /// `PtlACEntry`
     pub fn ac_entry(&self, index: u32, entry: AcEntry) -> Result<(), Error> {
         self.done(Call::AcEntry { index, entry })

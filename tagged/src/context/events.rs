@@ -119,6 +119,7 @@ impl Context {
         let Self {
             place,
             requests,
+            kept,
             flow,
             counts,
             polled: event,
@@ -127,9 +128,10 @@ impl Context {
         let slot = event.user_ptr as u32;
         let known = read_header::<FULL>(place, counts, flow, event).is_some();
         let told = HeaderData::unpack(event.hdr_data).source;
-        let Some(end) = requests.receipt(slot) else {
+        let Some((end, spot)) = requests.receipt(slot) else {
             return;
         };
+        kept.ended(spot);
         if event.ni_fail != NiFail::OK || !known {
             *end = Err(RequestError::Fabric { rank: told });
             return;

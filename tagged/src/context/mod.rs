@@ -10,6 +10,8 @@
 //! * **No receive overtakes a message.** A receive is posted with `PtlMEMDPost` on the condition that the queue of the
 //!   unexpected messages is empty, and those that were in it are in [`Unexpected`], which was searched before. START events
 //!   put a message into that queue when it is matched.
+//! * **A receive that is like the one before** renews the descriptor that took the last message ([`kept`]), which changes
+//!   nothing in the order of those that wait.
 //! * **A short message finds a place.** A sender has as many credits as the overflow buffers have room ([`crate::flow`]).
 //! * **An ack of a message with the sync bit says that a receive has it**: the overflow buffers do not take such a message,
 //!   and the entry that takes its header makes no ack. Without the ack the receiver fetches, if only 0 bytes.
@@ -17,6 +19,7 @@
 //!   messages of the library's own, which have tags of their own and an order of their own.
 
 mod events;
+mod kept;
 mod receive;
 mod send;
 mod waiting;
@@ -29,6 +32,7 @@ use crate::options::OVERFLOW_BUFFERS;
 use crate::request::{End, Request, Requests};
 use crate::unexpected::Unexpected;
 use crate::{Counts, Options};
+use kept::Kept;
 use portals_shim::{
     Brief, EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle,
     MeSpec, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
@@ -39,6 +43,7 @@ use waiting::Waiting;
 
 use send::lanes;
 
+pub(crate) use kept::Spot;
 pub(crate) use send::Outgoing;
 
 /// The first portal index; each context has [`PORTALS`] from there on.
@@ -87,6 +92,7 @@ pub(crate) struct Context {
     short: u64,
     unexpected: Unexpected,
     requests: Requests,
+    kept: Kept,
     flow: Flow,
     /// Where events are read.
     polled: Brief,
@@ -182,6 +188,7 @@ impl Context {
             short: options.short as u64,
             unexpected: Unexpected::default(),
             requests: Requests::new(options.requests.min(OPERATIONS)),
+            kept: Kept::new(ni.renews()),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
             polled: Brief::default(),
             waiting: Waiting::new(lanes(place.peers.len())),

@@ -1,5 +1,6 @@
 //! Receiving: from the list of what came before, or by a match entry.
 
+use super::kept::{Like, Plan, Spot};
 use super::{Context, owner, user};
 use crate::error::{CallError, RequestError};
 use crate::layout::Pattern;
@@ -7,7 +8,9 @@ use crate::request::{End, Kind, Message, Request};
 use crate::unexpected::{Arrived, Id, Loss, Place};
 use crate::world::Wanted;
 use crate::{Slice, Status};
-use portals_shim::{Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, ProcessId, Unlink};
+use portals_shim::{
+    Error, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeSpec, ProcessId, Unlink,
+};
 
 /// One message, whose PUT_END says too that the descriptor is gone.
 const RECEIVES: MdOptions = MdOptions::OP_PUT
@@ -78,7 +81,7 @@ impl Context {
         }
     }
 
-    /// Posts a match entry, unless something is in the queue of unexpected messages.
+    /// Posts a match entry, or renews the one that is kept, unless something is in the queue of unexpected messages.
     #[inline(always)]
     fn post(
         &mut self,
@@ -87,6 +90,40 @@ impl Context {
         source: Option<u32>,
         into: &Slice,
     ) -> Result<(), CallError> {
+        let like = Like {
+            pattern,
+            source,
+            addr: if into.len == 0 { 0 } else { into.addr() },
+            len: into.len,
+        };
+        if let Plan::Renew(md) = self.kept.plan(&like) {
+            let test = Some(self.queues[0]);
+            let user = user(owner::POSTED, slot);
+            self.place.ni.md_renew(md, 1, user, test)?;
+            self.kept.renewed();
+            self.counts.posted += 1;
+            if let Some(kind) = self.requests.active(slot) {
+                *kind = Kind::Posted {
+                    spot: Spot::Kept(md),
+                };
+            }
+            return Ok(());
+        }
+        self.post_anew(slot, like, into)
+    }
+
+    /// As [`Context::post`], of one that the kept one is not like.
+    #[inline(never)]
+    fn post_anew(&mut self, slot: u32, like: Like, into: &Slice) -> Result<(), CallError> {
+        let Like {
+            pattern, source, ..
+        } = like;
+        if let Plan::LetGo(md) = self.kept.plan(&like) {
+            // It is not in use: its one operation has ended.
+            self.place.ni.md_unlink(md)?;
+            self.kept.gone();
+        }
+        let keep = self.kept.plan(&like) == Plan::Keep;
         let match_id = match source {
             Some(source) => self.target(source, 0, 0)?.process,
             None => ProcessId::ANY,
@@ -107,10 +144,12 @@ impl Context {
         };
         let (before, test) = (InsertPosition::Before, Some(self.queues[0]));
         let ni = &self.place.ni;
-        let (me, _) = ni.me_md_post_part(self.marker, &spec, before, &md, Unlink::Unlink, test)?;
+        let unlink = if keep { Unlink::Retain } else { Unlink::Unlink };
+        let (me, md) = ni.me_md_post_part(self.marker, &spec, before, &md, unlink, test)?;
         self.counts.posted += 1;
+        let spot = self.kept.posted(like, me, keep.then_some(md));
         if let Some(kind) = self.requests.active(slot) {
-            *kind = Kind::Posted { me };
+            *kind = Kind::Posted { spot };
         }
         Ok(())
     }
@@ -266,16 +305,39 @@ impl Context {
         if self.has_ended(request)? {
             return Ok(false);
         }
-        let Some(Kind::Posted { me, .. }) = self.requests.active(request.slot) else {
+        let Some(Kind::Posted { spot }) = self.requests.active(request.slot) else {
             return Ok(false);
         };
-        let me = *me;
-        if self.place.ni.me_unlink(me).is_err() {
+        let spot = *spot;
+        let taken_back = match spot {
+            Spot::Kept(md) => self.take_kept_back::<FULL>(request, md)?,
+            Spot::Alone(me) | Spot::Behind(me, _) => self.place.ni.me_unlink(me).is_ok(),
+        };
+        if taken_back {
+            self.kept.ended(spot);
+            self.requests
+                .end(request.slot, Err(RequestError::Cancelled));
+        }
+        Ok(taken_back)
+    }
+
+    /// Takes the kept receive back, whose descriptor is there with its message and without; whether it had none.
+    fn take_kept_back<const FULL: bool>(
+        &mut self,
+        request: &Request,
+        md: MdHandle,
+    ) -> Result<bool, CallError> {
+        if self.place.ni.md_unlink(md).is_err() {
             return Ok(false);
         }
-        self.requests
-            .end(request.slot, Err(RequestError::Cancelled));
-        Ok(true)
+        self.kept.gone();
+        // If it had one, the event is there.
+        while !self.has_ended(request)? {
+            if !self.progress::<FULL>()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
