@@ -57,6 +57,10 @@ pub struct Conduit {
     pub(crate) ended: Cell<bool>,
     /// The rank is in `finish`, and joins an exit without obeying it.
     pub(crate) finishing: Cell<bool>,
+    /// A request was sent since the fabric was looked at.
+    pub(crate) requested: Cell<bool>,
+    /// Every request looks at it.
+    pub(crate) polls_each: bool,
     pub(crate) lendings: Cell<u64>,
     /// Memory that goes is told of; see [`Conduit::promise_to_forget`].
     pub(crate) forgets: Cell<bool>,
@@ -185,6 +189,7 @@ impl Core {
 impl Conduit {
     pub(crate) fn assemble(core: Core, job: Box<dyn Exchange>) -> Self {
         let (me, nodes) = (core.me, core.nodes);
+        let polls_each = core.ni.clock() == ClockKind::Virtual;
         let frame_limits = (core.env.safe_limit, core.env.am_limit);
         Self {
             core: RefCell::new(core),
@@ -193,6 +198,8 @@ impl Conduit {
             handler_depth: Cell::new(0),
             ended: Cell::new(false),
             finishing: Cell::new(false),
+            requested: Cell::new(false),
+            polls_each,
             lendings: Cell::new(0),
             forgets: Cell::new(false),
             elsewhere: Elsewhere::default(),
@@ -331,6 +338,9 @@ impl Conduit {
             self.fatal(call, &Fault::WaitInHandler);
         }
         self.obey_signal();
+        if look != Look::There {
+            self.requested.set(false);
+        }
         let stepped = self.core.borrow_mut().step(scope, look, budget, other);
         let delivery = match stepped {
             Ok(None) => return false,

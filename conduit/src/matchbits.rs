@@ -154,6 +154,7 @@ impl AmBits {
     }
 
     /// `None` when the category is not exactly one.
+    #[inline(always)]
     pub(crate) fn decode(bits: u64) -> Option<Self> {
         let flags = (bits >> 8) as u8;
         let category = match flags & (FLAG_SHORT | FLAG_MEDIUM | FLAG_LONG) {

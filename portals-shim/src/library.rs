@@ -218,6 +218,7 @@ impl<N: Nal> Library<N> {
     }
 
     /// A put whose bytes `fill` writes; `false`, and nothing has happened, where the fabric does not take it so now.
+    #[inline(always)]
     pub(crate) fn put_made(
         &mut self,
         md: MdHandle,

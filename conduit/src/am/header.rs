@@ -143,8 +143,10 @@ impl Core {
     ) -> Result<bool, Fault> {
         let whole = |len: usize| if padded { round8(len) } else { len };
         let hdr = hdr.encode();
-        if self.makes_puts {
-            let region = (u64::from(at), whole(m.header_len(form)) as u64);
+        let len = m.header_len(form);
+        // Of no bytes there is no copy to save.
+        if self.makes_puts && len > 0 {
+            let region = (u64::from(at), whole(len) as u64);
             if self.make_header(md, region, to, hdr, (m, form))? {
                 return Ok(true);
             }

@@ -116,6 +116,7 @@ impl Core {
     }
 
     /// Sends a request whose resources are all in hand. `credits`: used, and wanted on top.
+    #[inline(always)]
     fn send_request(
         &mut self,
         node: u32,
@@ -173,6 +174,7 @@ impl Core {
     }
 
     /// Whether a Long is packed, and the credits of the request.
+    #[inline]
     fn form(&self, node: u32, m: &Message<'_>) -> (bool, u16) {
         let args = 4 * m.args.len();
         let (whole, header) = match m.category {
@@ -525,14 +527,25 @@ impl Conduit {
                 }
             }
         };
-        self.poll_near(Scope::Full);
-        self.poll_within_limits(Scope::Full);
+        if self.looks_after_request() {
+            self.poll_near(Scope::Full);
+            self.poll_within_limits(Scope::Full);
+        }
         if two && sync {
             self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));
         }
     }
 
+    /// Whether a request is to look for what has arrived: each but the first since this rank looked last. Who sends one
+    /// will most often look for its reply next. Where time is virtual a poll is a step of the program, which every request
+    /// makes.
+    #[inline]
+    fn looks_after_request(&self) -> bool {
+        self.polls_each || self.requested.replace(true)
+    }
+
     /// Sends a request, one thing that it needs after the other; whether it was two messages.
+    #[inline(never)]
     fn request_in_time(&self, node: u32, m: &Message<'_>, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
         let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
@@ -544,10 +557,9 @@ impl Conduit {
         if two && matches!(m.source, Source::User(_)) {
             self.wait_for(Scope::Full, |c| c.tmp_tickets.take(1).then_some(()));
         }
-        let sent = self
-            .core
-            .borrow_mut()
-            .send_request(node, m, packed, credits, chunk, sync);
+        let mut core = self.core.borrow_mut();
+        let sent = core.send_request(node, m, packed, credits, chunk, sync);
+        drop(core);
         self.check("sending a request", sent);
         two
     }
