@@ -161,17 +161,17 @@ impl Player {
         self.receive_into(wish, buffer);
     }
 
-    /// A receive like the last one, in the same memory; `false` if that is still used.
+    /// A receive like one of the last, in the same memory; `false` if that is still used.
     fn receive_again(&mut self) -> bool {
-        let mut all = self.log.received.iter().zip(&self.receiving).enumerate();
-        let last = all.rfind(|(_, ((wish, _), _))| !wish.probe);
-        let Some((index, ((wish, got), (None, _)))) = last else {
+        let back = self.rng.usize(1..4);
+        let Some(index) = self.receiving.len().checked_sub(back) else {
             return false;
         };
-        if got.is_none() && !self.cancelled[index] {
+        let (wish, got) = self.log.received[index];
+        let used = self.receiving[index].0.is_some() || got.is_none() && !self.cancelled[index];
+        if wish.probe || used {
             return false;
         }
-        let wish = *wish;
         // Each place of the batch has memory of its own.
         let other = self.buffer();
         let buffer = std::mem::replace(&mut self.receiving[index].1, other);
