@@ -39,6 +39,16 @@ impl Use {
         matches!(self, Self::Local | Self::Landing)
     }
 
+    /// What memory of this library's own is registered as for it: what may be written serves to be read too, so that it is
+    /// locked once for both. By the rules of iWARP landing gives peers a right, which reading does not need; other memory
+    /// may be such that nobody can write it.
+    fn of_own_memory(self, strict: bool) -> Self {
+        match self {
+            Self::Local if !strict => Self::Landing,
+            other => other,
+        }
+    }
+
     /// `strict`: by the rules of iWARP, where the answer to a read is a write of the peer's.
     fn access(self, strict: bool) -> Access {
         match self {
@@ -121,8 +131,8 @@ impl RegistryError {
 /// * One that gives peers rights covers exactly its descriptor's memory and ends with the descriptor.
 /// * Others end with the last descriptor that uses them, after which the program may unmap the memory. Memory that
 ///   this library has mapped itself ([`Region`]) stays registered longer: its unmapping is known here, and a
-///   registration of memory that is gone is not found any more. Such registrations are shared, made larger where
-///   they touch, and dropped in the order of their last use when the budget demands it.
+///   registration of memory that is gone is not found any more. Such registrations are shared, also by sources and
+///   destinations, made larger where they touch, and dropped in the order of their last use when the budget demands it.
 ///
 /// # Locked or not
 ///
@@ -220,22 +230,26 @@ impl Registry {
         }
         let mapping = crate::region::mapping_of(region);
         let shared = mapping.filter(|_| purpose.is_private());
+        let held_for = match mapping {
+            Some(_) => purpose.of_own_memory(self.strict),
+            None => purpose,
+        };
         let found = shared.and_then(|_| {
-            let fits = |e: &Entry| e.purpose == purpose && e.mapping == mapping && covers(e);
+            let fits = |e: &Entry| e.purpose == held_for && e.mapping == mapping && covers(e);
             self.entries.iter().find(|(_, e)| fits(e)).map(|(at, _)| at)
         });
         let at = match found {
             Some(at) => at,
             None => {
                 let whole = match shared {
-                    Some(_) => self.union(region, mapping, purpose),
+                    Some(_) => self.union(region, mapping, held_for),
                     None => region,
                 };
-                let (mr, locked) = self.register(whole, purpose)?;
+                let (mr, locked) = self.register(whole, held_for)?;
                 self.held += locked;
                 self.entries.insert(Entry {
                     mr,
-                    purpose,
+                    purpose: held_for,
                     mapping,
                     locked,
                     users: 0,
