@@ -51,12 +51,31 @@ pub(crate) fn release_dir() -> PathBuf {
         .join("release")
 }
 
-/// Builds the release test executables of packages and gives (target name, path) of each.
-pub(crate) fn release_tests(packages: &[&str]) -> Result<Vec<(String, PathBuf)>> {
-    let mut command = cargo(&["test", "--release", "--no-run", "--message-format=json"]);
-    for package in packages {
+/// The packages that are built for tests on devices and for counts. With which features a library is built depends on all
+/// packages of a call, so that each call names them all, and what several of them use is built once.
+const TOGETHER: [&str; 6] = [
+    "portolan",
+    "programs",
+    "verbs-backend",
+    "portals-shim",
+    "portolan-tests",
+    "portolan-benches",
+];
+
+/// `cargo test --release` of what `targets` choose (`--lib`, `--test NAME`).
+pub(crate) fn release_test(targets: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--release"]);
+    for package in TOGETHER {
         command.args(["--package", package]);
     }
+    command.args(targets);
+    command
+}
+
+/// Builds the release test executables that `targets` choose and gives (target name, path) of those of `packages`.
+pub(crate) fn release_tests(packages: &[&str], targets: &[&str]) -> Result<Vec<(String, PathBuf)>> {
+    let mut command = release_test(targets);
+    command.args(["--no-run", "--message-format=json"]);
     println!("$ {}", line(&command));
     let output = command
         .current_dir(root())
@@ -71,7 +90,12 @@ pub(crate) fn release_tests(packages: &[&str]) -> Result<Vec<(String, PathBuf)>>
             continue;
         };
         let test = message["profile"]["test"].as_bool() == Some(true);
-        if let (true, Some(exe)) = (test, message["executable"].as_str()) {
+        // `path+file:///folder#0.1.0`, or `path+file:///folder#name@0.1.0` where the folder has another name.
+        let package = message["package_id"].as_str().unwrap_or_default();
+        let wanted = packages
+            .iter()
+            .any(|p| package.contains(&format!("/{p}#")) || package.contains(&format!("#{p}@")));
+        if let (true, Some(exe)) = (test && wanted, message["executable"].as_str()) {
             let name = message["target"]["name"].as_str().unwrap_or("?").to_owned();
             found.push((name, exe.into()));
         }

@@ -205,7 +205,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.netem {
         return crate::hosts::netem();
     }
-    let tests = cargo::release_tests(&["portolan-tests"])?;
+    let tests = cargo::release_tests(&["portolan-tests"], &["--test", "conformance"])?;
     let (_, suite) = tests
         .iter()
         .find(|(n, _)| n == "conformance")

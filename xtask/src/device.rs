@@ -8,15 +8,24 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages with tests that take a device from `PORTOLAN_TEST_DEVICE`, and the filter that picks
-/// those tests (empty for all).
-const PACKAGES: &[(&str, &str)] = &[
-    ("verbs-backend", ""),
-    ("portals-shim", "device_"),
-    ("portolan-tests", "verbs"),
+/// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it: the
+/// package, the executable, and the filter that picks those tests (empty for all).
+const SUITES: [(&str, &str, &str); 4] = [
+    ("verbs-backend", "device", ""),
+    ("portals-shim", "portals_shim", "device_"),
+    ("portolan-tests", "conformance", "verbs"),
+    ("portolan-tests", "tag_oracle", "verbs"),
 ];
-/// Test executables of which at least one test must run on the device.
-const SUITES: [&str; 4] = ["device", "portals_shim", "conformance", "tag_oracle"];
+/// What cargo calls them.
+const TARGETS: [&str; 7] = [
+    "--lib",
+    "--test",
+    "device",
+    "--test",
+    "conformance",
+    "--test",
+    "tag_oracle",
+];
 /// For one executable, seconds; the longest takes a tenth of it.
 const SUITE_LIMIT: &str = "600";
 const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
@@ -50,10 +59,9 @@ pub(crate) struct InGuest {
 /// Builds the tests, boots a guest, runs them there.
 pub(crate) fn run() -> Result<()> {
     let mut arguments = Vec::new();
-    for (package, filter) in PACKAGES {
-        for (name, exe) in cargo::release_tests(&[package])? {
-            // Only executables that have tests for a device: the library's own and `device`.
-            if name == "device" || !filter.is_empty() {
+    for (package, executable, filter) in SUITES {
+        for (name, exe) in cargo::release_tests(&[package], &TARGETS)? {
+            if name == executable {
                 arguments.push(format!("--tests={}={filter}", exe.display()));
             }
         }
@@ -154,7 +162,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         }
     }
     // A renamed test or a wrong filter must not pass as nothing to do.
-    for suite in SUITES {
+    for (_, suite, _) in SUITES {
         if !done
             .iter()
             .any(|test| test.starts_with(&format!("{suite}::")))

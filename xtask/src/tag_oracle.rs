@@ -26,7 +26,7 @@ const VARIABLE: &str = "PORTOLAN_TAG_OPERATIONS";
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
     cargo::build(&["--package", "portolan"])?;
-    let tests = cargo::release_tests(&["portolan-tests"])?;
+    let tests = cargo::release_tests(&["portolan-tests"], &["--test", "tag_oracle"])?;
     let tests = tests.into_iter().find(|(name, _)| name == "tag_oracle");
     let (_, oracle) = tests.context("no test executable tag_oracle")?;
     let listed = Command::new(&oracle).arg("--list").output()?;

@@ -41,17 +41,8 @@ fn costs() -> Result<()> {
         }
         return Ok(());
     }
-    cargo::run(&mut cargo(&[
-        "test",
-        "--release",
-        "--quiet",
-        "--package",
-        "portolan-benches",
-        "--test",
-        "instructions",
-        "--",
-        "--nocapture",
-    ]))
+    let mut counts = cargo::release_test(&["--test", "instructions"]);
+    cargo::run(counts.args(["--quiet", "--", "--nocapture"]))
 }
 
 /// Runs everything; the last lines say what was tested on which device.
