@@ -29,6 +29,25 @@ fn processes(word: &str) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(has).collect()
 }
 
+/// A process that stays until its input ends is found, so that finding none says something.
+#[test]
+fn processes_are_found_by_a_word_of_their_environment() {
+    let word = format!("PORTOLAN_TEST_JOB={}-stays", std::process::id());
+    let (name, value) = word.split_once('=').unwrap();
+    let mut stays = Command::new("cat");
+    stays.env(name, value).stdin(Stdio::piped());
+    let mut stays = stays.spawn().unwrap();
+    let begun = Instant::now();
+    // The kernel shows the environment of a process only when its program has been loaded.
+    while processes(&word).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it is not found");
+        std::thread::yield_now();
+    }
+    drop(stays.stdin.take());
+    assert!(stays.wait().unwrap().success());
+    assert!(processes(&word).is_empty());
+}
+
 /// The line of `gasnet_bad.c` with these words, from 1.
 fn line_of(words: &str) -> usize {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/c/gasnet_bad.c");
@@ -190,9 +209,7 @@ fn what_cannot_go_on_ends_the_job_and_says_rank_and_call() {
             let word = format!("PORTOLAN_TEST_JOB={job}");
             let mut run = launch(fabric, 2, &program, &[how]);
             run.env("PORTOLAN_TEST_JOB", &job);
-            let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-            assert!(!processes(&word).is_empty(), "the launcher is one");
-            let output = run.unwrap().wait_with_output().unwrap();
+            let output = run.output().unwrap();
             let said = text(&output);
             assert_eq!(output.status.code(), Some(1), "{how} on {fabric}: {said}");
             assert!(said.contains(words), "{how} on {fabric}: {said}");
