@@ -8,14 +8,16 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it: the
-/// package, the executable, and the filter that picks those tests (empty for all).
-const SUITES: [(&str, &str, &str); 4] = [
-    ("verbs-backend", "device", ""),
-    ("portals-shim", "portals_shim", "device_"),
-    ("portolan-tests", "conformance", "verbs"),
-    ("portolan-tests", "tag_oracle", "verbs"),
+/// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
+/// filter that picks those tests (empty for all).
+const SUITES: [(&str, &str); 4] = [
+    ("device", ""),
+    ("portals_shim", "device_"),
+    ("conformance", "verbs"),
+    ("tag_oracle", "verbs"),
 ];
+/// The packages that have them.
+const PACKAGES: [&str; 3] = ["verbs-backend", "portals-shim", "portolan-tests"];
 /// What cargo calls them.
 const TARGETS: [&str; 7] = [
     "--lib",
@@ -58,12 +60,11 @@ pub(crate) struct InGuest {
 
 /// Builds the tests, boots a guest, runs them there.
 pub(crate) fn run() -> Result<()> {
+    let built = cargo::release_tests(&PACKAGES, &TARGETS)?;
     let mut arguments = Vec::new();
-    for (package, executable, filter) in SUITES {
-        for (name, exe) in cargo::release_tests(&[package], &TARGETS)? {
-            if name == executable {
-                arguments.push(format!("--tests={}={filter}", exe.display()));
-            }
+    for (name, exe) in built {
+        if let Some((_, filter)) = SUITES.iter().find(|(suite, _)| *suite == name) {
+            arguments.push(format!("--tests={}={filter}", exe.display()));
         }
     }
     faults::build()?;
@@ -162,7 +163,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         }
     }
     // A renamed test or a wrong filter must not pass as nothing to do.
-    for (_, suite, _) in SUITES {
+    for (suite, _) in SUITES {
         if !done
             .iter()
             .any(|test| test.starts_with(&format!("{suite}::")))

@@ -47,10 +47,10 @@ fn covers(outer: Segment, inner: Segment) -> bool {
     outer.addr <= inner.addr && end(&inner) <= end(&outer)
 }
 
-/// Memory of the library's own is registered once for sources and destinations.
-fn registered_as(purpose: Use, m: &Md) -> Use {
+/// Memory of the library's own is registered once for sources and destinations, but by the rules of iWARP.
+fn registered_as(purpose: Use, m: &Md, strict: bool) -> Use {
     match (purpose, m.mapping) {
-        (Use::Local, Some(_)) => Use::Landing,
+        (Use::Local, Some(_)) if !strict => Use::Landing,
         _ => purpose,
     }
 }
@@ -61,6 +61,8 @@ struct Naive {
     clock: u64,
     /// The device takes faults.
     faults: bool,
+    /// By the rules of iWARP.
+    strict: bool,
 }
 
 impl Naive {
@@ -102,7 +104,7 @@ impl Naive {
             return true;
         }
         let shared = mapping.is_some() && purpose.is_private();
-        let purpose = registered_as(purpose, m);
+        let purpose = registered_as(purpose, m, self.strict);
         let alike = |k: &Known| k.purpose == purpose && k.mapping == mapping;
         let mut fitting = self
             .known
@@ -229,27 +231,34 @@ fn prune(registry: &mut Registry, naive: &mut Naive, mds: &BTreeMap<u32, Md>, ma
 
 #[test]
 fn device_the_registry_does_what_a_naive_one_does() {
-    random_use(false);
+    random_use(false, false);
+}
+
+/// A destination gives peers a right there, so that a source is registered for itself.
+#[test]
+fn device_the_registry_by_the_rules_of_iwarp_does_what_a_naive_one_does() {
+    random_use(false, true);
 }
 
 /// What the budget refuses is registered without locking: here as any other, because SoftRoCE takes no faults.
 #[test]
 fn device_the_registry_of_a_device_that_takes_faults_does_what_a_naive_one_does() {
-    random_use(true);
+    random_use(true, false);
 }
 
 /// Mappings come and go, at addresses that were used before; descriptors are made, used and unlinked in any order.
-fn random_use(faults: bool) {
+fn random_use(faults: bool, strict: bool) {
     let Some(device) = super::super::tests::device() else {
         return;
     };
     let (device, _) = verbs_backend::Device::choose(Some(&device)).unwrap();
     let pd = Pd::new(&device).unwrap();
-    let mut registry = Registry::new(pd, Some(BUDGET * PAGE), false);
+    let mut registry = Registry::new(pd, Some(BUDGET * PAGE), strict);
     registry.faults = faults.into();
     registry.unlocked = Access::empty();
     let mut naive = Naive {
         faults,
+        strict,
         ..Naive::default()
     };
     let mut random = fastrand::Rng::with_seed(11);
@@ -318,7 +327,7 @@ fn random_use(faults: bool) {
                             .mr
                             .covers(m.region.addr as usize, m.region.len as usize)
                     );
-                    assert_eq!(entry.purpose, registered_as(purpose, &m));
+                    assert_eq!(entry.purpose, registered_as(purpose, &m, strict));
                     assert_eq!(
                         entry.mapping,
                         mapping_of(m.region),
