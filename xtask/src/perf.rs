@@ -1,6 +1,9 @@
 //! `cargo xtask perf`: our operations beside Debian's perftest, in the same guest, as ratios; with `--fabric shm`
 //! beside UCX and Open MPI on this machine (`perf_shm.rs`).
 //!
+//! Ours and the peer's are measured in turns. The table has the ratio of the two medians, and the quartiles of the ratios of
+//! each of ours to the peer's after it: on a machine that others use, how far apart they are says what the ratio is worth.
+//!
 //! Every figure is refused unless the device's own packet counter moved by at least what the
 //! payload needs: traffic that did not cross the device measures something else.
 
@@ -18,6 +21,9 @@ pub(crate) struct Options {
     /// What to measure: verbs, in a guest, or shm, on this machine
     #[arg(long, default_value = "verbs", value_parser = ["verbs", "shm"])]
     fabric: String,
+    /// Over verbs, only measurements whose name contains this
+    #[arg(long, value_name = "WORD", default_value = "")]
+    only: String,
 }
 
 #[derive(clap::Args)]
@@ -28,7 +34,13 @@ pub(crate) struct InGuest {
     bin: PathBuf,
     #[arg(long)]
     repeat: u32,
+    #[arg(long)]
+    only: String,
 }
+
+/// For the guest: its start, and a repetition of all rows. Most take a minute.
+const SECONDS: u32 = 300;
+const SECONDS_A_REPETITION: u32 = 180;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.fabric == "shm" {
@@ -40,8 +52,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let own = std::env::current_exe().context("where this executable is")?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));
+    let seconds = SECONDS + options.repeat * SECONDS_A_REPETITION;
     command
-        .args(["guest", "--timeout", "1200", "--"])
+        .args(["guest", "--timeout", &seconds.to_string(), "--"])
         .arg(own)
         .args([
             "perf-in-guest",
@@ -49,8 +62,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "rxe0",
             "--repeat",
             &options.repeat.to_string(),
-            "--bin",
         ])
+        .arg(format!("--only={}", options.only))
+        .arg("--bin")
         .arg(&bin);
     cargo::run(&mut command)
 }
@@ -165,6 +179,14 @@ fn ours(options: &InGuest, row: &Row, bench: &str) -> Result<(f64, u64)> {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// The quartiles of the ratios of what was measured in turns: of four, one is below the first and one above the second.
+fn quartiles(own: &[f64], peer: &[f64]) -> (f64, f64) {
+    let mut ratios: Vec<f64> = own.iter().zip(peer).map(|(o, p)| o / p).collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |part: usize| ratios[(ratios.len() - 1) * part / 4];
+    (at(1), at(3))
 }
 
 /// What a ratio of ours to the peer's is to be.
@@ -383,10 +405,19 @@ const ROWS: &[Row] = &[
 
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     println!(
-        "{:<26} {:>8} {:>10} {:>10}  {:<18} {:>6} {:>8} {:<6} {:>9}",
-        "ours", "bytes", "ours", "peer", "peer's tool", "ratio", "bound", "", "packets"
+        "{:<26} {:>8} {:>10} {:>10}  {:<21} {:>6} {:>11} {:>8} {:<6} {:>9}",
+        "ours",
+        "bytes",
+        "ours",
+        "peer",
+        "peer's tool",
+        "ratio",
+        "quartiles",
+        "bound",
+        "",
+        "packets"
     );
-    for row in ROWS {
+    for row in ROWS.iter().filter(|row| row.bench.contains(&options.only)) {
         let mut own = Vec::new();
         let mut peer = Vec::new();
         let mut packets = 0;
@@ -408,6 +439,8 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             };
             peer.push(figure * row.factor);
         }
+        let (first, third) = quartiles(&own, &peer);
+        let quartiles = format!("{first:.2}-{third:.2}");
         let (own, peer) = (median(own), median(peer));
         let ratio = own / peer;
         let met = if row.bound.is_met(ratio) {
@@ -416,14 +449,27 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             "missed"
         };
         println!(
-            "{:<26} {:>8} {own:>10.2} {peer:>10.2}  {:<18} {ratio:>6.2} {:>8} {met:<6} {packets:>9}",
+            "{:<26} {:>8} {own:>10.2} {peer:>10.2}  {:<21} {ratio:>6.2} {quartiles:>11} {:>8} {met:<6} {packets:>9}",
             row.bench, row.bytes, row.what, row.bound
         );
     }
     println!(
         "latencies in us (lower is better), bandwidths in MB/s and rates in operations a second (higher is better); \
-         medians of {}; packets of the last run",
-        options.repeat
+         medians of {}, quartiles of the ratios of each two; packets of the last run",
+        options.repeat.max(1)
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quartiles;
+
+    #[test]
+    fn quartiles_are_of_the_ratios_of_each_two() {
+        let own = [2.0, 9.0, 4.0, 3.0, 100.0];
+        let peer = [1.0, 3.0, 1.0, 3.0, 10.0];
+        assert_eq!(quartiles(&own, &peer), (2.0, 4.0));
+        assert_eq!(quartiles(&[3.0], &[2.0]), (1.5, 1.5));
+    }
 }
