@@ -44,6 +44,8 @@ const NETEM_OF_DATAGRAMS: (&str, &[&str]) = (
 );
 /// Of the counts that ranks print of their datagrams: which are not 0 where packets are treated so.
 const COUNTS: [&str; 3] = ["resends", "held", "window_low"];
+/// Of the counts that ranks print of their connections.
+const RING_FRAMES: &str = "ring_frames";
 /// Words of the table of gups as a power of two, and updates.
 const GUPS: [&str; 4] = ["--log2-table", "12", "--updates", "8192"];
 
@@ -62,10 +64,12 @@ enum What {
         /// The grid, which both machines see
         grid: PathBuf,
     },
-    /// The conformance suite under netem
+    /// heat3d, gups and the conformance suite under netem
     Netem {
         /// Folder of the executables
         bin: PathBuf,
+        /// The grid, which both machines see
+        grid: PathBuf,
     },
     /// The conformance suite, heat3d and gups over datagrams under netem
     Datagrams {
@@ -151,28 +155,27 @@ pub(crate) fn datagrams() -> Result<()> {
     with_grid("datagrams", 900)
 }
 
-/// The conformance suite over two machines under netem.
+/// The conformance suite, heat3d and gups over two machines under netem.
 pub(crate) fn netem() -> Result<()> {
     cargo::build(&[
         "-p",
         "portolan",
         "-p",
+        "programs",
+        "-p",
         "portolan-tests",
-        "--bin",
-        "portolan",
+        "--bins",
         "--example",
         "conformance_job",
     ])?;
-    let mut command = guests(3600)?;
-    command.arg("netem").arg(release_dir());
-    cargo::run(&mut command)
+    with_grid("netem", 3600)
 }
 
 /// On the first machine.
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     match &options.what {
         What::Heat3d { bin, grid } => heat3d_in_guest(bin, grid),
-        What::Netem { bin } => netem_in_guest(bin),
+        What::Netem { bin, grid } => netem_in_guest(bin, grid),
         What::Datagrams { bin, grid } => datagrams_in_guest(bin, grid),
     }
 }
@@ -204,6 +207,7 @@ fn mpiexec(ranks: &str, a_host: &str, channel: &str) -> Command {
     c.args(["-genv", "PORTOLAN_DEVICE", DEVICE]);
     c.args(["-genv", "PORTOLAN_CHANNEL", channel]);
     c.args(["-genv", "PORTOLAN_DATAGRAM_STATS", "1"]);
+    c.args(["-genv", "PORTOLAN_CONNECTION_STATS", "1"]);
     // Of the channel auto: pairs move early, and in the larger jobs not all do.
     c.args(["-genv", "PORTOLAN_CHATTY", "3"]);
     c.args(["-genv", "PORTOLAN_CONNECTIONS", "4"]);
@@ -294,24 +298,67 @@ fn under(name: &str, words: &[&str], work: impl FnOnce(&str) -> Result<usize>) -
     ))
 }
 
-fn netem_in_guest(bin: &Path) -> Result<()> {
+fn netem_in_guest(bin: &Path, grid: &Path) -> Result<()> {
+    let serial = serial(bin)?;
     let mut table = Vec::new();
     for (name, words) in NETEMS {
+        let mut in_rings = 0;
         table.push(under(name, words, |netem| {
+            // A rank for each machine: a job of more ranks than processors has no rings.
+            let said = programs(bin, grid, &serial, ["2", "1"], "rc", netem)?;
+            in_rings = counted(&said, RING_FRAMES);
             suite(bin, "rc", netem).map(|(passed, _)| passed)
         })?);
+        println!("{RING_FRAMES}: {in_rings}");
+        if in_rings == 0 {
+            bail!("no short frame was written into a ring");
+        }
     }
     println!("\n{}", table.join("\n"));
     Ok(())
 }
 
 fn datagrams_in_guest(bin: &Path, grid: &Path) -> Result<()> {
-    let gups = bin.join("gups");
-    let serial = checksum(&succeed(Command::new(&gups).arg("--serial").args(GUPS))?)?;
+    let serial = serial(bin)?;
     for channel in ["ud", "auto"] {
         over_datagrams(bin, grid, &serial, channel)?;
     }
     Ok(())
+}
+
+/// The checksum of gups without a fabric.
+fn serial(bin: &Path) -> Result<String> {
+    let mut command = Command::new(bin.join("gups"));
+    checksum(&succeed(command.arg("--serial").args(GUPS))?)
+}
+
+/// heat3d and gups on so many ranks, so many of them on a machine; what the ranks said beside their results, which are those
+/// of one rank.
+fn programs(
+    bin: &Path,
+    grid: &Path,
+    serial: &str,
+    [ranks, a_host]: [&str; 2],
+    channel: &str,
+    netem: &str,
+) -> Result<String> {
+    let mut said = String::new();
+    for (program, expected) in [("heat3d", CHECKSUM), ("gups", serial)] {
+        let mut command = mpiexec(ranks, a_host, channel);
+        command.arg(bin.join(program));
+        match program {
+            "gups" => command.args(GUPS),
+            _ => command.arg(grid),
+        };
+        let (text, errors) = succeed_saying(&mut command)?;
+        said.push_str(&errors);
+        let sum = checksum(&text)?;
+        println!("{program} on {ranks} ranks (netem: {netem}): checksum {sum}");
+        if sum != expected {
+            bail!("{program} over {channel}: checksum {sum}, not {expected}");
+        }
+    }
+    Ok(said)
 }
 
 /// Two programs and the suite over a channel that has datagrams, of which netem loses, delays and repeats some.
@@ -319,21 +366,7 @@ fn over_datagrams(bin: &Path, grid: &Path, serial: &str, channel: &str) -> Resul
     let (name, words) = NETEM_OF_DATAGRAMS;
     let mut said = String::new();
     let line = under(name, words, |netem| {
-        for (program, expected) in [("heat3d", CHECKSUM), ("gups", serial)] {
-            let mut command = mpiexec("4", "2", channel);
-            command.arg(bin.join(program));
-            match program {
-                "gups" => command.args(GUPS),
-                _ => command.arg(grid),
-            };
-            let (text, errors) = succeed_saying(&mut command)?;
-            said.push_str(&errors);
-            let sum = checksum(&text)?;
-            println!("{program} (netem: {netem}): checksum {sum}");
-            if sum != expected {
-                bail!("{program} over {channel}: checksum {sum}, not {expected}");
-            }
-        }
+        said = programs(bin, grid, serial, ["4", "2"], channel, netem)?;
         let (passed, errors) = suite(bin, channel, netem)?;
         said.push_str(&errors);
         Ok(passed)

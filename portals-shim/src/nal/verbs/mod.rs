@@ -161,6 +161,8 @@ enum After {
 struct Counters {
     /// Frames that could not be read, or claimed to come from somebody else.
     bad_frames: u64,
+    /// Frames taken out of rings.
+    ring_frames: u64,
     paths: Paths,
 }
 
@@ -660,6 +662,13 @@ impl Nal for Verbs {
         self.met.clear();
         self.rings.clear();
         self.registry.clear();
+        let counters = self.counters;
+        tracing::info!(?counters, "connections");
+        if std::env::var_os("PORTOLAN_CONNECTION_STATS").is_some() {
+            // In one piece: other ranks print theirs.
+            let line = format!("rank {}: connections: {counters:?}\n", self.rank);
+            eprint!("{line}");
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn bad_frames(raw: &Raw) -> u64 {
 }
 
 fn taken(raw: &Raw) -> u64 {
-    raw.library.nal.rings.taken
+    raw.library.nal.counters.ring_frames
 }
 
 #[test]
