@@ -23,15 +23,12 @@ pub(crate) fn check() -> Result<()> {
     cargo::run(Command::new("python3").arg("docs/check.py"))
 }
 
-/// Builds the example of the page "Writing a program" and runs it on two ranks, as the page says.
-/// Needs the release executables.
-pub(crate) fn example() -> Result<()> {
+/// Builds the example of the page "Writing a program" the way a program outside this repository would be.
+pub(crate) fn build_example() -> Result<()> {
     // The versions of the workspace: nothing is looked up, and what is built is built once.
     let lock = root().join(EXAMPLE).with_file_name("Cargo.lock");
     std::fs::copy(root().join("Cargo.lock"), &lock)
         .with_context(|| format!("cannot write {}", lock.display()))?;
-    let release = release_dir();
-    let target = release.with_file_name("");
     cargo::run(
         cargo(&[
             "build",
@@ -40,8 +37,14 @@ pub(crate) fn example() -> Result<()> {
             EXAMPLE,
             "--target-dir",
         ])
-        .arg(target),
-    )?;
+        .arg(release_dir().with_file_name("")),
+    )
+}
+
+/// Runs that example on two ranks, as the page says. Needs the release executables.
+pub(crate) fn example() -> Result<()> {
+    build_example()?;
+    let release = release_dir();
     let mut command = Command::new(release.join("portolan"));
     command
         .args(["run", "-n", "2", "--"])

@@ -58,16 +58,22 @@ pub(crate) struct InGuest {
     tests: Vec<String>,
 }
 
+/// Builds the tests and the programs that they start; (target name, path) of the tests.
+pub(crate) fn build() -> Result<Vec<(String, PathBuf)>> {
+    let built = cargo::release_tests(&PACKAGES, &TARGETS)?;
+    faults::build()?;
+    Ok(built)
+}
+
 /// Builds the tests, boots a guest, runs them there.
 pub(crate) fn run() -> Result<()> {
-    let built = cargo::release_tests(&PACKAGES, &TARGETS)?;
+    let built = build()?;
     let mut arguments = Vec::new();
     for (name, exe) in built {
         if let Some((_, filter)) = SUITES.iter().find(|(suite, _)| *suite == name) {
             arguments.push(format!("--tests={}={filter}", exe.display()));
         }
     }
-    faults::build()?;
     let portolan = release_dir().join("portolan");
     let own = std::env::current_exe().context("where this executable is")?;
     let native = std::env::var(DEVICE_VARIABLE)
