@@ -117,6 +117,19 @@ fn keep_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
     }
 }
 
+/// `PTL_MD_EVENT_AUTO_UNLINK_ENABLE`
+const AUTO_UNLINK_ENABLE: u32 = 0x0200;
+
+/// What a descriptor's options mean on this interface.
+fn options_of(open: &Open, given: c_uint) -> MdOptions {
+    let options = MdOptions::from_bits_retain(given);
+    if open.asked_unlinks && given & AUTO_UNLINK_ENABLE == 0 {
+        options | MdOptions::EVENT_AUTO_UNLINK_DISABLE
+    } else {
+        options
+    }
+}
+
 /// A descriptor as the caller gave it, checked as far as it can be without its interface, and the
 /// pieces if it has several.
 ///
@@ -127,7 +140,7 @@ pub(crate) unsafe fn md_spec(
     open: &Open,
     md: &PtlMd,
 ) -> Result<(MdSpec, Option<Vec<Segment>>), Error> {
-    let options = MdOptions::from_bits_retain(md.options);
+    let options = options_of(open, md.options);
     let start = md.start.expose_provenance() as u64;
     let (memory, pieces) = if options.contains(MdOptions::IOVEC) {
         let most = u64::try_from(open.interface.limits().max_md_iovecs).unwrap_or(0);

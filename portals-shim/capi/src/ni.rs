@@ -26,12 +26,15 @@ const OWN_NUMBER: u32 = 0xf0f0_f101;
 /// Set to anything but 0: a get makes SEND events and costs two operations of the threshold, as on
 /// Cray's machines.
 const CRAY_GETS: &str = "PORTOLAN_CRAY_GET_EVENTS";
+/// Set to anything but 0: an automatic unlink makes an event only if `PTL_MD_EVENT_AUTO_UNLINK_ENABLE` asks for it, as
+/// on Cray's machines.
+const CRAY_UNLINKS: &str = "PORTOLAN_CRAY_UNLINK_EVENTS";
 
 /// One interface is opened at a time; the others wait, and find it open.
 static OPENING: Mutex<()> = Mutex::new(());
 
-fn cray_gets() -> bool {
-    std::env::var_os(CRAY_GETS).is_some_and(|v| !v.is_empty() && v != "0")
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
 /// The process id to ask for. Without a wish it is that of the own rank in the map that was set
@@ -109,7 +112,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         pid,
         limits: desired.map_or(Limits::LIBRARY, Limits::from),
         interface,
-        get_send_events: cray_gets(),
+        get_send_events: is_set(CRAY_GETS),
         jid: wished_jid()?,
     };
     let opened = match kind {
@@ -129,6 +132,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         condemned: Mutex::default(),
         any_condemned: AtomicBool::new(false),
         idle: OnceLock::new(),
+        asked_unlinks: is_set(CRAY_UNLINKS),
     };
     state::insert(interface, open)
 }

@@ -49,6 +49,8 @@ pub(crate) struct Open {
     pub(crate) any_condemned: AtomicBool,
     /// A queue of the library's own, for calls that only move data along.
     pub(crate) idle: OnceLock<EqHandle>,
+    /// Automatic unlinks make events only for descriptors that ask for them.
+    pub(crate) asked_unlinks: bool,
 }
 
 /// The interfaces there are.

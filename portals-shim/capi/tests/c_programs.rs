@@ -194,11 +194,16 @@ fn bad_pointers_handles_and_values_have_their_codes() {
 
 /// Programs of one rank that use the interface of the job, or that of their own process.
 fn on_both_interfaces(source: &str) {
+    on_both_interfaces_with(source, &[], &[]);
+}
+
+fn on_both_interfaces_with(source: &str, more: &[(&str, &str)], args: &[&str]) {
     if compiler("cc") {
         let program = shared(source);
-        for vars in [&[][..], &[("PORTOLAN_TEST_SELF", "1")]] {
+        for own in [&[][..], &[("PORTOLAN_TEST_SELF", "1")]] {
+            let vars = [own, more].concat();
             for fabric in FABRICS {
-                let output = run_on(fabric, 1, vars, &program, &[]);
+                let output = run_on(fabric, 1, &vars, &program, args);
                 assert!(
                     output.status.success(),
                     "{fabric:?} {vars:?}: {}",
@@ -217,6 +222,15 @@ fn every_entry_refuses_every_bad_argument() {
 #[test]
 fn registers_limits_and_unlinks_that_are_told() {
     on_both_interfaces("registers");
+}
+
+#[test]
+fn automatic_unlinks_are_told_always_or_when_asked_for() {
+    const VARIABLE: &str = "PORTOLAN_CRAY_UNLINK_EVENTS";
+    for vars in [&[][..], &[(VARIABLE, "")], &[(VARIABLE, "0")]] {
+        on_both_interfaces_with("unlinks", vars, &["1"]);
+    }
+    on_both_interfaces_with("unlinks", &[(VARIABLE, "1")], &["0"]);
 }
 
 #[test]

@@ -86,7 +86,8 @@ typedef enum { PTL_ACK_REQ = 0, PTL_NO_ACK_REQ = 1 } ptl_ack_req_t;
 #define PTL_MD_MAX_SIZE 0x0040
 #define PTL_MD_EVENT_START_DISABLE 0x0080
 #define PTL_MD_EVENT_END_DISABLE 0x0100
-/* Accepted and without effect: an automatic unlink always makes its event. */
+/* Accepted. An automatic unlink always makes its event, or, where PORTOLAN_CRAY_UNLINK_EVENTS is set,
+ * only with the first. */
 #define PTL_MD_EVENT_AUTO_UNLINK_ENABLE 0x0200
 #define PTL_MD_FLAG_AUTO_UNLINK 0x0400
 /* An explicit unlink (PtlMDUnlink, PtlMEUnlink) makes one too. */
