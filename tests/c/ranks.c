@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <cnos_mpi_os.h>
+#include <p3nal_utcp.h>
 #include <unistd.h>
 
 enum { ROUNDS = 10 };
@@ -45,9 +46,10 @@ int main(void)
 	ptl_nid_t nids[2];
 	cnos_nidpid_map_t *map;
 	ptl_pid_t pids[2];
-	unsigned rank, size, i;
+	unsigned rank, size, i, early;
 	int of_environment = getenv("PTL_MY_RID") != NULL;
 
+	OK(p3tcp_my_nid("eth0", &early));
 	OK(PtlInit(&max_interfaces));
 	/* Asked without having been set. */
 	OK(PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, &ni));
@@ -91,6 +93,10 @@ int main(void)
 	CHECK(nids[rank] == own.nid && pids[rank] == own.pid);
 	CHECK(cnos_get_size() == 2 && cnos_register_ptlid(own) == 0);
 	CHECK(cnos_get_nidpid_map(&map) == 2);
+	nids[0] = own.nid + 1;
+	OK(p3tcp_my_nid("eth0", nids));
+	CHECK(nids[0] == own.nid && early == own.nid);
+	GIVES(PTL_SEGV, p3tcp_my_nid("eth0", NULL));
 	for (i = 0; i < size; i++) {
 		OK(PtlGetRankId(ni, i, &id));
 		CHECK(map[i].nid == id.nid && map[i].pid == id.pid);

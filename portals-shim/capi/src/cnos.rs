@@ -56,6 +56,12 @@ fn ids(job: &Job) -> Vec<PtlProcessId> {
     }
 }
 
+/// The own rank's id; `None` if there is no job.
+pub(crate) fn own_id() -> Option<PtlProcessId> {
+    let job = joined()?;
+    ids(&job).get(job.rank() as usize).copied()
+}
+
 /// A copy of the map that lives as long as the program; the same one while the map is the same.
 fn kept(ids: Vec<PtlProcessId>) -> &'static [PtlProcessId] {
     static KEPT: Mutex<Vec<&'static [PtlProcessId]>> = Mutex::new(Vec::new());

@@ -9,12 +9,12 @@
 //! opened.
 
 use portals_shim::{Error, ProcessId};
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::sync::PoisonError;
 
 use crate::ptr::{self, Out};
 use crate::types::{INVALID_HANDLE, OK, PtlProcessId};
-use crate::{job, state};
+use crate::{cnos, job, state};
 
 /// What a program knows of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -397,6 +397,21 @@ pub unsafe extern "C" fn PtlGetNIDMap(ni_handle: u32, map: *mut u32, size: c_uin
 pub unsafe extern "C" fn PtlGetPIDMap(ni_handle: u32, map: *mut u32, size: c_uint) -> c_int {
     // SAFETY: the condition of this function.
     unsafe { give_map(ni_handle, map, size, |id| id.pid) }
+}
+
+/// `p3tcp_my_nid`, of the reference's library for TCP: the node id of this process, which there is the address of a
+/// network interface. Here it does not depend on the interface. Needs no `PtlInit`.
+///
+/// # Safety
+/// `nid` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn p3tcp_my_nid(_interface: *const c_char, nid: *mut c_uint) -> c_int {
+    state::entry(|| {
+        // SAFETY: the condition of this function.
+        let out = unsafe { Out::new(nid) }?;
+        out.set(cnos::own_id().ok_or(Error::Fail)?.nid);
+        Ok(OK)
+    })
 }
 
 #[cfg(test)]
