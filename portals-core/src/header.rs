@@ -134,7 +134,8 @@ impl Header {
         match self.body {
             Body::Put { length, .. } | Body::GetPut { length, .. } => length,
             Body::Reply { mlength, .. } => mlength,
-            Body::Get { .. } | Body::Ack { .. } => 0,
+            // Not by name: a match of all five takes a jump by a table.
+            _ => 0,
         }
     }
 

@@ -253,19 +253,17 @@ impl Token<'_> {
         }
         self.begin_reply();
         let conduit = self.conduit;
-        match self.reply {
-            // Replies in frames are made where they are asked for.
-            ReplyPath::None | ReplyPath::Near => {}
-            ReplyPath::Loopback => conduit.run_here(m, ReplyPath::None),
-            ReplyPath::Remote { chunk, credits } => {
-                let sent = conduit
-                    .core
-                    .borrow_mut()
-                    .send_reply(self.source, chunk, credits, m);
-                conduit.check("sending a reply", sent);
-                // Handlers of requests must not run inside this one; those of replies may.
-                conduit.wait_for(Scope::Safe, |c| (c.syncing[1] == 0).then_some(()));
-            }
+        // Replies in frames are made where they are asked for.
+        if let ReplyPath::Remote { chunk, credits } = self.reply {
+            let sent = conduit
+                .core
+                .borrow_mut()
+                .send_reply(self.source, chunk, credits, m);
+            conduit.check("sending a reply", sent);
+            // Handlers of requests must not run inside this one; those of replies may.
+            conduit.wait_for(Scope::Safe, |c| (c.syncing[1] == 0).then_some(()));
+        } else if let ReplyPath::Loopback = self.reply {
+            conduit.run_here(m, ReplyPath::None);
         }
     }
 

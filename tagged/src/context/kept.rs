@@ -130,18 +130,15 @@ impl Kept {
     /// A receive waits no more.
     #[inline(always)]
     pub(super) fn ended(&mut self, spot: Spot) {
-        match spot {
-            Spot::Alone(_) => {}
-            Spot::Behind(_, number) => {
-                if number == self.number {
-                    self.behind -= 1;
-                }
+        // One after the other, which takes no jump by a table.
+        if let Spot::Kept(_) = spot {
+            if let Some(entry) = &mut self.entry {
+                entry.waits = false;
             }
-            Spot::Kept(_) => {
-                if let Some(entry) = &mut self.entry {
-                    entry.waits = false;
-                }
-            }
+        } else if let Spot::Behind(_, number) = spot
+            && number == self.number
+        {
+            self.behind -= 1;
         }
     }
 
