@@ -384,7 +384,7 @@ impl LocalCopy {
             let from = std::ptr::with_exposed_provenance::<u8>(s.addr as usize);
             // SAFETY: `from` is valid for `len <= s.len` bytes by the promise of the MD's maker,
             // which `Ni` keeps until the operation's `*_end`; `to` has `len` bytes.
-            unsafe { std::ptr::copy(from, to.as_mut_ptr(), len) };
+            unsafe { copy(from, to.as_mut_ptr(), len) };
             out = rest;
         }
     }
@@ -396,10 +396,46 @@ impl LocalCopy {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(s.addr as usize);
             // SAFETY: `to` is valid for `len <= s.len` bytes by the promise of the MD's maker,
             // which `Ni` keeps until the operation's `*_end`.
-            unsafe { std::ptr::copy(data.as_ptr(), to, len) };
+            unsafe { copy(data.as_ptr(), to, len) };
             data = &data[len..];
         }
     }
+}
+
+/// [`std::ptr::copy`], which of a few bytes takes no call.
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        // SAFETY: by the caller; 8 to 16 bytes.
+        8..=16 => unsafe { copy_ends::<u64>(from, to, len) },
+        // SAFETY: by the caller; 4 to 7 bytes.
+        4..=7 => unsafe { copy_ends::<u32>(from, to, len) },
+        // SAFETY: by the caller.
+        _ => unsafe { std::ptr::copy(from, to, len) },
+    }
+}
+
+/// Copies `len` bytes, at least as many as an `N` has and at most twice as many, as the first `N` and the last one of them.
+///
+/// # Safety
+///
+/// As [`std::ptr::copy`]; any bytes are an `N`.
+#[inline(always)]
+unsafe fn copy_ends<N: Copy>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<N>();
+    // Both are read before one is written: the places may overlap.
+    // SAFETY: the first bytes of `len` that may be read, by the caller.
+    let first: N = unsafe { from.cast::<N>().read_unaligned() };
+    // SAFETY: the last ones of them.
+    let end: N = unsafe { from.wrapping_add(last).cast::<N>().read_unaligned() };
+    // SAFETY: the first bytes of `len` that may be written, by the caller.
+    unsafe { to.cast::<N>().write_unaligned(first) };
+    // SAFETY: the last ones of them.
+    unsafe { to.wrapping_add(last).cast::<N>().write_unaligned(end) };
 }
 
 /// Lets other processes of this user read and write this one's memory, where a security module
@@ -431,6 +467,43 @@ mod tests {
         let memory = whole(&a);
         drop(a);
         assert_ne!(mapping_of(memory), of_a);
+    }
+
+    #[test]
+    fn short_and_long_copies_move_all_their_bytes_and_no_more() {
+        let source: Vec<u8> = (1..=40).collect();
+        let place = |bytes: &[u8], at, len: usize| portals_core::Segment {
+            addr: bytes[at..].as_ptr().expose_provenance() as u64,
+            len: len as u64,
+        };
+        for len in 0..=40 {
+            let mut out = [0; 48];
+            LocalCopy::gather_into(&[place(&source, 0, len)], &mut out[4..]);
+            let mut expected = [0; 48];
+            expected[4..4 + len].copy_from_slice(&source[..len]);
+            assert_eq!(out, expected, "gathered {len}");
+            let target = Region::new(48).unwrap();
+            let mut to = place(&source, 0, len);
+            to.addr = target.addr() + 4;
+            LocalCopy::scatter(&[to], &source);
+            target.read(0, &mut out).unwrap();
+            assert_eq!(out, expected, "scattered {len}");
+            // Within the same memory, three bytes further.
+            let from = portals_core::Segment {
+                addr: target.addr() + 4,
+                len: len as u64,
+            };
+            // SAFETY: both places are in the region, which lives.
+            unsafe {
+                copy(
+                    std::ptr::with_exposed_provenance(from.addr as usize),
+                    std::ptr::with_exposed_provenance_mut(from.addr as usize + 3),
+                    len,
+                );
+            }
+            target.read(0, &mut out).unwrap();
+            assert_eq!(out[7..7 + len], source[..len], "moved {len}");
+        }
     }
 
     #[test]
