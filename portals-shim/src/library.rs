@@ -85,7 +85,7 @@ impl<N: Nal> Library<N> {
     }
 
     /// What follows arrivals.
-    #[inline(never)]
+    #[inline(always)]
     fn progressed(&mut self) {
         if !self.own.is_empty() {
             self.take_own();

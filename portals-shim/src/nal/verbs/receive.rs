@@ -38,25 +38,30 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        let read = match immediate {
-            None => match frame::split(bytes) {
-                Ok((_, kind, _)) if kind != Kind::Message => {
-                    return self.handle_control(ni, rank, &ends, bytes);
-                }
-                Ok((prefix, _, body)) => frame::message(body, &ends).map(|(header, data)| {
-                    peer.said.keep(bytes, &header);
-                    (prefix, header, data)
-                }),
-                Err(error) => Err(error),
-            },
-            Some(value) => peer.said.again(bytes.len(), &ends).map(|header| {
-                let prefix = frame::prefix_of(value, peer.requests_done_there);
-                (prefix, header, bytes)
-            }),
-        };
-        let (prefix, header, data) = match read {
-            Ok(read) => read,
-            Err(error) => return self.bad_frame(rank, &error),
+        // Made in its place, and not moved there from each way of reading it.
+        let header;
+        let (prefix, data) = match immediate {
+            None => {
+                let (prefix, body) = match frame::split(bytes) {
+                    Ok((prefix, Kind::Message, body)) => (prefix, body),
+                    Ok(_) => return self.handle_control(ni, rank, &ends, bytes),
+                    Err(error) => return self.bad_frame(rank, &error),
+                };
+                let data;
+                (header, data) = match frame::message(body, &ends) {
+                    Ok(read) => read,
+                    Err(error) => return self.bad_frame(rank, &error),
+                };
+                peer.said.keep(bytes, &header);
+                (prefix, data)
+            }
+            Some(value) => {
+                header = match peer.said.again(bytes.len(), &ends) {
+                    Ok(header) => header,
+                    Err(error) => return self.bad_frame(rank, &error),
+                };
+                (frame::prefix_of(value, peer.requests_done_there), bytes)
+            }
         };
         peer.handle_prefix(&prefix, true);
         if peer.stage == Stage::Answered {

@@ -101,6 +101,12 @@ impl Rings {
         !self.open.is_empty()
     }
 
+    /// Whether something is in the slot of a ring that is read next.
+    #[inline(always)]
+    fn is_full(&self, at: usize) -> bool {
+        self.open.get(at).is_some_and(|r| r.reader.is_full())
+    }
+
     /// The longest that a thread may sleep now.
     pub(super) fn nap(&self) -> Option<Duration> {
         self.nap.map(|(nap, _)| nap)
@@ -180,7 +186,7 @@ impl Verbs {
     pub(super) fn look_at_rings(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
         for at in (0..self.rings.open.len()).rev() {
-            if self.rings.open.get(at).is_some_and(|r| r.reader.is_full()) {
+            if self.rings.is_full(at) {
                 any |= self.take_from(ni, at, TURN);
             }
         }
@@ -234,6 +240,9 @@ impl Verbs {
             self.handle_frame(ni, rank, bytes, value);
             if let Some(peer) = self.peer(rank) {
                 peer.in_ring = false;
+            }
+            if !self.rings.is_full(at) {
+                break;
             }
         }
         self.stirred |= any;

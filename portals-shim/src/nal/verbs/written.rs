@@ -85,13 +85,14 @@ impl Verbs {
     }
 
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
-    #[inline]
+    #[inline(always)]
     pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
         if (self.write_from..=EAGER).contains(&(header.payload_len() as usize)) {
             self.long_put(ni, rank, header.pt_index, md);
         }
     }
 
+    #[inline(never)]
     fn long_put(&mut self, ni: &mut Ni, rank: usize, portal: u32, md: MdHandle) {
         let Some(peer) = self.peer(rank) else { return };
         peer.long_puts = peer.long_puts.wrapping_add(1);
