@@ -545,7 +545,8 @@ impl Qp {
     /// # Errors
     ///
     /// As [`Qp::post`]; the data may be too long for the capabilities.
-    #[inline]
+    // Where the operation is known its request is made without a jump by a table.
+    #[inline(always)]
     pub fn post_inline(
         &self,
         id: u64,
@@ -711,25 +712,35 @@ impl Qp {
         if status == 0 {
             return Ok(());
         }
+        Err(self.not_accepted(status, head, count, bad))
+    }
+
+    /// How many of the `count` requests at `head` were accepted before `bad`, and why that was not.
+    #[cold]
+    fn not_accepted(
+        &self,
+        status: i32,
+        head: *mut sys::ibv_send_wr,
+        count: usize,
+        bad: *mut sys::ibv_send_wr,
+    ) -> (usize, PostError) {
         // A provider that fails without naming the request accepted none.
         let accepted = (0..count)
             .find(|&index| head.wrapping_add(index) == bad)
             .unwrap_or(0);
         let qpn = self.0.qpn;
-        Err((
-            accepted,
-            match status.abs() {
-                libc::ENOMEM | libc::ENOSPC => PostError::Full { qpn, accepted },
-                error => {
-                    let source = io::Error::from_raw_os_error(error);
-                    PostError::Refused {
-                        qpn,
-                        accepted,
-                        source,
-                    }
+        let error = match status.abs() {
+            libc::ENOMEM | libc::ENOSPC => PostError::Full { qpn, accepted },
+            error => {
+                let source = io::Error::from_raw_os_error(error);
+                PostError::Refused {
+                    qpn,
+                    accepted,
+                    source,
                 }
-            },
-        ))
+            }
+        };
+        (accepted, error)
     }
 
     /// Posts receives to the queue pair's own receive queue, as [`Srq::post_recv`](crate::srq::Srq::post_recv)

@@ -315,7 +315,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(bytes: &'a mut [u8], kind: Kind, failed: bool) -> Self {
         let mut writer = Self { bytes, len: 0 };
         writer.push_array([kind as u8, u8::from(failed), 0, 0, 0, 0, 0, 0]);
@@ -323,7 +323,7 @@ impl<'a> Writer<'a> {
     }
 
     /// [`Writer::push`] of a few bytes.
-    #[inline]
+    #[inline(always)]
     fn push_array<const N: usize>(&mut self, data: [u8; N]) {
         match self
             .bytes
@@ -339,6 +339,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends; what does not fit is cut off, which the receiver finds out by the length.
+    #[inline(never)]
     pub(super) fn push(&mut self, data: &[u8]) {
         let room = self.room(data.len());
         let fits = room.len();

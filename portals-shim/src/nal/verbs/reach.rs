@@ -90,11 +90,17 @@ impl Peer {
     }
 
     /// How a put that could go at once does; those from `write_from` bytes on may be written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn way(&self, put: &Header, write_from: usize) -> Way {
         if self.adverts.of(put.pt_index).is_empty() {
             return Way::Frame;
         }
+        self.way_where_adverts_are(put, write_from)
+    }
+
+    /// As [`Peer::way`], where descriptors of the portal are advertised.
+    #[inline(never)]
+    fn way_where_adverts_are(&self, put: &Header, write_from: usize) -> Way {
         match self.advertised(put) {
             Some(reach) if reach.events.is_some() => {
                 let long = (write_from..=EAGER).contains(&(put.payload_len() as usize));

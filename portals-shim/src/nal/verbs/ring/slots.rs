@@ -81,7 +81,7 @@ pub(in crate::nal::verbs) const fn taken(len: usize) -> Option<usize> {
 }
 
 /// Ends the frame number `number` of `len` bytes at the start of `bytes`, which are as many as it takes of a slot.
-#[inline]
+#[inline(always)]
 pub(in crate::nal::verbs) fn end(bytes: &mut [u8], len: usize, number: u32, value: Option<u32>) {
     let last = Last::new(number, len, value);
     let value = value.unwrap_or(0);
