@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 
-use conduit::{BarrierName, ClockKind, Conduit, HandlerEntry, Payload};
+use conduit::{BarrierName, ClockKind, Conduit, Handle, HandlerEntry, Payload, RmaError};
 
 use super::error::BenchError;
 use super::name::Name;
@@ -105,14 +105,18 @@ impl Handlers {
             Name::Barrier => (barriers(conduit, iters)?, ROW),
             Name::AmRate => (self.windows(conduit, iters)?, WINDOW),
             Name::AmFlood => (self.floods(conduit, iters)?, FLOOD),
-            Name::SegmentPutRate => (
-                put_windows(conduit, &vec![FILL; len], WINDOW, iters)?,
-                WINDOW,
-            ),
-            Name::SegmentPutBandwidth => (
-                put_windows(conduit, &vec![FILL; len], PUT_WINDOW, iters)?,
-                PUT_WINDOW,
-            ),
+            Name::SegmentPutRate => {
+                let payload = vec![FILL; len];
+                let put = |dest| conduit.put_nb(1, dest, black_box(&payload));
+                (windows_of(conduit, put, WINDOW, iters)?, WINDOW)
+            }
+            Name::SegmentPutBandwidth => {
+                if let (0, Some(segment)) = (conduit.mynode(), conduit.local_segment()) {
+                    segment.fill(0, len, FILL)?;
+                }
+                let put = |dest| conduit.put_from_segment_nb(1, dest, 0, len);
+                (windows_of(conduit, put, PUT_WINDOW, iters)?, PUT_WINDOW)
+            }
             Name::SegmentPut | Name::Memcpy => {
                 let row = row(bytes);
                 (copies(conduit, name, &vec![FILL; len], row, iters)?, row)
@@ -249,10 +253,10 @@ fn copies(
     Ok(samples)
 }
 
-/// Windows of puts, each until all are complete, by rank 0.
-fn put_windows(
+/// Windows of puts into the segment of rank 1, each until all are complete, by rank 0. `put` starts one to an address.
+fn windows_of(
     conduit: &Conduit,
-    payload: &[u8],
+    put: impl Fn(u64) -> Result<Handle, RmaError>,
     window: u64,
     iters: u64,
 ) -> Result<Samples, BenchError> {
@@ -266,7 +270,7 @@ fn put_windows(
     for i in 0..WARM_UP + iters {
         let start = conduit.now();
         for _ in 0..window {
-            handles.push(conduit.put_nb(1, dest, black_box(payload))?);
+            handles.push(put(dest)?);
         }
         handles.drain(..).for_each(|h| conduit.wait(h));
         if i >= WARM_UP {
