@@ -63,6 +63,24 @@ pub enum MrError {
     },
 }
 
+impl MrError {
+    /// Whether the system refused to lock the pages, which may be locked later, or registered without that
+    /// ([`Access::ON_DEMAND`]).
+    pub fn is_of_locking(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if is_of_locking(source))
+    }
+}
+
+/// Linux says EPERM, and not ENOMEM, to a process that may lock nothing at all (`can_do_mlock` in the kernel's
+/// `mm/mlock.c`).
+fn is_of_locking(error: &io::Error) -> bool {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => true,
+        Some(libc::EPERM) => memlock_limit() == Some(0),
+        _ => false,
+    }
+}
+
 /// A registered range. Dropping it takes the adapter's access away; requests that still name it then fail.
 #[derive(Debug)]
 pub struct Mr {
@@ -109,10 +127,10 @@ impl Mr {
         let Some(raw) = NonNull::new(raw) else {
             let source = io::Error::last_os_error();
             let hint = match source.raw_os_error() {
-                Some(libc::ENOMEM) => memlock_hint(),
+                _ if is_of_locking(&source) => memlock_hint(),
                 Some(libc::EFAULT) => " (not mapped, or not writable)".to_owned(),
                 Some(libc::EINVAL) => " (remote writing needs LOCAL_WRITE too)".to_owned(),
-                _ => String::new(),
+                _ => format!(": {source}"),
             };
             return Err(MrError::Refused {
                 address,

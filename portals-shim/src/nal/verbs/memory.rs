@@ -104,10 +104,7 @@ impl RegistryError {
     fn is_of_locking(&self) -> bool {
         match self {
             Self::Budget { .. } => true,
-            Self::Refused(MrError::Refused { source, .. }) => {
-                source.kind() == std::io::ErrorKind::OutOfMemory
-            }
-            Self::Refused(_) => false,
+            Self::Refused(error) => error.is_of_locking(),
         }
     }
 }

@@ -222,6 +222,10 @@ fn device_the_limit_of_locked_memory_is_named() {
     }
     assert!(text.contains("limited to 65536 bytes"), "{text}");
     assert!(text.contains("ulimit -l unlimited"), "{text}");
+    // The kernel has another word for this one.
+    let (_, text) = limited("--memlock=0:0");
+    assert!(text.contains("limited to 0 bytes"), "{text}");
+    assert!(text.contains("ulimit -l unlimited"), "{text}");
     // Enough to open, and not for long messages.
     let words = [
         "prlimit",
