@@ -618,8 +618,17 @@ impl Sim {
     fn interrupt(&mut self, n: usize) {
         let kernel = &mut self.nodes.0[n];
         if std::mem::take(&mut kernel.interrupt_again) {
-            let at = kernel.free_at;
+            // A call that did not enter the kernel may have come after it was free.
+            let at = kernel.free_at.max(self.now);
             self.enter_handler(n, at);
+        }
+    }
+
+    /// The same behind a call, which the interrupt has let pass: every call does this, since no other interrupt is taken
+    /// before.
+    fn interrupt_unless_handled(&mut self, n: usize) {
+        if !self.nodes.0[n].handling {
+            self.interrupt(n);
         }
     }
 
@@ -730,10 +739,11 @@ impl Sim {
                 late: false,
             };
             self.schedule(due, Work::Computed(rank));
-            return;
+            return self.interrupt_unless_handled(n);
         }
         if self.is_accelerated(rank) {
-            return self.accel_call(at, rank, call);
+            self.accel_call(at, rank, call);
+            return self.interrupt_unless_handled(n);
         }
         let closes = matches!(call, Call::Close);
         let name = trace::name(&call);
@@ -746,9 +756,7 @@ impl Sim {
         self.trace_call(rank, name, at, done);
         self.ranks[rank].clock = done;
         self.local_due(n, done);
-        if !self.nodes.0[n].handling {
-            self.interrupt(n);
-        }
+        self.interrupt_unless_handled(n);
         self.return_or_wait(at, done, rank, result, wait);
         if closes {
             // The process still gets its answer; it is the last.
