@@ -134,7 +134,7 @@ fn options_of(open: &Open, given: c_uint) -> MdOptions {
 /// pieces if it has several.
 ///
 /// # Safety
-/// With `PTL_MD_IOVEC`, `md.start` is null or an array of `md.length` entries. The memory stays
+/// With `PTL_MD_IOVEC`, `md.start` is as [`ptr::iovec`] takes it, with `md.length` entries. The memory stays
 /// mapped until the descriptor is unlinked and no operation is under way on it.
 pub(crate) unsafe fn md_spec(
     open: &Open,
@@ -346,22 +346,32 @@ pub extern "C" fn PtlMDUnlink(md_handle: u32) -> c_int {
     })
 }
 
-/// Gives the old values of an iovec descriptor's pieces to a caller who asked for them: with
-/// `PTL_MD_IOVEC` in `old.options`, `old.start` is an array and `old.length` its size.
+/// Where a caller wants the pieces of an iovec descriptor's old values: with `PTL_MD_IOVEC` in `old.options`, `old.start` is
+/// an array and `old.length` its size. No more entries than there are `pieces`; [`Error::Segv`] where no memory is.
+fn room_for(old: &PtlMd, pieces: &[Segment]) -> Result<usize, Error> {
+    if !MdOptions::from_bits_retain(old.options).contains(MdOptions::IOVEC) {
+        return Ok(0);
+    }
+    let room = usize::try_from(old.length).map_or(pieces.len(), |room| room.min(pieces.len()));
+    let array = Segment {
+        addr: old.start.expose_provenance() as u64,
+        len: (room * size_of::<PtlMdIovec>()) as u64,
+    };
+    if old.start.is_null() || ptr::is_mapped(&array) {
+        Ok(room)
+    } else {
+        Err(Error::Segv)
+    }
+}
+
+/// Gives a caller the first `room` pieces of an iovec descriptor's old values.
 ///
 /// # Safety
-/// That array may be written.
-unsafe fn give_pieces(old: &PtlMd, pieces: &[Segment]) {
-    if !MdOptions::from_bits_retain(old.options).contains(MdOptions::IOVEC) {
-        return;
-    }
-    let room = usize::try_from(old.length).unwrap_or(usize::MAX);
-    let entries: Vec<_> = pieces
-        .iter()
-        .take(room)
-        .map(|s| PtlMdIovec::new(s.addr, s.len))
-        .collect();
-    // SAFETY: no more entries than the caller said that the array has.
+/// `old.start` is null, or an array of so many entries that may be written.
+unsafe fn give_pieces(old: &PtlMd, pieces: &[Segment], room: usize) {
+    let entry = |s: &Segment| PtlMdIovec::new(s.addr, s.len);
+    let entries: Vec<_> = pieces.iter().take(room).map(entry).collect();
+    // SAFETY: the condition of this function.
     unsafe { ptr::write_array(old.start.cast(), &entries) };
 }
 
@@ -369,7 +379,7 @@ unsafe fn give_pieces(old: &PtlMd, pieces: &[Segment]) {
 ///
 /// # Safety
 /// `old_md` is null or may be written, and if the descriptor is an iovec one, is filled in as
-/// `give_pieces` says; `new_md` is null or as the `md` of [`PtlMDBind`].
+/// `room_for` says, with an array that may be written if it is mapped; `new_md` is null or as the `md` of [`PtlMDBind`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PtlMDUpdate(
     md_handle: u32,
@@ -387,6 +397,16 @@ pub unsafe extern "C" fn PtlMDUpdate(
             .then(|| iovecs(&open).get(&md_handle).cloned())
             .flatten();
         // SAFETY: the condition of this function.
+        let given = unsafe { ptr::read(old_md) };
+        // Before anything is changed.
+        let given = match given.zip(pieces) {
+            Some((given, pieces)) => {
+                let room = room_for(&given, &pieces)?;
+                Some((given, pieces, room))
+            }
+            None => None,
+        };
+        // SAFETY: the same.
         let wanted = unsafe { ptr::read(new_md) };
         let old = match wanted {
             None => old,
@@ -401,12 +421,9 @@ pub unsafe extern "C" fn PtlMDUpdate(
         };
         // SAFETY: the same.
         if let Some(out) = unsafe { Out::optional(old_md) } {
-            if let Some(pieces) = pieces {
-                // SAFETY: the same; an iovec descriptor's caller has filled the structure in.
-                if let Some(given) = unsafe { ptr::read(old_md) } {
-                    // SAFETY: the same.
-                    unsafe { give_pieces(&given, &pieces) };
-                }
+            if let Some((given, pieces, room)) = &given {
+                // SAFETY: the same; `room_for` has found the array mapped.
+                unsafe { give_pieces(given, pieces, *room) };
             }
             out.set(old.into());
         }

@@ -84,12 +84,19 @@ pub(crate) unsafe fn write_array<T: Copy>(p: *mut T, values: &[T]) {
     }
 }
 
-/// The pieces of a caller's iovec array.
+/// The pieces of a caller's iovec array; [`Error::MdIllegal`] where no memory is.
 ///
 /// # Safety
-/// As [`read_array`].
+/// `start` is null, points at `count` entries, or at memory that is not mapped.
 pub(crate) unsafe fn iovec(start: *const c_void, count: usize) -> Result<Vec<Segment>, Error> {
-    // SAFETY: by the condition above.
+    let array = Segment {
+        addr: start.expose_provenance() as u64,
+        len: (count as u64).saturating_mul(size_of::<PtlMdIovec>() as u64),
+    };
+    if !is_mapped(&array) {
+        return Err(Error::MdIllegal);
+    }
+    // SAFETY: by the condition above, and it is mapped.
     let entries: Vec<PtlMdIovec> = unsafe { read_array(start.cast(), count) }?;
     let segment = |e: &PtlMdIovec| Segment {
         addr: e.iov_base.expose_provenance() as u64,

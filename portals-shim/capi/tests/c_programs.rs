@@ -219,6 +219,18 @@ fn every_entry_refuses_every_bad_argument() {
     on_both_interfaces("entries");
 }
 
+/// Other seeds and longer runs are for who changes something: `random CALLS SEED`.
+#[test]
+fn random_calls_end_with_a_code_and_touch_nothing_else() {
+    if compiler("cc") {
+        let program = shared("random");
+        passes(2, &program, &["6000", "1"]);
+        // An interrupt that let a call pass was forgotten if the call was one of the chip's.
+        let output = run_on(FABRICS[1], 1, &[], &program, &["20000", "4"]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+}
+
 #[test]
 fn registers_limits_and_unlinks_that_are_told() {
     on_both_interfaces("registers");
