@@ -69,7 +69,7 @@ pub(crate) enum Name {
     SegmentPut,
     /// Windows of 64 puts of the conduit into the segment of rank 1 until all handles are synchronised
     SegmentPutRate,
-    /// Windows of 16 puts of the conduit into the segment of rank 1 until all handles are synchronised
+    /// Windows of 16 puts of the conduit out of the own segment into that of rank 1 until all handles are synchronised
     SegmentPutBandwidth,
     /// A plain copy within rank 0, to compare a put with
     Memcpy,

@@ -173,6 +173,13 @@ impl Frame {
     }
 }
 
+/// Height of a caption's letters, smaller where it would be wider than the picture. A letter is some 0.43 of its height wide
+/// on average.
+fn caption_height(caption: &str) -> f64 {
+    let room = f64::from(SIZE.0) - f64::from(LEFT) - 16.0;
+    (room / (0.43 * caption.chars().count() as f64)).min(17.0)
+}
+
 fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let all = || series.iter().flat_map(|s| &s.points);
     let range = |values: &mut dyn Iterator<Item = f64>| {
@@ -195,7 +202,7 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
     head.draw(&Text::new(
         frame.caption.clone(),
         (LEFT, 14),
-        ("sans-serif", 17),
+        ("sans-serif", caption_height(&frame.caption)),
     ))?;
     for (row, (line, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let y = 40 + (ROW * row as u32) as i32;
