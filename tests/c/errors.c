@@ -282,7 +282,7 @@ static void handles(void)
 
 static void values(void)
 {
-	ptl_md_t md;
+	ptl_md_t md, old, other;
 	ptl_handle_any_t h, me;
 	ptl_md_iovec_t many[100];
 	ptl_sr_value_t value;
@@ -343,6 +343,24 @@ static void values(void)
 	many[1].iov_len = 1;
 	md = describe(many, 2, PTL_MD_IOVEC, PTL_EQ_NONE);
 	GIVES(PTL_MD_ILLEGAL, PtlMDBind(ni, md, PTL_RETAIN, &h));
+	/* The array itself, all of it or its end. */
+	GIVES(PTL_MD_ILLEGAL,
+	      PtlMDBind(ni, describe(hole + page, 2, PTL_MD_IOVEC, PTL_EQ_NONE), PTL_RETAIN, &h));
+	GIVES(PTL_MD_ILLEGAL, PtlMDBind(ni,
+					describe(hole + page - sizeof many[0], 2, PTL_MD_IOVEC,
+						 PTL_EQ_NONE),
+					PTL_RETAIN, &h));
+	/* Or that which old values go to: nothing is updated then. */
+	many[1].iov_base = hole;
+	OK(PtlMDBind(ni, describe(many, 2, PTL_MD_IOVEC, PTL_EQ_NONE), PTL_RETAIN, &h));
+	old = describe(hole + page, 2, PTL_MD_IOVEC, PTL_EQ_NONE);
+	other = describe(bytes, 8, 0, PTL_EQ_NONE);
+	GIVES(PTL_SEGV, PtlMDUpdate(h, &old, &other, PTL_EQ_NONE));
+	old.options = 0;
+	OK(PtlMDUpdate(h, &old, NULL, PTL_EQ_NONE));
+	CHECK(old.start == many && old.length == 2 && (old.options & PTL_MD_IOVEC));
+	OK(PtlMDUnlink(h));
+	many[1].iov_base = hole + page;
 	/* What is wrong with the entry is said before what is wrong with the memory. */
 	OK(PtlMEAttach(ni, 4, anyone, 0, 0, PTL_RETAIN, PTL_INS_AFTER, &me));
 	GIVES(PTL_MD_ILLEGAL, PtlMDAttach(me, md, PTL_RETAIN, &h));
