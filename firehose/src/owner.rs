@@ -108,6 +108,8 @@ pub struct Owner<K> {
     counts: Counts,
     /// Who has to give back what.
     recalls: Vec<(u32, Unit)>,
+    /// First and last units that nobody is to get.
+    barred: Vec<(Unit, Unit)>,
 }
 
 impl<K: Clone> Owner<K> {
@@ -121,6 +123,7 @@ impl<K: Clone> Owner<K> {
             limits,
             counts: Counts::default(),
             recalls: Vec::new(),
+            barred: Vec::new(),
         }
     }
 
@@ -173,6 +176,7 @@ impl<K: Clone> Owner<K> {
         let (mut more, mut kept, mut missing) = (0, 0, 0);
         for unit in span.units() {
             match self.table.find(unit) {
+                None if self.is_barred(unit) => return Err(OwnError::Busy),
                 None => (more, missing) = (more + 1, missing + 1),
                 Some(slot) => {
                     kept += u32::from(self.table.is_queued(slot));
@@ -348,7 +352,10 @@ impl<K: Clone> Owner<K> {
         self.shrink(self.limits.victims, pins);
         for (unit, answer) in m.new.iter().zip(&mut answers) {
             if answer.is_none() {
-                let pinned = self.pin(*unit, pins);
+                let pinned = match self.is_barred(*unit) {
+                    true => Err(Refusal::Going),
+                    false => self.pin(*unit, pins),
+                };
                 self.counts.misses += 1;
                 if let Ok(key) = &pinned {
                     self.table.insert(*unit, bucket(key.clone(), vec![from], 0));
@@ -445,6 +452,24 @@ impl<K: Clone> Owner<K> {
     #[must_use]
     pub fn is_gone(&self, first: Unit, last: Unit) -> bool {
         !self.table.iter().any(|(u, _)| (first..=last).contains(&u))
+    }
+
+    /// Until [`Owner::unbar`] nothing from `first` to `last` is pinned anew. Whoever waits until all of it is gone needs
+    /// that: what goes first could be back before the last goes.
+    pub fn bar(&mut self, first: Unit, last: Unit) {
+        self.barred.push((first, last));
+    }
+
+    /// Takes one [`Owner::bar`] back.
+    pub fn unbar(&mut self, first: Unit, last: Unit) {
+        if let Some(at) = self.barred.iter().position(|b| *b == (first, last)) {
+            self.barred.swap_remove(at);
+        }
+    }
+
+    fn is_barred(&self, unit: Unit) -> bool {
+        let mut barred = self.barred.iter();
+        barred.any(|(first, last)| (*first..=*last).contains(&unit))
     }
 
     /// Whether [`Owner::poll_recall`] has one.

@@ -299,6 +299,29 @@ fn memory_that_goes_is_recalled() {
     assert_eq!(p.transfer(span(0, 2)), 1, "and may come back");
 }
 
+/// Two units are to go; a peer gives the first back and asks for it again before it gives the second back.
+#[test]
+fn memory_that_goes_stays_gone_until_all_of_it_is() {
+    let mut p = Pair::new(3, 3);
+    p.transfer(span(0, 2));
+    p.holder.hit(1, Unit(1)).unwrap();
+    assert!(!p.owner.forget(Unit(0), Unit(1), &mut p.memory));
+    p.owner.bar(Unit(0), Unit(1));
+    p.talk();
+    assert!(p.owner.is_gone(Unit(0), Unit(0)));
+    assert_eq!(p.holder.ask(1, span(0, 1), 7), Ok(Asked::Waits));
+    p.talk();
+    let refused = p.holder.poll_outcome().map(|o| (o.ticket, o.result));
+    assert_eq!(refused, Some((7, Err((Unit(0), Refusal::Going)))));
+    let own = p.owner.acquire(span(0, 1), &mut p.memory);
+    assert_eq!(own, Err(OwnError::Busy));
+    p.holder.release(1, span(1, 1));
+    p.talk();
+    assert!(p.owner.is_gone(Unit(0), Unit(1)));
+    p.owner.unbar(Unit(0), Unit(1));
+    assert_eq!(p.transfer(span(0, 2)), 1, "and may come back");
+}
+
 #[test]
 fn lies_are_refused_and_change_nothing() {
     let mut p = Pair::new(2, 2);

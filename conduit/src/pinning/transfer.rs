@@ -398,8 +398,20 @@ impl Conduit {
     pub fn forget(&self, addr: u64, len: u64) {
         let left = self.core.borrow_mut().forget(addr, len);
         if let Some((first, last)) = left {
-            self.wait_flushing(|c| c.home.as_ref()?.owner.is_gone(first, last).then_some(()));
+            self.wait_until_gone(first, last);
         }
+    }
+
+    /// Waits until nothing of these units is pinned.
+    fn wait_until_gone(&self, first: Unit, last: Unit) {
+        if let Some(home) = &mut self.core.borrow_mut().home {
+            home.owner.bar(first, last);
+        }
+        self.wait_flushing(|c| {
+            let owner = &mut c.home.as_mut()?.owner;
+            let gone = owner.is_gone(first, last);
+            gone.then(|| owner.unbar(first, last))
+        });
     }
 
     /// As [`Conduit::forget`], for whoever may be called from anywhere; `false` in a handler, where something of it is
@@ -417,7 +429,7 @@ impl Conduit {
             None => true,
             Some(_) if self.handler_depth.get() > 0 => false,
             Some((first, last)) => {
-                self.wait_flushing(|c| c.home.as_ref()?.owner.is_gone(first, last).then_some(()));
+                self.wait_until_gone(first, last);
                 true
             }
         }
