@@ -195,6 +195,7 @@ pub(crate) enum Call {
     },
     EqAlloc(u64),
     EqFree(EqHandle),
+    EqRetire(EqHandle),
     EqPeek(EqHandle),
     EqPoll {
         eqs: EqList,

@@ -410,6 +410,10 @@ impl<N: Nal> Library<N> {
                 ni.eq_free(eq)?;
                 Answer::Done
             }
+            Call::EqRetire(eq) => {
+                ni.eq_retire(eq)?;
+                Answer::Done
+            }
             Call::EqPeek(eq) => {
                 self.progress();
                 let seen = self.ni.eq_peek(eq)?;

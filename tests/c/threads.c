@@ -30,6 +30,36 @@ static void *wait_for_puts(void *unused)
 	}
 }
 
+/* A queue that is freed is none, whether a descriptor names it or not, also for whoever waits on it. */
+static void *wait_for_no_queue(void *freed)
+{
+	ptl_handle_eq_t both[2] = { end_eq, *(ptl_handle_eq_t *)freed };
+	ptl_event_t e;
+	int which = -1;
+
+	GIVES(PTL_EQ_INVALID, PtlEQPoll(both, 2, PTL_TIME_FOREVER, &e, &which));
+	CHECK(which == 1);
+	GIVES(PTL_EQ_INVALID, PtlEQWait(both[1], &e));
+	return NULL;
+}
+
+static void free_under_a_waiter(void)
+{
+	ptl_handle_eq_t freed;
+	ptl_handle_md_t md;
+	pthread_t waiters[2];
+	int i;
+
+	OK(PtlEQAlloc(ni, 4, PTL_EQ_HANDLER_NONE, &freed));
+	OK(PtlMDBind(ni, describe(source, sizeof source, 0, freed), PTL_RETAIN, &md));
+	for (i = 0; i < 2; i++)
+		CHECK(pthread_create(&waiters[i], NULL, wait_for_no_queue, &freed) == 0);
+	OK(PtlEQFree(freed));
+	for (i = 0; i < 2; i++)
+		CHECK(pthread_join(waiters[i], NULL) == 0);
+	OK(PtlMDUnlink(md));
+}
+
 static void *wait_for_ever(void *started)
 {
 	ptl_event_t e;
@@ -88,6 +118,7 @@ int main(void)
 		OK(PtlPut(out, PTL_NO_ACK_REQ, own, PORTAL, 0, 0, 0, 2 * PUTS));
 	for (i = 0; i < 2; i++)
 		CHECK(pthread_join(waiters[i], NULL) == 0);
+	free_under_a_waiter();
 	CHECK(pthread_create(&last, NULL, wait_for_ever, &started) == 0);
 	pthread_mutex_lock(&lock);
 	while (!started)

@@ -575,6 +575,19 @@ impl Ni {
         Ok(())
     }
 
+    /// As [`Ni::eq_free`] of a queue that is to be none from now on: where it is refused, no call can name the queue any
+    /// more but this one, which frees it when the last MD has let go of it.
+    pub fn eq_retire(&mut self, handle: EqHandle) -> Result<(), Error> {
+        let key = handle.key(self.config.interface).ok_or(Error::EqInvalid)?;
+        let eq = self.eqs.get_mut(key).ok_or(Error::EqInvalid)?;
+        if eq.users > 0 || eq.promised > 0 {
+            eq.handle = EqHandle(Handle::INVALID);
+            return Err(Error::EqInUse);
+        }
+        self.eqs.remove(key);
+        Ok(())
+    }
+
     /// Takes the oldest event; the flag says that events before it were lost.
     pub fn eq_get(&mut self, handle: EqHandle) -> Result<Option<(Event, bool)>, Error> {
         match self.eq_next(handle) {

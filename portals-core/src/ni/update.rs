@@ -51,7 +51,8 @@ impl Ni {
         if let Some(eq) = new.eq {
             self.eq_mut(eq)?.users += 1;
         }
-        if let Some(eq) = old.eq.and_then(|eq| self.eq_mut(eq).ok()) {
+        // The queue may have been retired.
+        if let Some(eq) = old.eq.and_then(|eq| self.eqs.at_mut(eq.0.slot())) {
             eq.users = eq.users.saturating_sub(1);
         }
         if let Some(pt_index) = portal {

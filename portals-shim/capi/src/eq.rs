@@ -42,7 +42,7 @@ fn sweep(open: &Open) {
     if open.any_condemned.load(Ordering::Acquire) {
         let mut condemned = condemned(open);
         let in_use = |eq: &u32| {
-            let freed = open.interface.eq_free(EqHandle::from_raw(*eq));
+            let freed = open.interface.eq_retire(EqHandle::from_raw(*eq));
             freed == Err(Error::EqInUse)
         };
         condemned.retain(in_use);
@@ -111,7 +111,7 @@ pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
     state::entry(|| {
         let open = eq_open(eq_handle)?;
         sweep(&open);
-        match open.interface.eq_free(EqHandle::from_raw(eq_handle)) {
+        match open.interface.eq_retire(EqHandle::from_raw(eq_handle)) {
             Err(Error::EqInUse) => {
                 condemned(&open).insert(eq_handle);
                 open.any_condemned.store(true, Ordering::Release);

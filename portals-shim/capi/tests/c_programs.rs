@@ -231,6 +231,16 @@ fn random_calls_end_with_a_code_and_touch_nothing_else() {
     }
 }
 
+/// Threads that wait while others free their queues, unlink what they use and close the interface; as above, with
+/// `random_threads CALLS SEED THREADS ROUNDS`.
+#[test]
+fn random_calls_of_threads_end_when_what_they_use_goes() {
+    if compiler("cc") {
+        let program = compile("cc", &["-std=gnu99", "-pthread"], "random_threads", &[]);
+        passes(2, &program, &["300", "1"]);
+    }
+}
+
 #[test]
 fn registers_limits_and_unlinks_that_are_told() {
     on_both_interfaces("registers");

@@ -28,6 +28,12 @@ impl Interface {
         self.done(Call::EqFree(eq))
     }
 
+    /// As [`Interface::eq_free`] of a queue that is to be none from now on: where it is refused, threads that wait on it and
+    /// calls that name it are refused too, and calling this again frees it when no descriptor names it any more.
+    pub fn eq_retire(&self, eq: EqHandle) -> Result<(), Error> {
+        self.done(Call::EqRetire(eq))
+    }
+
     /// `PtlEQGet`: the oldest event, or `None`.
     pub fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
         self.open()?.eq_get(eq)

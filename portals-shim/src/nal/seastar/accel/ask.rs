@@ -44,6 +44,8 @@ pub(super) enum About {
         count: u64,
     },
     QueueGone(EqHandle),
+    /// As [`About::QueueGone`]; also where the firmware refuses it, no poll may name it any more.
+    QueueRetired(EqHandle),
 }
 
 /// A descriptor that the answer to its command makes known.
@@ -238,6 +240,10 @@ impl Accelerated {
                 let entry = object(OpCode::EQ_FREE, eq.raw());
                 self.ask(OutcomeKind::Done, About::QueueGone(*eq), entry)
             }
+            Call::EqRetire(eq) => {
+                let entry = object(OpCode::EQ_FREE, eq.raw());
+                self.ask(OutcomeKind::Done, About::QueueRetired(*eq), entry)
+            }
             Call::AcEntry { index, entry } => {
                 let mut c = AccessCommand::new_zeroed();
                 c.op = OpCode::AC_ENTRY;
@@ -397,8 +403,11 @@ impl Accelerated {
     /// Gives back what was got ready for a command that failed.
     pub(super) fn forget(&mut self, about: About, memory: &mut NodeMemory) {
         self.described = None;
-        if let About::Queue { ring, .. } = about {
-            memory.unreserve(ring);
+        match about {
+            About::Queue { ring, .. } => memory.unreserve(ring),
+            // The firmware goes on to write events there.
+            About::QueueRetired(eq) => self.rings.retire(eq),
+            _ => {}
         }
     }
 
@@ -419,7 +428,7 @@ impl Accelerated {
                 self.known.remove(md);
                 Ok(Answer::Done)
             }
-            (About::QueueGone(eq), Outcome::Done) => {
+            (About::QueueGone(eq) | About::QueueRetired(eq), Outcome::Done) => {
                 if let Some(ring) = self.rings.remove(eq) {
                     memory.unreserve(ring);
                 }

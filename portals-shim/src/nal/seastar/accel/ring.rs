@@ -30,6 +30,8 @@ struct Ring {
     first: u32,
     /// Events read or lost.
     read: u64,
+    /// Nobody may read it any more.
+    retired: bool,
 }
 
 impl Ring {
@@ -92,6 +94,7 @@ impl Rings {
             count,
             first,
             read: 0,
+            retired: false,
         };
         self.0.insert(eq, ring);
     }
@@ -101,14 +104,22 @@ impl Rings {
         self.0.remove(&eq).map(|ring| ring.base)
     }
 
+    /// A queue is to be none, and the firmware still has it.
+    pub(super) fn retire(&mut self, eq: EqHandle) {
+        if let Some(ring) = self.0.get_mut(&eq) {
+            ring.retired = true;
+        }
+    }
+
     /// The oldest event; the outer `None` for a queue that is not one.
     pub(super) fn peek(&self, eq: EqHandle, memory: &mut NodeMemory) -> Option<Seen> {
-        Some(self.0.get(&eq)?.peek(memory).1)
+        let ring = self.0.get(&eq).filter(|ring| !ring.retired)?;
+        Some(ring.peek(memory).1)
     }
 
     /// The same, and the event is read.
     pub(super) fn take(&mut self, eq: EqHandle, memory: &mut NodeMemory) -> Option<Seen> {
-        let ring = self.0.get_mut(&eq)?;
+        let ring = self.0.get_mut(&eq).filter(|ring| !ring.retired)?;
         let (lost, seen) = ring.peek(memory);
         if seen.is_some() {
             ring.read += lost + 1;
