@@ -49,6 +49,27 @@ void gasnet_puts_nbi_bulk(gasnet_node_t dstnode, void *dstaddr, const size_t dst
 void gasnet_gets_nbi_bulk(void *dstaddr, const size_t dststrides[], gasnet_node_t srcnode, void *srcaddr,
     const size_t srcstrides[], const size_t count[], size_t stridelevels);
 
+#ifdef GASNET_DEBUG
+#define gasnet_putv_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_putv_bulk)(a, b, c, d, e)
+#define gasnet_getv_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_getv_bulk)(a, b, c, d, e)
+#define gasnet_puti_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puti_bulk)(a, b, c, d, e, f, g)
+#define gasnet_geti_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_geti_bulk)(a, b, c, d, e, f, g)
+#define gasnet_puts_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puts_bulk)(a, b, c, d, e, f, g)
+#define gasnet_gets_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_gets_bulk)(a, b, c, d, e, f, g)
+#define gasnet_putv_nb_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_putv_nb_bulk)(a, b, c, d, e)
+#define gasnet_getv_nb_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_getv_nb_bulk)(a, b, c, d, e)
+#define gasnet_puti_nb_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puti_nb_bulk)(a, b, c, d, e, f, g)
+#define gasnet_geti_nb_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_geti_nb_bulk)(a, b, c, d, e, f, g)
+#define gasnet_puts_nb_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puts_nb_bulk)(a, b, c, d, e, f, g)
+#define gasnet_gets_nb_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_gets_nb_bulk)(a, b, c, d, e, f, g)
+#define gasnet_putv_nbi_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_putv_nbi_bulk)(a, b, c, d, e)
+#define gasnet_getv_nbi_bulk(a, b, c, d, e) GASNETI_CALL(gasnet_getv_nbi_bulk)(a, b, c, d, e)
+#define gasnet_puti_nbi_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puti_nbi_bulk)(a, b, c, d, e, f, g)
+#define gasnet_geti_nbi_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_geti_nbi_bulk)(a, b, c, d, e, f, g)
+#define gasnet_puts_nbi_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_puts_nbi_bulk)(a, b, c, d, e, f, g)
+#define gasnet_gets_nbi_bulk(a, b, c, d, e, f, g) GASNETI_CALL(gasnet_gets_nbi_bulk)(a, b, c, d, e, f, g)
+#endif
+
 /* Descriptions as text; *_bufsz is the room they need. */
 typedef struct {
     void *minaddr;

@@ -1,7 +1,7 @@
 //! What programs give that is wrong: a code, or an end of the job that says the rank and the call; on every rank, and
 //! nothing is left.
 
-use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, run_on, text};
+use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, line_of, run_on, text};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,14 +46,6 @@ fn processes_are_found_by_a_word_of_their_environment() {
     drop(stays.stdin.take());
     assert!(stays.wait().unwrap().success());
     assert!(processes(&word).is_empty());
-}
-
-/// The line of `gasnet_bad.c` with these words, from 1.
-fn line_of(words: &str) -> usize {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/c/gasnet_bad.c");
-    let text = std::fs::read_to_string(source).unwrap();
-    let at = text.lines().position(|l| l.contains(words));
-    at.unwrap_or_else(|| panic!("no line {words}")) + 1
 }
 
 #[test]
@@ -174,7 +166,7 @@ fn calls_that_are_refused_say_node_call_and_place() {
         }
         for (words, node, why) in lines {
             let start = format!("GASNet node {node}/2: {why}");
-            let end = format!("gasnet_bad.c:{}", line_of(words));
+            let end = format!("gasnet_bad.c:{}", line_of("gasnet_bad.c", words));
             let found = said
                 .lines()
                 .any(|l| l.starts_with(&start) && l.ends_with(&end));

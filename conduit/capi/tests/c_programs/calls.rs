@@ -174,6 +174,28 @@ fn everywhere() -> PathBuf {
     compile("gasnet_unmap", b)
 }
 
+/// Other seeds, more calls and larger regions are for who changes something: `gasnet_random SEED CALLS THREADS KIB`.
+#[test]
+fn random_calls_keep_memory_as_a_naive_model_has_it() {
+    if !compiler("cc") {
+        return;
+    }
+    let runs = [
+        ("seq", "-DGASNET_SEGMENT_FAST", ["1", "800", "1"]),
+        ("seq", "-DGASNET_SEGMENT_EVERYTHING", ["2", "800", "1"]),
+        ("par", "-DGASNET_SEGMENT_LARGE", ["3", "400", "3"]),
+    ];
+    for (model, segment, args) in runs {
+        let b = Build {
+            model,
+            compiled_for: model,
+            flags: &["-std=gnu99", segment],
+            ..SEQ
+        };
+        passes(3, &compile("gasnet_random", b), &args);
+    }
+}
+
 #[test]
 fn every_thread_model_has_every_call() {
     if compiler("cc") {

@@ -1,6 +1,6 @@
 //! How programs end, by their own will or not.
 
-use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, run_on, text};
+use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, line_of, run_on, text};
 
 #[test]
 fn ends_of_a_program_and_what_it_gets_wrong() {
@@ -57,6 +57,148 @@ fn ends_of_a_program_and_what_it_gets_wrong() {
             if words.contains(" at") || how == "order" {
                 assert!(said.contains("gasnet_ends.c:"), "{how}: no place: {said}");
             }
+        }
+    }
+}
+
+/// Each ends the process, and says the call and where it stands.
+#[test]
+fn wrong_locks_operations_and_collectives_say_call_and_place() {
+    if !compiler("cc") {
+        return;
+    }
+    let b = Build {
+        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
+        ..SEQ
+    };
+    let program = compile("gasnet_ends", b);
+    // How it ends; what is said; the line of the program, by words of it.
+    let cases = [
+        (
+            "unlock",
+            "gasnet_hsl_unlock of a lock that this thread does not hold",
+            "\"unlock\"",
+        ),
+        (
+            "uninitialised",
+            "gasnet_hsl_lock: the lock is not initialised",
+            "\"uninitialised\"",
+        ),
+        (
+            "init-twice",
+            "gasnet_hsl_init of a lock that is initialised",
+            "\"init-twice\"",
+        ),
+        (
+            "destroy-held",
+            "gasnet_hsl_destroy of a lock that is held",
+            "held: destroyed",
+        ),
+        (
+            "destroy-twice",
+            "gasnet_hsl_destroy: the lock is not initialised",
+            "destroyed again",
+        ),
+        ("hold-twice", "gasnet_hold_interrupts twice", "held again"),
+        (
+            "resume",
+            "gasnet_resume_interrupts without gasnet_hold_interrupts",
+            "\"resume\"",
+        ),
+        (
+            "put-section",
+            "gasnet_put_val in a no-interrupt section",
+            "gasnet_put_val(0, &mine",
+        ),
+        (
+            "send-locked",
+            "gasnet_AMRequestShort while an HSL is held",
+            "AMRequestShort1(1, 200, 9) != GASNET_OK) gasnet_exit(94)",
+        ),
+        (
+            "handler-lock",
+            "a handler returned while it held an HSL",
+            "kept by a handler",
+        ),
+        (
+            "reply-locked",
+            "gasnet_AMReplyShort while an HSL is held",
+            "AMReplyShort0(token, 201)",
+        ),
+        (
+            "region-twice",
+            "gasnet_begin_nbi_accessregion: nbi access regions do not nest",
+            "begun again",
+        ),
+        (
+            "region-end",
+            "gasnet_end_nbi_accessregion: nbi access regions",
+            "\"region-end\"",
+        ),
+        (
+            "notify-twice",
+            "gasnet_barrier_notify: barrier notified twice",
+            "notified again",
+        ),
+        (
+            "value-length",
+            "gasnet_put_val: 9 bytes are not 1 to 8",
+            "\"value-length\"",
+        ),
+        (
+            "value-nothing",
+            "gasnet_get_val: 0 bytes are not 1 to 8",
+            "\"value-nothing\"",
+        ),
+        (
+            "value-twice",
+            "gasnet_wait_syncnb_valget: not a handle of a value",
+            "had already",
+        ),
+        (
+            "totals",
+            "gasnet_putv_bulk: 5 bytes there and 4 bytes here",
+            "\"totals\"",
+        ),
+        (
+            "indexed-totals",
+            "gasnet_geti_bulk: 4 bytes there and 8 bytes here",
+            "\"indexed-totals\"",
+        ),
+        (
+            "vector-range",
+            "gasnet_putv_bulk: 5 bytes at",
+            "five of five",
+        ),
+        (
+            "strided-range",
+            "gasnet_gets_bulk: 8 bytes at",
+            "there, strides, count, 1)",
+        ),
+        ("coll-root", "image 2 of 2", "GASNET_TEAM_ALL, own, 2"),
+        ("coll-function", "function 7 is not registered", "1, 7, 0"),
+        (
+            "coll-team",
+            "gasnet_coll_team_size: no such team",
+            "\"coll-team\"",
+        ),
+        (
+            "coll-wait",
+            "gasnet_coll_barrier_wait without gasnet_coll_barrier_notify",
+            "\"coll-wait\"",
+        ),
+    ];
+    for (how, words, line) in cases {
+        let line = line_of("gasnet_ends.c", line);
+        for fabric in FABRICS {
+            let output = run_on(fabric, 2, &program, &[how]);
+            let said = text(&output);
+            let code = output.status.code();
+            assert_eq!(code, Some(134), "{how} on {fabric}: {said}");
+            let found = said
+                .lines()
+                .any(|l| l.contains(words) && l.ends_with(&format!("gasnet_ends.c:{line}")));
+            assert!(found, "{how} on {fabric}, line {line}: {said}");
         }
     }
 }

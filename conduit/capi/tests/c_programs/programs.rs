@@ -153,6 +153,14 @@ pub(crate) fn compile(source: &str, b: Build<'_>) -> PathBuf {
         .clone()
 }
 
+/// The line of a program of `tests/c` with these words, from 1.
+pub(crate) fn line_of(program: &str, words: &str) -> usize {
+    let source = root().join("tests/c").join(program);
+    let text = std::fs::read_to_string(source).unwrap();
+    let at = text.lines().position(|l| l.contains(words));
+    at.unwrap_or_else(|| panic!("no line {words}")) + 1
+}
+
 /// The fabrics that every machine has.
 pub(crate) const FABRICS: [&str; 2] = ["seastar", "shm"];
 
