@@ -1,9 +1,10 @@
 //! Match entries and the ordered match lists of the portal table (rule 5).
 //!
 //! A list is threaded through the entries (`prev`, `next`), so inserting next to an entry and
-//! unlinking need no search, and the walk from head to tail is the specification's order. A list of
-//! up to [`WALKED`] entries is walked, and any list of an interface that always walks. Another longer one has an
-//! [`Index`] beside it:
+//! unlinking need no search, and the walk from head to tail is the specification's order. A search walks; after one that
+//! has looked at more than [`WALKED`] entries there is an [`Index`] of the list, but for an interface that always walks, and
+//! as long as there is one it is kept up and searched instead. A list whose first entries take what comes, as those of
+//! receives in their order do, is never sorted:
 //!
 //! ```text
 //!  list      A ── B ── C ── D ── E ── F ── …      label: a number that grows from head to tail
@@ -35,8 +36,10 @@ use buckets::Key;
 use groups::Node;
 use index::Index;
 
-/// The longest list without an index. Walking 16 entries costs about as much as finding one.
-const WALKED: usize = 16;
+/// Entries that a search may look at in a list that does not get an index by it.
+pub(crate) const WALKED: u32 = 32;
+/// The longest list that has no index. Walking 16 entries costs about as much as finding one.
+const SHORT: usize = 16;
 
 /// No entry; above every slot.
 const NONE: u32 = u32::MAX;
@@ -53,9 +56,9 @@ pub(crate) struct Me {
     /// Slots of the neighbours on the list.
     prev: u32,
     next: u32,
-    /// Grows from head to tail.
+    /// Grows from head to tail while the list has an index, and means nothing while it has none.
     label: u64,
-    /// Place in its group; meaningful while the list has an index.
+    /// Place in its group; as the label.
     node: Node,
 }
 
@@ -101,7 +104,7 @@ struct MatchList {
     head: u32,
     tail: u32,
     len: usize,
-    /// Made when the list grows beyond [`WALKED`], dropped when it shrinks to half of that.
+    /// Made after a search has looked at more than [`WALKED`] entries, dropped when the list shrinks to [`SHORT`].
     index: Option<Box<Index>>,
 }
 
@@ -125,12 +128,12 @@ pub(crate) trait Take<T> {
 pub(crate) struct MatchTable {
     interface: u8,
     entries: Table<Me>,
-    /// What each slot's entry compares, beside the entries because a search touches nothing else of
+    /// What each slot's entry compares, if it is in an index, beside the entries because a search touches nothing else of
     /// most. Of an entry that ignores bits it means nothing.
     keys: alloc::vec::Vec<Key>,
     lists: alloc::vec::Vec<MatchList>,
-    /// The longest list without an index.
-    walked: usize,
+    /// No list gets an index.
+    walks: bool,
 }
 
 impl MatchTable {
@@ -140,13 +143,13 @@ impl MatchTable {
             entries: Table::new(),
             keys: alloc::vec::Vec::new(),
             lists: (0..portals).map(|_| MatchList::EMPTY).collect(),
-            walked: WALKED,
+            walks: false,
         }
     }
 
     /// No list gets an index from now on.
     pub(crate) fn walk_always(&mut self) {
-        self.walked = usize::MAX;
+        self.walks = true;
     }
 
     #[inline]
@@ -205,7 +208,8 @@ impl MatchTable {
     }
 
     /// The first descriptor, in list order, of an entry that admits the message, for which `take`
-    /// returns something; with the number of entries looked at: those visited, not those before it.
+    /// returns something; with the number of entries looked at: those visited, not those before it. To be followed by
+    /// [`MatchTable::searched`] where they were more than [`WALKED`], or all.
     #[inline(always)]
     pub(crate) fn search<T>(
         &self,
@@ -234,6 +238,16 @@ impl MatchTable {
             at = me.next;
         }
         None
+    }
+
+    /// A search of a list has looked at many entries: the next one has an index, if the list is long.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn searched(&mut self, pt_index: u32) {
+        let list = self.lists.get(pt_index as usize);
+        if list.is_some_and(|l| l.index.is_none() && l.len > WALKED as usize) && !self.walks {
+            self.make_index(pt_index as usize);
+        }
     }
 
     /// Attaches a descriptor to an entry, or takes it away.
@@ -280,11 +294,7 @@ impl MatchTable {
         md: MdHandle,
     ) -> Option<MeHandle> {
         let (prev, pt_index) = self.entries.at(base).map(|me| (me.prev, me.pt_index))?;
-        let key = Key {
-            id: spec.match_id,
-            bits: spec.match_bits,
-        };
-        self.link(pt_index, key, prev, base, |label| Me {
+        self.link(pt_index, prev, base, |label| Me {
             match_id: spec.match_id,
             match_bits: spec.match_bits,
             ignore_bits: spec.ignore_bits,
@@ -300,17 +310,12 @@ impl MatchTable {
 
     #[inline(never)]
     fn link_apart(&mut self, me: Me, prev: u32, next: u32) -> Option<MeHandle> {
-        let key = Key {
-            id: me.match_id,
-            bits: me.match_bits,
-        };
-        let make = |label| Me {
+        self.link(me.pt_index, prev, next, |label| Me {
             prev,
             next,
             label,
             ..me
-        };
-        self.link(me.pt_index, key, prev, next, make)
+        })
     }
 
     /// Adds the entry that `make` makes with its label.
@@ -318,16 +323,16 @@ impl MatchTable {
     fn link(
         &mut self,
         pt_index: u32,
-        key: Key,
         prev: u32,
         next: u32,
         make: impl FnOnce(u64) -> Me,
     ) -> Option<MeHandle> {
-        let pt = pt_index as usize;
-        let label = order::between(&mut self.entries, prev, next).0;
+        let list = self.lists.get_mut(pt_index as usize)?;
+        let label = match list.index {
+            Some(_) => order::between(&mut self.entries, prev, next).0,
+            None => 0,
+        };
         let (slot, generation) = self.entries.insert_with(|| make(label))?;
-        *self.entries.beside(&mut self.keys, slot, || Key::BLANK)? = key;
-        let list = self.lists.get_mut(pt)?;
         match self.entries.at_mut(prev) {
             Some(p) => p.next = slot,
             None => list.head = slot,
@@ -337,29 +342,51 @@ impl MatchTable {
             None => list.tail = slot,
         }
         list.len += 1;
-        if list.index.is_some() || list.len > self.walked {
-            self.index(pt, slot);
+        if list.index.is_some() {
+            self.index(pt_index as usize, slot);
         }
         Some(MeHandle::of(self.interface, generation, slot))
     }
 
-    /// Puts a new entry into the index of its list, or makes one.
-    #[inline(never)]
-    fn index(&mut self, pt_index: usize, slot: u32) {
-        let Some(list) = self.lists.get_mut(pt_index) else {
+    /// What the entry in a slot compares, for the index that it is put into.
+    fn note_key(&mut self, slot: u32) {
+        let Some(me) = self.entries.at(slot) else {
             return;
         };
-        if let Some(index) = &mut list.index {
-            index.insert(&mut self.entries, slot);
-            return;
+        if slot as usize >= self.keys.len() {
+            self.keys.resize(slot as usize + 1, Key::BLANK);
         }
+        self.keys[slot as usize] = Key {
+            id: me.match_id,
+            bits: me.match_bits,
+        };
+    }
+
+    /// Puts a new entry into the index of its list.
+    #[inline(never)]
+    fn index(&mut self, pt_index: usize, slot: u32) {
+        self.note_key(slot);
+        if let Some(index) = self.lists.get_mut(pt_index).and_then(|l| l.index.as_mut()) {
+            index.insert(&mut self.entries, slot);
+        }
+    }
+
+    /// Makes an index of a list.
+    fn make_index(&mut self, pt_index: usize) {
+        let Some(head) = self.lists.get(pt_index).map(|list| list.head) else {
+            return;
+        };
+        order::label_all(&mut self.entries, head);
         let mut index = Box::new(Index::new(u64::from(self.interface)));
-        let mut at = list.head;
+        let mut at = head;
         while at != NONE {
+            self.note_key(at);
             index.insert(&mut self.entries, at);
             at = self.entries.at(at).map_or(NONE, |me| me.next);
         }
-        list.index = Some(index);
+        if let Some(list) = self.lists.get_mut(pt_index) {
+            list.index = Some(index);
+        }
     }
 
     /// Takes an entry off its list; `None` if there is none.
@@ -387,7 +414,7 @@ impl MatchTable {
             None => list.tail = prev,
         }
         list.len -= 1;
-        if list.index.is_some() && list.len <= self.walked / 2 {
+        if list.index.is_some() && list.len <= SHORT {
             list.index = None;
         }
         Some(())

@@ -12,9 +12,18 @@ use crate::table::Table;
 const STRIDE: u64 = 1 << 32;
 const MIDDLE: u64 = 1 << 63;
 
+/// Labels all entries of a list from `head` on.
+pub(super) fn label_all(entries: &mut Table<Me>, head: u32) {
+    let (mut at, mut label) = (head, MIDDLE);
+    while let Some(me) = entries.at_mut(at) {
+        me.label = label;
+        label += STRIDE;
+        at = me.next;
+    }
+}
+
 /// A label for a new entry between the slots `prev` and `next` ([`NONE`] at an end of the list),
 /// and how many existing entries were labelled anew for it; their order stays.
-#[inline(always)]
 pub(super) fn between(entries: &mut Table<Me>, prev: u32, next: u32) -> (u64, u32) {
     let label = |slot| entries.at(slot).map(|me: &Me| me.label);
     let free = match (label(prev), label(next)) {

@@ -45,6 +45,15 @@ struct Spec {
     willing: bool,
 }
 
+impl Spec {
+    fn admits(&self, from: ProcessId, bits: u64) -> bool {
+        let same = |rule: u32, id: u32| rule == ANY || rule == id;
+        same(self.id.nid, from.nid)
+            && same(self.id.pid, from.pid)
+            && (0..64).all(|b| (self.ignore >> b | !((self.bits ^ bits) >> b)) & 1 == 1)
+    }
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let half = || prop_oneof![2 => 0..3u32, 1 => Just(ANY)];
     let ignore = prop_oneof![6 => Just(0), 1 => Just(1u64), 1 => Just(!0), 1 => 0..8u64];
@@ -163,8 +172,7 @@ impl Pair {
     /// when it is made.
     fn note(&mut self, pt: usize) {
         match self.lists[pt].len() {
-            n if n > WALKED => self.indexed[pt] = true,
-            n if n <= WALKED / 2 => {
+            n if n <= SHORT => {
                 self.indexed[pt] = false;
                 self.masks[pt].clear();
             }
@@ -181,14 +189,11 @@ impl Pair {
     }
 
     /// The first willing entry that admits the message, and the entries a search looks at: in a
-    /// short list all before it, in a long one those it cannot exclude by their key.
+    /// list without an index all before it, in another those it cannot exclude by their key.
     fn expected(&self, pt: u32, from: ProcessId, bits: u64) -> Option<(MeHandle, u32)> {
         let mut looked = 0;
         for (handle, s) in self.lists.get(pt as usize)? {
-            let same = |rule: u32, id: u32| rule == ANY || rule == id;
-            let admits = same(s.id.nid, from.nid)
-                && same(s.id.pid, from.pid)
-                && (0..64).all(|b| (s.ignore >> b | !((s.bits ^ bits) >> b)) & 1 == 1);
+            let admits = s.admits(from, bits);
             let pt = pt as usize;
             let keyed = s.ignore == 0 || self.masks[pt].contains(&s.ignore);
             looked += u32::from(!self.indexed[pt] || !keyed || admits);
@@ -199,15 +204,24 @@ impl Pair {
         None
     }
 
-    fn message(&self, pt: u32, from: ProcessId, bits: u64) {
+    fn message(&mut self, pt: u32, from: ProcessId, bits: u64) {
+        let refusing = &self.refusing;
         let found = self.table.search(
             pt,
             from,
             bits,
-            &By(|md| (!self.refusing.contains(&md)).then_some(md)),
+            &By(|md| (!refusing.contains(&md)).then_some(md)),
         );
         let expected = self.expected(pt, from, bits);
         assert_eq!(found, expected.map(|(me, looked)| (md(me), looked)));
+        if found.is_none_or(|(_, looked)| looked > WALKED) {
+            self.table.searched(pt);
+            let long = |list: &Vec<_>| list.len() > WALKED as usize;
+            if self.lists.get(pt as usize).is_some_and(long) {
+                self.indexed[pt as usize] = true;
+                self.note(pt as usize);
+            }
+        }
     }
 
     fn run(&mut self, step: Step) {
@@ -247,15 +261,15 @@ impl Pair {
         for (pt, list) in self.lists.iter().enumerate() {
             let walked: Vec<_> = self.table.walk(pt as u32).collect();
             assert!(walked.iter().map(|w| w.0).eq(list.iter().map(|l| l.0)));
-            assert!(walked.is_sorted_by(|a, b| a.1.label < b.1.label));
-            for (me, spec) in list {
-                let (id, bits) = (spec.id, spec.bits);
-                assert_eq!(self.table.keys[me.0.slot() as usize], Key { id, bits });
-            }
             assert_eq!(self.table.list_len(pt as u32), list.len());
             let index = &self.table.lists[pt].index;
             assert_eq!(index.is_some(), self.indexed[pt]);
             if let Some(index) = index {
+                assert!(walked.is_sorted_by(|a, b| a.1.label < b.1.label));
+                for (me, spec) in list {
+                    let (id, bits) = (spec.id, spec.bits);
+                    assert_eq!(self.table.keys[me.0.slot() as usize], Key { id, bits });
+                }
                 assert_eq!(index.check(&self.table.entries), list.len());
             }
         }
@@ -296,9 +310,18 @@ fn exact(nid: u32, bits: u64) -> Me {
     willing(ProcessId::new(nid, 1), bits, 0)
 }
 
-fn looked(table: &MatchTable, nid: u32, bits: u64) -> Option<u32> {
+fn looked(table: &mut MatchTable, nid: u32, bits: u64) -> Option<u32> {
     let found = table.search(0, ProcessId::new(nid, 1), bits, &By(|_| Some(())));
+    if found.is_none_or(|(_, looked)| looked > WALKED) {
+        table.searched(0);
+    }
     found.map(|((), looked)| looked)
+}
+
+/// A search in vain, of a list that is long enough.
+fn make_index(table: &mut MatchTable) {
+    assert_eq!(looked(table, ANY - 1, u64::MAX), None);
+    assert!(table.lists[0].index.is_some());
 }
 
 #[test]
@@ -307,16 +330,17 @@ fn an_exact_entry_is_found_at_once_among_100_000() {
     for i in 0..100_000 {
         table.push_back(exact(i % 10, u64::from(i / 10))).unwrap();
     }
-    assert_eq!(looked(&table, 9, 9_999), Some(1));
-    assert_eq!(looked(&table, 0, 0), Some(1));
-    assert_eq!(looked(&table, 0, 10_000), None);
+    make_index(&mut table);
+    assert_eq!(looked(&mut table, 9, 9_999), Some(1));
+    assert_eq!(looked(&mut table, 0, 0), Some(1));
+    assert_eq!(looked(&mut table, 0, 10_000), None);
     // Entries that ignore bits are found by those that they compare.
     let masked = |bits| willing(ProcessId::ANY, bits, 1);
     table.push_front(masked(1 << 40)).unwrap();
     table.push_back(masked(1 << 50)).unwrap();
-    assert_eq!(looked(&table, 5, 5_000), Some(1));
-    assert_eq!(looked(&table, 5, 1 << 50), Some(1));
-    assert_eq!(looked(&table, 5, 1 | 1 << 40), Some(1));
+    assert_eq!(looked(&mut table, 5, 5_000), Some(1));
+    assert_eq!(looked(&mut table, 5, 1 << 50), Some(1));
+    assert_eq!(looked(&mut table, 5, 1 | 1 << 40), Some(1));
     // Of many ways to ignore bits the last ones are looked at one by one, those after the right one are not.
     for i in 0..20 {
         table
@@ -326,7 +350,7 @@ fn an_exact_entry_is_found_at_once_among_100_000() {
             .push_back(willing(ProcessId::ANY, 1 << 40, 2 << i))
             .unwrap();
     }
-    assert_eq!(looked(&table, 5, 5_000), Some(1 + 15));
+    assert_eq!(looked(&mut table, 5, 5_000), Some(1 + 15));
 }
 
 #[test]
@@ -342,15 +366,16 @@ fn an_entry_that_ignores_bits_is_found_at_once_among_100_000() {
         };
         table.push_back(me).unwrap();
     }
+    make_index(&mut table);
     for i in [0u64, 1, 2, 3, 50_000, 99_998, 99_999] {
         let bits = if i % 4 == 3 {
             i << 40 | 0x1234 << 8
         } else {
             i << 8 | 1
         };
-        assert_eq!(looked(&table, i as u32 % 10, bits), Some(1), "{i}");
+        assert_eq!(looked(&mut table, i as u32 % 10, bits), Some(1), "{i}");
     }
-    assert_eq!(looked(&table, 0, 1 << 2), None);
+    assert_eq!(looked(&mut table, 0, 1 << 2), None);
 }
 
 /// The farthest group stays near home however the keys are made.
@@ -369,6 +394,9 @@ fn no_pattern_of_keys_crowds_the_table() {
         for i in 0..20_000 {
             let (nid, bits) = pattern(i);
             table.push_back(exact(nid, bits)).unwrap();
+            if i == 40 {
+                make_index(&mut table);
+            }
         }
         let index = table.lists[0].index.as_ref().unwrap();
         assert!(index.farthest() <= 64, "pattern {n}: {}", index.farthest());
@@ -389,6 +417,9 @@ fn keys_that_meet_are_scattered_by_another_seed() {
         if buckets::Buckets::new(0).home(&me) % (1 << 11) < 32 {
             table.push_back(me).unwrap();
             made += 1;
+            if made == 40 {
+                make_index(&mut table);
+            }
         }
     }
     let index = table.lists[0].index.as_ref().unwrap();
@@ -412,8 +443,11 @@ fn insertion_at_one_place_costs_little() {
         let mut table = MatchTable::new(0, 1);
         let ends = [(); 2].map(|()| table.push_back(exact(1, 1)).unwrap());
         let mut order = Vec::new();
-        for _ in 0..N {
+        for i in 0..N {
             order.push(place(&mut table, ends, exact(1, 1)).unwrap());
+            if i == 40 {
+                make_index(&mut table);
+            }
         }
         let labels: Vec<_> = table.walk(0).map(|(_, me)| me.label).collect();
         assert_eq!(labels.len() as u64, N + 2);
@@ -490,18 +524,51 @@ fn labels_at_both_ends_of_the_numbers_make_room() {
     }
 }
 
+/// An index that is made of a long list is the one that grew with it.
 #[test]
-fn an_index_exists_only_while_the_list_is_long() {
+fn an_index_can_be_made_late() {
     let mut table = MatchTable::new(0, 1);
-    let entries: Vec<_> = (0..17)
-        .map(|i| {
-            assert!(table.lists[0].index.is_none());
-            table.push_back(exact(1, i)).unwrap()
-        })
+    for i in 0..20_000u64 {
+        let bits = i * 7 % 1000;
+        let ignore = [0, 1, 0xff][i as usize % 3];
+        let me = willing(ProcessId::new(1, 1), bits << 8, ignore);
+        if i % 2 == 0 {
+            table.push_back(me).unwrap();
+        } else {
+            table.push_front(me).unwrap();
+        }
+    }
+    make_index(&mut table);
+    let labels: Vec<_> = table.walk(0).map(|(_, me)| me.label).collect();
+    assert!(labels.is_sorted_by(|a, b| a < b));
+    let index = table.lists[0].index.as_ref().unwrap();
+    assert_eq!(index.check(&table.entries), 20_000);
+    assert!(index.tallest(&table.entries) < 60);
+}
+
+#[test]
+fn an_index_exists_from_a_long_search_until_the_list_is_short() {
+    let mut table = MatchTable::new(0, 1);
+    let entries: Vec<_> = (0..33)
+        .map(|i| table.push_back(exact(1, i)).unwrap())
         .collect();
+    // Among the first the entry is found by a walk.
+    assert_eq!(looked(&mut table, 1, 31), Some(32));
+    assert!(table.lists[0].index.is_none());
+    assert_eq!(looked(&mut table, 1, 32), Some(33));
     assert!(table.lists[0].index.is_some());
+    assert_eq!(looked(&mut table, 1, 32), Some(1));
+    assert_eq!(looked(&mut table, 1, 31), Some(1));
     for (i, me) in entries.iter().enumerate() {
-        assert_eq!(table.lists[0].index.is_some(), i < 9, "{i}");
+        assert_eq!(table.lists[0].index.is_some(), i < 17, "{i}");
         table.remove(*me).unwrap();
     }
+    let mut walker = MatchTable::new(0, 1);
+    walker.walk_always();
+    for i in 0..100 {
+        walker.push_back(exact(1, i)).unwrap();
+    }
+    assert_eq!(looked(&mut walker, 1, 99), Some(100));
+    assert_eq!(looked(&mut walker, 1, 100), None);
+    assert!(walker.lists[0].index.is_none());
 }

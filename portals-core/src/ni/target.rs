@@ -6,7 +6,7 @@ use super::complete::{AckTo, Begun, OpKind, What};
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
-use crate::matching::Take;
+use crate::matching::{Take, WALKED};
 use crate::md::{Access, Md, MdRest, MdTable};
 use crate::memory::{Segment, Segments};
 
@@ -226,7 +226,7 @@ impl Ni {
 
     /// Rules 2-9.
     #[inline(always)]
-    fn translate(&self, h: &Header, r: &Request) -> Result<Match, DropReason> {
+    fn translate(&mut self, h: &Header, r: &Request) -> Result<Match, DropReason> {
         if h.pt_index as usize >= self.matching.portals() {
             return Err(DropReason::PtIndex);
         }
@@ -237,10 +237,16 @@ impl Ni {
             offset: r.remote_offset,
             length: r.length,
         };
-        let ((md, (offset, mlength)), searched) = self
+        let found = self
             .matching
-            .search(h.pt_index, h.source, h.match_bits, &wanted)
-            .ok_or(DropReason::NoMatch)?;
+            .search(h.pt_index, h.source, h.match_bits, &wanted);
+        let Some(((md, (offset, mlength)), searched)) = found else {
+            self.matching.searched(h.pt_index);
+            return Err(DropReason::NoMatch);
+        };
+        if searched > WALKED {
+            self.matching.searched(h.pt_index);
+        }
         Ok(Match {
             md,
             offset,

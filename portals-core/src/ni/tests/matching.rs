@@ -283,7 +283,7 @@ fn the_search_is_counted() {
     assert_eq!(d.searched, 4);
 }
 
-/// A long list has an index, unless the owner wants what a walk costs.
+/// A long list has an index after a long search, unless the owner wants what a walk costs.
 #[test]
 fn the_search_of_a_long_list_is_short_or_a_walk() {
     for walks in [false, true] {
@@ -292,16 +292,23 @@ fn the_search_of_a_long_list_is_short_or_a_walk() {
             w[1].ni.walk_lists();
         }
         let first: Vec<_> = (1..=999).map(|bits| w[1].me(4, bits)).collect();
-        // Longer and shorter again, which makes and drops an index.
         for me in &first[..100] {
             w[1].ni.me_unlink(*me).unwrap();
         }
         w.target(8, PUT);
         let src = w.source(0);
-        w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
-        let Some((_, crate::Incoming::Deposit(d), _)) = w.arrive() else {
-            panic!("not accepted")
-        };
-        assert_eq!(d.searched, if walks { 900 } else { 1 });
+        for searched in [900, if walks { 900 } else { 1 }] {
+            w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
+            let Some((_, crate::Incoming::Deposit(d), _)) = w.arrive() else {
+                panic!("not accepted")
+            };
+            assert_eq!(d.searched, searched);
+        }
+        // One that finds nothing is long too.
+        w.knock(To {
+            bits: 5000,
+            ..to(1)
+        });
+        assert_eq!(w[1].drops(), 1);
     }
 }
