@@ -331,6 +331,12 @@ impl Ring {
         self.at + RING_HEAD + (index & (self.cells - 1)) as usize * CELL
     }
 
+    /// The first line of a cell.
+    #[inline]
+    pub(super) const fn line(&self, index: u32) -> usize {
+        self.cell(index) / LINE
+    }
+
     /// Bytes `offset .. offset + len` of the bulk area, if it has them.
     pub(super) fn bulk(&self, offset: u32, len: u32) -> Option<usize> {
         let end = offset.checked_add(len)?;

@@ -11,6 +11,10 @@ use portals_core::{Header, OpId, ProcessId, Segment, Segments};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
+/// Cells that a sender asks for before it writes them: the reader had each of them last, and getting it back takes as
+/// long as several messages.
+const AHEAD: u32 = 8;
+
 /// What happens when the memory of an outgoing message is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
@@ -193,6 +197,9 @@ impl Peer {
             *mark = self.bulk.next;
         }
         self.out.publish(&ring.words(map));
+        if let Some(later) = self.out.room_after(AHEAD) {
+            map.prepare_write(ring.line(later));
+        }
         true
     }
 

@@ -12,6 +12,10 @@ use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
 use smallvec::SmallVec;
 
+/// Cells that a reader asks for before it looks at them, while one is there after the other: more, or asked for while there
+/// is none, would take them from their writer.
+const BEHIND: u32 = 3;
+
 /// Data in shared memory, within its area.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -50,7 +54,10 @@ impl Core {
                 break;
             }
             match arriving.ready(&ring.words(map)) {
-                Some(next) => index = next,
+                Some(next) => {
+                    index = next;
+                    map.prepare_read(ring.line(next.wrapping_add(BEHIND)));
+                }
                 None => break,
             }
             // A peer that waits for room need not wait for all.
