@@ -7,7 +7,7 @@ use crate::comm::Comm;
 use crate::context::Context;
 use crate::error::{CallError, TagError};
 use crate::layout::{Layout, Pattern};
-use crate::request::Request;
+use crate::request::{End, Request};
 use crate::world::Shared;
 use crate::{Slice, Status};
 use std::sync::MutexGuard;
@@ -26,6 +26,7 @@ pub(crate) struct Calls {
     pub(crate) receive: Receiving<Result<Status, TagError>>,
     pub(crate) ireceive: Receiving<Result<Request, CallError>>,
     pub(crate) wait: fn(&Comm, &Request) -> Result<Status, TagError>,
+    pub(crate) wait_all: fn(&Comm, &[Request]) -> Result<(), TagError>,
     pub(crate) progress: fn(&mut Context) -> Result<bool, CallError>,
     pub(crate) progress_wait: fn(&mut Context) -> Result<(), CallError>,
     pub(crate) cancel: fn(&mut Context, &Request) -> Result<bool, CallError>,
@@ -40,6 +41,7 @@ impl Calls {
             receive: receive::<FULL>,
             ireceive: ireceive::<FULL>,
             wait: wait::<FULL>,
+            wait_all: wait_all::<FULL>,
             progress: Context::progress::<FULL>,
             progress_wait: Context::progress_wait::<FULL>,
             cancel: Context::cancel::<FULL>,
@@ -87,7 +89,7 @@ fn isend<const FULL: bool>(
     let to = (comm.cid, comm.of_job(to)?, tag);
     let mut context = comm.shared.context(comm.context)?;
     match context.send::<FULL>(to, data, sync)? {
-        None => context.sent(data.len),
+        None => Ok(Request::sent(comm.context, data.len)),
         Some(request) => Ok(request),
     }
 }
@@ -119,7 +121,43 @@ fn ireceive<const FULL: bool>(
 
 /// Waits for the end of a request.
 fn wait<const FULL: bool>(comm: &Comm, request: &Request) -> Result<Status, TagError> {
+    if let Some(status) = request.ended_at_once() {
+        return comm.end(&Ok(status));
+    }
     wait_in::<FULL>(comm, comm.shared.context(request.context)?, request)
+}
+
+/// Waits for the ends of requests, with the context locked once for all of them where no other thread may need it.
+fn wait_all<const FULL: bool>(comm: &Comm, requests: &[Request]) -> Result<(), TagError> {
+    let together = !comm.shared.threads && requests.iter().all(|r| r.context == comm.context);
+    let mut all = Ok(());
+    if !together {
+        for request in requests {
+            all = all.and(wait::<FULL>(comm, request).map(drop));
+        }
+        return all;
+    }
+    let mut context = comm.shared.context(comm.context)?;
+    for request in requests {
+        if request.ended_at_once().is_some() {
+            continue;
+        }
+        let end = ended::<FULL>(&mut context, request).map_err(TagError::from);
+        all = all.and(end.and_then(|end| comm.end(end)).map(drop));
+    }
+    all
+}
+
+/// The end of a request, which is waited for.
+#[inline(always)]
+fn ended<'a, const FULL: bool>(
+    context: &'a mut Context,
+    request: &Request,
+) -> Result<&'a End, CallError> {
+    while !context.has_ended(request)? {
+        context.progress_wait::<FULL>()?;
+    }
+    context.ended(request)
 }
 
 /// As [`wait`]; the lock of the context is held where no other thread may need it.
@@ -131,12 +169,8 @@ fn wait_in<'a, const FULL: bool>(
 ) -> Result<Status, TagError> {
     if comm.shared.threads {
         context = poll::<FULL>(&comm.shared, context, request)?;
-    } else {
-        while !context.has_ended(request)? {
-            context.progress_wait::<FULL>()?;
-        }
     }
-    comm.end(context.ended(request)?)
+    comm.end(ended::<FULL>(&mut context, request)?)
 }
 
 /// Returns when a request has ended; others may have the lock meanwhile.

@@ -361,8 +361,20 @@ impl Comm {
         (self.calls.wait)(self, &request)
     }
 
-    /// Whether a request has ended, and how; it is used up then.
+    /// As [`Comm::wait`] for each of these requests of this communicator, which are used up: none is left. The first error
+    /// is that of all; the others are waited for nevertheless.
+    #[inline]
+    pub fn wait_all(&self, requests: &mut Vec<Request>) -> Result<(), TagError> {
+        let all = (self.calls.wait_all)(self, requests);
+        requests.clear();
+        all
+    }
+
+    /// Whether a request has ended, and how; it is used up then. Of a send that ended within its call this may be asked again.
     pub fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
+        if let Some(status) = request.ended_at_once() {
+            return Ok(Some(Ok(self.own(status))));
+        }
         let (ended, mut context) = self.shared.test(request)?;
         if !ended {
             return Ok(None);

@@ -15,6 +15,30 @@ pub struct Request {
     pub(crate) generation: u32,
 }
 
+/// The slot of requests that have none: sends that ended within their call.
+const NO_SLOT: u32 = u32::MAX;
+
+impl Request {
+    /// Of a send of so many bytes that ended within its call, and needs no slot: fewer than 2^32, as all such sends have.
+    pub(crate) const fn sent(context: u16, len: usize) -> Self {
+        Self {
+            context,
+            slot: NO_SLOT,
+            generation: len as u32,
+        }
+    }
+
+    /// The end of a request that had it from the start.
+    #[inline(always)]
+    pub(crate) const fn ended_at_once(&self) -> Option<Status> {
+        if self.slot == NO_SLOT {
+            Some(Status::sent(self.generation as usize))
+        } else {
+            None
+        }
+    }
+}
+
 /// A message that a probe has taken out of the reach of other receives.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the message stays until it is received"]
@@ -198,6 +222,9 @@ impl Requests {
     /// [`CallError::NotARequest`] for none of ours.
     #[inline]
     pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
+        if request.ended_at_once().is_some() {
+            return Ok(true);
+        }
         match self.slots.get(request.slot as usize) {
             Some(entry) if entry.generation == request.generation && entry.phase != Phase::Free => {
                 Ok(entry.phase == Phase::Ended)

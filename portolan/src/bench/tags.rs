@@ -96,9 +96,7 @@ impl Tags {
                         end.before_send()?;
                         requests.push(comm.isend(&from, 1, TAG)?);
                     }
-                    for request in requests.drain(..) {
-                        comm.wait(request)?;
-                    }
+                    comm.wait_all(&mut requests)?;
                     comm.wait(ack)?;
                     end.after_receive()?;
                     if i >= WARM_UP {
@@ -109,9 +107,13 @@ impl Tags {
                     for _ in 0..row {
                         requests.push(comm.irecv(&to, Some(0), Some(TAG))?);
                     }
-                    for request in requests.drain(..) {
-                        comm.wait(request)?;
-                        end.after_receive()?;
+                    if end.computes() {
+                        for request in requests.drain(..) {
+                            comm.wait(request)?;
+                            end.after_receive()?;
+                        }
+                    } else {
+                        comm.wait_all(&mut requests)?;
                     }
                     end.before_send()?;
                     comm.send(&none, 0, OTHER)?;

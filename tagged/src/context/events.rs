@@ -1,14 +1,15 @@
 //! What each event means.
 
+use super::kept::Kept;
 use super::receive::ended;
-use super::{Context, Place as Whereabouts, owner};
+use super::{Context, OTHERS, Place as Whereabouts, Receipts, owner};
 use crate::error::{CallError, RequestError};
 use crate::flow::Flow;
 use crate::header::HeaderData;
-use crate::request::Kind;
+use crate::request::{Kind, Requests};
 use crate::unexpected::{Arrived, Loss, Place};
 use crate::{Counts, Status};
-use portals_shim::{Brief, EventKind, NiFail};
+use portals_shim::{Brief, Event, EventKind, NiFail};
 
 /// The source of a message that is not from whom it says.
 const NOBODY: u32 = u32::MAX;
@@ -122,34 +123,43 @@ impl Context {
             kept,
             flow,
             counts,
-            polled: event,
+            polled,
             ..
         } = self;
-        let slot = event.user_ptr as u32;
-        let known = read_header::<FULL>(place, counts, flow, event).is_some();
-        let told = HeaderData::unpack(event.hdr_data).source;
-        let Some((end, spot)) = requests.receipt(slot) else {
-            return;
+        receipt::<FULL>(place, requests, kept, flow, counts, polled);
+    }
+
+    /// Takes the events of posted receives that follow the one that was read, at most so many, where they lie and with the
+    /// library locked once for all of them.
+    #[inline]
+    pub(super) fn receipts<const FULL: bool>(&mut self, most: u32) -> Result<Receipts, CallError> {
+        let Self {
+            place,
+            queues,
+            requests,
+            kept,
+            flow,
+            counts,
+            polled,
+            ..
+        } = self;
+        let (mut count, mut other) = (0, false);
+        let mut take = |event: &Event| {
+            other = count == most || !is_receipt(event.md.user_ptr);
+            if other {
+                return false;
+            }
+            count += 1;
+            let brief = Brief::new(event, false, OTHERS);
+            receipt::<FULL>(place, requests, kept, flow, counts, &brief);
+            true
         };
-        kept.ended(spot);
-        if event.ni_fail != NiFail::OK || !known {
-            *end = Err(RequestError::Fabric { rank: told });
-            return;
-        }
-        let layout = &place.layout;
-        if event.match_bits & layout.sync_bit() == 0 {
-            flow.received(told);
-        }
-        let status = Status {
-            source: told,
-            tag: layout.tag(event.match_bits),
-            len: usize::try_from(event.mlength).unwrap_or(usize::MAX),
-        };
-        if event.rlength > event.mlength {
-            *end = ended(status, event.rlength);
-        } else {
-            *end = Ok(status);
-        }
+        place.ni.eq_take_while(queues[OTHERS], &mut take)?;
+        // The queue of unexpected messages had none when the event was taken, if that was of this queue.
+        Ok(Receipts {
+            count,
+            all: count > 0 && !other && polled.which == OTHERS,
+        })
     }
 
     fn handle_sent(&mut self, event: &Brief) {
@@ -213,6 +223,49 @@ impl Context {
             })
         };
         self.requests.end(slot, end);
+    }
+}
+
+/// Whether an event with this user's value is of a posted receive.
+#[inline(always)]
+pub(super) const fn is_receipt(user_ptr: u64) -> bool {
+    user_ptr >> 32 == owner::POSTED as u64
+}
+
+/// What the PUT_END of a posted receive does.
+#[inline(always)]
+fn receipt<const FULL: bool>(
+    place: &Whereabouts,
+    requests: &mut Requests,
+    kept: &mut Kept,
+    flow: &mut Flow,
+    counts: &mut Counts,
+    event: &Brief,
+) {
+    let slot = event.user_ptr as u32;
+    let known = read_header::<FULL>(place, counts, flow, event).is_some();
+    let told = HeaderData::unpack(event.hdr_data).source;
+    let Some((end, spot)) = requests.receipt(slot) else {
+        return;
+    };
+    kept.ended(spot);
+    if event.ni_fail != NiFail::OK || !known {
+        *end = Err(RequestError::Fabric { rank: told });
+        return;
+    }
+    let layout = &place.layout;
+    if event.match_bits & layout.sync_bit() == 0 {
+        flow.received(told);
+    }
+    let status = Status {
+        source: told,
+        tag: layout.tag(event.match_bits),
+        len: usize::try_from(event.mlength).unwrap_or(usize::MAX),
+    };
+    if event.rlength > event.mlength {
+        *end = ended(status, event.rlength);
+    } else {
+        *end = Ok(status);
     }
 }
 

@@ -54,6 +54,9 @@ pub(crate) const MOST_CONTEXTS: u16 = 6;
 /// Descriptors of sent regions that are kept.
 const MOST_SOURCES: usize = 64;
 
+/// The index of the queue for everything but unexpected messages.
+const OTHERS: usize = 1;
+
 /// What an event's descriptor is, in the upper half of its user value.
 pub(crate) mod owner {
     pub(crate) const SOURCE: u32 = 1;
@@ -76,6 +79,14 @@ pub(crate) struct Place {
     pub(crate) peers: Vec<ProcessId>,
     pub(crate) me: u32,
     pub(crate) layout: Layout,
+}
+
+/// Events that were taken one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Receipts {
+    count: u32,
+    /// The queues have no other.
+    all: bool,
 }
 
 #[derive(Debug)]
@@ -286,17 +297,7 @@ impl Context {
     /// Handles what has come, at most so many events as a call may; whether there was any.
     #[inline(never)]
     pub(crate) fn progress<const FULL: bool>(&mut self) -> Result<bool, CallError> {
-        let mut any = false;
-        for _ in 0..self.events_per_call {
-            match self.step::<FULL>(Wait::No)? {
-                Taken::Nothing => break,
-                Taken::Last => {
-                    any = true;
-                    break;
-                }
-                Taken::More => any = true,
-            }
-        }
+        let any = self.steps::<FULL>(self.events_per_call)?;
         if any {
             self.settle()?;
         }
@@ -308,9 +309,38 @@ impl Context {
     pub(crate) fn progress_wait<const FULL: bool>(&mut self) -> Result<(), CallError> {
         self.settle()?;
         if self.step::<FULL>(Wait::Forever)? == Taken::More {
-            self.progress::<FULL>()?;
+            self.rest::<FULL>()?;
         }
         self.settle()
+    }
+
+    /// The events after one that was not the last.
+    #[inline(never)]
+    fn rest<const FULL: bool>(&mut self) -> Result<(), CallError> {
+        let left = self.events_per_call - 1;
+        let taken = self.receipts::<FULL>(left)?;
+        if !taken.all {
+            self.steps::<FULL>(left - taken.count)?;
+        }
+        Ok(())
+    }
+
+    /// Handles at most so many events; whether there was any.
+    fn steps<const FULL: bool>(&mut self, most: u32) -> Result<bool, CallError> {
+        let mut left = most;
+        while left > 0 {
+            match self.step::<FULL>(Wait::No)? {
+                Taken::Nothing => return Ok(left < most),
+                Taken::Last => return Ok(true),
+                Taken::More => left -= 1,
+            }
+            let taken = self.receipts::<FULL>(left)?;
+            if taken.all {
+                return Ok(true);
+            }
+            left -= taken.count;
+        }
+        Ok(most > 0)
     }
 
     #[inline(always)]
@@ -324,7 +354,7 @@ impl Context {
         if self.polled.dropped {
             return Err(CallError::EventsLost);
         }
-        if self.polled.user_ptr >> 32 == u64::from(owner::POSTED) {
+        if events::is_receipt(self.polled.user_ptr) {
             self.handle_receipt::<FULL>();
         } else {
             let event = self.polled;

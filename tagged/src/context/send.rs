@@ -4,7 +4,7 @@ use super::{Context, MOST_SOURCES, owner, user};
 use crate::error::{CallError, RequestError};
 use crate::flow::Way;
 use crate::header::{HeaderData, MOST_CREDITS};
-use crate::request::{Kind, Request};
+use crate::request::Kind;
 use crate::world::{Begun, Outward};
 use crate::{Slice, Status};
 use portals_shim::{
@@ -113,13 +113,6 @@ impl Context {
             return Err(error);
         }
         Ok(Some(request))
-    }
-
-    /// A request that has ended with the send of so many bytes.
-    pub(crate) fn sent(&mut self, len: usize) -> Result<Request, CallError> {
-        let request = self.open()?;
-        self.requests.end(request.slot, Ok(Status::sent(len)));
-        Ok(request)
     }
 
     /// How a message that begins may go; what that needs is taken.

@@ -136,6 +136,11 @@ impl Endpoint {
         call("computing", self.ni.compute(self.software.send))
     }
 
+    /// Whether what that library computes takes time.
+    pub(in crate::bench) fn computes(&self) -> bool {
+        self.software.receive > 0 && self.ni.clock() == ClockKind::Virtual
+    }
+
     /// What that library does after the event of a message.
     pub(in crate::bench) fn after_receive(&self) -> Result<(), BenchError> {
         call("computing", self.ni.compute(self.software.receive))
