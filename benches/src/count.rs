@@ -3,7 +3,7 @@
 //! A run of N deliveries and one of 2N are counted; the difference divided by N is free of the
 //! start of the program and the making of the list.
 
-use crate::tags::{Fold, Tagged};
+use crate::tags::{self, Fold, Tagged};
 use crate::turns::{Doing, Over, round_trips};
 use crate::{Before, Joined, Pair};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,7 +19,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 25] = [
+pub const WORKLOADS: [&str; 26] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -42,6 +42,7 @@ pub const WORKLOADS: [&str; 25] = [
     GET_HELD,
     "tag-round-trip",
     "tag-round-trip-source",
+    WINDOW,
     "tag-bits",
     "tag-bits-source",
     "tag-bits-branching",
@@ -60,6 +61,9 @@ pub const GET_HELD: &str = "conduit-get-held";
 pub const HIT: u64 = 450;
 /// The same of a get, whose memory is looked for at both ends.
 pub const GET_HIT: u64 = 550;
+
+/// A tagged message of a window over shared memory.
+const WINDOW: &str = "tag-window-shm";
 
 /// What of a workload is not counted: two threads that take turns doing nothing else.
 const TURNS: &str = "turns";
@@ -180,6 +184,11 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
             };
             let tagged = Tagged::new(Over::Process, mode)?;
             repeat(workload, times, || tagged.round_trip())
+        }
+        WINDOW => {
+            let tagged = Tagged::new(Over::Memory, TagMode::Full)?;
+            let windows = times.div_ceil(tags::WINDOW);
+            repeat(workload, windows, || tagged.window())
         }
         "tag-bits" => folds(workload, times, Fold::Full),
         "tag-bits-source" => folds(workload, times, Fold::Source),

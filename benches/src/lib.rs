@@ -292,6 +292,8 @@ mod tests {
             (Before::Masked(1000), 1),
         ] {
             let mut pair = Pair::new(before, true).unwrap();
+            // After that a long list has an index.
+            assert!(pair.deliver().is_some());
             for _ in 0..3 {
                 assert_eq!(pair.deliver(), Some(searched), "{before:?}");
                 assert!(pair.put_and_ack());
@@ -299,8 +301,8 @@ mod tests {
                 assert!(pair.put_and_ack_in_steps());
                 assert!(pair.put_in_place() && pair.get_in_place());
             }
-            assert_eq!(pair.target.status().recv_count, 12);
-            assert_eq!(pair.target.status().recv_length, 96);
+            assert_eq!(pair.target.status().recv_count, 13);
+            assert_eq!(pair.target.status().recv_length, 104);
         }
     }
 
@@ -314,6 +316,7 @@ mod tests {
     #[test]
     fn a_list_holds_100_000_entries() {
         let mut pair = Pair::new(Before::Exact(100_000), true).unwrap();
+        assert_eq!(pair.deliver(), Some(100_001));
         assert_eq!(pair.deliver(), Some(1));
         assert_eq!(pair.deliver_to(77_777), Some(1));
         assert_eq!(pair.deliver_to(100_000), None);

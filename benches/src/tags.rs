@@ -11,6 +11,8 @@ use tagged::layout::{NO_RESERVED_BITS, Pattern};
 use tagged::{Comm, Layout, Options, Slice, TagMode, World};
 
 const TAG: i32 = 3;
+/// Messages of a window.
+pub const WINDOW: u64 = 64;
 
 /// Two ranks that one thread plays.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct Tagged {
     comms: [Comm; 2],
     out: Slice,
     into: Slice,
+    none: Slice,
 }
 
 impl Tagged {
@@ -52,16 +55,18 @@ impl Tagged {
             World::open(next, rank, options, || Ok::<(), Infallible>(()))
         };
         let worlds = [open(0)?, open(1)?];
-        let slice = || {
+        let slice = |len| {
             let region = Region::new(8).map_err(|e| tagged::OpenError::Start(e.to_string()))?;
             // A region may be longer than what was asked for.
-            Slice::new(&region, 0, 8).map_err(|e| tagged::OpenError::Start(e.to_string()))
+            Slice::new(&region, 0, len).map_err(|e| tagged::OpenError::Start(e.to_string()))
         };
+        let (out, none) = (slice(8)?, slice(0)?);
         Ok(Self {
             comms: [worlds[0].comm(), worlds[1].comm()],
             worlds,
-            out: slice()?,
-            into: slice()?,
+            none,
+            out,
+            into: slice(8)?,
         })
     }
 
@@ -77,6 +82,23 @@ impl Tagged {
         let sent = sender.send(self.out.clone(), to, TAG);
         let got = receive.map(|request| receiver.wait(request));
         sent.is_ok() && got.is_ok_and(|status| status.is_ok_and(|s| s.len == 8))
+    }
+
+    /// A window of messages of 8 bytes from rank 0 to rank 1, whose receives are posted, and an empty one back; whether all came.
+    #[must_use]
+    pub fn window(&self) -> bool {
+        let [sender, receiver] = &self.comms;
+        let start = |_| receiver.irecv(&self.into, Some(0), Some(TAG));
+        let send = |_| sender.isend(&self.out, 1, TAG);
+        let all = |comm: &Comm, some: Result<Vec<_>, _>| {
+            some.is_ok_and(|mut some| comm.wait_all(&mut some).is_ok())
+        };
+        let back = sender.irecv(&self.none, Some(1), Some(TAG + 1));
+        let receives: Result<Vec<_>, _> = (0..WINDOW).map(start).collect();
+        let sends: Result<Vec<_>, _> = (0..WINDOW).map(send).collect();
+        let came = all(receiver, receives) && all(sender, sends);
+        let answered = receiver.send(&self.none, 0, TAG + 1).is_ok();
+        came && answered && back.is_ok_and(|back| sender.wait(back).is_ok())
     }
 
     /// As [`Tagged::round_trip`], but each message is there before its receive.
