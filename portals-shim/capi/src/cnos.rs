@@ -9,13 +9,16 @@
 
 use portals_shim::fabric::FabricConfig;
 use portals_shim::job::{Job, JobError};
+use portals_shim::{ClockKind, Wait};
 use std::ffi::c_int;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-use crate::job;
 use crate::ptr::Out;
-use crate::state::{self, Kind};
+use crate::state::{self, Kind, Open};
 use crate::types::PtlProcessId;
+use crate::{job, misc};
 
 /// What these functions return when they fail.
 const FAILED: c_int = -1;
@@ -105,10 +108,25 @@ pub extern "C" fn cnos_register_ptlid(id: PtlProcessId) -> c_int {
     })
 }
 
+/// How long a rank that waits for others serves puts and gets before it looks whether they have come, nanoseconds.
+const ROUND: u64 = 500_000;
+
+/// The barrier of the job, while this rank serves what others put and get: on Cray's machines that needs no call of it.
+fn meet_serving(open: &Open, job: &Job) -> Result<(), JobError> {
+    thread::scope(|scope| {
+        let Ok(barrier) = thread::Builder::new().spawn_scoped(scope, || job.barrier()) else {
+            return job.barrier();
+        };
+        while !barrier.is_finished() && misc::progress(open, Wait::Nanos(ROUND)).is_ok() {}
+        barrier.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
 /// Meets all ranks. Simulated time passes meanwhile.
 fn meet() -> Option<()> {
     let job = joined()?;
-    let met: Result<(), JobError> = match state::of_kind(Kind::Job) {
+    let met = match state::of_kind(Kind::Job) {
+        Some(open) if open.interface.clock() == ClockKind::Wall => meet_serving(&open, &job),
         Some(open) => open.interface.outside(|| job.barrier()).ok()?,
         None => job.barrier(),
     };

@@ -53,7 +53,7 @@ pub(crate) fn me_spec(
     unlink: c_uint,
 ) -> MeSpec {
     MeSpec {
-        match_id: id.into(),
+        match_id: id.criterion(),
         match_bits,
         ignore_bits,
         unlink: unlink_of(unlink),

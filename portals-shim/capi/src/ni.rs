@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
-use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId};
+use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId, wished_or_any};
 use crate::{eq, job, me_md, p3rt};
 
 /// Numbers that mean the interface of the job: ours, UTCP0, IBNG0 (`p3/nal_types.h`).
@@ -40,7 +40,7 @@ fn is_set(variable: &str) -> bool {
 /// The process id to ask for. Without a wish it is that of the own rank in the map that was set
 /// before, or the common one.
 fn wished_pid(pid: u32) -> Result<u32, Error> {
-    let pid = if pid == PID_ANY {
+    let pid = if wished_or_any(pid) == PID_ANY {
         let shared = state::shared();
         let mapped = shared.pending.as_ref().and_then(|g| g.own_pid());
         mapped.filter(|p| *p <= LARGEST_PID).unwrap_or(RANK_PID)
@@ -366,7 +366,7 @@ pub extern "C" fn PtlACEntry(
 ) -> c_int {
     state::entry(|| {
         let entry = AcEntry {
-            match_id: match_id.into(),
+            match_id: match_id.criterion(),
             uid: user_id,
             jid: job_id,
             pt_index,

@@ -10,6 +10,9 @@ pub const INVALID_HANDLE: u32 = 0xffff_ffff;
 pub const EQ_NONE: u32 = 0xbfff_ffff;
 /// `PTL_PID_ANY`
 pub const PID_ANY: u32 = 0xffff_ffff;
+/// `PTL_PID_ANY` of programs that define it themselves, as DART does for Cray's machines, where a process id has 16 bits. No process
+/// has this id.
+const PID_ANY_OF_16_BITS: u32 = 0xffff;
 /// `PTL_TIME_FOREVER`
 pub const TIME_FOREVER: u32 = 0xffff_ffff;
 /// `PTL_OK`
@@ -27,6 +30,21 @@ pub struct PtlProcessId {
     pub nid: u32,
     /// Process id.
     pub pid: u32,
+}
+
+/// The process id that a wish or a criterion means, with one name for any.
+pub fn wished_or_any(pid: u32) -> u32 {
+    match pid {
+        PID_ANY_OF_16_BITS => PID_ANY,
+        pid => pid,
+    }
+}
+
+impl PtlProcessId {
+    /// What initiators an entry takes.
+    pub fn criterion(self) -> ProcessId {
+        ProcessId::new(self.nid, wished_or_any(self.pid))
+    }
 }
 
 impl From<PtlProcessId> for ProcessId {

@@ -180,6 +180,18 @@ fn the_static_library_links_with_the_libraries_it_names() {
 }
 
 #[test]
+fn the_process_id_0xffff_is_any_as_dart_defines_it() {
+    on_both_interfaces("dart");
+}
+
+#[test]
+fn a_rank_that_waits_in_a_barrier_serves_the_others() {
+    if compiler("cc") {
+        passes(2, &shared("barrier"), &[]);
+    }
+}
+
+#[test]
 fn bad_pointers_handles_and_values_have_their_codes() {
     if compiler("cc") {
         on_both_interfaces("errors");
