@@ -384,7 +384,6 @@ int main(int argc, char **argv)
 	for (i = 1; i < BLOCKS; i += 2)
 		for (at = 0; at < BLOCK; at++)
 			CHECK(memory[i * BLOCK + at] == CANARY);
-	CHECK(events > 0);
 	printf("rank %u: %lu events\n", me, events);
 	return 0;
 }
