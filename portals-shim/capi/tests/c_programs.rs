@@ -314,6 +314,24 @@ fn ranks_come_from_the_launcher_the_environment_or_the_program() {
 }
 
 #[test]
+fn an_mpi_library_of_the_process_may_use_the_same_line_to_the_launcher() {
+    if compiler("cc") {
+        let program = shared("beside_mpi");
+        for joins in ["first", "later"] {
+            for leaves in [&["before"][..], &["before", "shut"], &["after", "shut"]] {
+                for fabric in FABRICS {
+                    let words = [&[joins], leaves].concat();
+                    let output = run_on(fabric, 2, &[], &program, &words);
+                    let said = text(&output);
+                    assert!(output.status.success(), "{words:?}: {said}");
+                    assert!(!said.contains("portals:"), "{words:?}: {said}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn only_a_good_end_looks_like_one() {
     if !compiler("cc") {
         return;

@@ -59,6 +59,8 @@ pub struct Job {
     id: String,
     host: String,
     space: Arc<Space>,
+    /// The launcher's socket, if it was inherited.
+    inherited: Option<adopt::Inherited>,
     /// Set by `finalize`; later exchanges are errors.
     finalized: Arc<AtomicBool>,
     /// Fabrics opened so far; a key is put once, so each opening has keys of its own.
@@ -95,10 +97,12 @@ impl Job {
     /// The environment is inconsistent, the launcher does not answer as its protocol says, or its library
     /// is not here.
     pub fn from_env() -> Result<Self, JobError> {
+        let mut inherited = None;
         let joined = match Start::from_env()? {
             Start::Singleton => return Ok(Self::singleton()),
             Start::Inherited { fd, rank, size } => {
-                let socket = adopt::socket(fd)?;
+                let (socket, of) = adopt::socket(fd)?;
+                inherited = Some(of);
                 parent::die_with_it()?;
                 pmi1::join(socket, rank, size)?
             }
@@ -108,7 +112,8 @@ impl Job {
                 size,
                 job,
             } => {
-                let socket = adopt::socket(fd)?;
+                let (socket, of) = adopt::socket(fd)?;
+                inherited = Some(of);
                 parent::die_with_it()?;
                 pmi2::join(socket, rank, size, job.as_deref())?
             }
@@ -126,7 +131,10 @@ impl Job {
                 pmix::join()?
             }
         };
-        let job = Self::of(joined);
+        let job = Self {
+            inherited,
+            ..Self::of(joined)
+        };
         if env::leaves_unnoticed(&job.space) {
             leave::watch(Arc::downgrade(&job.space));
         }
@@ -159,6 +167,7 @@ impl Job {
             id: joined.id,
             host: host::id(),
             space: Arc::new(joined.space),
+            inherited: None,
             finalized: Arc::default(),
             openings: AtomicU32::new(0),
         }
@@ -285,6 +294,9 @@ impl Job {
 
     /// Leaves the job in good order. A rank that exits without it counts as failed.
     ///
+    /// An MPI library of this process that has left the job over the same socket, and closed it, has left for the rank: some
+    /// launchers listen no more then, and that is no error.
+    ///
     /// # Errors
     /// The launcher does not acknowledge, or this rank has finalized before.
     pub fn finalize(&self) -> Result<(), JobError> {
@@ -293,7 +305,14 @@ impl Job {
             return Err(JobError::Finalized { doing: DOING });
         }
         leave::forget();
-        self.space.finalize(DOING)
+        match self.space.finalize(DOING) {
+            Err(JobError::LauncherGone { .. })
+                if self.inherited.as_ref().is_some_and(|i| i.is_closed()) =>
+            {
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Ends the whole job with exit status `code` (its low 8 bits), says `message` on stderr and exits

@@ -12,6 +12,10 @@
 //!                      waiting
 //! ```
 //!
+//! A rank may join more than once: an MPI library and the Portals library of one process share its line, each with
+//! its own init and finalize. It has left when as many have finalized as have joined, or when one has and the line is
+//! closed: MPICH's library shuts it down for all.
+//!
 //! A put becomes visible when a barrier that follows it is complete, which is the least that PMI-1
 //! promises: a program that forgets the fence fails here as it would on a large machine.
 
@@ -51,6 +55,10 @@ pub(crate) enum End {
 #[derive(Debug, Clone)]
 struct RankState {
     stage: Stage,
+    /// Libraries of the process that have joined and not finalized.
+    libraries: u32,
+    /// One of them has finalized.
+    leaving: bool,
     waiting: bool,
     /// Inside a spawn request, which is the one message of several lines.
     spawning: bool,
@@ -78,6 +86,8 @@ impl PmiServer {
     pub(crate) fn with_mapping(size: u32, id: &str, mapping: String) -> Self {
         let rank = RankState {
             stage: Stage::Silent,
+            libraries: 0,
+            leaving: false,
             waiting: false,
             spawning: false,
         };
@@ -200,10 +210,10 @@ impl PmiServer {
                 ],
             );
         }
-        if self.stage(rank) == Stage::Joined {
-            self.broken(rank, "called init twice".to_owned());
-        }
-        self.set(rank, |r| r.stage = Stage::Joined);
+        self.set(rank, |r| {
+            r.stage = Stage::Joined;
+            r.libraries = r.libraries.saturating_add(1);
+        });
         format(
             "response_to_init",
             &[("rc", &0), ("pmi_version", &1), ("pmi_subversion", &1)],
@@ -265,9 +275,26 @@ impl PmiServer {
     }
 
     fn finalize(&mut self, rank: u32) -> String {
-        self.set(rank, |r| r.stage = Stage::Finalized);
+        self.set(rank, |r| {
+            r.libraries = r.libraries.saturating_sub(1);
+            r.leaving = true;
+            if r.libraries == 0 {
+                r.stage = Stage::Finalized;
+            }
+        });
         self.refuse_barrier_without(|r| r.stage == Stage::Finalized);
         format("finalize_ack", &[("rc", &0)])
+    }
+
+    /// Nothing more comes from `rank`; how far it has come.
+    pub(crate) fn handle_closed(&mut self, rank: u32) -> Stage {
+        self.set(rank, |r| {
+            if r.leaving {
+                r.stage = Stage::Finalized;
+            }
+        });
+        self.refuse_barrier_without(|r| r.stage == Stage::Finalized);
+        self.stage(rank)
     }
 
     /// Ends the job where a rank waits in a barrier that some rank which is `gone` will never enter.

@@ -225,7 +225,7 @@ impl Supervisor {
 
     /// Starts the clock for a rank that can no longer be talked to and has not left the job.
     fn note_closed(&mut self, at: usize) {
-        let joined = self.server.stage(number(at)) == Stage::Joined;
+        let joined = self.server.handle_closed(number(at)) == Stage::Joined;
         let rank = &mut self.ranks[at];
         rank.socket = None;
         rank.closed = (joined && rank.exit.is_none()).then(Instant::now);

@@ -275,7 +275,7 @@ impl Job {
             }
             Up::Endless { .. } => self.server.handle_endless(rank),
             Up::Closed { .. } => {
-                let joined = self.server.stage(rank) == Stage::Joined;
+                let joined = self.server.handle_closed(rank) == Stage::Joined;
                 state.closed = joined.then_some(now);
             }
             Up::Exit { status, signal, .. } => {

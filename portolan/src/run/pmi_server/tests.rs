@@ -145,6 +145,31 @@ fn stages_follow_init_and_finalize() {
 }
 
 #[test]
+fn a_rank_whose_libraries_joined_twice_leaves_with_the_last_of_them() {
+    let mut server = joined(2);
+    one(&mut server, 1, "cmd=init pmi_version=1 pmi_subversion=1");
+    assert_eq!(one(&mut server, 1, "cmd=finalize"), "cmd=finalize_ack rc=0");
+    assert_eq!(server.stage(1), Stage::Joined);
+    assert_eq!(server.handle_line(1, "cmd=barrier_in"), []);
+    assert_eq!(server.handle_line(0, "cmd=barrier_in").len(), 2);
+    one(&mut server, 1, "cmd=finalize");
+    assert_eq!(server.stage(1), Stage::Finalized);
+    assert_eq!(server.poll_end(), None);
+}
+
+#[test]
+fn a_line_that_is_closed_after_one_finalize_is_left_by_all() {
+    let mut server = joined(2);
+    for rank in [0, 1] {
+        one(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
+    }
+    assert_eq!(server.handle_closed(0), Stage::Joined);
+    one(&mut server, 1, "cmd=finalize");
+    assert_eq!(server.handle_closed(1), Stage::Finalized);
+    assert_eq!(server.poll_end(), None);
+}
+
+#[test]
 fn an_abort_ends_the_job_with_its_code_and_the_first_one_counts() {
     let mut server = joined(2);
     assert_eq!(
@@ -185,7 +210,6 @@ fn lines_outside_the_protocol_end_the_job_and_name_the_rank() {
         ("nonsense", "not key=value"),
         ("key=value", "no cmd"),
         ("cmd=dance", "dance"),
-        ("cmd=init pmi_version=1", "twice"),
         ("cmd=a\u{1}", "control"),
     ] {
         let mut server = joined(2);
