@@ -15,10 +15,11 @@ impl Peer {
         if !matches!(flying, Flying::Credit) {
             self.credits = self.credits.saturating_sub(1);
             self.frames_sent = self.frames_sent.wrapping_add(1);
+            // A frame in a ring is posted only where this is so already. One of credits has no number: nobody waits for
+            // its completion before the next frame.
+            self.unordered = false;
         }
         self.owed = 0;
-        // A frame in a ring is posted only where this is so already.
-        self.unordered = false;
         self.fly(flying);
     }
 
