@@ -493,7 +493,7 @@ fn endless_gups(updates: &str) -> (Child, i32) {
         let rank = words.find_map(|v| v.strip_prefix(b"PMI_RANK="))?;
         String::from_utf8_lossy(rank).parse::<usize>().ok()
     };
-    // A rank that holds a socket besides the launcher's has joined the simulation.
+    // A rank that holds a socket besides that of the launcher, and its duplicate of that, has joined the simulation.
     let has_joined = |pid: &i32| {
         let fds = fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
@@ -502,7 +502,7 @@ fn endless_gups(updates: &str) -> (Child, i32) {
         let is_socket = |l: PathBuf| l.to_string_lossy().starts_with("socket:");
         fds.filter(|f| fs::read_link(f.path()).is_ok_and(is_socket))
             .count()
-            >= 2
+            >= 3
     };
     let rank_2 = loop {
         let joined: BTreeMap<usize, i32> = processes(updates)
