@@ -5,9 +5,8 @@
 #ifndef GASNET_RANDOM_MESSAGES_H
 #define GASNET_RANDOM_MESSAGES_H
 
+#include "gasnet_parameters.h"
 #include "gasnet_random_model.h"
-
-typedef gasnet_handlerarg_t arg;
 
 enum { SHORT = 128, MEDIUM = 145, LONG = 162, SHORT_BACK = 179, MEDIUM_BACK = 196, LONG_BACK = 213, HERE = 230, ASK, TELL, BARE };
 enum { NOTHING, REPLY_SHORT, REPLY_MEDIUM, REPLY_LONG };
@@ -207,41 +206,6 @@ static void here(gasnet_token_t t, arg high, arg low)
 	base[from] = (byte *)((uintptr_t)(uint32_t)high << 32 | (uint32_t)low);
 	__atomic_fetch_add(&known_bases, 1, __ATOMIC_RELEASE);
 }
-
-#define P0
-#define P1 , arg a0
-#define P2 P1, arg a1
-#define P3 P2, arg a2
-#define P4 P3, arg a3
-#define P5 P4, arg a4
-#define P6 P5, arg a5
-#define P7 P6, arg a6
-#define P8 P7, arg a7
-#define P9 P8, arg a8
-#define P10 P9, arg a9
-#define P11 P10, arg a10
-#define P12 P11, arg a11
-#define P13 P12, arg a12
-#define P14 P13, arg a13
-#define P15 P14, arg a14
-#define P16 P15, arg a15
-#define A0
-#define A1 , a0
-#define A2 A1, a1
-#define A3 A2, a2
-#define A4 A3, a3
-#define A5 A4, a4
-#define A6 A5, a5
-#define A7 A6, a6
-#define A8 A7, a7
-#define A9 A8, a8
-#define A10 A9, a9
-#define A11 A10, a10
-#define A12 A11, a11
-#define A13 A12, a12
-#define A14 A13, a13
-#define A15 A14, a14
-#define A16 A15, a15
 
 #define EACH(X) \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)

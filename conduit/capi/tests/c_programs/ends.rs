@@ -1,17 +1,23 @@
 //! How programs end, by their own will or not.
 
 use crate::programs::{Build, FABRICS, SEQ, compile, compiler, launch, line_of, run_on, text};
+use std::path::PathBuf;
+
+/// `gasnet_ends` with the checks of a debug build.
+fn debug_build() -> PathBuf {
+    let b = Build {
+        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
+        ..SEQ
+    };
+    compile("gasnet_ends", b)
+}
 
 #[test]
 fn ends_of_a_program_and_what_it_gets_wrong() {
     if !compiler("cc") {
         return;
     }
-    let b = Build {
-        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
-        ..SEQ
-    };
-    let program = compile("gasnet_ends", b);
+    let program = debug_build();
     // How it ends; the status; what is said. A rank that aborts is one killed by a signal: 128 + 6.
     let cases = [
         ("exit", 7, ""),
@@ -67,11 +73,7 @@ fn wrong_locks_operations_and_collectives_say_call_and_place() {
     if !compiler("cc") {
         return;
     }
-    let b = Build {
-        flags: &["-std=gnu99", "-DGASNET_DEBUG"],
-        ..SEQ
-    };
-    let program = compile("gasnet_ends", b);
+    let program = debug_build();
     // How it ends; what is said; the line of the program, by words of it.
     let cases = [
         (

@@ -277,4 +277,19 @@ mod tests {
         assert!(peer.is_still());
         assert_eq!((peer.lost.len(), peer.quiet), (2, 0));
     }
+
+    /// A frame of credits has no number: the next frame may be taken before its completion.
+    #[test]
+    fn after_written_data_a_numbered_message_comes_before_the_ring() {
+        let mut peer = peer(128);
+        peer.fly(Flying::Write {
+            id: 1,
+            len: 8,
+            silent: false,
+        });
+        peer.posted(Flying::Credit);
+        assert!(peer.unordered);
+        peer.posted(Flying::Buffered(8));
+        assert!(!peer.unordered);
+    }
 }
