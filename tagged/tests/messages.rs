@@ -10,6 +10,9 @@ use std::convert::Infallible;
 use std::thread;
 use tagged::{CallError, Comm, OpenError, Options, RequestError, Slice, TagError, TagMode, World};
 
+#[path = "messages/requests.rs"]
+mod requests;
+
 fn open(opened: Opened, rank: u32, options: &Options) -> Result<World, OpenError> {
     World::open(opened, rank, options, || Ok::<(), Infallible>(()))
 }
