@@ -19,7 +19,7 @@
 //!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
 //! ```
 
-use portals_shim::Bystander;
+use portals_shim::{Bystander, spawn_inner};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Arriving};
@@ -98,18 +98,16 @@ impl Signals {
         let handle = arriving.handle();
         let mut listener = Listener::Idle(deaf, answered.clone());
         let (begin, begun) = channel();
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                let _bystander = wake.is_none().then(Bystander::new);
-                drop(begin);
-                for signal in arriving.forever() {
-                    if let Some(wake) = &wake {
-                        wake();
-                    }
-                    listener = listener.hear(signal);
+        spawn_inner("signals", move || {
+            let _bystander = wake.is_none().then(Bystander::new);
+            drop(begin);
+            for signal in arriving.forever() {
+                if let Some(wake) = &wake {
+                    wake();
                 }
-            })?;
+                listener = listener.hear(signal);
+            }
+        })?;
         // What the rank does next may depend on how many threads count.
         let _: Result<(), _> = begun.recv();
         Ok(Self {
@@ -167,8 +165,7 @@ impl Listener {
         match self {
             Self::Idle(deaf, answered) => {
                 let (tell, told) = channel();
-                let thread = std::thread::Builder::new().name("deadline".into());
-                match thread.spawn(move || deaf.wait(signal, &told, &answered)) {
+                match spawn_inner("deadline", move || deaf.wait(signal, &told, &answered)) {
                     Ok(_) => Self::Waiting(tell),
                     Err(_) => Self::Without,
                 }

@@ -23,6 +23,7 @@ mod tests;
 pub(crate) use sleepers::Bell;
 
 use crate::call::{Answer, Brief, Call, Place, Polled, Taken, Target, Wait};
+use crate::inner::spawn_inner;
 use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
@@ -135,8 +136,7 @@ impl<N: Nal + 'static> Direct<N> {
         });
         let attendant = shared.attendance.is_some().then(|| {
             let shared = Arc::clone(&shared);
-            let builder = std::thread::Builder::new().name("portals".to_owned());
-            builder.spawn(move || shared.attend())
+            spawn_inner("portals", move || shared.attend())
         });
         let attendant = attendant.and_then(|made| {
             made.inspect_err(|error| tracing::error!(%error, "no thread for connections"))

@@ -16,6 +16,7 @@ mod call;
 mod delivery;
 mod direct;
 pub mod fabric;
+mod inner;
 mod interface;
 pub mod job;
 mod library;
@@ -26,6 +27,7 @@ mod region;
 pub use bystander::Bystander;
 pub use call::{Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
+pub use inner::{is_inner, spawn_inner};
 pub use interface::{
     ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
 };

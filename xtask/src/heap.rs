@@ -27,6 +27,8 @@ pub(crate) fn run() -> Result<()> {
         "programs",
         "-p",
         "gasnet-c-seq",
+        "-p",
+        "gasnet-c-par",
     ]))?;
     compile()?;
     // The model's hosts lock what they are told to; this machine's limit says nothing of them.
@@ -66,7 +68,7 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
     for line in done? {
         println!("{line}");
     }
-    for ((name, _), ways) in PROGRAMS.into_iter().zip(WAYS) {
+    for (Program { name, .. }, ways) in PROGRAMS.into_iter().zip(WAYS) {
         for way in ways {
             let mut c = job(&format!("heap-{name}"));
             succeed(c.args(way.split(' ').filter(|w| !w.is_empty())))?;
@@ -119,15 +121,38 @@ fn ended(command: &mut Command) -> Result<(Option<i32>, String)> {
 /// What the segments of `gasnet_sources` are registered in, and nothing else for good.
 const TIGHT: &str = "4M";
 
-/// Programs of `tests/c`, and what they are compiled for.
-const PROGRAMS: [(&str, &str); 3] = [
-    ("gasnet_sources", "-DGASNET_SEGMENT_FAST"),
-    ("gasnet_unmap", "-DGASNET_SEGMENT_EVERYTHING"),
-    ("gasnet_bad", "-DGASNET_SEGMENT_FAST"),
+/// A program of `tests/c`, and what it is compiled for.
+struct Program {
+    name: &'static str,
+    threads: &'static str,
+    segment: &'static str,
+}
+
+const PROGRAMS: [Program; 4] = [
+    Program {
+        name: "gasnet_sources",
+        threads: "SEQ",
+        segment: "-DGASNET_SEGMENT_FAST",
+    },
+    Program {
+        name: "gasnet_unmap",
+        threads: "SEQ",
+        segment: "-DGASNET_SEGMENT_EVERYTHING",
+    },
+    Program {
+        name: "gasnet_bad",
+        threads: "SEQ",
+        segment: "-DGASNET_SEGMENT_FAST",
+    },
+    Program {
+        name: "gasnet_beside",
+        threads: "PAR",
+        segment: "-DGASNET_SEGMENT_FAST",
+    },
 ];
 
 /// What memory goes by in each; with no word: in all ways, one after the other.
-const WAYS: [&[&str]; 3] = [
+const WAYS: [&[&str]; 4] = [
     &["munmap", "mmap", "madvise", "mremap", "over", "thread"],
     &[
         "",
@@ -138,19 +163,28 @@ const WAYS: [&[&str]; 3] = [
         "one over",
     ],
     &["refused"],
+    &["300"],
 ];
 
 fn compile() -> Result<()> {
     let built = release_dir();
-    for (name, segment) in PROGRAMS {
+    for program in PROGRAMS {
+        let Program {
+            name,
+            threads,
+            segment,
+        } = program;
+        let library = format!("libgasnet_portals_{}.a", threads.to_lowercase());
         cargo::run(
             Command::new("cc")
-                .args(["-std=gnu99", "-O2", "-DGASNET_SEQ", segment, "-I"])
+                .args(["-std=gnu99", "-O2", segment])
+                .arg(format!("-DGASNET_{threads}"))
+                .arg("-I")
                 .arg(root().join("conduit/capi/include"))
                 .arg(root().join("tests/c").join(format!("{name}.c")))
                 .arg("-o")
                 .arg(built.join(format!("heap-{name}")))
-                .arg(built.join("libgasnet_portals_seq.a"))
+                .arg(built.join(library))
                 .args(["-lpthread", "-ldl", "-lm"]),
         )?;
     }

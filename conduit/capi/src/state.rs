@@ -13,7 +13,7 @@ use conduit::hsl;
 use conduit::trace::Tracer;
 use conduit::{
     AmError, AttachError, Conduit, Elsewhere, HandlerEntry, Implicit, Near, OnError, Par,
-    ParHandler, SegInfo,
+    ParHandler, SegInfo, is_inner,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -282,25 +282,31 @@ where
     })
 }
 
-/// Makes nothing of `len` bytes at `addr` be pinned; `false` where that has to wait and cannot.
-pub(crate) fn forget(addr: u64, len: u64) -> bool {
+/// Makes nothing of these ranges be pinned, and then the system call that takes them away, between which nothing of them is
+/// pinned anew; `None`, and the call is not made, where that has to wait and cannot.
+pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
     if phase() != Phase::Attached {
-        return true;
+        return Some(call());
     }
     let own = thread_id() == COUNTING.load(Ordering::Relaxed);
     match endpoint() {
-        Some(Endpoint::Alone(c)) if own => c.forget_if_possible(addr, len),
-        Some(Endpoint::Shared(p)) if p.is_inside() || hsl::held() == 0 && !hsl::in_section() => {
-            p.with(|c| c.forget_if_possible(addr, len))
+        Some(Endpoint::Alone(c)) if own => c.forget_if_possible(ranges).then(call),
+        // The gate is this thread's until the memory is gone.
+        Some(Endpoint::Shared(p)) if !is_inner() => {
+            let waits = p.is_inside() || hsl::held() == 0 && !hsl::in_section();
+            waits
+                .then(|| p.with(|c| c.forget_if_possible(ranges).then(call)))
+                .flatten()
         }
-        Some(Endpoint::Shared(_)) => false,
-        Some(Endpoint::Alone(_)) => {
+        Some(_) => {
+            let done = call();
+            // What was pinned anew meanwhile is so once more.
             if let Some(elsewhere) = ELSEWHERE.get() {
                 elsewhere.forget_own();
             }
-            true
+            Some(done)
         }
-        None => true,
+        None => Some(call()),
     }
 }
 

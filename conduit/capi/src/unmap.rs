@@ -11,12 +11,16 @@
 //! is told to give nothing back. `userfaultfd` would see all, but is denied to users on most systems, and says it when
 //! the memory is gone: too late for a peer that writes.
 //!
+//! Other threads of the rank (`GASNET_PAR`) keep out between the last look and the system call: a transfer from or to what lies
+//! beside in the same unit would pin the whole of it again, with pages that are about to go.
+//!
 //! # When a call cannot wait
 //!
 //! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
 //! for a thread that holds an HSL, it does not wait: then `munmap` leaves the memory where it is, and the others
 //! fail with `EBUSY`. What other threads than the one that communicates take away in `GASNET_SEQ` is pinned anew for this
-//! rank's own transfers, and not looked at for those of peers; nor is what the library itself unmaps.
+//! rank's own transfers, and not looked at for those of peers. The same holds for what the library's own threads unmap in any
+//! model, a verbs driver below them at the end of a connection: they hold a lock that the thread with the turn may be waiting for.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -46,14 +50,22 @@ pub(crate) fn watch() {
     WATCHED.store(true, Ordering::Release);
 }
 
-/// Whether memory may go now: nothing of it is pinned any more.
-fn may_go(addr: *mut c_void, len: usize) -> bool {
-    if len == 0 || !WATCHED.load(Ordering::Acquire) {
-        return true;
-    }
+/// Makes the system call that takes ranges away, at most two, when nothing of them is pinned any more; `None` where that
+/// cannot be waited for.
+fn take_away(ranges: &[(*mut c_void, usize)], call: impl FnOnce() -> c_long) -> Option<c_long> {
+    let nothing = ranges.iter().all(|(_, len)| *len == 0);
     // A forked child is no rank.
-    PROCESS.load(Ordering::Relaxed) != std::process::id()
-        || state::forget(addr.addr() as u64, len as u64)
+    if nothing
+        || !WATCHED.load(Ordering::Acquire)
+        || PROCESS.load(Ordering::Relaxed) != std::process::id()
+    {
+        return Some(call());
+    }
+    let range = |at: usize| {
+        let range = ranges.get(at).copied();
+        range.map_or((0, 0), |(addr, len)| (addr.addr() as u64, len as u64))
+    };
+    state::take_away(&[range(0), range(1)], call)
 }
 
 fn busy<R>(result: R) -> R {
@@ -70,11 +82,9 @@ fn busy<R>(result: R) -> R {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
-    if !may_go(addr, len) {
-        return 0;
-    }
     // SAFETY: the caller's call.
-    unsafe { libc::syscall(libc::SYS_munmap, addr, len) as c_int }
+    let call = || unsafe { libc::syscall(libc::SYS_munmap, addr, len) };
+    take_away(&[(addr, len)], call).map_or(0, |done| done as c_int)
 }
 
 /// `mremap`, with its new address, which is only looked at with `MREMAP_FIXED`.
@@ -89,12 +99,14 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
-    let fixed = flags & libc::MREMAP_FIXED != 0;
-    if !may_go(old, old_len) || (fixed && !may_go(new, new_len)) {
-        return busy(libc::MAP_FAILED);
-    }
+    let replaced = match flags & libc::MREMAP_FIXED {
+        0 => 0,
+        _ => new_len,
+    };
     // SAFETY: the caller's call.
-    pointer(unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) })
+    let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) };
+    let done = take_away(&[(old, old_len), (new, replaced)], call);
+    done.map_or_else(|| busy(libc::MAP_FAILED), pointer)
 }
 
 /// `madvise`: advice that takes the contents away.
@@ -103,12 +115,11 @@ pub unsafe extern "C" fn mremap(
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
-    let drops = [libc::MADV_DONTNEED, libc::MADV_REMOVE, libc::MADV_FREE];
-    if drops.contains(&advice) && !may_go(addr, len) {
-        return busy(-1);
-    }
+    let drops = [libc::MADV_DONTNEED, libc::MADV_REMOVE, libc::MADV_FREE].contains(&advice);
     // SAFETY: the caller's call.
-    unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) as c_int }
+    let call = || unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) };
+    let taken = if drops { len } else { 0 };
+    take_away(&[(addr, taken)], call).map_or_else(|| busy(-1), |done| done as c_int)
 }
 
 /// `mmap`: with `MAP_FIXED` in the place of what is there.
@@ -125,11 +136,10 @@ pub unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
-    if replaces && !may_go(addr, len) {
-        return busy(libc::MAP_FAILED);
-    }
     // SAFETY: the caller's call.
-    pointer(unsafe { libc::syscall(libc::SYS_mmap, addr, len, rights, flags, file, offset) })
+    let call = || unsafe { libc::syscall(libc::SYS_mmap, addr, len, rights, flags, file, offset) };
+    let replaced = if replaces { len } else { 0 };
+    take_away(&[(addr, replaced)], call).map_or_else(|| busy(libc::MAP_FAILED), pointer)
 }
 
 /// `mmap64`, which is `mmap` on 64-bit systems.

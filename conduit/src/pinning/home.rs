@@ -44,7 +44,7 @@ pub(crate) struct Home {
 pub struct Elsewhere(Arc<AtomicBool>);
 
 impl Elsewhere {
-    /// Some memory is about to be unmapped, or its contents taken away: what stays pinned for transfers of this rank alone is
+    /// Some memory has been unmapped, or its contents taken away: what stays pinned for transfers of this rank alone is
     /// pinned anew before its next use. Memory that peers reach is not looked at.
     pub fn forget_own(&self) {
         self.0.store(true, Ordering::Release);

@@ -414,23 +414,33 @@ impl Conduit {
         });
     }
 
-    /// As [`Conduit::forget`], for whoever may be called from anywhere; `false` in a handler, where something of it is
-    /// still pinned. Memory that the library itself gives back within a call is not looked at, nor any memory once this
+    /// As [`Conduit::forget`] of several ranges, addresses and lengths, for whoever may be called from anywhere; `false` in a
+    /// handler, where something of them is still pinned. Until another thread uses the conduit nothing of them is pinned
+    /// anew. Memory that the library itself gives back within a call is not looked at, nor any memory once this
     /// rank leaves the job.
-    pub fn forget_if_possible(&self, addr: u64, len: u64) -> bool {
+    pub fn forget_if_possible(&self, ranges: &[(u64, u64)]) -> bool {
         if self.ended.get() {
             return true;
         }
-        let left = match self.core.try_borrow_mut() {
-            Ok(mut core) => core.forget(addr, len),
-            Err(_) => return true,
-        };
-        match left {
-            None => true,
-            Some(_) if self.handler_depth.get() > 0 => false,
-            Some((first, last)) => {
-                self.wait_until_gone(first, last);
-                true
+        loop {
+            let mut waited = false;
+            for (addr, len) in ranges.iter().filter(|(_, len)| *len > 0) {
+                let left = match self.core.try_borrow_mut() {
+                    Ok(mut core) => core.forget(*addr, *len),
+                    Err(_) => return true,
+                };
+                match left {
+                    None => {}
+                    Some(_) if self.handler_depth.get() > 0 => return false,
+                    Some((first, last)) => {
+                        self.wait_until_gone(first, last);
+                        waited = true;
+                    }
+                }
+            }
+            // What went before a wait may be back.
+            if !waited {
+                return true;
             }
         }
     }

@@ -1,7 +1,5 @@
 //! No rank outlives its launcher.
 
-use std::thread;
-
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -10,7 +8,7 @@ use rustix::process::{
 };
 
 use super::JobError;
-use crate::Bystander;
+use crate::{Bystander, spawn_inner};
 
 fn failed(errno: Errno) -> JobError {
     JobError::Io {
@@ -47,8 +45,7 @@ pub(super) fn watch() -> Result<(), JobError> {
         while matches!(poll(&mut fds, None), Err(Errno::INTR)) {}
         let _ = kill_process(getpid(), Signal::KILL);
     };
-    let thread = thread::Builder::new().name("launcher-watch".to_owned());
-    thread.spawn(wait).map_err(|source| JobError::Io {
+    spawn_inner("launcher-watch", wait).map_err(|source| JobError::Io {
         doing: "tie its life to its launcher",
         source,
     })?;

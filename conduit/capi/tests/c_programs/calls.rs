@@ -196,6 +196,20 @@ fn random_calls_keep_memory_as_a_naive_model_has_it() {
     }
 }
 
+/// Stale pins show where the fabric pins: `cargo xtask heap` runs this over verbs.
+#[test]
+fn memory_goes_while_another_thread_uses_what_lies_beside_it() {
+    if compiler("cc") {
+        let b = Build {
+            model: "par",
+            compiled_for: "par",
+            flags: &["-std=gnu99"],
+            ..SEQ
+        };
+        passes(2, &compile("gasnet_beside", b), &["100"]);
+    }
+}
+
 #[test]
 fn every_thread_model_has_every_call() {
     if compiler("cc") {

@@ -34,6 +34,7 @@ mod trace;
 mod usermem;
 
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
+use crate::inner::spawn_inner;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::place::Placement;
@@ -378,13 +379,12 @@ fn in_threads_on(
         });
         theirs.push(b);
     }
-    std::thread::Builder::new()
-        .name("seastar-sim".to_owned())
-        .spawn(move || {
-            if let Err(e) = server::serve_connected(theirs, setting) {
-                tracing::error!("simulation: {e}");
-            }
-        })
+    let serve = move || {
+        if let Err(e) = server::serve_connected(theirs, setting) {
+            tracing::error!("simulation: {e}");
+        }
+    };
+    spawn_inner("seastar-sim", serve)
         .map_err(|e| unusable(format!("cannot start a thread: {e}")))?;
     Ok(ours)
 }

@@ -1,0 +1,55 @@
+// UNSAFETY: functions of the C interface.
+#![expect(unsafe_code, reason = "functions that C programs call")]
+//! What the library's own threads take away, while a thread of the program has the turn (`GASNET_PAR`). The process is a rank,
+//! which ends as such: there is no harness.
+
+use std::ffi::c_void;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use conduit::spawn_inner;
+use gasnet_c::job::{gasnet_attach, gasnet_exit};
+use gasnet_c::unmap::{mmap, munmap};
+use gasnet_c::{Build, Endpoint, Mode, Reach, endpoint, init};
+
+const PAGE: usize = 4096;
+
+/// A page that nobody else knows.
+fn page() -> *mut c_void {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: wherever the system likes.
+    unsafe { mmap(null_mut(), PAGE, rights, flags, -1, 0) }
+}
+
+fn main() {
+    // Memory is pinned where it is used, so that unmapping is looked at on every fabric.
+    let build = Build {
+        mode: Mode::Par,
+        reach: Reach::Large,
+        checked: false,
+    };
+    // SAFETY: no other thread has begun.
+    unsafe { std::env::set_var("PORTOLAN_FABRIC", "shm") };
+    assert_eq!(init(build, 0), 0);
+    // SAFETY: no handlers.
+    assert_eq!(unsafe { gasnet_attach(null_mut(), 0, PAGE, 0) }, 0);
+    let Some(Endpoint::Shared(rank)) = endpoint() else {
+        panic!("no endpoint for threads");
+    };
+    rank.with(|_| {
+        let (tell, told) = channel();
+        let page = page().expose_provenance();
+        let unmap = move || {
+            // SAFETY: a page of this test.
+            let done = unsafe { munmap(without_provenance_mut(page), PAGE) };
+            tell.send(done)
+        };
+        assert!(spawn_inner("own", unmap).is_ok());
+        // They would wait for the end of this.
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(0));
+    });
+    println!("what the library's own threads unmap waits for no thread of the program: ok");
+    gasnet_exit(0);
+}
