@@ -448,6 +448,14 @@ impl<K: Clone> Owner<K> {
         self.is_gone(first, last)
     }
 
+    /// What is pinned from `first` to `last`, in no order.
+    pub fn pinned_within(&self, first: Unit, last: Unit) -> impl Iterator<Item = &K> {
+        let units = self.table.iter();
+        units
+            .filter(move |(u, _)| (first..=last).contains(u))
+            .map(|(_, bucket)| &bucket.key)
+    }
+
     /// Whether nothing from `first` to `last` is pinned.
     #[must_use]
     pub fn is_gone(&self, first: Unit, last: Unit) -> bool {

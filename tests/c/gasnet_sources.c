@@ -9,6 +9,8 @@
 #include <string.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "gasnet_check.h"
 
@@ -102,6 +104,10 @@ static void replace(char *own, const char *way)
 
 		CHECK(pthread_create(&thread, NULL, elsewhere, own) == 0);
 		CHECK(pthread_join(thread, NULL) == 0);
+	} else if (strcmp(way, "unsaid") == 0) {
+		/* As a library does that has its own system calls. */
+		CHECK(syscall(SYS_munmap, own, LEN) == 0);
+		map(own);
 	} else {
 		CHECK(strcmp(way, "keep") == 0);
 	}

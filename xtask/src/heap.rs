@@ -153,7 +153,9 @@ const PROGRAMS: [Program; 4] = [
 
 /// What memory goes by in each; with no word: in all ways, one after the other.
 const WAYS: [&[&str]; 4] = [
-    &["munmap", "mmap", "madvise", "mremap", "over", "thread"],
+    &[
+        "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
+    ],
     &[
         "",
         "one munmap",
@@ -161,6 +163,7 @@ const WAYS: [&[&str]; 4] = [
         "one madvise",
         "one mremap",
         "one over",
+        "one unsaid",
     ],
     &["refused"],
     &["300"],

@@ -293,10 +293,8 @@ pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> O
         Some(Endpoint::Alone(c)) if own => c.forget_if_possible(ranges).then(call),
         // The gate is this thread's until the memory is gone.
         Some(Endpoint::Shared(p)) if !is_inner() => {
-            let waits = p.is_inside() || hsl::held() == 0 && !hsl::in_section();
-            waits
-                .then(|| p.with(|c| c.forget_if_possible(ranges).then(call)))
-                .flatten()
+            let forget = || p.with(|c| c.forget_if_possible(ranges).then(call));
+            can_wait(p).then(forget).flatten()
         }
         Some(_) => {
             let done = call();
@@ -367,6 +365,24 @@ pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
 #[inline]
 pub fn endpoint() -> Option<&'static Endpoint> {
     ENDPOINT.get().map(|held| &held.0)
+}
+
+/// Memory has come to a range: see [`Conduit::renew_mapped`]. Not from threads that cannot wait for their turn.
+pub(crate) fn came(addr: u64, len: u64) {
+    if phase() != Phase::Attached || is_inner() {
+        return;
+    }
+    let own = thread_id() == COUNTING.load(Ordering::Relaxed);
+    match endpoint() {
+        Some(Endpoint::Alone(c)) if own => c.renew_mapped(addr, len),
+        Some(Endpoint::Shared(p)) if can_wait(p) => p.with(|c| c.renew_mapped(addr, len)),
+        _ => {}
+    }
+}
+
+/// Whether the calling thread may wait for its turn, or has it.
+fn can_wait(rank: &Par) -> bool {
+    rank.is_inside() || hsl::held() == 0 && !hsl::in_section()
 }
 
 /// What writes this rank's trace and statistics, if anything does.

@@ -14,6 +14,10 @@
 //! Other threads of the rank (`GASNET_PAR`) keep out between the last look and the system call: a transfer from or to what lies
 //! beside in the same unit would pin the whole of it again, with pages that are about to go.
 //!
+//! Some memory goes by other ways: bare system calls, the stacks of threads, what the library itself and those below it unmap.
+//! Of that a program has nothing any more. Where it is given memory in such a place by `mmap` or `mremap`, what is still pinned
+//! there is forgotten before it gets it.
+//!
 //! # When a call cannot wait
 //!
 //! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
@@ -50,15 +54,24 @@ pub(crate) fn watch() {
     WATCHED.store(true, Ordering::Release);
 }
 
+/// A forked child is no rank.
+fn is_watched() -> bool {
+    WATCHED.load(Ordering::Acquire) && PROCESS.load(Ordering::Relaxed) == std::process::id()
+}
+
+/// What the system has given by a call that replaces nothing. It was free, whatever was pinned there.
+fn came(addr: *mut c_void, len: usize) -> *mut c_void {
+    if addr != libc::MAP_FAILED && is_watched() {
+        state::came(addr.addr() as u64, len as u64);
+    }
+    addr
+}
+
 /// Makes the system call that takes ranges away, at most two, when nothing of them is pinned any more; `None` where that
 /// cannot be waited for.
 fn take_away(ranges: &[(*mut c_void, usize)], call: impl FnOnce() -> c_long) -> Option<c_long> {
     let nothing = ranges.iter().all(|(_, len)| *len == 0);
-    // A forked child is no rank.
-    if nothing
-        || !WATCHED.load(Ordering::Acquire)
-        || PROCESS.load(Ordering::Relaxed) != std::process::id()
-    {
+    if nothing || !is_watched() {
         return Some(call());
     }
     let range = |at: usize| {
@@ -106,7 +119,12 @@ pub unsafe extern "C" fn mremap(
     // SAFETY: the caller's call.
     let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) };
     let done = take_away(&[(old, old_len), (new, replaced)], call);
-    done.map_or_else(|| busy(libc::MAP_FAILED), pointer)
+    let done = done.map_or_else(|| busy(libc::MAP_FAILED), pointer);
+    if replaced == 0 {
+        came(done, new_len)
+    } else {
+        done
+    }
 }
 
 /// `madvise`: advice that takes the contents away.
@@ -138,8 +156,10 @@ pub unsafe extern "C" fn mmap(
     let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
     // SAFETY: the caller's call.
     let call = || unsafe { libc::syscall(libc::SYS_mmap, addr, len, rights, flags, file, offset) };
-    let replaced = if replaces { len } else { 0 };
-    take_away(&[(addr, replaced)], call).map_or_else(|| busy(libc::MAP_FAILED), pointer)
+    if !replaces {
+        return came(pointer(call()), len);
+    }
+    take_away(&[(addr, len)], call).map_or_else(|| busy(libc::MAP_FAILED), pointer)
 }
 
 /// `mmap64`, which is `mmap` on 64-bit systems.

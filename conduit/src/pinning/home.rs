@@ -151,6 +151,13 @@ impl Home {
         owner.release(Span::one(unit), &mut pins);
     }
 
+    /// Whether any of `len` bytes at `addr` is pinned.
+    pub(super) fn pins_any(&self, addr: u64, len: u64) -> bool {
+        let (first, last) = self.limits.shape.touching(addr, len);
+        let mut pinned = self.owner.pinned_within(first, last);
+        pinned.any(|pin| pin.reaches.touch(addr, len))
+    }
+
     /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
     pub(super) fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
         self.maps.forget();

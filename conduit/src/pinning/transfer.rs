@@ -414,6 +414,19 @@ impl Conduit {
         });
     }
 
+    /// The system has given `len` bytes at `addr` anew. What is pinned of them is what was there before and went unsaid: it is
+    /// forgotten, as far as [`Conduit::forget_if_possible`] can.
+    pub fn renew_mapped(&self, addr: u64, len: u64) {
+        let stale = self.core.try_borrow().is_ok_and(|core| {
+            let home = core.home.as_ref();
+            home.is_some_and(|h| h.pins_any(addr, len))
+        });
+        if stale {
+            tracing::debug!(addr, len, "memory went unsaid while it was pinned");
+            self.forget_if_possible(&[(addr, len)]);
+        }
+    }
+
     /// As [`Conduit::forget`] of several ranges, addresses and lengths, for whoever may be called from anywhere; `false` in a
     /// handler, where something of them is still pinned. Until another thread uses the conduit nothing of them is pinned
     /// anew. Memory that the library itself gives back within a call is not looked at, nor any memory once this

@@ -64,6 +64,13 @@ impl Reaches {
         self.all().map(|r| r.len).sum()
     }
 
+    /// Whether any of them has any of `len` bytes at `addr`.
+    pub(crate) fn touch(&self, addr: u64, len: u64) -> bool {
+        let end = addr.saturating_add(len);
+        self.all()
+            .any(|r| r.base < end && addr < r.base.saturating_add(r.len))
+    }
+
     /// The piece that has the byte at `addr`.
     #[inline]
     pub(crate) fn at(&self, addr: u64) -> Option<&Reach> {

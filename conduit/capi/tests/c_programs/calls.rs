@@ -154,13 +154,15 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
     let program = compile("gasnet_sources", SEQ);
     let (_, kept) = misses(&program, &["keep"], &[]);
     assert!(kept > 8, "{kept}");
-    for way in ["munmap", "mmap", "madvise", "mremap", "over", "thread"] {
+    for way in [
+        "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
+    ] {
         passes(2, &program, &[way]);
         let (_, found) = misses(&program, &[way], &[]);
         assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
     }
     let (held, _) = misses(&everywhere(), &["one", "keep"], &[]);
-    for way in ["munmap", "mmap", "madvise", "mremap", "over"] {
+    for way in ["munmap", "mmap", "madvise", "mremap", "over", "unsaid"] {
         let (found, _) = misses(&everywhere(), &["one", way], &[]);
         assert!(found >= 2 * held, "{way}: {found}, {held} without it");
     }
