@@ -38,16 +38,23 @@ fn main() {
     let Some(Endpoint::Shared(rank)) = endpoint() else {
         panic!("no endpoint for threads");
     };
-    rank.with(|_| {
-        let (tell, told) = channel();
-        let page = page().expose_provenance();
-        let unmap = move || {
+    let (go, gone_on) = channel();
+    let (tell, told) = channel();
+    let page = page().expose_provenance();
+    let unmap = move || {
+        let mut told = tell.send(0);
+        if gone_on.recv().is_ok() {
             // SAFETY: a page of this test.
-            let done = unsafe { munmap(without_provenance_mut(page), PAGE) };
-            tell.send(done)
-        };
-        assert!(spawn_inner("own", unmap).is_ok());
-        // They would wait for the end of this.
+            told = tell.send(unsafe { munmap(without_provenance_mut(page), PAGE) });
+        }
+        told
+    };
+    assert!(spawn_inner("own", unmap).is_ok());
+    // It has begun: what the start of a thread maps is none of its own doing.
+    assert_eq!(told.recv(), Ok(0));
+    rank.with(|_| {
+        assert!(go.send(()).is_ok());
+        // It would wait for the end of this.
         assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(0));
     });
     println!("what the library's own threads unmap waits for no thread of the program: ok");
