@@ -23,7 +23,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
-use portals_shim::{AckRequest, Brief, ClockKind, Wait, spawn_inner};
+use portals_shim::{AckRequest, Brief, ClockKind, Wait, spawn_own_thread};
 use signal_hook::low_level;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -51,7 +51,7 @@ pub(crate) fn watch(
             job.abort(code, &message);
         }
     };
-    spawn_inner("exit", body).ok()?;
+    spawn_own_thread("exit", body).ok()?;
     Some(alive)
 }
 

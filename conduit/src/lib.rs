@@ -105,6 +105,6 @@ pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
 pub use pinning::{Elsewhere, FirehoseStats};
-pub use portals_shim::{ClockKind, Region, RegionError, is_inner, spawn_inner};
+pub use portals_shim::{ClockKind, Region, RegionError, is_own_thread, spawn_own_thread};
 pub use say::say;
 pub use segment::SegInfo;

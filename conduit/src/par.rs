@@ -239,6 +239,12 @@ impl Par {
         call(conduit)
     }
 
+    /// As [`Conduit::take_away`]. No other thread has a turn between the last look and the end of `call`: one that transferred
+    /// from or to what lies beside would have all of its unit pinned anew.
+    pub fn take_away<R>(&self, ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
+        self.with(|c| c.take_away(ranges, call))
+    }
+
     /// As [`Conduit::exit`]; the first thread ends the job, others wait here for the end. Holding
     /// locks is allowed.
     pub fn exit(&self, code: i32) -> ! {

@@ -19,7 +19,7 @@
 //!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
 //! ```
 
-use portals_shim::{Bystander, spawn_inner};
+use portals_shim::{Bystander, spawn_own_thread};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Arriving};
@@ -98,7 +98,7 @@ impl Signals {
         let handle = arriving.handle();
         let mut listener = Listener::Idle(deaf, answered.clone());
         let (begin, begun) = channel();
-        spawn_inner("signals", move || {
+        spawn_own_thread("signals", move || {
             let _bystander = wake.is_none().then(Bystander::new);
             drop(begin);
             for signal in arriving.forever() {
@@ -165,7 +165,7 @@ impl Listener {
         match self {
             Self::Idle(deaf, answered) => {
                 let (tell, told) = channel();
-                match spawn_inner("deadline", move || deaf.wait(signal, &told, &answered)) {
+                match spawn_own_thread("deadline", move || deaf.wait(signal, &told, &answered)) {
                     Ok(_) => Self::Waiting(tell),
                     Err(_) => Self::Without,
                 }

@@ -23,11 +23,11 @@ mod tests;
 pub(crate) use sleepers::Bell;
 
 use crate::call::{Answer, Brief, Call, Place, Polled, Taken, Target, Wait};
-use crate::inner::spawn_inner;
 use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
 use crate::nal::shm::Near;
 use crate::nal::{Attendance, Nal, Nap};
+use crate::own_thread::spawn_own_thread;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
@@ -136,7 +136,7 @@ impl<N: Nal + 'static> Direct<N> {
         });
         let attendant = shared.attendance.is_some().then(|| {
             let shared = Arc::clone(&shared);
-            spawn_inner("portals", move || shared.attend())
+            spawn_own_thread("portals", move || shared.attend())
         });
         let attendant = attendant.and_then(|made| {
             made.inspect_err(|error| tracing::error!(%error, "no thread for connections"))

@@ -16,22 +16,22 @@ mod call;
 mod delivery;
 mod direct;
 pub mod fabric;
-mod inner;
 mod interface;
 pub mod job;
 mod library;
 pub mod nal;
+mod own_thread;
 pub mod place;
 mod region;
 
 pub use bystander::Bystander;
 pub use call::{Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
-pub use inner::{is_inner, spawn_inner};
 pub use interface::{
     ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
 };
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
+pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use region::{RawMemory, Region, RegionError};
 
 pub use portals_core as core;

@@ -68,7 +68,7 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
     for line in done? {
         println!("{line}");
     }
-    for (Program { name, .. }, ways) in PROGRAMS.into_iter().zip(WAYS) {
+    for Program { name, ways, .. } in PROGRAMS {
         for way in ways {
             let mut c = job(&format!("heap-{name}"));
             succeed(c.args(way.split(' ').filter(|w| !w.is_empty())))?;
@@ -126,6 +126,8 @@ struct Program {
     name: &'static str,
     threads: &'static str,
     segment: &'static str,
+    /// What memory goes by; with no word: in all ways, one after the other.
+    ways: &'static [&'static str],
 }
 
 const PROGRAMS: [Program; 4] = [
@@ -133,50 +135,48 @@ const PROGRAMS: [Program; 4] = [
         name: "gasnet_sources",
         threads: "SEQ",
         segment: "-DGASNET_SEGMENT_FAST",
+        ways: &[
+            "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
+        ],
     },
     Program {
         name: "gasnet_unmap",
         threads: "SEQ",
         segment: "-DGASNET_SEGMENT_EVERYTHING",
+        ways: &[
+            "",
+            "one munmap",
+            "one mmap",
+            "one madvise",
+            "one mremap",
+            "one over",
+            "one unsaid",
+        ],
     },
     Program {
         name: "gasnet_bad",
         threads: "SEQ",
         segment: "-DGASNET_SEGMENT_FAST",
+        ways: &["refused"],
     },
+    // How often.
     Program {
         name: "gasnet_beside",
         threads: "PAR",
         segment: "-DGASNET_SEGMENT_FAST",
+        ways: &["300"],
     },
-];
-
-/// What memory goes by in each; with no word: in all ways, one after the other.
-const WAYS: [&[&str]; 4] = [
-    &[
-        "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
-    ],
-    &[
-        "",
-        "one munmap",
-        "one mmap",
-        "one madvise",
-        "one mremap",
-        "one over",
-        "one unsaid",
-    ],
-    &["refused"],
-    &["300"],
 ];
 
 fn compile() -> Result<()> {
     let built = release_dir();
-    for program in PROGRAMS {
-        let Program {
-            name,
-            threads,
-            segment,
-        } = program;
+    for Program {
+        name,
+        threads,
+        segment,
+        ..
+    } in PROGRAMS
+    {
         let library = format!("libgasnet_portals_{}.a", threads.to_lowercase());
         cargo::run(
             Command::new("cc")

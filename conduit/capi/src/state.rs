@@ -13,7 +13,7 @@ use conduit::hsl;
 use conduit::trace::Tracer;
 use conduit::{
     AmError, AttachError, Conduit, Elsewhere, HandlerEntry, Implicit, Near, OnError, Par,
-    ParHandler, SegInfo, is_inner,
+    ParHandler, SegInfo, is_own_thread,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -290,11 +290,10 @@ pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> O
     }
     let own = thread_id() == COUNTING.load(Ordering::Relaxed);
     match endpoint() {
-        Some(Endpoint::Alone(c)) if own => c.forget_if_possible(ranges).then(call),
-        // The gate is this thread's until the memory is gone.
-        Some(Endpoint::Shared(p)) if !is_inner() => {
-            let forget = || p.with(|c| c.forget_if_possible(ranges).then(call));
-            can_wait(p).then(forget).flatten()
+        Some(Endpoint::Alone(c)) if own => c.take_away(ranges, call),
+        Some(Endpoint::Shared(p)) if !is_own_thread() => {
+            let take_away = || p.take_away(ranges, call);
+            can_wait(p).then(take_away).flatten()
         }
         Some(_) => {
             let done = call();
@@ -369,7 +368,7 @@ pub fn endpoint() -> Option<&'static Endpoint> {
 
 /// Memory has come to a range: see [`Conduit::renew_mapped`]. Not from threads that cannot wait for their turn.
 pub(crate) fn came(addr: u64, len: u64) {
-    if phase() != Phase::Attached || is_inner() {
+    if phase() != Phase::Attached || is_own_thread() {
         return;
     }
     let own = thread_id() == COUNTING.load(Ordering::Relaxed);

@@ -23,7 +23,7 @@
 //! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
 //! for a thread that holds an HSL, it does not wait: then `munmap` leaves the memory where it is, and the others
 //! fail with `EBUSY`. What other threads than the one that communicates take away in `GASNET_SEQ` is pinned anew for this
-//! rank's own transfers, and not looked at for those of peers. The same holds for what the library's own threads unmap in any
+//! rank's own transfers where segments are pinned as a whole, and not looked at otherwise. The same holds for what the library's own threads unmap in any
 //! model, a verbs driver below them at the end of a connection: they hold a lock that the thread with the turn may be waiting for.
 
 use std::ffi::{c_int, c_long, c_void};
@@ -67,18 +67,18 @@ fn came(addr: *mut c_void, len: usize) -> *mut c_void {
     addr
 }
 
-/// Makes the system call that takes ranges away, at most two, when nothing of them is pinned any more; `None` where that
-/// cannot be waited for.
-fn take_away(ranges: &[(*mut c_void, usize)], call: impl FnOnce() -> c_long) -> Option<c_long> {
+/// Makes the system call that takes ranges away when nothing of them is pinned any more; `None` where that cannot be waited
+/// for.
+fn take_away<const N: usize>(
+    ranges: [(*mut c_void, usize); N],
+    call: impl FnOnce() -> c_long,
+) -> Option<c_long> {
     let nothing = ranges.iter().all(|(_, len)| *len == 0);
     if nothing || !is_watched() {
         return Some(call());
     }
-    let range = |at: usize| {
-        let range = ranges.get(at).copied();
-        range.map_or((0, 0), |(addr, len)| (addr.addr() as u64, len as u64))
-    };
-    state::take_away(&[range(0), range(1)], call)
+    let ranges = ranges.map(|(addr, len)| (addr.addr() as u64, len as u64));
+    state::take_away(&ranges, call)
 }
 
 fn busy<R>(result: R) -> R {
@@ -97,7 +97,7 @@ fn busy<R>(result: R) -> R {
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     // SAFETY: the caller's call.
     let call = || unsafe { libc::syscall(libc::SYS_munmap, addr, len) };
-    take_away(&[(addr, len)], call).map_or(0, |done| done as c_int)
+    take_away([(addr, len)], call).map_or(0, |done| done as c_int)
 }
 
 /// `mremap`, with its new address, which is only looked at with `MREMAP_FIXED`.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn mremap(
     };
     // SAFETY: the caller's call.
     let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) };
-    let done = take_away(&[(old, old_len), (new, replaced)], call);
+    let done = take_away([(old, old_len), (new, replaced)], call);
     let done = done.map_or_else(|| busy(libc::MAP_FAILED), pointer);
     if replaced == 0 {
         came(done, new_len)
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     // SAFETY: the caller's call.
     let call = || unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) };
     let taken = if drops { len } else { 0 };
-    take_away(&[(addr, taken)], call).map_or_else(|| busy(-1), |done| done as c_int)
+    take_away([(addr, taken)], call).map_or_else(|| busy(-1), |done| done as c_int)
 }
 
 /// `mmap`: with `MAP_FIXED` in the place of what is there.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn mmap(
     if !replaces {
         return came(pointer(call()), len);
     }
-    take_away(&[(addr, len)], call).map_or_else(|| busy(libc::MAP_FAILED), pointer)
+    take_away([(addr, len)], call).map_or_else(|| busy(libc::MAP_FAILED), pointer)
 }
 
 /// `mmap64`, which is `mmap` on 64-bit systems.

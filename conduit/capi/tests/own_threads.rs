@@ -8,7 +8,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use conduit::spawn_inner;
+use conduit::spawn_own_thread;
 use gasnet_c::job::{gasnet_attach, gasnet_exit};
 use gasnet_c::unmap::{mmap, munmap};
 use gasnet_c::{Build, Endpoint, Mode, Reach, endpoint, init};
@@ -49,7 +49,7 @@ fn main() {
         }
         told
     };
-    assert!(spawn_inner("own", unmap).is_ok());
+    assert!(spawn_own_thread("own", unmap).is_ok());
     // It has begun: what the start of a thread maps is none of its own doing.
     assert_eq!(told.recv(), Ok(0));
     rank.with(|_| {

@@ -415,7 +415,7 @@ impl Conduit {
     }
 
     /// The system has given `len` bytes at `addr` anew. What is pinned of them is what was there before and went unsaid: it is
-    /// forgotten, as far as [`Conduit::forget_if_possible`] can.
+    /// forgotten, where [`Conduit::take_away`] would make its call.
     pub fn renew_mapped(&self, addr: u64, len: u64) {
         let stale = self.core.try_borrow().is_ok_and(|core| {
             let home = core.home.as_ref();
@@ -427,11 +427,15 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::forget`] of several ranges, addresses and lengths, for whoever may be called from anywhere; `false` in a
-    /// handler, where something of them is still pinned. Until another thread uses the conduit nothing of them is pinned
-    /// anew. Memory that the library itself gives back within a call is not looked at, nor any memory once this
-    /// rank leaves the job.
-    pub fn forget_if_possible(&self, ranges: &[(u64, u64)]) -> bool {
+    /// Makes a call that takes ranges away, addresses and lengths, when nothing of them is pinned any more; from anywhere. `None`,
+    /// and the call is not made, in a handler while something of them is still pinned. Memory that the library itself gives
+    /// back within a call is not looked at, nor any memory once this rank leaves the job.
+    pub fn take_away<R>(&self, ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
+        self.forget_if_possible(ranges).then(call)
+    }
+
+    /// As [`Conduit::forget`] of several ranges; `false` where it may not wait.
+    fn forget_if_possible(&self, ranges: &[(u64, u64)]) -> bool {
         if self.ended.get() {
             return true;
         }

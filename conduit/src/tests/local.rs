@@ -5,8 +5,9 @@
 use super::everything::stats;
 use super::{pattern, returned};
 use crate::threads::RankEnd;
-use crate::{BarrierName, Conduit, FirehoseStats, HandlerEntry, Payload, threads};
+use crate::{BarrierName, Conduit, FirehoseStats, HandlerEntry, Par, Payload, threads};
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const LEN: usize = 1 << 20;
 
@@ -208,6 +209,60 @@ fn forgotten_memory_is_not_pinned() {
             conduit.put(peer, there, &data[FAR..][..200_000]).unwrap();
             assert!(stats(conduit).pinned > 0);
             conduit.forget(data.as_ptr().addr() as u64, data.len() as u64);
+            assert_eq!(stats(conduit).pinned, 0);
+        }
+    });
+}
+
+/// Two threads transfer from and to one unit, of which one takes its part away: when it goes it is not pinned, and nobody
+/// else has the turn.
+#[test]
+fn memory_goes_within_the_turn_of_the_thread_that_takes_it_away() {
+    returned(threads::run_par(2, &[], |par: &Par| {
+        // SAFETY: what is named is of one vector, which outlives the transfers; its parts are given as taken away, and stay.
+        par.with(|c| unsafe { c.promise_to_forget() });
+        par.attach(Vec::new(), LEN).unwrap();
+        let peer = 1 - par.mynode();
+        let there = par.segment(peer).addr;
+        let memory = vec![7; 2 * FAR];
+        let (goes, stays) = memory[FAR..][..32_768].split_at(16_384);
+        let put = |bytes: &[u8]| par.with(|c| c.put(peer, there, bytes)).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    put(stays);
+                }
+            });
+            for _ in 0..200 {
+                put(goes);
+                let range = (goes.as_ptr().addr() as u64, goes.len() as u64);
+                let gone = par.take_away(&[(0, 0), range], || {
+                    assert!(par.is_inside());
+                    par.with(|c| stats(c).pinned)
+                });
+                assert_eq!(gone, Some(0));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        par.with(|c| c.barrier(BarrierName::Anonymous)).unwrap();
+    }));
+}
+
+/// Where the system gives memory nothing was, so what is pinned there is stale; what lies elsewhere is not.
+#[test]
+fn what_is_pinned_where_memory_comes_is_forgotten() {
+    job(2, &[], Vec::new, |conduit, peer, there| {
+        let memory = vec![0; 2 * FAR];
+        let data = &memory[FAR..][..200_000];
+        let addr = data.as_ptr().addr() as u64;
+        for _ in 0..3 {
+            conduit.put(peer, there, data).unwrap();
+            let pinned = stats(conduit).pinned;
+            assert!(pinned > 0);
+            conduit.renew_mapped(addr + (FAR as u64) / 2, 4096);
+            assert_eq!(stats(conduit).pinned, pinned);
+            conduit.renew_mapped(addr, data.len() as u64);
             assert_eq!(stats(conduit).pinned, 0);
         }
     });

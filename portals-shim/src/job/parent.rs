@@ -8,7 +8,7 @@ use rustix::process::{
 };
 
 use super::JobError;
-use crate::{Bystander, spawn_inner};
+use crate::{Bystander, spawn_own_thread};
 
 fn failed(errno: Errno) -> JobError {
     JobError::Io {
@@ -45,7 +45,7 @@ pub(super) fn watch() -> Result<(), JobError> {
         while matches!(poll(&mut fds, None), Err(Errno::INTR)) {}
         let _ = kill_process(getpid(), Signal::KILL);
     };
-    spawn_inner("launcher-watch", wait).map_err(|source| JobError::Io {
+    spawn_own_thread("launcher-watch", wait).map_err(|source| JobError::Io {
         doing: "tie its life to its launcher",
         source,
     })?;

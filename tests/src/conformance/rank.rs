@@ -346,6 +346,17 @@ impl Rank {
         self.ni.status().expect("a status").drop_count
     }
 
+    /// Waits until one message more than `before` was dropped; nothing comes to `eq` meanwhile. An ack that is a message may come
+    /// after those of later operations that went without the target.
+    #[track_caller]
+    pub(super) fn one_more_drop(&self, before: u64, eq: EqHandle) {
+        while self.drops() == before {
+            self.none(eq);
+        }
+        self.none(eq);
+        assert_eq!(self.drops(), before + 1);
+    }
+
     /// The next event, which comes within a time that only a failure exceeds.
     pub(super) fn next(&self, eq: EqHandle) -> Event {
         let limit = match self.ni.clock() {

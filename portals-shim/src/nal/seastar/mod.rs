@@ -34,9 +34,9 @@ mod trace;
 mod usermem;
 
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
-use crate::inner::spawn_inner;
 use crate::interface::Interface;
 use crate::job::Job;
+use crate::own_thread::spawn_own_thread;
 use crate::place::Placement;
 use nic_model::{Faults, Machine, Os, Topology};
 use portals_core::NiConfig;
@@ -384,7 +384,7 @@ fn in_threads_on(
             tracing::error!("simulation: {e}");
         }
     };
-    spawn_inner("seastar-sim", serve)
+    spawn_own_thread("seastar-sim", serve)
         .map_err(|e| unusable(format!("cannot start a thread: {e}")))?;
     Ok(ours)
 }

@@ -9,19 +9,19 @@ use std::thread::{Builder, JoinHandle};
 
 thread_local! {
     // Without a destructor: a thread may ask until its very end.
-    static INNER: Cell<bool> = const { Cell::new(false) };
+    static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Starts a thread that is one of the library's own from its first step to its last.
 ///
 /// # Errors
 /// The system has no thread left.
-pub fn spawn_inner<T: Send + 'static>(
+pub fn spawn_own_thread<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     Builder::new().name(name.to_owned()).spawn(move || {
-        INNER.set(true);
+        OWN.set(true);
         body()
     })
 }
@@ -29,8 +29,8 @@ pub fn spawn_inner<T: Send + 'static>(
 /// Whether the calling thread is one of the library's own, and no part of the program makes calls on it. From any thread, at
 /// any time.
 #[must_use]
-pub fn is_inner() -> bool {
-    INNER.get()
+pub fn is_own_thread() -> bool {
+    OWN.get()
 }
 
 #[cfg(test)]
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_library_knows_that_it_is_one() {
-        let inner = spawn_inner("one", is_inner).map(|t| t.join().ok());
-        assert_eq!(inner.ok().flatten(), Some(true));
-        assert!(!is_inner());
+        let own = spawn_own_thread("one", is_own_thread).map(|t| t.join().ok());
+        assert_eq!(own.ok().flatten(), Some(true));
+        assert!(!is_own_thread());
     }
 }
