@@ -28,6 +28,7 @@ impl AcEntry {
     }
 
     /// Whether a message with these initiator values may pass.
+    #[inline(always)]
     pub const fn admits(&self, initiator: ProcessId, uid: u32, jid: u32, pt_index: u32) -> bool {
         (self.uid == ANY || self.uid == uid)
             && (self.pt_index == ANY || self.pt_index == pt_index)

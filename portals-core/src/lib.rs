@@ -65,7 +65,7 @@ pub use md::MdDesc;
 pub use memory::{Memory, Segment, Segments};
 pub use ni::{
     AckRequest, Deposit, Deposited, DropReason, First, InPlace, Incoming, Landing, MeSpec, Ni,
-    NiConfig, ReadyPut, ReplyOut, Status, Swap, Transmit, UnreadEvents,
+    NiConfig, Place, ReadyPut, ReplyOut, Status, Swap, Transmit, UnreadEvents,
 };
 pub use types::{
     ANY, InsertPosition, Limits, MAX_MESSAGE, MdOptions, ProcessId, THRESHOLD_INFINITE, Unlink,

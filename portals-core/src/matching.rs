@@ -119,7 +119,7 @@ impl MatchList {
 
 /// What a message asks of a descriptor: something if that takes it. No function, of which there would be one for both ways of
 /// searching.
-pub(crate) trait Take<T> {
+pub(crate) trait Take<T>: Copy {
     fn of(&self, md: MdHandle) -> Option<T>;
 }
 
@@ -216,7 +216,7 @@ impl MatchTable {
         pt_index: u32,
         initiator: ProcessId,
         bits: u64,
-        take: &impl Take<T>,
+        take: impl Take<T>,
     ) -> Option<(T, u32)> {
         let list = self.lists.get(pt_index as usize)?;
         if let Some(index) = &list.index {

@@ -188,6 +188,7 @@ impl Md {
     }
 
     /// Rule 10: accounts an accepted message of `mlength` of the MD's `length` bytes.
+    #[inline(always)]
     pub(crate) fn account_target(&mut self, length: u64, mlength: u64) {
         self.consume();
         let options = self.shown.options;
@@ -204,7 +205,7 @@ impl Md {
     }
 
     /// One operation of the threshold (rule 37).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn consume(&mut self) {
         if self.shown.threshold > 0 {
             self.shown.threshold -= 1;

@@ -376,29 +376,44 @@ impl LocalCopy {
     }
 
     /// Copies the bytes of `segments` to the start of `out`; stops at the end of the shorter one.
+    #[inline]
     pub(crate) fn gather_into(segments: &[portals_core::Segment], out: &mut [u8]) {
         let mut out = out;
         for s in segments {
-            let len = out.len().min(s.len as usize);
-            let (to, rest) = out.split_at_mut(len);
-            let from = std::ptr::with_exposed_provenance::<u8>(s.addr as usize);
-            // SAFETY: `from` is valid for `len <= s.len` bytes by the promise of the MD's maker,
-            // which `Ni` keeps until the operation's `*_end`; `to` has `len` bytes.
-            unsafe { copy(from, to.as_mut_ptr(), len) };
-            out = rest;
+            let len = Self::read_one(s, out);
+            out = &mut out[len..];
         }
     }
 
+    /// As [`LocalCopy::gather_into`], of one segment and as a part of its caller; how many bytes.
+    #[inline(always)]
+    pub(crate) fn read_one(segment: &portals_core::Segment, out: &mut [u8]) -> usize {
+        let len = out.len().min(segment.len as usize);
+        let from = std::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+        // SAFETY: `from` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
+        // which `Ni` keeps until the operation's `*_end`; `out` has `len` bytes.
+        unsafe { copy(from, out.as_mut_ptr(), len) };
+        len
+    }
+
     /// Places `data` into `segments`; stops at the end of the shorter one.
+    #[inline]
     pub(crate) fn scatter(segments: &[portals_core::Segment], mut data: &[u8]) {
         for s in segments {
-            let len = data.len().min(s.len as usize);
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(s.addr as usize);
-            // SAFETY: `to` is valid for `len <= s.len` bytes by the promise of the MD's maker,
-            // which `Ni` keeps until the operation's `*_end`.
-            unsafe { copy(data.as_ptr(), to, len) };
+            let len = Self::write_one(s, data);
             data = &data[len..];
         }
+    }
+
+    /// As [`LocalCopy::scatter`], of one segment and as a part of its caller; how many bytes.
+    #[inline(always)]
+    pub(crate) fn write_one(segment: &portals_core::Segment, data: &[u8]) -> usize {
+        let len = data.len().min(segment.len as usize);
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr as usize);
+        // SAFETY: `to` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
+        // which `Ni` keeps until the operation's `*_end`.
+        unsafe { copy(data.as_ptr(), to, len) };
+        len
     }
 }
 

@@ -5,9 +5,10 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+#[derive(Clone, Copy)]
 struct By<F>(F);
 
-impl<T, F: Fn(MdHandle) -> Option<T>> Take<T> for By<F> {
+impl<T, F: Copy + Fn(MdHandle) -> Option<T>> Take<T> for By<F> {
     fn of(&self, md: MdHandle) -> Option<T> {
         self.0(md)
     }
@@ -210,7 +211,7 @@ impl Pair {
             pt,
             from,
             bits,
-            &By(|md| (!refusing.contains(&md)).then_some(md)),
+            By(|md| (!refusing.contains(&md)).then_some(md)),
         );
         let expected = self.expected(pt, from, bits);
         assert_eq!(found, expected.map(|(me, looked)| (md(me), looked)));
@@ -311,7 +312,7 @@ fn exact(nid: u32, bits: u64) -> Me {
 }
 
 fn looked(table: &mut MatchTable, nid: u32, bits: u64) -> Option<u32> {
-    let found = table.search(0, ProcessId::new(nid, 1), bits, &By(|_| Some(())));
+    let found = table.search(0, ProcessId::new(nid, 1), bits, By(|_| Some(())));
     if found.is_none_or(|(_, looked)| looked > WALKED) {
         table.searched(0);
     }

@@ -20,6 +20,26 @@ pub(super) enum OpKind {
     Swap,
 }
 
+/// What an operation takes of its MD when it begins. No function, of which there would be a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Account {
+    /// One of the threshold.
+    Operation,
+    /// That of a message with so many bytes, which moves the local offset.
+    Message(u64),
+}
+
+impl Account {
+    /// Of an MD whose memory has `length` bytes.
+    #[inline(always)]
+    fn on(self, md: &mut Md, length: u64) {
+        match self {
+            Self::Operation => md.consume(),
+            Self::Message(mlength) => md.account_target(length, mlength),
+        }
+    }
+}
+
 /// What every event of an operation says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What {
@@ -176,7 +196,7 @@ impl Ni {
         Some(post(queue, &mut self.exported, eq, link, |e| *e = *event).sequence)
     }
 
-    /// Accounts an operation on the MD, given also its length, by `account`; marks the MD in use and
+    /// Accounts an operation on the MD by `account`; marks the MD in use and
     /// posts START. `None`, and nothing has happened, when no more operations can be recorded.
     ///
     /// Part of each caller, so that the record is written once, where it stays.
@@ -184,7 +204,7 @@ impl Ni {
     pub(super) fn begin(
         &mut self,
         md_handle: MdHandle,
-        account: impl FnOnce(&mut Md, u64),
+        account: Account,
         kind: OpKind,
         (start, end): (EventKind, EventKind),
         what: What,
@@ -192,7 +212,7 @@ impl Ni {
     ) -> Option<Begun> {
         let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
         let (id, op) = self.ops.take(|| Op::BLANK)?;
-        account(md, length);
+        account.on(md, length);
         let (eq, options) = (md.shown.eq, md.shown.options);
         md.pending += 1;
         op.kind = kind;
@@ -223,14 +243,14 @@ impl Ni {
     pub(super) fn pass(
         &mut self,
         md_handle: MdHandle,
-        account: impl FnOnce(&mut Md, u64),
+        account: Account,
         (start, end): (EventKind, EventKind),
         what: What,
         fail: NiFail,
         silent: bool,
     ) -> Option<Passed> {
         let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
-        account(md, length);
+        account.on(md, length);
         let options = md.shown.options;
         let passed = Passed {
             acks: !options.contains(MdOptions::ACK_DISABLE),

@@ -1,7 +1,7 @@
 //! Starting operations (rules 14, 19-23, 37-44).
 
 use super::Ni;
-use super::complete::{OpKind, What};
+use super::complete::{Account, OpKind, What};
 use crate::error::Error;
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
@@ -241,7 +241,7 @@ impl Ni {
         let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
         self.status.send_length += what.rlength;
         let events = (EventKind::SendStart, EventKind::SendEnd);
-        let account = |md: &mut Md, _| md.consume();
+        let account = Account::Operation;
         self.expect_ack(&ready.header);
         self.pass(ready.md, account, events, what, fail, silent);
         self.status.send_count += 1;
@@ -433,7 +433,7 @@ impl Ni {
     fn start_send(&mut self, md: MdHandle, what: What, sent: u64) -> Result<OpId, Error> {
         self.count_sent(sent);
         let events = (EventKind::SendStart, EventKind::SendEnd);
-        let account = |md: &mut Md, _| md.consume();
+        let account = Account::Operation;
         self.begin(md, account, OpKind::Send, events, what, None)
             .map(|begun| begun.op)
             .ok_or(Error::NoSpace)

@@ -2,10 +2,9 @@
 //! makes the event that the answer would have made (rules 14, 17, 18).
 
 use super::Ni;
-use super::complete::What;
+use super::complete::{Account, What};
 use crate::event::{EventKind, NiFail};
 use crate::handle::MdHandle;
-use crate::md::Md;
 use crate::types::ProcessId;
 
 /// What the target of a put or get would have answered, who took all of it.
@@ -62,7 +61,7 @@ impl Ni {
                 self.status.recv_length = self.status.recv_length.wrapping_add(length);
                 let what = self.in_place(answer, length);
                 let events = (EventKind::ReplyStart, EventKind::ReplyEnd);
-                let account = |md: &mut Md, _| md.consume();
+                let account = Account::Operation;
                 self.pass(answer.md, account, events, what, fail, false);
             }
             None => self.drop_in_place(answer.length),

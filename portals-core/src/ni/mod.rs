@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use export::UnreadEvents;
 pub use initiate::{AckRequest, Landing, ReadyPut, Transmit};
 pub use inplace::InPlace;
-pub use target::{Deposit, Deposited, DropReason, Incoming, ReplyOut, Swap};
+pub use target::{Deposit, Deposited, DropReason, Incoming, Place, ReplyOut, Swap};
 
 /// Who an interface is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

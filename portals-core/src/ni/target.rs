@@ -2,7 +2,7 @@
 //! (rules 1-18).
 
 use super::Ni;
-use super::complete::{AckTo, Begun, OpKind, What};
+use super::complete::{Account, AckTo, Begun, OpKind, What};
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
@@ -107,7 +107,25 @@ struct Request {
     ac_index: u32,
 }
 
+/// Moves the data of a put that has matched ([`Ni::deposit_put_with`]): the first so many bytes to these places. Says whether
+/// it could. A type of its own, and no closure, can ask to be made part of its caller.
+pub trait Place {
+    /// Moves the first `length` bytes of the data to `pieces`, in their order.
+    fn place(self, pieces: &[Segment], length: u64) -> NiFail;
+}
+
+/// As a closure does.
+struct By<F>(F);
+
+impl<F: FnOnce(&[Segment], u64) -> NiFail> Place for By<F> {
+    #[inline(always)]
+    fn place(self, pieces: &[Segment], length: u64) -> NiFail {
+        self.0(pieces, length)
+    }
+}
+
 /// What a message needs of a descriptor.
+#[derive(Clone, Copy)]
 struct Wanted<'a> {
     mds: &'a MdTable,
     access: Access,
@@ -217,11 +235,10 @@ impl Ni {
     /// Rules 3 and 4.
     #[inline(always)]
     fn admits(&self, h: &Header, ac_index: u32) -> Result<(), DropReason> {
-        let ac = self
-            .ac
-            .get(ac_index as usize)
-            .filter(|ac| ac.admits(h.source, h.uid, h.jid, h.pt_index));
-        ac.map(|_| ()).ok_or(DropReason::AccessControl)
+        match self.ac.get(ac_index as usize) {
+            Some(ac) if ac.admits(h.source, h.uid, h.jid, h.pt_index) => Ok(()),
+            _ => Err(DropReason::AccessControl),
+        }
     }
 
     /// Rules 2-9.
@@ -239,7 +256,7 @@ impl Ni {
         };
         let found = self
             .matching
-            .search(h.pt_index, h.source, h.match_bits, &wanted);
+            .search(h.pt_index, h.source, h.match_bits, wanted);
         let Some(((md, (offset, mlength)), searched)) = found else {
             self.matching.searched(h.pt_index);
             return Err(DropReason::NoMatch);
@@ -267,7 +284,7 @@ impl Ni {
         ack: Option<AckTo>,
     ) -> Result<Begun, DropReason> {
         let what = Self::taken(h, r, m);
-        let account = |md: &mut Md, length| md.account_target(length, m.mlength);
+        let account = Account::Message(m.mlength);
         let begun = self
             .begin(m.md, account, kind, events, what, ack)
             .ok_or(DropReason::NoSpace)?;
@@ -351,6 +368,12 @@ impl Ni {
         h: &Header,
         place: impl FnOnce(&[Segment], u64) -> NiFail,
     ) -> Option<Deposited> {
+        self.deposit_put_with(h, By(place))
+    }
+
+    /// As [`Ni::deposit_put`].
+    #[inline(always)]
+    pub fn deposit_put_with(&mut self, h: &Header, place: impl Place) -> Option<Deposited> {
         let (r, ack_md) = Self::put_of(h)?;
         let m = match self.translate(h, &r) {
             Ok(m) => m,
@@ -366,9 +389,9 @@ impl Ni {
                     addr: whole.addr + m.offset,
                     len: m.mlength,
                 };
-                place(&[piece], m.mlength)
+                place.place(&[piece], m.mlength)
             }
-            None => place(&self.mds.slice(slot, None, m.offset, m.mlength), m.mlength),
+            None => place.place(&self.mds.slice(slot, None, m.offset, m.mlength), m.mlength),
         };
         self.deposited(h, &r, &m, fail, ack_md)
     }
@@ -426,7 +449,7 @@ impl Ni {
         ack_md: Option<MdHandle>,
     ) -> Option<Deposited> {
         let what = Self::taken(h, r, m);
-        let account = |md: &mut Md, length| md.account_target(length, m.mlength);
+        let account = Account::Message(m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
         self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
         let passed = self.pass(m.md, account, events, what, fail, false);
@@ -602,7 +625,7 @@ impl Ni {
         self.status.recv_length = self.status.recv_length.wrapping_add(length);
         let what = Self::answered(h, rlength, length, local_offset);
         let events = (EventKind::ReplyStart, EventKind::ReplyEnd);
-        let account = |md: &mut Md, _| md.consume();
+        let account = Account::Operation;
         let op = self
             .begin(md_handle, account, OpKind::Deposit, events, what, None)
             .ok_or(DropReason::NoSpace)?

@@ -455,9 +455,14 @@ pub(super) fn stamp(frame: &mut [u8], credits: u16, requests_done: u32) {
 /// What [`stamp`] has set, as an immediate value.
 #[inline]
 pub(super) fn stamp_value(frame: &[u8]) -> u32 {
-    Prefix::ref_from_prefix(frame).map_or(0, |(p, _)| {
-        u32::from(p.credits.get()) << 16 | p.requests_done.get() & 0xffff
-    })
+    Prefix::ref_from_prefix(frame)
+        .map_or(0, |(p, _)| value_of(p.credits.get(), p.requests_done.get()))
+}
+
+/// As [`stamp_value`], without a frame.
+#[inline]
+pub(super) fn value_of(credits: u16, requests_done: u32) -> u32 {
+    u32::from(credits) << 16 | requests_done & 0xffff
 }
 
 /// What rides on a put without a header, whose sender had said before that `done` requests are done. Each request takes one of
@@ -495,6 +500,19 @@ pub(super) fn split(bytes: &[u8]) -> Result<(Prefix, Kind, &[u8]), FrameError> {
 pub(super) fn message<'a>(body: &'a [u8], ends: &Ends) -> Result<(Header, &'a [u8]), FrameError> {
     let (fields, data) = Fields::read(body)?;
     Ok((fields.header(ends, data.len() as u64)?, data))
+}
+
+/// Begins a put's frame with the bytes of its header, which were made before: `begin` has room for both.
+#[inline(always)]
+pub(super) fn again(begin: &mut [u8], header: &[u8]) {
+    let Some((prefix, room)) = begin.split_first_chunk_mut::<PREFIX>() else {
+        return;
+    };
+    *prefix = [Kind::Message as u8, 0, 0, 0, 0, 0, 0, 0];
+    let (room, words) = (room.as_chunks_mut::<4>().0, header.as_chunks::<4>().0);
+    for (place, word) in room.iter_mut().zip(words) {
+        *place = *word;
+    }
 }
 
 /// Whether the header of a message tells the length of its data.

@@ -331,6 +331,7 @@ impl Verbs {
     }
 
     /// The side that asked is ready: by its word, or because a frame of it has come.
+    #[cold]
     pub(super) fn ready(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
         if peer.stage != Stage::Answered {

@@ -543,7 +543,7 @@ impl Nal for Verbs {
         if !self.rings.any() || self.gone {
             return self.progress(ni);
         }
-        let ringed = self.look_at_rings(ni);
+        let ringed = self.rings.watch() && self.look_at_rings(ni);
         if ringed && !self.rings_are_enough() {
             self.progress(ni);
         }

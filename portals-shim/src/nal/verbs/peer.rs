@@ -155,7 +155,7 @@ pub(super) struct Peer {
     /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
     unordered: bool,
     /// The header of the last put that was sent to the peer, and of the last that came from it.
-    told: Told,
+    pub(super) told: Told,
     pub(super) said: Said,
     /// The same of written puts.
     told_written: Told,

@@ -7,7 +7,7 @@ use super::peer::Late;
 use super::{After, Fetched, Verbs, Work};
 use crate::delivery;
 use crate::region::LocalCopy;
-use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment};
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Place, Segment};
 use verbs_backend::Remote;
 
 fn is_request(header: &Header) -> bool {
@@ -15,6 +15,27 @@ fn is_request(header: &Header) -> bool {
         header.body,
         Body::Put { .. } | Body::Get { .. } | Body::GetPut { .. }
     )
+}
+
+/// The data of a put as it lies in its frame.
+struct Arrived<'a> {
+    data: &'a [u8],
+    fail: NiFail,
+}
+
+impl Place for Arrived<'_> {
+    #[inline(always)]
+    fn place(self, pieces: &[Segment], length: u64) -> NiFail {
+        let keep = usize::try_from(length).map_or(self.data.len(), |l| l.min(self.data.len()));
+        let data = &self.data[..keep];
+        match pieces {
+            [one] => {
+                LocalCopy::write_one(one, data);
+            }
+            _ => LocalCopy::scatter(pieces, data),
+        }
+        self.fail
+    }
 }
 
 impl Verbs {
@@ -79,7 +100,8 @@ impl Verbs {
         tracing::warn!(peer = rank, %error, "frame dropped");
     }
 
-    /// Takes a frame that is no message.
+    /// Takes a frame that is no message. In a call of its own, as all that is no put: what a put needs lies close together.
+    #[inline(never)]
     fn handle_control(&mut self, ni: &mut Ni, rank: usize, ends: &Ends, bytes: &[u8]) {
         let (prefix, body) = match frame::parse(bytes, ends) {
             Ok(parsed) => parsed,
@@ -165,11 +187,7 @@ impl Verbs {
         let whole = data.len() as u64 >= header.payload_len();
         let fail = if whole { NiFail::OK } else { NiFail::FAIL };
         if let Body::Put { .. } = header.body {
-            let taken = ni.deposit_put(header, |places, length| {
-                let keep = usize::try_from(length).map_or(data.len(), |l| l.min(data.len()));
-                LocalCopy::scatter(places, &data[..keep]);
-                fail
-            });
+            let taken = ni.deposit_put_with(header, Arrived { data, fail });
             self.request_done(rank);
             if let Some(taken) = taken {
                 if let Some(ack) = taken.ack {
@@ -179,6 +197,12 @@ impl Verbs {
             }
             return;
         }
+        self.no_put(ni, rank, header, data, fail);
+    }
+
+    /// A header of anything but a put, whose data came with it.
+    #[inline(never)]
+    fn no_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8], fail: NiFail) {
         if let Some(peer) = self.peer(rank)
             && !is_request(header)
         {
@@ -200,7 +224,7 @@ impl Verbs {
             Incoming::Reply(r) => self.answer(ni, rank, Late::Reply(r)),
             Incoming::Swap(s) => {
                 // What waits keeps its data.
-                let data = if whole { data } else { &[] };
+                let data = if fail == NiFail::OK { data } else { &[] };
                 self.answer(ni, rank, Late::Swap(s, data.to_vec(), fail));
             }
             Incoming::Acked | Incoming::Dropped(_) => {

@@ -46,6 +46,8 @@ pub(super) const MOST: u32 = 8;
 pub(super) const HOT: u32 = 32;
 /// Frames taken from a ring in one go; then others have their turn.
 const TURN: usize = 32;
+/// Looks at the rings in one glance.
+const WATCHES: u32 = 8;
 /// Polls in a row that find frames in rings, after which one looks at the completion queue in any case.
 const ROWS: u32 = 8;
 /// The first sleep while a peer has not left its ring; doubled from one to the next.
@@ -105,6 +107,12 @@ impl Rings {
     #[inline(always)]
     fn is_full(&self, at: usize) -> bool {
         self.open.get(at).is_some_and(|r| r.reader.is_full())
+    }
+
+    /// Whether something is in a slot that is read next, after a few looks at them all: a look is shorter than the way to it.
+    #[inline(always)]
+    pub(super) fn watch(&self) -> bool {
+        (0..WATCHES).any(|_| self.open.iter().any(|r| r.reader.is_full()))
     }
 
     /// The longest that a thread may sleep now.

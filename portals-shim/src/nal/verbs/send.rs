@@ -38,6 +38,32 @@ pub(super) fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
     })
 }
 
+/// Writes the bytes of a put into its frame. No closure, of which there would be a call.
+pub(super) trait Fill {
+    fn fill(self, room: &mut [u8]);
+}
+
+/// Bytes that lie in memory.
+impl Fill for &[Segment] {
+    #[inline(always)]
+    fn fill(self, room: &mut [u8]) {
+        match self {
+            [one] => {
+                LocalCopy::read_one(one, room);
+            }
+            _ => LocalCopy::gather_into(self, room),
+        }
+    }
+}
+
+/// Bytes that somebody makes.
+impl Fill for &mut dyn FnMut(&mut [u8]) {
+    #[inline(always)]
+    fn fill(self, room: &mut [u8]) {
+        self(room);
+    }
+}
+
 /// No memory of a process is as long.
 const EVERYTHING: u64 = 1 << 46;
 
@@ -72,8 +98,7 @@ impl Verbs {
     /// without the peer.
     #[inline(always)]
     pub(super) fn send_put_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        let fill = |room: &mut [u8]| LocalCopy::gather_into(payload, room);
-        self.send_frame_now(header, Some(payload), fill)
+        self.send_frame_now(header, Some(payload), payload)
     }
 
     /// As [`Verbs::send_put_now`], of a put whose bytes `fill` writes into the frame; they are those of `payload`, if they
@@ -83,7 +108,7 @@ impl Verbs {
         &mut self,
         header: &Header,
         payload: Option<&[Segment]>,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl Fill,
     ) -> bool {
         let Some(rank) = self.rank_of(header.target) else {
             return false;
@@ -102,15 +127,18 @@ impl Verbs {
             }
             Way::Written => return false,
         }
-        if len > EAGER
-            || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
-                w.header(header, len as u64);
-                if len > 0 {
-                    fill(w.room(len));
-                }
-            })
-        {
-            return false;
+        if let Err(fill) = peer.send_again(header, len, fill) {
+            if len > EAGER
+                || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
+                    w.header(header, len as u64);
+                    if len > 0 {
+                        fill.fill(w.room(len));
+                    }
+                })
+            {
+                return false;
+            }
+            peer.told.remember(header);
         }
         peer.requests_sent = peer.requests_sent.wrapping_add(1);
         peer.framed();

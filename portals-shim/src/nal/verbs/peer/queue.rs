@@ -1,9 +1,11 @@
 //! What waits to be posted, and what is posted at once because nothing waits.
 
 use super::Peer;
-use crate::nal::verbs::frame::{self, Kind, SLOT, Writer};
+use crate::nal::verbs::frame::{self, Kind, PREFIX, SLOT, Writer};
 use crate::nal::verbs::memory::Transfer;
-use verbs_backend::{BufferPool, Remote};
+use crate::nal::verbs::send::Fill;
+use portals_core::Header;
+use verbs_backend::{BufferPool, Remote, SendOp};
 
 /// What waits to be posted.
 #[derive(Debug)]
@@ -67,6 +69,42 @@ impl Peer {
     ) -> bool {
         self.post_now(pool, Kind::Message, false, size, build)
             .is_ok()
+    }
+
+    /// Sends a put of `len` bytes, written by `fill`, that is the same as the one before on the connection, if it can be
+    /// posted at once by a copy: no header is made. Gives `fill` back, and nothing has happened, if not. Part of its caller.
+    #[inline(always)]
+    pub(in crate::nal::verbs) fn send_again<F: Fill>(
+        &mut self,
+        put: &Header,
+        len: usize,
+        fill: F,
+    ) -> Result<(), F> {
+        let Some(header) = self.told.bytes_of(put) else {
+            return Err(fill);
+        };
+        let head = PREFIX + header.len();
+        let size = head + len;
+        let waits = !self.queue.is_empty() || !self.batch.is_empty() || self.ahead.is_some();
+        if waits || self.credits == 0 || size > self.max_inline || !self.has_room() {
+            return Err(fill);
+        }
+        let Some(frame) = self.copies.get_mut(self.next_copy) else {
+            return Err(fill);
+        };
+        let Some((begin, data)) = frame
+            .get_mut(..size)
+            .and_then(|f| f.split_at_mut_checked(head))
+        else {
+            return Err(fill);
+        };
+        frame::again(begin, header);
+        fill.fill(data);
+        let value = frame::value_of(self.owed, self.requests_done_here);
+        if !self.post_in_ring(SendOp::SendImmediate(value), head, size) {
+            self.post_copy(size, true);
+        }
+        Ok(())
     }
 
     /// Sends a frame of at most `size` bytes, written by `build`.

@@ -15,6 +15,8 @@
 //! * A new connection begins with nothing kept at the sender.
 //! * Where there are no immediate values (iWARP) there is no room to keep a header, and every put goes with its own.
 //! * A frame without its header stays whole at the sender: should the connection break, it is sent again whole.
+//! * [`Told::put`] is the put whose bytes are kept, with the length of its data: what is equal to it makes the same bytes,
+//!   which then need not be made. It is remembered of a put that came twice in a row, and forgotten with the bytes.
 
 use crate::nal::verbs::frame::{self, Ends, FrameError, HEADER, PREFIX};
 use portals_core::{Body, Header};
@@ -74,6 +76,10 @@ pub(in crate::nal::verbs) struct Told {
     bytes: Vec<u8>,
     /// 0: none.
     len: usize,
+    /// The last put that took its way had the header of the one before.
+    repeated: bool,
+    /// What the bytes were made of.
+    put: Option<Header>,
 }
 
 impl Told {
@@ -81,13 +87,15 @@ impl Told {
     pub(super) const NEVER: Self = Self {
         bytes: Vec::new(),
         len: 0,
+        repeated: false,
+        put: None,
     };
 
     /// Has kept nothing yet.
     pub(super) fn nothing() -> Self {
         Self {
             bytes: vec![0; HEADER],
-            len: 0,
+            ..Self::NEVER
         }
     }
 
@@ -100,7 +108,7 @@ impl Told {
     /// Keeps a header; what is longer than a header is none.
     #[inline(never)]
     pub(in crate::nal::verbs) fn keep(&mut self, header: &[u8]) {
-        self.len = 0;
+        self.forget();
         if let Some(place) = self.bytes.get_mut(..header.len()) {
             place.copy_from_slice(header);
             self.len = header.len();
@@ -110,6 +118,25 @@ impl Told {
     /// The next put goes with its header.
     pub(super) fn forget(&mut self) {
         self.len = 0;
+        self.repeated = false;
+        self.put = None;
+    }
+
+    /// Remembers the put that took its way last, if it was a repeated one.
+    #[inline(always)]
+    pub(in crate::nal::verbs) fn remember(&mut self, put: &Header) {
+        if self.repeated && self.put.is_none() {
+            self.put = Some(*put);
+        }
+    }
+
+    /// The bytes of the header of `put`, if they are those that are kept.
+    #[inline(always)]
+    pub(super) fn bytes_of(&self, put: &Header) -> Option<&[u8]> {
+        match &self.put {
+            Some(kept) if is_same_put(kept, put) => self.bytes.get(..self.len),
+            _ => None,
+        }
     }
 
     /// How a frame goes that is posted next, and from which of its bytes on.
@@ -121,10 +148,43 @@ impl Told {
             return (SendOp::Send, 0);
         };
         if is_same(self.header(), header) {
+            self.repeated = true;
             return (SendOp::SendImmediate(frame::stamp_value(frame)), head);
         }
         self.keep(header);
         (SendOp::Send, 0)
+    }
+}
+
+/// Whether two headers are of puts to one peer, and the same. Their ends are those of the connection.
+#[inline(always)]
+fn is_same_put(one: &Header, other: &Header) -> bool {
+    match (one.body, other.body) {
+        (
+            Body::Put {
+                length,
+                remote_offset,
+                hdr_data,
+                ac_index,
+                ack_md,
+            },
+            Body::Put {
+                length: other_length,
+                remote_offset: other_offset,
+                hdr_data: other_data,
+                ac_index: other_ac,
+                ack_md: other_md,
+            },
+        ) => {
+            one.match_bits == other.match_bits
+                && one.pt_index == other.pt_index
+                && length == other_length
+                && remote_offset == other_offset
+                && hdr_data == other_data
+                && ac_index == other_ac
+                && ack_md == other_md
+        }
+        _ => false,
     }
 }
 
@@ -275,5 +335,96 @@ mod tests {
             }
             assert_eq!(said.again(next as usize, &ends), Ok(header));
         }
+    }
+}
+
+#[cfg(test)]
+mod remembered {
+    use super::*;
+    use crate::nal::verbs::frame::{Kind, MESSAGE_HEAD, Writer};
+    use portals_core::ProcessId;
+
+    fn put(match_bits: u64, length: u64, remote_offset: u64) -> Header {
+        Header {
+            target: ProcessId::new(1, 2),
+            source: ProcessId::new(1, 1),
+            uid: 0,
+            jid: 0,
+            pt_index: 4,
+            match_bits,
+            body: Body::Put {
+                length,
+                remote_offset,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: None,
+            },
+        }
+    }
+
+    /// Its frame, and where its data begins.
+    fn frame_of(put: &Header) -> (Vec<u8>, usize) {
+        let data = put.payload_len();
+        let mut room = vec![0; MESSAGE_HEAD + data as usize];
+        let mut writer = Writer::new(&mut room, Kind::Message, false);
+        writer.header(put, data);
+        let head = writer.len();
+        room.truncate(head + data as usize);
+        (room, head)
+    }
+
+    /// Whether it goes without its header.
+    fn send(told: &mut Told, put: &Header) -> bool {
+        let (frame, head) = frame_of(put);
+        let (op, from) = told.way(&frame);
+        told.remember(put);
+        assert_eq!(from, if from == 0 { 0 } else { head });
+        matches!(op, SendOp::SendImmediate(_))
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_made() {
+        let mut told = Told::nothing();
+        let one = put(7, 8, 0);
+        assert!(!send(&mut told, &one));
+        assert_eq!(told.bytes_of(&one), None, "sent once");
+        assert!(send(&mut told, &one));
+        let (frame, head) = frame_of(&one);
+        assert_eq!(told.bytes_of(&one), Some(&frame[PREFIX..head]));
+        let mut begin = vec![0xff; head];
+        frame::again(&mut begin, told.bytes_of(&one).unwrap());
+        assert_eq!(begin, frame[..head]);
+    }
+
+    #[test]
+    fn another_put_is_none_that_is_remembered() {
+        let mut told = Told::nothing();
+        let one = put(7, 8, 0);
+        send(&mut told, &one);
+        send(&mut told, &one);
+        let mut wide = one;
+        wide.pt_index = 5;
+        for other in [put(8, 8, 0), put(7, 9, 0), put(7, 8, 8), wide] {
+            assert_eq!(told.bytes_of(&other), None, "{other:?}");
+        }
+        // The same bytes, of which the data has another length: the first is remembered.
+        assert!(send(&mut told, &put(7, 9, 0)));
+        assert!(told.bytes_of(&one).is_some());
+        // Other bytes: nothing is.
+        assert!(!send(&mut told, &put(8, 8, 0)));
+        assert_eq!(told.bytes_of(&one), None);
+        assert_eq!(told.bytes_of(&put(8, 8, 0)), None);
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_a_connection_that_ended() {
+        let mut told = Told::nothing();
+        let one = put(7, 8, 0);
+        send(&mut told, &one);
+        send(&mut told, &one);
+        told.forget();
+        assert_eq!(told.bytes_of(&one), None);
+        assert!(!send(&mut told, &one));
+        assert_eq!(told.bytes_of(&one), None);
     }
 }
