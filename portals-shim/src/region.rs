@@ -376,18 +376,27 @@ impl LocalCopy {
     }
 
     /// Copies the bytes of `segments` to the start of `out`; stops at the end of the shorter one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn gather_into(segments: &[portals_core::Segment], out: &mut [u8]) {
-        let mut out = out;
+        match segments {
+            [one] => {
+                Self::read_one(one, out);
+            }
+            _ => Self::gather_pieces(segments, out),
+        }
+    }
+
+    #[inline(never)]
+    fn gather_pieces(segments: &[portals_core::Segment], mut out: &mut [u8]) {
         for s in segments {
             let len = Self::read_one(s, out);
             out = &mut out[len..];
         }
     }
 
-    /// As [`LocalCopy::gather_into`], of one segment and as a part of its caller; how many bytes.
+    /// Copies the bytes of a segment to the start of `out`, as many as both have; how many.
     #[inline(always)]
-    pub(crate) fn read_one(segment: &portals_core::Segment, out: &mut [u8]) -> usize {
+    fn read_one(segment: &portals_core::Segment, out: &mut [u8]) -> usize {
         let len = out.len().min(segment.len as usize);
         let from = std::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         // SAFETY: `from` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
@@ -397,17 +406,27 @@ impl LocalCopy {
     }
 
     /// Places `data` into `segments`; stops at the end of the shorter one.
-    #[inline]
-    pub(crate) fn scatter(segments: &[portals_core::Segment], mut data: &[u8]) {
+    #[inline(always)]
+    pub(crate) fn scatter(segments: &[portals_core::Segment], data: &[u8]) {
+        match segments {
+            [one] => {
+                Self::write_one(one, data);
+            }
+            _ => Self::scatter_pieces(segments, data),
+        }
+    }
+
+    #[inline(never)]
+    fn scatter_pieces(segments: &[portals_core::Segment], mut data: &[u8]) {
         for s in segments {
             let len = Self::write_one(s, data);
             data = &data[len..];
         }
     }
 
-    /// As [`LocalCopy::scatter`], of one segment and as a part of its caller; how many bytes.
+    /// Places the start of `data` into a segment, as many bytes as both have; how many.
     #[inline(always)]
-    pub(crate) fn write_one(segment: &portals_core::Segment, data: &[u8]) -> usize {
+    fn write_one(segment: &portals_core::Segment, data: &[u8]) -> usize {
         let len = data.len().min(segment.len as usize);
         let to = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr as usize);
         // SAFETY: `to` is valid for `len <= segment.len` bytes by the promise of the MD's maker,

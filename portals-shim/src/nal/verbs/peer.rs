@@ -77,6 +77,7 @@ use verbs_backend::{Qp, SendBatch};
 pub(super) use confirm::Confirmed;
 pub(super) use expected::answers;
 pub(super) use late::{Late, LateAnswers};
+pub(super) use queue::Fill;
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
 const COPY: usize = 256;

@@ -27,13 +27,7 @@ impl Place for Arrived<'_> {
     #[inline(always)]
     fn place(self, pieces: &[Segment], length: u64) -> NiFail {
         let keep = usize::try_from(length).map_or(self.data.len(), |l| l.min(self.data.len()));
-        let data = &self.data[..keep];
-        match pieces {
-            [one] => {
-                LocalCopy::write_one(one, data);
-            }
-            _ => LocalCopy::scatter(pieces, data),
-        }
+        LocalCopy::scatter(pieces, &self.data[..keep]);
         self.fail
     }
 }

@@ -3,6 +3,7 @@
 use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
+use super::peer::Fill;
 use super::reach::{Reach, Way, answer_in_place};
 use super::{After, Announced, Record, Verbs, Work};
 use crate::delivery;
@@ -36,32 +37,6 @@ pub(super) fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
         acks: true,
         events: None,
     })
-}
-
-/// Writes the bytes of a put into its frame. No closure, of which there would be a call.
-pub(super) trait Fill {
-    fn fill(self, room: &mut [u8]);
-}
-
-/// Bytes that lie in memory.
-impl Fill for &[Segment] {
-    #[inline(always)]
-    fn fill(self, room: &mut [u8]) {
-        match self {
-            [one] => {
-                LocalCopy::read_one(one, room);
-            }
-            _ => LocalCopy::gather_into(self, room),
-        }
-    }
-}
-
-/// Bytes that somebody makes.
-impl Fill for &mut dyn FnMut(&mut [u8]) {
-    #[inline(always)]
-    fn fill(self, room: &mut [u8]) {
-        self(room);
-    }
 }
 
 /// No memory of a process is as long.

@@ -3,8 +3,8 @@
 use super::Peer;
 use crate::nal::verbs::frame::{self, Kind, PREFIX, SLOT, Writer};
 use crate::nal::verbs::memory::Transfer;
-use crate::nal::verbs::send::Fill;
-use portals_core::Header;
+use crate::region::LocalCopy;
+use portals_core::{Header, Segment};
 use verbs_backend::{BufferPool, Remote, SendOp};
 
 /// What waits to be posted.
@@ -22,6 +22,27 @@ pub(super) enum Queued {
         remote: Remote,
         id: u64,
     },
+}
+
+/// Writes the bytes of a put into its frame. No closure, of which there would be a call.
+pub(in crate::nal::verbs) trait Fill {
+    fn fill(self, room: &mut [u8]);
+}
+
+/// Bytes that lie in memory.
+impl Fill for &[Segment] {
+    #[inline(always)]
+    fn fill(self, room: &mut [u8]) {
+        LocalCopy::gather_into(self, room);
+    }
+}
+
+/// Bytes that somebody makes.
+impl Fill for &mut dyn FnMut(&mut [u8]) {
+    #[inline(always)]
+    fn fill(self, room: &mut [u8]) {
+        self(room);
+    }
 }
 
 impl Peer {
@@ -99,7 +120,9 @@ impl Peer {
             return Err(fill);
         };
         frame::again(begin, header);
-        fill.fill(data);
+        if len > 0 {
+            fill.fill(data);
+        }
         let value = frame::value_of(self.owed, self.requests_done_here);
         if !self.post_in_ring(SendOp::SendImmediate(value), head, size) {
             self.post_copy(size, true);

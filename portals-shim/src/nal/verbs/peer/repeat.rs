@@ -132,7 +132,7 @@ impl Told {
 
     /// The bytes of the header of `put`, if they are those that are kept.
     #[inline(always)]
-    pub(super) fn bytes_of(&self, put: &Header) -> Option<&[u8]> {
+    pub(in crate::nal::verbs) fn bytes_of(&self, put: &Header) -> Option<&[u8]> {
         match &self.put {
             Some(kept) if is_same_put(kept, put) => self.bytes.get(..self.len),
             _ => None,
@@ -204,11 +204,8 @@ mod tests {
     use crate::nal::verbs::frame::{Kind, Writer};
     use portals_core::{Body, Header, MdHandle, ProcessId};
 
-    /// A put as a frame, or one of the same bytes and another kind.
-    fn frame(kind: Kind, match_bits: u64, pt_index: u32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; 128];
-        let mut writer = Writer::new(&mut bytes, kind, false);
-        let header = Header {
+    fn put(match_bits: u64, pt_index: u32, length: u64) -> Header {
+        Header {
             target: ProcessId::new(0, 1),
             source: ProcessId::new(0, 2),
             uid: 0,
@@ -216,18 +213,28 @@ mod tests {
             pt_index,
             match_bits,
             body: Body::Put {
-                length: data.len() as u64,
+                length,
                 remote_offset: 7,
                 hdr_data: 9,
                 ac_index: 0,
                 ack_md: Some(MdHandle::from_raw(5)),
             },
-        };
-        writer.header(&header, data.len() as u64);
+        }
+    }
+
+    /// A put that is as long as its data, before `data`; or a frame of the same bytes and another kind.
+    fn frame_of(put: &Header, kind: Kind, data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 128];
+        let mut writer = Writer::new(&mut bytes, kind, false);
+        writer.header(put, put.payload_len());
         writer.push(data);
         let len = writer.len();
         bytes.truncate(len);
         bytes
+    }
+
+    fn frame(kind: Kind, match_bits: u64, pt_index: u32, data: &[u8]) -> Vec<u8> {
+        frame_of(&put(match_bits, pt_index, data.len() as u64), kind, data)
     }
 
     #[test]
@@ -336,95 +343,80 @@ mod tests {
             assert_eq!(said.again(next as usize, &ends), Ok(header));
         }
     }
-}
 
-#[cfg(test)]
-mod remembered {
-    use super::*;
-    use crate::nal::verbs::frame::{Kind, MESSAGE_HEAD, Writer};
-    use portals_core::ProcessId;
-
-    fn put(match_bits: u64, length: u64, remote_offset: u64) -> Header {
-        Header {
-            target: ProcessId::new(1, 2),
-            source: ProcessId::new(1, 1),
-            uid: 0,
-            jid: 0,
-            pt_index: 4,
-            match_bits,
-            body: Body::Put {
-                length,
-                remote_offset,
-                hdr_data: 0,
-                ac_index: 0,
-                ack_md: None,
-            },
-        }
-    }
-
-    /// Its frame, and where its data begins.
-    fn frame_of(put: &Header) -> (Vec<u8>, usize) {
-        let data = put.payload_len();
-        let mut room = vec![0; MESSAGE_HEAD + data as usize];
-        let mut writer = Writer::new(&mut room, Kind::Message, false);
-        writer.header(put, data);
-        let head = writer.len();
-        room.truncate(head + data as usize);
-        (room, head)
-    }
-
-    /// Whether it goes without its header.
-    fn send(told: &mut Told, put: &Header) -> bool {
-        let (frame, head) = frame_of(put);
-        let (op, from) = told.way(&frame);
+    /// Whether a put goes without its header.
+    fn goes_without(told: &mut Told, put: &Header) -> bool {
+        let (op, _) = told.way(&frame_of(put, Kind::Message, &[0; 8]));
         told.remember(put);
-        assert_eq!(from, if from == 0 { 0 } else { head });
         matches!(op, SendOp::SendImmediate(_))
     }
 
     #[test]
     fn what_is_remembered_is_what_would_be_made() {
         let mut told = Told::nothing();
-        let one = put(7, 8, 0);
-        assert!(!send(&mut told, &one));
+        let one = put(7, 4, 8);
+        assert!(!goes_without(&mut told, &one));
         assert_eq!(told.bytes_of(&one), None, "sent once");
-        assert!(send(&mut told, &one));
-        let (frame, head) = frame_of(&one);
-        assert_eq!(told.bytes_of(&one), Some(&frame[PREFIX..head]));
-        let mut begin = vec![0xff; head];
-        frame::again(&mut begin, told.bytes_of(&one).unwrap());
-        assert_eq!(begin, frame[..head]);
+        assert!(goes_without(&mut told, &one));
+        let whole = frame_of(&one, Kind::Message, &[]);
+        assert_eq!(told.bytes_of(&one), Some(&whole[PREFIX..]));
+        let mut begin = vec![0xff; whole.len()];
+        frame::again(&mut begin, told.header());
+        assert_eq!(begin, whole);
     }
 
     #[test]
     fn another_put_is_none_that_is_remembered() {
         let mut told = Told::nothing();
-        let one = put(7, 8, 0);
-        send(&mut told, &one);
-        send(&mut told, &one);
-        let mut wide = one;
-        wide.pt_index = 5;
-        for other in [put(8, 8, 0), put(7, 9, 0), put(7, 8, 8), wide] {
+        let one = put(7, 4, 8);
+        let other_bits = put(8, 4, 8);
+        let (mut elsewhere, mut with_more, mut without_ack) = (one, one, one);
+        let of_put =
+            |header: &mut Header, change: &dyn Fn(&mut u64, &mut u64, &mut Option<MdHandle>)| {
+                if let Body::Put {
+                    remote_offset,
+                    hdr_data,
+                    ack_md,
+                    ..
+                } = &mut header.body
+                {
+                    change(remote_offset, hdr_data, ack_md);
+                }
+            };
+        of_put(&mut elsewhere, &|offset, _, _| *offset += 1);
+        of_put(&mut with_more, &|_, more, _| *more += 1);
+        of_put(&mut without_ack, &|_, _, md| *md = None);
+        for _ in 0..2 {
+            goes_without(&mut told, &one);
+        }
+        for other in [
+            other_bits,
+            put(7, 5, 8),
+            put(7, 4, 9),
+            elsewhere,
+            with_more,
+            without_ack,
+        ] {
             assert_eq!(told.bytes_of(&other), None, "{other:?}");
         }
-        // The same bytes, of which the data has another length: the first is remembered.
-        assert!(send(&mut told, &put(7, 9, 0)));
         assert!(told.bytes_of(&one).is_some());
-        // Other bytes: nothing is.
-        assert!(!send(&mut told, &put(8, 8, 0)));
-        assert_eq!(told.bytes_of(&one), None);
-        assert_eq!(told.bytes_of(&put(8, 8, 0)), None);
+        assert!(!goes_without(&mut told, &other_bits));
+        assert_eq!(
+            (told.bytes_of(&one), told.bytes_of(&other_bits)),
+            (None, None)
+        );
     }
 
     #[test]
     fn nothing_is_remembered_of_a_connection_that_ended() {
         let mut told = Told::nothing();
-        let one = put(7, 8, 0);
-        send(&mut told, &one);
-        send(&mut told, &one);
+        let one = put(7, 4, 8);
+        for _ in 0..2 {
+            goes_without(&mut told, &one);
+        }
         told.forget();
         assert_eq!(told.bytes_of(&one), None);
-        assert!(!send(&mut told, &one));
+        assert!(!goes_without(&mut told, &one));
         assert_eq!(told.bytes_of(&one), None);
     }
 }

@@ -278,7 +278,60 @@ fn device_rings_survive_a_broken_connection() {
     close(raws);
 }
 
-/// What makes a sleeper of the completion queue wake is there.
+/// Puts alike, whose header is not made again, are under way when the connection breaks: each has its effect once.
+#[test]
+fn device_puts_alike_survive_a_broken_connection() {
+    for rings in [0, 8] {
+        let Some(mut raws) = connected(2, rings) else {
+            return;
+        };
+        let there = to(raws[1].id(), LOUD, 0);
+        for round in 0..20 {
+            if rings > 0 {
+                heat(&mut raws, 0, 1);
+            }
+            for raw in &mut raws {
+                raw.events.clear();
+            }
+            // Other ones in each round: what earlier ones left in a place does not help.
+            let number = round as u64 + 1;
+            raws[0].work.fill(0, 8, round as u8).unwrap();
+            for n in 1..=3 {
+                raws[0].put(there, 8, AckRequest::NoAck, number);
+                awake(&mut raws, "a message", |r| {
+                    r[1].seen(EventKind::PutEnd, LOUD) == (n, 0)
+                });
+            }
+            for _ in 0..3 {
+                raws[0].put(there, 8, AckRequest::NoAck, number);
+            }
+            let header = raws[0].header(there.process, LOUD, 8, number);
+            let peer = raws[0].nal().peer(1).unwrap();
+            assert!(peer.told.bytes_of(&header).is_some());
+            let who = round % 2;
+            let peer = raws[who].nal().peer(1 - who).unwrap();
+            peer.qp.as_ref().unwrap().to_error().unwrap();
+            for _ in 0..3 {
+                raws[0].put(there, 8, AckRequest::NoAck, number);
+            }
+            awake(&mut raws, "all arrives", |r| {
+                r[1].seen(EventKind::PutEnd, LOUD) == (9, 0)
+                    && r[0].seen(EventKind::SendEnd, LOUD) == (9, 0)
+            });
+            let alike = |e: &portals_core::Event| {
+                (e.rlength, e.mlength, e.offset, e.hdr_data) == (8, 8, 0, number)
+            };
+            let mut ends = raws[1].events.iter().filter(|e| e.match_bits == LOUD);
+            assert!(ends.all(alike));
+            let mut seen = [0xff; 8];
+            raws[1].loud.read(0, &mut seen).unwrap();
+            assert_eq!(seen, [round as u8; 8]);
+        }
+        assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[1])), (0, 0));
+        close(raws);
+    }
+}
+
 /// One ring for two peers: who is hot first has it, until the rank has slept.
 #[test]
 fn device_there_are_no_more_rings_than_allowed() {
