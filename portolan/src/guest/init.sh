@@ -1,17 +1,23 @@
 #!/bin/busybox sh
 # First process of the guest: devices, the machine's files, rxe0, then the job. Reports on the control port:
-# "up", "note TEXT", "fail TEXT", "exit STATUS". The kernel's messages and this script's own go to the console.
+# "up", "note TEXT", "fail TEXT", "exit STATUS". The kernel's messages and this script's own go to the console, with
+# each step of it before it is made: where a machine that does not come up stands.
 /bin/busybox --install -s /bin
 export PATH=/bin
 mkdir -p /proc /sys /dev /low /rw /host
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+step() {
+  read -r uptime rest </proc/uptime
+  echo "guest: $uptime s: $*"
+}
 load() {
   for module in "$@"; do
     insmod "$module" || echo "guest: $module not loaded"
   done
 }
+step "modules"
 load /modules/a-*
 load /modules/b-* &
 network=$!
@@ -28,6 +34,7 @@ port() {
     usleep 10000
   done
 }
+step "control port"
 exec 9>"$(port portolan.control)"
 
 finish() {
@@ -36,6 +43,7 @@ finish() {
   sleep 60
 }
 
+step "the machine's files"
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,ro,cache=loose host /low || finish "fail cannot mount the machine's files over 9p"
 mount -t tmpfs tmpfs /rw
 mkdir -p /rw/upper /rw/work
@@ -77,7 +85,9 @@ else
 fi
 hostname "$name"
 ulimit -l unlimited
+step "network modules"
 wait $network
+step "rxe0"
 ip link set lo up
 if [ "$hosts" = 1 ]; then
   ip link add d0 type dummy || finish "fail cannot make the dummy interface d0"
@@ -110,13 +120,15 @@ END
     echo "up" >&9
     exec nc -ll -p 514 -e env -i /bin/chroot /host /bin/sh /run/portolan-guest/job 9>&-
   fi
+  step "host1"
   tries=0
-  while [ "$(echo 'echo here' | nc -w 5 host1 514 2>/dev/null || echo 'echo here' | nc -w 5 10.9.0.2 514 2>/dev/null)" != here ]; do
+  while [ "$(echo 'echo here' | timeout 10 nc -w 5 10.9.0.2 514 2>/dev/null)" != here ]; do
     tries=$((tries + 1))
     [ "$tries" -lt 300 ] || finish "fail host1 does not answer"
     usleep 200000
   done
 fi
+step "output ports"
 mkfifo /out /err
 cat /out >"$(port portolan.stdout)" &
 out=$!

@@ -195,7 +195,7 @@ pub(super) fn run(
         });
     handle.close();
     let _ = signal_thread.join();
-    result.map_err(|error| with_console(error, &consoles[0], &messages[0]))
+    result.map_err(|error| with_consoles(error, &consoles, &messages))
 }
 
 /// QEMU's command line. The three ports' sockets are inherited under their own numbers.
@@ -398,17 +398,73 @@ fn copier(
     })
 }
 
-/// Adds the last lines of QEMU's messages and of the console to the errors that they explain.
-fn with_console(mut error: GuestError, console: &Path, messages: &Path) -> GuestError {
+/// Adds the last lines of QEMU's messages and of the console, of every machine, to the errors that they explain.
+fn with_consoles(mut error: GuestError, consoles: &[PathBuf], messages: &[PathBuf]) -> GuestError {
     if let GuestError::NotBooted { console: text, .. } | GuestError::Died { console: text } =
         &mut error
     {
-        let read = |file: &Path| {
-            String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
-        };
-        let all = read(messages) + &read(console);
-        let lines: Vec<&str> = all.lines().map(str::trim_end).collect();
-        *text = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+        let parts: Vec<String> = consoles
+            .iter()
+            .zip(messages)
+            .enumerate()
+            .map(|(number, (console, messages))| {
+                let last = last_lines(messages, console);
+                match consoles.len() {
+                    1 => last,
+                    _ => format!("host{number}:\n{last}"),
+                }
+            })
+            .collect();
+        *text = parts.join("\n");
     }
     error
+}
+
+/// The end of two files in a row.
+fn last_lines(messages: &Path, console: &Path) -> String {
+    let read = |file: &Path| {
+        String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+    };
+    let all = read(messages) + &read(console);
+    let lines: Vec<&str> = all.lines().map(str::trim_end).collect();
+    lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_machine_said_last_explains_a_boot_that_failed() {
+        let scratch = std::env::temp_dir().join(format!("portolan-qemu-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = scratch.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let long: String = (0..100).map(|n| format!("line {n}\r\n")).collect();
+        let consoles = [file("console0", &long), file("console1", "stands here\n")];
+        let messages = [file("qemu0", ""), file("qemu1", "no such device\n")];
+        let explained = |hosts: usize| {
+            with_consoles(
+                not_booted("why".into()),
+                &consoles[..hosts],
+                &messages[..hosts],
+            )
+            .to_string()
+        };
+        let last: Vec<String> = (100 - CONSOLE_LINES..100)
+            .map(|n| format!("line {n}"))
+            .collect();
+        let last = last.join("\n");
+        assert_eq!(explained(1), format!("the guest did not boot: why\n{last}"));
+        assert_eq!(
+            explained(2),
+            format!(
+                "the guest did not boot: why\nhost0:\n{last}\nhost1:\nno such device\nstands here"
+            )
+        );
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
 }
