@@ -73,8 +73,8 @@ pub(super) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, lengt
 pub(super) enum Way {
     /// To a descriptor that the adapters serve alone.
     Alone,
-    /// To one whose owner is to be told afterwards.
-    Written,
+    /// Perhaps to one whose owner is to be told afterwards: as the general way finds, which then need not look twice.
+    General,
     /// To the peer's library.
     Frame,
 }
@@ -101,17 +101,12 @@ impl Peer {
     /// As [`Peer::way`], where descriptors of the portal are advertised.
     #[inline(never)]
     fn way_where_adverts_are(&self, put: &Header, write_from: usize) -> Way {
-        match self.advertised(put) {
-            Some(reach) if reach.events.is_some() => {
-                let long = (write_from..=EAGER).contains(&(put.payload_len() as usize));
-                if long && self.may_write() {
-                    Way::Written
-                } else {
-                    Way::Frame
-                }
-            }
-            Some(_) if self.is_settled() => Way::Alone,
-            _ => Way::Frame,
+        if (write_from..=EAGER).contains(&(put.payload_len() as usize)) && self.may_write() {
+            return Way::General;
+        }
+        match self.reach(put) {
+            Some(_) => Way::Alone,
+            None => Way::Frame,
         }
     }
 
@@ -181,6 +176,20 @@ impl Adverts {
 }
 
 impl Verbs {
+    /// Where an operation that goes now reaches the peer's memory: by the key that its sender has, or by an advert. The
+    /// adapters serve what has no events alone, after everything before it.
+    #[inline]
+    pub(super) fn reach_of(&mut self, rank: usize, header: &Header) -> Option<Reach> {
+        let aimed = self.aimed.take();
+        let peer = self.peers.get(rank)?.as_deref()?;
+        match aimed {
+            Some(key) if peer.is_settled() => reached_by(key, header),
+            Some(_) => None,
+            None if peer.is_settled() => peer.advertised(header),
+            None => peer.advertised(header).filter(|r| r.events.is_some()),
+        }
+    }
+
     /// Writes a short put into memory that `key` reaches, if it goes there now.
     #[inline(always)]
     pub(super) fn write_aimed_now(

@@ -100,7 +100,7 @@ impl Verbs {
             Way::Alone => {
                 return payload.is_some_and(|p| self.write_now(rank, header, p, None));
             }
-            Way::Written => return false,
+            Way::General => return false,
         }
         if let Err(fill) = peer.send_again(header, len, fill) {
             if len > EAGER
@@ -131,11 +131,17 @@ impl Verbs {
 
     /// Sends a message to a connected peer.
     pub(super) fn dispatch(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
-        if self.one_sided(ni, rank, tx) {
-            self.counters.paths.one_sided += 1;
-            return;
-        }
-        let written = self.write_put(ni, rank, tx);
+        let written = match self.reach_of(rank, &tx.header) {
+            None => false,
+            Some(reach) => match reach.events {
+                Some(md) => self.write_put(ni, rank, tx, reach.remote, md),
+                None if self.one_sided(ni, rank, tx, reach) => {
+                    self.counters.paths.one_sided += 1;
+                    return;
+                }
+                None => false,
+            },
+        };
         if let Some(peer) = self.peer(rank) {
             peer.requests_sent = peer.requests_sent.wrapping_add(1);
             if !written {
@@ -353,19 +359,7 @@ impl Verbs {
 
     /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
     /// take it and nothing of ours is under way there. `false`: go the two-sided way.
-    fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
-        let aimed = self.aimed.take();
-        let Some(peer) = self.peer(rank) else {
-            return false;
-        };
-        let reach = match aimed {
-            Some(key) if peer.is_settled() => reached_by(key, &tx.header),
-            Some(_) => None,
-            None => peer.reach(&tx.header),
-        };
-        let Some(reach) = reach else {
-            return false;
-        };
+    fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit, reach: Reach) -> bool {
         match tx.header.body {
             Body::Put { .. } => self.one_sided_put(ni, rank, tx, reach.remote, reach.acks),
             _ => self.one_sided_get(ni, rank, tx, reach.remote),

@@ -22,6 +22,7 @@ use super::memory::{Transfer, Use};
 use super::{Record, Verbs, Work};
 use crate::nal::verbs::frame;
 use portals_core::{Body, Header, MdHandle, Ni, Transmit};
+use verbs_backend::Remote;
 
 /// Puts of so many bytes and more are written, up to what a frame takes. Below, copying them twice is cheaper than the way
 /// that leaves them where they are: measured by `portolan bench pingpong` over SoftRoCE.
@@ -32,9 +33,16 @@ const OFTEN: u32 = 4;
 const LONGEST: u64 = 64 << 20;
 
 impl Verbs {
-    /// Writes a put into the descriptor that takes it at the peer, if that is one with events, and tells the peer.
+    /// Writes a put to where it goes in the descriptor `md` of the peer, which has events, and tells the peer.
     /// `false`: nothing has happened.
-    pub(super) fn write_put(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) -> bool {
+    pub(super) fn write_put(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        tx: &Transmit,
+        remote: Remote,
+        md: MdHandle,
+    ) -> bool {
         let header = &tx.header;
         let (Body::Put { length, .. }, [local]) = (header.body, tx.payload.as_slice()) else {
             return false;
@@ -42,16 +50,9 @@ impl Verbs {
         if !(self.write_from..=EAGER).contains(&(length as usize)) {
             return false;
         }
-        let Some(reach) = self
-            .peer(rank)
-            .filter(|p| p.may_write())
-            .and_then(|p| p.advertised(header))
-        else {
+        if !self.peer(rank).is_some_and(|p| p.may_write()) {
             return false;
-        };
-        let Some(md) = reach.events else {
-            return false;
-        };
+        }
         let Ok((_, lkey)) = self.keys(ni, tx.md, *local, Use::Local) else {
             // Memory that cannot be registered is copied, now and from here on.
             self.write_from = usize::MAX;
@@ -70,7 +71,7 @@ impl Verbs {
         let transfer = Transfer {
             local: *local,
             lkey,
-            remote: reach.remote,
+            remote,
             read: false,
             again: true,
         };
