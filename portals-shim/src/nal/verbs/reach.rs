@@ -80,13 +80,17 @@ pub(super) enum Way {
 }
 
 impl Peer {
-    /// The memory that the peer advertises for this operation, if it comes after everything before it.
+    /// The memory that the adapters reach alone for this operation, by the key that its sender has or by an advert, if it
+    /// comes after everything before it.
     #[inline]
-    pub(super) fn reach(&self, header: &Header) -> Option<Reach> {
+    pub(super) fn reach(&self, header: &Header, key: Option<RemoteKey>) -> Option<Reach> {
         if !self.is_settled() {
             return None;
         }
-        self.advertised(header).filter(|r| r.events.is_none())
+        match key {
+            Some(key) => reached_by(key, header),
+            None => self.advertised(header).filter(|r| r.events.is_none()),
+        }
     }
 
     /// How a put that could go at once does; those from `write_from` bytes on may be written.
@@ -104,7 +108,7 @@ impl Peer {
         if (write_from..=EAGER).contains(&(put.payload_len() as usize)) && self.may_write() {
             return Way::General;
         }
-        match self.reach(put) {
+        match self.reach(put, None) {
             Some(_) => Way::Alone,
             None => Way::Frame,
         }
@@ -176,18 +180,16 @@ impl Adverts {
 }
 
 impl Verbs {
-    /// Where an operation that goes now reaches the peer's memory: by the key that its sender has, or by an advert. The
-    /// adapters serve what has no events alone, after everything before it.
+    /// As [`Peer::reach`], and where a put is written whose owner is to be told afterwards, which need not wait.
     #[inline]
     pub(super) fn reach_of(&mut self, rank: usize, header: &Header) -> Option<Reach> {
         let aimed = self.aimed.take();
         let peer = self.peers.get(rank)?.as_deref()?;
-        match aimed {
-            Some(key) if peer.is_settled() => reached_by(key, header),
-            Some(_) => None,
-            None if peer.is_settled() => peer.advertised(header),
-            None => peer.advertised(header).filter(|r| r.events.is_some()),
+        if aimed.is_some() {
+            return peer.reach(header, aimed);
         }
+        let found = peer.advertised(header)?;
+        (found.events.is_some() || peer.is_settled()).then_some(found)
     }
 
     /// Writes a short put into memory that `key` reaches, if it goes there now.
@@ -231,13 +233,10 @@ impl Verbs {
         ) else {
             return false;
         };
-        let reach = match aimed {
-            _ if length > peer.max_inline() as u64 => None,
-            Some(key) if peer.is_settled() => reached_by(key, header),
-            Some(_) => None,
-            None => peer.reach(header),
-        };
-        let Some(reach) = reach else {
+        if length > peer.max_inline() as u64 {
+            return false;
+        }
+        let Some(reach) = peer.reach(header, aimed) else {
             return false;
         };
         let ack = ack_md.filter(|_| reach.acks);

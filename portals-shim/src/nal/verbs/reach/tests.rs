@@ -66,7 +66,7 @@ fn peer(list: &[RemoteMd]) -> Peer {
 
 /// Where the operation goes in the peer's memory.
 fn place(peer: &Peer, header: &Header) -> Option<u64> {
-    peer.reach(header).map(|reach| reach.remote.address)
+    peer.reach(header, None).map(|reach| reach.remote.address)
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn rights_and_acks_are_those_of_the_first_descriptor_that_fits() {
         ..OPEN
     };
     let both = peer(&[read_only, write_only]);
-    let (written, read) = (both.reach(&put(8, 8)), both.reach(&get(8, 8)));
+    let (written, read) = (both.reach(&put(8, 8), None), both.reach(&get(8, 8), None));
     let seen = |reach: Option<Reach>| reach.map(|r| (r.remote.address, r.remote.rkey, r.acks));
     assert_eq!(seen(written), Some((9008, 10, false)));
     assert_eq!(seen(read), Some((5008, 9, true)));
@@ -155,12 +155,12 @@ fn says(peer: &mut Peer, requests_done: u32) {
 #[test]
 fn nothing_overtakes_a_request_that_is_not_done() {
     let mut peer = peer(&[OPEN]);
-    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&put(0, 8)).is_some());
+    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&put(0, 8), None).is_some());
     peer.requests_sent = 2;
     for done in [0, 1] {
         says(&mut peer, done);
         assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame, "{done} of 2 done");
-        assert!(peer.reach(&put(0, 8)).is_none() && peer.reach(&get(0, 8)).is_none());
+        assert!(peer.reach(&put(0, 8), None).is_none() && peer.reach(&get(0, 8), None).is_none());
         // What need not keep the order is told where it would go.
         assert!(peer.advertised(&put(0, 8)).is_some());
     }
@@ -168,7 +168,7 @@ fn nothing_overtakes_a_request_that_is_not_done() {
     says(&mut peer, 3);
     assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame);
     says(&mut peer, 2);
-    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&get(0, 8)).is_some());
+    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&get(0, 8), None).is_some());
     let elsewhere = Header {
         pt_index: PORTAL + 1,
         ..put(0, 8)
@@ -183,5 +183,5 @@ fn nothing_overtakes_a_request_that_is_not_done() {
         again: false,
     };
     peer.transfer(transfer, 0);
-    assert!(peer.way(&put(0, 8), 2048) == Way::Frame && peer.reach(&put(0, 8)).is_none());
+    assert!(peer.way(&put(0, 8), 2048) == Way::Frame && peer.reach(&put(0, 8), None).is_none());
 }
