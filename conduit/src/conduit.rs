@@ -405,8 +405,8 @@ impl Conduit {
         longest: Option<Duration>,
         other: Other<'_>,
     ) {
-        if scope == Scope::Full {
-            self.flush_pinning();
+        if scope == Scope::Full && self.flush_pinning() {
+            return;
         }
         let mut budget = Budget::unlimited();
         if self.poll_near(scope) {

@@ -463,8 +463,10 @@ pub extern "C" fn gasnet_AMPoll() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn gasneti_wait_event() {
     state::attached("GASNET_BLOCKUNTIL", |conduit| {
-        coll::progress(conduit);
-        conduit.service();
+        // What sends may handle what the program waits for, and nothing else may come.
+        if !coll::progress(conduit) {
+            conduit.service();
+        }
     });
 }
 

@@ -188,9 +188,10 @@ impl Conduit {
         Ok(())
     }
 
-    /// Sends requests and recalls that are due. Not in handlers.
+    /// Sends requests and recalls that are due; whether any were. To send may poll: who then waits looks first whether what
+    /// it waits for has been handled. Not in handlers.
     #[inline]
-    pub(crate) fn flush_pinning(&self) {
+    pub(crate) fn flush_pinning(&self) -> bool {
         let due = {
             let core = self.core.borrow();
             let moves = core.fire.as_ref().is_some_and(|f| f.holder.has_moves());
@@ -199,6 +200,7 @@ impl Conduit {
         if due {
             self.flush_messages();
         }
+        due
     }
 
     #[inline(never)]

@@ -384,10 +384,15 @@ impl Conduit {
         if self.handler_depth.get() > 0 {
             return;
         }
+        self.let_go_later(node);
+        self.flush_pinning();
+    }
+
+    /// As [`Conduit::let_go`]; the next wait or poll sends it.
+    pub(crate) fn let_go_later(&self, node: u32) {
         if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
             fire.holder.let_go(node);
         }
-        self.flush_pinning();
     }
 
     /// Tells the conduit that `len` bytes at `addr` are about to be unmapped, or remapped. On return nothing of them is

@@ -5,15 +5,17 @@
     reason = "`attach_everything` and the calls that name memory by its address are unsafe"
 )]
 
+use super::notices::in_time;
 use super::{pattern, returned};
 use crate::threads::RankEnd;
 use crate::{
     AmError, BarrierName, Conduit, FirehoseStats, HandlerEntry, MAX_PACKED, Payload, RmaError,
     threads,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 
 const SMALL: &[(&str, &str)] = &[
     ("GASNET_FIREHOSE_M", "1M"),
@@ -196,6 +198,57 @@ fn memory_is_forgotten_before_it_goes() {
             }
             conduit.barrier(BarrierName::Anonymous).unwrap();
         }
+    });
+}
+
+/// What a wait sends of pinning before it blocks may poll, and so handle what the wait is for; nothing else comes then.
+#[test]
+fn a_wait_looks_again_after_it_sent_of_pinning() {
+    const TOLD: u8 = 140;
+    in_time(|| {
+        let (memory, meet) = (AtomicU64::new(0), Barrier::new(2));
+        let ends = threads::run_in(2, &[], |conduit| {
+            let told = Rc::new(Cell::new(0));
+            let t = told.clone();
+            let tell = HandlerEntry::new(TOLD, move |_, _, _| t.set(t.get() + 1));
+            // SAFETY: memory of rank 0, which lives until the last barrier.
+            unsafe { conduit.attach_everything(vec![tell]) }.unwrap();
+            let mine = vec![0u8; 4096];
+            if conduit.mynode() == 0 {
+                let addr = mine.as_ptr().expose_provenance() as u64;
+                memory.store(addr, Ordering::SeqCst);
+                meet.wait();
+                // Serves rank 1 until its put is done.
+                conduit.barrier(BarrierName::Anonymous).unwrap();
+                meet.wait();
+                conduit.am_request_short(1, TOLD, &[]).unwrap();
+                meet.wait();
+                // Rank 1 must come back while nobody answers it.
+                meet.wait();
+            } else {
+                meet.wait();
+                let there = memory.load(Ordering::SeqCst);
+                conduit.put(0, there, &[1; 64]).unwrap();
+                conduit.barrier(BarrierName::Anonymous).unwrap();
+                // Every second request polls; and what has come of the barrier is handled.
+                conduit.poll();
+                conduit.am_request_short(1, TOLD, &[]).unwrap();
+                conduit.poll();
+                assert_eq!(told.get(), 1);
+                meet.wait();
+                meet.wait();
+                conduit.am_request_short(0, TOLD, &[]).unwrap();
+                let seen = told.get();
+                let held = stats(conduit).remote.moves;
+                conduit.let_go_later(0);
+                conduit.block_until(|| told.get() == 2);
+                assert_eq!(seen, 1, "the message came before the wait");
+                assert_eq!(stats(conduit).remote.moves, held + 1);
+                meet.wait();
+            }
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+        });
+        returned(ends);
     });
 }
 

@@ -26,10 +26,10 @@ const ROUNDS: usize = 5;
 const HANGS: Duration = Duration::from_secs(60);
 
 /// The result of a job that ends.
-fn in_time<R: Send + 'static>(job: impl FnOnce() -> R + Send + 'static) -> R {
+pub(super) fn in_time<R: Send + 'static>(job: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(job()));
-    told.recv_timeout(HANGS).expect("nobody is woken")
+    told.recv_timeout(HANGS).expect("nobody waits for ever")
 }
 
 /// The thread of a rank that is about to wait.

@@ -159,16 +159,19 @@ pub(crate) fn active() -> bool {
     ACTIVE.load(Ordering::Relaxed) > 0
 }
 
-/// Drives the operations. Nothing within a handler.
-pub(crate) fn progress(conduit: &Conduit) {
+/// Drives the operations; whether one sent something or ended. To send may poll. Nothing within a handler.
+pub(crate) fn progress(conduit: &Conduit) -> bool {
     if !active() || state::thread(|t| t.handlers.get() > 0) || SENDING.swap(true, Ordering::Acquire)
     {
-        return;
+        return false;
     }
+    let mut any = false;
     loop {
         let (out, nodes) = {
             let mut state = lock();
+            let under_way = state.ops.len();
             let out = state.step();
+            any |= !out.is_empty() || state.ops.len() < under_way;
             let nodes: Vec<u32> = out.iter().map(|m| state.node_of(m.key.to)).collect();
             (out, nodes)
         };
@@ -180,6 +183,7 @@ pub(crate) fn progress(conduit: &Conduit) {
         }
     }
     SENDING.store(false, Ordering::Release);
+    any
 }
 
 fn encode(name: BarrierName) -> (i32, i32) {
