@@ -198,6 +198,23 @@ fn random_calls_keep_memory_as_a_naive_model_has_it() {
     }
 }
 
+/// What a wait sends before it blocks may handle what the program waits for; then nothing else comes.
+#[test]
+fn a_wait_looks_again_after_it_sent_of_a_collective() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_blocks", SEQ);
+    let steps = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet-blocks-steps");
+    std::fs::write(&steps, [0; 4]).unwrap();
+    let output = run_on("shm", 2, &program, &[steps.to_str().unwrap()]);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for node in 0..2 {
+        assert!(said.contains(&format!("node {node}: all right")), "{said}");
+    }
+}
+
 /// Stale pins show where the fabric pins: `cargo xtask heap` runs this over verbs.
 #[test]
 fn memory_goes_while_another_thread_uses_what_lies_beside_it() {
