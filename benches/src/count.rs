@@ -19,7 +19,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 26] = [
+pub const WORKLOADS: [&str; 28] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -42,6 +42,8 @@ pub const WORKLOADS: [&str; 26] = [
     GET_HELD,
     "tag-round-trip",
     "tag-round-trip-source",
+    "tag-round-trip-behind-10",
+    "tag-round-trip-behind-1000",
     WINDOW,
     "tag-bits",
     "tag-bits-source",
@@ -81,6 +83,9 @@ pub enum CountError {
     /// The library refused.
     #[error("the list cannot be made: {0}")]
     Library(#[from] portals_core::Error),
+    /// A tagged message was refused.
+    #[error(transparent)]
+    Tag(#[from] tagged::CallError),
     /// Tag matching cannot be opened.
     #[error(transparent)]
     Tags(#[from] tagged::OpenError),
@@ -183,6 +188,16 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
                 _ => TagMode::Tag1,
             };
             let tagged = Tagged::new(Over::Process, mode)?;
+            repeat(workload, times, || tagged.round_trip())
+        }
+        "tag-round-trip-behind-10" | "tag-round-trip-behind-1000" => {
+            let mut tagged = Tagged::new(Over::Process, TagMode::Full)?;
+            let ahead = if workload.ends_with("-1000") {
+                1000
+            } else {
+                10
+            };
+            tagged.post_ahead(ahead)?;
             repeat(workload, times, || tagged.round_trip())
         }
         WINDOW => {

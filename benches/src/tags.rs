@@ -8,7 +8,7 @@ use portals_shim::nal::shm;
 use std::convert::Infallible;
 use std::hint::black_box;
 use tagged::layout::{NO_RESERVED_BITS, Pattern};
-use tagged::{Comm, Layout, Options, Slice, TagMode, World};
+use tagged::{Comm, Layout, Options, Request, Slice, TagMode, World};
 
 const TAG: i32 = 3;
 /// Messages of a window.
@@ -22,6 +22,8 @@ pub struct Tagged {
     out: Slice,
     into: Slice,
     none: Slice,
+    /// Receives of messages that do not come.
+    ahead: Vec<Request>,
 }
 
 impl Tagged {
@@ -67,7 +69,23 @@ impl Tagged {
             none,
             out,
             into: slice(8)?,
+            ahead: Vec::new(),
         })
+    }
+
+    /// Posts receives on both ranks that no message matches.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn post_ahead(&mut self, receives: usize) -> Result<(), tagged::CallError> {
+        for (rank, comm) in self.comms.iter().enumerate() {
+            let peer = Some(1 - rank as u32);
+            for _ in 0..receives {
+                let receive = comm.irecv(&self.none, peer, Some(TAG + 2))?;
+                self.ahead.push(receive);
+            }
+        }
+        Ok(())
     }
 
     /// A message of 8 bytes there and one back, each into a receive that is posted; whether both came.

@@ -379,10 +379,13 @@ impl MatchTable {
         order::label_all(&mut self.entries, head);
         let mut index = Box::new(Index::new(u64::from(self.interface)));
         let mut at = head;
-        while at != NONE {
+        while let Some(me) = self.entries.at_mut(at) {
+            // An earlier index had it elsewhere.
+            me.node = Node::ALONE;
+            let next = me.next;
             self.note_key(at);
             index.insert(&mut self.entries, at);
-            at = self.entries.at(at).map_or(NONE, |me| me.next);
+            at = next;
         }
         if let Some(list) = self.lists.get_mut(pt_index) {
             list.index = Some(index);

@@ -52,9 +52,14 @@ impl Key {
         usize::from(self.id.nid == ANY) | usize::from(self.id.pid == ANY) << 1
     }
 
+    /// One multiplication, whose halves are added without carry: with a seed in which half of the bits are set, as
+    /// [`mix`] makes them, each bit of the key reaches about half of the hash.
+    #[inline(always)]
     fn hash(self, seed: u64) -> u32 {
         let id = u64::from(self.id.nid) << 32 | u64::from(self.id.pid);
-        let h = mix(mix(self.bits ^ seed).wrapping_add(id ^ seed.rotate_left(32)));
+        let (a, b) = (self.bits ^ seed, id ^ seed.rotate_left(32));
+        let product = u128::from(a) * u128::from(b);
+        let h = product as u64 ^ (product >> 64) as u64;
         (h >> 32) as u32
     }
 }
@@ -117,7 +122,11 @@ pub(super) struct Buckets {
     /// No group is farther from home.
     far: usize,
     /// Entries of each class of keys.
-    pub(super) classes: [u32; 4],
+    classes: [u32; 4],
+    /// A bit for each class that has any.
+    present: u8,
+    /// An entry of the list, of these or not, before which none of these is; [`NONE`] if there are none.
+    bound: u32,
 }
 
 impl Buckets {
@@ -128,12 +137,28 @@ impl Buckets {
             keys: 0,
             far: 0,
             classes: [0; 4],
+            present: 0,
+            bound: NONE,
+        }
+    }
+
+    /// Whether one of these may be before label `label`.
+    #[inline(always)]
+    pub(super) fn may_precede(&self, entries: &Table<Me>, label: u64) -> bool {
+        entries.at(self.bound).is_some_and(|me| me.label < label)
+    }
+
+    /// The entry in a slot, which is or was of these or not, leaves the list; behind it is `next`.
+    #[inline(always)]
+    pub(super) fn leaves(&mut self, slot: u32, next: u32) {
+        if self.bound == slot {
+            self.bound = next;
         }
     }
 
     /// Whether every entry names its initiator whole.
     pub(super) fn is_concrete(&self) -> bool {
-        self.classes[1..] == [0; 3]
+        self.present <= 1
     }
 
     /// The descriptor of the first entry of the group of `key`, if there is the group; `keys` are those of the
@@ -141,12 +166,32 @@ impl Buckets {
     #[inline]
     pub(super) fn first_md(&self, keys: &[Key], key: Key) -> Option<Option<MdHandle>> {
         let is_it = |slot: u32| keys.get(slot as usize) == Some(&key);
-        Some(self.cells[self.find_by(key, is_it)?].md())
+        Some(self.cells[self.find_by(key.hash(self.seed), is_it)?].md())
     }
 
-    /// The first entry of the group of `key`.
-    pub(super) fn first(&self, entries: &Table<Me>, key: Key) -> Option<u32> {
-        Some(self.cells[self.find(entries, key)?].first)
+    /// The first entry of each group that a message with this key may be taken by.
+    #[inline(always)]
+    pub(super) fn for_first(&self, entries: &Table<Me>, key: Key, mut ask: impl FnMut(u32)) {
+        let open = key.class() as u8;
+        let mut classes = self.present;
+        while classes != 0 {
+            let class = classes.trailing_zeros() as u8;
+            classes &= classes - 1;
+            // The classes differ only for an initiator whose id is concrete.
+            if open & !class != 0 {
+                continue;
+            }
+            let key = Key {
+                id: ProcessId {
+                    nid: if class & 1 == 0 { key.id.nid } else { ANY },
+                    pid: if class & 2 == 0 { key.id.pid } else { ANY },
+                },
+                ..key
+            };
+            if let Some(at) = self.find(entries, key) {
+                ask(self.cells[at].first);
+            }
+        }
     }
 
     /// The descriptor of an entry is another one.
@@ -160,14 +205,17 @@ impl Buckets {
     }
 
     /// The cell of `key`.
+    #[inline]
     fn find(&self, entries: &Table<Me>, key: Key) -> Option<usize> {
-        self.find_by(key, |slot| entries.at(slot).map(Key::of) == Some(key))
+        self.find_by(key.hash(self.seed), |slot| {
+            entries.at(slot).map(Key::of) == Some(key)
+        })
     }
 
-    /// As [`Buckets::find`], when `is_it` says whether the entry in a slot has the key.
-    fn find_by(&self, key: Key, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+    /// The cell with this hash of which `is_it` says so, given the first entry of its group.
+    #[inline(always)]
+    fn find_by(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<usize> {
         let mask = self.cells.len() - 1;
-        let hash = key.hash(self.seed);
         let mut at = hash as usize & mask;
         for _ in 0..=self.far {
             let cell = self.cells[at];
@@ -183,7 +231,8 @@ impl Buckets {
     }
 
     /// Takes the first free cell from home for `cell`. There is one: half of them are free.
-    fn take(&mut self, cell: Cell) -> usize {
+    #[inline(always)]
+    fn take(&mut self, cell: Cell) {
         let mask = self.cells.len() - 1;
         let mut at = cell.hash as usize & mask;
         while !self.cells[at].is_free() {
@@ -191,7 +240,6 @@ impl Buckets {
         }
         self.far = self.far.max(self.distance(at, cell.hash));
         self.cells[at] = cell;
-        at
     }
 
     /// How far cell `at` is from where `hash` would put it.
@@ -202,43 +250,62 @@ impl Buckets {
     pub(super) fn insert(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
         let key = Key::of(me);
+        if self.bound == NONE || !self.may_precede(entries, me.label) {
+            self.bound = slot;
+        }
         self.classes[key.class()] += 1;
-        if let Some(at) = self.find(entries, key) {
-            let mut group = self.cells[at].group(entries);
-            group.insert(entries, slot);
-            return self.cells[at].set(entries, group);
+        self.present |= 1 << key.class();
+        let md = me.md.unwrap_or(Cell::NO_MD);
+        let mut hash = key.hash(self.seed);
+        let is_it = |slot| entries.at(slot).map(Key::of) == Some(key);
+        if let Some(at) = self.find_by(hash, is_it) {
+            return self.join(entries, at, slot);
         }
         if (self.keys + 1) * 2 > self.cells.len() {
             self.rebuild(entries, self.cells.len() * 2);
+            hash = key.hash(self.seed);
         }
-        let mut group = Group::EMPTY;
-        group.insert(entries, slot);
-        let mut cell = Cell {
-            hash: key.hash(self.seed),
-            ..Cell::FREE
-        };
-        cell.set(entries, group);
-        self.take(cell);
+        // It is alone, as an entry is that is in no index.
+        let first = slot;
+        self.take(Cell { hash, first, md });
         self.keys += 1;
         if self.far > FAR {
             self.scatter(entries);
         }
     }
 
+    /// Puts an entry beside others of its key, whose cell is `at`.
+    #[inline(never)]
+    fn join(&mut self, entries: &mut Table<Me>, at: usize, slot: u32) {
+        let mut group = self.cells[at].group(entries);
+        group.insert(entries, slot);
+        self.cells[at].set(entries, group);
+    }
+
     pub(super) fn remove(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
-        let key = Key::of(me);
-        let Some(at) = self.find(entries, key) else {
+        let (key, alone) = (Key::of(me), me.node.after == NONE);
+        let is_it = |first| first == slot || entries.at(first).map(Key::of) == Some(key);
+        let Some(at) = self.find_by(key.hash(self.seed), is_it) else {
             return;
         };
-        self.classes[key.class()] -= 1;
+        let left = &mut self.classes[key.class()];
+        *left -= 1;
+        self.present ^= u8::from(*left == 0) << key.class();
+        if alone && self.cells[at].first == slot {
+            self.keys -= 1;
+            self.close(at);
+        } else {
+            self.part(entries, at, slot);
+        }
+    }
+
+    /// Takes an entry from others of its key, whose cell is `at`.
+    #[inline(never)]
+    fn part(&mut self, entries: &mut Table<Me>, at: usize, slot: u32) {
         let mut group = self.cells[at].group(entries);
         group.remove(entries, slot);
         self.cells[at].set(entries, group);
-        if group.is_empty() {
-            self.keys -= 1;
-            self.close(at);
-        }
     }
 
     /// Moves back the cells that were pushed past the freed cell `hole`.
@@ -318,6 +385,12 @@ impl Buckets {
         let keyed = self.classes.iter().sum::<u32>() as usize;
         let all: usize = self.groups(entries).map(|g| g.check(entries).0).sum();
         assert_eq!(keyed, all);
+        let first = |group: Group| entries.at(group.first).map(|me| me.label);
+        if let Some(least) = self.groups(entries).filter_map(first).min() {
+            assert!(entries.at(self.bound).is_some_and(|me| me.label <= least));
+        }
+        let has = |class| self.present >> class & 1 == 1;
+        assert!((0..4).all(|class| has(class) == (self.classes[class] > 0)));
         all
     }
 }

@@ -9,7 +9,7 @@ use super::groups::Group;
 use super::{Me, NONE};
 use crate::handle::MdHandle;
 use crate::table::Table;
-use crate::types::{ANY, ProcessId};
+use crate::types::ProcessId;
 use alloc::vec::Vec;
 
 /// Sets of ignored bits with buckets of their own, beside the empty one.
@@ -55,10 +55,46 @@ impl Index {
                 return Some((taken, 1));
             }
         }
+        // Usually the first of all candidates takes it: the others need no order.
+        let first = self.first(entries, key);
+        let md = entries.at(first).and_then(|me| me.md);
+        if let Some(taken) = md.and_then(&mut *take) {
+            return Some((taken, 1));
+        }
         (1..)
             .zip(Candidates::new(self, entries, key.id, key.bits))
             .filter(|(_, me)| me.admits(key.id, key.bits))
             .find_map(|(looked, me)| Some((take(me.md?)?, looked)))
+    }
+
+    /// The first in list order of the entries that admit a message, or [`NONE`]; that too where the first candidate is one
+    /// of the rest, which has to be asked.
+    #[inline(always)]
+    fn first(&self, entries: &Table<Me>, key: Key) -> u32 {
+        let (mut least, mut first) = (u64::MAX, NONE);
+        let mut ask = |slot: u32, least: &mut u64| {
+            if let Some(me) = entries.at(slot)
+                && me.label <= *least
+            {
+                (*least, first) = (me.label, slot);
+            }
+        };
+        self.exact
+            .for_first(entries, key, |slot| ask(slot, &mut least));
+        for (mask, buckets) in &self.masked {
+            // What a list has for all that nothing else takes is at its end, and need not be looked for.
+            if !buckets.may_precede(entries, least) {
+                continue;
+            }
+            let bits = key.bits & !mask;
+            buckets.for_first(entries, Key { bits, ..key }, |slot| ask(slot, &mut least));
+        }
+        ask(self.rest.first, &mut least);
+        if first == self.rest.first {
+            NONE
+        } else {
+            first
+        }
     }
 
     /// Where entries with these ignored bits are; `None` for the rest.
@@ -97,9 +133,14 @@ impl Index {
 
     pub(super) fn remove(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
-        match self.buckets(me.ignore_bits) {
+        let (ignored, next) = (me.ignore_bits, me.next);
+        match self.buckets(ignored) {
             Some(buckets) => buckets.remove(entries, slot),
             None => self.rest.remove(entries, slot),
+        }
+        self.exact.leaves(slot, next);
+        for (_, buckets) in &mut self.masked {
+            buckets.leaves(slot, next);
         }
     }
 }
@@ -124,32 +165,18 @@ impl<'a> Candidates<'a> {
             heads: [(0, NONE); HEADS],
             len: 0,
         };
-        all.push_groups(&index.exact, initiator, bits);
+        let key = |bits| Key {
+            id: initiator,
+            bits,
+        };
+        index
+            .exact
+            .for_first(entries, key(bits), |slot| all.push(slot));
         for (mask, buckets) in &index.masked {
-            all.push_groups(buckets, initiator, bits & !mask);
+            buckets.for_first(entries, key(bits & !mask), |slot| all.push(slot));
         }
         all.push(index.rest.first);
         all
-    }
-
-    /// The groups that a message may be taken by, of entries that compare `bits`.
-    fn push_groups(&mut self, buckets: &Buckets, initiator: ProcessId, bits: u64) {
-        for (class, count) in buckets.classes.into_iter().enumerate() {
-            let key = Key {
-                id: ProcessId {
-                    nid: if class & 1 == 0 { initiator.nid } else { ANY },
-                    pid: if class & 2 == 0 { initiator.pid } else { ANY },
-                },
-                bits,
-            };
-            // The classes differ only for an initiator whose id is concrete.
-            if count > 0
-                && key.class() == class
-                && let Some(first) = buckets.first(self.entries, key)
-            {
-                self.push(first);
-            }
-        }
     }
 
     fn push(&mut self, slot: u32) {

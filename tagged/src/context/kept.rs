@@ -1,12 +1,15 @@
 //! The posted receive that stays in the match list after its message, for the next receive like it. No I/O.
 //!
 //! A program that awaits the same message again and again, in the same memory, would have an entry and a descriptor freed
-//! and made for each. The second such receive in a row leaves its own ([`Kept`]), and those after it renew the descriptor.
+//! and made for each. The second such receive in a row, if the first has ended, leaves its own ([`Kept`]), and those after it
+//! renew the descriptor. It does so too while the one that was kept before waits, or others behind that: a program may have any
+//! number of receives posted for messages that come later, or never.
 //!
 //! # Invariants
 //! * Receives match in the order in which they began: the kept one is renewed only if no receive that was posted behind it
 //!   waits.
-//! * At most one is kept. What is kept and awaits nothing takes nothing: its descriptor has taken its one message.
+//! * At most one is kept, beside those that were and still wait, which are given up when they have their message. What is in
+//!   the list and awaits nothing takes nothing: its descriptor has taken its one message.
 
 use crate::layout::Pattern;
 use portals_shim::{MdHandle, MeHandle};
@@ -59,6 +62,7 @@ pub(super) enum Plan {
 #[derive(Debug)]
 struct Entry {
     like: Like,
+    me: MeHandle,
     md: MdHandle,
     waits: bool,
 }
@@ -75,6 +79,12 @@ pub(super) struct Kept {
     number: u32,
     /// The receive that was posted last.
     last: Option<Like>,
+    /// Its entry, until it has ended.
+    last_waits: Option<MeHandle>,
+    /// Descriptors of receives that were kept, and wait while another is.
+    retired: Vec<MdHandle>,
+    /// Those that have had their message.
+    spent: Vec<MdHandle>,
 }
 
 impl Kept {
@@ -85,19 +95,46 @@ impl Kept {
             behind: 0,
             number: 0,
             last: None,
+            last_waits: None,
+            retired: Vec::new(),
+            spent: Vec::new(),
         }
     }
 
     /// How a receive is posted.
     #[inline(always)]
     pub(super) fn plan(&self, like: &Like) -> Plan {
-        match &self.entry {
-            Some(entry) if entry.waits || self.behind > 0 => Plan::Post,
-            Some(entry) if entry.like == *like => Plan::Renew(entry.md),
-            Some(entry) => Plan::LetGo(entry.md),
-            None if self.able && self.last.as_ref() == Some(like) => Plan::Keep,
-            None => Plan::Post,
+        let Some(entry) = &self.entry else {
+            return if self.able && self.again(like) {
+                Plan::Keep
+            } else {
+                Plan::Post
+            };
+        };
+        match entry.like == *like {
+            _ if entry.waits || self.behind > 0 => self.plan_beside(like),
+            true => Plan::Renew(entry.md),
+            false => Plan::LetGo(entry.md),
         }
+    }
+
+    /// As [`Kept::plan`] while the kept one cannot be renewed.
+    fn plan_beside(&self, like: &Like) -> Plan {
+        match &self.entry {
+            Some(entry) if self.again(like) => {
+                if entry.waits {
+                    Plan::Keep
+                } else {
+                    Plan::LetGo(entry.md)
+                }
+            }
+            _ => Plan::Post,
+        }
+    }
+
+    /// Whether the receive that was posted last was like this, and has ended.
+    fn again(&self, like: &Like) -> bool {
+        self.last_waits.is_none() && self.last.as_ref() == Some(like)
     }
 
     /// The kept one waits again.
@@ -111,42 +148,78 @@ impl Kept {
     /// A receive was posted by an entry, to be kept if its descriptor is given.
     #[inline]
     pub(super) fn posted(&mut self, like: Like, me: MeHandle, kept: Option<MdHandle>) -> Spot {
+        let spot = match kept {
+            Some(md) => {
+                if let Some(before) = self.entry.as_ref().map(|entry| entry.md) {
+                    self.gone(before);
+                    self.retired.push(before);
+                }
+                self.entry = Some(Entry {
+                    like,
+                    me,
+                    md,
+                    waits: true,
+                });
+                Spot::Kept(md)
+            }
+            None if self.entry.is_none() => Spot::Alone(me),
+            None => {
+                self.behind += 1;
+                Spot::Behind(me, self.number)
+            }
+        };
         self.last = Some(like);
-        if let Some(md) = kept {
-            self.entry = Some(Entry {
-                like,
-                md,
-                waits: true,
-            });
-            return Spot::Kept(md);
-        }
-        if self.entry.is_none() {
-            return Spot::Alone(me);
-        }
-        self.behind += 1;
-        Spot::Behind(me, self.number)
+        self.last_waits = Some(me);
+        spot
     }
 
     /// A receive waits no more.
     #[inline(always)]
     pub(super) fn ended(&mut self, spot: Spot) {
         // One after the other, which takes no jump by a table.
-        if let Spot::Kept(_) = spot {
-            if let Some(entry) = &mut self.entry {
-                entry.waits = false;
+        if let Spot::Kept(md) = spot {
+            match &mut self.entry {
+                Some(entry) if entry.md == md => entry.waits = false,
+                _ => self.spend(md),
             }
-        } else if let Spot::Behind(_, number) = spot
-            && number == self.number
-        {
-            self.behind -= 1;
+        }
+        let me = match spot {
+            Spot::Behind(me, number) => {
+                self.behind -= u32::from(number == self.number);
+                me
+            }
+            Spot::Alone(me) => me,
+            Spot::Kept(_) => return,
+        };
+        if self.last_waits == Some(me) {
+            self.last_waits = None;
         }
     }
 
-    /// The kept one is gone from the list.
-    pub(super) fn gone(&mut self) {
-        self.entry = None;
-        self.behind = 0;
-        self.number = self.number.wrapping_add(1);
+    /// One that was kept has its message.
+    #[cold]
+    fn spend(&mut self, md: MdHandle) {
+        if let Some(at) = self.retired.iter().position(|retired| *retired == md) {
+            self.retired.swap_remove(at);
+            self.spent.push(md);
+        }
+    }
+
+    /// A descriptor to be unlinked, of a receive that was kept and has its message.
+    pub(super) fn take_spent(&mut self) -> Option<MdHandle> {
+        self.spent.pop()
+    }
+
+    /// The one with this descriptor, which was kept, is gone from the list.
+    pub(super) fn gone(&mut self, md: MdHandle) {
+        match self.entry.take_if(|entry| entry.md == md) {
+            Some(entry) => {
+                self.behind = 0;
+                self.number = self.number.wrapping_add(1);
+                self.last_waits.take_if(|me| *me == entry.me);
+            }
+            None => self.retired.retain(|retired| *retired != md),
+        }
     }
 }
 
@@ -164,6 +237,7 @@ mod tests {
     }
 
     const ME: MeHandle = MeHandle::from_raw(4);
+    const NEXT: MeHandle = MeHandle::from_raw(7);
     const FIRST: MdHandle = MdHandle::from_raw(5);
     const OTHER: MdHandle = MdHandle::from_raw(6);
 
@@ -182,28 +256,80 @@ mod tests {
         kept.renewed();
         kept.ended(spot);
         assert_eq!(kept.plan(&like(4)), Plan::LetGo(FIRST));
-        kept.gone();
+        kept.gone(FIRST);
         assert_eq!(kept.plan(&like(4)), Plan::Post);
         assert_eq!(kept.plan(&like(2)), Plan::Keep);
         assert_eq!(Kept::new(false).plan(&like(2)), Plan::Post);
     }
 
+    /// The first of a kind, which ends, and the second, which is kept.
+    fn keep(kept: &mut Kept, like: Like, md: MdHandle) -> Spot {
+        let first = kept.posted(like, ME, None);
+        kept.ended(first);
+        assert_eq!(kept.plan(&like), Plan::Keep);
+        kept.posted(like, ME, Some(md))
+    }
+
     #[test]
     fn it_is_not_renewed_while_one_behind_it_waits() {
         let mut kept = Kept::new(true);
-        kept.posted(like(2), ME, None);
-        let first = kept.posted(like(2), ME, Some(FIRST));
-        let behind = kept.posted(like(4), ME, None);
+        let first = keep(&mut kept, like(2), FIRST);
+        let behind = kept.posted(like(4), NEXT, None);
         kept.ended(first);
         assert_eq!(kept.plan(&like(2)), Plan::Post);
         kept.ended(behind);
         assert_eq!(kept.plan(&like(2)), Plan::Renew(FIRST));
         // One behind an earlier one counts for nothing.
-        let behind = kept.posted(like(4), ME, None);
-        kept.gone();
+        let behind = kept.posted(like(4), NEXT, None);
+        kept.gone(FIRST);
         let second = kept.posted(like(2), ME, Some(OTHER));
         kept.ended(behind);
         kept.ended(second);
         assert_eq!(kept.plan(&like(2)), Plan::Renew(OTHER));
+    }
+
+    #[test]
+    fn one_that_waits_is_not_followed_by_a_kept_one() {
+        let mut kept = Kept::new(true);
+        let first = kept.posted(like(2), ME, None);
+        assert_eq!(kept.plan(&like(2)), Plan::Post);
+        kept.posted(like(2), NEXT, None);
+        kept.ended(first);
+        assert_eq!(kept.plan(&like(2)), Plan::Post);
+    }
+
+    #[test]
+    fn another_is_kept_while_the_one_before_waits_or_those_behind_it() {
+        let mut kept = Kept::new(true);
+        let waits = keep(&mut kept, like(2), FIRST);
+        let second = keep(&mut kept, like(4), OTHER);
+        // Which waits too.
+        assert_eq!(kept.plan(&like(4)), Plan::Post);
+        kept.ended(second);
+        assert_eq!(kept.plan(&like(4)), Plan::Renew(OTHER));
+        assert_eq!(kept.take_spent(), None);
+        kept.ended(waits);
+        assert_eq!(kept.take_spent(), Some(FIRST));
+        assert_eq!(kept.take_spent(), None);
+        assert_eq!(kept.plan(&like(4)), Plan::Renew(OTHER));
+        kept.posted(like(6), NEXT, None);
+        let again = kept.posted(like(4), ME, None);
+        assert_eq!(kept.plan(&like(4)), Plan::Post);
+        kept.ended(again);
+        assert_eq!(kept.plan(&like(4)), Plan::LetGo(OTHER));
+        kept.gone(OTHER);
+        assert_eq!(kept.plan(&like(4)), Plan::Keep);
+    }
+
+    #[test]
+    fn one_that_was_kept_is_cancelled_once() {
+        let mut kept = Kept::new(true);
+        let waits = keep(&mut kept, like(2), FIRST);
+        keep(&mut kept, like(4), OTHER);
+        kept.gone(OTHER);
+        kept.gone(FIRST);
+        // Its message was there, with its descriptor.
+        kept.ended(waits);
+        assert_eq!(kept.take_spent(), None);
     }
 }

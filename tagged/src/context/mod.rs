@@ -149,9 +149,17 @@ impl Context {
             unlink: Unlink::Retain,
         };
         let tail = InsertPosition::After;
-        // An entry without a descriptor takes nothing.
+        // An entry without a descriptor takes nothing. No message of Portals has the bit of acknowledgements, so a search finds
+        // this one nowhere, and it is where those are that compare as most receives do.
+        let own = place.peers.get(place.me as usize);
+        let marker = MeSpec {
+            match_id: own.copied().unwrap_or(ProcessId::ANY),
+            match_bits: place.layout.ack_bit(),
+            ignore_bits: place.layout.sync_bit(),
+            unlink: Unlink::Retain,
+        };
         let marker = ni
-            .me_attach(portal, any(0), tail)
+            .me_attach(portal, marker, tail)
             .map_err(told("the match list"))?;
         let header_only = ni
             .me_attach(portal, any(u64::MAX), tail)

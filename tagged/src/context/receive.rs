@@ -96,7 +96,8 @@ impl Context {
             addr: if into.len == 0 { 0 } else { into.addr() },
             len: into.len,
         };
-        if let Plan::Renew(md) = self.kept.plan(&like) {
+        let plan = self.kept.plan(&like);
+        if let Plan::Renew(md) = plan {
             let test = Some(self.queues[0]);
             let user = user(owner::POSTED, slot);
             self.place.ni.md_renew(md, 1, user, test)?;
@@ -109,21 +110,31 @@ impl Context {
             }
             return Ok(());
         }
-        self.post_anew(slot, like, into)
+        self.post_anew(slot, like, plan, into)
     }
 
     /// As [`Context::post`], of one that the kept one is not like.
     #[inline(never)]
-    fn post_anew(&mut self, slot: u32, like: Like, into: &Slice) -> Result<(), CallError> {
+    fn post_anew(
+        &mut self,
+        slot: u32,
+        like: Like,
+        mut plan: Plan,
+        into: &Slice,
+    ) -> Result<(), CallError> {
         let Like {
             pattern, source, ..
         } = like;
-        if let Plan::LetGo(md) = self.kept.plan(&like) {
-            // It is not in use: its one operation has ended.
+        // None of these is in use: its one operation has ended.
+        while let Some(md) = self.kept.take_spent() {
             self.place.ni.md_unlink(md)?;
-            self.kept.gone();
         }
-        let keep = self.kept.plan(&like) == Plan::Keep;
+        if let Plan::LetGo(md) = plan {
+            self.place.ni.md_unlink(md)?;
+            self.kept.gone(md);
+            plan = self.kept.plan(&like);
+        }
+        let keep = plan == Plan::Keep;
         let match_id = match source {
             Some(source) => self.target(source, 0, 0)?.process,
             None => ProcessId::ANY,
@@ -314,14 +325,17 @@ impl Context {
             Spot::Alone(me) | Spot::Behind(me, _) => self.place.ni.me_unlink(me).is_ok(),
         };
         if taken_back {
-            self.kept.ended(spot);
+            // One that was kept is gone already.
+            if !matches!(spot, Spot::Kept(_)) {
+                self.kept.ended(spot);
+            }
             self.requests
                 .end(request.slot, Err(RequestError::Cancelled));
         }
         Ok(taken_back)
     }
 
-    /// Takes the kept receive back, whose descriptor is there with its message and without; whether it had none.
+    /// Takes a receive back that is or was kept, whose descriptor is there with its message and without; whether it had none.
     fn take_kept_back<const FULL: bool>(
         &mut self,
         request: &Request,
@@ -330,7 +344,7 @@ impl Context {
         if self.place.ni.md_unlink(md).is_err() {
             return Ok(false);
         }
-        self.kept.gone();
+        self.kept.gone(md);
         // If it had one, the event is there.
         while !self.has_ended(request)? {
             if !self.progress::<FULL>()? {
