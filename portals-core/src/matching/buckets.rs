@@ -52,8 +52,8 @@ impl Key {
         usize::from(self.id.nid == ANY) | usize::from(self.id.pid == ANY) << 1
     }
 
-    /// One multiplication, whose halves are added without carry: with a seed in which half of the bits are set, as
-    /// [`mix`] makes them, each bit of the key reaches about half of the hash.
+    /// The halves of one product, added without carry: keys of a pattern are spread by it as the tests show, and only the own
+    /// process makes keys.
     #[inline(always)]
     fn hash(self, seed: u64) -> u32 {
         let id = u64::from(self.id.nid) << 32 | u64::from(self.id.pid);
@@ -250,7 +250,7 @@ impl Buckets {
     pub(super) fn insert(&mut self, entries: &mut Table<Me>, slot: u32) {
         let Some(me) = entries.at(slot) else { return };
         let key = Key::of(me);
-        if self.bound == NONE || !self.may_precede(entries, me.label) {
+        if !self.may_precede(entries, me.label) {
             self.bound = slot;
         }
         self.classes[key.class()] += 1;

@@ -104,23 +104,15 @@ impl Kept {
     /// How a receive is posted.
     #[inline(always)]
     pub(super) fn plan(&self, like: &Like) -> Plan {
-        let Some(entry) = &self.entry else {
-            return if self.able && self.again(like) {
-                Plan::Keep
-            } else {
-                Plan::Post
-            };
-        };
-        match entry.like == *like {
-            _ if entry.waits || self.behind > 0 => self.plan_beside(like),
-            true => Plan::Renew(entry.md),
-            false => Plan::LetGo(entry.md),
-        }
-    }
-
-    /// As [`Kept::plan`] while the kept one cannot be renewed.
-    fn plan_beside(&self, like: &Like) -> Plan {
         match &self.entry {
+            Some(entry) if !entry.waits && self.behind == 0 => {
+                if entry.like == *like {
+                    Plan::Renew(entry.md)
+                } else {
+                    Plan::LetGo(entry.md)
+                }
+            }
+            // The next of this kind can be renewed, over all that waits.
             Some(entry) if self.again(like) => {
                 if entry.waits {
                     Plan::Keep
@@ -128,6 +120,7 @@ impl Kept {
                     Plan::LetGo(entry.md)
                 }
             }
+            None if self.able && self.again(like) => Plan::Keep,
             _ => Plan::Post,
         }
     }
@@ -176,27 +169,25 @@ impl Kept {
     /// A receive waits no more.
     #[inline(always)]
     pub(super) fn ended(&mut self, spot: Spot) {
-        // One after the other, which takes no jump by a table.
-        if let Spot::Kept(md) = spot {
-            match &mut self.entry {
-                Some(entry) if entry.md == md => entry.waits = false,
-                _ => self.spend(md),
-            }
-        }
         let me = match spot {
+            Spot::Kept(md) => {
+                return match &mut self.entry {
+                    Some(entry) if entry.md == md => entry.waits = false,
+                    _ => self.spend(md),
+                };
+            }
             Spot::Behind(me, number) => {
                 self.behind -= u32::from(number == self.number);
                 me
             }
             Spot::Alone(me) => me,
-            Spot::Kept(_) => return,
         };
         if self.last_waits == Some(me) {
             self.last_waits = None;
         }
     }
 
-    /// One that was kept has its message.
+    /// One that was kept has its message, or is gone.
     #[cold]
     fn spend(&mut self, md: MdHandle) {
         if let Some(at) = self.retired.iter().position(|retired| *retired == md) {

@@ -149,8 +149,8 @@ impl Context {
             unlink: Unlink::Retain,
         };
         let tail = InsertPosition::After;
-        // An entry without a descriptor takes nothing. No message of Portals has the bit of acknowledgements, so a search finds
-        // this one nowhere, and it is where those are that compare as most receives do.
+        // An entry without a descriptor takes nothing. This one compares what most receives compare, so a search of an index asks
+        // no table more for it; and as no message of Portals has the bit of acknowledgements, none asks it.
         let own = place.peers.get(place.me as usize);
         let marker = MeSpec {
             match_id: own.copied().unwrap_or(ProcessId::ANY),

@@ -325,10 +325,7 @@ impl Context {
             Spot::Alone(me) | Spot::Behind(me, _) => self.place.ni.me_unlink(me).is_ok(),
         };
         if taken_back {
-            // One that was kept is gone already.
-            if !matches!(spot, Spot::Kept(_)) {
-                self.kept.ended(spot);
-            }
+            self.kept.ended(spot);
             self.requests
                 .end(request.slot, Err(RequestError::Cancelled));
         }
