@@ -99,11 +99,17 @@ impl EventQueue {
         *self.place() = event;
     }
 
+    /// One more event makes the oldest go.
+    #[inline(always)]
+    pub(crate) fn is_at_capacity(&self) -> bool {
+        self.len == self.capacity
+    }
+
     /// The place of one more event, which holds something old. Part of each caller, so that the event is made
     /// where it stays.
     #[inline(always)]
     pub(crate) fn place(&mut self) -> &mut Event {
-        if self.len == self.capacity {
+        if self.is_at_capacity() {
             self.first = self.wrap(self.first + 1);
             self.len -= 1;
             self.gap = true;

@@ -141,13 +141,18 @@ impl<N: Nal> Library<N> {
         eqs: &[EqHandle],
         out: &mut impl Place,
     ) -> Result<Taken, PollError> {
-        let mut looks = 0;
-        loop {
+        // Mostly there is none in any queue; then the look after the progress says too whether these are queues.
+        let early = self.ni.has_events();
+        if early {
             let taken = self.look(eqs, out)?;
-            looks += 1;
-            if taken != Taken::Nothing || looks > 1 || !self.progress() {
+            if taken != Taken::Nothing {
                 return Ok(taken);
             }
+        }
+        if self.progress() || !early {
+            self.look(eqs, out)
+        } else {
+            Ok(Taken::Nothing)
         }
     }
 
@@ -205,6 +210,15 @@ impl<N: Nal> Library<N> {
             to.remote_offset,
             hdr_data,
         )?;
+        if !keep && self.ni.has_room() {
+            let lent = self.nal.lend_now(&ready.header, &ready.payload, ready.md);
+            if let Some(id) = lent {
+                let op = self.ni.begin_lent(&ready)?;
+                self.nal.begun(id, op);
+                self.nal.lists_changed(&mut self.ni);
+                return Ok(false);
+            }
+        }
         let taken = !keep && self.nal.send_now(&ready.header, &ready.payload);
         if taken {
             self.ni.pass_put(&ready, NiFail::OK, silent);

@@ -132,19 +132,28 @@ impl Op {
     };
 }
 
-/// Events on their way to queues that the owner keeps.
-pub(super) type Exported = Option<VecDeque<(EqHandle, Event)>>;
+/// Where events go.
+#[derive(Debug, Default)]
+pub(super) struct Outlet {
+    /// Those on their way to queues that the owner keeps; none where they are kept here.
+    pub(super) exported: Option<VecDeque<(EqHandle, Event)>>,
+    /// Events in all queues that are kept here: most looks find none, and need not ask each queue.
+    pub(super) unread: usize,
+}
 
 /// The place of the next event of a queue and its number, which is to be written there with [`Event::number`].
 #[inline(always)]
 fn next<'a>(
     queue: &'a mut EventQueue,
-    exported: &'a mut Exported,
+    outlet: &'a mut Outlet,
     eq: EqHandle,
 ) -> (&'a mut Event, u32) {
     let sequence = queue.stamp();
-    let place = match exported {
-        None => queue.place(),
+    let place = match &mut outlet.exported {
+        None => {
+            outlet.unread += usize::from(!queue.is_at_capacity());
+            queue.place()
+        }
         Some(exported) => {
             exported.push_back((eq, Event::BLANK));
             let last = exported.len() - 1;
@@ -159,12 +168,12 @@ fn next<'a>(
 #[inline(always)]
 fn post<'a>(
     queue: &'a mut EventQueue,
-    exported: &'a mut Exported,
+    outlet: &'a mut Outlet,
     eq: EqHandle,
     link: Option<u32>,
     fill: impl FnOnce(&mut Event),
 ) -> &'a mut Event {
-    let (posted, sequence) = next(queue, exported, eq);
+    let (posted, sequence) = next(queue, outlet, eq);
     fill(posted);
     posted.number(sequence, link);
     posted
@@ -185,7 +194,8 @@ pub(super) struct Passed {
 
 impl Ni {
     /// Whether one more operation can be recorded; asked before anything is accounted.
-    pub(super) fn has_room(&self) -> bool {
+    #[inline]
+    pub fn has_room(&self) -> bool {
         !self.ops.is_full()
     }
 
@@ -193,7 +203,7 @@ impl Ni {
     fn post(&mut self, event: &Event, link: Option<u32>) -> Option<u32> {
         let eq = event.md.eq?;
         let queue = self.eqs.at_mut(eq.0.slot())?;
-        Some(post(queue, &mut self.exported, eq, link, |e| *e = *event).sequence)
+        Some(post(queue, &mut self.outlet, eq, link, |e| *e = *event).sequence)
     }
 
     /// Accounts an operation on the MD by `account`; marks the MD in use and
@@ -224,7 +234,7 @@ impl Ni {
         {
             queue.promised += 1;
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
-                let posted = post(queue, &mut self.exported, eq, None, |e| *e = op.end);
+                let posted = post(queue, &mut self.outlet, eq, None, |e| *e = op.end);
                 posted.kind = start;
                 op.link = Some(posted.sequence);
             }
@@ -262,13 +272,13 @@ impl Ni {
         {
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
                 // Made where it stays, as below.
-                let (posted, sequence) = next(queue, &mut self.exported, eq);
+                let (posted, sequence) = next(queue, &mut self.outlet, eq);
                 *posted = what.event(start, md_handle, md.shown);
                 posted.number(sequence, None);
                 last = Some(sequence);
             }
             if !options.contains(MdOptions::EVENT_END_DISABLE) {
-                let (posted, sequence) = next(queue, &mut self.exported, eq);
+                let (posted, sequence) = next(queue, &mut self.outlet, eq);
                 *posted = what.event(end, md_handle, md.shown);
                 posted.ni_fail = fail;
                 posted.number(sequence, last);
@@ -307,7 +317,7 @@ impl Ni {
             if !options.contains(MdOptions::EVENT_END_DISABLE)
                 || fail != NiFail::OK && options.contains(MdOptions::EVENT_FAILURE_ENABLE)
             {
-                let posted = post(queue, &mut self.exported, eq, op.link, |e| *e = op.end);
+                let posted = post(queue, &mut self.outlet, eq, op.link, |e| *e = op.end);
                 posted.md = md.shown;
                 posted.ni_fail = fail;
                 last = Some(posted.sequence);
@@ -394,7 +404,7 @@ impl Ni {
             && let Some(queue) = self.eqs.at_mut(eq.0.slot())
         {
             let fill = |e: &mut Event| *e = what.event(EventKind::Ack, md_handle, shown);
-            let posted = post(queue, &mut self.exported, eq, None, fill);
+            let posted = post(queue, &mut self.outlet, eq, None, fill);
             posted.ni_fail = fail;
             last = Some(posted.sequence);
         }

@@ -36,12 +36,12 @@ impl Ni {
     /// From now on events are not kept in queues but handed out by [`Ni::poll_exported`]. To be
     /// called before the first queue is made.
     pub fn export_events(&mut self) {
-        self.exported.get_or_insert_default();
+        self.outlet.exported.get_or_insert_default();
     }
 
     /// The oldest event that has not been handed out, and its queue.
     pub fn poll_exported(&mut self) -> Option<(EqHandle, Event)> {
-        self.exported.as_mut()?.pop_front()
+        self.outlet.exported.as_mut()?.pop_front()
     }
 
     /// The sequence number of a queue's next event. A queue of `n` events begins with `-n`.
@@ -58,15 +58,20 @@ impl Ni {
     /// Keeps the queues here again; `unread` names every one of them. Events that were not handed
     /// out follow those of `unread`.
     pub fn import_events(&mut self, unread: Vec<UnreadEvents>) {
-        let rest = self.exported.take().unwrap_or_default();
+        let rest = self.outlet.exported.take().unwrap_or_default();
         for UnreadEvents { eq, events, lost } in unread {
             if let Ok(queue) = self.eq_mut(eq) {
+                let before = queue.unread();
                 queue.keep(events, lost);
+                let after = queue.unread();
+                self.outlet.unread = self.outlet.unread + after - before;
             }
         }
         for (eq, event) in rest {
             if let Ok(queue) = self.eq_mut(eq) {
+                let more = usize::from(!queue.is_at_capacity());
                 queue.store(event);
+                self.outlet.unread += more;
             }
         }
     }

@@ -43,7 +43,8 @@ pub struct ReadyPut {
     pub header: Header,
     /// The bytes that follow the header, in order.
     pub payload: Segments,
-    md: MdHandle,
+    /// The descriptor of the payload.
+    pub md: MdHandle,
     offset: u64,
 }
 
@@ -221,10 +222,7 @@ impl Ni {
     /// The second half of [`Ni::put`].
     #[inline]
     pub fn begin_put(&mut self, ready: ReadyPut) -> Result<Transmit, Error> {
-        self.check_room()?;
-        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
-        let op = self.start_send(ready.md, what, what.rlength)?;
-        self.expect_ack(&ready.header);
+        let op = self.begin_lent(&ready)?;
         Ok(Transmit {
             header: ready.header,
             md: ready.md,
@@ -232,6 +230,17 @@ impl Ni {
             op: Some(op),
             landing: Segments::new(),
         })
+    }
+
+    /// As [`Ni::begin_put`] of a put that has left, and whose memory is read until [`Ni::send_end`]. Does not fail where
+    /// [`Ni::has_room`] has just been true.
+    #[inline]
+    pub fn begin_lent(&mut self, ready: &ReadyPut) -> Result<OpId, Error> {
+        self.check_room()?;
+        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
+        let op = self.start_send(ready.md, what, what.rlength)?;
+        self.expect_ack(&ready.header);
+        Ok(op)
     }
 
     /// A put whose payload has been sent, or could not be: begun and ended in one step. With `silent` it

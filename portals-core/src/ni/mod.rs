@@ -31,7 +31,7 @@ use crate::table::{Pool, Table};
 use crate::types::{InsertPosition, Limits, MdOptions, ProcessId, Unlink};
 use crate::usage::{Gauge, Usage};
 use alloc::vec::Vec;
-use complete::{Exported, Op};
+use complete::{Op, Outlet};
 use serde::{Deserialize, Serialize};
 
 pub use export::UnreadEvents;
@@ -118,8 +118,7 @@ pub struct Ni {
     pub(crate) dirty_portals: u64,
     /// Descriptors of each portal that [`may_be_advertised`].
     advertisable: Vec<u32>,
-    /// Events on their way to queues that the owner keeps.
-    exported: Exported,
+    outlet: Outlet,
 }
 
 impl Ni {
@@ -139,7 +138,7 @@ impl Ni {
             longest: alloc::vec![0; count(config.limits.max_pt_index)],
             dirty_portals: 0,
             advertisable: alloc::vec![0; count(config.limits.max_pt_index)],
-            exported: None,
+            outlet: Outlet::default(),
             config,
         }
     }
@@ -546,7 +545,7 @@ impl Ni {
             return Err(Error::NoSpace);
         }
         let count = count.max(1) as usize;
-        let queue = if self.exported.is_some() {
+        let queue = if self.outlet.exported.is_some() {
             Some(EventQueue::exported(count))
         } else {
             EventQueue::new(count)
@@ -570,9 +569,14 @@ impl Ni {
             return Err(Error::EqInUse);
         }
         if let Some(key) = handle.key(self.config.interface) {
-            self.eqs.remove(key);
+            self.drop_queue(key);
         }
         Ok(())
+    }
+
+    fn drop_queue(&mut self, key: (u32, u16)) {
+        let unread = self.eqs.remove(key).map_or(0, |queue| queue.unread());
+        self.outlet.unread -= unread;
     }
 
     /// As [`Ni::eq_free`] of a queue that is to be none from now on: where it is refused, no call can name the queue any
@@ -584,7 +588,7 @@ impl Ni {
             eq.handle = EqHandle(Handle::INVALID);
             return Err(Error::EqInUse);
         }
-        self.eqs.remove(key);
+        self.drop_queue(key);
         Ok(())
     }
 
@@ -600,7 +604,18 @@ impl Ni {
     /// As [`Ni::eq_get`]; the event, which is large, is left where it lies for the caller to copy.
     #[inline]
     pub fn eq_next(&mut self, handle: EqHandle) -> Result<Option<(&Event, bool)>, Error> {
-        Ok(self.eq_mut(handle)?.get())
+        let queue = self.eq_mut(handle)?;
+        if queue.unread() == 0 {
+            return Ok(None);
+        }
+        self.outlet.unread -= 1;
+        Ok(self.eqs.at_mut(handle.0.slot()).and_then(EventQueue::get))
+    }
+
+    /// Whether any queue has an event.
+    #[inline(always)]
+    pub fn has_events(&self) -> bool {
+        self.outlet.unread > 0
     }
 
     /// As [`Ni::eq_next`] of the first of several queues that has an event; an error with the index of the handle that is
@@ -615,6 +630,7 @@ impl Ni {
             };
             // Those before it are empty, as was just seen.
             let rest = handles.get(which + 1..).unwrap_or_default();
+            self.outlet.unread -= 1;
             let more = left > 0 || self.eq_any(rest);
             let taken = self.eqs.at_mut(handle.0.slot()).and_then(EventQueue::get);
             return Ok(taken.map(|(event, lost)| First {
@@ -634,12 +650,17 @@ impl Ni {
         handle: EqHandle,
         take: &mut dyn FnMut(&Event) -> bool,
     ) -> Result<usize, Error> {
-        Ok(self.eq_mut(handle)?.take_while(take))
+        let taken = self.eq_mut(handle)?.take_while(take);
+        self.outlet.unread -= taken;
+        Ok(taken)
     }
 
     /// Whether one of several queues has an event. What is no queue has none.
     #[inline]
     fn eq_any(&self, handles: &[EqHandle]) -> bool {
+        if !self.has_events() {
+            return false;
+        }
         let has_some = |h: &EqHandle| self.eq(*h).is_ok_and(|queue| queue.unread() > 0);
         handles.iter().any(has_some)
     }
@@ -672,9 +693,10 @@ impl Ni {
         self.mds.clear();
         self.eqs.clear();
         self.ops.clear();
-        if let Some(exported) = &mut self.exported {
+        if let Some(exported) = &mut self.outlet.exported {
             exported.clear();
         }
+        self.outlet.unread = 0;
         self.advertisable.fill(0);
         self.dirty_portals = u64::MAX;
     }

@@ -400,6 +400,10 @@ impl Model {
         Ok(Some((event, lost)))
     }
 
+    pub(crate) fn has_events(&self) -> bool {
+        self.eqs.iter().any(|q| !q.unread.is_empty())
+    }
+
     pub(crate) fn ac_entry(&mut self, index: u32, entry: AcEntry) -> Result<(), Error> {
         if entry.pt_index != ANY && !self.lists.contains_key(&entry.pt_index) {
             return Err(Error::PtIndexInvalid);

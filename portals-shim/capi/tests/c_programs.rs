@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+#[path = "../src/install.rs"]
+#[expect(
+    unreachable_pub,
+    reason = "the file belongs to the library, which only C links"
+)]
+mod install;
+
 /// Where things are.
 struct Places {
     root: PathBuf,
@@ -173,7 +180,7 @@ fn two_ranks_put_get_and_swap() {
 #[test]
 fn the_static_library_links_with_the_libraries_it_names() {
     if compiler("cc") {
-        let link: Vec<_> = portals3::install::LIBS_PRIVATE.split(' ').collect();
+        let link: Vec<_> = install::LIBS_PRIVATE.split(' ').collect();
         let program = compile("cc", &["-std=gnu99"], "smoke", &link);
         passes(2, &program, &[]);
     }
@@ -369,9 +376,9 @@ fn an_installation_needs_no_flags_but_those_of_its_pkg_config_file() {
     let p = places();
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
     let include = p.root.join("portals-shim/include");
-    let written = portals3::install::install(&include, &p.built, &prefix, "1.2.3").unwrap();
+    let written = install::install(&include, &p.built, &prefix, "1.2.3").unwrap();
     assert!(written.contains(&prefix.join("include/portals/portals3.h")));
-    for old_name in portals3::install::ALIASES {
+    for old_name in install::ALIASES {
         let link = prefix.join(format!("lib/{old_name}.so"));
         let library = std::fs::canonicalize(link).unwrap();
         assert!(library.ends_with("lib/libportals3.so"));

@@ -24,7 +24,7 @@ use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::interface::RemoteKey;
 use crate::region::Region;
-use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use shm::Near;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -71,6 +71,16 @@ pub trait Nal: Send + std::fmt::Debug {
     fn send_now(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
         false
     }
+
+    /// Sends a put whose payload is of `md`, if it can leave at once although its memory is read from then on: after a
+    /// number, which [`Nal::begun`] is to follow before anything else, what [`Nal::send`] promises holds. After `None`
+    /// nothing has happened.
+    fn lend_now(&mut self, _header: &Header, _payload: &[Segment], _md: MdHandle) -> Option<u64> {
+        None
+    }
+
+    /// The operation of what [`Nal::lend_now`] has sent under this number.
+    fn begun(&mut self, _number: u64, _op: OpId) {}
 
     /// Whether [`Nal::send_made`] may ever be true.
     fn makes_puts(&self) -> bool {
@@ -248,6 +258,12 @@ impl Nal for Box<dyn Nal> {
     }
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         (**self).send_now(header, payload)
+    }
+    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        (**self).lend_now(header, payload, md)
+    }
+    fn begun(&mut self, number: u64, op: OpId) {
+        (**self).begun(number, op);
     }
     fn makes_puts(&self) -> bool {
         (**self).makes_puts()

@@ -39,7 +39,7 @@ use super::{Attendance, Nal};
 use crate::call::{Paths, Target};
 use crate::interface::RemoteKey;
 use crate::region::Region;
-use portals_core::{Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use std::time::{Duration, Instant};
 
 /// The fabric below one interface.
@@ -68,6 +68,18 @@ impl Nal for Composite {
             Some(_) => self.shm.send_now(header, payload),
             None => self.verbs.send_now(header, payload),
         }
+    }
+
+    #[inline]
+    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        match self.shm.peer(header.target) {
+            Some(_) => None,
+            None => self.verbs.lend_now(header, payload, md),
+        }
+    }
+
+    fn begun(&mut self, number: u64, op: OpId) {
+        self.verbs.begun(number, op);
     }
 
     fn makes_puts(&self) -> bool {

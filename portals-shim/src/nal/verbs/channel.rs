@@ -13,7 +13,7 @@ use crate::fabric::{Channel, FabricError};
 use crate::interface::RemoteKey;
 use crate::job::Reader;
 use crate::place::Placement;
-use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit};
 use std::time::{Duration, Instant};
 
 /// The fabric of an RDMA device.
@@ -175,6 +175,23 @@ impl Nal for Far {
             Self::Rc(verbs) => verbs.send_now(header, payload),
             Self::Auto(auto) => auto.send_now(header, payload),
             Self::Ud(_) => false,
+        }
+    }
+
+    #[inline(always)]
+    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        match self {
+            Self::Rc(verbs) => verbs.lend_now(header, payload, md),
+            Self::Auto(auto) => auto.lend_now(header, payload, md),
+            Self::Ud(_) => None,
+        }
+    }
+
+    fn begun(&mut self, number: u64, op: OpId) {
+        match self {
+            Self::Rc(verbs) => verbs.begun(number, op),
+            Self::Auto(auto) => auto.begun(number, op),
+            Self::Ud(_) => {}
         }
     }
 

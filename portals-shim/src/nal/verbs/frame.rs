@@ -518,9 +518,18 @@ pub(super) fn again(begin: &mut [u8], header: &[u8]) {
 /// Whether the header of a message tells the length of its data.
 #[inline]
 pub(super) fn tells_length(frame: &[u8]) -> bool {
-    frame
-        .get(PREFIX + 1)
-        .is_some_and(|present| present & LENGTH != 0)
+    head_tells_length(frame.get(PREFIX..).unwrap_or_default())
+}
+
+/// The same of a frame that tells of a written put.
+pub(super) fn written_tells_length(frame: &[u8]) -> bool {
+    let head = written_head(frame).and_then(|head| head.get(4..));
+    head_tells_length(head.unwrap_or_default())
+}
+
+#[inline]
+fn head_tells_length(header: &[u8]) -> bool {
+    header.get(1).is_some_and(|present| present & LENGTH != 0)
 }
 
 /// Where the header of a put ends, in a frame that has one.
@@ -551,6 +560,22 @@ pub(super) fn written(
     let header = fields.header(ends, length)?;
     let md = MdHandle::from_raw(u32::from_le_bytes(*md));
     Ok((header, md))
+}
+
+/// Begins the frame that tells of a written put of `length` bytes with a [`written_head`] that was made before; its bytes.
+#[inline(always)]
+pub(super) fn written_again(begin: &mut [u8], length: u32, head: &[u8]) -> usize {
+    if let Some((prefix, room)) = begin.split_first_chunk_mut::<PREFIX>()
+        && let Some((told, room)) = room.split_first_chunk_mut::<4>()
+    {
+        *prefix = [Kind::Written as u8, 0, 0, 0, 0, 0, 0, 0];
+        *told = length.to_le_bytes();
+        let (room, words) = (room.as_chunks_mut::<4>().0, head.as_chunks::<4>().0);
+        for (place, word) in room.iter_mut().zip(words) {
+            *place = *word;
+        }
+    }
+    PREFIX + 4 + head.len()
 }
 
 /// The message that has the data of a written put with it, instead of the frame that tells of it.

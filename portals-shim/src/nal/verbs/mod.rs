@@ -484,6 +484,19 @@ impl Nal for Verbs {
         }
     }
 
+    #[inline(always)]
+    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        let long = (self.write_from..=frame::EAGER).contains(&(header.payload_len() as usize));
+        match payload {
+            [local] if long && self.aimed.is_none() => self.write_put_now(header, *local, md),
+            _ => None,
+        }
+    }
+
+    fn begun(&mut self, number: u64, op: OpId) {
+        self.put_begun(number, op);
+    }
+
     fn makes_puts(&self) -> bool {
         true
     }

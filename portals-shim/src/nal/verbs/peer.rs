@@ -67,7 +67,7 @@ use flight::Flying;
 use portals_core::{Header, ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
-use repeat::{Said, Told};
+use repeat::{Said, SaidWritten, Told};
 use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -160,7 +160,7 @@ pub(super) struct Peer {
     pub(super) said: Said,
     /// The same of written puts.
     told_written: Told,
-    pub(super) said_written: Told,
+    pub(super) said_written: SaidWritten,
     credits: u16,
     /// Slots of the peer for this side, as it said.
     granted: u16,
@@ -234,7 +234,7 @@ impl Peer {
             told: Told::nothing(),
             said: Said::NOTHING,
             told_written: Told::nothing(),
-            said_written: Told::nothing(),
+            said_written: SaidWritten::NOTHING,
             last_framed: 0,
             long_puts: 0,
             writes: false,

@@ -150,9 +150,8 @@ impl Verbs {
                 tracing::warn!(peer = rank, word, "a word for datagrams on a connection");
             }
             FrameBody::Written { header, md } => {
-                let head = frame::written_head(bytes).unwrap_or_default();
                 if let Some(peer) = self.peer(rank) {
-                    peer.said_written.keep(head);
+                    peer.said_written.keep(bytes, &header, md);
                 }
                 self.written_put(ni, rank, &header, md);
             }

@@ -17,11 +17,11 @@
 //! * A peer can have events posted only to descriptors that it is told of, within their memory, by a header that matches.
 //! * Only peers that send long puts are told, so that a withdrawal waits for no other.
 
-use super::frame::{EAGER, Ends, FrameError};
+use super::frame::{self, EAGER, Ends, FrameError};
 use super::memory::{Transfer, Use};
+use super::reach::Reach;
 use super::{Record, Verbs, Work};
-use crate::nal::verbs::frame;
-use portals_core::{Body, Header, MdHandle, Ni, Transmit};
+use portals_core::{Body, Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// Puts of so many bytes and more are written, up to what a frame takes. Below, copying them twice is cheaper than the way
@@ -58,31 +58,87 @@ impl Verbs {
             self.write_from = usize::MAX;
             return false;
         };
+        self.post_written(rank, header, (*local, lkey), (remote, md), tx.op);
+        true
+    }
+
+    /// As [`Verbs::write_put`], of a put that has not begun and goes at once, from memory that was registered for the one
+    /// before; the number of its record, whose operation [`Verbs::put_begun`] names. What the operation costs here is
+    /// computed while the data is under way.
+    #[inline(never)]
+    pub(super) fn write_put_now(
+        &mut self,
+        header: &Header,
+        local: Segment,
+        md: MdHandle,
+    ) -> Option<u64> {
+        let rank = self.rank_of(header.target)?;
+        let peer = self.peers.get(rank)?.as_deref()?;
+        if self.closed || !peer.takes_now() || !peer.may_write() {
+            return None;
+        }
+        let Reach { remote, events, .. } = peer.advertised(header)?;
+        let to = events?;
+        let (_, lkey) = self.registry.again(md, local, Use::Local)?;
+        let id = self.post_written(rank, header, (local, lkey), (remote, to), None);
+        let peer = self.peers.get_mut(rank)?.as_deref_mut()?;
+        peer.requests_sent = peer.requests_sent.wrapping_add(1);
+        if let Body::Put {
+            ack_md: Some(_), ..
+        } = header.body
+        {
+            peer.expect_answer(header);
+        }
+        self.latest = rank;
+        self.stirred = true;
+        Some(id as u64)
+    }
+
+    /// The operation of a put that [`Verbs::write_put_now`] has sent.
+    #[inline(always)]
+    pub(super) fn put_begun(&mut self, number: u64, begun: OpId) {
+        if let Some(Record {
+            work: Work::Write { op, .. },
+            ..
+        }) = self.records.get_mut(number as usize)
+        {
+            *op = Some(begun);
+        }
+    }
+
+    /// Posts a put that [`Peer::may_write`], from memory with a key to a place in the memory of the peer's descriptor; its
+    /// record.
+    #[inline]
+    fn post_written(
+        &mut self,
+        rank: usize,
+        header: &Header,
+        (local, lkey): (Segment, u32),
+        (remote, md): (Remote, MdHandle),
+        op: Option<OpId>,
+    ) -> usize {
         let id = self.records.insert(Record {
             peer: rank,
             left: 1,
             failed: false,
             work: Work::Write {
-                op: tx.op,
+                op,
                 ack: None,
                 _staged: None,
             },
         });
         let transfer = Transfer {
-            local: *local,
+            local,
             lkey,
             remote,
             read: false,
             again: true,
         };
         if let Some(peer) = self.peer(rank) {
-            peer.post_written(transfer, id as u64, |w| {
-                w.written(length as u32, md);
-                w.header(header, length);
-            });
+            peer.post_written(transfer, id as u64, header, md);
         }
         self.counters.paths.written += 1;
-        true
+        id
     }
 
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
@@ -124,7 +180,7 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        match frame::written(peer.said_written.header(), len, &ends) {
+        match peer.said_written.again(len as usize, &ends) {
             Ok((header, md)) => {
                 let value = value.unwrap_or_default();
                 let prefix = frame::prefix_of(value, peer.requests_done_there);

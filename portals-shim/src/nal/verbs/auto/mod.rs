@@ -38,7 +38,7 @@ use super::{Attendance, Nal, Verbs};
 use crate::call::{Channels, Paths, Target};
 use crate::interface::RemoteKey;
 use moves::{Moves, Todo, Way, Word};
-use portals_core::{Body, Error, Header, MdHandle, Ni, ProcessId, Segment, Transmit};
+use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -258,6 +258,18 @@ impl Nal for Auto {
     #[inline(never)]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         self.is_connected(header.target) && self.connections.send_now(header, payload)
+    }
+
+    #[inline(never)]
+    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        if !self.is_connected(header.target) {
+            return None;
+        }
+        self.connections.lend_now(header, payload, md)
+    }
+
+    fn begun(&mut self, number: u64, op: OpId) {
+        self.connections.begun(number, op);
     }
 
     fn makes_puts(&self) -> bool {

@@ -19,7 +19,7 @@
 //!   which then need not be made. It is remembered of a put that came twice in a row, and forgotten with the bytes.
 
 use crate::nal::verbs::frame::{self, Ends, FrameError, HEADER, PREFIX};
-use portals_core::{Body, Header};
+use portals_core::{Body, Header, MdHandle};
 use verbs_backend::SendOp;
 
 /// The header of the last put that came with one, as it was read: a put without one needs no reading.
@@ -66,6 +66,41 @@ impl Said {
     #[cfg(test)]
     pub(in crate::nal::verbs) fn forget(&mut self) {
         *self = Self::NOTHING;
+    }
+}
+
+/// The descriptor and header of the last written put that was told of by a frame.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::nal::verbs) struct SaidWritten {
+    said: Said,
+    md: MdHandle,
+}
+
+impl SaidWritten {
+    pub(super) const NOTHING: Self = Self {
+        said: Said::NOTHING,
+        md: MdHandle::from_raw(0),
+    };
+
+    /// Keeps those of a put that `frame` told of.
+    pub(in crate::nal::verbs) fn keep(&mut self, frame: &[u8], header: &Header, md: MdHandle) {
+        if let Body::Put { .. } = header.body {
+            let said = Said {
+                put: Some(*header),
+                sized: frame::written_tells_length(frame),
+            };
+            *self = Self { said, md };
+        }
+    }
+
+    /// The header and descriptor of a put of `data` bytes that were written without a frame.
+    #[inline(always)]
+    pub(in crate::nal::verbs) fn again(
+        &self,
+        data: usize,
+        ends: &Ends,
+    ) -> Result<(Header, MdHandle), FrameError> {
+        Ok((self.said.again(data, ends)?, self.md))
     }
 }
 
@@ -128,6 +163,11 @@ impl Told {
         if self.repeated && self.put.is_none() {
             self.put = Some(*put);
         }
+    }
+
+    /// Remembers the put that the kept bytes are of.
+    pub(super) fn remember_kept(&mut self, put: &Header) {
+        self.put = Some(*put);
     }
 
     /// The bytes of the header of `put`, if they are those that are kept.
@@ -341,6 +381,41 @@ mod tests {
                 *length = next;
             }
             assert_eq!(said.again(next as usize, &ends), Ok(header));
+        }
+    }
+
+    /// A written put without a frame is read as if it had come with the frame before, whose length was that of its data or
+    /// was told.
+    #[test]
+    fn a_written_put_without_a_frame_is_read_as_one_with_the_frame_before() {
+        let ends = Ends {
+            target: ProcessId::new(0, 1),
+            source: ProcessId::new(0, 2),
+            who: (3, 4),
+        };
+        let mut said = SaidWritten::NOTHING;
+        assert!(matches!(said.again(8, &ends), Err(FrameError::Headless)));
+        for (md, told, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
+            let md = MdHandle::from_raw(md);
+            let mut bytes = vec![0; 128];
+            let mut writer = Writer::new(&mut bytes, Kind::Written, false);
+            writer.written(4096, md);
+            writer.header(&put(6, 4, told), 4096);
+            let len = writer.len();
+            bytes.truncate(len);
+            let Ok((_, frame::Body::Written { header, md: read })) = frame::parse(&bytes, &ends)
+            else {
+                panic!("no frame that tells of a written put");
+            };
+            assert_eq!(read, md);
+            said.keep(&bytes, &header, md);
+            let head = frame::written_head(&bytes).unwrap();
+            let whole = frame::written(head, next, &ends).unwrap();
+            assert_eq!(said.again(next as usize, &ends), Ok(whole));
+            // The frame that would tell of it, from the bytes that are kept of the one before.
+            let mut again = [0xff; 128];
+            let len = frame::written_again(&mut again, 4096, head);
+            assert_eq!(again[..len], bytes);
         }
     }
 

@@ -21,6 +21,7 @@ use super::renewal::Ended;
 use crate::nal::verbs::frame::{self, Kind, Writer};
 use crate::nal::verbs::memory::Transfer;
 use crate::region::LocalCopy;
+use portals_core::{Header, MdHandle};
 use std::collections::VecDeque;
 
 impl Peer {
@@ -42,35 +43,46 @@ impl Peer {
         self.last_framed = self.requests_sent;
     }
 
-    /// Posts a put that [`Peer::may_write`]; `build` writes the frame that tells of it, after its prefix. What is done
-    /// when the memory is free has the record `id`.
+    /// Posts a put that [`Peer::may_write`], into the peer's descriptor `md`. What is done when the memory is free has the
+    /// record `id`.
     pub(in crate::nal::verbs) fn post_written(
         &mut self,
         transfer: Transfer,
         id: u64,
-        build: impl FnOnce(&mut Writer<'_>),
+        header: &Header,
+        md: MdHandle,
     ) {
         self.flush();
+        let length = header.payload_len() as u32;
         let Some(place) = self.copies.get_mut(self.next_copy) else {
             return;
         };
-        let mut writer = Writer::new(place, Kind::Written, false);
-        build(&mut writer);
-        let len = writer.len();
-        frame::stamp(&mut place[..len], self.owed, self.requests_done_here);
-        let head = frame::written_head(&place[..len]).unwrap_or_default();
-        if self.told_written.header() != head {
-            self.told_written.keep(head);
-            let frame = *place;
-            self.ahead = Some((transfer, id));
-            let behind = self.place_of_frame();
-            if let Some(place) = self.copies.get_mut(behind) {
-                *place = frame;
-                self.post_copy(len, true);
+        let to = md.raw().to_le_bytes();
+        let known = self.told_written.bytes_of(header);
+        let len = match known.filter(|head| head.starts_with(&to)) {
+            Some(head) => frame::written_again(place, length, head),
+            None => {
+                let mut writer = Writer::new(place, Kind::Written, false);
+                writer.written(length, md);
+                writer.header(header, length.into());
+                let len = writer.len();
+                let head = frame::written_head(&place[..len]).unwrap_or_default();
+                if self.told_written.header() != head {
+                    self.told_written.keep(head);
+                    let frame = *place;
+                    self.ahead = Some((transfer, id));
+                    let behind = self.place_of_frame();
+                    if let Some(place) = self.copies.get_mut(behind) {
+                        *place = frame;
+                        self.post_copy(len, true);
+                    }
+                    return;
+                }
+                self.told_written.remember_kept(header);
+                len
             }
-            return;
-        }
-        let value = frame::stamp_value(place);
+        };
+        let value = frame::value_of(self.owed, self.requests_done_here);
         let flying = Flying::Whole { transfer, id, len };
         let Some(qp) = &self.qp else { return };
         match transfer.post_whole(qp, id, value) {

@@ -3,6 +3,7 @@
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
 use crate::call::{Answer, Call};
+use crate::nal::Nal;
 use std::cell::Cell;
 use std::sync::Barrier;
 
@@ -118,6 +119,57 @@ fn device_long_puts_are_written() {
         expected.arrives(&mut raws);
     }
     assert_eq!(written(&raws[0]), 40);
+    close(raws);
+}
+
+/// A put that is written leaves before it is begun, if its memory is registered, and ends as any other.
+#[test]
+fn device_a_written_put_leaves_before_it_has_begun() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), LOUD, 64);
+    let lend = |raw: &mut Raw, len: u64| {
+        let (library, source) = (&mut raw.library, raw.source);
+        let region = Some((0, len));
+        let ready = library.ni.ready_put(
+            source,
+            region,
+            AckRequest::Ack,
+            there.process,
+            there.pt_index,
+            there.ac_index,
+            there.match_bits,
+            there.remote_offset,
+            3,
+        );
+        let ready = ready.unwrap();
+        let number = library.nal.lend_now(&ready.header, &ready.payload, source)?;
+        let op = library.ni.begin_lent(&ready).unwrap();
+        library.nal.begun(number, op);
+        Some(())
+    };
+    assert_eq!(lend(&mut raws[0], 4096), None, "rank 0 has not been told");
+    let mut expected = Expected::new();
+    while !is_told(&raws[0], LOUD) {
+        expected.put(&mut raws, 0, 4096, 64, AckRequest::Ack);
+        expected.arrives(&mut raws);
+    }
+    settle(&mut raws);
+    // The first one registers the memory that it comes from.
+    expected.put(&mut raws, 0, 4096, 64, AckRequest::Ack);
+    expected.arrives(&mut raws);
+    let before = (written(&raws[0]), expected.puts.len());
+    for len in [2047, 8193] {
+        assert_eq!(lend(&mut raws[0], len), None, "{len} bytes are not written");
+    }
+    assert_eq!(lend(&mut raws[0], 4096), Some(()));
+    assert_eq!(lend(&mut raws[0], 4096), Some(()));
+    until(&mut raws, "both have ended, with their events", |r| {
+        let all = (before.1 + 2, 0);
+        r[1].seen(EventKind::PutEnd, LOUD) == all
+            && r[0].seen(EventKind::SendEnd, LOUD) == all
+            && r[0].seen(EventKind::Ack, LOUD) == all
+    });
+    assert_eq!(written(&raws[0]), before.0 + 2);
     close(raws);
 }
 
