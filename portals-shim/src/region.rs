@@ -444,10 +444,14 @@ impl LocalCopy {
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     match len {
+        // Of many a message: arguments of none.
+        0 => {}
         // SAFETY: by the caller; 8 to 16 bytes.
         8..=16 => unsafe { copy_ends::<u64>(from, to, len) },
         // SAFETY: by the caller; 4 to 7 bytes.
         4..=7 => unsafe { copy_ends::<u32>(from, to, len) },
+        // SAFETY: by the caller; 17 to 32 bytes.
+        17..=32 => unsafe { copy_ends::<u128>(from, to, len) },
         // SAFETY: by the caller.
         _ => unsafe { std::ptr::copy(from, to, len) },
     }

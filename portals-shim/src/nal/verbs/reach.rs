@@ -24,7 +24,7 @@ use portals_core::{Body, Header, InPlace, MdHandle, Ni, ProcessId, Segment};
 use verbs_backend::Remote;
 
 /// Where an operation goes in the peer's memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
     pub(super) remote: Remote,
     /// The descriptor sends acks.
@@ -72,7 +72,7 @@ pub(super) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, lengt
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// To a descriptor that the adapters serve alone.
-    Alone,
+    Alone(Reach),
     /// Perhaps to one whose owner is to be told afterwards: as the general way finds, which then need not look twice.
     General,
     /// To the peer's library.
@@ -109,7 +109,7 @@ impl Peer {
             return Way::General;
         }
         match self.reach(put, None) {
-            Some(_) => Way::Alone,
+            Some(reach) => Way::Alone(reach),
             None => Way::Frame,
         }
     }
@@ -205,18 +205,31 @@ impl Verbs {
         };
         let peer = self.peers.get(rank).and_then(Option::as_deref);
         let takes = !self.closed && peer.is_some_and(Peer::takes_now);
-        takes && self.write_now(rank, header, payload, Some(key))
+        takes && self.write_aimed(rank, header, payload, key)
     }
 
-    /// Writes a short put into the peer's memory, if it goes there now: into what `aimed` reaches, or what the peer
-    /// advertises.
+    /// Writes a short put into memory that `key` reaches, if it goes there now.
+    #[inline]
+    fn write_aimed(
+        &mut self,
+        rank: usize,
+        header: &Header,
+        payload: &[Segment],
+        key: RemoteKey,
+    ) -> bool {
+        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let reach = peer.and_then(|p| p.reach(header, Some(key)));
+        reach.is_some_and(|reach| self.write_now(rank, header, payload, reach))
+    }
+
+    /// Writes a short put to where it reaches in the peer's memory.
     #[inline]
     pub(super) fn write_now(
         &mut self,
         rank: usize,
         header: &Header,
         payload: &[Segment],
-        aimed: Option<RemoteKey>,
+        reach: Reach,
     ) -> bool {
         let Body::Put {
             length,
@@ -236,9 +249,6 @@ impl Verbs {
         if length > peer.max_inline() as u64 {
             return false;
         }
-        let Some(reach) = peer.reach(header, aimed) else {
-            return false;
-        };
         let ack = ack_md.filter(|_| reach.acks);
         let ack = ack.map(|md| answer_in_place(header, md, remote_offset, length));
         let id = self.alone.put(rank, ack);

@@ -97,8 +97,8 @@ impl Verbs {
         let len = header.payload_len() as usize;
         match peer.way(header, self.write_from) {
             Way::Frame => {}
-            Way::Alone => {
-                return payload.is_some_and(|p| self.write_now(rank, header, p, None));
+            Way::Alone(reach) => {
+                return payload.is_some_and(|p| self.write_now(rank, header, p, reach));
             }
             Way::General => return false,
         }

@@ -155,7 +155,8 @@ fn says(peer: &mut Peer, requests_done: u32) {
 #[test]
 fn nothing_overtakes_a_request_that_is_not_done() {
     let mut peer = peer(&[OPEN]);
-    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&put(0, 8), None).is_some());
+    let reach = peer.reach(&put(0, 8), None).unwrap();
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::Alone(reach));
     peer.requests_sent = 2;
     for done in [0, 1] {
         says(&mut peer, done);
@@ -168,7 +169,8 @@ fn nothing_overtakes_a_request_that_is_not_done() {
     says(&mut peer, 3);
     assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame);
     says(&mut peer, 2);
-    assert!(peer.way(&put(0, 8), 2048) == Way::Alone && peer.reach(&get(0, 8), None).is_some());
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::Alone(reach));
+    assert!(peer.reach(&get(0, 8), None).is_some());
     let elsewhere = Header {
         pt_index: PORTAL + 1,
         ..put(0, 8)

@@ -142,7 +142,9 @@ fn device_a_written_put_leaves_before_it_has_begun() {
             3,
         );
         let ready = ready.unwrap();
-        let number = library.nal.lend_now(&ready.header, &ready.payload, source)?;
+        let number = library
+            .nal
+            .lend_now(&ready.header, &ready.payload, source)?;
         let op = library.ni.begin_lent(&ready).unwrap();
         library.nal.begun(number, op);
         Some(())
