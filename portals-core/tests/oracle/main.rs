@@ -581,8 +581,8 @@ impl World {
     fn compare(&mut self) {
         for n in &mut self.nodes {
             assert_eq!(n.ni.status(), n.model.status);
-            // Who looks only at the portals that are said to have changed knows all adverts.
             assert_eq!(n.ni.has_events(), n.model.has_events());
+            // Who looks only at the portals that are said to have changed knows all adverts.
             let dirty = n.ni.take_dirty_portals();
             for (pt, known) in (0..).zip(&mut n.adverts) {
                 let adverts = n.ni.adverts(pt);

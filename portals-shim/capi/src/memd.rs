@@ -48,6 +48,8 @@ unsafe fn both(
         Err(error) => {
             // Only another thread that guessed the handle can have unlinked it before.
             let _ = open.interface.me_unlink(me);
+            // An entry that is gone although it was made just now went with its interface.
+            state::ni(open.handle)?;
             Err(error)
         }
     }
