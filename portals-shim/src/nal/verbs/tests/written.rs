@@ -156,9 +156,11 @@ fn device_a_written_put_leaves_before_it_has_begun() {
         expected.arrives(&mut raws);
     }
     settle(&mut raws);
-    // The first one registers the memory that it comes from.
-    expected.put(&mut raws, 0, 4096, 64, AckRequest::Ack);
-    expected.arrives(&mut raws);
+    // The first one registers the memory that it comes from, the second finds it so.
+    for _ in 0..2 {
+        expected.put(&mut raws, 0, 4096, 64, AckRequest::Ack);
+        expected.arrives(&mut raws);
+    }
     let before = (written(&raws[0]), expected.puts.len());
     for len in [2047, 8193] {
         assert_eq!(lend(&mut raws[0], len), None, "{len} bytes are not written");
