@@ -454,7 +454,7 @@ fn the_same_job_prints_the_same_twice() {
 fn mpichs_launcher_starts_the_same_program() {
     let found = Command::new("mpiexec.hydra").arg("--version").output();
     if !found.is_ok_and(|o| o.status.success()) {
-        println!("skipped: no mpiexec.hydra (Debian package hydra)");
+        println!("skipped: no mpiexec.hydra (Debian package mpich)");
         return;
     }
     let input = Input::new("heat3d-hydra");

@@ -14,7 +14,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("rdma", "iproute2"),
     ("ibv_devinfo", "ibverbs-utils"),
     ("ib_write_lat", "perftest"),
-    ("mpiexec.hydra", "hydra"),
+    ("mpiexec.hydra", "mpich"),
     ("/usr/share/doc/rdma-core", "rdma-core"),
     ("/usr/share/doc/librdmacm1", "librdmacm1"),
     ("/usr/share/doc/ibverbs-providers", "ibverbs-providers"),
@@ -25,7 +25,7 @@ const WANTED: &[(&str, &str)] = &[("python3", "python3"), ("valgrind", "valgrind
 
 /// The launchers of `cargo xtask launchers`; each row is left out without its own.
 const LAUNCHERS: &[(&str, &str)] = &[
-    ("mpiexec.hydra", "hydra"),
+    ("mpiexec.hydra", "mpich"),
     ("mpirun.openmpi", "openmpi-bin"),
     ("srun", "slurm-client"),
     ("slurmctld", "slurmctld"),
