@@ -444,7 +444,7 @@ impl LocalCopy {
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     match len {
-        // Of many a message: arguments of none.
+        // A message may well have no bytes.
         0 => {}
         // SAFETY: by the caller; 8 to 16 bytes.
         8..=16 => unsafe { copy_ends::<u64>(from, to, len) },

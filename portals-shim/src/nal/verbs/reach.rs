@@ -204,20 +204,7 @@ impl Verbs {
             return false;
         };
         let peer = self.peers.get(rank).and_then(Option::as_deref);
-        let takes = !self.closed && peer.is_some_and(Peer::takes_now);
-        takes && self.write_aimed(rank, header, payload, key)
-    }
-
-    /// Writes a short put into memory that `key` reaches, if it goes there now.
-    #[inline]
-    fn write_aimed(
-        &mut self,
-        rank: usize,
-        header: &Header,
-        payload: &[Segment],
-        key: RemoteKey,
-    ) -> bool {
-        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let peer = peer.filter(|p| !self.closed && p.takes_now());
         let reach = peer.and_then(|p| p.reach(header, Some(key)));
         reach.is_some_and(|reach| self.write_now(rank, header, payload, reach))
     }

@@ -115,14 +115,8 @@ impl Verbs {
             }
             peer.told.remember(header);
         }
-        peer.requests_sent = peer.requests_sent.wrapping_add(1);
+        peer.put_sent(header);
         peer.framed();
-        if let Body::Put {
-            ack_md: Some(_), ..
-        } = header.body
-        {
-            peer.expect_answer(header);
-        }
         self.latest = rank;
         self.stirred = true;
         self.counters.paths.two_sided += 1;

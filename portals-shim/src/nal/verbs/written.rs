@@ -81,14 +81,7 @@ impl Verbs {
         let to = events?;
         let (_, lkey) = self.registry.again(md, local, Use::Local)?;
         let id = self.post_written(rank, header, (local, lkey), (remote, to), None);
-        let peer = self.peers.get_mut(rank)?.as_deref_mut()?;
-        peer.requests_sent = peer.requests_sent.wrapping_add(1);
-        if let Body::Put {
-            ack_md: Some(_), ..
-        } = header.body
-        {
-            peer.expect_answer(header);
-        }
+        self.peer(rank)?.put_sent(header);
         self.latest = rank;
         self.stirred = true;
         Some(id as u64)

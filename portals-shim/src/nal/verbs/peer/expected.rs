@@ -37,6 +37,18 @@ pub(in crate::nal::verbs) fn answers(request: &Body, answer: &Body) -> bool {
 }
 
 impl Peer {
+    /// Counts a put that has been posted, and remembers it if its ack is awaited.
+    #[inline(always)]
+    pub(in crate::nal::verbs) fn put_sent(&mut self, put: &Header) {
+        self.requests_sent = self.requests_sent.wrapping_add(1);
+        if let Body::Put {
+            ack_md: Some(_), ..
+        } = put.body
+        {
+            self.expect_answer(put);
+        }
+    }
+
     /// Remembers a request whose answer is awaited.
     pub(in crate::nal::verbs) fn expect_answer(&mut self, request: &Header) {
         // Requests that the peer dropped are never answered: their turn has passed long ago.
