@@ -14,6 +14,7 @@
 //! * The memory of one that does is free when the call returns.
 
 use crate::am::request::Source;
+use crate::awaited::SHORT;
 use crate::conduit::Conduit;
 use crate::core::{Core, SbUse};
 use crate::descriptors::Md;
@@ -23,9 +24,6 @@ use crate::matchbits::RmaBits;
 use crate::ops::Handle;
 use crate::tmpmd::UserMem;
 use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail};
-
-/// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
-const SHORT: usize = 256;
 
 impl Core {
     #[inline]
@@ -39,11 +37,8 @@ impl Core {
         if self.fire.is_some() {
             return self.put_held(node, dest, memory, counted);
         }
-        let (len, at) = (memory.len(), node as usize);
-        let elsewhere = self.attached.as_ref().and_then(|a| match a.near.get(at)? {
-            Some(_) => None,
-            None => a.segments.get(at)?.offset_of(dest, len as u64),
-        });
+        let len = memory.len();
+        let elsewhere = self.offset_elsewhere(node, dest, len);
         let fits = len > 0 && len <= self.env.put_bounce;
         let (Some(remote), Some(chunk), true) = (elsewhere, self.reqsb.next(), fits) else {
             return Ok(None);

@@ -62,6 +62,8 @@ pub struct Conduit {
     /// Every request looks at it.
     pub(crate) polls_each: bool,
     pub(crate) lendings: Cell<u64>,
+    /// Blocking operations since the last poll, in a row, that needed none.
+    pub(crate) row: Cell<u32>,
     /// Memory that goes is told of; see [`Conduit::promise_to_forget`].
     pub(crate) forgets: Cell<bool>,
     pub(crate) elsewhere: Elsewhere,
@@ -201,6 +203,7 @@ impl Conduit {
             requested: Cell::new(false),
             polls_each,
             lendings: Cell::new(0),
+            row: Cell::new(0),
             forgets: Cell::new(false),
             elsewhere: Elsewhere::default(),
             barrier: Cell::default(),
@@ -287,9 +290,13 @@ impl Conduit {
         if let Some(t) = &self.tracer {
             t.count("AMPOLL");
         }
-        if self.handler_depth.get() > 0 {
-            return;
+        if self.handler_depth.get() == 0 {
+            self.serve();
         }
+    }
+
+    /// As [`Conduit::poll`], which the program has not called.
+    pub(crate) fn serve(&self) {
         self.flush_pinning();
         let any = self.poll_near(Scope::Full);
         // Where there are many frames, events are looked at now and then.
@@ -322,6 +329,11 @@ impl Conduit {
     /// turn.
     pub fn service(&self) {
         self.wait_step("polling", Scope::Full);
+    }
+
+    /// As [`Conduit::service`], for no longer than this, of the fabric's time; whether anything was handled.
+    pub fn service_within(&self, longest: Option<Duration>) -> bool {
+        self.wait_step_or("polling", Scope::Full, longest, None)
     }
 
     /// One event, on behalf of `call`; whether there was one.
@@ -397,23 +409,24 @@ impl Conduit {
         self.wait_step_or(call, scope, None, None);
     }
 
-    /// As [`Conduit::wait_step`]; a wait for an event takes no longer than `longest`, and ends when `other` says so.
+    /// As [`Conduit::wait_step`]; a wait for an event takes no longer than `longest`, and ends when `other` says so. Whether
+    /// anything was handled.
     pub(crate) fn wait_step_or(
         &self,
         call: &str,
         scope: Scope,
         longest: Option<Duration>,
         other: Other<'_>,
-    ) {
+    ) -> bool {
         if scope == Scope::Full && self.flush_pinning() {
-            return;
+            return true;
         }
         let mut budget = Budget::unlimited();
         if self.poll_near(scope) {
             if self.is_look_due() {
                 self.step(call, scope, Look::Poll(Wait::No), &mut budget, None);
             }
-            return;
+            return true;
         }
         let neighbours = self.neighbours.get();
         let either =
@@ -424,8 +437,7 @@ impl Conduit {
             Wait::Nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))
         });
         let Some(gate) = &self.gate else {
-            self.step(call, scope, Look::Poll(wait), &mut budget, other);
-            return;
+            return self.step(call, scope, Look::Poll(wait), &mut budget, other);
         };
         let wait = if gate.is_wanted() {
             Wait::No
@@ -437,6 +449,7 @@ impl Conduit {
         if !stepped && self.handler_depth.get() == 0 && gate.leave() {
             gate.enter();
         }
+        stepped
     }
 
     /// Ends the job when a call could not be made.

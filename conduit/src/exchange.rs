@@ -1,7 +1,7 @@
 //! What the conduit needs of the job it runs in: who it is, one meeting before the fabric carries
 //! messages, and the ways to end.
 
-use portals_shim::job::Job;
+use portals_shim::job::{Job, end_process};
 use std::fmt;
 
 /// The exchange with the other ranks failed.
@@ -62,7 +62,7 @@ impl Exchange for Job {
 
     fn end(&self, code: i32) -> ! {
         self.leave();
-        std::process::exit(code)
+        end_process(code)
     }
 
     fn abort(&self, code: i32, message: &str) -> ! {

@@ -79,6 +79,14 @@ impl Conduit {
         self.put_at_once(node, dest, &memory, counted)
     }
 
+    /// As [`Conduit::put_awaited`], from a slice.
+    #[inline]
+    pub(crate) fn put_slice_awaited(&self, node: u32, dest: u64, data: &[u8]) -> Option<Handle> {
+        // SAFETY: `data` is borrowed until this function returns, by when the put has copied it or not begun.
+        let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), 0) };
+        self.put_awaited(node, dest, &memory)
+    }
+
     /// Gets into `out`; returns when all of it is there.
     #[track_caller]
     pub fn get(&self, out: &mut [u8], node: u32, src: u64) -> Result<(), RmaError> {
@@ -96,7 +104,10 @@ impl Conduit {
         // SAFETY: `out` is borrowed mutably until this function returns, which is after the wait
         // below for the operation to be complete; an unwinding handler closes the interface first.
         let memory = unsafe { UserMem::new(out.as_mut_ptr(), out.len(), self.lending()) };
-        let result = self.start_get(memory, node, src);
+        let result = match self.get_awaited(&memory, node, src) {
+            Some(handle) => Ok(handle),
+            None => self.start_get(memory, node, src),
+        };
         if let Ok(handle) = result {
             self.wait_done(handle);
             std::mem::forget(guard);
@@ -128,6 +139,50 @@ impl Conduit {
         match self.put_at_once(node, dest, &memory, Counted::Explicit) {
             Some(handle) => Ok(handle),
             None => self.start_put_raw(node, dest, self.lent(memory), bulk, false),
+        }
+    }
+
+    /// As [`Conduit::put_nb_raw`] with `bulk`, for a caller that waits for the handle at once.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `src` are readable and do not change until the handle is synchronised.
+    #[inline]
+    pub unsafe fn put_awaited_raw(
+        &self,
+        node: u32,
+        dest: u64,
+        src: *const u8,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        given(src, len)?;
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        match self.put_awaited(node, dest, &memory) {
+            Some(handle) => Ok(handle),
+            None => self.start_put_raw(node, dest, self.lent(memory), true, false),
+        }
+    }
+
+    /// As [`Conduit::get_nb_raw`], for a caller that waits for the handle at once.
+    ///
+    /// # Safety
+    ///
+    /// As [`Conduit::get_nb_raw`].
+    #[inline]
+    pub unsafe fn get_awaited_raw(
+        &self,
+        dest: *mut u8,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        given(dest, len)?;
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let memory = unsafe { UserMem::new(dest, len, 0) };
+        match self.get_awaited(&memory, node, src) {
+            Some(handle) => Ok(handle),
+            None => self.start_get(self.lent(memory), node, src),
         }
     }
 

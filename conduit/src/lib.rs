@@ -52,6 +52,7 @@
 
 mod am;
 mod atonce;
+mod awaited;
 mod barrier;
 mod bootstrap;
 mod chunks;
@@ -105,6 +106,7 @@ pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
 pub use pinning::{Elsewhere, FirehoseStats};
+pub use portals_shim::job::end_by;
 pub use portals_shim::{ClockKind, Region, RegionError, is_own_thread, spawn_own_thread};
 pub use say::say;
 pub use segment::SegInfo;

@@ -97,6 +97,8 @@ pub struct Par {
     reach: OnceLock<Reach>,
     /// Calls write lines, which the conduit does.
     traced: bool,
+    /// See [`Par::tolerate_locks`].
+    tolerant: bool,
     neighbours: OnceLock<Arc<Neighbours>>,
     job: Arc<dyn Exchange>,
     longest_exit: Duration,
@@ -150,11 +152,20 @@ impl Par {
             job: conduit.job.clone(),
             longest_exit: conduit.longest_exit(),
             traced: conduit.tracer.is_some(),
+            tolerant: false,
             turns: Turns(conduit),
             gate,
             reach: OnceLock::new(),
             neighbours: OnceLock::new(),
         }
+    }
+
+    /// Has calls of threads that hold a handler-safe lock, or are in a no-interrupt section, wait for their turn instead of
+    /// ending the job. Whether such a wait ends is the program's to know: a handler may wait for the lock.
+    #[must_use]
+    pub fn tolerate_locks(mut self, tolerant: bool) -> Self {
+        self.tolerant = tolerant;
+        self
     }
 
     /// This rank. Takes no lock, as all of the following that only look.
@@ -224,13 +235,13 @@ impl Par {
 
     /// Calls the conduit. Waits in `call` let other threads have their turns; a handler that gets here
     /// goes straight on. A thread that holds a handler-safe lock, or is in a no-interrupt section,
-    /// must not: it ends the job.
+    /// must not, unless they are [tolerated](Par::tolerate_locks): it ends the job.
     pub fn with<R>(&self, call: impl FnOnce(&Conduit) -> R) -> R {
         let conduit = &self.turns.0;
         if self.gate.is_mine() {
             return call(conduit);
         }
-        let quiet = hsl::is_quiet();
+        let quiet = !self.tolerant && hsl::is_quiet();
         self.gate.enter();
         let _inside = Inside(Some(&self.gate));
         if quiet {

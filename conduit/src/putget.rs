@@ -197,7 +197,10 @@ impl Conduit {
         if self.wrote_near(node, dest, data) {
             return Ok(());
         }
-        let handle = self.start_put(node, dest, data)?;
+        let handle = match self.put_slice_awaited(node, dest, data) {
+            Some(handle) => handle,
+            None => self.start_put(node, dest, data)?,
+        };
         self.wait_done(handle);
         Ok(())
     }

@@ -191,8 +191,12 @@ fn not_started<R>(n: usize, why: &dyn std::fmt::Display) -> Vec<RankEnd<R>> {
     ends.collect()
 }
 
-/// As [`run_in`] over interfaces that are there; the function finishes by itself.
-pub(crate) fn run_over<R: Send>(
+/// As [`run_in`] over interfaces that are there, of a fabric whose ranks may be threads; the function finishes by itself.
+///
+/// # Panics
+///
+/// With the panic of a rank, if one panicked.
+pub fn run_over<R: Send>(
     opened: Vec<Opened>,
     variables: &[(&str, &str)],
     rank: impl Fn(Conduit) -> R + Sync,

@@ -24,6 +24,11 @@ impl Tickets {
         }
     }
 
+    /// Whether there is one.
+    pub(crate) fn any(&self) -> bool {
+        self.free > 0
+    }
+
     /// Gives back; more than were taken is our bug and shows in debug builds.
     pub(crate) fn give(&mut self, n: u32) {
         debug_assert!(

@@ -216,6 +216,12 @@ impl Md {
         }
     }
 
+    /// Whether it has no threshold, so that no number of operations ends it.
+    #[inline(always)]
+    pub(crate) fn is_endless(&self) -> bool {
+        self.shown.threshold < 0
+    }
+
     /// Active again, with these values and the others as they are; only for one with a threshold.
     #[inline(always)]
     pub(crate) fn renew(&mut self, threshold: i32, user_ptr: u64) {

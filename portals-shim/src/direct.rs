@@ -16,21 +16,19 @@
 //!   list after releasing the lock; so a change is seen by that poll, or wakes the sleeper.
 //! * Completions that come after the arming ring the alarm; those before it are found by the last poll.
 
+mod bridge;
 mod sleepers;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use sleepers::Bell;
 
-use crate::call::{Answer, Brief, Call, Place, Polled, Taken, Target, Wait};
-use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
-use crate::library::{Library, is_in_use};
-use crate::nal::shm::Near;
+use crate::call::{Place, Polled, Taken, Wait};
+use crate::interface::{PollError, RemoteKey};
+use crate::library::Library;
 use crate::nal::{Attendance, Nal, Nap};
 use crate::own_thread::spawn_own_thread;
-use portals_core::{
-    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
-};
+use portals_core::{EqHandle, Error};
 use sleepers::{Sleepers, lock, sleep};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -413,6 +411,12 @@ impl<N: Nal> Shared<N> {
         self.wait_here(eqs, wait, other, out)
     }
 
+    /// Looks of one poll of a wait.
+    #[inline]
+    fn looks_of_wait(&self) -> u32 {
+        if self.spin.is_zero() { 1 } else { self.looks }
+    }
+
     /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
     #[inline(always)]
     fn wait_here<F: Fn() -> bool + ?Sized>(
@@ -426,7 +430,7 @@ impl<N: Nal> Shared<N> {
             Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
         };
-        let looks = if self.spin.is_zero() { 1 } else { self.looks };
+        let looks = self.looks_of_wait();
         let mut sleep_from = None;
         loop {
             let found = self.poll(eqs, looks, other, out)?;
@@ -522,6 +526,14 @@ impl<N: Nal> Direct<N> {
         result
     }
 
+    /// Starts an operation whose caller waits for it, by no more looks than a poll takes that waits.
+    #[inline(always)]
+    fn start_awaited<R>(&self, operation: impl FnOnce(&mut Library<N>, u32) -> R) -> R {
+        let looks = self.shared.looks_of_wait();
+        self.shared.fruitless.store(0, Ordering::Relaxed);
+        self.start(|library| operation(library, looks))
+    }
+
     /// Starts an operation on a descriptor that `key` reaches.
     #[inline(always)]
     fn start_aimed<R>(&self, key: RemoteKey, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
@@ -531,261 +543,5 @@ impl<N: Nal> Direct<N> {
             library.nal.aim(None);
             result
         })
-    }
-}
-
-impl<N: Nal> Bridge for Direct<N> {
-    fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
-        self.entered().look(eq)
-    }
-
-    fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
-        let mut polled = Polled::default();
-        let found = self.entered().wait(eqs, wait, &mut polled)?;
-        Ok(found.then_some(polled))
-    }
-
-    fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
-        let shared = self.entered();
-        if wait != Wait::No {
-            return shared.wait_long(eqs, wait, &nothing_else, out);
-        }
-        shared.take(eqs, out, Library::poll)
-    }
-
-    fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
-        self.entered()
-            .wait_here(eqs, Wait::Forever, &nothing_else, out)
-    }
-
-    fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
-        self.entered()
-            .wait_here(eqs, Wait::Forever, &nothing_else, out)
-    }
-
-    fn eq_take_or(
-        &self,
-        eqs: &[EqHandle],
-        wait: Wait,
-        other: Option<&dyn Fn() -> bool>,
-        out: &mut Brief,
-    ) -> Result<Taken, PollError> {
-        let shared = self.entered();
-        match other {
-            _ if wait == Wait::No => shared.take(eqs, out, Library::poll),
-            Some(other) => shared.wait_long(eqs, wait, other, out),
-            None => shared.wait_long(eqs, wait, &nothing_else, out),
-        }
-    }
-
-    fn found_other(&self) {
-        self.shared.fruitless.store(0, Ordering::Relaxed);
-    }
-
-    fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
-        self.entered().take(eqs, out, Library::look)
-    }
-
-    fn eq_take_while(
-        &self,
-        eq: EqHandle,
-        take: &mut dyn FnMut(&Event) -> bool,
-    ) -> Result<usize, Error> {
-        self.entered().lock().ni.eq_take_while(eq, take)
-    }
-
-    fn put(
-        &self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<(), Error> {
-        self.start(|library| library.put(md, region, ack, to, hdr_data, false))
-            .map(|_| ())
-    }
-
-    fn put_silent(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_here(md, Some(region), ack, to, hdr_data, true))
-    }
-
-    fn makes_puts(&self) -> bool {
-        self.entered().lock().nal.makes_puts()
-    }
-
-    fn put_made(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_made(md, region, to, hdr_data, fill))
-    }
-
-    fn put_ahead(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_ahead(md, region, to, hdr_data))
-    }
-
-    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
-        self.start(|library| library.get(md, region, from))
-    }
-
-    fn me_md_post(
-        &self,
-        base: MeHandle,
-        spec: &MeSpec,
-        position: InsertPosition,
-        desc: &MdDesc,
-        unlink: Unlink,
-        test: Option<EqHandle>,
-    ) -> Result<(MeHandle, MdHandle), Error> {
-        self.start(|library| {
-            let made = library
-                .ni
-                .me_md_post_of(base, spec, position, desc, unlink, test)?;
-            library.nal.lists_changed(&mut library.ni);
-            Ok(made)
-        })
-    }
-
-    fn renews(&self) -> bool {
-        true
-    }
-
-    fn md_renew(
-        &self,
-        md: MdHandle,
-        threshold: i32,
-        user_ptr: u64,
-        test: Option<EqHandle>,
-    ) -> Result<(), Error> {
-        // No list changes by that.
-        self.start(|library| library.ni.md_renew(md, threshold, user_ptr, test))
-    }
-
-    fn call(&self, call: Call) -> Result<Answer, Error> {
-        let shared = self.entered();
-        if let Call::EqPoll { eqs, wait } = call {
-            let mut polled = Polled::default();
-            return match shared.wait(&eqs, wait, &mut polled) {
-                Ok(found) => Ok(Answer::Polled(found.then_some(polled))),
-                Err(refused) => Ok(Answer::BadQueue(refused.which)),
-            };
-        }
-        let last = matches!(call, Call::Close);
-        let answer = shared.lock().execute(call);
-        shared.wake();
-        if is_in_use(&answer) {
-            // What the program waits for may be the attendant's or another process's to do.
-            shared.rest(1);
-        }
-        if last {
-            self.dismiss();
-        }
-        answer
-    }
-
-    fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
-        let library = &mut *self.entered().lock();
-        library.nal.remote_key(&library.ni, md)
-    }
-
-    fn put_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.start_aimed(key, |library| {
-            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
-        })
-        .map(|_| ())
-    }
-
-    fn put_keyed_now(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        key: RemoteKey,
-    ) -> Result<bool, Error> {
-        self.start_aimed(key, |library| library.put_now(md, region, to))
-    }
-
-    fn get_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-        key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.start_aimed(key, |library| library.get(md, Some(region), from))
-    }
-
-    fn pins(&self) -> bool {
-        self.shared.lock().nal.pins()
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        self.shared.lock().nal.pinnable()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.shared.lock().nal.exposable()
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.shared.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn clock(&self) -> ClockKind {
-        ClockKind::Wall
-    }
-
-    fn shares(&self) -> bool {
-        self.shared.shares
-    }
-
-    fn window(&self, to: &Target) -> Option<Window> {
-        let (region, offset, len) = self.shared.lock().nal.window(to)?;
-        Some(Window {
-            region,
-            offset: usize::try_from(offset).ok()?,
-            len: usize::try_from(len).ok()?,
-        })
-    }
-
-    fn near(&self) -> Option<Near> {
-        self.shared.lock().nal.near()
-    }
-
-    fn leave(&self) -> Result<(), Error> {
-        self.shared.outside.fetch_add(1, Ordering::SeqCst);
-        if let Some(attendance) = &self.shared.attendance {
-            attendance.bell.ring();
-        }
-        Ok(())
-    }
-
-    fn rejoin(&self) -> Result<(), Error> {
-        self.shared.outside.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub mod place;
 mod region;
 
 pub use bystander::Bystander;
-pub use call::{Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
+pub use call::{Awaited, Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
 pub use interface::{
     ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,

@@ -1,5 +1,7 @@
 //! One interface and its fabric: executes the API's calls.
 
+mod awaited;
+
 use crate::call::{Answer, Call, Place, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
 use crate::interface::PollError;

@@ -10,8 +10,9 @@ use std::process::Command;
 
 /// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
 /// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 4] = [
+const SUITES: [(&str, &str); 5] = [
     ("device", ""),
+    ("conduit_device", ""),
     ("portals_shim", "device_"),
     ("conformance", "verbs"),
     ("tag_oracle", "verbs"),
@@ -19,10 +20,12 @@ const SUITES: [(&str, &str); 4] = [
 /// The packages that have them.
 const PACKAGES: [&str; 3] = ["verbs-backend", "portals-shim", "portolan-tests"];
 /// What cargo calls them.
-const TARGETS: [&str; 7] = [
+const TARGETS: [&str; 9] = [
     "--lib",
     "--test",
     "device",
+    "--test",
+    "conduit_device",
     "--test",
     "conformance",
     "--test",

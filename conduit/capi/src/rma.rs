@@ -12,6 +12,7 @@ use conduit::{Conduit, Counted, Handle, RmaError};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use crate::state::Phase;
 use crate::{ptr, state, sync, trace};
 
 /// The result of starting an operation.
@@ -45,6 +46,23 @@ macro_rules! near {
     };
 }
 
+/// Whether a transfer is within the own node, and its ranges are not looked at: those of debug builds are.
+fn is_own(node: u32, dest: *const c_void, src: *const c_void) -> bool {
+    let own = node == state::me() && state::phase() == Phase::Attached;
+    own && !state::checked() && !dest.is_null() && !src.is_null()
+}
+
+/// A put or get of the own node's memory outside of its segment, which GASNet makes by a copy unless it is a debug build.
+macro_rules! own {
+    ($node:ident, $dest:ident, $src:ident, $n:ident, $done:expr) => {
+        if is_own($node, $dest, $src) {
+            // SAFETY: the condition of the function that this is in; the ranges may overlap.
+            unsafe { std::ptr::copy($src.cast::<u8>(), $dest.cast::<u8>(), $n) };
+            return $done;
+        }
+    };
+}
+
 macro_rules! puts {
     ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal, $names:expr) => {
         #[doc = concat!("`", stringify!($blocking), "`.")]
@@ -68,9 +86,10 @@ macro_rules! puts {
             }
             // SAFETY: the condition of this function.
             unsafe { trace::put($names[0], node, to, src, n) };
+            own!(node, dest, src, n, ());
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function; the memory is free when this returns.
-                unsafe { c.put_nb_raw(node, to, src.cast(), n, true) }
+                unsafe { c.put_awaited_raw(node, to, src.cast(), n) }
             });
             sync::wait_handle(call, started(call, handle));
         }
@@ -96,6 +115,7 @@ macro_rules! puts {
             }
             // SAFETY: the condition of this function.
             unsafe { trace::put($names[1], node, to, src, n) };
+            own!(node, dest, src, n, std::ptr::null_mut());
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
                 unsafe { c.put_nb_raw(node, to, src.cast(), n, $bulk) }
@@ -119,6 +139,7 @@ macro_rules! puts {
             }
             // SAFETY: the condition of this function.
             unsafe { trace::put($names[2], node, to, src, n) };
+            own!(node, dest, src, n, ());
             let result = state::attached_own(call, |c| {
                 // SAFETY: the condition of this function.
                 unsafe { c.put_nbi_raw(node, to, src.cast(), n, $bulk) }
@@ -150,9 +171,10 @@ macro_rules! gets {
                 aligned(call, n, [ptr::address(dest), from]);
             }
             trace::get($names[0], dest, node, src, n);
+            own!(node, dest, src, n, ());
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
-                unsafe { c.get_nb_raw(dest.cast(), node, from, n) }
+                unsafe { c.get_awaited_raw(dest.cast(), node, from, n) }
             });
             sync::wait_handle(call, started(call, handle));
         }
@@ -177,6 +199,7 @@ macro_rules! gets {
                 aligned(call, n, [ptr::address(dest), from]);
             }
             trace::get($names[1], dest, node, src, n);
+            own!(node, dest, src, n, std::ptr::null_mut());
             let handle = state::attached(call, |c| {
                 // SAFETY: the condition of this function.
                 unsafe { c.get_nb_raw(dest.cast(), node, from, n) }
@@ -199,6 +222,7 @@ macro_rules! gets {
                 aligned(call, n, [ptr::address(dest), from]);
             }
             trace::get($names[2], dest, node, src, n);
+            own!(node, dest, src, n, ());
             let result = state::attached_own(call, |c| {
                 // SAFETY: the condition of this function.
                 unsafe { c.get_nbi_raw(dest.cast(), node, from, n) }
@@ -301,8 +325,33 @@ fn low(call: &str, n: usize) -> std::ops::Range<usize> {
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
     let call = "gasnet_put_val";
-    let handle = put_value((call, "PUT_VAL"), node, dest, value, n);
-    sync::wait_handle(call, handle);
+    let bytes = value.to_ne_bytes();
+    let Some(data) = value_elsewhere((call, "PUT_VAL"), node, dest, &bytes, n) else {
+        return;
+    };
+    let handle = state::attached(call, |c| {
+        // SAFETY: the bytes of the value, which stay until the wait below has ended.
+        unsafe { c.put_awaited_raw(node, ptr::address(dest), data.as_ptr(), n) }
+    });
+    sync::wait_handle(call, started(call, handle));
+}
+
+/// The bytes of a value that a copy does not put; its lines.
+fn value_elsewhere<'b>(
+    (call, name): (&str, &'static str),
+    node: u32,
+    dest: *mut c_void,
+    bytes: &'b [u8; REGISTER],
+    n: usize,
+) -> Option<&'b [u8]> {
+    let data = &bytes[low(call, n)];
+    let to = ptr::address(dest);
+    if state::near().is_some_and(|near| near.put(node, to, data)) {
+        return None;
+    }
+    // SAFETY: the bytes of the value.
+    unsafe { trace::put(name, node, to, data.as_ptr().cast(), n) };
+    Some(data)
 }
 
 fn put_value(
@@ -313,16 +362,12 @@ fn put_value(
     n: usize,
 ) -> Handle {
     let bytes = value.to_ne_bytes();
-    let data = &bytes[low(call, n)];
-    let to = ptr::address(dest);
-    if state::near().is_some_and(|near| near.put(node, to, data)) {
+    let Some(data) = value_elsewhere((call, name), node, dest, &bytes, n) else {
         return Handle::DONE;
-    }
-    // SAFETY: the bytes of the value.
-    unsafe { trace::put(name, node, to, data.as_ptr().cast(), n) };
+    };
     let handle = state::attached(call, |c| {
         // SAFETY: the bytes of the value, which are free on return.
-        unsafe { c.put_nb_raw(node, to, data.as_ptr(), n, false) }
+        unsafe { c.put_nb_raw(node, ptr::address(dest), data.as_ptr(), n, false) }
     });
     started(call, handle)
 }
@@ -377,7 +422,7 @@ pub extern "C" fn gasnet_get_val(node: u32, src: *mut c_void, n: usize) -> usize
     trace::get("GET_VAL", to.cast(), node, src, n);
     let handle = state::attached(call, |c| {
         // SAFETY: `bytes` is this function's and is not looked at before the wait.
-        unsafe { c.get_nb_raw(to, node, from, n) }
+        unsafe { c.get_awaited_raw(to, node, from, n) }
     });
     sync::wait_handle(call, started(call, handle));
     usize::from_ne_bytes(bytes)

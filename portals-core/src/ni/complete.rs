@@ -285,10 +285,7 @@ impl Ni {
                 last = Some(sequence);
             }
         }
-        let under_way = self.ops.len() as u64 + 1;
-        let messages = &mut self.usage.messages;
-        messages.made += 1;
-        messages.most = messages.most.max(under_way);
+        self.usage.messages.count(self.ops.len() + 1);
         if md.is_spent() {
             if options.contains(MdOptions::EVENT_AUTO_UNLINK_DISABLE) {
                 self.release_at(md_handle.0.slot());
@@ -298,6 +295,12 @@ impl Ni {
             }
         }
         Some(passed)
+    }
+
+    /// A message that was over at once.
+    #[inline]
+    pub(super) fn count_passed(&mut self) {
+        self.usage.messages.count(self.ops.len() + 1);
     }
 
     /// Posts END, frees the MD from use, and lets it go if that was its last operation. Returns the

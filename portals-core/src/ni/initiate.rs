@@ -45,6 +45,8 @@ pub struct ReadyPut {
     pub payload: Segments,
     /// The descriptor of the payload.
     pub md: MdHandle,
+    /// It has no threshold: a put changes nothing of it.
+    pub endless: bool,
     offset: u64,
 }
 
@@ -57,6 +59,8 @@ pub struct Landing {
     pub offset: u64,
     /// The memory.
     pub memory: Segment,
+    /// The descriptor has no threshold: a get changes nothing of it.
+    pub endless: bool,
 }
 
 impl Ni {
@@ -168,6 +172,7 @@ impl Ni {
             header,
             payload,
             md: md_handle,
+            endless: md.is_endless(),
             offset: region.0,
         })
     }
@@ -215,6 +220,7 @@ impl Ni {
             header: self.put_header(to, length, hdr_data, None),
             payload: Segments::new(),
             md: md_handle,
+            endless: md.is_endless(),
             offset,
         })
     }
@@ -330,6 +336,7 @@ impl Ni {
                 addr: whole.addr + offset,
                 len,
             },
+            endless: md.is_endless(),
         }))
     }
 
@@ -340,6 +347,25 @@ impl Ni {
         if let Some(rest) = self.mds.rest_at_mut(landing.md.0.slot()) {
             rest.replies_due = rest.replies_due.saturating_add(1);
         }
+    }
+
+    /// The get of a landing has left, and its data is there. Its caller knows, so that no event says so; only for descriptors
+    /// to which nothing happens by it ([`Landing::endless`]).
+    #[inline]
+    pub fn pass_awaited_get(&mut self, landing: &Landing) {
+        self.status.send_count += 1;
+        self.status.recv_count += 1;
+        let received = self.status.recv_length.wrapping_add(landing.memory.len);
+        self.status.recv_length = received;
+        self.count_passed();
+    }
+
+    /// As [`Ni::pass_awaited_get`], of a put that is acknowledged; only for descriptors of which [`ReadyPut::endless`] is
+    /// true.
+    #[inline]
+    pub fn pass_awaited_put(&mut self, ready: &ReadyPut) {
+        self.count_sent(ready.header.payload_len());
+        self.count_passed();
     }
 
     /// `PtlGetPut`, or `PtlGetPutRegion` when `regions` is `(get offset, put offset, length)`.

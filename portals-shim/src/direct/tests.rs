@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fabric::rank_config;
+use crate::interface::Bridge as _;
 use crate::place::Placement;
 use portals_core::{Ni, ProcessId, Transmit};
 

@@ -1,7 +1,7 @@
 //! How calls reach the library: in this process, or by a trap.
 
 use super::{ClockKind, PollError, RemoteKey, Window};
-use crate::call::{Answer, Brief, Call, EqList, Polled, Taken, Target, Wait};
+use crate::call::{Answer, Awaited, Brief, Call, EqList, Polled, Taken, Target, Wait};
 use crate::nal::shm::Near;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
@@ -106,6 +106,14 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.put(md, Some(region), ack, to, hdr_data)
             .map(|()| false)
     }
+    /// See [`super::Interface::put_region_awaited`].
+    fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
+        let taken = self.put_silent(md, region, AckRequest::Ack, to, 0)?;
+        Ok(match taken {
+            true => Awaited::Taken,
+            false => Awaited::Begun,
+        })
+    }
     /// See [`super::Interface::makes_puts`].
     fn makes_puts(&self) -> bool {
         false
@@ -136,6 +144,16 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
         let from = *from;
         self.call(Call::Get { md, region, from }).map(|_| ())
+    }
+
+    /// See [`super::Interface::get_region_awaited`].
+    fn get_awaited(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+    ) -> Result<Awaited, Error> {
+        self.get(md, Some(region), from).map(|()| Awaited::Begun)
     }
 
     /// [`Call::MeMdPost`]

@@ -1,7 +1,7 @@
 //! Data movement: puts and gets.
 
 use super::Interface;
-use crate::call::{Call, Target};
+use crate::call::{Awaited, Call, Target};
 use portals_core::{AckRequest, Error, MdHandle};
 
 /// How peers' adapters reach the memory of a descriptor, told by its owner.
@@ -102,6 +102,34 @@ impl Interface {
     #[inline]
     pub fn get_region(&self, md: MdHandle, region: (u64, u64), from: Target) -> Result<(), Error> {
         self.open()?.get(md, Some(region), &from)
+    }
+
+    /// As [`Interface::get_region`], for a caller that waits for the data at once and wants no event where none is needed:
+    /// after [`Awaited::Done`] it is in memory, and neither START nor END of a reply will come. The call tries for some looks at the
+    /// fabric at most, and makes progress meanwhile, so that events of other operations may be there afterwards. After
+    /// [`Awaited::Begun`] the get is under way, or has failed, and its events come as ever. What becomes of the
+    /// descriptor is the same.
+    #[inline]
+    pub fn get_region_awaited(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: Target,
+    ) -> Result<Awaited, Error> {
+        self.open()?.get_awaited(md, region, &from)
+    }
+
+    /// As [`Interface::put_region_silent`] with an ack, for a caller that waits for the ack at once; see
+    /// [`Interface::get_region_awaited`]. After [`Awaited::Done`] the data is in the target's memory, and no event will come;
+    /// after [`Awaited::Taken`] only the ack will.
+    #[inline]
+    pub fn put_region_awaited(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: Target,
+    ) -> Result<Awaited, Error> {
+        self.open()?.put_awaited(md, region, &to)
     }
 
     /// Pins the memory of a descriptor that was made with [`PINNED`](portals_core::MdOptions::PINNED), as far as the

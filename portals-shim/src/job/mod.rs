@@ -22,6 +22,7 @@
 
 mod adopt;
 mod channel;
+mod ending;
 mod env;
 mod error;
 mod host;
@@ -44,6 +45,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+pub use ending::{end_by, end_process};
 use env::Start;
 pub use error::JobError;
 use space::{Joined, Space};
@@ -319,7 +321,7 @@ impl Job {
     /// this process. Works while another thread waits in a fence.
     pub fn abort(&self, code: i32, message: &str) -> ! {
         self.ask_to_end(code, message);
-        std::process::exit(code)
+        end_process(code)
     }
 
     /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.

@@ -24,7 +24,7 @@ use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::interface::RemoteKey;
 use crate::region::Region;
-use portals_core::{Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use shm::Near;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -54,6 +54,17 @@ pub trait Nap: Send + Sync + std::fmt::Debug {
     fn sleep(&self, until: Option<Instant>);
     /// Wakes the threads of this process that sleep.
     fn wake(&self);
+}
+
+/// What has become of an operation whose caller waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaiting {
+    /// It is under way.
+    Yet,
+    /// The data is where it belongs.
+    Done,
+    /// It has failed.
+    Failed,
 }
 
 /// The fabric below one interface.
@@ -117,6 +128,26 @@ pub trait Nal: Send + std::fmt::Debug {
     ) -> bool {
         false
     }
+
+    /// Makes the get of a landing whose caller waits for it, as [`Nal::fetch_now`] does; but no event says that it has ended:
+    /// [`Nal::awaited`] does, until [`Nal::unawait`]. Nothing else is sent meanwhile. After `false` nothing has happened.
+    fn fetch_awaited(&mut self, _landing: &Landing, _from: &Target) -> bool {
+        false
+    }
+
+    /// As [`Nal::send_now`], of a put with an ack whose caller waits for that; otherwise as [`Nal::fetch_awaited`].
+    fn send_awaited(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
+        false
+    }
+
+    /// What has become of the operation that is waited for.
+    fn awaited(&self) -> Awaiting {
+        Awaiting::Done
+    }
+
+    /// Nobody waits any more: the operation's events come from here on, at once if it has failed. It has begun by then, as
+    /// after [`Ni::pass_get`] or [`Ni::pass_put`].
+    fn unawait(&mut self, _ni: &mut Ni) {}
 
     /// Handles what has arrived and completed, without blocking. Returns whether there was
     /// anything.
@@ -285,6 +316,18 @@ impl Nal for Box<dyn Nal> {
         from: &Target,
     ) -> bool {
         (**self).fetch_now(ni, md, region, from)
+    }
+    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+        (**self).fetch_awaited(landing, from)
+    }
+    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        (**self).send_awaited(header, payload)
+    }
+    fn awaited(&self) -> Awaiting {
+        (**self).awaited()
+    }
+    fn unawait(&mut self, ni: &mut Ni) {
+        (**self).unawait(ni);
     }
     fn progress(&mut self, ni: &mut Ni) -> bool {
         (**self).progress(ni)

@@ -67,6 +67,8 @@ pub(crate) enum Name {
     AmThreads,
     /// A blocking put of the conduit into the segment of rank 1
     SegmentPut,
+    /// A blocking get of the conduit out of the segment of rank 1
+    SegmentGet,
     /// Windows of 64 puts of the conduit into the segment of rank 1 until all handles are synchronised
     SegmentPutRate,
     /// Windows of 16 puts of the conduit out of the own segment into that of rank 1 until all handles are synchronised
@@ -91,7 +93,7 @@ pub(crate) enum Name {
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
@@ -107,6 +109,7 @@ impl Name {
         Self::AmFlood,
         Self::AmThreads,
         Self::SegmentPut,
+        Self::SegmentGet,
         Self::SegmentPutRate,
         Self::SegmentPutBandwidth,
         Self::Memcpy,
@@ -137,6 +140,7 @@ impl Name {
             Self::AmFlood => "am-flood",
             Self::AmThreads => "am-threads",
             Self::SegmentPut => "segment-put",
+            Self::SegmentGet => "segment-get",
             Self::SegmentPutRate => "segment-put-rate",
             Self::SegmentPutBandwidth => "segment-put-bandwidth",
             Self::Memcpy => "memcpy",
@@ -200,6 +204,7 @@ impl Name {
                 | Self::AmRate
                 | Self::AmFlood
                 | Self::SegmentPut
+                | Self::SegmentGet
                 | Self::SegmentPutRate
                 | Self::SegmentPutBandwidth
                 | Self::Memcpy
@@ -270,7 +275,7 @@ impl Name {
                 .filter(|p| Some(*p) <= self.largest())
                 .collect(),
             Self::AmLong => powers(0, 20).collect(),
-            Self::SegmentPut | Self::Memcpy => powers(3, 20).collect(),
+            Self::SegmentPut | Self::SegmentGet | Self::Memcpy => powers(3, 20).collect(),
             Self::AmShort | Self::AmRate | Self::AmFlood | Self::Barrier => vec![0],
             Self::MatchDepth | Self::TagPosted => [0].into_iter().chain(powers(0, 10)).collect(),
         }

@@ -191,6 +191,7 @@ fn measure_portals(
         | Name::AmFlood
         | Name::AmThreads
         | Name::SegmentPut
+        | Name::SegmentGet
         | Name::SegmentPutRate
         | Name::SegmentPutBandwidth
         | Name::Memcpy

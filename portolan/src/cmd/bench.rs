@@ -185,9 +185,11 @@ impl Plan {
     /// What the plan measures beside the interface. The conduit's segment has room for the longest Long.
     fn above(&self) -> Result<Above, BenchError> {
         let longest = |largest: u64, (name, point): &(Name, u64)| match name {
-            Name::AmLong | Name::SegmentPut | Name::SegmentPutRate | Name::SegmentPutBandwidth => {
-                largest.max(*point)
-            }
+            Name::AmLong
+            | Name::SegmentPut
+            | Name::SegmentGet
+            | Name::SegmentPutRate
+            | Name::SegmentPutBandwidth => largest.max(*point),
             _ => largest,
         };
         let bytes = self.points().iter().fold(4096, longest);

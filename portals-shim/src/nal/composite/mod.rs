@@ -35,11 +35,11 @@ pub(crate) use open::open;
 
 use super::shm::{Near, Shm};
 use super::verbs::channel::Far;
-use super::{Attendance, Nal};
+use super::{Attendance, Awaiting, Nal};
 use crate::call::{Paths, Target};
 use crate::interface::RemoteKey;
 use crate::region::Region;
-use portals_core::{Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use std::time::{Duration, Instant};
 
 /// The fabric below one interface.
@@ -108,6 +108,25 @@ impl Nal for Composite {
     ) -> bool {
         // Memory has no such way.
         self.shm.peer(from.process).is_none() && self.verbs.fetch_now(ni, md, region, from)
+    }
+
+    #[inline]
+    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+        self.shm.peer(from.process).is_none() && self.verbs.fetch_awaited(landing, from)
+    }
+
+    #[inline]
+    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        self.shm.peer(header.target).is_none() && self.verbs.send_awaited(header, payload)
+    }
+
+    #[inline]
+    fn awaited(&self) -> Awaiting {
+        self.verbs.awaited()
+    }
+
+    fn unawait(&mut self, ni: &mut Ni) {
+        self.verbs.unawait(ni);
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! stay, left there, and used again; all others have a [`Record`](super::Record).
 
 use super::Verbs;
+use crate::nal::Awaiting;
 use portals_core::{InPlace, MdHandle, Ni, NiFail, ProcessId};
 
 /// Marks the ids of these requests; those with a record have its index.
@@ -36,11 +37,27 @@ struct Place {
     answer: InPlace,
 }
 
+/// The request whose caller waits for it, whose end says so here and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Waited {
+    #[default]
+    Nothing,
+    /// The request in this place.
+    For(usize),
+    /// It has succeeded.
+    Done,
+    /// It has failed, and would have been answered so.
+    Failed(End, InPlace),
+}
+
 /// The requests under way.
 #[derive(Debug, Default)]
 pub(super) struct Alone {
     places: Vec<Place>,
     free: Vec<usize>,
+    /// Place of the last one that began.
+    latest: usize,
+    waited: Waited,
 }
 
 impl Alone {
@@ -70,6 +87,7 @@ impl Alone {
         if let Some(free) = self.places.get_mut(at) {
             *free = place;
         }
+        self.latest = at;
         ALONE | at as u64
     }
 
@@ -79,9 +97,9 @@ impl Alone {
         self.places.len() - 1
     }
 
-    /// The request of this id is over.
+    /// The request of this id is over, and what is to be answered.
     #[inline(always)]
-    fn end(&mut self, id: u64) -> Option<(End, &InPlace)> {
+    fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
         let at = (id & !ALONE) as usize;
         let place = self.places.get_mut(at)?;
         let end = std::mem::replace(&mut place.end, End::Free);
@@ -89,7 +107,29 @@ impl Alone {
             return None;
         }
         self.free.push(at);
+        if self.waited == Waited::For(at) {
+            self.waited = match failed {
+                true => Waited::Failed(end, place.answer),
+                false => Waited::Done,
+            };
+            return Some((End::Nothing, &place.answer));
+        }
         Some((end, &place.answer))
+    }
+
+    /// The caller of the request that began last waits for it.
+    #[inline]
+    pub(super) fn wait_for_latest(&mut self) {
+        self.waited = Waited::For(self.latest);
+    }
+
+    #[inline]
+    pub(super) fn awaited(&self) -> Awaiting {
+        match self.waited {
+            Waited::For(_) => Awaiting::Yet,
+            Waited::Failed(..) => Awaiting::Failed,
+            Waited::Done | Waited::Nothing => Awaiting::Done,
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
@@ -120,7 +160,7 @@ impl Verbs {
     /// The request of an id that [`is_alone`] has succeeded.
     #[inline(always)]
     pub(super) fn alone_done(&mut self, ni: &mut Ni, id: u64) {
-        match self.alone.end(id) {
+        match self.alone.end(id, false) {
             Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
             Some((End::Ack, answer)) => ni.ack_in_place(answer),
             _ => {}
@@ -130,13 +170,24 @@ impl Verbs {
     /// As [`Verbs::alone_done`], of one that has failed.
     #[cold]
     pub(super) fn alone_failed(&mut self, ni: &mut Ni, id: u64) {
-        match self.alone.end(id) {
-            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::FAIL),
-            Some((End::Ack, answer)) => {
-                let answer = *answer;
-                ni.ack_lost(&self.unanswered(&answer));
-            }
-            _ => {}
+        if let Some((end, answer)) = self.alone.end(id, true) {
+            let answer = *answer;
+            self.answer_failed(ni, end, &answer);
+        }
+    }
+
+    fn answer_failed(&self, ni: &mut Ni, end: End, answer: &InPlace) {
+        match end {
+            End::Reply => ni.reply_in_place(answer, NiFail::FAIL),
+            End::Ack => ni.ack_lost(&self.unanswered(answer)),
+            End::Free | End::Nothing => {}
+        }
+    }
+
+    /// Nobody waits for a request by itself any more: it is answered as any other.
+    pub(super) fn wait_no_more(&mut self, ni: &mut Ni) {
+        if let Waited::Failed(end, answer) = std::mem::take(&mut self.alone.waited) {
+            self.answer_failed(ni, end, &answer);
         }
     }
 }
@@ -162,13 +213,45 @@ mod tests {
         let (get, put) = (alone.get(3, answer(1)), alone.put(4, Some(answer(2))));
         assert!(is_alone(get) && is_alone(put) && get != put && get < super::super::peer::PLAIN);
         assert_eq!((alone.of(3), alone.of(4)), (vec![get], vec![put]));
-        assert_eq!(alone.end(get), Some((End::Reply, &answer(1))));
-        assert_eq!(alone.end(get), None);
+        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
+        assert_eq!(alone.end(get, false), None);
         assert_eq!(alone.put(5, None), get);
-        assert_eq!(alone.end(put), Some((End::Ack, &answer(2))));
-        assert_eq!(alone.end(get), Some((End::Nothing, &NO_ANSWER)));
+        assert_eq!(alone.end(put, false), Some((End::Ack, &answer(2))));
+        assert_eq!(alone.end(get, false), Some((End::Nothing, &NO_ANSWER)));
         assert!(alone.of(3).is_empty() && alone.of(4).is_empty() && alone.of(5).is_empty());
-        assert_eq!(alone.end(ALONE | 7), None);
+        assert_eq!(alone.end(ALONE | 7, false), None);
+    }
+
+    #[test]
+    fn what_is_waited_for_is_answered_by_nothing() {
+        let mut alone = Alone::default();
+        let other = alone.get(3, answer(1));
+        let get = alone.get(3, answer(2));
+        alone.wait_for_latest();
+        assert_eq!(alone.awaited(), Awaiting::Yet);
+        assert_eq!(alone.end(other, false), Some((End::Reply, &answer(1))));
+        assert_eq!(alone.awaited(), Awaiting::Yet);
+        assert_eq!(alone.end(get, false), Some((End::Nothing, &answer(2))));
+        assert_eq!(alone.awaited(), Awaiting::Done);
+
+        let put = alone.put(3, Some(answer(3)));
+        alone.wait_for_latest();
+        assert_eq!(alone.end(put, true), Some((End::Nothing, &answer(3))));
+        assert_eq!(alone.waited, Waited::Failed(End::Ack, answer(3)));
+        assert_eq!(alone.awaited(), Awaiting::Failed);
+    }
+
+    #[test]
+    fn what_is_no_longer_waited_for_is_answered_as_any_other() {
+        let mut alone = Alone::default();
+        let get = alone.get(3, answer(1));
+        alone.wait_for_latest();
+        alone.waited = Waited::Nothing;
+        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
+        // Its place is used again, by one that nobody waits for.
+        let again = alone.get(3, answer(2));
+        assert_eq!(again, get);
+        assert_eq!(alone.end(again, false), Some((End::Reply, &answer(2))));
     }
 
     #[test]
@@ -177,7 +260,7 @@ mod tests {
         let (get, put) = (alone.get(3, answer(1)), alone.put(3, Some(answer(2))));
         let md = MdHandle::from_raw;
         assert!(alone.reads_into(md(1)) && !alone.reads_into(md(2)));
-        assert!(alone.end(get).is_some() && !alone.reads_into(md(1)));
-        assert!(alone.end(put).is_some());
+        assert!(alone.end(get, false).is_some() && !alone.reads_into(md(1)));
+        assert!(alone.end(put, false).is_some());
     }
 }

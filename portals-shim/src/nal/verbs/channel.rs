@@ -3,7 +3,7 @@
 //! All ranks of a job use the same channel ([`Channel`]); ranks that were told different ones do not find each other's
 //! addresses, and the job says so at its start.
 
-use super::super::{Attendance, Nal};
+use super::super::{Attendance, Awaiting, Nal};
 use super::auto::{self, Auto};
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
@@ -13,7 +13,9 @@ use crate::fabric::{Channel, FabricError};
 use crate::interface::RemoteKey;
 use crate::job::Reader;
 use crate::place::Placement;
-use portals_core::{Error, Header, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit};
+use portals_core::{
+    Error, Header, Landing, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit,
+};
 use std::time::{Duration, Instant};
 
 /// The fabric of an RDMA device.
@@ -256,6 +258,36 @@ impl Nal for Far {
             Self::Rc(verbs) => verbs.fetch_now(ni, md, region, from),
             Self::Auto(auto) => auto.fetch_now(ni, md, region, from),
             Self::Ud(_) => false,
+        }
+    }
+
+    #[inline]
+    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.fetch_awaited(landing, from),
+            Self::Auto(_) | Self::Ud(_) => false,
+        }
+    }
+
+    #[inline]
+    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.send_awaited(header, payload),
+            Self::Auto(_) | Self::Ud(_) => false,
+        }
+    }
+
+    #[inline]
+    fn awaited(&self) -> Awaiting {
+        match self {
+            Self::Rc(verbs) => verbs.awaited(),
+            Self::Auto(_) | Self::Ud(_) => Awaiting::Done,
+        }
+    }
+
+    fn unawait(&mut self, ni: &mut Ni) {
+        if let Self::Rc(verbs) = self {
+            verbs.unawait(ni);
         }
     }
 

@@ -72,7 +72,7 @@ mod watch;
 mod witness;
 mod written;
 
-use super::{Attendance, Nal};
+use super::{Attendance, Awaiting, Nal};
 use crate::call::{Paths, Target};
 use crate::direct::Bell;
 use crate::interface::RemoteKey;
@@ -84,7 +84,7 @@ use onesided::Published;
 use peer::Peer;
 use plan::Plan;
 use portals_core::{
-    Error, Header, InPlace, MdHandle, Ni, OpId, ProcessId, Segment, Segments, Transmit,
+    Error, Header, InPlace, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Segments, Transmit,
 };
 use ring::Rings;
 use std::collections::BTreeMap;
@@ -523,6 +523,33 @@ impl Nal for Verbs {
         from: &Target,
     ) -> bool {
         self.aimed.is_none() && self.read_now(ni, md, region, from)
+    }
+
+    #[inline]
+    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+        let read = self.read(landing, from);
+        if read {
+            self.alone.wait_for_latest();
+        }
+        read
+    }
+
+    #[inline]
+    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        let written = self.write_acked_now(header, payload);
+        if written {
+            self.alone.wait_for_latest();
+        }
+        written
+    }
+
+    #[inline]
+    fn awaited(&self) -> Awaiting {
+        self.alone.awaited()
+    }
+
+    fn unawait(&mut self, ni: &mut Ni) {
+        self.wait_no_more(ni);
     }
 
     fn progress(&mut self, ni: &mut Ni) -> bool {

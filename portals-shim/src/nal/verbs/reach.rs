@@ -20,7 +20,7 @@ use super::peer::{PLAIN, Peer};
 use super::send::reached_by;
 use crate::call::Target;
 use crate::interface::RemoteKey;
-use portals_core::{Body, Header, InPlace, MdHandle, Ni, ProcessId, Segment};
+use portals_core::{Body, Header, InPlace, Landing, MdHandle, Ni, ProcessId, Segment};
 use verbs_backend::Remote;
 
 /// Where an operation goes in the peer's memory.
@@ -136,14 +136,17 @@ impl Peer {
         (ac_index, offset, length, is_put): Asked,
     ) -> Option<Reach> {
         let list = self.adverts.of(pt_index);
-        let takes = |md: &&RemoteMd| {
+        let end = offset.checked_add(length).filter(|_| length > 0)?;
+        let takes = |md: &RemoteMd| {
             md.admits(source, ac_index, match_bits)
                 && (if is_put { md.put } else { md.get })
-                && offset
-                    .checked_add(length)
-                    .is_some_and(|end| end <= md.length)
+                && end <= md.length
         };
-        let found = list.iter().find(takes).filter(|_| length > 0)?;
+        // The first one mostly does: no call for it.
+        let found = match list {
+            [first, ..] if takes(first) => first,
+            _ => list.iter().find(|md| takes(md))?,
+        };
         Some(Reach {
             remote: Remote {
                 address: found.start.address + offset,
@@ -245,6 +248,22 @@ impl Verbs {
         true
     }
 
+    /// Writes a short put that is acknowledged, if it goes alone and now.
+    #[inline]
+    pub(super) fn write_acked_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        let Some(rank) = self.rank_of(header.target) else {
+            return false;
+        };
+        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let Some(peer) = peer.filter(|p| !self.closed && p.takes_now()) else {
+            return false;
+        };
+        match peer.way(header, self.write_from) {
+            Way::Alone(reach) if reach.acks => self.write_now(rank, header, payload, reach),
+            _ => false,
+        }
+    }
+
     /// Makes a get into a region of `md`, if it reads the peer's memory now, into memory in one piece that is registered.
     /// `false`, and nothing has happened, if it does not, or is to be refused.
     #[inline(always)]
@@ -258,7 +277,17 @@ impl Verbs {
         let Ok(Some(landing)) = ni.landing(md, region) else {
             return false;
         };
-        let local = landing.memory;
+        let read = self.read(&landing, from);
+        if read {
+            ni.pass_get(&landing);
+        }
+        read
+    }
+
+    /// Reads what a get takes from the peer's memory, if that can be now. `false`, and nothing has happened, if it cannot.
+    #[inline(always)]
+    pub(super) fn read(&mut self, landing: &Landing, from: &Target) -> bool {
+        let (md, local) = (landing.md, landing.memory);
         let Some(rank) = self.rank_of(from.process) else {
             return false;
         };
@@ -301,7 +330,6 @@ impl Verbs {
         };
         peer.transfer(transfer, id);
         self.stirred |= peer.wants_pump();
-        ni.pass_get(&landing);
         self.went_alone(rank);
         true
     }

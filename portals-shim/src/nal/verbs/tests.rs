@@ -12,6 +12,7 @@ use portals_core::{
 
 mod ahead;
 mod auto;
+mod awaited;
 mod cm;
 mod hostile;
 mod keys;

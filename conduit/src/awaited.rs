@@ -1,0 +1,201 @@
+//! Blocking puts and gets of a few bytes that need nothing but the adapters: no event, and no look into a queue.
+//!
+//! ```text
+//!   checks ─► free chunk of ReqSB, or own segment ─► PtlPut or PtlGet, awaited ─done──► serve what has come meanwhile
+//!                                                                            └─begun─► an operation as ever
+//! ```
+//!
+//! # Invariants
+//!
+//! * One that does not begin here has had no effect, and goes the general way (`putget.rs`), which also waits, and says
+//!   what is wrong with it.
+//! * **A rank that makes nothing but these still serves others**: events that came meanwhile, and frames of ranks of this
+//!   machine, are handled before the call returns; what no event tells of, such as signals, every [`ROW`] calls.
+
+use crate::conduit::{Conduit, Scope};
+use crate::core::{Core, GET_CHUNK_DATA, SbUse};
+use crate::fault::{Fault, refused};
+use crate::matchbits::RmaBits;
+use crate::ops::Handle;
+use crate::tmpmd::UserMem;
+use portals_shim::{Awaited, MdHandle};
+
+/// Calls in a row that are done by themselves, of which the last one polls.
+const ROW: u32 = 16;
+
+/// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
+pub(crate) const SHORT: usize = 256;
+
+/// Longest get straight into the own segment, bytes: a longer one takes longer than the looks of a call.
+const LONG: usize = 4096;
+
+/// How an operation went.
+#[derive(Debug)]
+enum Went {
+    /// It is done; whether there are events.
+    Done(bool),
+    /// It is under way.
+    Begun(Handle),
+}
+
+impl Core {
+    /// Offset of an address of another rank's segment, if neither a copy reaches it nor memory is pinned for it.
+    #[inline]
+    pub(crate) fn offset_elsewhere(&self, node: u32, addr: u64, len: usize) -> Option<u64> {
+        let at = node as usize;
+        let attached = self.attached.as_ref().filter(|_| self.fire.is_none())?;
+        match attached.near.get(at)? {
+            Some(_) => None,
+            None => attached.segments.get(at)?.offset_of(addr, len as u64),
+        }
+    }
+
+    /// Where a get lands: the descriptor, the offset in it, and the chunk if it is one.
+    #[inline]
+    fn landing(&self, memory: &UserMem) -> Option<(MdHandle, usize, Option<u32>)> {
+        let len = memory.len();
+        let attached = self.attached.as_ref()?;
+        let own = attached.segments.get(self.me as usize)?;
+        if let Some(offset) = own.offset_of(memory.addr(), len as u64) {
+            return (len <= LONG).then_some((attached.rarsrc, offset as usize, None));
+        }
+        let chunk = self.reqsb.next().filter(|_| len <= self.env.get_bounce)?;
+        let at = chunk as usize + GET_CHUNK_DATA;
+        Some((self.descriptors.reqsb, at, Some(chunk)))
+    }
+
+    fn get_awaited(
+        &mut self,
+        memory: &UserMem,
+        node: u32,
+        src: u64,
+    ) -> Result<Option<Went>, Fault> {
+        let len = memory.len();
+        let (Some(remote), Some((md, place, chunk)), true) = (
+            self.offset_elsewhere(node, src, len),
+            self.landing(memory),
+            len > 0 && self.tickets.any(),
+        ) else {
+            return Ok(None);
+        };
+        let Some(op) = self.ops.explicit() else {
+            return Ok(None);
+        };
+        let bits = RmaBits {
+            get: true,
+            local_completion: false,
+            op: op.index,
+            implicit: false,
+            chunk: chunk.unwrap_or(0),
+        };
+        let to = self.rar_target(node, bits.encode(), remote);
+        let went = self
+            .ni
+            .get_region_awaited(md, (place as u64, len as u64), to)
+            .map_err(refused("PtlGetRegion"))?;
+        if let Awaited::Done { events } = went {
+            if chunk.is_some() {
+                memory.copy_from(self.reqsb.region(), place)?;
+            }
+            self.ops.finish(op);
+            return Ok(Some(Went::Done(events)));
+        }
+        if chunk.is_some() {
+            self.reqsb.take(SbUse::Get { to: *memory });
+        }
+        // Events are handled by polls alone, of which there was none since.
+        self.tickets.take(1);
+        self.ops.begin(op, true);
+        Ok(Some(Went::Begun(Handle(Some(op)))))
+    }
+
+    fn put_awaited(
+        &mut self,
+        node: u32,
+        dest: u64,
+        memory: &UserMem,
+    ) -> Result<Option<Went>, Fault> {
+        let len = memory.len();
+        let fits = len > 0 && len <= SHORT.min(self.env.put_bounce);
+        let (Some(remote), Some(chunk), true) = (
+            self.offset_elsewhere(node, dest, len),
+            self.reqsb.next(),
+            fits && self.tickets.any(),
+        ) else {
+            return Ok(None);
+        };
+        let Some(op) = self.ops.explicit() else {
+            return Ok(None);
+        };
+        memory.copy_to(self.reqsb.region(), chunk as usize)?;
+        let bits = RmaBits {
+            get: false,
+            local_completion: false,
+            op: op.index,
+            implicit: false,
+            chunk,
+        };
+        let to = self.rar_target(node, bits.encode(), remote);
+        let region = (u64::from(chunk), len as u64);
+        let went = self
+            .ni
+            .put_region_awaited(self.descriptors.reqsb, region, to)
+            .map_err(refused("PtlPutRegion"))?;
+        match went {
+            Awaited::Done { events } => {
+                self.ops.finish(op);
+                return Ok(Some(Went::Done(events)));
+            }
+            Awaited::Taken => {}
+            Awaited::Begun => {
+                self.reqsb.take(SbUse::Put);
+            }
+        }
+        // As above.
+        self.tickets.take(1);
+        self.ops.begin(op, false);
+        Ok(Some(Went::Begun(Handle(Some(op)))))
+    }
+}
+
+impl Conduit {
+    /// Makes a short get whose caller waits for it, if nothing has to be waited for before: done if the handle says so, else
+    /// under way. `None`, and nothing has happened, for any other get.
+    pub(crate) fn get_awaited(&self, memory: &UserMem, node: u32, src: u64) -> Option<Handle> {
+        self.awaited("get", |core| core.get_awaited(memory, node, src))
+    }
+
+    /// As [`Conduit::get_awaited`], of a put.
+    pub(crate) fn put_awaited(&self, node: u32, dest: u64, memory: &UserMem) -> Option<Handle> {
+        self.awaited("put", |core| core.put_awaited(node, dest, memory))
+    }
+
+    #[inline]
+    fn awaited(
+        &self,
+        call: &str,
+        operation: impl FnOnce(&mut Core) -> Result<Option<Went>, Fault>,
+    ) -> Option<Handle> {
+        if self.handler_depth.get() > 0 {
+            return None;
+        }
+        let went = operation(&mut self.core.borrow_mut());
+        match self.check(call, went)? {
+            Went::Begun(handle) => Some(handle),
+            Went::Done(events) => {
+                let row = self.row.get() + 1;
+                let frames = || {
+                    self.neighbours
+                        .get()
+                        .is_some_and(|n| n.has_frame(Scope::Full))
+                };
+                let serves = events || row >= ROW || frames();
+                self.row.set(if serves { 0 } else { row });
+                if serves {
+                    self.serve();
+                }
+                Some(Handle::DONE)
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The calls of an interface whose library is in the caller's process.
+
+use super::{Direct, nothing_else};
+use crate::call::{Answer, Awaited, Brief, Call, Polled, Taken, Target, Wait};
+use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
+use crate::library::{Library, is_in_use};
+use crate::nal::Nal;
+use crate::nal::shm::Near;
+use portals_core::{
+    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+};
+use std::sync::atomic::Ordering;
+
+impl<N: Nal> Bridge for Direct<N> {
+    fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
+        self.entered().look(eq)
+    }
+
+    fn eq_poll(&self, eqs: &[EqHandle], wait: Wait) -> Result<Option<Polled>, PollError> {
+        let mut polled = Polled::default();
+        let found = self.entered().wait(eqs, wait, &mut polled)?;
+        Ok(found.then_some(polled))
+    }
+
+    fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
+        let shared = self.entered();
+        if wait != Wait::No {
+            return shared.wait_long(eqs, wait, &nothing_else, out);
+        }
+        shared.take(eqs, out, Library::poll)
+    }
+
+    fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
+        self.entered()
+            .wait_here(eqs, Wait::Forever, &nothing_else, out)
+    }
+
+    fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
+        self.entered()
+            .wait_here(eqs, Wait::Forever, &nothing_else, out)
+    }
+
+    fn eq_take_or(
+        &self,
+        eqs: &[EqHandle],
+        wait: Wait,
+        other: Option<&dyn Fn() -> bool>,
+        out: &mut Brief,
+    ) -> Result<Taken, PollError> {
+        let shared = self.entered();
+        match other {
+            _ if wait == Wait::No => shared.take(eqs, out, Library::poll),
+            Some(other) => shared.wait_long(eqs, wait, other, out),
+            None => shared.wait_long(eqs, wait, &nothing_else, out),
+        }
+    }
+
+    fn found_other(&self) {
+        self.shared.fruitless.store(0, Ordering::Relaxed);
+    }
+
+    fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
+        self.entered().take(eqs, out, Library::look)
+    }
+
+    fn eq_take_while(
+        &self,
+        eq: EqHandle,
+        take: &mut dyn FnMut(&Event) -> bool,
+    ) -> Result<usize, Error> {
+        self.entered().lock().ni.eq_take_while(eq, take)
+    }
+
+    fn put(
+        &self,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<(), Error> {
+        self.start(|library| library.put(md, region, ack, to, hdr_data, false))
+            .map(|_| ())
+    }
+
+    fn put_silent(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        ack: AckRequest,
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.start(|library| library.put_here(md, Some(region), ack, to, hdr_data, true))
+    }
+
+    fn makes_puts(&self) -> bool {
+        self.entered().lock().nal.makes_puts()
+    }
+
+    fn put_made(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Error> {
+        self.start(|library| library.put_made(md, region, to, hdr_data, fill))
+    }
+
+    fn put_ahead(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        hdr_data: u64,
+    ) -> Result<bool, Error> {
+        self.start(|library| library.put_ahead(md, region, to, hdr_data))
+    }
+
+    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
+        self.start(|library| library.get(md, region, from))
+    }
+
+    fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
+        self.start_awaited(|library, looks| library.put_awaited(md, region, to, looks))
+    }
+
+    fn get_awaited(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+    ) -> Result<Awaited, Error> {
+        self.start_awaited(|library, looks| library.get_awaited(md, region, from, looks))
+    }
+
+    fn me_md_post(
+        &self,
+        base: MeHandle,
+        spec: &MeSpec,
+        position: InsertPosition,
+        desc: &MdDesc,
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        self.start(|library| {
+            let made = library
+                .ni
+                .me_md_post_of(base, spec, position, desc, unlink, test)?;
+            library.nal.lists_changed(&mut library.ni);
+            Ok(made)
+        })
+    }
+
+    fn renews(&self) -> bool {
+        true
+    }
+
+    fn md_renew(
+        &self,
+        md: MdHandle,
+        threshold: i32,
+        user_ptr: u64,
+        test: Option<EqHandle>,
+    ) -> Result<(), Error> {
+        // No list changes by that.
+        self.start(|library| library.ni.md_renew(md, threshold, user_ptr, test))
+    }
+
+    fn call(&self, call: Call) -> Result<Answer, Error> {
+        let shared = self.entered();
+        if let Call::EqPoll { eqs, wait } = call {
+            let mut polled = Polled::default();
+            return match shared.wait(&eqs, wait, &mut polled) {
+                Ok(found) => Ok(Answer::Polled(found.then_some(polled))),
+                Err(refused) => Ok(Answer::BadQueue(refused.which)),
+            };
+        }
+        let last = matches!(call, Call::Close);
+        let answer = shared.lock().execute(call);
+        shared.wake();
+        if is_in_use(&answer) {
+            // What the program waits for may be the attendant's or another process's to do.
+            shared.rest(1);
+        }
+        if last {
+            self.dismiss();
+        }
+        answer
+    }
+
+    fn remote_key(&self, md: MdHandle) -> Result<u32, Error> {
+        let library = &mut *self.entered().lock();
+        library.nal.remote_key(&library.ni, md)
+    }
+
+    fn put_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.start_aimed(key, |library| {
+            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
+        })
+        .map(|_| ())
+    }
+
+    fn put_keyed_now(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        key: RemoteKey,
+    ) -> Result<bool, Error> {
+        self.start_aimed(key, |library| library.put_now(md, region, to))
+    }
+
+    fn get_keyed(
+        &self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+        key: RemoteKey,
+    ) -> Result<(), Error> {
+        self.start_aimed(key, |library| library.get(md, Some(region), from))
+    }
+
+    fn pins(&self) -> bool {
+        self.shared.lock().nal.pins()
+    }
+
+    fn pinnable(&self) -> Option<u64> {
+        self.shared.lock().nal.pinnable()
+    }
+
+    fn exposable(&self) -> Option<u64> {
+        self.shared.lock().nal.exposable()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.shared.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn clock(&self) -> ClockKind {
+        ClockKind::Wall
+    }
+
+    fn shares(&self) -> bool {
+        self.shared.shares
+    }
+
+    fn window(&self, to: &Target) -> Option<Window> {
+        let (region, offset, len) = self.shared.lock().nal.window(to)?;
+        Some(Window {
+            region,
+            offset: usize::try_from(offset).ok()?,
+            len: usize::try_from(len).ok()?,
+        })
+    }
+
+    fn near(&self) -> Option<Near> {
+        self.shared.lock().nal.near()
+    }
+
+    fn leave(&self) -> Result<(), Error> {
+        self.shared.outside.fetch_add(1, Ordering::SeqCst);
+        if let Some(attendance) = &self.shared.attendance {
+            attendance.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn rejoin(&self) -> Result<(), Error> {
+        self.shared.outside.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Puts and gets whose callers wait for them at once, so that neither an event nor a look into a queue is needed.
+//!
+//! ```text
+//!   left by itself? ─no──► an operation as ever
+//!        │yes
+//!   progress, a few times ─ended──► done: counted, no event
+//!        └─ not yet, or failed ──► an operation as ever, that has begun
+//! ```
+//!
+//! # Invariants
+//!
+//! * The lock of the library is held from the post until the operation is done or has begun: nobody sees it in between,
+//!   and what is under way there is one.
+//! * Only descriptors without a threshold take part, to which nothing happens by an operation: one that is done leaves no
+//!   trace but its counts.
+
+use super::Library;
+use crate::call::{Awaited, Target};
+use crate::nal::{Awaiting, Nal};
+use portals_core::{AckRequest, Error, MdHandle, NiFail};
+
+impl<N: Nal> Library<N> {
+    /// As [`Library::get`]; tries `looks` times to end it.
+    #[inline]
+    pub(crate) fn get_awaited(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        from: &Target,
+        looks: u32,
+    ) -> Result<Awaited, Error> {
+        let landing = self.ni.landing(md, Some(region))?;
+        let landing = landing.filter(|landing| landing.endless);
+        let Some(landing) = landing.filter(|l| self.nal.fetch_awaited(l, from)) else {
+            self.get(md, Some(region), from)?;
+            return Ok(Awaited::Begun);
+        };
+        if self.await_end(looks) {
+            self.ni.pass_awaited_get(&landing);
+            return Ok(self.awaited());
+        }
+        self.ni.pass_get(&landing);
+        self.nal.unawait(&mut self.ni);
+        Ok(Awaited::Begun)
+    }
+
+    /// As [`Library::put_here`] with an ack and silent; tries `looks` times to end it.
+    #[inline]
+    pub(crate) fn put_awaited(
+        &mut self,
+        md: MdHandle,
+        region: (u64, u64),
+        to: &Target,
+        looks: u32,
+    ) -> Result<Awaited, Error> {
+        let ready = self.ni.ready_put(
+            md,
+            Some(region),
+            AckRequest::Ack,
+            to.process,
+            to.pt_index,
+            to.ac_index,
+            to.match_bits,
+            to.remote_offset,
+            0,
+        )?;
+        if !ready.endless || !self.nal.send_awaited(&ready.header, &ready.payload) {
+            let taken = self.put(md, Some(region), AckRequest::Ack, to, 0, true)?;
+            return Ok(match taken {
+                true => Awaited::Taken,
+                false => Awaited::Begun,
+            });
+        }
+        if self.await_end(looks) {
+            self.ni.pass_awaited_put(&ready);
+            return Ok(self.awaited());
+        }
+        self.ni.pass_put(&ready, NiFail::OK, true);
+        self.nal.unawait(&mut self.ni);
+        Ok(Awaited::Taken)
+    }
+
+    /// Whether the operation that is waited for ends well within so many looks.
+    #[inline]
+    fn await_end(&mut self, looks: u32) -> bool {
+        for _ in 0..looks {
+            self.progress();
+            match self.nal.awaited() {
+                Awaiting::Yet => {}
+                Awaiting::Done => return true,
+                Awaiting::Failed => return false,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn awaited(&self) -> Awaited {
+        Awaited::Done {
+            events: self.ni.has_events(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! What a caller that waits is told, by a fabric that ends its operations when the test says so.
+
+use super::*;
+use crate::fabric::rank_config;
+use crate::place::Placement;
+use portals_core::{
+    EqHandle, Event, EventKind, Header, InPlace, Landing, MdDesc, MdOptions, Memory, Ni, ProcessId,
+    Segment, Transmit, Unlink,
+};
+
+/// Ends what it makes alone after so many looks, well or not.
+#[derive(Debug)]
+struct Adapter {
+    /// It makes nothing alone.
+    busy: bool,
+    looks: u32,
+    fails: bool,
+    /// What would be answered, until it is.
+    answer: Option<(InPlace, bool)>,
+    sent: u32,
+}
+
+impl Adapter {
+    fn ended(&self) -> bool {
+        self.looks == 0
+    }
+}
+
+impl Nal for Adapter {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.sent += 1;
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::OK);
+        }
+    }
+
+    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+        let (offset, length) = (landing.offset, landing.memory.len);
+        self.answer = Some((answer(landing.md, from, offset, length), false));
+        !self.busy
+    }
+
+    fn send_awaited(&mut self, header: &Header, _: &[Segment]) -> bool {
+        let portals_core::Body::Put {
+            ack_md: Some(md), ..
+        } = header.body
+        else {
+            panic!("no ack is asked for");
+        };
+        self.answer = Some((answer(md, &target(), 0, header.payload_len()), true));
+        !self.busy
+    }
+
+    fn awaited(&self) -> Awaiting {
+        match (self.ended(), self.fails) {
+            (false, _) => Awaiting::Yet,
+            (true, true) => Awaiting::Failed,
+            (true, false) => Awaiting::Done,
+        }
+    }
+
+    fn unawait(&mut self, ni: &mut Ni) {
+        if self.ended() && self.fails {
+            self.answer(ni);
+        }
+    }
+
+    fn progress(&mut self, _: &mut Ni) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        false
+    }
+
+    fn distance(&self, _: ProcessId) -> Option<u64> {
+        None
+    }
+}
+
+impl Adapter {
+    fn answer(&mut self, ni: &mut Ni) {
+        let fail = match self.fails {
+            true => NiFail::FAIL,
+            false => NiFail::OK,
+        };
+        match self.answer.take() {
+            Some((answer, false)) => ni.reply_in_place(&answer, fail),
+            Some((answer, true)) if !self.fails => ni.ack_in_place(&answer),
+            _ => {}
+        }
+    }
+}
+
+fn target() -> Target {
+    Target {
+        process: ProcessId::new(7, 7),
+        pt_index: 4,
+        ac_index: 0,
+        match_bits: 3,
+        remote_offset: 0,
+    }
+}
+
+fn answer(md: MdHandle, from: &Target, offset: u64, length: u64) -> InPlace {
+    InPlace {
+        md,
+        target: from.process,
+        pt_index: from.pt_index,
+        match_bits: from.match_bits,
+        offset,
+        length,
+    }
+}
+
+struct World {
+    library: Library<Adapter>,
+    md: MdHandle,
+    eq: EqHandle,
+}
+
+const LOOKS: u32 = 4;
+
+fn world(threshold: i32, looks: u32, fails: bool) -> World {
+    let mut ni = Ni::new(rank_config(Placement::ONE, 0, 1));
+    let eq = ni.eq_alloc(16).unwrap();
+    let md = ni.md_bind(
+        MdDesc {
+            memory: Memory::contiguous(4096, 64),
+            threshold,
+            max_size: 0,
+            options: MdOptions::OP_PUT | MdOptions::OP_GET,
+            user_ptr: 0,
+            eq: Some(eq),
+        },
+        Unlink::Retain,
+    );
+    let adapter = Adapter {
+        busy: false,
+        looks,
+        fails,
+        answer: None,
+        sent: 0,
+    };
+    World {
+        library: Library::new(ni, adapter),
+        md: md.unwrap(),
+        eq,
+    }
+}
+
+impl World {
+    fn get(&mut self) -> Awaited {
+        let got = self.library.get_awaited(self.md, (8, 8), &target(), LOOKS);
+        got.unwrap()
+    }
+
+    fn put(&mut self) -> Awaited {
+        let put = self.library.put_awaited(self.md, (8, 8), &target(), LOOKS);
+        put.unwrap()
+    }
+
+    fn events(&mut self) -> Vec<(EventKind, bool)> {
+        let ni = &mut self.library.ni;
+        let next = || ni.eq_next(self.eq).unwrap().map(|(event, _)| *event);
+        std::iter::from_fn(next)
+            .map(|e: Event| (e.kind, e.ni_fail == NiFail::OK))
+            .collect()
+    }
+
+    /// The operation ends.
+    fn end(&mut self) {
+        let Library { ni, nal, .. } = &mut self.library;
+        nal.answer(ni);
+    }
+}
+
+const DONE: Awaited = Awaited::Done { events: false };
+
+#[test]
+fn what_ends_within_the_looks_makes_no_event() {
+    for looks in 1..=LOOKS {
+        let mut w = world(-1, looks, false);
+        assert_eq!(w.get(), DONE);
+        let status = w.library.ni.status();
+        let got = (status.send_count, status.recv_count, status.recv_length);
+        assert_eq!(got, (1, 1, 8));
+        w.library.nal.looks = looks;
+        assert_eq!(w.put(), DONE);
+        let status = w.library.ni.status();
+        assert_eq!((status.send_count, status.send_length), (2, 8));
+        assert_eq!(w.library.ni.usage().messages.made, 2);
+        assert_eq!(w.events(), []);
+        // Nothing is owed to the descriptor.
+        assert!(w.library.ni.md_unlink(w.md).is_ok());
+    }
+}
+
+#[test]
+fn what_takes_longer_ends_by_its_events() {
+    let mut w = world(-1, LOOKS + 1, false);
+    assert_eq!(w.get(), Awaited::Begun);
+    assert_eq!(w.events(), []);
+    w.end();
+    assert_eq!(
+        w.events(),
+        [(EventKind::ReplyStart, true), (EventKind::ReplyEnd, true)]
+    );
+    w.library.nal.looks = LOOKS + 1;
+    assert_eq!(w.put(), Awaited::Taken);
+    assert_eq!(w.events(), []);
+    w.end();
+    assert_eq!(w.events(), [(EventKind::Ack, true)]);
+    assert_eq!(w.library.nal.sent, 0);
+}
+
+#[test]
+fn what_fails_says_so_by_an_event() {
+    let mut w = world(-1, 2, true);
+    assert_eq!(w.get(), Awaited::Begun);
+    assert_eq!(
+        w.events(),
+        [(EventKind::ReplyStart, true), (EventKind::ReplyEnd, false)]
+    );
+    assert_eq!(w.library.nal.sent, 0);
+}
+
+#[test]
+fn what_is_not_made_alone_is_an_operation_as_ever() {
+    // By a busy adapter, and with a threshold, which an operation changes.
+    for threshold in [-1, 5] {
+        let mut w = world(threshold, 1, false);
+        w.library.nal.busy = threshold < 0;
+        assert_eq!(w.get(), Awaited::Begun);
+        assert_eq!(w.put(), Awaited::Begun);
+        assert_eq!(w.library.nal.sent, 2);
+        let sent = [(EventKind::SendStart, true), (EventKind::SendEnd, true)];
+        assert_eq!(w.events(), sent);
+    }
+}
+
+#[test]
+fn a_caller_that_is_done_is_told_of_other_events() {
+    let mut w = world(-1, LOOKS + 1, false);
+    assert_eq!(w.get(), Awaited::Begun);
+    w.end();
+    w.library.nal.looks = 1;
+    assert_eq!(w.put(), Awaited::Done { events: true });
+    assert_eq!(w.events().len(), 2);
+    w.library.nal.looks = 1;
+    assert_eq!(w.put(), DONE);
+}
+
+#[test]
+fn refusals_are_those_of_the_calls() {
+    let mut w = world(-1, 1, false);
+    let region = (60, 8);
+    let got = w.library.get_awaited(w.md, region, &target(), LOOKS);
+    assert_eq!(got, Err(Error::MdIllegal));
+    let put = w.library.put_awaited(w.md, region, &target(), LOOKS);
+    assert_eq!(put, Err(Error::MdIllegal));
+    w.library.ni.md_unlink(w.md).unwrap();
+    let got = w.library.get_awaited(w.md, (0, 8), &target(), LOOKS);
+    assert_eq!(got, Err(Error::MdInvalid));
+}
