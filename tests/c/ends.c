@@ -4,6 +4,7 @@
  * Rule 72: a forked child has no Portals, and its end is not the rank's. */
 #include "check.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,6 +60,41 @@ static void on_signal(int number)
 	_exit(0);
 }
 
+static ptl_handle_eq_t idle;
+static volatile int over, looked;
+
+/* A server that nobody tells that the program ends: to it nothing may happen. */
+static void *server(void *how)
+{
+	ptl_event_t event;
+	int which;
+
+	looked = 1;
+	if (strcmp(how, "a thread waits") == 0)
+		CHECK(PtlEQWait(idle, &event) != PtlEQWait(idle, &event));
+	else if (strcmp(how, "a thread waits for several") == 0)
+		CHECK(PtlEQPoll(&idle, 1, PTL_TIME_FOREVER, &event, &which) == -1);
+	else
+		while (!over) {
+			CHECK(PtlEQGet(idle, &event) == PTL_EQ_EMPTY);
+			CHECK(PtlEQPoll(&idle, 1, 1, &event, &which) == PTL_EQ_EMPTY);
+		}
+	return NULL;
+}
+
+static pthread_t serving;
+
+/* Registered before the library was started, so that it runs when the job is over. */
+static void tell_server(void)
+{
+	if (!looked)
+		return;
+	usleep(20000);
+	over = 1;
+	if (pthread_join(serving, NULL))
+		_exit(7);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "";
@@ -68,6 +104,8 @@ int main(int argc, char **argv)
 
 	if (strcmp(how, "never") == 0)
 		return 0;
+	if (strcmp(how, "a thread looks") == 0)
+		CHECK(atexit(tell_server) == 0);
 	ni = open_default();
 	if (owes)
 		expose(ni, &eq);
@@ -79,6 +117,16 @@ int main(int argc, char **argv)
 	}
 	if (owes)
 		owe(ni);
+	if (strncmp(how, "a thread", 8) == 0) {
+		OK(PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &idle));
+		CHECK(pthread_create(&serving, NULL, server, (void *)how) == 0);
+		while (!looked)
+			usleep(1000);
+		usleep(20000);
+		if (argc > 2)
+			_exit(0);
+		exit(0);
+	}
 	if (strcmp(how, "fini") == 0) {
 		OK(PtlNIFini(ni));
 		PtlFini();

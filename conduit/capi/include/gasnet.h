@@ -236,7 +236,7 @@ int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *source);
 /* Waits for something to be handled, as far as the thread model allows; may return early. */
 void gasneti_wait_event(void);
 
-/* The condition may only depend on what handlers change. */
+/* Evaluated again after what handlers did, and now and then. */
 #define GASNET_BLOCKUNTIL(condition)                     \
     do {                                                 \
         while (!(condition)) GASNETI_CALL(gasneti_wait_event)(); \

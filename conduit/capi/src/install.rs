@@ -3,6 +3,7 @@
 //! ```text
 //!  <prefix>/include/portals-conduit/gasnet.h, …
 //!  <prefix>/include/portals-conduit/portals-{seq,parsync,par}.mak    variables for a Makefile
+//!  <prefix>/include/gasnet_config.h, <prefix>/bin/gasnetrun_portals    for configure scripts, and for programs that start others
 //!  <prefix>/lib/libgasnet-portals-{seq,parsync,par}.{so,a}
 //!  <prefix>/lib/pkgconfig/gasnet-portals-{seq,parsync,par}.pc
 //! ```
@@ -10,6 +11,7 @@
 //! This file depends on the standard library alone, so that a build tool can include it as a
 //! module instead of linking the crate.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -21,6 +23,19 @@ pub const LIBS_PRIVATE: &str = "-lpthread -ldl -lm";
 
 const PKG_CONFIG: &str = include_str!("../gasnet.pc.in");
 const MAKEFILE: &str = include_str!("../gasnet.mak.in");
+const CONFIG: &str = include_str!("../gasnet_config.h.in");
+const RUN: &str = include_str!("../gasnetrun.in");
+
+/// The number that a header defines for a part of the release.
+fn release(headers: &str, part: &str) -> io::Result<String> {
+    let name = format!("GASNETI_RELEASE_{part}");
+    let mut words = headers.split_whitespace();
+    words
+        .find(|word| *word == name)
+        .and_then(|_| words.next())
+        .map(str::to_owned)
+        .ok_or_else(|| io::Error::other(format!("no {name} in gasnet_basic.h")))
+}
 
 fn filled(template: &str, model: &str, prefix: &Path, version: &str) -> String {
     template
@@ -54,6 +69,20 @@ pub fn install(
         fs::copy(entry.path(), &to)?;
         written.push(to);
     }
+    let basic = fs::read_to_string(include.join("gasnet_basic.h"))?;
+    let mut config = CONFIG.to_owned();
+    for part in ["MAJOR", "MINOR", "PATCH"] {
+        config = config.replace(&format!("@{part}@"), &release(&basic, part)?);
+    }
+    let to = prefix.join("include/gasnet_config.h");
+    fs::write(&to, config)?;
+    written.push(to);
+    let bin = prefix.join("bin");
+    fs::create_dir_all(&bin)?;
+    let to = bin.join("gasnetrun_portals");
+    fs::write(&to, filled(RUN, "", &prefix, version))?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+    written.push(to);
     for model in MODELS {
         for end in ["so", "a"] {
             let to = lib.join(format!("libgasnet-portals-{model}.{end}"));

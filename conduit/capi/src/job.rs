@@ -8,13 +8,14 @@
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
-use conduit::{Conduit, SegInfo};
+use conduit::{ClockKind, Conduit, SegInfo};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::state::{Build, Phase, Reach, phase};
-use crate::{am, coll, ptr, state};
+use crate::{am, coll, ending, ptr, state};
 
 /// `GASNET_OK` and the error codes.
 pub(crate) const OK: c_int = 0;
@@ -134,6 +135,7 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
         if !state::install(conduit, build, limits) {
             return NOT_INIT;
         }
+        conduit::end_by(ending::end);
         crate::trace::install();
         if watched {
             crate::unmap::watch();
@@ -160,6 +162,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     if state::ends_itself() {
         return;
     }
+    ending::enter_handlers();
     leave(status);
 }
 
@@ -167,15 +170,14 @@ fn leave(code: c_int) -> ! {
     state::set_phase(Phase::Ended);
     // A signal may have interrupted a call in which the conduit's state is in use: then the launcher ends the others.
     let _ = catch_unwind(AssertUnwindSafe(|| state::exit(code)));
-    // SAFETY: ends the process; nothing of it is used afterwards.
-    unsafe { libc::_exit(code & 0xff) }
+    ending::end(code)
 }
 
 /// `gasnet_exit`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_exit(code: c_int) -> ! {
     if phase() == Phase::Fresh {
-        std::process::exit(code);
+        ending::end(code);
     }
     if phase() == Phase::Ended && state::is_elsewhere() {
         // Another thread is ending the process.
@@ -459,14 +461,31 @@ pub extern "C" fn gasnet_AMPoll() -> c_int {
     OK
 }
 
-/// One step of `GASNET_BLOCKUNTIL`: something was handled, or where threads share the conduit a turn is over.
+/// How long a step of `GASNET_BLOCKUNTIL` waits after so many in a row that found nothing. GASNet may take it that only
+/// handlers change the condition, and programs have conditions that do more: they ask another node, or count. So each is
+/// looked at again, ever more seldom. In virtual time, where a wait that nothing ends is told the program, not for ever.
+fn longest_wait(fruitless: u32, clock: ClockKind) -> Option<Duration> {
+    let bounded = clock == ClockKind::Wall || fruitless < 64;
+    bounded.then(|| Duration::from_millis(1 << fruitless.min(6)))
+}
+
+/// One step of `GASNET_BLOCKUNTIL`: something was handled, or it was not for a while, or where threads share the conduit a
+/// turn is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasneti_wait_event() {
+    static FRUITLESS: AtomicU32 = AtomicU32::new(0);
     state::attached("GASNET_BLOCKUNTIL", |conduit| {
         // What sends may handle what the program waits for, and nothing else may come.
-        if !coll::progress(conduit) {
-            conduit.service();
+        if coll::progress(conduit) {
+            return;
         }
+        let fruitless = FRUITLESS.load(Ordering::Relaxed);
+        let longest = longest_wait(fruitless, conduit.clock());
+        let fruitless = match conduit.service_within(longest) {
+            true => 0,
+            false => fruitless.saturating_add(1),
+        };
+        FRUITLESS.store(fruitless, Ordering::Relaxed);
     });
 }
 

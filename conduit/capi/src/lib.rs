@@ -25,12 +25,13 @@
 //!    process with a line that names the call, and in a debug build the place it was made from. So is null where memory,
 //!    arguments, lists or handles are needed. Nothing unwinds into C.
 //! 4. A lock of the program (HSL) may be waited for while the conduit is locked, by a handler; whoever holds an HSL
-//!    never waits for the conduit, which is a rule of GASNet and looked at in debug builds.
+//!    should never wait for the conduit, which is a rule of GASNet, looked at in debug builds and left to the program in others.
 
 pub mod am;
 pub mod barrier;
 pub mod coll;
 mod crash;
+mod ending;
 pub mod install;
 pub mod job;
 pub mod lock;

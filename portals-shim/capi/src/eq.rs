@@ -132,7 +132,7 @@ pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
 /// # Safety
 /// `event` is null or may be written.
 unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
-    state::entry(|| {
+    let body = || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -155,7 +155,11 @@ unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
                 },
             }
         })
-    })
+    };
+    match wait {
+        Wait::Forever => state::entry(body),
+        _ => state::look(body),
+    }
 }
 
 /// `PtlEQGet`
@@ -220,7 +224,7 @@ pub unsafe extern "C" fn PtlEQPoll(
     event: *mut PtlEvent,
     which_eq: *mut c_int,
 ) -> c_int {
-    state::entry(|| {
+    let body = || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -257,5 +261,9 @@ pub unsafe extern "C" fn PtlEQPoll(
             Err(e) if e.error == Error::EqInvalid => Err(wrong(e.which)),
             Err(e) => Err(e.error),
         }
-    })
+    };
+    match timeout {
+        TIME_FOREVER => state::entry(body),
+        _ => state::look(body),
+    }
 }

@@ -27,6 +27,7 @@
 //! A Rust program uses `portals-shim` and never links this crate, which defines C symbols.
 
 pub mod cnos;
+mod ending;
 pub mod eq;
 pub mod exit;
 pub mod install;

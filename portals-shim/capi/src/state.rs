@@ -20,8 +20,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
+use crate::ending;
 use crate::p3rt::Group;
-use crate::types::Handler;
+use crate::types::{EQ_EMPTY, Handler};
 
 /// Interface numbers in handles.
 const NUMBERS: usize = 7;
@@ -98,9 +99,28 @@ thread_local! {
 pub(crate) fn entry(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
-        Ok(Err(error)) => error.code(),
-        Err(_) => Error::Fail.code(),
+        Ok(Err(error)) => refused(error),
+        Err(_) => refused(Error::Fail),
     }
+}
+
+#[cold]
+fn refused(error: Error) -> c_int {
+    if ending::is_elsewhere() {
+        ending::stay();
+    }
+    error.code()
+}
+
+/// The body of a look into queues that does not wait for ever: see [`ending`].
+pub(crate) fn look(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+    entry(|| match body() {
+        Err(_) if ending::is_elsewhere() => {
+            ending::rest();
+            Ok(EQ_EMPTY)
+        }
+        done => done,
+    })
 }
 
 /// As [`entry`] for functions that return something else.

@@ -357,6 +357,17 @@ fn only_a_good_end_looks_like_one() {
     ] {
         passes(2, &program, &[how]);
     }
+    // To threads that run while the process ends well, nothing has happened.
+    for how in [
+        "a thread waits",
+        "a thread waits for several",
+        "a thread looks",
+    ] {
+        for _ in 0..5 {
+            passes(2, &program, &[how]);
+        }
+    }
+    passes(2, &program, &["a thread waits", "and _exit"]);
     for (how, status) in [("status", 3), ("crash", 139), ("bad end", 4)] {
         let output = run(2, &[], &program, &[how]);
         assert_eq!(

@@ -5,6 +5,7 @@
 mod bad;
 mod calls;
 mod costs;
+mod edges;
 mod ends;
 mod headers;
 mod programs;
