@@ -78,13 +78,13 @@ impl Core {
         ) else {
             return Ok(None);
         };
-        let Some(op) = self.ops.explicit() else {
+        let Some(op) = self.ops.next() else {
             return Ok(None);
         };
         let bits = RmaBits {
             get: true,
             local_completion: false,
-            op: op.index,
+            op,
             implicit: false,
             chunk: chunk.unwrap_or(0),
         };
@@ -97,16 +97,12 @@ impl Core {
             if chunk.is_some() {
                 memory.copy_from(self.reqsb.region(), place)?;
             }
-            self.ops.finish(op);
             return Ok(Some(Went::Done(events)));
         }
         if chunk.is_some() {
             self.reqsb.take(SbUse::Get { to: *memory });
         }
-        // Events are handled by polls alone, of which there was none since.
-        self.tickets.take(1);
-        self.ops.begin(op, true);
-        Ok(Some(Went::Begun(Handle(Some(op)))))
+        Ok(Some(self.begun(true)))
     }
 
     fn put_awaited(
@@ -124,14 +120,14 @@ impl Core {
         ) else {
             return Ok(None);
         };
-        let Some(op) = self.ops.explicit() else {
+        let Some(op) = self.ops.next() else {
             return Ok(None);
         };
         memory.copy_to(self.reqsb.region(), chunk as usize)?;
         let bits = RmaBits {
             get: false,
             local_completion: false,
-            op: op.index,
+            op,
             implicit: false,
             chunk,
         };
@@ -142,19 +138,25 @@ impl Core {
             .put_region_awaited(self.descriptors.reqsb, region, to)
             .map_err(refused("PtlPutRegion"))?;
         match went {
-            Awaited::Done { events } => {
-                self.ops.finish(op);
-                return Ok(Some(Went::Done(events)));
-            }
+            Awaited::Done { events } => return Ok(Some(Went::Done(events))),
             Awaited::Taken => {}
             Awaited::Begun => {
                 self.reqsb.take(SbUse::Put);
             }
         }
-        // As above.
+        Ok(Some(self.begun(false)))
+    }
+
+    /// The operation of [`Ops::next`](crate::ops::Ops::next) is one to be waited for. Events are handled by polls alone, of
+    /// which there was none since its message began.
+    #[cold]
+    fn begun(&mut self, get: bool) -> Went {
         self.tickets.take(1);
-        self.ops.begin(op, false);
-        Ok(Some(Went::Begun(Handle(Some(op)))))
+        let op = self.ops.explicit();
+        if let Some(op) = op {
+            self.ops.begin(op, get);
+        }
+        Went::Begun(Handle(op))
     }
 }
 

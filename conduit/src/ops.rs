@@ -144,6 +144,12 @@ impl Ops {
         })
     }
 
+    /// The slot of an explicit operation that begins next, if it is a used one.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
     /// A new explicit operation.
     #[inline(always)]
     pub(crate) fn explicit(&mut self) -> Option<Key> {

@@ -84,6 +84,7 @@ PLACE(put, PtlPut(h, PTL_NO_ACK_REQ, own, 63, 0, 0, 0, 0))
 PLACE(put_region, PtlPutRegion(h, 0, 1, PTL_NO_ACK_REQ, own, 63, 0, 0, 0, 0))
 PLACE(get, PtlGet(h, own, 63, 0, 0, 0))
 PLACE(get_region, PtlGetRegion(h, 0, 1, own, 63, 0, 0, 0))
+PLACE(md_md_copy, PtlMDMDCopy(h, own, 63, 0, 0, 0))
 PLACE(getput_get, PtlGetPut(h, good.md, own, 63, 0, 0, 0, 0))
 PLACE(getput_put, PtlGetPut(good.md, h, own, 63, 0, 0, 0, 0))
 PLACE(getputr_get, PtlGetPutRegion(h, 0, good.md, 0, 1, own, 63, 0, 0, 0, 0))
@@ -164,6 +165,7 @@ static const struct place {
 	{"PtlPutRegion", put_region, MD, PTL_MD_INVALID, PTL_OK},
 	{"PtlGet", get, MD, PTL_MD_INVALID, PTL_OK},
 	{"PtlGetRegion", get_region, MD, PTL_MD_INVALID, PTL_OK},
+	{"PtlMDMDCopy", md_md_copy, MD, PTL_MD_INVALID, PTL_OK},
 	{"PtlGetPut, get", getput_get, MD, PTL_MD_INVALID, PTL_MD_ILLEGAL},
 	{"PtlGetPut, put", getput_put, MD, PTL_MD_INVALID, PTL_MD_ILLEGAL},
 	{"PtlGetPutRegion, get", getputr_get, MD, PTL_MD_INVALID, PTL_MD_ILLEGAL},

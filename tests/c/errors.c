@@ -53,6 +53,7 @@ static void before_init(void)
 	GIVES(PTL_NO_INIT, PtlPutRegion(h, 0, 0, PTL_ACK_REQ, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_NO_INIT, PtlGet(h, anyone, 0, 0, 0, 0));
 	GIVES(PTL_NO_INIT, PtlGetRegion(h, 0, 0, anyone, 0, 0, 0, 0));
+	GIVES(PTL_NO_INIT, PtlMDMDCopy(h, anyone, 0, 0, 0, 0));
 	GIVES(PTL_NO_INIT, PtlGetPut(h, h, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_NO_INIT, PtlGetPutRegion(h, 0, h, 0, 0, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_NO_INIT, PtlProgress(h, 0));
@@ -170,6 +171,7 @@ static void refused(ptl_handle_any_t h, int is_ni)
 	GIVES(PTL_MD_INVALID, PtlPutRegion(h, 0, 0, PTL_ACK_REQ, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_MD_INVALID, PtlGet(h, anyone, 0, 0, 0, 0));
 	GIVES(PTL_MD_INVALID, PtlGetRegion(h, 0, 0, anyone, 0, 0, 0, 0));
+	GIVES(PTL_MD_INVALID, PtlMDMDCopy(h, anyone, 0, 0, 0, 0));
 	GIVES(PTL_MD_INVALID, PtlGetPut(h, h, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_MD_INVALID, PtlGetPutRegion(h, 0, h, 0, 0, anyone, 0, 0, 0, 0, 0));
 	GIVES(PTL_EQ_INVALID, PtlEQFree(h));

@@ -50,6 +50,14 @@ static void initiate(ptl_handle_ni_t ni, ptl_process_id_t peer)
 	expect(eq, PTL_EVENT_REPLY_END);
 	CHECK(memcmp(fetched, fetched + 24, 8) == 0);
 
+	/* A get of all of it, by the name that it has on Cray's systems within a node. */
+	OK(PtlMDMDCopy(get_h, peer, PORTAL, 0, 77, 0));
+	e = expect(eq, PTL_EVENT_REPLY_START);
+	CHECK(e.offset == 0 && e.md_handle == get_h);
+	e = expect(eq, PTL_EVENT_REPLY_END);
+	CHECK(e.mlength == SIZE && fetched[15] == 0 && fetched[16] == 0x5a && fetched[23] == 0x5a);
+	CHECK(memcmp(fetched + 24, source + 16, 32) == 0);
+
 	OK(PtlMDUnlink(md_h));
 	GIVES(PTL_MD_INVALID, PtlMDUnlink(md_h));
 	OK(PtlMDUnlink(get_h));
@@ -88,6 +96,8 @@ static void respond(void)
 	e = expect(target_eq, PTL_EVENT_GETPUT_START);
 	CHECK(e.hdr_data == 99);
 	expect(target_eq, PTL_EVENT_GETPUT_END);
+	expect(target_eq, PTL_EVENT_GET_START);
+	expect(target_eq, PTL_EVENT_GET_END);
 	for (int i = 0; i < 8; i++)
 		CHECK(target[16 + i] == 0x5a);
 }

@@ -45,12 +45,10 @@ pub struct ReadyPut {
     pub payload: Segments,
     /// The descriptor of the payload.
     pub md: MdHandle,
-    /// It has no threshold: a put changes nothing of it.
-    pub endless: bool,
     offset: u64,
 }
 
-/// Where the reply to a get lands, checked, of a get that has had no effect yet ([`Ni::landing`]).
+/// Where the reply to a get lands, or what a put sends, checked, of an operation that has had no effect yet ([`Ni::landing`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
     /// The descriptor.
@@ -59,8 +57,8 @@ pub struct Landing {
     pub offset: u64,
     /// The memory.
     pub memory: Segment,
-    /// The descriptor has no threshold: a get changes nothing of it.
-    pub endless: bool,
+    /// The descriptor has no threshold, so that an operation changes nothing of it, and a queue for events.
+    pub plain: bool,
 }
 
 impl Ni {
@@ -172,7 +170,6 @@ impl Ni {
             header,
             payload,
             md: md_handle,
-            endless: md.is_endless(),
             offset: region.0,
         })
     }
@@ -220,7 +217,6 @@ impl Ni {
             header: self.put_header(to, length, hdr_data, None),
             payload: Segments::new(),
             md: md_handle,
-            endless: md.is_endless(),
             offset,
         })
     }
@@ -336,7 +332,7 @@ impl Ni {
                 addr: whole.addr + offset,
                 len,
             },
-            endless: md.is_endless(),
+            plain: md.is_endless() && md.shown.eq.is_some(),
         }))
     }
 
@@ -350,7 +346,7 @@ impl Ni {
     }
 
     /// The get of a landing has left, and its data is there. Its caller knows, so that no event says so; only for descriptors
-    /// to which nothing happens by it ([`Landing::endless`]).
+    /// to which nothing happens by it ([`Landing::plain`]).
     #[inline]
     pub fn pass_awaited_get(&mut self, landing: &Landing) {
         self.status.send_count += 1;
@@ -360,11 +356,10 @@ impl Ni {
         self.count_passed();
     }
 
-    /// As [`Ni::pass_awaited_get`], of a put that is acknowledged; only for descriptors of which [`ReadyPut::endless`] is
-    /// true.
+    /// As [`Ni::pass_awaited_get`], of a put that is acknowledged.
     #[inline]
-    pub fn pass_awaited_put(&mut self, ready: &ReadyPut) {
-        self.count_sent(ready.header.payload_len());
+    pub fn pass_awaited_put(&mut self, source: &Landing) {
+        self.count_sent(source.memory.len);
         self.count_passed();
     }
 

@@ -105,6 +105,26 @@ pub extern "C" fn PtlGet(
     })
 }
 
+/// `PtlMDMDCopy`: [`PtlGet`] by another name. On Cray's systems the process had to be one of the own node.
+#[unsafe(no_mangle)]
+pub extern "C" fn PtlMDMDCopy(
+    md_handle: u32,
+    target_id: PtlProcessId,
+    pt_index: u32,
+    ac_index: u32,
+    match_bits: u64,
+    remote_offset: u64,
+) -> c_int {
+    PtlGet(
+        md_handle,
+        target_id,
+        pt_index,
+        ac_index,
+        match_bits,
+        remote_offset,
+    )
+}
+
 /// `PtlGetRegion`
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlGetRegion(

@@ -12,7 +12,7 @@
 //! * The lock of the library is held from the post until the operation is done or has begun: nobody sees it in between,
 //!   and what is under way there is one.
 //! * Only descriptors without a threshold take part, to which nothing happens by an operation: one that is done leaves no
-//!   trace but its counts.
+//!   trace but its counts; and only such with a queue, in which one that is not done will end.
 
 use super::Library;
 use crate::call::{Awaited, Target};
@@ -30,8 +30,7 @@ impl<N: Nal> Library<N> {
         looks: u32,
     ) -> Result<Awaited, Error> {
         let landing = self.ni.landing(md, Some(region))?;
-        let landing = landing.filter(|landing| landing.endless);
-        let Some(landing) = landing.filter(|l| self.nal.fetch_awaited(l, from)) else {
+        let Some(landing) = landing.filter(|l| l.plain && self.nal.fetch_awaited(l, from)) else {
             self.get(md, Some(region), from)?;
             return Ok(Awaited::Begun);
         };
@@ -53,6 +52,26 @@ impl<N: Nal> Library<N> {
         to: &Target,
         looks: u32,
     ) -> Result<Awaited, Error> {
+        let source = self.ni.landing(md, Some(region))?;
+        let Some(source) = source.filter(|s| s.plain && self.nal.send_awaited(s, to)) else {
+            let taken = self.put(md, Some(region), AckRequest::Ack, to, 0, true)?;
+            return Ok(match taken {
+                true => Awaited::Taken,
+                false => Awaited::Begun,
+            });
+        };
+        if self.await_end(looks) {
+            self.ni.pass_awaited_put(&source);
+            return Ok(self.awaited());
+        }
+        self.put_went(md, region, to)?;
+        self.nal.unawait(&mut self.ni);
+        Ok(Awaited::Taken)
+    }
+
+    /// What was sent has begun, as a put whose data was taken.
+    #[cold]
+    fn put_went(&mut self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<(), Error> {
         let ready = self.ni.ready_put(
             md,
             Some(region),
@@ -64,20 +83,8 @@ impl<N: Nal> Library<N> {
             to.remote_offset,
             0,
         )?;
-        if !ready.endless || !self.nal.send_awaited(&ready.header, &ready.payload) {
-            let taken = self.put(md, Some(region), AckRequest::Ack, to, 0, true)?;
-            return Ok(match taken {
-                true => Awaited::Taken,
-                false => Awaited::Begun,
-            });
-        }
-        if self.await_end(looks) {
-            self.ni.pass_awaited_put(&ready);
-            return Ok(self.awaited());
-        }
         self.ni.pass_put(&ready, NiFail::OK, true);
-        self.nal.unawait(&mut self.ni);
-        Ok(Awaited::Taken)
+        Ok(())
     }
 
     /// Whether the operation that is waited for ends well within so many looks.

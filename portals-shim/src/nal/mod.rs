@@ -135,8 +135,9 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
-    /// As [`Nal::send_now`], of a put with an ack whose caller waits for that; otherwise as [`Nal::fetch_awaited`].
-    fn send_awaited(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
+    /// Makes a put with an ack whose caller waits for that, of memory that is free again when this returns; otherwise as
+    /// [`Nal::fetch_awaited`].
+    fn send_awaited(&mut self, _source: &Landing, _to: &Target) -> bool {
         false
     }
 
@@ -320,8 +321,8 @@ impl Nal for Box<dyn Nal> {
     fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
         (**self).fetch_awaited(landing, from)
     }
-    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        (**self).send_awaited(header, payload)
+    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
+        (**self).send_awaited(source, to)
     }
     fn awaited(&self) -> Awaiting {
         (**self).awaited()

@@ -4,8 +4,8 @@ use super::*;
 use crate::fabric::rank_config;
 use crate::place::Placement;
 use portals_core::{
-    EqHandle, Event, EventKind, Header, InPlace, Landing, MdDesc, MdOptions, Memory, Ni, ProcessId,
-    Segment, Transmit, Unlink,
+    EqHandle, Event, EventKind, InPlace, Landing, MdDesc, MdOptions, Memory, Ni, ProcessId,
+    Transmit, Unlink,
 };
 
 /// Ends what it makes alone after so many looks, well or not.
@@ -40,14 +40,8 @@ impl Nal for Adapter {
         !self.busy
     }
 
-    fn send_awaited(&mut self, header: &Header, _: &[Segment]) -> bool {
-        let portals_core::Body::Put {
-            ack_md: Some(md), ..
-        } = header.body
-        else {
-            panic!("no ack is asked for");
-        };
-        self.answer = Some((answer(md, &target(), 0, header.payload_len()), true));
+    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
+        self.answer = Some((answer(source.md, to, 0, source.memory.len), true));
         !self.busy
     }
 

@@ -116,8 +116,8 @@ impl Nal for Composite {
     }
 
     #[inline]
-    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.shm.peer(header.target).is_none() && self.verbs.send_awaited(header, payload)
+    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
+        self.shm.peer(to.process).is_none() && self.verbs.send_awaited(source, to)
     }
 
     #[inline]

@@ -270,9 +270,9 @@ impl Nal for Far {
     }
 
     #[inline]
-    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
+    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
         match self {
-            Self::Rc(verbs) => verbs.send_awaited(header, payload),
+            Self::Rc(verbs) => verbs.send_awaited(source, to),
             Self::Auto(_) | Self::Ud(_) => false,
         }
     }

@@ -535,8 +535,8 @@ impl Nal for Verbs {
     }
 
     #[inline]
-    fn send_awaited(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        let written = self.write_acked_now(header, payload);
+    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
+        let written = self.write(source, to);
         if written {
             self.alone.wait_for_latest();
         }

@@ -248,20 +248,43 @@ impl Verbs {
         true
     }
 
-    /// Writes a short put that is acknowledged, if it goes alone and now.
-    #[inline]
-    pub(super) fn write_acked_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        let Some(rank) = self.rank_of(header.target) else {
+    /// Writes a short put that is acknowledged, if that can be now. `false`, and nothing has happened, if it cannot.
+    #[inline(always)]
+    pub(super) fn write(&mut self, source: &Landing, to: &Target) -> bool {
+        let data = source.memory;
+        let Some(rank) = self.rank_of(to.process) else {
             return false;
         };
-        let peer = self.peers.get(rank).and_then(Option::as_deref);
-        let Some(peer) = peer.filter(|p| !self.closed && p.takes_now()) else {
+        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return false;
         };
-        match peer.way(header, self.write_from) {
-            Way::Alone(reach) if reach.acks => self.write_now(rank, header, payload, reach),
-            _ => false,
+        let short = data.len <= peer.max_inline() as u64 && data.len < self.write_from as u64;
+        if self.closed || !short || !peer.takes_now() || !peer.is_settled() {
+            return false;
         }
+        let asked = (to.ac_index, to.remote_offset, data.len, true);
+        let found = peer.found(self.id, to.pt_index, to.match_bits, asked);
+        let Some(Reach {
+            remote,
+            events: None,
+            acks: true,
+        }) = found
+        else {
+            return false;
+        };
+        let ack = InPlace {
+            md: source.md,
+            target: to.process,
+            pt_index: to.pt_index,
+            match_bits: to.match_bits,
+            offset: to.remote_offset,
+            length: data.len,
+        };
+        let id = self.alone.put(rank, Some(ack));
+        peer.write_inline(data, remote, id);
+        self.stirred |= peer.wants_pump();
+        self.went_alone(rank);
+        true
     }
 
     /// Makes a get into a region of `md`, if it reads the peer's memory now, into memory in one piece that is registered.
