@@ -91,7 +91,9 @@ impl<N: Nal> Library<N> {
     #[inline]
     fn await_end(&mut self, looks: u32) -> bool {
         for _ in 0..looks {
-            self.progress();
+            if self.nal.await_end(&mut self.ni) || !self.own.is_empty() {
+                self.progressed();
+            }
             match self.nal.awaited() {
                 Awaiting::Yet => {}
                 Awaiting::Done => return true,

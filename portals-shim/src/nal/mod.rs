@@ -146,6 +146,12 @@ pub trait Nal: Send + std::fmt::Debug {
         Awaiting::Done
     }
 
+    /// A look for the end of the operation that is waited for, which may leave out what [`Nal::progress`] does when it finds
+    /// nothing; whether there was anything.
+    fn await_end(&mut self, ni: &mut Ni) -> bool {
+        self.progress(ni)
+    }
+
     /// Nobody waits any more: the operation's events come from here on, at once if it has failed. It has begun by then, as
     /// after [`Ni::pass_get`] or [`Ni::pass_put`].
     fn unawait(&mut self, _ni: &mut Ni) {}
@@ -326,6 +332,9 @@ impl Nal for Box<dyn Nal> {
     }
     fn awaited(&self) -> Awaiting {
         (**self).awaited()
+    }
+    fn await_end(&mut self, ni: &mut Ni) -> bool {
+        (**self).await_end(ni)
     }
     fn unawait(&mut self, ni: &mut Ni) {
         (**self).unawait(ni);

@@ -361,7 +361,7 @@ mod tests {
             let mut results = results.into_inner().unwrap();
             results.sort();
             for (rank, (node, counts)) in (0..ranks).zip(&results) {
-                assert_eq!((*node, counts.len()), (rank, 30));
+                assert_eq!((*node, counts.len()), (rank, 33));
                 let samples = if rank == 0 { 3 } else { 0 };
                 assert!(
                     counts.iter().all(|c| *c == samples),

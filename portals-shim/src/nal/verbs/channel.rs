@@ -285,6 +285,14 @@ impl Nal for Far {
         }
     }
 
+    #[inline]
+    fn await_end(&mut self, ni: &mut Ni) -> bool {
+        match self {
+            Self::Rc(verbs) => verbs.await_end(ni),
+            other => other.progress(ni),
+        }
+    }
+
     fn unawait(&mut self, ni: &mut Ni) {
         if let Self::Rc(verbs) = self {
             verbs.unawait(ni);

@@ -548,6 +548,18 @@ impl Nal for Verbs {
         self.alone.awaited()
     }
 
+    #[inline]
+    fn await_end(&mut self, ni: &mut Ni) -> bool {
+        if self.gone || self.rings.any() || self.pending > 0 {
+            return self.progress(ni);
+        }
+        let any = self.poll_once(ni) > 0;
+        if self.stirred {
+            self.pump();
+        }
+        any
+    }
+
     fn unawait(&mut self, ni: &mut Ni) {
         self.wait_no_more(ni);
     }
