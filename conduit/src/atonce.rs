@@ -14,7 +14,6 @@
 //! * The memory of one that does is free when the call returns.
 
 use crate::am::request::Source;
-use crate::awaited::SHORT;
 use crate::conduit::Conduit;
 use crate::core::{Core, SbUse};
 use crate::descriptors::Md;
@@ -25,7 +24,31 @@ use crate::ops::Handle;
 use crate::tmpmd::UserMem;
 use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail};
 
+/// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
+const SHORT: usize = 256;
+
 impl Core {
+    /// Offset of an address of another rank's segment, if neither a copy reaches it nor memory is pinned for it.
+    #[inline]
+    pub(crate) fn offset_elsewhere(&self, node: u32, addr: u64, len: usize) -> Option<u64> {
+        let at = node as usize;
+        let attached = self.attached.as_ref().filter(|_| self.fire.is_none())?;
+        match attached.near.get(at)? {
+            Some(_) => None,
+            None => attached.segments.get(at)?.offset_of(addr, len as u64),
+        }
+    }
+
+    /// Where a put of so many bytes goes in the segment of another rank, and the chunk that takes its data, if it is short and
+    /// nothing has to be waited for.
+    #[inline]
+    pub(crate) fn short_put(&self, node: u32, dest: u64, len: usize) -> Option<(u64, u32)> {
+        let fits = len > 0 && len <= SHORT.min(self.env.put_bounce);
+        let remote = self.offset_elsewhere(node, dest, len)?;
+        let chunk = self.reqsb.next()?;
+        (fits && self.tickets.any()).then_some((remote, chunk))
+    }
+
     #[inline]
     fn put_at_once(
         &mut self,
@@ -38,22 +61,17 @@ impl Core {
             return self.put_held(node, dest, memory, counted);
         }
         let len = memory.len();
-        let elsewhere = self.offset_elsewhere(node, dest, len);
-        let fits = len > 0 && len <= self.env.put_bounce;
-        let (Some(remote), Some(chunk), true) = (elsewhere, self.reqsb.next(), fits) else {
+        let Some((remote, chunk)) = self.short_put(node, dest, len) else {
             return Ok(None);
         };
-        if !self.tickets.take(1) {
-            return Ok(None);
-        }
         let op = match counted {
             Counted::Explicit => self.ops.explicit(),
             Counted::Implicit => Some(self.ops.implicit()),
         };
         let Some(op) = op else {
-            self.tickets.give(1);
             return Ok(None);
         };
+        self.tickets.take(1);
         memory.copy_to(self.reqsb.region(), chunk as usize)?;
         let bits = RmaBits {
             get: false,

@@ -23,9 +23,6 @@ use portals_shim::{Awaited, MdHandle};
 /// Calls in a row that are done by themselves, of which the last one polls.
 const ROW: u32 = 16;
 
-/// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
-pub(crate) const SHORT: usize = 256;
-
 /// Longest get straight into the own segment, bytes: a longer one takes longer than the looks of a call.
 const LONG: usize = 4096;
 
@@ -39,17 +36,6 @@ enum Went {
 }
 
 impl Core {
-    /// Offset of an address of another rank's segment, if neither a copy reaches it nor memory is pinned for it.
-    #[inline]
-    pub(crate) fn offset_elsewhere(&self, node: u32, addr: u64, len: usize) -> Option<u64> {
-        let at = node as usize;
-        let attached = self.attached.as_ref().filter(|_| self.fire.is_none())?;
-        match attached.near.get(at)? {
-            Some(_) => None,
-            None => attached.segments.get(at)?.offset_of(addr, len as u64),
-        }
-    }
-
     /// Where a get lands: the descriptor, the offset in it, and the chunk if it is one.
     #[inline]
     fn landing(&self, memory: &UserMem) -> Option<(MdHandle, usize, Option<u32>)> {
@@ -112,15 +98,8 @@ impl Core {
         memory: &UserMem,
     ) -> Result<Option<Went>, Fault> {
         let len = memory.len();
-        let fits = len > 0 && len <= SHORT.min(self.env.put_bounce);
-        let (Some(remote), Some(chunk), true) = (
-            self.offset_elsewhere(node, dest, len),
-            self.reqsb.next(),
-            fits && self.tickets.any(),
-        ) else {
-            return Ok(None);
-        };
-        let Some(op) = self.ops.next() else {
+        let (Some((remote, chunk)), Some(op)) = (self.short_put(node, dest, len), self.ops.next())
+        else {
             return Ok(None);
         };
         memory.copy_to(self.reqsb.region(), chunk as usize)?;

@@ -1,5 +1,5 @@
 /* What programs do at the edge of GASNet's specification, and rely on: its argument says which. Not a debug build. */
-#include <gasnet.h>
+#include <gasnet_core.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +100,7 @@ int main(int argc, char **argv)
 		gasnet_wait_syncnbi_all();
 		CHECK(from == 0);
 	}
+	if (strcmp(how, "who") == 0) printf("node %d of %d\n", (int)gasnet_mynode(), (int)gasnet_nodes());
 	if (strcmp(how, "conditions") == 0) {
 		int count = 0;
 

@@ -268,6 +268,33 @@ const LONG: u64 = 50_000;
 /// In place of a tool: the same measurement of ours over connections.
 const OVER_RC: &str = "rc";
 
+/// A put or get of 8 bytes until its caller knows that it is done.
+const PUT: Row = Row {
+    bench: "put-latency",
+    bytes: 8,
+    iterations: LONG,
+    window: 1,
+    tool: "ib_write_lat",
+    peer_bytes: 8,
+    column: LATENCY,
+    factor: 2.0,
+    what: "2 x ib_write_lat",
+    bound: Bound::AtMost(1.00),
+};
+
+const GET: Row = Row {
+    bench: "get-latency",
+    bytes: 8,
+    iterations: LONG,
+    window: 1,
+    tool: "ib_read_lat",
+    peer_bytes: 8,
+    column: LATENCY,
+    factor: 1.0,
+    what: "ib_read_lat",
+    bound: Bound::AtMost(1.05),
+};
+
 const ROWS: &[Row] = &[
     Row {
         bench: "put-latency --channel ud",
@@ -343,54 +370,16 @@ const ROWS: &[Row] = &[
         what: "ib_send_lat",
         bound: Bound::AtMost(1.08),
     },
-    Row {
-        bench: "put-latency",
-        bytes: 8,
-        iterations: LONG,
-        window: 1,
-        tool: "ib_write_lat",
-        peer_bytes: 8,
-        column: LATENCY,
-        factor: 2.0,
-        what: "2 x ib_write_lat",
-        bound: Bound::AtMost(1.00),
-    },
-    Row {
-        bench: "get-latency",
-        bytes: 8,
-        iterations: LONG,
-        window: 1,
-        tool: "ib_read_lat",
-        peer_bytes: 8,
-        column: LATENCY,
-        factor: 1.0,
-        what: "ib_read_lat",
-        bound: Bound::AtMost(1.05),
-    },
+    PUT,
+    GET,
     // What programs of the conduit call, which needs no event.
     Row {
         bench: "segment-put",
-        bytes: 8,
-        iterations: LONG,
-        window: 1,
-        tool: "ib_write_lat",
-        peer_bytes: 8,
-        column: LATENCY,
-        factor: 2.0,
-        what: "2 x ib_write_lat",
-        bound: Bound::AtMost(1.00),
+        ..PUT
     },
     Row {
         bench: "segment-get",
-        bytes: 8,
-        iterations: LONG,
-        window: 1,
-        tool: "ib_read_lat",
-        peer_bytes: 8,
-        column: LATENCY,
-        factor: 1.0,
-        what: "ib_read_lat",
-        bound: Bound::AtMost(1.05),
+        ..GET
     },
     Row {
         bench: "am-short",

@@ -66,7 +66,7 @@ fn flush() {
         let _ = unsafe { libc::fflush(std::ptr::null_mut()) };
         let _ = done.send(());
     };
-    if std::thread::Builder::new().spawn(write).is_ok() {
+    if conduit::spawn_own_thread("flush", write).is_ok() {
         let _ = wait.recv_timeout(LONGEST_FLUSH);
     }
 }

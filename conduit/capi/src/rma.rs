@@ -394,16 +394,12 @@ pub extern "C" fn gasnet_put_nb_val(
 pub extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
     let call = "gasnet_put_nbi_val";
     let bytes = value.to_ne_bytes();
-    let data = &bytes[low(call, n)];
-    let to = ptr::address(dest);
-    if state::near().is_some_and(|near| near.put(node, to, data)) {
+    let Some(data) = value_elsewhere((call, "PUT_NBI_VAL"), node, dest, &bytes, n) else {
         return;
-    }
-    // SAFETY: the bytes of the value.
-    unsafe { trace::put("PUT_NBI_VAL", node, to, data.as_ptr().cast(), n) };
+    };
     let result = state::attached_own(call, |c| {
         // SAFETY: the bytes of the value, which are free on return.
-        unsafe { c.put_nbi_raw(node, to, data.as_ptr(), n, false) }
+        unsafe { c.put_nbi_raw(node, ptr::address(dest), data.as_ptr(), n, false) }
     });
     started(call, result);
 }

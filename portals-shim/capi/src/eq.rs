@@ -132,7 +132,7 @@ pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
 /// # Safety
 /// `event` is null or may be written.
 unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
-    let body = || {
+    state::look(wait, || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -155,11 +155,7 @@ unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
                 },
             }
         })
-    };
-    match wait {
-        Wait::Forever => state::entry(body),
-        _ => state::look(body),
-    }
+    })
 }
 
 /// `PtlEQGet`
@@ -188,7 +184,7 @@ pub unsafe extern "C" fn PtlEQWait(eq_handle: u32, event: *mut PtlEvent) -> c_in
 /// `event` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PtlEQPeek(eq_handle: u32, event: *mut PtlEvent) -> c_int {
-    state::entry(|| {
+    state::look(Wait::No, || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -224,7 +220,7 @@ pub unsafe extern "C" fn PtlEQPoll(
     event: *mut PtlEvent,
     which_eq: *mut c_int,
 ) -> c_int {
-    let body = || {
+    state::look(wait_of(timeout), || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -261,9 +257,5 @@ pub unsafe extern "C" fn PtlEQPoll(
             Err(e) if e.error == Error::EqInvalid => Err(wrong(e.which)),
             Err(e) => Err(e.error),
         }
-    };
-    match timeout {
-        TIME_FOREVER => state::entry(body),
-        _ => state::look(body),
-    }
+    })
 }

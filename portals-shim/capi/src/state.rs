@@ -112,11 +112,11 @@ fn refused(error: Error) -> c_int {
     error.code()
 }
 
-/// The body of a look into queues that does not wait for ever: see [`ending`].
-pub(crate) fn look(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+/// As [`entry`], of a look into queues that waits so long: see [`ending`].
+pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     entry(|| match body() {
         Err(_) if ending::is_elsewhere() => {
-            ending::rest();
+            ending::wait_out(wait);
             Ok(EQ_EMPTY)
         }
         done => done,

@@ -91,10 +91,11 @@ impl<N: Nal> Library<N> {
     #[inline]
     fn await_end(&mut self, looks: u32) -> bool {
         for _ in 0..looks {
-            if self.nal.await_end(&mut self.ni) || !self.own.is_empty() {
+            let (awaiting, any) = self.nal.await_end(&mut self.ni);
+            if any || !self.own.is_empty() {
                 self.progressed();
             }
-            match self.nal.awaited() {
+            match awaiting {
                 Awaiting::Yet => {}
                 Awaiting::Done => return true,
                 Awaiting::Failed => return false,

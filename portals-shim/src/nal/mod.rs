@@ -130,7 +130,7 @@ pub trait Nal: Send + std::fmt::Debug {
     }
 
     /// Makes the get of a landing whose caller waits for it, as [`Nal::fetch_now`] does; but no event says that it has ended:
-    /// [`Nal::awaited`] does, until [`Nal::unawait`]. Nothing else is sent meanwhile. After `false` nothing has happened.
+    /// [`Nal::await_end`] does, until [`Nal::unawait`]. Nothing else is sent meanwhile. After `false` nothing has happened.
     fn fetch_awaited(&mut self, _landing: &Landing, _from: &Target) -> bool {
         false
     }
@@ -141,15 +141,10 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
-    /// What has become of the operation that is waited for.
-    fn awaited(&self) -> Awaiting {
-        Awaiting::Done
-    }
-
     /// A look for the end of the operation that is waited for, which may leave out what [`Nal::progress`] does when it finds
-    /// nothing; whether there was anything.
-    fn await_end(&mut self, ni: &mut Ni) -> bool {
-        self.progress(ni)
+    /// nothing: what has become of it, and whether there was anything. Only a fabric that makes such operations is asked.
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
+        (Awaiting::Yet, self.progress(ni))
     }
 
     /// Nobody waits any more: the operation's events come from here on, at once if it has failed. It has begun by then, as
@@ -330,10 +325,7 @@ impl Nal for Box<dyn Nal> {
     fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
         (**self).send_awaited(source, to)
     }
-    fn awaited(&self) -> Awaiting {
-        (**self).awaited()
-    }
-    fn await_end(&mut self, ni: &mut Ni) -> bool {
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
         (**self).await_end(ni)
     }
     fn unawait(&mut self, ni: &mut Ni) {

@@ -1,9 +1,10 @@
 //! What programs do at the edge of the specification, in builds without the checks of debug builds.
 
-use crate::programs::{Build, FABRICS, SEQ, compile, compiler, run_on, text};
+use crate::programs::{Build, FABRICS, SEQ, compile, compiler, places, run_on, text};
 use std::path::PathBuf;
+use std::process::Command;
 
-/// Those of the thread models, but for the second, which is the third's.
+/// For one thread, and for several.
 fn programs() -> [PathBuf; 2] {
     let par = Build {
         model: "par",
@@ -62,7 +63,7 @@ fn what_clients_rely_on_works() {
 /// What configure scripts read of an installation is there, and says what the headers say.
 #[test]
 fn configure_scripts_find_what_they_look_for() {
-    let prefix = &crate::programs::places().prefix;
+    let prefix = &places().prefix;
     let read = |name: &str| std::fs::read_to_string(prefix.join(name)).expect(name);
     let config = read("include/gasnet_config.h");
     let basic = read("include/portals-conduit/gasnet_basic.h");
@@ -78,7 +79,50 @@ fn configure_scripts_find_what_they_look_for() {
         assert!(here.is_some());
         assert_eq!(here, number(&basic, format!("GASNETI_RELEASE_{part}")));
     }
-    assert!(read("include/portals-conduit/gasnet_core.h").contains("gasnet.h"));
-    let script = read("bin/gasnetrun_portals");
-    assert!(!script.contains("@PREFIX@"), "not filled in: {script}");
+}
+
+/// `gasnetrun_portals` starts so many ranks, with options of `portolan run` that the environment has, and refuses what it does not know.
+#[test]
+fn gasnetrun_starts_ranks() {
+    if !compiler("cc") {
+        return;
+    }
+    let p = places();
+    let [program, _] = programs();
+    let bin = p.prefix.join("bin");
+    // As the command is in an installation.
+    let command = bin.join("portolan");
+    let _ = std::fs::remove_file(&command);
+    std::os::unix::fs::symlink(&p.launcher, &command).unwrap();
+    let run = |words: &[&str], options: &str| {
+        let mut run = Command::new(bin.join("gasnetrun_portals"));
+        run.args(words).arg(&program).arg("who");
+        run.env("PORTOLAN_RUN_OPTIONS", options).output().unwrap()
+    };
+    for (words, options) in [
+        (&["-n", "3"][..], ""),
+        (&["-n3", "-N", "1", "-E", "HOME,PATH", "-v"], ""),
+        (&["-np", "3", "--"], "--fabric seastar"),
+    ] {
+        let output = run(words, options);
+        let said = text(&output);
+        assert!(output.status.success(), "{words:?}: {said}");
+        for node in 0..3 {
+            assert!(
+                said.contains(&format!("node {node} of 3")),
+                "{words:?}: {said}"
+            );
+        }
+    }
+    let said = text(&run(&["-n", "2"], "--fabric nosuch"));
+    assert!(said.contains("nosuch"), "{said}");
+    for words in [&["-x"][..], &["-n", "2", "--nosuch"]] {
+        let output = run(words, "");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            text(&output)
+        );
+    }
 }

@@ -45,12 +45,14 @@ impl Nal for Adapter {
         !self.busy
     }
 
-    fn awaited(&self) -> Awaiting {
-        match (self.ended(), self.fails) {
+    fn await_end(&mut self, _: &mut Ni) -> (Awaiting, bool) {
+        self.looks = self.looks.saturating_sub(1);
+        let awaiting = match (self.ended(), self.fails) {
             (false, _) => Awaiting::Yet,
             (true, true) => Awaiting::Failed,
             (true, false) => Awaiting::Done,
-        }
+        };
+        (awaiting, false)
     }
 
     fn unawait(&mut self, ni: &mut Ni) {
@@ -60,7 +62,6 @@ impl Nal for Adapter {
     }
 
     fn progress(&mut self, _: &mut Ni) -> bool {
-        self.looks = self.looks.saturating_sub(1);
         false
     }
 

@@ -121,8 +121,10 @@ impl Nal for Composite {
     }
 
     #[inline]
-    fn awaited(&self) -> Awaiting {
-        self.verbs.awaited()
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
+        let near = self.shm.progress(ni);
+        let (awaiting, far) = self.verbs.await_end(ni);
+        (awaiting, near | far)
     }
 
     fn unawait(&mut self, ni: &mut Ni) {

@@ -278,18 +278,10 @@ impl Nal for Far {
     }
 
     #[inline]
-    fn awaited(&self) -> Awaiting {
-        match self {
-            Self::Rc(verbs) => verbs.awaited(),
-            Self::Auto(_) | Self::Ud(_) => Awaiting::Done,
-        }
-    }
-
-    #[inline]
-    fn await_end(&mut self, ni: &mut Ni) -> bool {
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
         match self {
             Self::Rc(verbs) => verbs.await_end(ni),
-            other => other.progress(ni),
+            other => (Awaiting::Yet, other.progress(ni)),
         }
     }
 

@@ -544,20 +544,17 @@ impl Nal for Verbs {
     }
 
     #[inline]
-    fn awaited(&self) -> Awaiting {
-        self.alone.awaited()
-    }
-
-    #[inline]
-    fn await_end(&mut self, ni: &mut Ni) -> bool {
-        if self.gone || self.rings.any() || self.pending > 0 {
-            return self.progress(ni);
-        }
-        let any = self.poll_once(ni) > 0;
-        if self.stirred {
-            self.pump();
-        }
-        any
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
+        let any = if self.gone || self.rings.any() || self.pending > 0 {
+            self.progress(ni)
+        } else {
+            let any = self.poll_once(ni) > 0;
+            if self.stirred {
+                self.pump();
+            }
+            any
+        };
+        (self.alone.awaited(), any)
     }
 
     fn unawait(&mut self, ni: &mut Ni) {
