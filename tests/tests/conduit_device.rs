@@ -1,8 +1,13 @@
+// UNSAFETY: the calls that say whether an operation was done at once take raw addresses.
+#![expect(
+    unsafe_code,
+    reason = "the calls that say whether an operation was done at once take raw addresses"
+)]
 //! The conduit over an RDMA device, its ranks as threads: operations that the adapters make alone. Without a device
 //! (`PORTOLAN_TEST_DEVICE`) the tests say that they skipped.
 
 use conduit::threads::{RankEnd, run_over};
-use conduit::{BarrierName, Conduit, HandlerEntry, Par};
+use conduit::{BarrierName, Conduit, Handle, HandlerEntry, Par};
 use portals_shim::nal::verbs;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -98,6 +103,43 @@ fn blocking_puts_and_gets_of_all_lengths() {
         conduit.barrier(BarrierName::Anonymous).expect("a barrier");
         conduit.finish();
     });
+}
+
+/// Short blocking operations are over when their call returns, but for the first ones, and where the device takes longer than the
+/// call looks.
+#[test]
+fn short_ones_need_no_wait() {
+    const EACH: usize = 200;
+    let done = ranks(2, |conduit| {
+        attach(&conduit, Vec::new());
+        let there = conduit.segment(1).addr;
+        let (mut gets, mut puts) = (0, 0);
+        if conduit.mynode() == 0 {
+            let mut word = 7u64.to_ne_bytes();
+            for _ in 0..EACH {
+                // SAFETY: `word` is not touched until the handle is synchronised, which it is here.
+                let put = unsafe { conduit.put_awaited_raw(1, there, word.as_ptr(), word.len()) };
+                let put = put.expect("a put");
+                puts += usize::from(put == Handle::DONE);
+                conduit.wait(put);
+                // SAFETY: as above.
+                let get =
+                    unsafe { conduit.get_awaited_raw(word.as_mut_ptr(), 1, there, word.len()) };
+                let get = get.expect("a get");
+                gets += usize::from(get == Handle::DONE);
+                conduit.wait(get);
+                assert_eq!(word, 7u64.to_ne_bytes());
+            }
+        }
+        conduit.barrier(BarrierName::Anonymous).expect("a barrier");
+        conduit.finish();
+        (puts, gets)
+    });
+    // Without a device there is none.
+    if let Some((puts, gets)) = done.first() {
+        println!("{puts} puts and {gets} gets of {EACH} were done at once");
+        assert!(*puts > EACH / 4 && *gets > EACH / 4, "{puts}, {gets}");
+    }
 }
 
 /// Threads of one rank, each with words of its own in the other's segment.
