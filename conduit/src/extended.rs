@@ -186,6 +186,11 @@ impl Conduit {
         self.ended.get()
     }
 
+    /// Whether a call is at work on the state of this conduit, as one may be that a handler of the system's signals interrupted.
+    pub fn is_in_use(&self) -> bool {
+        self.core.try_borrow_mut().is_err()
+    }
+
     /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
     fn window_of(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
         let core = self.core.borrow();

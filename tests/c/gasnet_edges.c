@@ -1,6 +1,7 @@
 /* What programs do at the edge of GASNet's specification, and rely on: its argument says which. Not a debug build. */
 #include <gasnet_core.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,9 +40,52 @@ static void use_gasnet(void)
 	gasnet_exit(0);
 }
 
+static void end_by_signal(int number)
+{
+	(void)number;
+	gasnet_exit(7);
+}
+
 static void say(void)
 {
 	if (end_said) fputs(end_said, stderr);
+}
+
+/* Values and memset, in memory of the own node outside of its segment. */
+static void own_values(int here)
+{
+	uint32_t v[3] = { 1, 2, 3 };
+	unsigned char set[9] = "12345678";
+
+	gasnet_put_val(here, &v[0], 10, sizeof v[0]);
+	gasnet_wait_syncnb(gasnet_put_nb_val(here, &v[1], 20, sizeof v[1]));
+	gasnet_put_nbi_val(here, &v[2], 30, sizeof v[2]);
+	gasnet_wait_syncnbi_puts();
+	CHECK(v[0] == 10 && v[1] == 20 && v[2] == 30);
+	CHECK(gasnet_get_val(here, &v[1], sizeof v[1]) == 20);
+	CHECK(gasnet_wait_syncnb_valget(gasnet_get_nb_val(here, &v[2], sizeof v[2])) == 30);
+	gasnet_memset(here, set, 'a', 2);
+	gasnet_wait_syncnb(gasnet_memset_nb(here, set + 2, 'b', 2));
+	gasnet_memset_nbi(here, set + 4, 'c', 2);
+	gasnet_wait_syncnbi_puts();
+	CHECK(strcmp((char *)set, "aabbcc78") == 0);
+}
+
+/* Scattered memory of the own node, outside of its segment. */
+static void own_pieces(int here)
+{
+	char from[] = "abcdefgh", to[] = "........";
+	gasnet_memvec_t two[2] = { { from + 1, 2 }, { from + 5, 1 } }, one = { to, 3 };
+	void *parts[2] = { to + 6, to + 4 }, *all[1] = { from };
+	size_t stride = 4, close = 2, count[2] = { 2, 2 };
+
+	gasnet_putv_bulk(here, 1, &one, 2, two);
+	CHECK(strcmp(to, "bcf.....") == 0);
+	gasnet_wait_syncnb(gasnet_geti_nb_bulk(2, parts, 2, here, 1, all, 4));
+	CHECK(strcmp(to, "bcf.cdab") == 0);
+	gasnet_puts_nbi_bulk(here, to, &close, from, &stride, count, 1);
+	gasnet_wait_syncnbi_all();
+	CHECK(strcmp(to, "abefcdab") == 0);
 }
 
 static void meet(void)
@@ -85,6 +129,11 @@ int main(int argc, char **argv)
 		end_said = "a handler ran\n";
 		return 7;
 	}
+	if (strcmp(how, "signal") == 0) {
+		CHECK(signal(SIGALRM, end_by_signal) != SIG_ERR);
+		if (gasnet_mynode() == 0) alarm(1);
+		for (;;) OK(gasnet_AMPoll());
+	}
 	if (strcmp(how, "own") == 0) {
 		int from = 7, to = 0, here = (int)gasnet_mynode();
 
@@ -99,6 +148,8 @@ int main(int argc, char **argv)
 		gasnet_put_nbi(here, &from, &asked, sizeof from);
 		gasnet_wait_syncnbi_all();
 		CHECK(from == 0);
+		own_values(here);
+		own_pieces(here);
 	}
 	if (strcmp(how, "who") == 0) printf("node %d of %d\n", (int)gasnet_mynode(), (int)gasnet_nodes());
 	if (strcmp(how, "conditions") == 0) {

@@ -168,7 +168,6 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 
 fn leave(code: c_int) -> ! {
     state::set_phase(Phase::Ended);
-    // A signal may have interrupted a call in which the conduit's state is in use: then the launcher ends the others.
     let _ = catch_unwind(AssertUnwindSafe(|| state::exit(code)));
     ending::end(code)
 }

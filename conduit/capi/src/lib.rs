@@ -1,7 +1,7 @@
 //! GASNet-1 for C programs: the functions that `include/gasnet.h` declares, over the conduit.
 //!
 //! ```text
-//!  C program ──► job, am, rma, sync, barrier, vis, coll   one entry for each function
+//!  C program ──► job, am, rma, values, sync, barrier, vis, coll   one entry for each function
 //!                unmap, memory that the program takes away
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                  │ ptr    a caller's memory
@@ -41,6 +41,7 @@ pub mod state;
 pub mod sync;
 pub mod trace;
 pub mod unmap;
+pub mod values;
 pub mod vis;
 
 pub use job::init;

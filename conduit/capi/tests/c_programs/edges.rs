@@ -1,7 +1,7 @@
 //! What programs do at the edge of the specification, in builds without the checks of debug builds.
 
 use crate::programs::{Build, FABRICS, SEQ, compile, compiler, places, run_on, text};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// For one thread, and for several.
@@ -42,6 +42,20 @@ fn exit_handlers_run_at_an_exit_of_the_program_alone() {
     }
 }
 
+/// A handler of the system's signals may call `gasnet_exit`, wherever the signal came.
+#[test]
+fn a_signal_may_end_the_job() {
+    if !compiler("cc") {
+        return;
+    }
+    for program in programs() {
+        let output = run_on("shm", 2, &program, &["signal"]);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
 /// A lock that is held across `gasnet_init` and a query; the own node's memory outside of its segment; conditions of
 /// `GASNET_BLOCKUNTIL` that change by being looked at, or ask another node.
 #[test]
@@ -79,6 +93,31 @@ fn configure_scripts_find_what_they_look_for() {
         assert!(here.is_some());
         assert_eq!(here, number(&basic, format!("GASNETI_RELEASE_{part}")));
     }
+}
+
+/// A program with a `gasnet_config.h` of its own, as GASNet's conduit for Portals has one, is given that, though the installation's
+/// headers come first.
+#[test]
+fn a_configuration_of_the_program_is_not_hidden() {
+    if !compiler("cc") {
+        return;
+    }
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-configuration");
+    std::fs::create_dir_all(&own).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(own.join(name), text).unwrap();
+    write(
+        "gasnet_config.h",
+        "#define OWN 1\n#define GASNET_RELEASE_VERSION_MAJOR 5\n",
+    );
+    write(
+        "own.c",
+        "#include <gasnet_config.h>\n#if !defined OWN || GASNET_RELEASE_VERSION_MAJOR != 5\n#error\n#endif\nint own;\n",
+    );
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Werror", "-fsyntax-only", "-I"]);
+    cc.arg(places().prefix.join("include")).arg("-I").arg(&own);
+    let output = cc.arg(own.join("own.c")).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
 }
 
 /// `gasnetrun_portals` starts so many ranks, with options of `portolan run` that the environment has, and refuses what it does not know.
