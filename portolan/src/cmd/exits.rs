@@ -50,6 +50,28 @@ fn spin() -> ! {
     }
 }
 
+/// Tells the last rank that this one makes no call any more, by the last call: a put, which looks at no message where memory
+/// is shared.
+fn note_spinning(conduit: &Conduit) -> Result<(), CmdError> {
+    let last = conduit.nodes() - 1;
+    let mine = conduit.segment(last).addr + u64::from(conduit.mynode());
+    conduit.put(last, mine, &[1]).map_err(|e| failed("put")(&e))
+}
+
+/// Waits until all other ranks have said so.
+fn meet_spinning(conduit: &Conduit) -> Result<(), CmdError> {
+    let me = conduit.mynode();
+    let mut said = vec![0; me as usize];
+    while said.contains(&0) {
+        conduit
+            .get(&mut said, me, conduit.segment(me).addr)
+            .map_err(|e| failed("get")(&e))?;
+        conduit.poll();
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 fn barrier(conduit: &Conduit) {
     // An exit of another rank ends this one in here.
     let _ = conduit.barrier(BarrierName::Anonymous);
@@ -163,8 +185,16 @@ fn one_thread(way: i32) -> Result<u8, CmdError> {
         }
         5 if last => conduit.exit(5),
         8 if last => return Ok(8),
-        9 if last => return Ok(9),
-        5 | 9 => spin(),
+        9 if last => {
+            // A rank that still polls would hear of the end, and the job end with the rank's own status.
+            meet_spinning(&conduit)?;
+            return Ok(9);
+        }
+        9 => {
+            note_spinning(&conduit)?;
+            spin()
+        }
+        5 => spin(),
         10 => {
             request((me + 1) % nodes, EXIT, &[10])?;
             conduit.block_until(|| false);
