@@ -168,6 +168,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 
 fn leave(code: c_int) -> ! {
     state::set_phase(Phase::Ended);
+    // The process ends with the code, whatever becomes of telling the others: the launcher ends those.
     let _ = catch_unwind(AssertUnwindSafe(|| state::exit(code)));
     ending::end(code)
 }

@@ -45,16 +45,20 @@ macro_rules! near {
     };
 }
 
-/// Whether what a call does there is within the own node, and its range is not looked at: those of debug builds are.
-pub(crate) fn is_own<T>(node: u32, there: *const T) -> bool {
-    let own = node == state::me() && state::phase() == Phase::Attached;
-    own && !state::checked() && !there.is_null()
+/// Whether a call's memory at `node` is that of the own node and not looked at, as ranges of debug builds are.
+pub(crate) fn is_own(node: u32) -> bool {
+    node == state::me() && state::phase() == Phase::Attached && !state::checked()
+}
+
+/// As [`is_own`], of a call for which null is wrong.
+pub(crate) fn is_own_at<T>(node: u32, there: *const T) -> bool {
+    is_own(node) && !there.is_null()
 }
 
 /// A put or get of the own node's memory outside of its segment, which GASNet makes by a copy unless it is a debug build.
 macro_rules! own {
     ($node:ident, $dest:ident, $src:ident, $n:ident, $done:expr) => {
-        if is_own($node, $dest) && !$src.is_null() {
+        if is_own_at($node, $dest) && !$src.is_null() {
             // SAFETY: the condition of the function that this is in; the ranges may overlap.
             unsafe { std::ptr::copy($src.cast::<u8>(), $dest.cast::<u8>(), $n) };
             return $done;
@@ -269,7 +273,7 @@ unsafe fn memset(
 ) -> Handle {
     // SAFETY: no memory is named.
     unsafe { trace::put(name, node, ptr::address(dest), std::ptr::null(), n) };
-    if is_own(node, dest) {
+    if is_own_at(node, dest) {
         // SAFETY: the condition of this function: of a memset the memory there is local too.
         unsafe { dest.cast::<u8>().write_bytes(value as u8, n) };
         return Handle::DONE;

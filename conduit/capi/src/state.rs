@@ -347,18 +347,10 @@ pub(crate) fn is_elsewhere() -> bool {
 /// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`, and where a signal interrupted a call
 /// in which the conduit's state is in use: then the launcher ends the other ranks.
 pub(crate) fn exit(code: i32) {
-    let interrupted = match endpoint() {
-        Some(Endpoint::Alone(c)) => c.is_in_use(),
-        Some(Endpoint::Shared(p)) => p.is_inside() && p.with(Conduit::is_in_use),
-        None => false,
-    };
-    if interrupted {
-        return;
-    }
     match endpoint() {
-        Some(Endpoint::Alone(c)) => c.exit(code),
-        Some(Endpoint::Shared(p)) => p.exit(code),
-        None => {}
+        Some(Endpoint::Alone(c)) if !c.is_in_use() => c.exit(code),
+        Some(Endpoint::Shared(p)) if !p.is_inside() || !p.with(Conduit::is_in_use) => p.exit(code),
+        _ => {}
     }
 }
 

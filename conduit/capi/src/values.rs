@@ -1,7 +1,7 @@
-// UNSAFETY: entries that C calls, with memory of the own node named by its address.
+// UNSAFETY: entries that C calls, memory of the own node named by its address, and values that arrive after a call returned.
 #![expect(
     unsafe_code,
-    reason = "C calls these entries, and names memory by its address"
+    reason = "C calls these entries and names memory by its address, and values arrive after they return"
 )]
 //! Puts and gets of values that fit a register.
 //!
@@ -11,7 +11,7 @@ use conduit::Handle;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use crate::rma::{is_own, raw, started};
+use crate::rma::{is_own_at, raw, started};
 use crate::{ptr, state, sync, trace};
 
 /// Bytes of a register.
@@ -29,37 +29,18 @@ fn low(call: &str, n: usize) -> std::ops::Range<usize> {
     }
 }
 
-/// `gasnet_put_val`.
-///
-/// # Safety
-/// See the head of this file.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
-    let call = "gasnet_put_val";
-    let bytes = value.to_ne_bytes();
-    // SAFETY: the condition of this function.
-    let data = unsafe { value_elsewhere((call, "PUT_VAL"), node, dest, &bytes, n) };
-    let Some(data) = data else {
-        return;
-    };
-    let handle = state::attached(call, |c| {
-        // SAFETY: the bytes of the value, which stay until the wait below has ended.
-        unsafe { c.put_awaited_raw(node, ptr::address(dest), data.as_ptr(), n) }
-    });
-    sync::wait_handle(call, started(call, handle));
-}
-
-/// The bytes of a value that a copy does not put; its lines.
+/// Puts a value by a copy, or by `far`, which is given where its bytes are while it runs.
 ///
 /// # Safety
 /// Memory at `dest`, if it is of the own node, may be written.
-unsafe fn value_elsewhere<'b>(
+#[inline]
+unsafe fn put_value<R>(
     (call, name): (&str, &'static str),
-    node: u32,
-    dest: *mut c_void,
-    bytes: &'b [u8; REGISTER],
-    n: usize,
-) -> Option<&'b [u8]> {
+    (node, dest): (u32, *mut c_void),
+    (value, n): (usize, usize),
+    far: impl FnOnce(*const u8) -> R,
+) -> Option<R> {
+    let bytes = value.to_ne_bytes();
     let data = &bytes[low(call, n)];
     let to = ptr::address(dest);
     if state::near().is_some_and(|near| near.put(node, to, data)) {
@@ -67,12 +48,30 @@ unsafe fn value_elsewhere<'b>(
     }
     // SAFETY: the bytes of the value.
     unsafe { trace::put(name, node, to, data.as_ptr().cast(), n) };
-    if is_own(node, dest) {
+    if is_own_at(node, dest) {
         // SAFETY: the condition of this function.
         unsafe { std::ptr::copy(data.as_ptr(), dest.cast(), n) };
         return None;
     }
-    Some(data)
+    Some(far(data.as_ptr()))
+}
+
+/// `gasnet_put_val`.
+///
+/// # Safety
+/// See the head of this file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
+    let call = "gasnet_put_val";
+    let far = |data| {
+        let handle = state::attached(call, |c| {
+            // SAFETY: the bytes of the value, which stay until the wait below has ended.
+            unsafe { c.put_awaited_raw(node, ptr::address(dest), data, n) }
+        });
+        sync::wait_handle(call, started(call, handle));
+    };
+    // SAFETY: the condition of this function.
+    let _ = unsafe { put_value((call, "PUT_VAL"), (node, dest), (value, n), far) };
 }
 
 /// `gasnet_put_nb_val`.
@@ -87,17 +86,16 @@ pub unsafe extern "C" fn gasnet_put_nb_val(
     n: usize,
 ) -> *mut c_void {
     let call = "gasnet_put_nb_val";
-    let bytes = value.to_ne_bytes();
-    // SAFETY: the condition of this function.
-    let data = unsafe { value_elsewhere((call, "PUT_NB_VAL"), node, dest, &bytes, n) };
-    let Some(data) = data else {
-        return raw(Handle::DONE);
+    let far = |data| {
+        let handle = state::attached(call, |c| {
+            // SAFETY: the bytes of the value, which are free on return.
+            unsafe { c.put_nb_raw(node, ptr::address(dest), data, n, false) }
+        });
+        started(call, handle)
     };
-    let handle = state::attached(call, |c| {
-        // SAFETY: the bytes of the value, which are free on return.
-        unsafe { c.put_nb_raw(node, ptr::address(dest), data.as_ptr(), n, false) }
-    });
-    raw(started(call, handle))
+    // SAFETY: the condition of this function.
+    let handle = unsafe { put_value((call, "PUT_NB_VAL"), (node, dest), (value, n), far) };
+    raw(handle.unwrap_or(Handle::DONE))
 }
 
 /// `gasnet_put_nbi_val`.
@@ -107,17 +105,15 @@ pub unsafe extern "C" fn gasnet_put_nb_val(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
     let call = "gasnet_put_nbi_val";
-    let bytes = value.to_ne_bytes();
-    // SAFETY: the condition of this function.
-    let data = unsafe { value_elsewhere((call, "PUT_NBI_VAL"), node, dest, &bytes, n) };
-    let Some(data) = data else {
-        return;
+    let far = |data| {
+        let result = state::attached_own(call, |c| {
+            // SAFETY: the bytes of the value, which are free on return.
+            unsafe { c.put_nbi_raw(node, ptr::address(dest), data, n, false) }
+        });
+        started(call, result);
     };
-    let result = state::attached_own(call, |c| {
-        // SAFETY: the bytes of the value, which are free on return.
-        unsafe { c.put_nbi_raw(node, ptr::address(dest), data.as_ptr(), n, false) }
-    });
-    started(call, result);
+    // SAFETY: the condition of this function.
+    let _ = unsafe { put_value((call, "PUT_NBI_VAL"), (node, dest), (value, n), far) };
 }
 
 /// `gasnet_get_val`.
@@ -135,7 +131,7 @@ pub unsafe extern "C" fn gasnet_get_val(node: u32, src: *mut c_void, n: usize) -
     }
     let to = out.as_mut_ptr();
     trace::get("GET_VAL", to.cast(), node, src, n);
-    if is_own(node, src) {
+    if is_own_at(node, src) {
         // SAFETY: the condition of this function; `bytes` is this function's.
         unsafe { std::ptr::copy(src.cast(), to, n) };
         return usize::from_ne_bytes(bytes);
@@ -189,7 +185,7 @@ pub unsafe extern "C" fn gasnet_get_nb_val(node: u32, src: *mut c_void, n: usize
     };
     let (index, to) = index;
     trace::get("GET_NB_VAL", to.cast(), node, src, n);
-    let handle = if is_own(node, src) {
+    let handle = if is_own_at(node, src) {
         // SAFETY: the condition of this function; the box of a value is not moved, and is this call's so far.
         unsafe { std::ptr::copy(src.cast(), to, n) };
         Handle::DONE

@@ -235,8 +235,8 @@ fn start(
         _ => Counted::Explicit,
     };
     trace::call(call, || pieces.clone().map(|p| p.len).sum());
-    let mut own = pieces.clone();
-    if node == state::me() && own.all(|p| rma::is_own(node, there(p)) && !p.local.is_null()) {
+    let given = |p: Piece| p.remote != 0 && !p.local.is_null();
+    if rma::is_own(node) && pieces.clone().all(given) {
         for p in pieces {
             let (to, from) = if get {
                 (p.local, there(p))

@@ -42,17 +42,19 @@ fn exit_handlers_run_at_an_exit_of_the_program_alone() {
     }
 }
 
-/// A handler of the system's signals may call `gasnet_exit`, wherever the signal came.
+/// A handler of the system's signals may call `gasnet_exit`, also where the signal comes while the library is polling.
 #[test]
 fn a_signal_may_end_the_job() {
     if !compiler("cc") {
         return;
     }
     for program in programs() {
-        let output = run_on("shm", 2, &program, &["signal"]);
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(7), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
+        for fabric in FABRICS {
+            let output = run_on(fabric, 2, &program, &["signal"]);
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(7), "{fabric}: {said}");
+            assert!(!said.contains("panicked"), "{fabric}: {said}");
+        }
     }
 }
 
@@ -96,7 +98,7 @@ fn configure_scripts_find_what_they_look_for() {
 }
 
 /// A program with a `gasnet_config.h` of its own, as GASNet's conduit for Portals has one, is given that, though the installation's
-/// headers come first.
+/// headers come first; of two installations one says the release.
 #[test]
 fn a_configuration_of_the_program_is_not_hidden() {
     if !compiler("cc") {
@@ -109,15 +111,31 @@ fn a_configuration_of_the_program_is_not_hidden() {
         "gasnet_config.h",
         "#define OWN 1\n#define GASNET_RELEASE_VERSION_MAJOR 5\n",
     );
+    let twice = "#include <gasnet_config.h>\n#include <gasnet_config.h>\n";
+    let program =
+        |condition: &str| format!("{twice}#if !({condition})\n#error\n#endif\nint own;\n");
     write(
         "own.c",
-        "#include <gasnet_config.h>\n#if !defined OWN || GASNET_RELEASE_VERSION_MAJOR != 5\n#error\n#endif\nint own;\n",
+        &program(
+            "OWN && GASNET_RELEASE_VERSION_MAJOR == 5 && !defined GASNET_RELEASE_VERSION_MINOR",
+        ),
     );
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Werror", "-fsyntax-only", "-I"]);
-    cc.arg(places().prefix.join("include")).arg("-I").arg(&own);
-    let output = cc.arg(own.join("own.c")).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    write("none.c", &program("GASNET_RELEASE_VERSION_MAJOR == 1"));
+    let include = places().prefix.join("include");
+    let second = own.join("second");
+    std::fs::create_dir_all(&second).unwrap();
+    std::fs::copy(
+        include.join("gasnet_config.h"),
+        second.join("gasnet_config.h"),
+    )
+    .unwrap();
+    for (source, after) in [("own.c", &own), ("none.c", &include), ("none.c", &second)] {
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Werror", "-fsyntax-only", "-I"]);
+        cc.arg(&include).arg("-I").arg(after);
+        let output = cc.arg(own.join(source)).output().unwrap();
+        assert!(output.status.success(), "{source}: {}", text(&output));
+    }
 }
 
 /// `gasnetrun_portals` starts so many ranks, with options of `portolan run` that the environment has, and refuses what it does not know.
