@@ -2,7 +2,7 @@
 
 use super::rank::*;
 use super::{Case, LOCAL, case};
-use portals_shim::{Error, MdSpec, Unlink};
+use portals_shim::{Error, MdOptions, MdSpec, NiFail, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
     case("freed handles stay invalid", "13", freed).not_served(LOCAL),
@@ -20,6 +20,12 @@ pub(super) const CASES: &[Case] = &[
     ),
     case("a queue is not freed under its users", "89", queues).not_served(LOCAL),
     case("an interface ends with traffic under way", "10", close).closes(),
+    case(
+        "what was done without an answer has not failed when the target leaves",
+        "10, 39, 45, rules 9, 14",
+        leave,
+    )
+    .closes(),
 ];
 
 fn freed(r: &Rank) {
@@ -232,5 +238,49 @@ fn close(r: &Rank) {
         let e = r.next(s.eq);
         assert!(matches!(e.kind, SendEnd | ACKED), "{e:?}");
         ended += u64::from(e.kind == SendEnd);
+    }
+}
+
+/// The target leaves as soon as it has seen the last message: nothing of it is owed to the initiator.
+fn leave(r: &Rank) {
+    let sizes = [8, 5000, 100_000];
+    let nowhere = Target {
+        match_bits: BITS + 1,
+        ..r.to()
+    };
+    if r.is_target() {
+        // Puts are cut off, and not acknowledged.
+        let t = r.target(4, |d| {
+            d.options = PUT | REMOTE | TRUNCATE | NO_START | MdOptions::ACK_DISABLE;
+        });
+        r.barrier();
+        for size in sizes {
+            let e = r.take(t.eq, &[PutEnd]);
+            assert_eq!((e[0].rlength, e[0].mlength), (size, 4));
+        }
+        // One put and one get for each size, whose bits nothing has.
+        assert_eq!(r.drops(), 2 * sizes.len() as u64);
+        r.ni.close().expect("the interface closes");
+        return;
+    }
+    let s = r.source(100_000, |d| d.options = NO_START);
+    let g = r.source(100_000, |d| d.options = NO_START);
+    r.barrier();
+    for size in sizes {
+        r.ni.put_region(s.md, (0, size), Ack, nowhere, 0)
+            .expect("the put starts");
+        r.ni.get_region(g.md, (0, size), nowhere)
+            .expect("the get starts");
+        r.ni.put_region(s.md, (0, size), Ack, r.to(), 0)
+            .expect("the put starts");
+    }
+    for _ in 0..2 * sizes.len() {
+        let e = r.take(s.eq, &[SendEnd]);
+        assert_eq!(e[0].ni_fail, NiFail::OK, "{:?}", e[0]);
+    }
+    // By then the target has left.
+    for eq in [s.eq, g.eq] {
+        let late = r.ni.eq_poll(&[eq], Wait::Nanos(300_000_000));
+        assert_eq!(late.expect("the queue is one"), None);
     }
 }

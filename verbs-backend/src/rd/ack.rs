@@ -5,7 +5,7 @@
 //! the first or a repeated one; or when its timer runs out. A number alone says nothing about losses: repeated acks without
 //! news answer segments that arrived twice.
 
-use super::send::State;
+use super::send::{Ended, State};
 use super::{Endpoint, Event, PeerId, Source, Time};
 use std::collections::VecDeque;
 
@@ -82,7 +82,7 @@ impl<S: Source> Endpoint<S> {
                 State::Lost => count += 1,
                 State::Arrived | State::Free => {}
             }
-            if let Some(tag) = self.release(at) {
+            if let Some(Ended { tag, .. }) = self.release(at) {
                 let peer = PeerId(id);
                 self.events.push_back(Event::Acked { peer, tag });
             }
@@ -235,21 +235,27 @@ impl<S: Source> Endpoint<S> {
         self.ack_timers.check_out(id);
         let active = peer.active.take();
         let peer = PeerId(id);
+        let mut unacked = 0;
         if let Some(mut active) = active {
-            let mut tags = Vec::new();
+            let mut ended = Vec::new();
             for at in active.sent.drain(..) {
-                tags.extend(self.release(at));
+                ended.extend(self.release(at));
             }
             for at in active.urgent.drain(..).chain(active.queue.drain(..)) {
-                tags.extend(self.drop_fragment(at));
+                ended.extend(self.drop_fragment(at));
             }
             for partial in active.partials.drain(..) {
                 self.assembling -= partial.bytes();
             }
-            for tag in tags {
+            for Ended { tag, put } in ended {
+                unacked += u32::from(!put);
                 self.events.push_back(Event::Failed { peer, tag });
             }
         }
-        self.events.push_back(Event::Gone { peer, said });
+        self.events.push_back(Event::Gone {
+            peer,
+            said,
+            unacked,
+        });
     }
 }

@@ -275,6 +275,8 @@ pub enum Event {
         peer: PeerId,
         /// It said so.
         said: bool,
+        /// Fragments sent by [`Endpoint::send`] that were not acked: the last ones, if none was urgent.
+        unacked: u32,
     },
 }
 

@@ -83,6 +83,13 @@ pub(super) struct Fragment<S> {
     put: bool,
 }
 
+/// What was sent or put, and is not kept any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) tag: u64,
+    pub(super) put: bool,
+}
+
 impl<S> Fragment<S> {
     fn is_cut(&self) -> bool {
         // Of an empty one its only segment tells.
@@ -630,7 +637,7 @@ impl<S: super::Source> Endpoint<S> {
     }
 
     /// A segment will not be sent again; frees it, and its fragment with the last. What the user called that one.
-    pub(super) fn release(&mut self, at: u32) -> Option<u64> {
+    pub(super) fn release(&mut self, at: u32) -> Option<Ended> {
         self.timers.check_out(at);
         let segment = &mut self.segments[at as usize];
         segment.state = State::Free;
@@ -644,9 +651,9 @@ impl<S: super::Source> Endpoint<S> {
         self.drop_fragment(of)
     }
 
-    pub(super) fn drop_fragment(&mut self, at: u32) -> Option<u64> {
-        let tag = self.fragments.get_mut(at as usize)?.take()?.tag;
+    pub(super) fn drop_fragment(&mut self, at: u32) -> Option<Ended> {
+        let Fragment { tag, put, .. } = self.fragments.get_mut(at as usize)?.take()?;
         self.free_fragments.push(at);
-        Some(tag)
+        Some(Ended { tag, put })
     }
 }

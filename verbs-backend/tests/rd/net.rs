@@ -202,7 +202,7 @@ impl Net {
                 } => Got::Put(number(end, peer), landing, offset, data, complete),
                 Event::Acked { peer, tag } => Got::Acked(number(end, peer), tag),
                 Event::Failed { peer, tag } => Got::Failed(number(end, peer), tag),
-                Event::Gone { peer, said } => Got::Gone(number(end, peer), said),
+                Event::Gone { peer, said, .. } => Got::Gone(number(end, peer), said),
             };
             self.got[own].push((self.now, got));
         }

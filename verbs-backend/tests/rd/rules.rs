@@ -596,10 +596,50 @@ fn a_farewell_ends_what_its_acks_did_not() {
         events,
         [
             Event::Acked { peer, tag: 3 },
-            Event::Gone { peer, said: true }
+            Event::Gone {
+                peer,
+                said: true,
+                unacked: 0
+            }
         ]
     );
     assert_eq!(two.ends[0].next_timeout(), None);
+}
+
+#[test]
+fn who_goes_leaves_a_count_of_what_it_has_not_acked() {
+    let mut two = Two::new(fixed(16));
+    let peer = two.peer(0);
+    for tag in 0..3 {
+        two.send(0, b"said", tag);
+    }
+    let now = two.now;
+    two.ends[0]
+        .put(now, peer, 1, vec![1; 10], 10, 3)
+        .expect("the peer is there");
+    // The first arrives, the third one beyond a gap; the last is not even sent.
+    let sent = two.take(0);
+    for at in [0, 2] {
+        two.give(1, &sent[at].1);
+    }
+    two.send(0, b"said", 4);
+    let there = two.peer(1);
+    two.ends[1].farewell(there);
+    for (_, datagram) in two.take(1) {
+        two.ends[0].handle_datagram(two.now, &datagram);
+    }
+    let events: Vec<_> = std::iter::from_fn(|| two.ends[0].poll_event()).collect();
+    let failed = |tag| Event::Failed { peer, tag };
+    let gone = Event::Gone {
+        peer,
+        said: true,
+        unacked: 3,
+    };
+    assert_eq!(events[0], Event::Acked { peer, tag: 0 });
+    assert_eq!(
+        events[1..],
+        [failed(1), failed(2), failed(3), failed(4), gone]
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = 0x5054_4c33;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a datagram says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,12 @@ pub(super) enum Word {
     Ready,
     /// The request is refused for good.
     Refuse(Refusal),
-    /// The sender closes in good order.
-    Bye,
+    /// The sender closes in good order. If it says how many requests of the other process it has done, those are the
+    /// first ones: what they were not answered they never will be, because their target dropped them or refused to
+    /// acknowledge them. Later ones had no effect.
+    Bye {
+        done: Option<u32>,
+    },
     /// The sender waits for the confirmation of what it has advertised.
     Look,
 }
@@ -127,6 +131,7 @@ struct Wire {
     jid: U32,
     attempts: U32,
     received: U32,
+    done: U32,
     credits: U16,
     address: [u8; DatagramAddress::BYTES],
     own_token: U64,
@@ -134,7 +139,7 @@ struct Wire {
 }
 
 /// Bytes of a datagram.
-pub(super) const BYTES: usize = 108;
+pub(super) const BYTES: usize = 112;
 const _: () = assert!(size_of::<Wire>() == BYTES);
 
 impl Message {
@@ -144,7 +149,7 @@ impl Message {
             Word::Accept => (2, 0),
             Word::Ready => (3, 0),
             Word::Refuse(reason) => (4, reason.code()),
-            Word::Bye => (5, 0),
+            Word::Bye { done } => (5, u8::from(done.is_some())),
             Word::Look => (6, 0),
         };
         let wire = Wire {
@@ -161,6 +166,10 @@ impl Message {
             jid: self.card.jid.into(),
             attempts: self.card.attempts.into(),
             received: self.card.received.into(),
+            done: match self.word {
+                Word::Bye { done } => done.unwrap_or_default().into(),
+                _ => 0.into(),
+            },
             credits: self.card.credits.into(),
             address: self.card.address.to_bytes(),
             own_token: self.card.token.into(),
@@ -185,7 +194,9 @@ impl Message {
             (4, 2) => Word::Refuse(Refusal::GivenUp),
             (4, 3) => Word::Refuse(Refusal::Device),
             (4, _) => Word::Refuse(Refusal::Other),
-            (5, _) => Word::Bye,
+            (5, known) => Word::Bye {
+                done: (known == 1).then(|| wire.done.get()),
+            },
             (6, _) => Word::Look,
             _ => return None,
         };

@@ -195,18 +195,31 @@ impl Verbs {
         }
     }
 
+    /// A peer has closed in good order, and has done so many requests of this side, if it says so.
+    pub(super) fn peer_closed(&mut self, ni: &mut Ni, rank: usize, done: Option<u32>) {
+        // What it sent before has arrived, and counts.
+        while self.poll_once(ni) > 0 {}
+        self.take_ring(ni, rank);
+        if let Some(peer) = self.peer(rank) {
+            peer.said_bye = true;
+            if let Some(done) = done {
+                peer.forget_done(done);
+            }
+        }
+        self.fail_peer(ni, rank, &"it has closed");
+    }
+
+    /// Whether a peer has closed in good order.
+    pub(super) fn has_left(&mut self, rank: usize) -> bool {
+        self.peer(rank).is_some_and(|p| p.said_bye)
+    }
+
     /// A peer is gone, as was found out elsewhere; `said` if it has closed in good order.
     pub(super) fn end_peer(&mut self, ni: &mut Ni, rank: usize, said: bool) {
         if said {
-            // What it sent before has arrived, and counts.
-            while self.poll_once(ni) > 0 {}
-            self.take_ring(ni, rank);
+            return self.peer_closed(ni, rank, None);
         }
-        if let Some(peer) = self.peer(rank) {
-            peer.said_bye |= said;
-        }
-        let why = if said { "it has closed" } else { "no answer" };
-        self.fail_peer(ni, rank, &why);
+        self.fail_peer(ni, rank, &"no answer");
     }
 
     /// Starts to connect to a peer.
@@ -414,9 +427,9 @@ impl Verbs {
                 self.ready(ni, rank);
             }
             Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
-            Word::Bye if peer.met => self.end_peer(ni, rank, true),
+            Word::Bye { done } if peer.met => self.peer_closed(ni, rank, done),
             Word::Look => self.look = true,
-            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye => {}
+            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye { .. } => {}
         }
     }
 
@@ -750,11 +763,15 @@ impl Verbs {
         delivery::fail_answer(ni, &tx.header);
     }
 
-    /// Tells connected peers that this side closes.
-    pub(super) fn say_bye(&mut self) {
+    /// Tells connected peers that this side closes; `whole` if nothing of what they have sent is under way.
+    pub(super) fn say_bye(&mut self, whole: bool) {
         for rank in 0..self.peers.len() {
-            if self.peer(rank).is_some_and(|p| p.is_connected()) {
-                let bye = self.datagram(rank, Word::Bye, 0, NOWHERE);
+            let peer = self.peer(rank).filter(|p| p.is_connected());
+            if let Some(done) = peer.map(|p| p.requests_done_here) {
+                let word = Word::Bye {
+                    done: whole.then_some(done),
+                };
+                let bye = self.datagram(rank, word, 0, NOWHERE);
                 self.tell_peer(rank, &bye.to_bytes());
             }
         }

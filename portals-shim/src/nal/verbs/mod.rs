@@ -692,17 +692,30 @@ impl Nal for Verbs {
     /// Waits until what was sent has left, then ends the connections; the memory of every
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {
+        self.farewell(ni);
+        self.end(ni);
+    }
+}
+
+impl Verbs {
+    /// Waits until what was sent has left, and tells the peers.
+    pub(in crate::nal::verbs) fn farewell(&mut self, ni: &mut Ni) {
         let drained = Self::is_drained;
         // Connections that are being mended get their time; new failures are final from here on.
-        if !self.progress_until(ni, self.closing_time(), &mut |_| {}, drained) {
+        let whole = self.progress_until(ni, self.closing_time(), &mut |_| {}, drained);
+        if !whole {
             tracing::warn!("closed although something was under way");
         }
         self.closed = true;
-        self.say_bye();
+        self.say_bye(whole);
         let said = Instant::now() + BYE;
         while self.mail.outstanding() > 0 && !self.gone && Instant::now() < said {
             self.tend(ni);
         }
+    }
+
+    /// Ends the connections.
+    pub(in crate::nal::verbs) fn end(&mut self, ni: &mut Ni) {
         for rank in 0..self.peers.len() {
             self.fail_peer(ni, rank, &"the interface closes");
         }

@@ -158,7 +158,8 @@ impl Auto {
                 }
             } else if let Some(rank) = self.connections.lost.as_mut().and_then(Vec::pop) {
                 self.gone(ni, rank);
-                self.datagrams.drop_peer(ni, rank);
+                let said = self.connections.has_left(rank);
+                self.datagrams.drop_peer(ni, rank, said);
             } else {
                 return;
             }
@@ -422,9 +423,11 @@ impl Nal for Auto {
             }
         }
         let channels = self.channels();
-        // A farewell by datagrams is said several times, and ends the connection too.
+        // A farewell over the one way ends both. That of connections says what was done, and is said once; the other one
+        // is said several times.
+        self.connections.farewell(ni);
         self.datagrams.close_all(ni);
-        self.connections.close(ni);
+        self.connections.end(ni);
         while let Some((rank, _)) = self.held.first_key_value() {
             self.gone(ni, *rank);
         }

@@ -44,7 +44,7 @@ use crate::delivery;
 use crate::direct::Bell;
 use crate::place::Placement;
 use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};
-use receive::Landing;
+use receive::{Landing, Surplus};
 use send::Payload;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -61,6 +61,8 @@ const LOOK: u32 = 16;
 const GRACE: Duration = Duration::from_millis(10);
 /// How long the close may wait for acks.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a close waits for the next piece of data that nobody wants.
+const SURPLUS: Duration = Duration::from_millis(300);
 /// Farewells to each peer. All lost, the peer waits until it gives up.
 const FAREWELLS: usize = 4;
 /// Requests without an answer that are remembered; the oldest of more has been dropped by its target.
@@ -73,10 +75,16 @@ struct Peer {
     command: Destination,
     data: Destination,
     who: (u32, u32),
-    /// Requests that wait for an answer.
-    expected: VecDeque<Header>,
+    /// Frames sent, modulo 2^32.
+    frames_sent: u32,
+    /// Requests that wait for an answer, and the numbers of their frames.
+    expected: VecDeque<(u32, Header)>,
     /// The last landing that was opened, and others.
     landings: BTreeMap<u32, Landing>,
+    /// How many of them are for data that nobody wants.
+    surplus: usize,
+    /// It has closed in good order, as was found out elsewhere.
+    left: bool,
     /// Words of the peer that nobody has looked at.
     words: u8,
 }
@@ -184,8 +192,11 @@ impl DatagramNal {
                 command,
                 data,
                 who: contact.who,
+                frames_sent: 0,
                 expected: VecDeque::new(),
                 landings: BTreeMap::new(),
+                surplus: 0,
+                left: false,
                 words: 0,
             });
         }
@@ -368,7 +379,11 @@ impl DatagramNal {
             }
             Happened::Acked { tag, .. } => self.long_end(ni, tag, NiFail::OK),
             Happened::Failed { tag, .. } => self.long_end(ni, tag, NiFail::FAIL),
-            Happened::Gone { peer, said } => self.peer_gone(ni, peer, said),
+            Happened::Gone {
+                peer,
+                said,
+                unacked,
+            } => self.peer_gone(ni, peer, said, unacked),
         }
     }
 
@@ -402,21 +417,28 @@ impl DatagramNal {
         }
     }
 
-    fn peer_gone(&mut self, ni: &mut Ni, id: PeerId, said: bool) {
+    fn peer_gone(&mut self, ni: &mut Ni, id: PeerId, said: bool, unacked: u32) {
         let Some(peer) = self.peers.get_mut(id.index()) else {
             return;
         };
+        let said = said || peer.left;
         if !said && !self.closed {
             tracing::error!(peer = peer.rank, "no answer: every operation on it fails");
         }
         let rank = peer.rank;
-        let expected = std::mem::take(&mut peer.expected);
+        let mut expected = std::mem::take(&mut peer.expected);
+        if said {
+            // What it has acked has had its effect; its target has dropped it, or refused to acknowledge it.
+            let done = peer.frames_sent.wrapping_sub(unacked);
+            expected.retain(|(number, _)| done.wrapping_sub(*number) >= 1 << 31);
+        }
+        peer.surplus = 0;
         let landings = std::mem::take(&mut peer.landings);
-        for request in expected {
+        for (_, request) in expected {
             delivery::fail_answer(ni, &request);
         }
-        for landing in landings.into_values() {
-            ni.deposit_end(landing.op, NiFail::FAIL);
+        for op in landings.into_values().filter_map(|l| l.op) {
+            ni.deposit_end(op, NiFail::FAIL);
         }
         self.note(News::Gone { rank, said });
     }
@@ -583,19 +605,19 @@ impl DatagramNal {
     /// Waits until what was sent has been acked, then says farewell.
     pub(in crate::nal) fn close_all(&mut self, ni: &mut Ni) {
         let end = Instant::now() + self.closing_time();
-        let mut left = None;
+        let mut surplus = Surplus::new();
         while !self.gone && Instant::now() < end {
             self.rd.ack_all();
             self.flush();
             if !self.attend_timers(ni) {
                 std::thread::yield_now();
             }
-            if self.rd.is_idle() {
+            let left = self.peers.iter().map(|p| p.surplus).sum();
+            if self.rd.is_idle() && surplus.is_over(left, self.rd.stats().put_receives) {
                 break;
             }
-            left = Some(());
         }
-        if left.is_some() && !self.rd.is_idle() {
+        if !self.gone && !self.rd.is_idle() {
             tracing::warn!("closed although something was under way");
         }
         self.closed = true;

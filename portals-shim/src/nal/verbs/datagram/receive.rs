@@ -1,15 +1,20 @@
 //! What arrives: frames, which are matched, and the rest of their data.
 
-use super::{After, DatagramNal, PeerId};
+use super::{After, DatagramNal, PeerId, SURPLUS};
 use crate::nal::verbs::frame::{self, Body as Frame, Ends};
 use crate::nal::verbs::peer::answers;
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
+use std::time::Instant;
+
+/// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
+const UNWANTED: usize = 256;
 
 /// Where the rest of a message goes.
 #[derive(Debug)]
 pub(super) struct Landing {
-    pub(super) op: OpId,
+    /// What ends with it; nothing, if the rest is not wanted.
+    pub(super) op: Option<OpId>,
     segments: Segments,
     /// Bytes that came with the header, and bytes that the match takes in all.
     first: u64,
@@ -41,7 +46,7 @@ impl DatagramNal {
             && let Some(at) = peer
                 .expected
                 .iter()
-                .position(|r| answers(&r.body, &header.body))
+                .position(|(_, r)| answers(&r.body, &header.body))
         {
             peer.expected.remove(at);
         }
@@ -63,11 +68,12 @@ impl DatagramNal {
                 LocalCopy::scatter(&d.segments, &data[..keep]);
                 // What is cut off need not be waited for.
                 if rest == 0 || keep as u64 == d.length {
+                    self.expect_surplus(id, landing, rest);
                     return self.deposited(ni, id, d.op, NiFail::OK);
                 }
                 self.rd.open(id, landing, rest);
                 let landing_of = Landing {
-                    op: d.op,
+                    op: Some(d.op),
                     segments: d.segments,
                     first: data.len() as u64,
                     keep: d.length,
@@ -92,9 +98,27 @@ impl DatagramNal {
                 };
                 ni.swap_end(s.op, fail);
                 self.send_bytes(id, &s.header, &old);
+                self.expect_surplus(id, landing, rest);
             }
-            Incoming::Acked | Incoming::Dropped(_) => {}
+            Incoming::Acked | Incoming::Dropped(_) => self.expect_surplus(id, landing, rest),
         }
+    }
+
+    /// The rest of a message will come, and nobody wants it. Its sender does not know that: until it has been told that
+    /// all has arrived, a farewell would tell it that the message had failed.
+    fn expect_surplus(&mut self, id: PeerId, landing: u32, rest: u64) {
+        let peer = self.peers.get_mut(id.index());
+        let Some(peer) = peer.filter(|p| rest > 0 && p.surplus < UNWANTED) else {
+            return;
+        };
+        let unwanted = Landing {
+            op: None,
+            segments: Segments::new(),
+            first: 0,
+            keep: 0,
+        };
+        peer.surplus += usize::from(peer.landings.insert(landing, unwanted).is_none());
+        self.rd.open(id, landing, rest);
     }
 
     fn deposited(&mut self, ni: &mut Ni, id: PeerId, op: OpId, fail: NiFail) {
@@ -130,7 +154,33 @@ impl DatagramNal {
             LocalCopy::scatter(&to, &data[..keep]);
         }
         if complete && let Some(place) = peer.landings.remove(&landing) {
-            self.deposited(ni, id, place.op, NiFail::OK);
+            match place.op {
+                Some(op) => self.deposited(ni, id, op, NiFail::OK),
+                None => peer.surplus = peer.surplus.saturating_sub(1),
+            }
         }
+    }
+}
+
+/// How long a close waits for data that nobody wants: while it comes.
+#[derive(Debug)]
+pub(super) struct Surplus {
+    /// Pieces that had come, and when that was seen.
+    seen: (u64, Instant),
+}
+
+impl Surplus {
+    pub(super) fn new() -> Self {
+        Self {
+            seen: (0, Instant::now()),
+        }
+    }
+
+    /// Whether nothing is to be waited for: `left` messages are not whole, and `pieces` have come so far.
+    pub(super) fn is_over(&mut self, left: usize, pieces: u64) -> bool {
+        if self.seen.0 != pieces {
+            self.seen = (pieces, Instant::now());
+        }
+        left == 0 || self.seen.1.elapsed() > SURPLUS
     }
 }

@@ -6,7 +6,7 @@ use crate::nal::verbs::frame::{self, Kind, MESSAGE_HEAD, Writer};
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Ni, NiFail, Segment, Segments, Transmit};
 use smallvec::SmallVec;
-use verbs_backend::rd::Source;
+use verbs_backend::rd::{SendError, Source};
 
 /// Where the bytes of a fragment or put are until they are acked.
 #[derive(Debug)]
@@ -92,9 +92,7 @@ impl DatagramNal {
         bytes.truncate(used);
         frame::stamp(&mut bytes, 0, landing);
         // What a peer that has gone meanwhile was sent ends with it.
-        let sent = self
-            .rd
-            .send(self.now, peer, Payload::Frame(bytes), used as u64, 0, false);
+        let sent = self.send_frame(peer, bytes, 0);
         if sent.is_err() || landing == 0 {
             let fail = if sent.is_ok() {
                 NiFail::OK
@@ -134,10 +132,25 @@ impl DatagramNal {
         writer.push(data);
         let used = writer.len();
         bytes.truncate(used);
-        let frame = Payload::Frame(bytes);
-        if let Err(error) = self.rd.send(self.now, peer, frame, used as u64, 0, false) {
+        if let Err(error) = self.send_frame(peer, bytes, 0) {
             tracing::debug!(%error, "not sent");
         }
+    }
+
+    /// Queues a frame, and counts it.
+    pub(super) fn send_frame(
+        &mut self,
+        to: PeerId,
+        bytes: SmallVec<[u8; 128]>,
+        tag: u64,
+    ) -> Result<(), SendError> {
+        let len = bytes.len() as u64;
+        let frame = Payload::Frame(bytes);
+        self.rd.send(self.now, to, frame, len, tag, false)?;
+        if let Some(peer) = self.peers.get_mut(to.index()) {
+            peer.frames_sent = peer.frames_sent.wrapping_add(1);
+        }
+        Ok(())
     }
 
     /// Bytes of data that travel with a header: all that a datagram has room for.
@@ -150,7 +163,9 @@ impl DatagramNal {
             if peer.expected.len() >= EXPECTED {
                 peer.expected.pop_front();
             }
-            peer.expected.push_back(*request);
+            // Its frame is the next one.
+            let number = peer.frames_sent.wrapping_add(1);
+            peer.expected.push_back((number, *request));
         }
     }
 
@@ -160,7 +175,7 @@ impl DatagramNal {
         let peer = rank.and_then(|rank| self.known.get(rank).copied().flatten());
         let peer = peer.and_then(|peer| self.peers.get_mut(peer.index()));
         if let Some(peer) = peer
-            && let Some(at) = peer.expected.iter().rposition(|r| r == request)
+            && let Some(at) = peer.expected.iter().rposition(|(_, r)| r == request)
         {
             peer.expected.remove(at);
         }

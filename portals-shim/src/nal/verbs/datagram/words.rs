@@ -1,6 +1,6 @@
 //! What a fabric that has connections too says to a peer by datagrams, and is told.
 
-use super::{DatagramNal, Long, Payload, PeerId};
+use super::{DatagramNal, Long, PeerId};
 use crate::direct::Bell;
 use crate::nal::verbs::frame::{Kind, WORD, Writer};
 use portals_core::{Ni, NiFail};
@@ -86,9 +86,7 @@ impl DatagramNal {
         } else {
             0
         };
-        let frame = Payload::Frame(bytes);
-        let sent = self.rd.send(self.now, peer, frame, WORD as u64, tag, false);
-        if let Err(error) = sent {
+        if let Err(error) = self.send_frame(peer, bytes, tag) {
             tracing::debug!(peer = rank, %error, "word not said");
             if tells {
                 self.longs.clear(tag as usize - 1);
@@ -97,9 +95,12 @@ impl DatagramNal {
         self.flush();
     }
 
-    /// Ends all that is under way to a peer that is gone, as was found out elsewhere.
-    pub(in crate::nal::verbs) fn drop_peer(&mut self, ni: &mut Ni, rank: usize) {
+    /// Ends all that is under way to a peer that is gone, as was found out elsewhere; `said` if it has closed in good order.
+    pub(in crate::nal::verbs) fn drop_peer(&mut self, ni: &mut Ni, rank: usize, said: bool) {
         if let Some(id) = self.known.get(rank).copied().flatten() {
+            if let Some(peer) = self.peers.get_mut(id.index()) {
+                peer.left |= said;
+            }
             self.rd.remove(id);
             self.events(ni);
         }

@@ -41,7 +41,8 @@ fn datagrams_survive_the_wire() {
         Word::Refuse(Refusal::Full),
         Word::Refuse(Refusal::GivenUp),
         Word::Refuse(Refusal::Device),
-        Word::Bye,
+        Word::Bye { done: None },
+        Word::Bye { done: Some(9) },
     ] {
         let bytes = message(word).to_bytes();
         assert_eq!(Message::parse(&bytes), Some(message(word)));

@@ -76,6 +76,15 @@ impl Peer {
         }
     }
 
+    /// The peer, which answers nothing any more, has done so many requests in all, the first ones.
+    pub(in crate::nal::verbs) fn forget_done(&mut self, done: u32) {
+        // It cannot have done more than was sent.
+        if self.requests_sent.wrapping_sub(done) < 1 << 31 {
+            self.expected
+                .retain(|(number, _)| done.wrapping_sub(*number) >= 1 << 31);
+        }
+    }
+
     /// No answer to this request will come.
     pub(in crate::nal::verbs) fn forget_expected(&mut self, request: &Header) {
         if let Some(at) = self.expected.iter().rposition(|(_, r)| r == request) {

@@ -187,3 +187,24 @@ fn nothing_overtakes_a_request_that_is_not_done() {
     peer.transfer(transfer, 0);
     assert!(peer.way(&put(0, 8), 2048) == Way::Frame && peer.reach(&put(0, 8), None).is_none());
 }
+
+/// A peer that has closed answers no more: what it has done it never meant to answer, the rest has no effect.
+#[test]
+fn a_peer_that_has_closed_owes_answers_to_what_it_has_not_done() {
+    let waiting = |done: u32| {
+        let mut peer = peer(&[OPEN]);
+        peer.requests_sent = u32::MAX - 1;
+        for _ in 0..4 {
+            peer.requests_sent = peer.requests_sent.wrapping_add(1);
+            peer.expect_answer(&get(0, 8));
+        }
+        peer.forget_done(done);
+        peer.expected.iter().map(|(n, _)| *n).collect::<Vec<_>>()
+    };
+    let last = u32::MAX;
+    assert_eq!(waiting(last - 1), [last, 0, 1, 2]);
+    assert_eq!(waiting(0), [1, 2]);
+    assert_eq!(waiting(2), [0; 0]);
+    // More than was sent is not believed.
+    assert_eq!(waiting(3), [last, 0, 1, 2]);
+}
