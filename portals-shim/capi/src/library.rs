@@ -12,6 +12,12 @@ use crate::ptr::Out;
 use crate::types::OK;
 use crate::{job, state};
 
+/// What `PtlInit` does.
+pub(crate) fn initialise() -> Result<(), Error> {
+    job::watch_forks();
+    state::initialise()
+}
+
 /// `PtlInit`. A repeat call may pass NULL.
 ///
 /// # Safety
@@ -24,8 +30,7 @@ pub unsafe extern "C" fn PtlInit(max_interfaces: *mut c_int) -> c_int {
         if out.is_none() && state::initialised().is_err() {
             return Err(Error::Segv);
         }
-        job::watch_forks();
-        state::initialise()?;
+        initialise()?;
         if let Some(out) = out {
             out.set(state::MAX_INTERFACES);
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
 use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId, wished_or_any};
-use crate::{eq, job, me_md, p3rt};
+use crate::{eq, job, library, me_md, p3rt};
 
 /// Numbers that mean the interface of the job: ours, UTCP0, IBNG0 (`p3/nal_types.h`).
 const JOB_NUMBERS: [u32; 3] = [0xf0f0_f100, 0xf0f0_f000, 0xf0f0_f050];
@@ -29,6 +29,9 @@ const CRAY_GETS: &str = "PORTOLAN_CRAY_GET_EVENTS";
 /// Set to anything but 0: an automatic unlink makes an event only if `PTL_MD_EVENT_AUTO_UNLINK_ENABLE` asks for it, as
 /// on Cray's machines.
 const CRAY_UNLINKS: &str = "PORTOLAN_CRAY_UNLINK_EVENTS";
+/// Set to anything but 0: `PtlNIInit` does what `PtlInit` does, if that was not called, as start-up on Cray's machines had
+/// done before `main`.
+const CRAY_START: &str = "PORTOLAN_CRAY_START";
 
 /// One interface is opened at a time; the others wait, and find it open.
 static OPENING: Mutex<()> = Mutex::new(());
@@ -151,6 +154,9 @@ pub unsafe extern "C" fn PtlNIInit(
     ni_handle: *mut u32,
 ) -> c_int {
     state::entry(|| {
+        if state::initialised().is_err() && is_set(CRAY_START) {
+            library::initialise()?;
+        }
         state::initialised()?;
         // SAFETY: the condition of this function.
         let handle = unsafe { Out::new(ni_handle) }?;

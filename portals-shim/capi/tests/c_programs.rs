@@ -199,6 +199,19 @@ fn a_rank_that_waits_in_a_barrier_serves_the_others() {
 }
 
 #[test]
+fn a_program_for_cray_systems_needs_no_start_of_its_own() {
+    if compiler("cc") {
+        let program = shared("started");
+        passes(2, &program, &[]);
+        let vars = [("PORTOLAN_CRAY_START", "1")];
+        for fabric in FABRICS {
+            let output = run_on(fabric, 2, &vars, &program, &["started"]);
+            assert!(output.status.success(), "{fabric:?}: {}", text(&output));
+        }
+    }
+}
+
+#[test]
 fn bad_pointers_handles_and_values_have_their_codes() {
     if compiler("cc") {
         on_both_interfaces("errors");
