@@ -112,6 +112,18 @@ static void threads(void)
 	gasnett_set_affinity(0);
 }
 
+static void halves(void)
+{
+	const uint64_t all[] = { 0, 1, 0xffffffffu, 0x80000000u, UINT64_C(0xfedcba9876543210) };
+	size_t i;
+	for (i = 0; i < sizeof all / sizeof *all; i++) {
+		/* As signed arguments of messages. */
+		int32_t high = (int32_t)GASNETI_HIWORD(all[i]), low = (int32_t)GASNETI_LOWORD(all[i]);
+		CHECK(GASNETI_MAKEWORD(high, low) == all[i]);
+	}
+	CHECK((void *)GASNETI_MAKEWORD(GASNETI_HIWORD(&i), GASNETI_LOWORD(&i)) == (void *)&i);
+}
+
 static void environment(void)
 {
 	char text[80];
@@ -250,6 +262,7 @@ int main(int argc, char **argv)
 	atomics();
 	threads();
 	environment();
+	halves();
 	memory();
 	system_calls();
 	traces();

@@ -250,8 +250,12 @@ typedef struct {
     uint32_t tag;
     void *volatile owner;
     void *below;
+} gasneti_hsl_lock_t;
+/* Programs give the address of `lock` to gasnett_cond_wait. */
+typedef struct {
+    gasneti_hsl_lock_t lock;
 } gasnet_hsl_t;
-#define GASNET_HSL_INITIALIZER { 0, 0x48534c31, 0, 0 }
+#define GASNET_HSL_INITIALIZER { { 0, 0x48534c31, 0, 0 } }
 void gasnet_hsl_init(gasnet_hsl_t *lock);
 void gasnet_hsl_destroy(gasnet_hsl_t *lock);
 void gasnet_hsl_lock(gasnet_hsl_t *lock);

@@ -59,6 +59,11 @@
 #define if_pt(condition) if (GASNETT_PREDICT_TRUE(condition))
 #endif
 
+/* 64 bits, or a pointer, as two arguments of a message, and back: words of GASNet's own that clients use. */
+#define GASNETI_MAKEWORD(high, low) ((uint64_t)(uint32_t)(high) << 32 | (uint32_t)(low))
+#define GASNETI_HIWORD(whole) ((uint32_t)((uint64_t)(whole) >> 32))
+#define GASNETI_LOWORD(whole) ((uint32_t)(uint64_t)(whole))
+
 #ifndef HAVE_PTHREAD_H
 #define HAVE_PTHREAD_H 1
 #endif

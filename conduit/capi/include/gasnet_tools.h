@@ -361,12 +361,16 @@ GASNETI_INLINE_WORDS const char *gasnett_performance_warning_str(void) {
 /* ---- threads --------------------------------------------------------------------------------- */
 
 typedef pthread_mutex_t gasnett_mutex_t;
-typedef pthread_cond_t gasnett_cond_t;
+/* Its own mutex, so that one can wait with an HSL, which is no mutex of the system. */
+typedef struct {
+    pthread_cond_t cond;
+    pthread_mutex_t mutex;
+} gasnett_cond_t;
 /* A macro, so that a program that asks for an older POSIX, without this type, compiles. */
 #define gasnett_rwlock_t pthread_rwlock_t
 #define GASNETT_RWLOCK_INITIALIZER PTHREAD_RWLOCK_INITIALIZER
 #define GASNETT_MUTEX_INITIALIZER PTHREAD_MUTEX_INITIALIZER
-#define GASNETT_COND_INITIALIZER PTHREAD_COND_INITIALIZER
+#define GASNETT_COND_INITIALIZER { PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER }
 #ifdef GASNETT_THREAD_SAFE
 #define gasnett_mutex_init(m) ((void)pthread_mutex_init((m), NULL))
 #define gasnett_mutex_destroy(m) ((void)pthread_mutex_destroy(m))
@@ -381,11 +385,55 @@ typedef pthread_cond_t gasnett_cond_t;
 #define gasnett_rwlock_tryrdlock(l) pthread_rwlock_tryrdlock(l)
 #define gasnett_rwlock_trywrlock(l) pthread_rwlock_trywrlock(l)
 #define gasnett_rwlock_unlock(l) ((void)pthread_rwlock_unlock(l))
-#define gasnett_cond_init(c) ((void)pthread_cond_init((c), NULL))
-#define gasnett_cond_destroy(c) ((void)pthread_cond_destroy(c))
-#define gasnett_cond_signal(c) ((void)pthread_cond_signal(c))
-#define gasnett_cond_broadcast(c) ((void)pthread_cond_broadcast(c))
-#define gasnett_cond_wait(c, m) ((void)pthread_cond_wait((c), (m)))
+GASNETI_INLINE_WORDS void gasnett_cond_init(gasnett_cond_t *c) {
+    pthread_cond_init(&c->cond, NULL);
+    pthread_mutex_init(&c->mutex, NULL);
+}
+GASNETI_INLINE_WORDS void gasnett_cond_destroy(gasnett_cond_t *c) {
+    pthread_cond_destroy(&c->cond);
+    pthread_mutex_destroy(&c->mutex);
+}
+/* Whoever has seen a waiter give up its lock finds it waiting here. */
+GASNETI_INLINE_WORDS void gasnett_cond_signal(gasnett_cond_t *c) {
+    pthread_mutex_lock(&c->mutex);
+    pthread_cond_signal(&c->cond);
+    pthread_mutex_unlock(&c->mutex);
+}
+GASNETI_INLINE_WORDS void gasnett_cond_broadcast(gasnett_cond_t *c) {
+    pthread_mutex_lock(&c->mutex);
+    pthread_cond_broadcast(&c->cond);
+    pthread_mutex_unlock(&c->mutex);
+}
+GASNETI_INLINE_WORDS void gasneti_cond_wait_mutex(gasnett_cond_t *c, gasnett_mutex_t *held) {
+    pthread_mutex_lock(&c->mutex);
+    pthread_mutex_unlock(held);
+    pthread_cond_wait(&c->cond, &c->mutex);
+    pthread_mutex_unlock(&c->mutex);
+    pthread_mutex_lock(held);
+}
+#ifdef GASNET_HSL_INITIALIZER
+GASNETI_INLINE_WORDS void gasneti_cond_wait_hsl(gasnett_cond_t *c, gasneti_hsl_lock_t *held) {
+    gasnet_hsl_t *hsl = (gasnet_hsl_t *)held;
+    pthread_mutex_lock(&c->mutex);
+    (gasnet_hsl_unlock)(hsl);
+    pthread_cond_wait(&c->cond, &c->mutex);
+    pthread_mutex_unlock(&c->mutex);
+    (gasnet_hsl_lock)(hsl);
+}
+#endif
+/* Gives up a mutex, or the `lock` of an HSL, and waits for a signal; may wake without one. */
+#if defined(__cplusplus) && defined(GASNET_HSL_INITIALIZER)
+extern "C++" {
+static inline void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *held) { gasneti_cond_wait_mutex(c, held); }
+static inline void gasnett_cond_wait(gasnett_cond_t *c, gasneti_hsl_lock_t *held) { gasneti_cond_wait_hsl(c, held); }
+}
+#elif defined(GASNET_HSL_INITIALIZER)
+#define gasnett_cond_wait(c, m)                                                                     \
+    __builtin_choose_expr(__builtin_types_compatible_p(__typeof__(m), gasneti_hsl_lock_t *),        \
+                          gasneti_cond_wait_hsl, gasneti_cond_wait_mutex)((c), (m))
+#else
+#define gasnett_cond_wait(c, m) gasneti_cond_wait_mutex((c), (m))
+#endif
 #else
 #define gasnett_mutex_init(m) ((void)(m))
 #define gasnett_mutex_destroy(m) ((void)(m))

@@ -290,6 +290,26 @@ fn threads_of_a_program_communicate_at_one_time() {
     }
 }
 
+#[test]
+fn threads_wait_for_conditions_with_the_lock_of_an_hsl() {
+    if !compiler("cc") || !compiler("c++") {
+        return;
+    }
+    let c = Build {
+        model: "par",
+        compiled_for: "par",
+        ..SEQ
+    };
+    let cxx = Build {
+        compiler: "c++",
+        flags: &["-x", "c++", "-DGASNET_DEBUG"],
+        ..c
+    };
+    for b in [c, cxx] {
+        passes(2, &compile("gasnet_conditions", b), &[]);
+    }
+}
+
 /// What threads send to different nodes arrives, each message once; where nodes share memory they need no lock of the process:
 /// a thread that sits in the library the while, with whatever it locks, does not keep them.
 #[test]
