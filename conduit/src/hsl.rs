@@ -36,8 +36,6 @@ pub enum HslError {
 }
 
 thread_local! {
-    /// Address of the lock that the thread took last; each has that of the one before.
-    static TOP: Cell<usize> = const { Cell::new(0) };
     static COUNT: Cell<usize> = const { Cell::new(0) };
     static SECTION: Cell<bool> = const { Cell::new(false) };
 }
@@ -69,8 +67,7 @@ const LOOKS: u32 = 50;
 
 /// A handler-safe lock (`gasnet_hsl_t`).
 ///
-/// Taken and given back by calls, by one thread, in the order of a stack. Not [`Clone`], and it stays
-/// where it is while it is held: a thread knows it by its address. It is a word, and nothing is
+/// Taken and given back by calls, by one thread, in the order of a stack. Not [`Clone`]. It is a word, and nothing is
 /// allocated: C programs have locks in memory of their own, with the layout of this type.
 #[repr(C)]
 #[derive(Debug)]
@@ -80,8 +77,8 @@ pub struct Hsl {
     /// [`LIVE`], or another.
     state: AtomicU32,
     owner: AtomicU64,
-    /// Address of the one its owner took before.
-    below: AtomicUsize,
+    /// How many its owner held once it had it.
+    depth: AtomicUsize,
 }
 
 impl Default for Hsl {
@@ -96,7 +93,7 @@ impl Hsl {
             word: AtomicU32::new(0),
             state: AtomicU32::new(state),
             owner: AtomicU64::new(0),
-            below: AtomicUsize::new(0),
+            depth: AtomicUsize::new(0),
         }
     }
 
@@ -114,7 +111,7 @@ impl Hsl {
     pub fn reset(&self) {
         self.word.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
-        self.below.store(0, Ordering::Relaxed);
+        self.depth.store(0, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
     }
 
@@ -143,10 +140,6 @@ impl Hsl {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
-    fn key(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
     fn take(&self) -> bool {
         let taken = self.word.load(Ordering::Relaxed) == 0
             && self
@@ -155,9 +148,9 @@ impl Hsl {
                 .is_ok();
         if taken {
             self.owner.store(this_thread(), Ordering::Relaxed);
-            let below = TOP.replace(self.key());
-            self.below.store(below, Ordering::Relaxed);
-            COUNT.set(COUNT.get() + 1);
+            let depth = COUNT.get() + 1;
+            COUNT.set(depth);
+            self.depth.store(depth, Ordering::Relaxed);
         }
         taken
     }
@@ -210,14 +203,37 @@ impl Hsl {
         if !self.is_mine() {
             return Err(HslError::NotHeld);
         }
-        if TOP.get() != self.key() {
+        if self.depth.load(Ordering::Relaxed) != COUNT.get() {
             return Err(HslError::Order);
         }
-        TOP.set(self.below.load(Ordering::Relaxed));
-        COUNT.set(COUNT.get() - 1);
+        self.give_back();
+        Ok(())
+    }
+
+    /// As [`Hsl::unlock`], in whatever order the thread took its locks.
+    ///
+    /// # Errors
+    /// [`HslError::NotHeld`].
+    pub fn unlock_in_any_order(&self) -> Result<(), HslError> {
+        if self.is_none() {
+            return Ok(());
+        }
+        if !self.is_mine() {
+            return Err(HslError::NotHeld);
+        }
+        self.give_back();
+        Ok(())
+    }
+
+    /// Whether nobody holds it at this moment.
+    pub fn is_free(&self) -> bool {
+        self.word.load(Ordering::Acquire) == 0
+    }
+
+    fn give_back(&self) {
+        COUNT.set(COUNT.get().saturating_sub(1));
         self.owner.store(0, Ordering::Relaxed);
         self.word.store(0, Ordering::Release);
-        Ok(())
     }
 }
 
@@ -273,6 +289,15 @@ mod tests {
             });
         });
         a.unlock().unwrap();
+        assert!(!is_quiet());
+        for lock in [&a, &b] {
+            lock.lock().unwrap();
+        }
+        assert!(!a.is_free());
+        a.unlock_in_any_order().unwrap();
+        assert!(a.is_free() && held() == 1);
+        b.unlock_in_any_order().unwrap();
+        assert_eq!(b.unlock_in_any_order(), Err(HslError::NotHeld));
         assert!(!is_quiet());
     }
 

@@ -573,6 +573,10 @@ impl Conduit {
                 nodes: self.nodes(),
             });
         }
+        // Nothing is nowhere: clients move ranges that may be empty.
+        if len == 0 {
+            return Ok(0);
+        }
         self.segment(node)
             .offset_of(addr, len as u64)
             .ok_or(RmaError::Remote { node, addr, len })
@@ -669,6 +673,9 @@ impl Conduit {
         wait_local: bool,
     ) -> Result<(), RmaError> {
         let len = local.len();
+        if len == 0 {
+            return Ok(());
+        }
         if self.is_pinning() {
             let Some(memory) = self.own_memory(&local) else {
                 return Ok(());

@@ -63,6 +63,9 @@ impl Advert {
     }
 }
 
+/// Entries that are looked at for each descriptor that may be advertised.
+const LOOKED_AT: usize = 4;
+
 /// What a descriptor needs of its own to be advertised; only an update changes it. Nor does any operation make such a one
 /// inactive: it has no threshold and no offset of its own.
 pub(crate) fn may_be_advertised(md: &Md) -> bool {
@@ -99,14 +102,19 @@ impl Ni {
         true
     }
 
-    /// The descriptors on portal `pt_index` that qualify, head to tail.
+    /// The descriptors on portal `pt_index` that qualify, head to tail, the first `most` of them. Of the list's entries it looks
+    /// at four for each of those, so that a call costs no more however long the list is.
     ///
     /// Conditions: remotely managed, no event queue or opened to writes, infinite threshold, contiguous, no truncation
     /// (an access past the end must reach the next entry), and no earlier entry that overlaps.
-    pub fn adverts(&self, pt_index: u32) -> alloc::vec::Vec<Advert> {
+    pub fn adverts(&self, pt_index: u32, most: usize) -> alloc::vec::Vec<Advert> {
         let mut out = alloc::vec::Vec::new();
         let ac_mask = self.ac_mask(pt_index);
-        for (handle, me) in self.matching.walk(pt_index) {
+        let entries = most.saturating_mul(LOOKED_AT);
+        for (handle, me) in self.matching.walk(pt_index).take(entries) {
+            if out.len() >= most {
+                break;
+            }
             let Some((md_handle, md)) = me.md.and_then(|h| Some((h, self.md(h)?))) else {
                 continue;
             };

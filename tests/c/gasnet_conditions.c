@@ -119,6 +119,21 @@ int main(int argc, char **argv)
 	CHECK(waiting == 0 && begun == ROUNDS && done == ROUNDS && turn == WORKERS * ROUNDS);
 	gasnet_hsl_unlock(&lock);
 	gasnett_cond_destroy(&turn_comes);
+#ifndef GASNET_DEBUG
+	/* As mutexes of the system: in any order, and once more. */
+	{
+		gasnet_hsl_t second = GASNET_HSL_INITIALIZER;
+		gasnet_hsl_lock(&lock);
+		gasnet_hsl_lock(&second);
+		gasnet_hsl_unlock(&lock);
+		gasnet_hsl_unlock(&second);
+		gasnet_hsl_unlock(&second);
+		CHECK(gasnet_hsl_trylock(&lock) == GASNET_OK && gasnet_hsl_trylock(&second) == GASNET_OK);
+		gasnet_hsl_unlock(&second);
+		gasnet_hsl_unlock(&lock);
+		OK(gasnet_AMPoll());
+	}
+#endif
 	printf("node %d: all right\n", (int)gasnet_mynode());
 	fflush(NULL);
 	OK(gasnet_barrier(2, 0));

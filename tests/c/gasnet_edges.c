@@ -71,6 +71,24 @@ static void own_values(int here)
 	CHECK(strcmp((char *)set, "aabbcc78") == 0);
 }
 
+/* Ranges without bytes may be anywhere, at any node. */
+static void nothing(gasnet_node_t node)
+{
+	int beside = 5;
+
+	gasnet_put(node, NULL, &beside, 0);
+	gasnet_get(&beside, node, NULL, 0);
+	gasnet_put_bulk(node, &beside, NULL, 0);
+	gasnet_memset(node, NULL, 1, 0);
+	gasnet_wait_syncnb(gasnet_put_nb(node, NULL, &beside, 0));
+	gasnet_wait_syncnb(gasnet_get_nb_bulk(NULL, node, NULL, 0));
+	gasnet_put_nbi(node, NULL, &beside, 0);
+	gasnet_get_nbi(&beside, node, NULL, 0);
+	gasnet_memset_nbi(node, NULL, 1, 0);
+	gasnet_wait_syncnbi_all();
+	CHECK(beside == 5);
+}
+
 /* Scattered memory of the own node, outside of its segment. */
 static void own_pieces(int here)
 {
@@ -150,6 +168,7 @@ int main(int argc, char **argv)
 		CHECK(from == 0);
 		own_values(here);
 		own_pieces(here);
+		for (asked = 0; asked < (int)gasnet_nodes(); asked++) nothing((gasnet_node_t)asked);
 	}
 	if (strcmp(how, "who") == 0) printf("node %d of %d\n", (int)gasnet_mynode(), (int)gasnet_nodes());
 	if (strcmp(how, "conditions") == 0) {

@@ -64,6 +64,20 @@
 #define GASNETI_HIWORD(whole) ((uint32_t)((uint64_t)(whole) >> 32))
 #define GASNETI_LOWORD(whole) ((uint32_t)(uint64_t)(whole))
 
+/* Which GASNet's headers have from its configuration, and programs use. */
+#ifndef SIZEOF_INT
+#define SIZEOF_INT 4
+#endif
+#ifndef SIZEOF_LONG
+#define SIZEOF_LONG 8
+#endif
+#ifndef SIZEOF_VOID_P
+#define SIZEOF_VOID_P 8
+#endif
+#ifndef SIZEOF_SIZE_T
+#define SIZEOF_SIZE_T 8
+#endif
+
 #ifndef HAVE_PTHREAD_H
 #define HAVE_PTHREAD_H 1
 #endif

@@ -3,6 +3,7 @@
 //! ```text
 //!  <prefix>/include/portals-conduit/gasnet.h, …
 //!  <prefix>/include/portals-conduit/portals-{seq,parsync,par}.mak    variables for a Makefile
+//!  <prefix>/include/gasnet.h, …                                      the same headers, where configure scripts look for them
 //!  <prefix>/include/gasnet_config.h, <prefix>/bin/gasnetrun_portals    for configure scripts, and for programs that start others
 //!  <prefix>/lib/libgasnet-portals-{seq,parsync,par}.{so,a}
 //!  <prefix>/lib/pkgconfig/gasnet-portals-{seq,parsync,par}.pc
@@ -23,6 +24,7 @@ pub const LIBS_PRIVATE: &str = "-lpthread -ldl -lm";
 
 const PKG_CONFIG: &str = include_str!("../gasnet.pc.in");
 const MAKEFILE: &str = include_str!("../gasnet.mak.in");
+const FRONT: &str = include_str!("../gasnet_front.h.in");
 const CONFIG: &str = include_str!("../gasnet_config.h.in");
 const RUN: &str = include_str!("../gasnetrun.in");
 
@@ -65,9 +67,13 @@ pub fn install(
     let prefix = fs::canonicalize(prefix)?;
     for entry in fs::read_dir(include)? {
         let entry = entry?;
-        let to = headers.join(entry.file_name());
+        let name = entry.file_name();
+        let to = headers.join(&name);
         fs::copy(entry.path(), &to)?;
         written.push(to);
+        let front = prefix.join("include").join(&name);
+        fs::write(&front, FRONT.replace("@HEADER@", &name.to_string_lossy()))?;
+        written.push(front);
     }
     let basic = fs::read_to_string(include.join("gasnet_basic.h"))?;
     let mut config = CONFIG.to_owned();

@@ -12,6 +12,7 @@
 use conduit::hsl::{Hsl, HslError, held, hold_interrupts, in_section, resume_interrupts};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use crate::job::{NOT_READY, OK};
@@ -135,10 +136,34 @@ pub unsafe extern "C" fn gasnet_hsl_unlock(p: *mut Hsl) {
     // SAFETY: the condition of this function.
     let l = unsafe { lock(call, p) };
     usable(call, l);
-    kept(call, l.unlock());
+    // GASNet has mutexes of the system here, which are given back in any order, and once more without harm, as Omni's
+    // XcalableMP does.
+    let given = if checked() {
+        l.unlock()
+    } else {
+        l.unlock_in_any_order()
+    };
+    match given {
+        Err(HslError::NotHeld) if !checked() && l.is_free() => complain_of_unlock(),
+        result => kept(call, result),
+    }
     if checked() && held() == 0 {
         thread(|t| complain_if_long("an HSL", t.since.take()));
     }
+}
+
+/// Says once that a lock was given back that nobody held.
+#[cold]
+fn complain_of_unlock() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        conduit::say(format_args!(
+            "GASNet node {}/{}: WARNING: gasnet_hsl_unlock of a lock that nobody holds, without effect{}",
+            crate::state::me(),
+            crate::state::nodes(),
+            crate::state::place()
+        ));
+    });
 }
 
 fn complain_if_long(what: &str, since: Option<Instant>) {

@@ -299,7 +299,7 @@ impl World<'_> {
             21 | 22 => self.arrive(),
             _ => self.end(n),
         }
-        assert!(self.nodes[n].ni.adverts(portal).len() <= 60);
+        assert!(self.nodes[n].ni.adverts(portal, 1000).len() <= 60);
     }
 
     fn initiate(&mut self, n: usize, portal: u32) {

@@ -585,7 +585,7 @@ impl World {
             // Who looks only at the portals that are said to have changed knows all adverts.
             let dirty = n.ni.take_dirty_portals();
             for (pt, known) in (0..).zip(&mut n.adverts) {
-                let adverts = n.ni.adverts(pt);
+                let adverts = n.ni.adverts(pt, 4096);
                 if dirty >> pt & 1 == 1 {
                     known.clone_from(&adverts);
                 }

@@ -24,6 +24,12 @@ pub(super) const CASES: &[Case] = &[
         truncate,
     )
     .not_served("a descriptor that truncates is not advertised"),
+    case(
+        "acks of what is cut off follow SEND_END",
+        "33, rules 8, 27",
+        cut_off,
+    )
+    .not_served("a descriptor that truncates is not advertised"),
     case("offsets do not wrap", "36, rule 8", wrap).served(0),
     case("a put of nothing is a put", "37, rule 23", nothing)
         .not_served("there is nothing for an adapter to move"),
@@ -159,6 +165,43 @@ fn truncate(r: &Rank) {
     r.put(&s, (0, 16), Ack, r.at(11), 0);
     r.barrier();
     r.none(s.eq);
+}
+
+fn cut_off(r: &Rank) {
+    let sizes = [0, 90, 3000, 20_000, 90_198];
+    let times = r.many(40, 8);
+    if r.is_target() {
+        let t = r.target(90, |d| d.options = PUT | REMOTE | TRUNCATE | NO_START);
+        r.barrier();
+        for size in sizes {
+            for _ in 0..times {
+                let e = r.take(t.eq, &[PutEnd]);
+                assert_eq!((e[0].rlength, e[0].mlength), (size, size.min(90)));
+            }
+        }
+        r.barrier();
+        return;
+    }
+    let s = r.source(90_198, |d| d.options = NO_START);
+    r.barrier();
+    for size in sizes {
+        for _ in 0..times {
+            r.ni.put_region(s.md, (0, size), Ack, r.to(), 0)
+                .expect("the put starts");
+        }
+        let (mut ends, mut acks) = (0, 0);
+        while acks < times {
+            let e = r.next(s.eq);
+            assert_eq!((e.ni_fail, e.rlength), (NiFail::OK, size), "{e:?}");
+            match e.kind {
+                SendEnd => ends += 1,
+                _ => acks += 1,
+            }
+            assert!(ends >= acks, "{size} bytes: ack {acks} after {ends} ends");
+        }
+        assert_eq!(ends, times);
+    }
+    r.barrier();
 }
 
 fn wrap(r: &Rank) {

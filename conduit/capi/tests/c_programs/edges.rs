@@ -138,6 +138,52 @@ fn a_configuration_of_the_program_is_not_hidden() {
     }
 }
 
+/// The headers are found in the folder above the conduit's too, where they hide nothing of a program's own.
+#[test]
+fn the_headers_are_where_configure_scripts_look() {
+    if !compiler("cc") {
+        return;
+    }
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-headers");
+    std::fs::create_dir_all(&own).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(own.join(name), text).unwrap();
+    write("gasnet.h", "#define OWN 1\n");
+    let all = "#include <gasnet.h>\n#include <gasnet_tools.h>\n#include <gasnet_vis.h>\n#include <gasnet_coll.h>\n";
+    write(
+        "theirs.c",
+        &format!("{all}int run(void) {{ return gasnet_AMPoll(); }}\n"),
+    );
+    write(
+        "own.c",
+        "#include <gasnet.h>\n#if !OWN || defined GASNET_OK\n#error\n#endif\nint own;\n",
+    );
+    let include = places().prefix.join("include");
+    let conduit = include.join("portals-conduit");
+    for (source, folders) in [
+        ("theirs.c", &[&include][..]),
+        ("theirs.c", &[&include, &conduit]),
+        ("theirs.c", &[&conduit, &include]),
+        ("own.c", &[&include, &own]),
+        ("own.c", &[&own, &include]),
+    ] {
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=gnu99",
+            "-Wall",
+            "-Wextra",
+            "-pedantic",
+            "-Werror",
+            "-fsyntax-only",
+            "-DGASNET_PAR",
+        ]);
+        for folder in folders {
+            cc.arg("-I").arg(folder);
+        }
+        let output = cc.arg(own.join(source)).output().unwrap();
+        assert!(output.status.success(), "{source}: {}", text(&output));
+    }
+}
+
 /// `gasnetrun_portals` starts so many ranks, with options of `portolan run` that the environment has, and refuses what it does not know.
 #[test]
 fn gasnetrun_starts_ranks() {

@@ -64,10 +64,10 @@ fn a_descriptor_is_opened_if_only_its_queue_is_in_the_way() {
     let (fit, eq) = loud(&mut ni);
     let open = attach(&mut ni, 5, fit.clone());
     ni.take_dirty_portals();
-    assert_eq!(ni.adverts(4), []);
+    assert_eq!(ni.adverts(4, 64), []);
     assert!(ni.open_to_writes(open) && ni.open_to_writes(open));
     assert_eq!(ni.take_dirty_portals(), 1 << 4);
-    let adverts = ni.adverts(4);
+    let adverts = ni.adverts(4, 64);
     let [advert] = adverts.as_slice() else {
         panic!("{adverts:?}");
     };
@@ -114,7 +114,7 @@ fn a_descriptor_is_opened_if_only_its_queue_is_in_the_way() {
     assert!(!ni.open_to_writes(bound));
     // An update closes it; so does its end.
     ni.md_update(open, fit.clone(), None).unwrap();
-    assert!(ni.adverts(4).iter().all(|a| !a.events));
+    assert!(ni.adverts(4, 64).iter().all(|a| !a.events));
     assert!(ni.open_to_writes(open));
     ni.take_dirty_portals();
     ni.md_unlink(open).unwrap();
@@ -221,4 +221,23 @@ fn a_put_is_not_written_where_it_may_not_be() {
     assert!(ni.written_put(&good, open, true).is_some());
     ni.md_unlink(open).unwrap();
     assert!(ni.written_put(&good, open, true).is_none());
+}
+
+/// What a list offers is its beginning, whoever attaches at its end: a list of any length costs as much to show.
+#[test]
+fn a_long_list_offers_its_first_descriptors() {
+    let mut ni = ni();
+    let (fit, _) = loud(&mut ni);
+    let quiet = MdDesc { eq: None, ..fit };
+    let all: Vec<MdHandle> = (0..300)
+        .map(|bits| attach(&mut ni, bits, quiet.clone()))
+        .collect();
+    let mds = |ni: &Ni, most| -> Vec<MdHandle> {
+        let adverts = ni.adverts(4, most);
+        adverts.iter().map(|a| a.md).collect()
+    };
+    assert_eq!(mds(&ni, 64), all[..64]);
+    assert_eq!(mds(&ni, 1000), all);
+    ni.md_unlink(all[0]).unwrap();
+    assert_eq!(mds(&ni, 64), all[1..65]);
 }

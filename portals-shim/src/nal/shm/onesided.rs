@@ -251,7 +251,7 @@ impl Core {
         let last = ni.config().limits.max_pt_index.clamp(0, 63) as u32;
         let mut changed = false;
         for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
-            let mut list = ni.adverts(portal);
+            let mut list = ni.adverts(portal, ADVERTS);
             list.retain(|a| a.region.len > 0 && !a.events);
             let old = self.published.lists.get(&portal);
             if old.map_or(!list.is_empty(), |old| *old != list) {

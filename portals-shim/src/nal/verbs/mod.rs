@@ -212,6 +212,10 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.slots
             .iter()

@@ -127,7 +127,7 @@ impl Verbs {
 
     /// Tells peers of a portal as it is.
     pub(super) fn show(&mut self, ni: &Ni, portal: u32) {
-        let mut list = ni.adverts(portal);
+        let mut list = ni.adverts(portal, ADVERTS_PER_FRAME);
         list.retain(|a| a.region.len > 0);
         self.tell(ni, portal, list);
     }

@@ -92,8 +92,12 @@ struct Peer {
 /// What the end of something completes.
 #[derive(Clone, Copy, Debug)]
 enum Long {
-    /// A long message.
-    Message { header: Header, after: After },
+    /// A long message, and the target's ack, if it came first.
+    Message {
+        header: Header,
+        after: After,
+        ack: Option<Header>,
+    },
     /// A word to this rank.
     Word(usize),
 }
@@ -397,9 +401,21 @@ impl DatagramNal {
             return;
         };
         match long {
+            // What its target has acked has arrived, whatever became of the datagrams' own acks.
+            Long::Message {
+                after: After::Send(op),
+                ack: Some(ack),
+                ..
+            } => {
+                if let Some(op) = op {
+                    ni.send_end(op, NiFail::OK);
+                }
+                ni.handle_header(&ack);
+            }
             Long::Message {
                 header,
                 after: After::Send(op),
+                ack: None,
             } => {
                 if let Some(op) = op {
                     ni.send_end(op, fail);

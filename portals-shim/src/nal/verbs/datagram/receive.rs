@@ -1,6 +1,6 @@
 //! What arrives: frames, which are matched, and the rest of their data.
 
-use super::{After, DatagramNal, PeerId, SURPLUS};
+use super::{After, DatagramNal, Long, PeerId, SURPLUS};
 use crate::nal::verbs::frame::{self, Body as Frame, Ends};
 use crate::nal::verbs::peer::answers;
 use crate::region::LocalCopy;
@@ -60,15 +60,18 @@ impl DatagramNal {
             );
             return;
         }
+        if self.acked_too_soon(&header) {
+            return;
+        }
         match ni.handle_header(&header) {
             Incoming::Deposit(d) => {
                 let keep = data
                     .len()
                     .min(usize::try_from(d.length).unwrap_or(usize::MAX));
                 LocalCopy::scatter(&d.segments, &data[..keep]);
-                // What is cut off need not be waited for.
-                if rest == 0 || keep as u64 == d.length {
-                    self.expect_surplus(id, landing, rest);
+                // What is cut off is waited for too: the initiator's SEND_END comes when all has been acked, and an ack of
+                // the target must not come before it.
+                if rest == 0 {
                     return self.deposited(ni, id, d.op, NiFail::OK);
                 }
                 self.rd.open(id, landing, rest);
@@ -102,6 +105,29 @@ impl DatagramNal {
             }
             Incoming::Acked | Incoming::Dropped(_) => self.expect_surplus(id, landing, rest),
         }
+    }
+
+    /// An ack of a put whose data the datagrams' own acks have not ended yet: it waits, so that SEND_END comes first (rule 27).
+    fn acked_too_soon(&mut self, header: &Header) -> bool {
+        if !matches!(header.body, Body::Ack { .. }) {
+            return false;
+        }
+        let waiting = self.longs.iter_mut().find_map(|long| match long {
+            Long::Message {
+                header: put, ack, ..
+            } if ack.is_none()
+                && put.target == header.source
+                && answers(&put.body, &header.body) =>
+            {
+                Some(ack)
+            }
+            _ => None,
+        });
+        let too_soon = waiting.is_some();
+        if let Some(ack) = waiting {
+            *ack = Some(*header);
+        }
+        too_soon
     }
 
     /// The rest of a message will come, and nobody wants it. Its sender does not know that: until it has been told that

@@ -110,6 +110,7 @@ impl DatagramNal {
         let long = Long::Message {
             header: *header,
             after,
+            ack: None,
         };
         let tag = self.longs.insert(long) as u64 + 1;
         let rest = Self::segments_from(data, most);
