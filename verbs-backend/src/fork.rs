@@ -14,6 +14,9 @@ use std::sync::OnceLock;
 
 use verbs_sys as sys;
 
+/// `IBV_FORK_UNNEEDED`. rdma-core 44 keeps pages out of children all the same once `ibv_fork_init` has been called.
+const UNNEEDED: i32 = 2;
+
 /// Makes `fork` safe for memory that is registered from now on. Must come before the first registration of the
 /// process; later calls give the first one's answer.
 ///
@@ -24,6 +27,13 @@ pub fn protect() -> io::Result<()> {
     static DONE: OnceLock<Result<(), i32>> = OnceLock::new();
     let done = DONE.get_or_init(|| {
         let verbs = sys::verbs().map_err(|_| libc::ENOSYS)?;
+        if let Some(status) = verbs.fork_status {
+            // SAFETY: takes nothing, asks the kernel.
+            let status = unsafe { status() };
+            if status == UNNEEDED {
+                return Ok(());
+            }
+        }
         // SAFETY: no precondition but the one documented above, whose breach is an error and not undefined.
         match unsafe { (verbs.ibv_fork_init)() } {
             0 => Ok(()),

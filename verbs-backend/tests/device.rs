@@ -571,3 +571,42 @@ fn on_demand_paging_is_found_out_by_trying() {
 
 #[path = "device/cm.rs"]
 mod cm;
+
+/// The flags of the mapping that an address is in, as `/proc/self/smaps` has them.
+fn flags_of_mapping(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'));
+        let hex = |text| usize::from_str_radix(text, 16).ok();
+        if let Some((start, end)) = range.and_then(|(s, e)| Some((hex(s)?, hex(e)?))) {
+            inside = (start..end).contains(&address);
+        }
+        if inside && let Some(flags) = line.strip_prefix("VmFlags:") {
+            return flags.to_owned();
+        }
+    }
+    panic!("{address:#x} is in no mapping");
+}
+
+/// A child may read what its parent had in registered memory, where the kernel copies that for it.
+#[test]
+fn registered_pages_are_in_children_where_the_kernel_copies_them() {
+    let Some(device) = device() else { return };
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut parts = release.split(['.', '-']).map(str::parse::<u32>);
+    let kernel = (parts.next(), parts.next());
+    let (Some(Ok(major)), Some(Ok(minor))) = kernel else {
+        panic!("{release}");
+    };
+    if (major, minor) < (5, 12) {
+        eprintln!("skipped: Linux {major}.{minor} does not copy registered pages");
+        return;
+    }
+    verbs_backend::fork::protect().unwrap();
+    let window = Window::new(&Pd::new(&device).unwrap(), 4096).unwrap();
+    let flags = flags_of_mapping(window.mr().address());
+    assert!(!flags.split(' ').any(|f| f == "dc"), "{flags}");
+}

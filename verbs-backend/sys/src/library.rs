@@ -151,6 +151,7 @@ functions! {
         query_gid_table = "_ibv_query_gid_table": (
             *mut ibv_context, *mut ibv_gid_entry, usize, u32, usize
         ) -> isize,
+        fork_status = "ibv_is_fork_initialized": () -> c_int,
     }
 }
 
