@@ -125,7 +125,7 @@ impl Hsl {
     /// # Errors
     /// [`HslError::InUse`].
     pub fn retire(&self) -> Result<(), HslError> {
-        if self.word.load(Ordering::Acquire) != 0 {
+        if !self.is_free() {
             return Err(HslError::InUse);
         }
         self.state.store(DEAD, Ordering::Release);
@@ -197,17 +197,11 @@ impl Hsl {
     /// # Errors
     /// [`HslError::NotHeld`], [`HslError::Order`].
     pub fn unlock(&self) -> Result<(), HslError> {
-        if self.is_none() {
-            return Ok(());
-        }
-        if !self.is_mine() {
-            return Err(HslError::NotHeld);
-        }
-        if self.depth.load(Ordering::Relaxed) != COUNT.get() {
+        let is_last = self.depth.load(Ordering::Relaxed) == held();
+        if !self.is_none() && self.is_mine() && !is_last {
             return Err(HslError::Order);
         }
-        self.give_back();
-        Ok(())
+        self.unlock_in_any_order()
     }
 
     /// As [`Hsl::unlock`], in whatever order the thread took its locks.
@@ -221,19 +215,15 @@ impl Hsl {
         if !self.is_mine() {
             return Err(HslError::NotHeld);
         }
-        self.give_back();
+        COUNT.set(COUNT.get().saturating_sub(1));
+        self.owner.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Release);
         Ok(())
     }
 
     /// Whether nobody holds it at this moment.
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Acquire) == 0
-    }
-
-    fn give_back(&self) {
-        COUNT.set(COUNT.get().saturating_sub(1));
-        self.owner.store(0, Ordering::Relaxed);
-        self.word.store(0, Ordering::Release);
     }
 }
 

@@ -12,7 +12,7 @@ enum { WORKERS = 3, ROUNDS = 300, WORK = 200, DONE = 201 };
 
 static gasnet_hsl_t lock = GASNET_HSL_INITIALIZER;
 static gasnett_cond_t came = GASNETT_COND_INITIALIZER;
-static int waiting, begun, done; /* under the lock */
+static int waiting, begun, done, woken; /* under the lock */
 
 static gasnett_mutex_t turn_mutex = GASNETT_MUTEX_INITIALIZER;
 static gasnett_cond_t turn_comes;
@@ -42,7 +42,10 @@ static void *worker(void *arg)
 	(void)arg;
 	for (;;) {
 		gasnet_hsl_lock(&lock);
-		while (waiting == 0 && begun < ROUNDS) gasnett_cond_wait(&came, &lock.lock);
+		while (waiting == 0 && begun < ROUNDS) {
+			gasnett_cond_wait(&came, &lock.lock);
+			woken++;
+		}
 		if (waiting == 0) break;
 		waiting--;
 		/* Of the last piece all are told: there is none after it. */
@@ -116,6 +119,8 @@ int main(int argc, char **argv)
 		CHECK(pthread_join(takers[i], NULL) == 0);
 	}
 	gasnet_hsl_lock(&lock);
+	/* A wait sleeps until a signal, but now and then. */
+	CHECK(woken <= 2 * (ROUNDS + WORKERS));
 	CHECK(waiting == 0 && begun == ROUNDS && done == ROUNDS && turn == WORKERS * ROUNDS);
 	gasnet_hsl_unlock(&lock);
 	gasnett_cond_destroy(&turn_comes);

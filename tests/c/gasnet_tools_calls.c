@@ -121,6 +121,8 @@ static void halves(void)
 		int32_t high = (int32_t)GASNETI_HIWORD(all[i]), low = (int32_t)GASNETI_LOWORD(all[i]);
 		CHECK(GASNETI_MAKEWORD(high, low) == all[i]);
 	}
+	CHECK(SIZEOF_INT == sizeof(int) && SIZEOF_LONG == sizeof(long));
+	CHECK(SIZEOF_VOID_P == sizeof(void *) && SIZEOF_SIZE_T == sizeof(size_t));
 	CHECK((void *)GASNETI_MAKEWORD(GASNETI_HIWORD(&i), GASNETI_LOWORD(&i)) == (void *)&i);
 }
 

@@ -1,8 +1,8 @@
 /* A program that never calls PtlInit, as those for Cray's systems, where start-up had done it. "started" with
  * PORTOLAN_CRAY_START, "refused" without. */
 #include <portals3.h>
-#include <stdio.h>
-#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -12,7 +12,8 @@ int main(int argc, char **argv)
 	ptl_handle_ni_t ni = PTL_INVALID_HANDLE;
 	ptl_handle_eq_t eq;
 	ptl_process_id_t id;
-	int max = 0;
+	int max = 0, status = 0;
+	pid_t child;
 
 	/* Nothing else starts the library. */
 	GIVES(PTL_NO_INIT, PtlGetId(ni, &id));
@@ -22,6 +23,12 @@ int main(int argc, char **argv)
 	}
 	GIVES(PTL_SEGV, PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, NULL));
 	GIVES(PTL_OK, PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, &ni));
+	/* In a child nothing does. */
+	child = fork();
+	if (child == 0) {
+		_exit(PtlNIInit(PTL_IFACE_SELF, PTL_PID_ANY, NULL, NULL, &ni) != PTL_NO_INIT);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 	GIVES(PTL_OK, PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &eq));
 	GIVES(PTL_OK, PtlInit(&max));
 	GIVES(PTL_OK, PtlGetId(ni, &id));

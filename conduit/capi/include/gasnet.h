@@ -249,7 +249,7 @@ typedef struct {
     volatile uint32_t word;
     uint32_t tag;
     void *volatile owner;
-    void *below;
+    size_t depth;
 } gasneti_hsl_lock_t;
 /* Programs give the address of `lock` to gasnett_cond_wait. */
 typedef struct {

@@ -157,24 +157,27 @@ pub unsafe extern "C" fn gasnet_hsl_unlock(p: *mut Hsl) {
 fn complain_of_unlock() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        conduit::say(format_args!(
-            "GASNet node {}/{}: WARNING: gasnet_hsl_unlock of a lock that nobody holds, without effect{}",
-            crate::state::me(),
-            crate::state::nodes(),
-            crate::state::place()
+        warn(format_args!(
+            "gasnet_hsl_unlock of a lock that nobody holds, without effect"
         ));
     });
+}
+
+fn warn(what: std::fmt::Arguments<'_>) {
+    conduit::say(format_args!(
+        "GASNet node {}/{}: WARNING: {what}{}",
+        crate::state::me(),
+        crate::state::nodes(),
+        crate::state::place()
+    ));
 }
 
 fn complain_if_long(what: &str, since: Option<Instant>) {
     let held = since.map(|s| s.elapsed()).unwrap_or_default();
     if held > LONG {
-        conduit::say(format_args!(
-            "GASNet node {}/{}: WARNING: {what} was held for {:.3} s, which delays every message{}",
-            crate::state::me(),
-            crate::state::nodes(),
-            held.as_secs_f64(),
-            crate::state::place()
+        warn(format_args!(
+            "{what} was held for {:.3} s, which delays every message",
+            held.as_secs_f64()
         ));
     }
 }

@@ -154,7 +154,7 @@ pub unsafe extern "C" fn PtlNIInit(
     ni_handle: *mut u32,
 ) -> c_int {
     state::entry(|| {
-        if state::initialised().is_err() && is_set(CRAY_START) {
+        if is_set(CRAY_START) && !state::is_forked() {
             library::initialise()?;
         }
         state::initialised()?;

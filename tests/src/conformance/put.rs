@@ -195,7 +195,10 @@ fn cut_off(r: &Rank) {
             assert_eq!((e.ni_fail, e.rlength), (NiFail::OK, size), "{e:?}");
             match e.kind {
                 SendEnd => ends += 1,
-                _ => acks += 1,
+                kind => {
+                    assert_eq!(kind, ACKED);
+                    acks += 1;
+                }
             }
             assert!(ends >= acks, "{size} bytes: ack {acks} after {ends} ends");
         }

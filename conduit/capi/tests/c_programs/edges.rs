@@ -97,6 +97,25 @@ fn configure_scripts_find_what_they_look_for() {
     }
 }
 
+/// A file is C without a warning where headers are looked for in these folders.
+fn is_c(source: &Path, folders: &[&PathBuf]) {
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=gnu99",
+        "-Wall",
+        "-Wextra",
+        "-pedantic",
+        "-Werror",
+        "-fsyntax-only",
+        "-DGASNET_PAR",
+    ]);
+    for folder in folders {
+        cc.arg("-I").arg(folder);
+    }
+    let output = cc.arg(source).output().unwrap();
+    assert!(output.status.success(), "{source:?}: {}", text(&output));
+}
+
 /// A program with a `gasnet_config.h` of its own, as GASNet's conduit for Portals has one, is given that, though the installation's
 /// headers come first; of two installations one says the release.
 #[test]
@@ -130,11 +149,7 @@ fn a_configuration_of_the_program_is_not_hidden() {
     )
     .unwrap();
     for (source, after) in [("own.c", &own), ("none.c", &include), ("none.c", &second)] {
-        let mut cc = Command::new("cc");
-        cc.args(["-Wall", "-Werror", "-fsyntax-only", "-I"]);
-        cc.arg(&include).arg("-I").arg(after);
-        let output = cc.arg(own.join(source)).output().unwrap();
-        assert!(output.status.success(), "{source}: {}", text(&output));
+        is_c(&own.join(source), &[&include, after]);
     }
 }
 
@@ -166,21 +181,7 @@ fn the_headers_are_where_configure_scripts_look() {
         ("own.c", &[&include, &own]),
         ("own.c", &[&own, &include]),
     ] {
-        let mut cc = Command::new("cc");
-        cc.args([
-            "-std=gnu99",
-            "-Wall",
-            "-Wextra",
-            "-pedantic",
-            "-Werror",
-            "-fsyntax-only",
-            "-DGASNET_PAR",
-        ]);
-        for folder in folders {
-            cc.arg("-I").arg(folder);
-        }
-        let output = cc.arg(own.join(source)).output().unwrap();
-        assert!(output.status.success(), "{source}: {}", text(&output));
+        is_c(&own.join(source), folders);
     }
 }
 

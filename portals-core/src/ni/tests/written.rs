@@ -240,4 +240,10 @@ fn a_long_list_offers_its_first_descriptors() {
     assert_eq!(mds(&ni, 1000), all);
     ni.md_unlink(all[0]).unwrap();
     assert_eq!(mds(&ni, 64), all[1..65]);
+    // Entries that offer nothing are passed over, but not more than four for each descriptor.
+    for md in &all[1..297] {
+        ni.md_unlink(*md).unwrap();
+    }
+    assert_eq!(mds(&ni, 74), [], "of 300 entries 296 are looked at");
+    assert_eq!(mds(&ni, 75), all[297..]);
 }

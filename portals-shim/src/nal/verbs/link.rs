@@ -748,7 +748,7 @@ impl Verbs {
         for tx in held {
             Self::fail_message(ni, &tx);
         }
-        for (_, request) in expected {
+        for request in expected.into_requests() {
             delivery::fail_answer(ni, &request);
         }
         self.published.forget_peer(rank);

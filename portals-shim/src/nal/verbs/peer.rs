@@ -55,6 +55,7 @@ mod repeat;
 mod ring;
 mod written;
 
+use super::expected::Expected;
 use super::frame;
 use super::handshake::{self, Stage};
 use super::mail::Way;
@@ -64,7 +65,7 @@ use ahead::Ahead;
 use batch::Small;
 use confirm::Confirm;
 use flight::Flying;
-use portals_core::{Header, ProcessId, Transmit};
+use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
 use repeat::{Said, SaidWritten, Told};
@@ -75,7 +76,6 @@ use verbs_backend::cm::Link;
 use verbs_backend::{Qp, SendBatch};
 
 pub(super) use confirm::Confirmed;
-pub(super) use expected::answers;
 pub(super) use late::{Late, LateAnswers};
 pub(super) use queue::Fill;
 
@@ -125,7 +125,7 @@ pub(super) struct Peer {
     /// Operations that wait for the connection.
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
-    pub(super) expected: VecDeque<(u32, Header)>,
+    pub(super) expected: Expected,
     /// Answers of this side that wait for the data of earlier puts.
     pub(super) late: LateAnswers,
     queue: VecDeque<Queued>,
@@ -214,7 +214,7 @@ impl Peer {
             way: None,
             who: None,
             held: VecDeque::new(),
-            expected: VecDeque::new(),
+            expected: Expected::default(),
             late: LateAnswers::default(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),

@@ -128,7 +128,7 @@ impl Verbs {
                 // A put that failed at its target is not acknowledged by it.
                 if failed && matches!(after, After::Send(_)) {
                     if let Some(peer) = self.peer(rank) {
-                        peer.forget_expected(&header);
+                        peer.expected.forget(&header);
                     }
                     delivery::fail_answer(ni, &header);
                 }
@@ -199,7 +199,7 @@ impl Verbs {
         if let Some(peer) = self.peer(rank)
             && !is_request(header)
         {
-            peer.answered(header);
+            peer.expected.answered(header);
         }
         match ni.handle_header(header) {
             Incoming::Deposit(d) => {
@@ -286,7 +286,7 @@ impl Verbs {
     ) {
         let request = is_request(header);
         if let Some(peer) = self.peer(rank) {
-            peer.answered(header);
+            peer.expected.answered(header);
         }
         let d = match ni.handle_header(header) {
             Incoming::Deposit(d) if d.length > 0 => d,

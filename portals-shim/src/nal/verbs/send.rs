@@ -242,7 +242,7 @@ impl Verbs {
             After::Send(op) => {
                 if let Some(peer) = self.peer(rank) {
                     peer.requests_sent = peer.requests_sent.wrapping_sub(1);
-                    peer.forget_expected(header);
+                    peer.expected.forget(header);
                 }
                 if let Some(op) = op {
                     ni.send_end(op, NiFail::FAIL);

@@ -220,6 +220,11 @@ impl Auto {
         self.held.get(&rank).map_or(0, VecDeque::len)
     }
 
+    #[cfg(test)]
+    pub(super) fn datagrams(&mut self) -> &mut DatagramNal {
+        &mut self.datagrams
+    }
+
     fn channels(&self) -> Channels {
         let counts = self.moves.counts();
         let known = self.datagrams.peer_count() as u64;

@@ -39,6 +39,7 @@ pub(in crate::nal) use open::{Contact, Directory, Unconnected};
 pub(in crate::nal::verbs) use words::News;
 
 use super::super::{Attendance, LOOKS};
+use super::expected::Expected;
 use super::{Counters, Slab, unusable_device};
 use crate::delivery;
 use crate::direct::Bell;
@@ -61,8 +62,6 @@ const LOOK: u32 = 16;
 const GRACE: Duration = Duration::from_millis(10);
 /// How long the close may wait for acks.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a close waits for the next piece of data that nobody wants.
-const SURPLUS: Duration = Duration::from_millis(300);
 /// Farewells to each peer. All lost, the peer waits until it gives up.
 const FAREWELLS: usize = 4;
 /// Requests without an answer that are remembered; the oldest of more has been dropped by its target.
@@ -78,7 +77,7 @@ struct Peer {
     /// Frames sent, modulo 2^32.
     frames_sent: u32,
     /// Requests that wait for an answer, and the numbers of their frames.
-    expected: VecDeque<(u32, Header)>,
+    expected: Expected,
     /// The last landing that was opened, and others.
     landings: BTreeMap<u32, Landing>,
     /// How many of them are for data that nobody wants.
@@ -92,9 +91,10 @@ struct Peer {
 /// What the end of something completes.
 #[derive(Clone, Copy, Debug)]
 enum Long {
-    /// A long message, and the target's ack, if it came first.
+    /// A long message, whose rest goes to this landing, and the target's ack, if it came first.
     Message {
         header: Header,
+        landing: u32,
         after: After,
         ack: Option<Header>,
     },
@@ -197,7 +197,7 @@ impl DatagramNal {
                 data,
                 who: contact.who,
                 frames_sent: 0,
-                expected: VecDeque::new(),
+                expected: Expected::default(),
                 landings: BTreeMap::new(),
                 surplus: 0,
                 left: false,
@@ -416,6 +416,7 @@ impl DatagramNal {
                 header,
                 after: After::Send(op),
                 ack: None,
+                ..
             } => {
                 if let Some(op) = op {
                     ni.send_end(op, fail);
@@ -444,13 +445,12 @@ impl DatagramNal {
         let rank = peer.rank;
         let mut expected = std::mem::take(&mut peer.expected);
         if said {
-            // What it has acked has had its effect; its target has dropped it, or refused to acknowledge it.
-            let done = peer.frames_sent.wrapping_sub(unacked);
-            expected.retain(|(number, _)| done.wrapping_sub(*number) >= 1 << 31);
+            // What it has acked has had its effect.
+            expected.forget_up_to(peer.frames_sent.wrapping_sub(unacked));
         }
         peer.surplus = 0;
         let landings = std::mem::take(&mut peer.landings);
-        for (_, request) in expected {
+        for request in expected.into_requests() {
             delivery::fail_answer(ni, &request);
         }
         for op in landings.into_values().filter_map(|l| l.op) {

@@ -1,14 +1,15 @@
 //! What arrives: frames, which are matched, and the rest of their data.
 
-use super::{After, DatagramNal, Long, PeerId, SURPLUS};
+use super::{After, DatagramNal, Long, PeerId};
 use crate::nal::verbs::frame::{self, Body as Frame, Ends};
-use crate::nal::verbs::peer::answers;
 use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
 const UNWANTED: usize = 256;
+/// How long a close waits for the next piece of data that nobody wants.
+const SURPLUS: Duration = Duration::from_millis(300);
 
 /// Where the rest of a message goes.
 #[derive(Debug)]
@@ -41,14 +42,8 @@ impl DatagramNal {
                 return;
             }
         };
-        // Most often it is the oldest.
-        if let Body::Ack { .. } | Body::Reply { .. } = header.body
-            && let Some(at) = peer
-                .expected
-                .iter()
-                .position(|(_, r)| answers(&r.body, &header.body))
-        {
-            peer.expected.remove(at);
+        if let Body::Ack { .. } | Body::Reply { .. } = header.body {
+            peer.expected.answered(&header);
         }
         let (landing, len) = (prefix.requests_done.get(), header.payload_len());
         let rest = len.saturating_sub(data.len() as u64);
@@ -60,7 +55,7 @@ impl DatagramNal {
             );
             return;
         }
-        if self.acked_too_soon(&header) {
+        if self.acked_too_soon(&header, landing) {
             return;
         }
         match ni.handle_header(&header) {
@@ -72,7 +67,7 @@ impl DatagramNal {
                 // What is cut off is waited for too: the initiator's SEND_END comes when all has been acked, and an ack of
                 // the target must not come before it.
                 if rest == 0 {
-                    return self.deposited(ni, id, d.op, NiFail::OK);
+                    return self.deposited(ni, id, d.op, 0);
                 }
                 self.rd.open(id, landing, rest);
                 let landing_of = Landing {
@@ -100,7 +95,7 @@ impl DatagramNal {
                     None => NiFail::FAIL,
                 };
                 ni.swap_end(s.op, fail);
-                self.send_bytes(id, &s.header, &old);
+                self.send_bytes(id, &s.header, &old, 0);
                 self.expect_surplus(id, landing, rest);
             }
             Incoming::Acked | Incoming::Dropped(_) => self.expect_surplus(id, landing, rest),
@@ -108,26 +103,26 @@ impl DatagramNal {
     }
 
     /// An ack of a put whose data the datagrams' own acks have not ended yet: it waits, so that SEND_END comes first (rule 27).
-    fn acked_too_soon(&mut self, header: &Header) -> bool {
-        if !matches!(header.body, Body::Ack { .. }) {
+    fn acked_too_soon(&mut self, header: &Header, landing: u32) -> bool {
+        if landing == 0 || !matches!(header.body, Body::Ack { .. }) {
             return false;
         }
         let waiting = self.longs.iter_mut().find_map(|long| match long {
             Long::Message {
-                header: put, ack, ..
-            } if ack.is_none()
-                && put.target == header.source
-                && answers(&put.body, &header.body) =>
-            {
-                Some(ack)
-            }
+                header: put,
+                landing: its,
+                ack,
+                ..
+            } if *its == landing && put.target == header.source && ack.is_none() => Some(ack),
             _ => None,
         });
-        let too_soon = waiting.is_some();
-        if let Some(ack) = waiting {
-            *ack = Some(*header);
+        match waiting {
+            Some(ack) => {
+                *ack = Some(*header);
+                true
+            }
+            None => false,
         }
-        too_soon
     }
 
     /// The rest of a message will come, and nobody wants it. Its sender does not know that: until it has been told that
@@ -147,14 +142,11 @@ impl DatagramNal {
         self.rd.open(id, landing, rest);
     }
 
-    fn deposited(&mut self, ni: &mut Ni, id: PeerId, op: OpId, fail: NiFail) {
-        if let Some(ack) = ni.deposit_end(op, fail) {
-            self.answer(id, &ack);
+    /// All of a message is in place; of a long one at this landing, else 0.
+    fn deposited(&mut self, ni: &mut Ni, id: PeerId, op: OpId, landing: u32) {
+        if let Some(ack) = ni.deposit_end(op, NiFail::OK) {
+            self.send_bytes(id, &ack, &[], landing);
         }
-    }
-
-    fn answer(&mut self, id: PeerId, header: &Header) {
-        self.send_bytes(id, header, &[]);
     }
 
     /// More data of a message whose header was matched.
@@ -181,7 +173,7 @@ impl DatagramNal {
         }
         if complete && let Some(place) = peer.landings.remove(&landing) {
             match place.op {
-                Some(op) => self.deposited(ni, id, op, NiFail::OK),
+                Some(op) => self.deposited(ni, id, op, landing),
                 None => peer.surplus = peer.surplus.saturating_sub(1),
             }
         }

@@ -109,6 +109,7 @@ impl DatagramNal {
         let Some(after) = after else { return };
         let long = Long::Message {
             header: *header,
+            landing,
             after,
             ack: None,
         };
@@ -124,8 +125,8 @@ impl DatagramNal {
         }
     }
 
-    /// Queues a frame of bytes.
-    pub(super) fn send_bytes(&mut self, peer: PeerId, header: &Header, data: &[u8]) {
+    /// Queues a frame of bytes; an ack of a long put names its landing, anything else 0.
+    pub(super) fn send_bytes(&mut self, peer: PeerId, header: &Header, data: &[u8], landing: u32) {
         let mut bytes = SmallVec::<[u8; 128]>::new();
         bytes.resize(MESSAGE_HEAD + data.len(), 0);
         let mut writer = Writer::new(&mut bytes, Kind::Message, false);
@@ -133,9 +134,25 @@ impl DatagramNal {
         writer.push(data);
         let used = writer.len();
         bytes.truncate(used);
+        frame::stamp(&mut bytes, 0, landing);
         if let Err(error) = self.send_frame(peer, bytes, 0) {
             tracing::debug!(%error, "not sent");
         }
+    }
+
+    /// Sends an ack of the put to this landing, whether that is due or not.
+    #[cfg(test)]
+    pub(in crate::nal::verbs) fn say_acked(&mut self, rank: usize, ack: &Header, landing: u32) {
+        let peer = self.meet(rank).expect("a rank of the job");
+        self.send_bytes(peer, ack, &[], landing);
+        self.flush();
+    }
+
+    /// Acks that wait for the end of their put.
+    #[cfg(test)]
+    pub(in crate::nal::verbs) fn acks_waiting(&self) -> usize {
+        let waits = |long: &Long| matches!(long, Long::Message { ack: Some(_), .. });
+        self.longs.iter().filter(|(_, long)| waits(long)).count()
     }
 
     /// Queues a frame, and counts it.
@@ -162,11 +179,11 @@ impl DatagramNal {
     fn expect_answer(&mut self, peer: PeerId, request: &Header) {
         if let Some(peer) = self.peers.get_mut(peer.index()) {
             if peer.expected.len() >= EXPECTED {
-                peer.expected.pop_front();
+                peer.expected.drop_oldest();
             }
             // Its frame is the next one.
             let number = peer.frames_sent.wrapping_add(1);
-            peer.expected.push_back((number, *request));
+            peer.expected.push(number, request);
         }
     }
 
@@ -175,10 +192,8 @@ impl DatagramNal {
         let rank = self.rank_of(request.target);
         let peer = rank.and_then(|rank| self.known.get(rank).copied().flatten());
         let peer = peer.and_then(|peer| self.peers.get_mut(peer.index()));
-        if let Some(peer) = peer
-            && let Some(at) = peer.expected.iter().rposition(|(_, r)| r == request)
-        {
-            peer.expected.remove(at);
+        if let Some(peer) = peer {
+            peer.expected.forget(request);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::call::{Answer, Call, Channels};
 use crate::nal::verbs::auto::{Auto, State, in_parts};
 use crate::nal::verbs::settings::Settings;
+use portals_core::{Body, Header};
 use std::time::{Duration, Instant};
 
 const LEN: usize = 1 << 17;
@@ -296,5 +297,56 @@ fn device_a_wait_for_one_peer_is_no_silence_to_another() {
         assert!(talker.join().unwrap() > 0);
     });
     raws.push(third);
+    close(raws);
+}
+
+/// An ack of the target may overtake those of the datagrams, which alone say that the source is free; SEND_END comes first.
+#[test]
+fn device_an_ack_waits_for_the_end_of_its_put() {
+    // More than a datagram holds, and not what moves the pair.
+    const LEN: u64 = 8000;
+    let Some(mut raws) = autos(2, u32::MAX, 1, SECONDS) else {
+        return;
+    };
+    let [from, target] = [0, 1].map(|at| raws[at].id());
+    let there = to(target, LOUD, 0);
+    raws[0].put(there, 8, AckRequest::NoAck, 0);
+    until(&mut raws, "they meet", |r| {
+        r[1].seen(EventKind::PutEnd, LOUD) == (1, 0)
+    });
+    raws[0].events.clear();
+    for number in 1..3 {
+        raws[0].put(there, LEN, AckRequest::Ack, number);
+    }
+    // The target says that it has the second one before it has looked.
+    let ack = Header {
+        target: from,
+        source: target,
+        body: Body::Ack {
+            md: raws[0].source,
+            offset: 0,
+            rlength: LEN,
+            mlength: LEN,
+        },
+        ..raws[1].header(from, LOUD, 0, 0)
+    };
+    raws[1].library.nal.datagrams().say_acked(0, &ack, 2);
+    let end = Instant::now() + SECONDS;
+    while raws[0].library.nal.datagrams().acks_waiting() == 0 {
+        assert!(Instant::now() < end, "the ack waits");
+        raws[0].step();
+        assert_eq!(raws[0].seen(EventKind::Ack, LOUD), (0, 0));
+    }
+    until(&mut raws, "both are acknowledged", |r| {
+        r[0].seen(EventKind::Ack, LOUD) == (2, 0)
+    });
+    let kinds: Vec<EventKind> = raws[0].events.iter().map(|e| e.kind).collect();
+    for at in 0..kinds.len() {
+        let count = |kind| kinds[..=at].iter().filter(|k| **k == kind).count();
+        assert!(
+            count(EventKind::Ack) <= count(EventKind::SendEnd),
+            "{kinds:?}"
+        );
+    }
     close(raws);
 }

@@ -135,6 +135,26 @@ impl<N: Nal> Raw<N> {
             .unwrap();
     }
 
+    /// The header of a put.
+    pub(super) fn header(&self, target: ProcessId, bits: u64, length: u64, number: u64) -> Header {
+        let config = self.library.ni.config();
+        Header {
+            target,
+            source: config.id,
+            uid: config.uid,
+            jid: config.jid,
+            pt_index: 4,
+            match_bits: bits,
+            body: Body::Put {
+                length,
+                remote_offset: 0,
+                hdr_data: number,
+                ac_index: 0,
+                ack_md: None,
+            },
+        }
+    }
+
     /// Progress, and the events that it made.
     pub(super) fn step(&mut self) {
         self.library.attend(true);
@@ -201,26 +221,6 @@ impl Raw {
         let qp = nal.peer(rank).and_then(|p| p.qp.clone()).expect("a link");
         let posted = qp.post_owned(peer::PLAIN, op, buffer, 0..bytes.len(), SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
-    }
-
-    /// The header of a put.
-    pub(super) fn header(&self, target: ProcessId, bits: u64, length: u64, number: u64) -> Header {
-        let config = self.library.ni.config();
-        Header {
-            target,
-            source: config.id,
-            uid: config.uid,
-            jid: config.jid,
-            pt_index: 4,
-            match_bits: bits,
-            body: Body::Put {
-                length,
-                remote_offset: 0,
-                hdr_data: number,
-                ac_index: 0,
-                ack_md: None,
-            },
-        }
     }
 }
 
