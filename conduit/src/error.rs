@@ -212,7 +212,8 @@ pub enum RmaError {
         /// Bytes.
         len: usize,
     },
-    /// 65535 operations are waiting to be synchronised.
+    /// 65535 operations are waiting to be synchronised, and more than a thousand of them are access regions, or blocking calls
+    /// of as many threads.
     #[error("65535 operations are not synchronised yet")]
     TooManyOperations,
     /// From within a handler.

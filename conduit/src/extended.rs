@@ -79,7 +79,7 @@ impl Conduit {
             let op = self.operation(counted, &mut key)?;
             self.transfer(node, remote, local, get, Some(op), false)?;
         }
-        Ok(Self::handle_of(counted, key))
+        Ok(self.handle_of(counted, key))
     }
 
     /// The operation that messages count on; takes an explicit one when first needed. All messages of an implicit
@@ -90,15 +90,18 @@ impl Conduit {
         }
         let mut core = self.core.borrow_mut();
         let new = match counted {
-            Counted::Explicit => core.ops.explicit().ok_or(RmaError::TooManyOperations)?,
+            Counted::Explicit => core.explicit_op()?,
             Counted::Implicit => core.ops.implicit(),
         };
         Ok(*key.insert(new))
     }
 
-    /// The handle of an operation, if it is not an implicit one.
-    fn handle_of(counted: Counted, key: Option<Key>) -> Handle {
-        Handle(key.filter(|_| counted == Counted::Explicit))
+    /// The handle of an operation whose messages have begun, if it is not an implicit one.
+    fn handle_of(&self, counted: Counted, key: Option<Key>) -> Handle {
+        match key.filter(|_| counted == Counted::Explicit) {
+            Some(key) => self.begun(key),
+            None => Handle::DONE,
+        }
     }
 
     /// Starts to set `len` bytes at address `dest` of the segment of `node` to `value`.
@@ -161,7 +164,7 @@ impl Conduit {
             }
             Ok(())
         })?;
-        Ok(Self::handle_of(counted, key))
+        Ok(self.handle_of(counted, key))
     }
 
     /// As [`Conduit::try_sync`], without polling.
@@ -198,8 +201,7 @@ impl Conduit {
         attached.near.get(node as usize)?.clone()
     }
 
-    /// Implicit operations of one more thread of the client; `None` when 65535 operations are
-    /// under way.
+    /// Implicit operations of one more thread of the client; `None` when there is no slot for it.
     pub fn new_implicit(&self) -> Option<Implicit> {
         self.core.borrow_mut().ops.new_implicit()
     }
@@ -207,5 +209,10 @@ impl Conduit {
     /// Implicit operations count on `other` from here on, which becomes what they counted on.
     pub fn swap_implicit(&self, other: &mut Implicit) {
         self.core.borrow_mut().ops.swap_implicit(other);
+    }
+
+    /// The access region that is open, if one is, has no handle: its thread has ended.
+    pub fn abandon_nbi_region(&self) {
+        self.core.borrow_mut().ops.abandon_region();
     }
 }

@@ -5,7 +5,8 @@
 
 /// An operation to synchronise with; take it to `wait` or `try_sync` exactly once.
 ///
-/// A handle that is dropped keeps its slot, one of 65535, until the job ends.
+/// A handle that is dropped keeps its slot, one of 65535, until the job ends. An explicit operation that finds none is
+/// complete when its call returns.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an operation must be synchronised"]
 pub struct Handle(pub(crate) Option<Key>);
@@ -59,7 +60,10 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Ops {
     slots: Vec<Slot>,
+    /// Free ones of those that have been used and are below [`EXPLICIT`].
     free: Vec<u16>,
+    /// As `free`, from there on.
+    spare: Vec<u16>,
     /// What implicit operations count on.
     implicit: Implicit,
 }
@@ -79,6 +83,10 @@ pub struct Implicit {
 /// Slot of the implicit operations of the first thread.
 const IMPLICIT: u16 = 0;
 
+/// Explicit operations that are left unsynchronised have slots below this. Those from here on are for what ends within its
+/// call, for access regions and for threads, so that none of these fails because of a program that waits late.
+const EXPLICIT: u16 = u16::MAX - 1024;
+
 impl Ops {
     pub(crate) fn new() -> Self {
         let first = Slot {
@@ -91,6 +99,7 @@ impl Ops {
         Self {
             slots: vec![first],
             free: Vec::new(),
+            spare: Vec::new(),
             implicit: Implicit {
                 base: IMPLICIT,
                 current: IMPLICIT,
@@ -101,7 +110,7 @@ impl Ops {
 
     /// Implicit operations of one more thread; `None` when slots are out.
     pub(crate) fn new_implicit(&mut self) -> Option<Implicit> {
-        let base = self.allocate(true)?.index;
+        let base = self.reserve(true)?.index;
         self.slots[usize::from(base)].base = true;
         Some(Implicit {
             base,
@@ -115,33 +124,54 @@ impl Ops {
         std::mem::swap(&mut self.implicit, other);
     }
 
+    /// A slot below [`EXPLICIT`].
     #[inline(always)]
     fn allocate(&mut self, implicit: bool) -> Option<Key> {
         let index = match self.free.pop() {
             Some(i) => i,
-            // The index 0xffff names no operation.
-            None if self.slots.len() < usize::from(u16::MAX) => {
-                let i = self.slots.len() as u16;
-                self.slots.push(Slot {
-                    generation: 0,
-                    used: false,
-                    implicit,
-                    base: false,
-                    counts: Counts::default(),
-                });
-                i
-            }
+            None if self.slots.len() < usize::from(EXPLICIT) => self.grow(),
             None => return None,
         };
+        Some(self.occupy(index, implicit))
+    }
+
+    /// Any slot.
+    fn reserve(&mut self, implicit: bool) -> Option<Key> {
+        if let Some(key) = self.allocate(implicit) {
+            return Some(key);
+        }
+        let index = match self.spare.pop() {
+            Some(i) => i,
+            // The index 0xffff names no operation.
+            None if self.slots.len() < usize::from(u16::MAX) => self.grow(),
+            None => return None,
+        };
+        Some(self.occupy(index, implicit))
+    }
+
+    fn grow(&mut self) -> u16 {
+        let i = self.slots.len() as u16;
+        self.slots.push(Slot {
+            generation: 0,
+            used: false,
+            implicit: false,
+            base: false,
+            counts: Counts::default(),
+        });
+        i
+    }
+
+    #[inline(always)]
+    fn occupy(&mut self, index: u16, implicit: bool) -> Key {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         slot.used = true;
         slot.implicit = implicit;
         slot.counts = Counts::default();
-        Some(Key {
+        Key {
             index,
             generation: slot.generation,
-        })
+        }
     }
 
     /// The slot of an explicit operation that begins next, if it is a used one.
@@ -150,10 +180,21 @@ impl Ops {
         self.free.last().copied()
     }
 
-    /// A new explicit operation.
+    /// A new explicit operation; `None` when the program has left so many unsynchronised that there is no slot.
     #[inline(always)]
     pub(crate) fn explicit(&mut self) -> Option<Key> {
         self.allocate(false)
+    }
+
+    /// A new explicit operation where [`Ops::explicit`] has none. Its call does not return before it is complete.
+    pub(crate) fn within_call(&mut self) -> Option<Key> {
+        self.reserve(false)
+    }
+
+    /// Whether the call that started the operation waits for it.
+    #[inline]
+    pub(crate) fn ends_in_call(key: Key) -> bool {
+        key.index >= EXPLICIT
     }
 
     /// The operation that implicit puts and gets count on now.
@@ -169,7 +210,7 @@ impl Ops {
         if self.implicit.region {
             return None;
         }
-        self.implicit.current = self.allocate(true)?.index;
+        self.implicit.current = self.reserve(true)?.index;
         self.implicit.region = true;
         Some(())
     }
@@ -188,6 +229,11 @@ impl Ops {
         self.implicit.current = self.implicit.base;
         self.implicit.region = false;
         Some(key)
+    }
+
+    /// The access region, if one is open, is nobody's any more; its slot is lost.
+    pub(crate) fn abandon_region(&mut self) {
+        self.end_region();
     }
 
     pub(crate) fn is_implicit(&self, key: Key) -> bool {
@@ -228,7 +274,10 @@ impl Ops {
                     return false;
                 }
                 s.used = false;
-                self.free.push(key.index);
+                match key.index {
+                    i if i < EXPLICIT => self.free.push(i),
+                    i => self.spare.push(i),
+                }
                 true
             }
             _ => true,
@@ -309,12 +358,37 @@ mod tests {
     }
 
     #[test]
-    fn there_are_65534_explicit_operations() {
+    fn what_ends_in_its_call_has_a_slot_when_the_others_are_out() {
         let mut ops = Ops::new();
-        for _ in 0..65_534 {
-            assert!(ops.explicit().is_some());
-        }
-        assert_eq!(ops.explicit(), None);
+        let held: Vec<Key> = std::iter::from_fn(|| ops.explicit()).collect();
+        assert_eq!(held.len(), usize::from(EXPLICIT) - 1);
+        assert!(!held.iter().any(|k| Ops::ends_in_call(*k)));
+        let short = ops.within_call().unwrap();
+        assert!(Ops::ends_in_call(short));
+        ops.begin_region().unwrap();
+        let region = ops.end_region().unwrap();
+        assert!(ops.new_implicit().is_some());
+        assert!(ops.finish(short) && ops.finish(region));
+        assert_eq!(ops.explicit(), None, "a spare slot is no explicit one");
+        assert_eq!(ops.within_call().map(|k| k.index), Some(region.index));
+        assert!(ops.finish(held[7]));
+        assert_eq!(ops.explicit().map(|k| k.index), Some(held[7].index));
+        while ops.within_call().is_some() {}
+        assert_eq!(ops.slots.len(), usize::from(u16::MAX), "0xffff names none");
+    }
+
+    #[test]
+    fn an_abandoned_region_is_nobodys() {
+        let mut ops = Ops::new();
+        ops.begin_region().unwrap();
+        let inner = ops.implicit();
+        ops.begin(inner, false);
+        ops.abandon_region();
+        assert!(!ops.in_region() && ops.implicit_done(true, true));
+        ops.complete(inner.index, false).unwrap();
+        assert!(ops.begin_region().is_some());
+        ops.abandon_region();
+        ops.abandon_region();
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::error::RmaError;
 use crate::extended::Counted;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
-use crate::ops::{Handle, Key};
+use crate::ops::{Handle, Key, Ops};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Transfer;
 use ::firehose::Unit;
@@ -57,6 +57,12 @@ impl Source {
 }
 
 impl Core {
+    /// An explicit operation for messages that begin now, whose handle is that of [`Conduit::begun`].
+    pub(crate) fn explicit_op(&mut self) -> Result<Key, RmaError> {
+        let op = self.ops.explicit().or_else(|| self.ops.within_call());
+        op.ok_or(RmaError::TooManyOperations)
+    }
+
     /// Memory of the client that is in the own segment needs no descriptor of its own.
     pub(crate) fn locate(&self, memory: UserMem) -> Source {
         if self.fire.is_some() {
@@ -607,21 +613,25 @@ impl Conduit {
         if local.len() == 0 || self.copied(node, &local, remote, get) {
             return Ok(Handle::DONE);
         }
-        let key = self
-            .core
-            .borrow_mut()
-            .ops
-            .explicit()
-            .ok_or(RmaError::TooManyOperations)?;
-        let handle = Handle(Some(key));
+        let key = self.core.borrow_mut().explicit_op()?;
         match self.transfer(node, remote, local, get, Some(key), wait_local) {
-            Ok(()) => Ok(handle),
+            Ok(()) => Ok(self.begun(key)),
             Err(error) => {
                 // What of it is under way ends first.
-                self.wait(handle);
+                self.wait(Handle(Some(key)));
                 Err(error)
             }
         }
+    }
+
+    /// The handle of an explicit operation whose messages have all begun; waits for one that may not outlive its call.
+    #[inline]
+    pub(crate) fn begun(&self, key: Key) -> Handle {
+        if Ops::ends_in_call(key) {
+            self.wait_done(Handle(Some(key)));
+            return Handle::DONE;
+        }
+        Handle(Some(key))
     }
 
     /// Makes a checked put or get by a copy, if that can be.

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define REFUSED(call) CHECK((call) == GASNET_ERR_BAD_ARG)
-#define FEW(call) CHECK((call) == GASNET_ERR_RESOURCE)
+#define SCARCE(call) CHECK((call) == GASNET_ERR_RESOURCE)
 
 enum { ASK = 200, TELL, PAYLOAD, SPREAD, NOBODY, ARRIVED, SIZE = 65536 };
 
@@ -86,8 +86,8 @@ static void attach(const char *how)
 	if (strcmp(how, "refused") == 0) {
 		REFUSED(gasnet_attach(table, 5, gasnet_getMaxLocalSegmentSize() + GASNET_PAGESIZE, 0));
 		REFUSED(gasnet_attach(table, 5, GASNET_PAGESIZE / 2, 0));
-		FEW(gasnet_attach(low, 1, SIZE, 0));
-		FEW(gasnet_attach(two, 2, SIZE, 0));
+		REFUSED(gasnet_attach(low, 1, SIZE, 0));
+		REFUSED(gasnet_attach(two, 2, SIZE, 0));
 	}
 	/* All of it is used by puts and Longs. */
 	if (strcmp(how, "largest") == 0) {
@@ -96,7 +96,7 @@ static void attach(const char *how)
 	}
 	/* More memory than the process may have, or may lock. */
 	if (strcmp(how, "memory") == 0) {
-		FEW(gasnet_attach(table, entries, gasnet_getMaxLocalSegmentSize(), 0));
+		SCARCE(gasnet_attach(table, entries, gasnet_getMaxLocalSegmentSize(), 0));
 		gasnet_exit(3);
 	}
 	if (strcmp(how, "fewer handlers") == 0 && gasnet_mynode() == 0) entries = 4;

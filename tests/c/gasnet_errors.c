@@ -67,9 +67,9 @@ static void attach(void)
 	IS(GASNET_ERR_BAD_ARG, gasnet_attach(NULL, 1, SIZE, 0));
 	IS(GASNET_ERR_BAD_ARG, gasnet_attach(table, -1, SIZE, 0));
 	IS(GASNET_ERR_BAD_ARG, gasnet_attach(none, 1, SIZE, 0));
-	IS(GASNET_ERR_RESOURCE, gasnet_attach(two, 2, SIZE, 0));
-	IS(GASNET_ERR_RESOURCE, gasnet_attach(low, 1, SIZE, 0));
-	IS(GASNET_ERR_RESOURCE, gasnet_attach(many, 130, SIZE, 0));
+	IS(GASNET_ERR_BAD_ARG, gasnet_attach(two, 2, SIZE, 0));
+	IS(GASNET_ERR_BAD_ARG, gasnet_attach(low, 1, SIZE, 0));
+	IS(GASNET_ERR_BAD_ARG, gasnet_attach(many, 130, SIZE, 0));
 	IS(GASNET_OK, gasnet_attach(table, 4, SIZE, 0));
 	if (table[3].index != 128) {
 		fprintf(stderr, "the handler without an index got %d\n", table[3].index);

@@ -1,4 +1,5 @@
-/* Four threads of each of two nodes: messages, puts, implicit operations and access regions at one time. */
+/* Four threads of each of two nodes: messages, puts, implicit operations and access regions at one time; more operations
+   that wait for their end than have numbers; a thread that ends within an access region. */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
@@ -9,7 +10,7 @@
 
 #include "gasnet_check.h"
 
-enum { THREADS = 4, ROUNDS = 50, REQUEST = 200, REPLY = 201, ROOM = 64 * 1024 };
+enum { THREADS = 4, ROUNDS = 50, REQUEST = 200, REPLY = 201, ROOM = 64 * 1024, HELD = 17000 };
 
 static gasnet_seginfo_t segment[2];
 static gasnett_atomic_t replies[THREADS];
@@ -59,6 +60,42 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* As many gets as a message can tell apart are under way in all threads together, and some more. */
+static void *hold(void *arg)
+{
+	gasnet_node_t peer = 1 - gasnet_mynode();
+	int *there = (int *)((char *)segment[peer].addr + (intptr_t)arg * ROOM), i, right = 0;
+	int *back = malloc(HELD * sizeof *back);
+	gasnet_handle_t *handle = malloc(HELD * sizeof *handle);
+
+	CHECK(back && handle);
+	for (i = 0; i < 100; i++) gasnet_put_val(peer, there + i, (gasnet_register_value_t)(i + 7), sizeof *there);
+	for (i = 0; i < HELD; i++) handle[i] = gasnet_get_nb(back + i, peer, there + i % 100, sizeof *back);
+	gasnet_begin_nbi_accessregion();
+	gasnet_put_nbi(peer, there + 100, back, sizeof *back);
+	gasnet_wait_syncnb(gasnet_end_nbi_accessregion());
+	gasnet_wait_syncnb_all(handle, HELD);
+	for (i = 0; i < HELD; i++) right += back[i] == i % 100 + 7;
+	CHECK(right == HELD);
+	free(handle);
+	free(back);
+	return NULL;
+}
+
+static void *leave_a_region(void *arg)
+{
+	gasnet_begin_nbi_accessregion();
+	return arg;
+}
+
+static void *begin_a_region(void *arg)
+{
+	gasnet_begin_nbi_accessregion();
+	gasnet_put_nbi(1 - gasnet_mynode(), segment[1 - gasnet_mynode()].addr, "x", 1);
+	gasnet_wait_syncnb(gasnet_end_nbi_accessregion());
+	return arg;
+}
+
 int main(int argc, char **argv)
 {
 	gasnet_handlerentry_t table[] = { { REQUEST, (void (*)())request }, { REPLY, (void (*)())reply } };
@@ -74,6 +111,12 @@ int main(int argc, char **argv)
 	for (i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 	OK(gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS));
 	CHECK(requests == THREADS * ROUNDS);
+	for (i = 0; i < THREADS && gasnet_mynode() == 0; i++) CHECK(pthread_create(&thread[i], NULL, hold, (void *)(intptr_t)i) == 0);
+	for (i = 0; i < THREADS && gasnet_mynode() == 0; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+	OK(gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS));
+	CHECK(pthread_create(&thread[0], NULL, leave_a_region, NULL) == 0 && pthread_join(thread[0], NULL) == 0);
+	/* One after the other, threads have the same memory. */
+	CHECK(pthread_create(&thread[0], NULL, begin_a_region, NULL) == 0 && pthread_join(thread[0], NULL) == 0);
 	printf("node %d: all right\n", (int)gasnet_mynode());
 	fflush(NULL);
 	/* The first to exit ends the others, wherever they are. */

@@ -8,7 +8,7 @@
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
-use conduit::{ClockKind, Conduit, SegInfo};
+use conduit::{AttachError, ClockKind, Conduit, SegInfo};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -260,6 +260,11 @@ pub unsafe extern "C" fn gasnet_attach(
             }
             OK
         }
+        Some(Err(
+            error @ (AttachError::HandlerIndex { .. }
+            | AttachError::HandlerTwice { .. }
+            | AttachError::HandlersExhausted),
+        )) => refuse(BAD_ARG, &with_causes(&error)),
         // Of the environment or the machine, as what `gasnet_init` says in every build.
         Some(Err(error)) if !state::checked() => {
             complain("gasnet_attach", &error);

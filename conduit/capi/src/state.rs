@@ -157,7 +157,8 @@ thread_local! {
         since: Cell::new(None),
         at: Cell::new((0, 0)),
     } };
-    static MARK: Cell<u8> = const { Cell::new(0) };
+    /// Whether the conduit has counted for this thread.
+    static MARK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A number of the calling thread, not 0, that no other thread has at this time.
@@ -400,7 +401,12 @@ pub(crate) fn count_own(conduit: &Conduit) {
     }
     let id = thread_id();
     let counting = COUNTING.load(Ordering::Relaxed);
+    // A thread that has ended may have had the same number.
+    let new = !MARK.replace(true);
     if counting == id {
+        if new {
+            conduit.abandon_nbi_region();
+        }
         return;
     }
     let mut aside = SET_ASIDE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -417,6 +423,9 @@ pub(crate) fn count_own(conduit: &Conduit) {
     conduit.swap_implicit(&mut aside[at].1);
     aside[at].0 = counting;
     COUNTING.store(id, Ordering::Relaxed);
+    if new {
+        conduit.abandon_nbi_region();
+    }
 }
 
 /// The conduit for a call that is not possible before `gasnet_attach`: then the process ends.
