@@ -12,6 +12,7 @@ extern "C" {
 /* The node id of this process, before PtlInit too; `interface`, the name of a network interface, makes no
  * difference. Not declared by the reference either: programs do so themselves. */
 int p3tcp_my_nid(const char *interface, unsigned int *nid);
+unsigned int utcp_my_nid(const char *interface);
 
 #ifdef __cplusplus
 }

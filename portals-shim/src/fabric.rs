@@ -405,12 +405,18 @@ pub(crate) fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
     }
 }
 
+/// The number of a job by its name: 16 bits, for which the SeaStar's header has room, without the one that is any job
+/// in programs for Cray's systems.
+fn job_number(id: &str) -> u32 {
+    let hash = id.bytes().fold(0x811c_9dc5u32, |h, b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    ((hash ^ hash >> 16) & 0xffff).min(0xfffe)
+}
+
 /// The identity of this process in a job.
 pub(crate) fn identity(job: &Job, place: Placement, wishes: Option<&Wishes>) -> NiConfig {
-    let jid = job
-        .id()
-        .bytes()
-        .fold(1u32, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
+    let jid = job_number(job.id());
     wishes.map_or_else(
         || rank_config(place, job.rank(), jid),
         |w| w.config(place, job.rank(), jid),

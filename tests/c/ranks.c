@@ -46,6 +46,7 @@ int main(void)
 	ptl_nid_t nids[2];
 	cnos_nidpid_map_t *map;
 	ptl_pid_t pids[2];
+	ptl_jid_t jid;
 	unsigned rank, size, i, early;
 	int of_environment = getenv("PTL_MY_RID") != NULL;
 
@@ -95,12 +96,14 @@ int main(void)
 	CHECK(cnos_get_nidpid_map(&map) == 2);
 	nids[0] = own.nid + 1;
 	OK(p3tcp_my_nid("eth0", nids));
-	CHECK(nids[0] == own.nid && early == own.nid);
+	CHECK(nids[0] == own.nid && early == own.nid && utcp_my_nid("eth0") == own.nid);
 	GIVES(PTL_SEGV, p3tcp_my_nid("eth0", NULL));
 	for (i = 0; i < size; i++) {
 		OK(PtlGetRankId(ni, i, &id));
 		CHECK(map[i].nid == id.nid && map[i].pid == id.pid);
 	}
+	OK(PtlGetJid(ni, &jid));
+	CHECK(jid < 0xffff); /* of the job */
 	barrier_waits(rank);
 	OK(PtlNIFini(ni));
 

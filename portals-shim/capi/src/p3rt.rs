@@ -414,6 +414,12 @@ pub unsafe extern "C" fn p3tcp_my_nid(_interface: *const c_char, nid: *mut c_uin
     })
 }
 
+/// `utcp_my_nid`, the earlier name: as [`p3tcp_my_nid`], but it returns the node id, `PTL_NID_ANY` where there is no job.
+#[unsafe(no_mangle)]
+pub extern "C" fn utcp_my_nid(_interface: *const c_char) -> c_uint {
+    cnos::own_id().map_or(c_uint::MAX, |id| id.nid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

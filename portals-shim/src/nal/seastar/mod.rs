@@ -33,7 +33,9 @@ mod ssnal;
 mod trace;
 mod usermem;
 
-use crate::fabric::{FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, rank_config};
+use crate::fabric::{
+    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
+};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::own_thread::spawn_own_thread;
@@ -254,14 +256,6 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
     server::serve(&listener, ranks as usize, setting)
 }
 
-/// A job id of 16 bits, which is what the header has room for.
-fn job_number(id: &str) -> u32 {
-    let hash = id.bytes().fold(0x811c_9dc5u32, |h, b| {
-        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
-    });
-    (hash ^ hash >> 16) & 0xffff
-}
-
 fn join(
     socket: OwnedFd,
     rank: u32,
@@ -309,13 +303,9 @@ pub(crate) fn open(
         Ok(socket)
     };
     let socket = connected().map_err(|e| unusable(format!("cannot reach the simulation: {e}")))?;
-    let jid = job_number(job.id());
     let place = config.place;
     let peers = ids.collect(job, place)?;
-    let config = wishes.map_or_else(
-        || rank_config(place, job.rank(), jid),
-        |w| w.config(place, job.rank(), jid),
-    );
+    let config = identity(job, place, wishes);
     Ok(Opened {
         interface: join(socket, job.rank(), config, true)?,
         peers,
