@@ -3,8 +3,9 @@
 use super::rank::*;
 use super::{COUNTS, Case, LOCAL, case};
 use portals_shim::{
-    ANY, AcEntry, Error, MdMemory, MdOptions, MdSpec, NiFail, ProcessId, Target, Unlink,
+    ANY, AcEntry, Error, MdMemory, MdOptions, MdSpec, NiFail, ProcessId, Target, Unlink, Wait,
 };
+use std::collections::HashSet;
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -30,6 +31,12 @@ pub(super) const CASES: &[Case] = &[
         cut_off,
     )
     .not_served("a descriptor that truncates is not advertised"),
+    case(
+        "acks of long puts to a queue follow SEND_END",
+        "33, rules 27, 60",
+        written,
+    )
+    .not_served("its descriptor has a queue"),
     case("offsets do not wrap", "36, rule 8", wrap).served(0),
     case("a put of nothing is a put", "37, rule 23", nothing)
         .not_served("there is nothing for an adapter to move"),
@@ -205,6 +212,56 @@ fn cut_off(r: &Rank) {
         assert_eq!(ends, times);
     }
     r.barrier();
+}
+
+/// Puts that adapters write where they go, with events of the target: its ack is a message, which may be here before the
+/// adapter's own word that the data has left. Both ways at one time; an ack ends the use of its descriptor (rule 60).
+fn written(r: &Rank) {
+    const WINDOW: u64 = 24;
+    let times = r.many(2000, 600);
+    let size = |n: u64| 2048 + n * 709 % 4096;
+    let (taking, eq) = (r.eq(times), r.eq(256));
+    let t = r.target(8192, |d| {
+        (d.options, d.eq) = (PUT | REMOTE | NO_START, Some(taking));
+    });
+    let memory = Buf::new(8192);
+    r.barrier();
+    let (mut begun, mut taken, mut acks) = (0, 0, 0);
+    let mut ended = HashSet::new();
+    while acks < times || taken < times {
+        while begun < times && begun - acks < WINDOW {
+            let spec = MdSpec {
+                eq: Some(eq),
+                options: NO_START,
+                ..md(memory.memory(), NONE)
+            };
+            let md = r.ni.md_bind(spec, Unlink::Retain).expect("a descriptor");
+            r.ni.put_region(md, (0, size(begun)), Ack, r.to(), begun)
+                .expect("the put starts");
+            begun += 1;
+        }
+        let polled = r.ni.eq_poll(&[taking, eq], Wait::Nanos(20_000_000_000));
+        let e = polled
+            .expect("the queues are some")
+            .expect("an event")
+            .event;
+        assert_eq!(e.ni_fail, NiFail::OK, "{e:?}");
+        match e.kind {
+            PutEnd => {
+                assert_eq!((e.hdr_data, e.mlength), (taken, size(taken)));
+                taken += 1;
+            }
+            SendEnd => assert!(ended.insert(e.md_handle)),
+            kind => {
+                assert_eq!(kind, ACKED);
+                assert!(ended.remove(&e.md_handle), "ack {acks} before its end");
+                r.ni.md_unlink(e.md_handle).expect("not in use");
+                acks += 1;
+            }
+        }
+    }
+    r.barrier();
+    t.buf.check_guards();
 }
 
 fn wrap(r: &Rank) {

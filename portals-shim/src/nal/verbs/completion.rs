@@ -165,7 +165,22 @@ impl Verbs {
         if record.left == 0
             && let Some(record) = self.records.remove(index)
         {
+            let written = matches!(record.work, Work::Write { .. }).then_some(record.peer);
             self.finish(ni, record);
+            if let Some(rank) = written {
+                self.written_ended(ni, rank, index as u64);
+            }
+        }
+    }
+
+    /// A put has had its SEND_END: acks that waited for it have their events.
+    #[inline]
+    pub(super) fn written_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
+        if let Some(peer) = self.peer(rank) {
+            peer.written_ended(record);
+        }
+        while let Some(ack) = self.peer(rank).and_then(|p| p.next_ack()) {
+            ni.handle_header(&ack);
         }
     }
 

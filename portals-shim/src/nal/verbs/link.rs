@@ -735,8 +735,10 @@ impl Verbs {
         }
         for index in records {
             if let Some(mut record) = self.records.remove(index) {
-                record.failed = true;
+                let done = self.peer(rank).is_some_and(|p| p.says_done(index as u64));
+                record.failed |= !done;
                 self.finish(ni, record);
+                self.written_ended(ni, rank, index as u64);
             }
         }
         for id in alone {

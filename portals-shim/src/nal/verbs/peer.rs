@@ -9,6 +9,7 @@
 //! | `peer/ahead.rs` | a write that is posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/expected.rs` | requests whose answer is awaited |
+//! | `peer/acks.rs` | acks that came before the end of their put |
 //! | `peer/repeat.rs` | headers that are not sent again |
 //! | `peer/written.rs` | puts whose data is written, and their message |
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
@@ -42,6 +43,7 @@
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
 
+mod acks;
 mod ahead;
 mod batch;
 mod confirm;
@@ -126,6 +128,8 @@ pub(super) struct Peer {
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
     pub(super) expected: Expected,
+    /// Acks that came before the end of their put.
+    acks: acks::Acks,
     /// Answers of this side that wait for the data of earlier puts.
     pub(super) late: LateAnswers,
     queue: VecDeque<Queued>,
@@ -215,6 +219,7 @@ impl Peer {
             who: None,
             held: VecDeque::new(),
             expected: Expected::default(),
+            acks: acks::Acks::default(),
             late: LateAnswers::default(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),

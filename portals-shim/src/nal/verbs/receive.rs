@@ -200,6 +200,9 @@ impl Verbs {
             && !is_request(header)
         {
             peer.expected.answered(header);
+            if matches!(header.body, Body::Ack { .. }) && peer.holds(header) {
+                return;
+            }
         }
         match ni.handle_header(header) {
             Incoming::Deposit(d) => {

@@ -128,6 +128,7 @@ impl Verbs {
             again: true,
         };
         if let Some(peer) = self.peer(rank) {
+            peer.written(header, id as u64);
             peer.post_written(transfer, id as u64, header, md);
         }
         self.counters.paths.written += 1;
