@@ -319,7 +319,7 @@ impl FirmwareContext<'_> {
     /// Writes host memory behind everything written before; the processor does not wait. A range
     /// that is not mapped is counted.
     pub fn host_write(&mut self, address: u64, data: &[u8]) {
-        let write = self.fabric.posted.put(address, data);
+        let write = self.fabric.posted.put(self.node, address, data);
         let at = self.at + self.fabric.machine.chip.ht_write_latency;
         self.fabric.queue.push(
             at,

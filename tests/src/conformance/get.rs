@@ -27,6 +27,13 @@ pub(super) const CASES: &[Case] = &[
     case("getputs make a lock", "58, rule 21", lock)
         .ranks(8)
         .not_served(EXCHANGE),
+    case(
+        "getputs of every length lose nothing",
+        "56, rules 21, 28",
+        conserved,
+    )
+    .ranks(3)
+    .not_served(EXCHANGE),
     case("a long reply is cut", "59, rule 18", cut).not_served(EXCHANGE),
     case("gets of every size", "49, rule 28", sizes).served(9),
 ];
@@ -288,6 +295,73 @@ fn lock(r: &Rank) {
     if r.is_target() {
         let total = rounds * r.peers.len() as u64;
         assert_eq!(counter.read(), total.to_le_bytes());
+    }
+}
+
+/// Two ranks exchange what they have with one place of a third: in the end everything is somewhere, once.
+fn conserved(r: &Rank) {
+    const LISTS: u64 = BITS + 1;
+    let (lengths, rounds) = ([8, 16, 17, 24, 63, 64], r.many(200, 40));
+    let kept = rounds as usize * 8;
+    // A value that nobody else has, as often as it fits.
+    let value = |who: u32, n: u64, len: usize| {
+        let unit = (u64::from(who) << 32 | n).to_le_bytes();
+        unit.into_iter().cycle().take(len).collect::<Vec<u8>>()
+    };
+    for len in lengths {
+        if r.is_target() {
+            let t = r.target(len, |d| d.options = PUT | GET | REMOTE | NO_START);
+            t.buf.write(0, &value(1, 0, len));
+            let me = r.ni.me_attach(PORTAL, entry(LISTS), After);
+            let lists = Buf::new(2 * kept);
+            let spec = md(lists.memory(), PUT | REMOTE);
+            r.ni.md_attach(me.expect("an entry"), spec, Unlink::Retain)
+                .expect("a descriptor");
+            r.barrier();
+            r.barrier();
+            let mut all: Vec<Vec<u8>> = lists.read().chunks(8).map(<[u8]>::to_vec).collect();
+            let last = t.buf.read();
+            all.push(last[..8].to_vec());
+            let mut begun: Vec<_> = [0, 2]
+                .iter()
+                .flat_map(|who| (0..rounds).map(move |n| value(*who, n, 8)))
+                .collect();
+            begun.push(value(1, 0, 8));
+            all.sort_unstable();
+            begun.sort_unstable();
+            assert_eq!(all, begun, "{len} bytes");
+            for gone in [t.me, me.expect("an entry")] {
+                r.ni.me_unlink(gone).expect("not in use");
+            }
+            r.barrier();
+            continue;
+        }
+        let (put, get) = (
+            r.source(len, |d| d.options = NO_START),
+            r.source(len, |d| d.options = NO_START),
+        );
+        let list = r.source(kept, |_| ());
+        r.barrier();
+        for n in 0..rounds {
+            put.buf.write(0, &value(r.rank, n, len));
+            r.ni.get_put(get.md, put.md, r.to_rank(1), 0)
+                .expect("the getput starts");
+            r.take(put.eq, &[SendEnd]);
+            r.take(get.eq, &[ReplyEnd]);
+            let seen = get.buf.read();
+            let repeated = seen.iter().zip(seen.iter().cycle().skip(8));
+            assert!(repeated.take(len - 8).all(|(a, b)| a == b), "{seen:?}");
+            list.buf.write(n as usize * 8, &seen[..8]);
+        }
+        let to = Target {
+            match_bits: LISTS,
+            remote_offset: u64::from(r.rank / 2) * kept as u64,
+            ..r.to_rank(1)
+        };
+        r.ni.put(list.md, Ack, to, 0).expect("the put starts");
+        r.take(list.eq, &[SendStart, SendEnd, ACKED]);
+        r.barrier();
+        r.barrier();
     }
 }
 
