@@ -309,9 +309,11 @@ fn conserved(r: &Rank) {
         unit.into_iter().cycle().take(len).collect::<Vec<u8>>()
     };
     for len in lengths {
-        if r.is_target() {
-            let t = r.target(len, |d| d.options = PUT | GET | REMOTE | NO_START);
-            t.buf.write(0, &value(1, 0, len));
+        if r.rank == 0 {
+            let t = r.target(len, |d| {
+                (d.options, d.eq) = (PUT | GET | REMOTE, None);
+            });
+            t.buf.write(0, &value(0, 0, len));
             let me = r.ni.me_attach(PORTAL, entry(LISTS), After);
             let lists = Buf::new(2 * kept);
             let spec = md(lists.memory(), PUT | REMOTE);
@@ -322,11 +324,11 @@ fn conserved(r: &Rank) {
             let mut all: Vec<Vec<u8>> = lists.read().chunks(8).map(<[u8]>::to_vec).collect();
             let last = t.buf.read();
             all.push(last[..8].to_vec());
-            let mut begun: Vec<_> = [0, 2]
+            let mut begun: Vec<_> = [1, 2]
                 .iter()
                 .flat_map(|who| (0..rounds).map(move |n| value(*who, n, 8)))
                 .collect();
-            begun.push(value(1, 0, 8));
+            begun.push(value(0, 0, 8));
             all.sort_unstable();
             begun.sort_unstable();
             assert_eq!(all, begun, "{len} bytes");
@@ -344,7 +346,7 @@ fn conserved(r: &Rank) {
         r.barrier();
         for n in 0..rounds {
             put.buf.write(0, &value(r.rank, n, len));
-            r.ni.get_put(get.md, put.md, r.to_rank(1), 0)
+            r.ni.get_put(get.md, put.md, r.to_rank(0), 0)
                 .expect("the getput starts");
             r.take(put.eq, &[SendEnd]);
             r.take(get.eq, &[ReplyEnd]);
@@ -355,8 +357,8 @@ fn conserved(r: &Rank) {
         }
         let to = Target {
             match_bits: LISTS,
-            remote_offset: u64::from(r.rank / 2) * kept as u64,
-            ..r.to_rank(1)
+            remote_offset: u64::from(r.rank - 1) * kept as u64,
+            ..r.to_rank(0)
         };
         r.ni.put(list.md, Ack, to, 0).expect("the put starts");
         r.take(list.eq, &[SendStart, SendEnd, ACKED]);
