@@ -22,6 +22,7 @@ mod library;
 pub mod nal;
 mod own_thread;
 pub mod place;
+mod process;
 mod region;
 
 pub use bystander::Bystander;

@@ -495,6 +495,19 @@ static void tools(void)
 	gasnett_local_mb();
 }
 
+/* Conditions that handlers do not change: counts, and the system's time. */
+static void conditions(void)
+{
+	gasnett_tick_t start = gasnett_ticks_now();
+	int i, looks;
+
+	for (i = 0; i < 20; i++) {
+		looks = 0;
+		GASNET_BLOCKUNTIL(++looks > 3);
+	}
+	if (me == 0) GASNET_BLOCKUNTIL(gasnett_ticks_to_us(gasnett_ticks_now() - start) > 300000);
+}
+
 static void hook(void *base, uintptr_t size)
 {
 #ifdef GASNET_SEGMENT_EVERYTHING
@@ -552,6 +565,7 @@ int main(int argc, char **argv)
 
 	locks();
 	tools();
+	conditions();
 	messages();
 	barrier();
 	blocking();

@@ -233,13 +233,15 @@ void gasneti_here(const char *file, int line);
 
 int gasnet_AMPoll(void);
 int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *source);
-/* Waits for something to be handled, as far as the thread model allows; may return early. */
-void gasneti_wait_event(void);
+/* Waits for something to be handled, as far as the thread model allows; may return early. `steps`: two words of the wait,
+ * 0 at first. */
+void gasneti_wait_step(uint64_t *steps);
 
 /* Evaluated again after what handlers did, and now and then. */
 #define GASNET_BLOCKUNTIL(condition)                     \
     do {                                                 \
-        while (!(condition)) GASNETI_CALL(gasneti_wait_event)(); \
+        uint64_t gasneti_steps_[2] = { 0, 0 }; \
+        while (!(condition)) GASNETI_CALL(gasneti_wait_step)(gasneti_steps_); \
         __atomic_thread_fence(__ATOMIC_ACQUIRE);         \
     } while (0)
 

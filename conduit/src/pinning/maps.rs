@@ -15,7 +15,8 @@ impl Maps {
             self.ranges.clone_from(opened);
             return;
         }
-        self.ranges = std::fs::read_to_string("/proc/self/maps")
+        // Not of `self`, which is the first thread: that may have ended while others go on.
+        self.ranges = std::fs::read_to_string("/proc/thread-self/maps")
             .map(|text| parse(&text))
             .unwrap_or_default();
     }

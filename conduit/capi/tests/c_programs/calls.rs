@@ -291,6 +291,23 @@ fn threads_of_a_program_communicate_at_one_time() {
 }
 
 #[test]
+fn memory_is_reached_when_the_first_thread_has_ended() {
+    if !compiler("cc") {
+        return;
+    }
+    for segment in ["FAST", "LARGE", "EVERYTHING"] {
+        let segment = format!("-DGASNET_SEGMENT_{segment}");
+        let b = Build {
+            flags: &["-std=gnu99", &segment],
+            model: "par",
+            compiled_for: "par",
+            ..SEQ
+        };
+        passes(2, &compile("gasnet_leaves", b), &[]);
+    }
+}
+
+#[test]
 fn threads_wait_for_conditions_with_the_lock_of_an_hsl() {
     if !compiler("cc") || !compiler("c++") {
         return;

@@ -6,6 +6,7 @@
     reason = "reads and writes raw addresses of another process, which the kernel checks"
 )]
 
+use crate::process::{bytes, on_memory_of};
 use std::ffi::c_void;
 
 /// Memory by virtual address; a fault is an answer, never a crash.
@@ -34,8 +35,8 @@ impl UserMemory for ProcessMemory {
         };
         // SAFETY: `local` is an exclusively borrowed slice; `remote` is only an address that the
         // kernel checks in the other process (EFAULT), and both arrays have one element.
-        let n = unsafe { libc::process_vm_readv(self.pid, &local, 1, &remote, 1, 0) };
-        usize::try_from(n) == Ok(buf.len())
+        let read = |pid| unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+        on_memory_of(self.pid, |pid| bytes(read(pid))).is_ok_and(|n| n == buf.len())
     }
 
     fn write(&mut self, addr: u64, data: &[u8]) -> bool {
@@ -50,8 +51,8 @@ impl UserMemory for ProcessMemory {
         // SAFETY: the kernel only reads `local`, a borrowed slice; it checks `remote` in the other
         // process. When that is the own process, the address belongs to an MD whose maker promised
         // that the library may write it (`RawMemory::new`, or a `Region`).
-        let n = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
-        usize::try_from(n) == Ok(data.len())
+        let write = |pid| unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
+        on_memory_of(self.pid, |pid| bytes(write(pid))).is_ok_and(|n| n == data.len())
     }
 }
 

@@ -6,6 +6,7 @@
 )]
 //! Cross-memory attach: the kernel copies between two processes, once and without their help.
 
+use crate::process::{bytes, on_memory_of};
 use portals_core::Segment;
 use smallvec::SmallVec;
 use std::ffi::c_void;
@@ -63,22 +64,23 @@ pub(super) fn copy(
         let here = pieces(local, done, len - done);
         let there = pieces(remote, done, len - done);
         let (h, t) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
-        let moved = match way {
-            // SAFETY: the kernel checks both lists of addresses; what it writes here is memory of a descriptor,
-            // which its maker promised to the library until the operation's `*_end`.
-            Way::Read => unsafe {
-                libc::process_vm_readv(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
-            },
-            // SAFETY: the kernel checks both lists; it reads here and writes in the other process. When that is the
-            // own one, the address is that of an advertised descriptor, promised in the same way.
-            Way::Write => unsafe {
-                libc::process_vm_writev(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
-            },
-        };
-        match u64::try_from(moved) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => done += n,
-            Err(_) => return Err(io::Error::last_os_error()),
+        let moved = on_memory_of(pid, |pid| {
+            bytes(match way {
+                // SAFETY: the kernel checks both lists of addresses; what it writes here is memory of a descriptor,
+                // which its maker promised to the library until the operation's `*_end`.
+                Way::Read => unsafe {
+                    libc::process_vm_readv(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
+                },
+                // SAFETY: the kernel checks both lists; it reads here and writes in the other process. When that is the
+                // own one, the address is that of an advertised descriptor, promised in the same way.
+                Way::Write => unsafe {
+                    libc::process_vm_writev(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
+                },
+            })
+        })?;
+        match moved {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => done += n as u64,
         }
     }
     Ok(())
