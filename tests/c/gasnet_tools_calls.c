@@ -112,6 +112,32 @@ static void threads(void)
 	gasnett_set_affinity(0);
 }
 
+static gasnet_register_value_t value_of(const void *from, size_t bytes)
+{
+	GASNETT_VALUE_RETURN(from, bytes);
+}
+
+static void values(void)
+{
+	size_t bytes;
+	for (bytes = 1; bytes <= sizeof(gasnet_register_value_t); bytes++) {
+		unsigned char to[10];
+		gasnet_register_value_t all = (gasnet_register_value_t)UINT64_C(0xfedcba9876543210);
+		gasnet_register_value_t mask = ~(gasnet_register_value_t)0 >> (sizeof all - bytes) * 8;
+		memset(to, 0x55, sizeof to);
+		GASNETT_VALUE_ASSIGN(to + 1, all, bytes);
+		CHECK(value_of(to + 1, bytes) == (all & mask) && to[0] == 0x55 && to[bytes + 1] == 0x55);
+		if (bytes == 4) {
+			uint32_t word;
+			memcpy(&word, to + 1, sizeof word);
+			CHECK(word == 0x76543210);
+		}
+	}
+	CHECK(MIN(2, 3) == 2 && MAX(2, 3) == 3 && PREDICT_TRUE(1) && !PREDICT_FALSE(0));
+	/* Clients take addresses of these. */
+	CHECK((void *)_gasneti_threadkey_init != NULL && (void *)_gasnett_trace_printf_noop != NULL);
+}
+
 static void halves(void)
 {
 	const uint64_t all[] = { 0, 1, 0xffffffffu, 0x80000000u, UINT64_C(0xfedcba9876543210) };
@@ -265,6 +291,7 @@ int main(int argc, char **argv)
 	threads();
 	environment();
 	halves();
+	values();
 	memory();
 	system_calls();
 	traces();

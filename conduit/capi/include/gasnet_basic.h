@@ -52,6 +52,12 @@
     GASNETT_EXTERNC char volatile name[] __attribute__((__weak__)); \
     __attribute__((__used__)) char volatile name[] = text
 
+#ifndef PREDICT_TRUE
+#define PREDICT_TRUE(expression) GASNETT_PREDICT_TRUE(expression)
+#endif
+#ifndef PREDICT_FALSE
+#define PREDICT_FALSE(expression) GASNETT_PREDICT_FALSE(expression)
+#endif
 #ifndef if_pf
 #define if_pf(condition) if (GASNETT_PREDICT_FALSE(condition))
 #endif
@@ -59,7 +65,18 @@
 #define if_pt(condition) if (GASNETT_PREDICT_TRUE(condition))
 #endif
 
-/* 64 bits, or a pointer, as two arguments of a message, and back: words of GASNet's own that clients use. */
+/* Words of GASNet's own that clients use, from here on. */
+#ifndef MIN
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#endif
+#ifndef MAX
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#endif
+/* Legion takes their addresses, for the sake of compilers that warn of functions that nobody uses. */
+static __inline__ __attribute__((__unused__)) void _gasneti_threadkey_init(void) {}
+static __inline__ __attribute__((__unused__)) void _gasnett_trace_printf_noop(void) {}
+
+/* 64 bits, or a pointer, as two arguments of a message, and back. */
 #define GASNETI_MAKEWORD(high, low) ((uint64_t)(uint32_t)(high) << 32 | (uint32_t)(low))
 #define GASNETI_HIWORD(whole) ((uint32_t)((uint64_t)(whole) >> 32))
 #define GASNETI_LOWORD(whole) ((uint32_t)(uint64_t)(whole))

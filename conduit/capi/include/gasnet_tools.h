@@ -98,7 +98,7 @@ GASNETI_INLINE_WORDS uint64_t gasnett_gettimeofday_us(void) {
 
 /* The shortest step seen between two readings, and the mean cost of one; microseconds. */
 GASNETI_INLINE_WORDS double gasneti_tick_measure(int overhead) {
-    enum { READINGS = 1000 };
+    const int READINGS = 1000;
     gasnett_tick_t shortest = GASNETT_TICK_MAX, start = gasnett_ticks_now(), last = start;
     int i;
     for (i = 0; i < READINGS; i++) {
@@ -106,7 +106,7 @@ GASNETI_INLINE_WORDS double gasneti_tick_measure(int overhead) {
         if (next > last && next - last < shortest) shortest = next - last;
         last = next;
     }
-    return overhead ? (double)(last - start) / READINGS / 1000.0 : (double)shortest / 1000.0;
+    return overhead ? (double)(last - start) / (1000.0 * READINGS) : (double)shortest / 1000.0;
 }
 #define gasnett_tick_granularityus() gasneti_tick_measure(0)
 #define gasnett_tick_granularity() gasneti_tick_measure(0)
@@ -621,9 +621,8 @@ GASNETI_INLINE_WORDS void *gasnett_malloc_aligned(size_t alignment, size_t bytes
         gasnett_fatalerror("cannot allocate %lu bytes", (unsigned long)bytes);
     return at;
 }
-GASNETI_INLINE_WORDS void gasnett_free_aligned(void *at) {
-    free(at);
-}
+/* No function: programs define `free` as something else before they include this. */
+#define gasnett_free_aligned(at) free(at)
 #define gasnett_debug_malloc(bytes) malloc(bytes)
 #define gasnett_debug_calloc(count, bytes) calloc((count), (bytes))
 #define gasnett_debug_realloc(at, bytes) realloc((at), (bytes))
@@ -636,6 +635,24 @@ GASNETI_INLINE_WORDS void gasnett_free_aligned(void *at) {
 
 #define GASNETT_FAST_ALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
 #define GASNETT_FAST_UNALIGNED_MEMCPY(to, from, bytes) memcpy((to), (from), (bytes))
+
+/* A register value to memory of 1 to 8 bytes; and from there, which ends the function that says so. With <gasnet.h>. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define GASNETI_VALUE_BYTES(value, bytes) ((char *)&(value))
+#else
+#define GASNETI_VALUE_BYTES(value, bytes) ((char *)&(value) + sizeof(value) - (bytes))
+#endif
+#define GASNETT_VALUE_ASSIGN(to, value, bytes)                              \
+    do {                                                                    \
+        gasnet_register_value_t gasneti_value_ = (value);                   \
+        memcpy((to), GASNETI_VALUE_BYTES(gasneti_value_, bytes), (bytes));  \
+    } while (0)
+#define GASNETT_VALUE_RETURN(from, bytes)                                    \
+    do {                                                                     \
+        gasnet_register_value_t gasneti_value_ = 0;                          \
+        memcpy(GASNETI_VALUE_BYTES(gasneti_value_, bytes), (from), (bytes)); \
+        return gasneti_value_;                                               \
+    } while (0)
 
 /* ---- trace and statistics -------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoEffect {
     pub(crate) name: &'static str,
-    pub(crate) why: &'static str,
+    pub(crate) why: Option<&'static str>,
 }
 
 /// Every `GASNET_PORTAL_*` variable that has an effect.
@@ -32,21 +32,19 @@ pub(crate) const KNOWN: [&str; 21] = [
     "GASNET_PORTAL_GET_BOUNCE_LIMIT",
 ];
 
-const PINS: &str =
-    "nothing is pinned to find out how much can be; PORTOLAN_MEMLOCK limits what verbs registers";
-
 pub(crate) const NO_EFFECT: [NoEffect; 3] = [
     NoEffect {
         name: "GASNET_PORTAL_ACCEL",
-        why: "the mode is the fabric's: portolan run --mode accelerated",
+        why: Some("the mode is the fabric's: portolan run --mode accelerated"),
     },
     NoEffect {
         name: "GASNET_PORTAL_DEBUG_NODE",
-        why: "there is no debug output to restrict to one rank",
+        why: Some("there is no debug output to restrict to one rank"),
     },
     NoEffect {
         name: "GASNET_PHYSMEM_NOPROBE",
-        why: PINS,
+        // Clients set it for their users, and it asks for what is so anyway.
+        why: None,
     },
 ];
 
@@ -54,16 +52,13 @@ pub(crate) const NO_EFFECT: [NoEffect; 3] = [
 pub(crate) fn warnings(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = names
         .into_iter()
-        .filter(|n| {
-            n.starts_with("GASNET_PORTAL_") && !KNOWN.contains(&n.as_str())
-                || NO_EFFECT.iter().any(|e| e.name == n)
-        })
-        .map(|n| match NO_EFFECT.iter().find(|e| e.name == n) {
-            Some(e) => format!("{n} has no effect: {}", e.why),
-            None => match nearest(&n) {
+        .filter_map(|n| match NO_EFFECT.iter().find(|e| e.name == n) {
+            Some(e) => e.why.map(|why| format!("{n} has no effect: {why}")),
+            None if !n.starts_with("GASNET_PORTAL_") || KNOWN.contains(&n.as_str()) => None,
+            None => Some(match nearest(&n) {
                 Some(known) => format!("{n} is no variable of this conduit; is it {known}?"),
                 None => format!("{n} is no variable of this conduit"),
-            },
+            }),
         })
         .collect();
     all.sort();
@@ -108,8 +103,6 @@ mod tests {
         assert_eq!(
             warnings(names.map(str::to_owned)),
             [
-                "GASNET_PHYSMEM_NOPROBE has no effect: nothing is pinned to find out how much can be; \
-                 PORTOLAN_MEMLOCK limits what verbs registers",
                 "GASNET_PORTAL_ACCEL has no effect: the mode is the fabric's: portolan run --mode accelerated",
                 "GASNET_PORTAL_MSG_LIMITS is no variable of this conduit; is it \
                  GASNET_PORTAL_MSG_LIMIT?",
