@@ -295,8 +295,8 @@ pub(crate) fn with_object<R>(
 }
 
 /// Where time is virtual a close takes none, and what the chip still reads from this process would be lost: waits until
-/// the data of all operations has left.
-fn settle(interface: &Interface) -> Result<(), Error> {
+/// the data of all operations has left, or come.
+pub(crate) fn settle(interface: &Interface) -> Result<(), Error> {
     // The longest message, 2 GiB, takes two seconds of the model's time.
     const LONGEST: u64 = 4_000_000_000;
     if interface.clock() == ClockKind::Wall {

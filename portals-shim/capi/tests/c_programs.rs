@@ -212,6 +212,16 @@ fn a_program_for_cray_systems_needs_no_start_of_its_own() {
 }
 
 #[test]
+fn memory_is_the_programs_once_its_interface_is_closed() {
+    if compiler("cc") {
+        let program = shared("finished");
+        for who in ["receiver", "sender"] {
+            passes(2, &program, &[who]);
+        }
+    }
+}
+
+#[test]
 fn bad_pointers_handles_and_values_have_their_codes() {
     if compiler("cc") {
         on_both_interfaces("errors");

@@ -19,6 +19,20 @@ pub(super) const fn of_process(process: usize, addr: u64) -> u64 {
     (process as u64 + 1) << SLOT | (addr & !SLOT_MASK)
 }
 
+/// The memory of a process that has left.
+#[derive(Debug)]
+struct Revoked;
+
+impl UserMemory for Revoked {
+    fn read(&mut self, _addr: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+
+    fn write(&mut self, _addr: u64, _data: &[u8]) -> bool {
+        false
+    }
+}
+
 /// The memory of one node.
 #[derive(Debug)]
 pub(super) struct NodeMemory {
@@ -128,6 +142,13 @@ impl NodeMemory {
         let process = (address >> SLOT).checked_sub(1)?;
         let user = self.users.get_mut(usize::try_from(process).ok()?)?;
         Some(user.as_mut())
+    }
+
+    /// A process has left: neither what is under way from or to its memory nor anything later reaches it.
+    pub(super) fn revoke(&mut self, process: usize) {
+        if let Some(user) = self.users.get_mut(process) {
+            *user = Box::new(Revoked);
+        }
     }
 
     /// Reads memory of a process; `None` on a fault.

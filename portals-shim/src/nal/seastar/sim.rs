@@ -769,8 +769,15 @@ impl Sim {
         let Some(result) = self.results[rank].take() else {
             return;
         };
-        let clock = self.ranks[rank].clock;
+        let Rank {
+            clock,
+            node,
+            process,
+            ..
+        } = self.ranks[rank];
         self.ranks[rank].state = RankState::Gone { closed: true };
+        // The process may use its memory for anything from here on (rule 66).
+        self.nodes.0[node].driver.memory.revoke(process);
         self.returns.push_back(Return {
             rank,
             clock,
