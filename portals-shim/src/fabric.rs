@@ -441,3 +441,19 @@ pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_have_numbers_of_16_bits_none_of_which_is_any_job() {
+        let numbers: Vec<u32> = (0..200_000)
+            .map(|n| job_number(&format!("job-{n}")))
+            .collect();
+        assert!(numbers.iter().all(|n| *n < 0xffff));
+        let distinct: std::collections::HashSet<_> = numbers.iter().collect();
+        assert!(distinct.len() > 50_000, "{}", distinct.len());
+        assert_eq!(numbers[7], job_number("job-7"));
+    }
+}

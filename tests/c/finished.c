@@ -1,5 +1,5 @@
 /* After PtlNIFini the memory is the program's: rank 1 closes while puts come, rank 0 while its puts go; both use their
- * memory for something else then. What arrives whole is what it was. */
+ * memory for something else then. What was put arrives, as it was then. */
 #include <unistd.h>
 
 #include <catamount/cnos_mpi_os.h>
@@ -73,8 +73,10 @@ int main(int argc, char **argv)
 		while (ends < PUTS && PtlEQPoll(&eq, 1, 1000, &e, &which) == PTL_OK) {
 			if (e.type != PTL_EVENT_PUT_END) continue;
 			ends++;
-			for (i = 0; e.ni_fail_type == PTL_NI_OK && i < e.mlength; i++) CHECK(memory[e.offset + i] == OLD);
+			CHECK(e.ni_fail_type == PTL_NI_OK && e.mlength == LENGTH);
+			for (i = 0; i < e.mlength; i++) CHECK(memory[e.offset + i] == OLD);
 		}
+		CHECK(ends == PUTS);
 		OK(PtlNIFini(ni));
 	}
 	printf("rank %u: all right\n", rank);

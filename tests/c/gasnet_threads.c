@@ -16,6 +16,7 @@ static gasnet_seginfo_t segment[2];
 static gasnett_atomic_t replies[THREADS];
 static gasnet_hsl_t lock = GASNET_HSL_INITIALIZER;
 static int requests; /* under the lock */
+static pthread_barrier_t all_hold;
 
 static void reply(gasnet_token_t token, gasnet_handlerarg_t thread)
 {
@@ -71,9 +72,11 @@ static void *hold(void *arg)
 	CHECK(back && handle);
 	for (i = 0; i < 100; i++) gasnet_put_val(peer, there + i, (gasnet_register_value_t)(i + 7), sizeof *there);
 	for (i = 0; i < HELD; i++) handle[i] = gasnet_get_nb(back + i, peer, there + i % 100, sizeof *back);
+	pthread_barrier_wait(&all_hold);
 	gasnet_begin_nbi_accessregion();
 	gasnet_put_nbi(peer, there + 100, back, sizeof *back);
 	gasnet_wait_syncnb(gasnet_end_nbi_accessregion());
+	pthread_barrier_wait(&all_hold);
 	gasnet_wait_syncnb_all(handle, HELD);
 	for (i = 0; i < HELD; i++) right += back[i] == i % 100 + 7;
 	CHECK(right == HELD);
@@ -111,6 +114,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 	OK(gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS));
 	CHECK(requests == THREADS * ROUNDS);
+	CHECK(pthread_barrier_init(&all_hold, NULL, THREADS) == 0);
 	for (i = 0; i < THREADS && gasnet_mynode() == 0; i++) CHECK(pthread_create(&thread[i], NULL, hold, (void *)(intptr_t)i) == 0);
 	for (i = 0; i < THREADS && gasnet_mynode() == 0; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 	OK(gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS));

@@ -238,11 +238,11 @@ int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *source);
 void gasneti_wait_step(uint64_t *steps);
 
 /* Evaluated again after what handlers did, and now and then. */
-#define GASNET_BLOCKUNTIL(condition)                     \
-    do {                                                 \
-        uint64_t gasneti_steps_[2] = { 0, 0 }; \
+#define GASNET_BLOCKUNTIL(condition)                                          \
+    do {                                                                      \
+        uint64_t gasneti_steps_[2] = { 0, 0 };                                \
         while (!(condition)) GASNETI_CALL(gasneti_wait_step)(gasneti_steps_); \
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);         \
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);                              \
     } while (0)
 
 #include <gasnet_am.h>

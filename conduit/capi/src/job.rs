@@ -8,12 +8,10 @@
 //! A program may end with `gasnet_exit`, `exit` or a return from `main`: the last two are `gasnet_exit` with their
 //! status. `_exit`, `abort` and signals are for the launcher to notice.
 
-use conduit::{AttachError, ClockKind, Conduit, SegInfo};
+use conduit::{AttachError, Conduit, SegInfo};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::state::{Build, Phase, Reach, phase};
 use crate::{am, coll, ending, ptr, state};
@@ -465,59 +463,6 @@ pub extern "C" fn gasnet_AMPoll() -> c_int {
         coll::progress(conduit);
     });
     OK
-}
-
-/// Steps in a row that find nothing, after which a wait in virtual time goes on in real time too.
-const FRUITLESS: u64 = 64;
-/// How long in real time, nanoseconds, after which nothing is believed to come.
-const HOPE: u64 = 5_000_000_000;
-/// Between two looks of such a wait.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// How long a step of `GASNET_BLOCKUNTIL` waits after so many in a row that found nothing. GASNet may take it that only
-/// handlers change the condition, and programs have conditions that do more: they ask another node, count, or look at the
-/// time. So each is looked at again, ever more seldom. In virtual time, where a wait that nothing ends is told the program,
-/// not for ever.
-fn longest_wait(fruitless: u64, hopeless: bool) -> Option<Duration> {
-    (!hopeless).then(|| Duration::from_millis(1 << fruitless.min(6)))
-}
-
-/// One step of a `GASNET_BLOCKUNTIL`: something was handled, or it was not for a while, or where threads share the conduit a
-/// turn is over.
-///
-/// # Safety
-/// `steps` are two words of the wait: steps in a row that found nothing, and since when by `real_time`, if those are
-/// many; at first 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_wait_step(steps: *mut u64) {
-    // SAFETY: the condition of this function.
-    let [fruitless, since] = unsafe { ptr::at(steps.cast::<[u64; 2]>(), 0) };
-    let (found, patient) = state::attached("GASNET_BLOCKUNTIL", |conduit| {
-        let patient = conduit.clock() == ClockKind::Virtual && fruitless >= FRUITLESS;
-        let hopeless = patient && since > 0 && real_time().saturating_sub(since) > HOPE;
-        // What sends may handle what the program waits for, and nothing else may come.
-        let found =
-            coll::progress(conduit) || conduit.service_within(longest_wait(fruitless, hopeless));
-        (found, patient)
-    });
-    let (fruitless, since) = match (found, since) {
-        (true, _) => (0, 0),
-        (false, 0) if patient => (fruitless.saturating_add(1), real_time()),
-        (false, since) => (fruitless.saturating_add(1), since),
-    };
-    if since > 0 {
-        // The condition may be one of the system's time, which virtual time leaves behind.
-        std::thread::sleep(PAUSE);
-    }
-    // SAFETY: as above.
-    unsafe { ptr::set(steps.cast(), 0, [fruitless, since]) };
-}
-
-/// Nanoseconds of real time since some moment of this process, never 0.
-fn real_time() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let since = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

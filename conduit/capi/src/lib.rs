@@ -3,6 +3,7 @@
 //! ```text
 //!  C program ──► job, am, rma, values, sync, barrier, vis, coll   one entry for each function
 //!                unmap, memory that the program takes away
+//!                blockuntil, how a wait for a condition looks at it again
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                  │ ptr    a caller's memory
 //!                  ▼
@@ -29,6 +30,7 @@
 
 pub mod am;
 pub mod barrier;
+pub mod blockuntil;
 pub mod coll;
 mod crash;
 mod ending;

@@ -401,14 +401,17 @@ pub(crate) fn count_own(conduit: &Conduit) {
     }
     let id = thread_id();
     let counting = COUNTING.load(Ordering::Relaxed);
-    // A thread that has ended may have had the same number.
-    let new = !MARK.replace(true);
-    if counting == id {
-        if new {
-            conduit.abandon_nbi_region();
-        }
-        return;
+    if counting != id {
+        swap_counts(conduit, counting, id);
     }
+    // A thread that has ended may have had the same number.
+    if !MARK.replace(true) {
+        conduit.abandon_nbi_region();
+    }
+}
+
+/// The conduit counts for the thread `id`, and no more for `counting`.
+fn swap_counts(conduit: &Conduit, counting: usize, id: usize) {
     let mut aside = SET_ASIDE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = aside
         .iter()
@@ -423,9 +426,6 @@ pub(crate) fn count_own(conduit: &Conduit) {
     conduit.swap_implicit(&mut aside[at].1);
     aside[at].0 = counting;
     COUNTING.store(id, Ordering::Relaxed);
-    if new {
-        conduit.abandon_nbi_region();
-    }
 }
 
 /// The conduit for a call that is not possible before `gasnet_attach`: then the process ends.

@@ -44,8 +44,7 @@ pub unsafe extern "C" fn PtlInit(max_interfaces: *mut c_int) -> c_int {
 pub extern "C" fn PtlFini() {
     state::guarded((), || {
         for open in state::finalise() {
-            let _ = state::settle(&open.interface);
-            let _ = open.interface.close();
+            state::leave(&open.interface);
         }
     });
 }

@@ -178,9 +178,7 @@ pub unsafe extern "C" fn PtlNIInit(
 pub extern "C" fn PtlNIFini(ni_handle: u32) -> c_int {
     state::entry(|| {
         let open = state::remove(ni_handle)?;
-        let _ = state::settle(&open.interface);
-        // What a broken fabric says while it is left changes nothing for the caller.
-        let _ = open.interface.close();
+        state::leave(&open.interface);
         Ok(OK)
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::call::Target;
 use crate::interface::{MdMemory, MdSpec};
-use portals_core::{EqHandle, MdOptions, MeSpec, ProcessId, Unlink};
+use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink};
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.
 pub(super) struct EndOnPanic;
@@ -13,6 +13,19 @@ impl Drop for EndOnPanic {
         if std::thread::panicking() {
             std::process::abort();
         }
+    }
+}
+
+/// A message between two processes, on portal 4.
+pub(super) fn message(body: Body) -> Header {
+    Header {
+        target: ProcessId::new(1, 1),
+        source: ProcessId::new(2, 1),
+        uid: 0,
+        jid: 0,
+        pt_index: 4,
+        match_bits: 0,
+        body,
     }
 }
 

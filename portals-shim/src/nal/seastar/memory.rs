@@ -19,26 +19,13 @@ pub(super) const fn of_process(process: usize, addr: u64) -> u64 {
     (process as u64 + 1) << SLOT | (addr & !SLOT_MASK)
 }
 
-/// The memory of a process that has left.
-#[derive(Debug)]
-struct Revoked;
-
-impl UserMemory for Revoked {
-    fn read(&mut self, _addr: u64, _buf: &mut [u8]) -> bool {
-        false
-    }
-
-    fn write(&mut self, _addr: u64, _data: &[u8]) -> bool {
-        false
-    }
-}
-
 /// The memory of one node.
 #[derive(Debug)]
 pub(super) struct NodeMemory {
     node: NodeId,
     kernel: Vec<u8>,
-    users: Vec<Box<dyn UserMemory>>,
+    /// None of a process that has left.
+    users: Vec<Option<Box<dyn UserMemory>>>,
     /// Freed kernel buffers by size class.
     free: BTreeMap<usize, Vec<u64>>,
     areas: Areas,
@@ -90,7 +77,7 @@ impl NodeMemory {
         Self {
             node,
             kernel: vec![0; fixed],
-            users,
+            users: users.into_iter().map(Some).collect(),
             free: BTreeMap::new(),
             areas: Areas::default(),
         }
@@ -141,13 +128,13 @@ impl NodeMemory {
     fn user(&mut self, address: u64) -> Option<&mut dyn UserMemory> {
         let process = (address >> SLOT).checked_sub(1)?;
         let user = self.users.get_mut(usize::try_from(process).ok()?)?;
-        Some(user.as_mut())
+        Some(user.as_mut()?.as_mut())
     }
 
     /// A process has left: neither what is under way from or to its memory nor anything later reaches it.
     pub(super) fn revoke(&mut self, process: usize) {
         if let Some(user) = self.users.get_mut(process) {
-            *user = Box::new(Revoked);
+            *user = None;
         }
     }
 

@@ -33,6 +33,7 @@
 
 mod accelerated;
 mod failure;
+mod ranks;
 
 use super::accel::Accelerated;
 use super::grid;
@@ -44,7 +45,6 @@ use super::mode::Mode;
 use super::ssnal::KERNEL_MEMORY;
 use super::usermem::UserMemory;
 use crate::call::{Answer, Call, EqList};
-use crate::place;
 use firmware_sim::SeaStarFirmware;
 use nic_model::{
     Faults, HostFault, HostMemories, HostMemory, Machine, NodeId, Options, SimDuration, SimTime,
@@ -259,7 +259,7 @@ impl Sim {
             mode,
             faults,
         } = setting;
-        let places = place(configs)?;
+        let places = ranks::place(configs)?;
         let count = places.iter().map(|p| p.0 + 1).max().unwrap_or(1);
         let topology = match topology {
             Some(topology) => topology,
@@ -763,43 +763,4 @@ impl Sim {
             self.close(rank);
         }
     }
-
-    /// Answers the last call of a rank and counts it out.
-    fn close(&mut self, rank: usize) {
-        let Some(result) = self.results[rank].take() else {
-            return;
-        };
-        let Rank {
-            clock,
-            node,
-            process,
-            ..
-        } = self.ranks[rank];
-        self.ranks[rank].state = RankState::Gone { closed: true };
-        // The process may use its memory for anything from here on (rule 66).
-        self.nodes.0[node].driver.memory.revoke(process);
-        self.returns.push_back(Return {
-            rank,
-            clock,
-            result,
-        });
-    }
-}
-
-/// Node and process index of each rank: node ids say the node, and processes count by rank.
-fn place(configs: &[NiConfig]) -> Result<Vec<(usize, usize)>, SimError> {
-    let mut places: Vec<(usize, usize)> = Vec::with_capacity(configs.len());
-    for (rank, config) in configs.iter().enumerate() {
-        let id = config.id;
-        let refuse = || SimError::Process { rank, id };
-        // Every node up to the last needs a kernel: ids are as dense as ranks.
-        let node = place::node_index(id.nid).filter(|n| (*n as usize) < configs.len());
-        let node = node.ok_or_else(refuse)? as usize;
-        if configs[..rank].iter().any(|c| c.id == id) {
-            return Err(refuse());
-        }
-        let process = places.iter().filter(|p| p.0 == node).count();
-        places.push((node, process));
-    }
-    Ok(places)
 }

@@ -7,6 +7,9 @@ use portals_core::{
     AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
 };
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Runs a body on a thread for each rank, from the join to the close; returns what they return.
 pub(super) fn each<R: Send>(
     waiting: Vec<InThread>,
@@ -382,6 +385,73 @@ fn a_bad_address_fails_the_operation_and_nothing_else() {
 }
 
 /// A page that is not mapped any more.
+/// Long messages are under way to a process that closes: what comes then does not reach its memory.
+#[test]
+fn memory_of_a_process_that_has_closed_is_not_touched() {
+    const LEN: usize = 1 << 20;
+    for mode in [Mode::Generic, Mode::Accelerated] {
+        let config = FabricConfig {
+            mode,
+            ..FabricConfig::default()
+        };
+        let (filled, meet) = (AtomicBool::new(false), Barrier::new(2));
+        let body = |opened: &Opened, rank: u32| {
+            let ni = &opened.interface;
+            let eq = ni.eq_alloc(64).unwrap();
+            let region = Region::new(LEN).unwrap();
+            let me = ni.me_attach(4, EVERYBODY, InsertPosition::After).unwrap();
+            let md = spec(MdMemory::whole(&region), Some(eq));
+            let md = ni.md_attach(me, md, Unlink::Retain).unwrap();
+            let peer = to(opened.peers[1 - rank as usize], 0);
+            if rank == 1 {
+                // A word of greeting, so that the entry exists before the puts.
+                ni.put_region(md, (0, 0), AckRequest::NoAck, peer, 0)
+                    .unwrap();
+                while ni.eq_wait(eq).unwrap().event.kind != EventKind::PutStart {}
+                ni.close().unwrap();
+                region.fill(0, LEN, 9).unwrap();
+                filled.store(true, Ordering::SeqCst);
+                meet.wait();
+                let mut now = vec![0; LEN];
+                region.read(0, &mut now).unwrap();
+                assert!(now.iter().all(|b| *b == 9), "{mode:?}");
+                return;
+            }
+            while ni.eq_wait(eq).unwrap().event.kind != EventKind::PutEnd {}
+            for _ in 0..3 {
+                ni.put_region(md, (0, LEN as u64), AckRequest::NoAck, peer, 0)
+                    .unwrap();
+            }
+            let mut ends = 0;
+            // In small steps until the peer has filled its memory, which takes no virtual time.
+            while ends < 3 {
+                let step = if filled.load(Ordering::SeqCst) {
+                    1_000_000
+                } else {
+                    500
+                };
+                let polled = ni.eq_poll(&[eq], Wait::Nanos(step)).unwrap();
+                ends += u32::from(polled.is_some_and(|p| p.event.kind == EventKind::SendEnd));
+            }
+            assert!(
+                filled.load(Ordering::SeqCst),
+                "the puts took longer than that"
+            );
+            meet.wait();
+            ni.close().unwrap();
+        };
+        std::thread::scope(|s| {
+            for waiting in in_threads_of(2, &config).unwrap() {
+                let body = &body;
+                s.spawn(move || {
+                    let rank = waiting.rank();
+                    body(&waiting.join().unwrap(), rank);
+                });
+            }
+        });
+    }
+}
+
 fn bad_memory() -> MdMemory {
     MdMemory::Raw(crate::region::RawMemory {
         memory: portals_core::Memory::contiguous(0x1000, 64),

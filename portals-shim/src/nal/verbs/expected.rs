@@ -97,36 +97,26 @@ fn answers(request: &Body, answer: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_core::{MdHandle, ProcessId};
+    use crate::nal::testing::message;
+    use portals_core::MdHandle;
 
     fn get(reply_offset: u64) -> Header {
-        Header {
-            target: ProcessId::new(1, 1),
-            source: ProcessId::new(2, 1),
-            uid: 0,
-            jid: 0,
-            pt_index: 4,
-            match_bits: 0,
-            body: Body::Get {
-                length: 8,
-                remote_offset: 0,
-                ac_index: 0,
-                reply_md: MdHandle::from_raw(1),
-                reply_offset,
-            },
-        }
+        message(Body::Get {
+            length: 8,
+            remote_offset: 0,
+            ac_index: 0,
+            reply_md: MdHandle::from_raw(1),
+            reply_offset,
+        })
     }
 
     fn reply(local_offset: u64) -> Header {
-        Header {
-            body: Body::Reply {
-                md: MdHandle::from_raw(1),
-                local_offset,
-                rlength: 8,
-                mlength: 8,
-            },
-            ..get(0)
-        }
+        message(Body::Reply {
+            md: MdHandle::from_raw(1),
+            local_offset,
+            rlength: 8,
+            mlength: 8,
+        })
     }
 
     /// Numbers and offsets 0 to 3, of which the numbers go round.

@@ -448,19 +448,11 @@ impl Nal for Auto {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nal::testing::message;
     use portals_core::MdHandle;
 
     #[test]
     fn a_request_is_long_if_its_data_does_not_travel_with_a_header() {
-        let of = |body| Header {
-            target: ProcessId::new(1, 1),
-            source: ProcessId::new(2, 1),
-            uid: 0,
-            jid: 0,
-            pt_index: 4,
-            match_bits: 0,
-            body,
-        };
         for (length, long) in [(0, false), (8192, false), (8193, true), (u64::MAX, true)] {
             let put = Body::Put {
                 length,
@@ -476,8 +468,8 @@ mod tests {
                 reply_md: MdHandle::from_raw(0),
                 reply_offset: 0,
             };
-            assert_eq!(is_long(&of(put)), long, "put of {length}");
-            assert_eq!(is_long(&of(get)), long, "get of {length}");
+            assert_eq!(is_long(&message(put)), long, "put of {length}");
+            assert_eq!(is_long(&message(get)), long, "get of {length}");
         }
     }
 }

@@ -143,9 +143,10 @@ impl DatagramNal {
     /// Sends an ack of the put to this landing, whether that is due or not.
     #[cfg(test)]
     pub(in crate::nal::verbs) fn say_acked(&mut self, rank: usize, ack: &Header, landing: u32) {
-        let peer = self.meet(rank).expect("a rank of the job");
-        self.send_bytes(peer, ack, &[], landing);
-        self.flush();
+        if let Some(peer) = self.meet(rank) {
+            self.send_bytes(peer, ack, &[], landing);
+            self.flush();
+        }
     }
 
     /// Acks that wait for the end of their put.

@@ -1,4 +1,5 @@
-//! Acks that wait until the put that they answer has had its SEND_END (rule 27).
+//! Acks that wait until the put that they answer has had its SEND_END (rule 27); over datagrams that is `acked_too_soon` in
+//! `datagram/receive.rs`.
 //!
 //! The data of a written put is at its target, and the target's ack under way, before the adapter here knows that the
 //! write is over: that is the word of another queue, which may come later. Until then the memory belongs to the adapter.
@@ -92,6 +93,7 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nal::testing::message;
     use portals_core::{MdHandle, ProcessId};
 
     fn header(length: u64, ack: bool) -> Header {
@@ -112,15 +114,7 @@ mod tests {
                 ack_md: Some(md),
             }
         };
-        Header {
-            target: ProcessId::new(1, 1),
-            source: ProcessId::new(2, 1),
-            uid: 0,
-            jid: 0,
-            pt_index: 4,
-            match_bits: 0,
-            body,
-        }
+        message(body)
     }
 
     fn peer(sent: u32) -> Peer {
@@ -138,15 +132,11 @@ mod tests {
 
     fn lengths(peer: &mut Peer) -> Vec<u64> {
         let due = std::iter::from_fn(|| peer.next_ack());
-        due.map(|ack| ack.payload_len().max(length_of(&ack)))
-            .collect()
-    }
-
-    fn length_of(ack: &Header) -> u64 {
-        match ack.body {
+        due.map(|ack| match ack.body {
             Body::Ack { rlength, .. } => rlength,
-            _ => 0,
-        }
+            other => panic!("{other:?}"),
+        })
+        .collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! lost or late would let it see the memory as it was. So what a get or an exchange reads is read when the puts that
 //! came before it from the same peer are in place.
 
+use crate::nal::verbs::expected::is_done;
 use portals_core::{NiFail, ReplyOut, Swap};
 use std::collections::VecDeque;
 
@@ -54,9 +55,10 @@ impl LateAnswers {
     /// The next one that need not wait any more.
     pub(in crate::nal::verbs) fn next(&mut self) -> Option<Late> {
         let (after, _) = self.waiting.front()?;
-        // At most 2^31 are under way.
-        let due = self.ended.wrapping_sub(*after) < 1 << 31;
-        due.then(|| self.waiting.pop_front()).flatten().map(|w| w.1)
+        is_done(*after, self.ended)
+            .then(|| self.waiting.pop_front())
+            .flatten()
+            .map(|w| w.1)
     }
 
     /// All that wait; the owner ends them.
@@ -71,10 +73,10 @@ impl LateAnswers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_core::{Body, Header, MdHandle, OpId, ProcessId, Segments};
+    use crate::nal::testing::message;
+    use portals_core::{Body, MdHandle, OpId, Segments};
 
     fn reply(number: u32) -> Late {
-        let id = ProcessId { nid: 1, pid: 128 };
         let body = Body::Reply {
             md: MdHandle::from_raw(0),
             mlength: 0,
@@ -83,15 +85,7 @@ mod tests {
         };
         Late::Reply(ReplyOut {
             op: OpId(number),
-            header: Header {
-                target: id,
-                source: id,
-                uid: 0,
-                jid: 0,
-                pt_index: 0,
-                match_bits: 0,
-                body,
-            },
+            header: message(body),
             md: MdHandle::from_raw(0),
             segments: Segments::new(),
             searched: 0,
