@@ -106,6 +106,9 @@ impl Ssnal {
             sent.after = AfterTx::Nothing;
             self.ended(processes, process, AfterTx::Send(op), NiFail::OK);
         }
+        if let Some(op) = self.orphans.answered(process, answer) {
+            self.send_ended(processes, process, op, NiFail::OK);
+        }
         true
     }
 
