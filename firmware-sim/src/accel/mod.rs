@@ -53,7 +53,7 @@ use portals_core::{EqHandle, Error, Header, Limits, Ni, NiConfig, NiFail, Proces
 use zerocopy::IntoBytes;
 
 use crate::answer;
-use crate::awaited::Awaited;
+use crate::awaited::{Awaited, Request};
 use crate::program::{GENERIC, SeaStarFirmware};
 use wire::Outcome;
 
@@ -166,27 +166,30 @@ impl Accel {
     /// said so yet. SEND_END comes before ACK and REPLY_START. Whether the request is known.
     fn answered(&mut self, answer: &Header, failed: bool) -> bool {
         let node = self.node_of(answer.source.nid).map(u32::from);
-        let known = node.and_then(|node| self.awaited.answered(node, 0, &answer.body, failed));
-        self.send_answered(answer);
-        known.is_some()
+        let request = node.and_then(|node| self.awaited.answered(node, 0, &answer.body, failed));
+        if let Some(request) = &request {
+            self.send_answered(request);
+        }
+        request.is_some()
     }
 
-    fn send_answered(&mut self, answer: &Header) {
-        let of = |pending: u16| self.requests.get(usize::from(pending)).copied().flatten();
-        let asked = |request: Header| {
-            // One descriptor may have asked for shorter data, which rode in the header packet.
-            request.target == answer.source && answer::answers_exactly(&answer.body, &request)
+    /// Ends the send of this request and of no other: the data of an equal one may still be read.
+    fn send_answered(&mut self, request: &Request) {
+        let is_it = |pending: &u16| {
+            let (flight, header) = (
+                self.flights.get(usize::from(*pending)),
+                self.requests.get(usize::from(*pending)),
+            );
+            let sends = |f: &Flight| matches!(f, Flight::Send(op) if Some(*op) == request.op);
+            flight.is_some_and(sends) && header == Some(&Some(request.header))
         };
-        let at = self.sending.iter().position(|p| of(*p).is_some_and(asked));
-        let Some(pending) = at.and_then(|at| self.sending.remove(at)) else {
+        let at = self.sending.iter().position(is_it);
+        let Some(pending) = at.and_then(|at| self.sending.remove(at)).map(usize::from) else {
             return;
         };
-        let flight = self.flights.get_mut(usize::from(pending));
-        if let Some(flight) = flight
-            && let Flight::Send(op) = *flight
-        {
-            *flight = Flight::Message;
-            self.requests[usize::from(pending)] = None;
+        self.flights[pending] = Flight::Message;
+        self.requests[pending] = None;
+        if let Some(op) = request.op {
             self.ni.send_end(op, NiFail::OK);
         }
     }

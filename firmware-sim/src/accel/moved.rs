@@ -52,7 +52,7 @@ pub struct Moved {
     pub mailbox: usize,
     /// Pendings in flight. Each ends with a [`MOVED_END`](EventType::MOVED_END) or
     /// [`MOVED_FAILED`](EventType::MOVED_FAILED) event that names it. With the request that is sent,
-    /// to fail it when it cannot be delivered. Sends are in the order in which they began.
+    /// to fail it when it cannot be delivered.
     pub flights: Vec<(u16, Flight, Option<Header>)>,
     /// Requests whose answer has not come.
     pub awaited: Awaited,
@@ -89,17 +89,13 @@ impl SeaStarFirmware {
         };
         ctx.host_write(process.completion, record.as_bytes());
         let flights = (0..).zip(process.flights).zip(process.requests);
-        let order = process.sending;
-        let age = |pending: u16| order.iter().position(|p| *p == pending);
-        let mut flights: Vec<_> = flights
-            .map(|((pending, flight), request)| (pending, flight, request))
-            .filter(|(_, flight, _)| !matches!(flight, Flight::Idle))
-            .collect();
-        flights.sort_by_key(|(pending, ..)| age(*pending));
         self.moved.push_back(Moved {
             ni: process.ni,
             mailbox: index,
-            flights,
+            flights: flights
+                .map(|((pending, flight), request)| (pending, flight, request))
+                .filter(|(_, flight, _)| !matches!(flight, Flight::Idle))
+                .collect(),
             awaited: process.awaited,
             bytes,
         });

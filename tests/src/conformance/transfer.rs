@@ -2,7 +2,7 @@
 
 use super::rank::*;
 use super::{Case, case};
-use portals_shim::{MdMemory, Unlink};
+use portals_shim::{MdMemory, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -16,6 +16,11 @@ pub(super) const CASES: &[Case] = &[
         "a source may be overwritten after SEND_END",
         "50, rule 28",
         reuse,
+    ),
+    case(
+        "a source of equal puts may be overwritten after their SEND_ENDs",
+        "50, rules 27, 28",
+        reuse_of_equals,
     ),
     case(
         "initiators know nothing of each other's order",
@@ -140,6 +145,54 @@ fn reuse(r: &Rank) {
             r.barrier();
             r.put(&s, (0, len as u64), NoAck, r.to(), 0);
             s.buf.fill(0);
+        }
+        r.barrier();
+    }
+}
+
+/// Acks that say the same, and come while a later put of the same bytes is under way.
+fn reuse_of_equals(r: &Rank) {
+    const PUTS: u64 = 6;
+    for len in [100, 3000, 12_000, 100_000] {
+        if r.is_target() {
+            let entries = (0..PUTS).map(|n| r.ni.me_attach(PORTAL, entry(n), After));
+            let posted: Vec<_> = entries
+                .map(|me| {
+                    let me = me.expect("an entry");
+                    r.give(me, len, Unlink::Retain, |d| d.options |= NO_START)
+                })
+                .collect();
+            r.barrier();
+            for (n, t) in posted.iter().enumerate() {
+                r.take(t.eq, &[PutEnd]);
+                let arrived = t.buf.read() == Buf::pattern(len, 0);
+                assert!(arrived, "put {n} of {len} bytes differs");
+                r.ni.me_unlink(t.me).expect("not in use");
+            }
+        } else {
+            let s = r.source(len, |d| d.options |= NO_START);
+            r.barrier();
+            for n in 0..PUTS {
+                let to = Target {
+                    match_bits: n,
+                    ..r.to()
+                };
+                r.ni.put(s.md, Ack, to, 0).expect("the put starts");
+            }
+            let (mut ended, mut acked) = (0, 0);
+            while acked < PUTS {
+                match r.next(s.eq).kind {
+                    SendEnd => ended += 1,
+                    kind => {
+                        assert_eq!(kind, ACKED);
+                        acked += 1;
+                    }
+                }
+                if ended == PUTS {
+                    s.buf.fill(0);
+                }
+                assert!(acked <= ended, "ack {acked}, but {ended} have ended");
+            }
         }
         r.barrier();
     }

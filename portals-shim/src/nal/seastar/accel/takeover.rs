@@ -4,19 +4,14 @@
 use super::super::process::Process;
 use super::super::ssnal::Ssnal;
 use firmware_sim::accel::{Flight, Moved, moved_index};
-use firmware_sim::answer::answers_exactly;
+use firmware_sim::awaited::Request;
 use nic_model::defs::accel::SMALL_BUFFER;
 use portals_core::{Header, NiFail, OpId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-/// Pendings of processes that were taken over.
+/// Pendings of processes that were taken over, by the index of their end event.
 #[derive(Debug, Default)]
-pub(in super::super) struct Orphans {
-    /// By the index of their end event.
-    pendings: BTreeMap<u16, Orphan>,
-    /// Those whose data is on its way and whose send has not ended, oldest first.
-    sending: VecDeque<u16>,
-}
+pub(in super::super) struct Orphans(BTreeMap<u16, Orphan>);
 
 #[derive(Debug)]
 struct Orphan {
@@ -42,29 +37,20 @@ impl Orphans {
                 small_buffer: small_buffers + SMALL_BUFFER * u64::from(pending),
                 request,
             };
-            let index = moved_index(moved.mailbox, pending);
-            if matches!(orphan.flight, Flight::Send(_)) {
-                self.sending.push_back(index);
-            }
-            self.pendings.insert(index, orphan);
+            self.0.insert(moved_index(moved.mailbox, pending), orphan);
         }
     }
 
-    /// An answer has come: the send that it shows to have ended, whose end event is still to come.
-    pub(in super::super) fn answered(&mut self, process: usize, answer: &Header) -> Option<OpId> {
-        let asked = |index: &u16| {
-            let orphan = self.pendings.get(index).filter(|o| o.process == process);
-            orphan.and_then(|o| o.request).is_some_and(|request| {
-                request.target == answer.source && answers_exactly(&answer.body, &request)
-            })
-        };
-        let at = self.sending.iter().position(asked)?;
-        let orphan = self.pendings.get_mut(&self.sending.remove(at)?)?;
+    /// An answer to `request` has come: the send that has ended with it, if its end event is still to come.
+    pub(in super::super) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
+        let op = request.op?;
+        let orphan = self.0.values_mut().find(|o| {
+            let sends = matches!(o.flight, Flight::Send(sent) if sent == op);
+            sends && o.process == process && o.request == Some(request.header)
+        })?;
+        orphan.flight = Flight::Message;
         orphan.request = None;
-        match std::mem::replace(&mut orphan.flight, Flight::Message) {
-            Flight::Send(op) => Some(op),
-            _ => None,
-        }
+        Some(op)
     }
 }
 
@@ -76,11 +62,10 @@ impl Ssnal {
         index: u16,
         fail: NiFail,
     ) {
-        let Some(orphan) = self.orphans.pendings.remove(&index) else {
+        let Some(orphan) = self.orphans.0.remove(&index) else {
             self.counters.unknown_events += 1;
             return;
         };
-        self.orphans.sending.retain(|i| *i != index);
         let process = orphan.process;
         match orphan.flight {
             Flight::Idle | Flight::Message | Flight::Answer(..) => {}

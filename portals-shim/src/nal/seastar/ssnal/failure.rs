@@ -65,7 +65,8 @@ impl Ssnal {
     /// What the firmware awaited for a process is awaited here from now on.
     pub(in super::super) fn inherit(&mut self, process: usize, awaited: &mut Awaited) {
         for (node, request) in awaited.drain() {
-            self.awaited.asked(node, process, &request.header, None);
+            self.awaited
+                .asked(node, process, &request.header, request.op);
         }
     }
 
@@ -100,13 +101,15 @@ impl Ssnal {
             return false;
         };
         if let Some(op) = request.op
-            && let Some(pending) = self.sending.remove(&(process, op))
-            && let Some(sent) = self.tx[usize::from(pending)].as_mut()
+            && let Some(pending) = self.sending.get(&(process, op))
+            && let Some(sent) = self.tx[usize::from(*pending)].as_mut()
+            && sent.header == request.header
         {
             sent.after = AfterTx::Nothing;
+            self.sending.remove(&(process, op));
             self.ended(processes, process, AfterTx::Send(op), NiFail::OK);
         }
-        if let Some(op) = self.orphans.answered(process, answer) {
+        if let Some(op) = self.orphans.answered(process, &request) {
             self.send_ended(processes, process, op, NiFail::OK);
         }
         true

@@ -48,7 +48,7 @@ pub(super) struct Sent {
     process: usize,
     pub(super) after: AfterTx,
     buffers: Vec<KernelBuffer>,
-    header: Header,
+    pub(super) header: Header,
     tries: u8,
 }
 
