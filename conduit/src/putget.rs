@@ -96,7 +96,8 @@ impl Core {
         } else {
             self.env.put_bounce
         };
-        if memory.len() > limit {
+        // What is pinned for it is given back by the end of a message from there.
+        if memory.len() > limit || piece.here.is_some() {
             return None;
         }
         self.reqsb.take(if piece.get {

@@ -107,9 +107,9 @@ pub fn has_succeeded(answer: &Body) -> bool {
     }
 }
 
-/// Whether `answer` is one to `request` and about the same bytes, apart from how many were moved.
+/// Whether `answer` is one to `request`: of its target, and about the same bytes, apart from how many were moved.
 #[must_use]
-pub fn answers_exactly(answer: &Body, request: &Header) -> bool {
+pub fn answers_exactly(answer: &Header, request: &Header) -> bool {
     let key = |body: &Body| match *body {
         Body::Ack {
             md,
@@ -125,8 +125,9 @@ pub fn answers_exactly(answer: &Body, request: &Header) -> bool {
         } => Some((md, local_offset, rlength)),
         _ => None,
     };
-    answers(answer, &request.body)
-        && refusal(request).is_some_and(|refusal| key(&refusal.body) == key(answer))
+    let said = |a: &Header| (a.source, a.pt_index, a.match_bits, key(&a.body));
+    answers(&answer.body, &request.body)
+        && refusal(request).is_some_and(|refusal| said(&refusal) == said(answer))
 }
 
 /// Whether `answer` is one to `request`.

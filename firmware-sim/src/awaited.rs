@@ -58,13 +58,13 @@ impl Awaited {
         &mut self,
         node: u32,
         process: usize,
-        answer: &Body,
+        answer: &Header,
         failed: bool,
     ) -> Option<Request> {
         let requests = self.0.get_mut(&node)?;
         let mine = |r: &&Request| r.process == process;
         let exact = |r: &Request| mine(&r) && answers_exactly(answer, &r.header);
-        let fits = |r: &Request| mine(&r) && !failed && answers(answer, &r.header.body);
+        let fits = |r: &Request| mine(&r) && !failed && answers(&answer.body, &r.header.body);
         let at = requests.iter().position(exact);
         let at = at.or_else(|| requests.iter().position(fits))?;
         requests.remove(at)
@@ -131,14 +131,14 @@ mod tests {
             (put(None, 0).source, put(None, 0).target)
         );
         assert!(
-            awaited.answered(2, 1, &answer.body, true).is_none(),
+            awaited.answered(2, 1, &answer, true).is_none(),
             "another process's"
         );
         assert!(
-            awaited.answered(3, 0, &answer.body, true).is_none(),
+            awaited.answered(3, 0, &answer, true).is_none(),
             "another node's"
         );
-        let first = awaited.answered(2, 0, &answer.body, true).unwrap();
+        let first = awaited.answered(2, 0, &answer, true).unwrap();
         assert_eq!(first.header.match_bits, 1);
         assert!(awaited.forget(2, 0, &put(Some(7), 3)));
         assert!(!awaited.forget(2, 0, &put(Some(7), 3)));
@@ -147,6 +147,17 @@ mod tests {
         assert_eq!(left[0].header.match_bits, 2);
         assert!(awaited.lost(2).is_empty());
         assert!(refusal(&put(None, 0)).is_none());
+    }
+
+    /// A request that its target dropped is never answered; the next of the same bytes is.
+    #[test]
+    fn an_answer_names_its_request_by_target_and_bits() {
+        let mut awaited = Awaited::default();
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        awaited.asked(2, 0, &put(Some(7), 2), None);
+        let answer = refusal(&put(Some(7), 2)).unwrap();
+        let found = awaited.answered(2, 0, &answer, false).unwrap();
+        assert_eq!(found.header.match_bits, 2);
     }
 
     #[test]

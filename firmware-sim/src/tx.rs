@@ -8,6 +8,7 @@ use nic_model::defs::packet::Control;
 use nic_model::defs::pending::{HEADER_OFFSET, STATUS_OFFSET, lower, status};
 use nic_model::{DmaSegment, FirmwareContext, NodeId, TransferFault, TxJob};
 
+use crate::header::GETPUT_LEN;
 use crate::mailbox::{Buffer, byte_address};
 use crate::process::Pending;
 use crate::program::{SeaStarFirmware, Work};
@@ -80,7 +81,7 @@ impl SeaStarFirmware {
             return Err(refusal::NODE);
         }
         let length = command.header_length.get();
-        let most = HEADER_LEN + self.limits.inline_data;
+        let most = (HEADER_LEN + self.limits.inline_data).max(GETPUT_LEN as u32);
         if !(1..=most).contains(&u32::from(length)) {
             return Err(refusal::LENGTH);
         }

@@ -166,7 +166,7 @@ impl Accel {
     /// said so yet. SEND_END comes before ACK and REPLY_START. Whether the request is known.
     fn answered(&mut self, answer: &Header, failed: bool) -> bool {
         let node = self.node_of(answer.source.nid).map(u32::from);
-        let request = node.and_then(|node| self.awaited.answered(node, 0, &answer.body, failed));
+        let request = node.and_then(|node| self.awaited.answered(node, 0, answer, failed));
         if let Some(request) = &request {
             self.send_answered(request);
         }

@@ -212,6 +212,13 @@ fn a_program_for_cray_systems_needs_no_start_of_its_own() {
 }
 
 #[test]
+fn a_thread_with_the_smallest_stack_makes_calls() {
+    if compiler("cc") {
+        passes(1, &shared("stacks"), &[]);
+    }
+}
+
+#[test]
 fn memory_is_the_programs_once_its_interface_is_closed() {
     if compiler("cc") {
         let program = shared("finished");

@@ -353,10 +353,8 @@ fn members(call: &str, team: *mut c_void, flags: c_int) -> (Team, usize) {
     let s = lock();
     let mut of_nodes: Vec<u32> = Vec::new();
     for m in &team.members {
-        if of_nodes
-            .last()
-            .is_none_or(|l| s.node_of(*l) != s.node_of(*m))
-        {
+        let known = |of: &u32| s.node_of(*of) == s.node_of(*m);
+        if !of_nodes.iter().any(known) {
             of_nodes.push(*m);
         }
     }

@@ -5,6 +5,7 @@ use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
 use crate::interface::{Bridge, ClockKind};
 use portals_core::{Error, NiConfig};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,10 +19,10 @@ const SLICE: u64 = 20_000;
 /// what it waits for; such a program's virtual time depends on how its threads run.
 #[derive(Debug)]
 pub(super) struct Client {
-    socket: Mutex<OwnedFd>,
+    line: Mutex<Line>,
     /// The process is this rank; otherwise its threads are ranks, each with a client of its own.
     own_process: bool,
-    /// Calls that have not got hold of the socket.
+    /// Calls that have not got hold of the line.
     queued: AtomicU32,
     /// Picoseconds.
     clock: AtomicU64,
@@ -29,6 +30,34 @@ pub(super) struct Client {
     lost: AtomicBool,
     /// This rank has left it; nobody would answer any more.
     closed: AtomicBool,
+}
+
+/// The socket, and a datagram, which is more than a thread with a small stack has room for.
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    datagram: Vec<u8>,
+}
+
+impl Line {
+    /// `None`: the other side is gone.
+    fn exchange(&mut self, question: &Question) -> Result<Option<Reply>, Error> {
+        let bytes = postcard::to_slice(question, &mut self.datagram).map_err(|_| Error::NoSpace)?;
+        loop {
+            match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => return Ok(None),
+            }
+        }
+        loop {
+            match recv(&self.socket, &mut self.datagram[..], RecvFlags::empty()) {
+                Ok((n, _)) if n > 0 => return Ok(postcard::from_bytes(&self.datagram[..n]).ok()),
+                Err(Errno::INTR) => {}
+                _ => return Ok(None),
+            }
+        }
+    }
 }
 
 impl Client {
@@ -40,7 +69,10 @@ impl Client {
         own_process: bool,
     ) -> Result<Self, String> {
         let client = Self {
-            socket: Mutex::new(socket),
+            line: Mutex::new(Line {
+                socket,
+                datagram: vec![0; MAX_DATAGRAM],
+            }),
             own_process,
             queued: AtomicU32::new(0),
             clock: AtomicU64::new(0),
@@ -68,18 +100,6 @@ impl Client {
         Error::Fail
     }
 
-    fn tell(&self, socket: &OwnedFd, question: &Question) -> Result<(), Error> {
-        let mut buffer = [0; MAX_DATAGRAM];
-        let bytes = postcard::to_slice(question, &mut buffer).map_err(|_| Error::NoSpace)?;
-        loop {
-            match send(socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(self.lost()),
-            }
-        }
-    }
-
     fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let reply = self.exchange(question)?;
         if !reply.note.is_empty() {
@@ -90,21 +110,12 @@ impl Client {
 
     fn exchange(&self, question: &Question) -> Result<Reply, Error> {
         self.queued.fetch_add(1, Ordering::Relaxed);
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         self.queued.fetch_sub(1, Ordering::Relaxed);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);
         }
-        self.tell(&socket, question)?;
-        let mut buffer = [0; MAX_DATAGRAM];
-        let n = loop {
-            match recv(&*socket, &mut buffer, RecvFlags::empty()) {
-                Ok((n, _)) if n > 0 => break n,
-                Err(rustix::io::Errno::INTR) => {}
-                _ => return Err(self.lost()),
-            }
-        };
-        let reply: Reply = postcard::from_bytes(&buffer[..n]).map_err(|_| self.lost())?;
+        let reply = line.exchange(question)?.ok_or_else(|| self.lost())?;
         self.clock.store(reply.clock, Ordering::Relaxed);
         if matches!(question, Question::Call(Call::Close)) && reply.result.is_ok() {
             self.closed.store(true, Ordering::Release);

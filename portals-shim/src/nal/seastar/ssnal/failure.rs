@@ -97,7 +97,7 @@ impl Ssnal {
         let Some(node) = place::node_index(answer.source.nid) else {
             return false;
         };
-        let Some(request) = self.awaited.answered(node, process, &answer.body, failed) else {
+        let Some(request) = self.awaited.answered(node, process, answer, failed) else {
             return false;
         };
         if let Some(op) = request.op
