@@ -298,6 +298,11 @@ impl MdTable {
         }
     }
 
+    /// The memory of an iovec.
+    pub(crate) fn pieces(&self, key: (u32, u16)) -> Option<&[Segment]> {
+        self.rest(key).map(|rest| rest.pieces.as_slice())
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: (u32, u16)) -> Option<&Md> {
         self.mds.get(key)

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::event::MdSnapshot;
 use crate::handle::{EqHandle, MdHandle, MeHandle};
 use crate::md::MdDesc;
+use crate::memory::Segment;
 use crate::types::{InsertPosition, THRESHOLD_INFINITE, Unlink};
 
 impl Ni {
@@ -24,6 +25,24 @@ impl Ni {
     /// The MD's present values; the threshold is what remains.
     pub fn md_query(&self, md: MdHandle) -> Result<MdSnapshot, Error> {
         self.md(md).map(|md| md.shown).ok_or(Error::MdInvalid)
+    }
+
+    /// Of the pieces of an MD's memory the first that holds all of `part`, and how many there are.
+    pub fn md_piece(&self, md: MdHandle, part: Segment) -> Option<(Segment, usize)> {
+        let end = part.addr.checked_add(part.len)?;
+        let holds = |s: &Segment| s.addr <= part.addr && end <= s.addr.saturating_add(s.len);
+        let whole = self.md(md)?.region();
+        if let Some(whole) = whole {
+            return holds(&whole).then_some((whole, 1));
+        }
+        let pieces = self.mds.pieces(md.key(self.config.interface)?)?;
+        let piece = pieces.iter().copied().find(holds)?;
+        Some((piece, pieces.len()))
+    }
+
+    /// Whether operations on an MD are under way.
+    pub fn is_md_in_use(&self, md: MdHandle) -> bool {
+        self.md(md).is_some_and(|md| md.pending > 0)
     }
 
     /// `PtlMDUpdate` with new values: atomic with respect to delivery, and refused with

@@ -3,7 +3,7 @@
 use super::pieces::iovec;
 use super::rank::*;
 use super::{Case, EXCHANGE, LOCAL, case};
-use portals_shim::{Error, MdOptions, Unlink};
+use portals_shim::{Error, MdOptions, NiFail, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -13,6 +13,11 @@ pub(super) const CASES: &[Case] = &[
     ),
     case("gets and getputs cross pieces", "99", both_ways).not_served(EXCHANGE),
     case("long messages cross pieces", "99", long),
+    case(
+        "long messages of single pieces go side by side",
+        "99",
+        beside,
+    ),
     case("pieces are limited", "101, rule 67", limited).not_served(LOCAL),
 ];
 
@@ -102,6 +107,62 @@ fn both_ways(r: &Rank) {
     r.take(s.eq, &[ReplyEnd]);
     expected[4..6].copy_from_slice(&Buf::pattern(9, 0)[1..3]);
     assert_eq!(all(&pieces), expected);
+}
+
+/// Puts from single pieces of one descriptor, and gets from them, several under way at a time.
+fn beside(r: &Rank) {
+    const LEN: u64 = 30_000;
+    let rounds = r.many(50, 6);
+    let lens = [LEN as usize; 3];
+    let pieces = bufs(&lens);
+    let list: Vec<_> = pieces.iter().collect();
+    let data = spread(&pieces, &lens, r.rank as u8);
+    if r.is_target() {
+        let t = r.target(data.len(), |d| d.options = PUT | REMOTE | NO_START);
+        let me = r.ni.me_attach(PORTAL, entry(1), After).expect("an entry");
+        let from = r.give(me, 0, Unlink::Retain, |d| {
+            d.memory = iovec(&list, 0);
+            d.options = GET | REMOTE | PIECES | NO_START;
+        });
+        r.barrier();
+        for _ in 0..rounds {
+            for (eq, kind) in [(t.eq, PutEnd), (from.eq, GetEnd)] {
+                for e in r.take(eq, &[kind; 3]) {
+                    assert_eq!(e.ni_fail, NiFail::OK, "{e:?}");
+                }
+            }
+        }
+        assert!(t.buf.read() == Buf::pattern(data.len(), 0));
+        return r.barrier();
+    }
+    let s = r.source(0, |d| {
+        d.memory = iovec(&list, 0);
+        d.options = PIECES | NO_START;
+    });
+    let into = r.source(data.len(), |d| d.options = NO_START);
+    r.barrier();
+    for _ in 0..rounds {
+        into.buf.fill(0);
+        for n in 0..3 {
+            let part = (n * LEN, LEN);
+            r.ni.put_region(s.md, part, Ack, r.at(n * LEN), n)
+                .expect("the put starts");
+            let from = Target {
+                match_bits: 1,
+                ..r.at(n * LEN)
+            };
+            r.ni.get_region(into.md, part, from)
+                .expect("the get starts");
+        }
+        for (eq, count) in [(s.eq, 6), (into.eq, 3)] {
+            for _ in 0..count {
+                let e = r.next(eq);
+                assert_eq!(e.ni_fail, NiFail::OK, "{e:?}");
+            }
+        }
+        assert!(into.buf.read() == Buf::pattern(data.len(), 1));
+    }
+    r.barrier();
 }
 
 fn long(r: &Rank) {

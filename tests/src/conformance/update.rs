@@ -2,7 +2,7 @@
 
 use super::rank::*;
 use super::{COUNTS, Case, LOCAL, case};
-use portals_shim::{EqHandle, Error, MdSpec, Unlink};
+use portals_shim::{EqHandle, Error, MdSpec, NiFail, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -18,6 +18,11 @@ pub(super) const CASES: &[Case] = &[
     ),
     case("a refused post makes nothing", "94", post),
     case("an update replaces the memory", "98, rule 49", memory),
+    case(
+        "an update leaves gets alone that are being answered",
+        "98, rules 28, 49",
+        answered,
+    ),
     case(
         "updates lose no message",
         "93, rules 46, 48, 52",
@@ -145,6 +150,52 @@ fn memory(r: &Rank) {
     arrives();
     assert_eq!(plain.buf.read()[..6], data);
     assert_eq!(b.read(), [data[4], data[5], FILL, FILL]);
+}
+
+fn answered(r: &Rank) {
+    const LEN: usize = 100_000;
+    let rounds = r.many(50, 6);
+    if r.is_target() {
+        let t = r.target(LEN, |d| d.options = GET | REMOTE);
+        let other = Buf::new(LEN);
+        t.buf.write(0, &Buf::pattern(LEN, 1));
+        other.write(0, &Buf::pattern(LEN, 2));
+        r.barrier();
+        for n in 0..rounds {
+            let (mut started, mut ended) = (0, 0);
+            while ended < 2 {
+                let e = r.next(t.eq);
+                assert_eq!(e.ni_fail, NiFail::OK, "{e:?}");
+                started += u32::from(e.kind == GetStart);
+                ended += u32::from(e.kind == GetEnd);
+                if (e.kind, started) == (GetStart, 1) {
+                    let now = if n % 2 == 0 { &other } else { &t.buf };
+                    let spec = MdSpec {
+                        eq: Some(t.eq),
+                        ..md(now.memory(), GET | REMOTE)
+                    };
+                    r.ni.md_update(t.md, spec, None).expect("unconditional");
+                }
+            }
+        }
+        return r.barrier();
+    }
+    let both = [(); 2].map(|()| r.source(LEN, |d| d.options = NO_START));
+    r.barrier();
+    for _ in 0..rounds {
+        for s in &both {
+            s.buf.fill(0);
+            r.ni.get(s.md, r.to()).expect("the get starts");
+        }
+        for s in &both {
+            let e = r.next(s.eq);
+            assert_eq!((e.kind, e.ni_fail), (ReplyEnd, NiFail::OK), "{e:?}");
+            let got = s.buf.read();
+            let whole = |seed| got == Buf::pattern(LEN, seed);
+            assert!(whole(1) || whole(2), "neither the old bytes nor the new");
+        }
+    }
+    r.barrier();
 }
 
 fn race_update(r: &Rank) {

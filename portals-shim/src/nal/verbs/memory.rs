@@ -8,6 +8,7 @@
 
 use crate::region::Region;
 use portals_core::{MdHandle, Segment};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use verbs_backend::batch::PushError;
@@ -149,7 +150,10 @@ pub(super) struct Registry {
     held: u64,
     clock: u64,
     entries: super::Slab<Entry>,
-    by_md: BTreeMap<(MdHandle, Use), usize>,
+    /// Of each piece of a descriptor's memory that was asked for.
+    by_md: BTreeMap<(MdHandle, Use), SmallVec<[usize; 1]>>,
+    /// Of memory that a descriptor had before an update, while operations on it are under way.
+    former: Vec<(MdHandle, usize)>,
     /// Memory pinned by its owner's word (`MdOptions::PINNED`): by first byte and descriptor. Own transfers within it use
     /// its registrations, whatever descriptor they go by.
     pinned: BTreeMap<(u64, MdHandle), Pinned>,
@@ -182,6 +186,7 @@ impl Registry {
             clock: 0,
             entries: super::Slab::new(),
             by_md: BTreeMap::new(),
+            former: Vec::new(),
             pinned: BTreeMap::new(),
             last: None,
         }
@@ -195,20 +200,22 @@ impl Registry {
         (last.md == md && last.purpose == purpose && inside).then_some(last.keys)
     }
 
-    /// Keys (rkey, lkey) of a registration that holds `md`'s memory `region` and serves `purpose`.
+    /// Keys (rkey, lkey) of a registration that holds `region`, one of `pieces` of `md`'s memory, and serves `purpose`. With more pieces
+    /// than these the one that was asked for first ends.
     pub(super) fn of_md(
         &mut self,
         md: MdHandle,
-        region: Segment,
+        (region, pieces): (Segment, usize),
         purpose: Use,
     ) -> Result<(u32, u32), RegistryError> {
         self.clock += 1;
         let now = self.clock;
         let covers = |e: &Entry| e.mr.covers(region.addr as usize, region.len as usize);
-        let known = self.by_md.get(&(md, purpose)).copied();
-        if let Some(entry) = known.and_then(|at| self.entries.get_mut(at))
-            && covers(entry)
-        {
+        let known = self.by_md.get(&(md, purpose)).into_iter().flatten();
+        let known = known
+            .copied()
+            .find(|at| self.entries.get(*at).is_some_and(covers));
+        if let Some(entry) = known.and_then(|at| self.entries.get_mut(at)) {
             entry.used = now;
             let keys = (entry.mr.rkey(), entry.mr.lkey());
             // Registrations that give peers rights are looked at each time.
@@ -254,7 +261,10 @@ impl Registry {
                 })
             }
         };
-        if let Some(old) = self.by_md.insert((md, purpose), at) {
+        let of_md = self.by_md.entry((md, purpose)).or_default();
+        of_md.push(at);
+        let surplus = (of_md.len() > pieces.max(1)).then(|| of_md.remove(0));
+        if let Some(old) = surplus {
             self.leave(old);
         }
         let Some(entry) = self.entries.get_mut(at) else {
@@ -276,7 +286,7 @@ impl Registry {
         open: bool,
     ) -> Result<u32, RegistryError> {
         let purpose = if open { Use::Open } else { Use::Landing };
-        let keys = self.of_md(md, region, purpose)?;
+        let keys = self.of_md(md, (region, 1), purpose)?;
         let end = end(&region);
         let pinned = Pinned { end, keys, open };
         self.pinned.insert((region.addr, md), pinned);
@@ -289,11 +299,26 @@ impl Registry {
             return false;
         }
         self.last = None;
-        while let Some((&user, &at)) = self.by_md.range((md, Use::Local)..=(md, Use::Open)).next() {
-            self.by_md.remove(&user);
+        for at in self.take(md) {
             self.leave(at);
         }
         true
+    }
+
+    /// All registrations of a descriptor; it has none any more.
+    fn take(&mut self, md: MdHandle) -> Vec<usize> {
+        let of_md = self.by_md.range((md, Use::Local)..=(md, Use::Open));
+        let uses: Vec<_> = of_md.map(|(user, _)| *user).collect();
+        let taken = uses.iter().filter_map(|user| self.by_md.remove(user));
+        taken.flatten().collect()
+    }
+
+    /// The descriptor may get other memory, or may go. What it has stays registered while operations on it are under way, as
+    /// [`Registry::prune`] finds out.
+    pub(super) fn retire(&mut self, md: MdHandle) {
+        self.last = None;
+        let taken = self.take(md);
+        self.former.extend(taken.into_iter().map(|at| (md, at)));
     }
 
     /// Keys of pinned memory that holds `piece` and serves `purpose`. Pinned ranges of a job have one length and begin at most twice
@@ -442,9 +467,19 @@ impl Registry {
         unsafe { Mr::register_raw(&self.pd, address, buffer.len(), purpose.access(self.strict)) }
     }
 
-    /// Ends the use of descriptors that `alive` does not know, and drops registrations of memory that is gone.
-    pub(super) fn prune(&mut self, alive: impl Fn(MdHandle) -> bool) {
+    /// Ends the use of descriptors that `alive` does not know, and of former memory of those that are not `busy`, and drops
+    /// registrations of memory that is gone.
+    pub(super) fn prune(
+        &mut self,
+        alive: impl Fn(MdHandle) -> bool,
+        busy: impl Fn(MdHandle) -> bool,
+    ) {
         self.last = None;
+        let over = |(md, _): &mut (MdHandle, usize)| !busy(*md);
+        let over: Vec<_> = self.former.extract_if(.., over).collect();
+        for (_, at) in over {
+            self.leave(at);
+        }
         let gone: Vec<_> = self
             .by_md
             .keys()
@@ -452,7 +487,7 @@ impl Registry {
             .copied()
             .collect();
         for key in gone {
-            if let Some(at) = self.by_md.remove(&key) {
+            for at in self.by_md.remove(&key).into_iter().flatten() {
                 self.leave(at);
             }
         }
@@ -473,18 +508,24 @@ impl Registry {
         }
     }
 
+    /// Whether operations on former memory of descriptors were under way when that was looked at last.
+    pub(super) fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
     /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.last = None;
         self.by_md.clear();
+        self.former.clear();
         self.pinned.clear();
         self.entries = super::Slab::new();
         self.held = 0;
     }
 
-    /// Descriptors with a registration.
+    /// Descriptors with a registration, by what for, and former registrations.
     pub(super) fn len(&self) -> usize {
-        self.by_md.len()
+        self.by_md.len() + self.former.len()
     }
 }
 

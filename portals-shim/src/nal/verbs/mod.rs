@@ -197,6 +197,10 @@ impl<T> Slab<T> {
         }
     }
 
+    fn get(&self, at: usize) -> Option<&T> {
+        self.slots.get(at)?.as_ref()
+    }
+
     fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.slots.get_mut(at)?.as_mut()
     }
@@ -450,7 +454,8 @@ impl Verbs {
     fn tell_all(&mut self, ni: &mut Ni, portals: u64, beside: Beside<'_>) {
         self.publish(ni, portals, beside);
         if std::mem::take(&mut self.prune_due) {
-            self.registry.prune(|md| ni.md_query(md).is_ok());
+            self.prune(ni);
+            self.prune_due = self.registry.has_former();
         }
     }
 

@@ -167,8 +167,15 @@ impl Verbs {
         if !self.confirmed(ni, PATIENCE, beside, settled) {
             return Err(Error::MdInUse);
         }
+        self.registry.retire(md);
         self.prune_due = true;
         Ok(())
+    }
+
+    /// Ends registrations that no descriptor has and no operation uses.
+    pub(super) fn prune(&mut self, ni: &Ni) {
+        let alive = |md| ni.md_query(md).is_ok();
+        self.registry.prune(alive, |md| ni.is_md_in_use(md));
     }
 
     /// The key of a descriptor that stays pinned until its owner unlinks it.

@@ -295,23 +295,14 @@ impl Verbs {
             return Ok(keys);
         }
         if self.registry.len() > 64 {
-            self.registry.prune(|md| ni.md_query(md).is_ok());
+            self.prune(ni);
         }
-        // The whole descriptor, so that its next operation finds it registered.
-        let whole = ni
-            .md_query(md)
-            .ok()
-            .filter(|s| {
-                // One over all memory stands for what each operation names.
-                s.length < EVERYTHING
-                    && s.start <= piece.addr
-                    && piece.addr + piece.len <= s.start.saturating_add(s.length)
-            })
-            .map_or(piece, |s| Segment {
-                addr: s.start,
-                len: s.length,
-            });
-        self.registry.of_md(md, whole, purpose)
+        // The whole descriptor, or the whole piece of one of several, so that its next operation finds it registered.
+        let around = ni.md_piece(md, piece);
+        // One over all memory stands for what each operation names.
+        let around = around.filter(|(whole, _)| whole.len < EVERYTHING);
+        let (whole, pieces) = around.unwrap_or((piece, 1));
+        self.registry.of_md(md, (whole, pieces), purpose)
     }
 
     /// Where a put may be written before messages that were sent earlier have had their effect.

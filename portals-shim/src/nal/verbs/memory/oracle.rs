@@ -215,7 +215,7 @@ type Mappings = [Option<(u64, Region)>; MAPPINGS];
 
 /// Both hear which descriptors there are.
 fn prune(registry: &mut Registry, naive: &mut Naive, mds: &BTreeMap<u32, Md>, mappings: &Mappings) {
-    registry.prune(|md| mds.contains_key(&md.raw()));
+    registry.prune(|md| mds.contains_key(&md.raw()), |_| false);
     naive.prune(mds, |memory| {
         let holds = |r: &Region| {
             let whole = Segment {
@@ -316,10 +316,10 @@ fn random_use(faults: bool, strict: bool) {
                 let (md, m) = (MdHandle::from_raw(key), mds[&key]);
                 let purpose = PURPOSES[random.usize(..PURPOSES.len())];
                 let before = registry.clock;
-                let keys = registry.of_md(md, m.region, purpose);
+                let keys = registry.of_md(md, (m.region, 1), purpose);
                 assert_eq!(registry.clock, before + 1);
                 let entry = keys.as_ref().ok().map(|keys| {
-                    let at = registry.by_md[&(md, purpose)];
+                    let at = registry.by_md[&(md, purpose)][0];
                     let entry = registry.entries.get_mut(at).unwrap();
                     assert_eq!(*keys, (entry.mr.rkey(), entry.mr.lkey()));
                     assert!(
