@@ -64,6 +64,30 @@ fn memory_that_goes_is_noticed() {
     }
 }
 
+#[test]
+fn memory_that_became_longer_goes_after_a_transfer_across_its_old_end() {
+    if compiler("cc") {
+        let flags = &["-std=gnu99"][..];
+        passes(2, &compile("gasnet_grows", Build { flags, ..SEQ }), &[]);
+    }
+}
+
+#[test]
+fn a_team_of_images_in_any_order_meets() {
+    if compiler("cc") {
+        let b = Build {
+            flags: &["-std=gnu99"],
+            model: "par",
+            compiled_for: "par",
+            ..SEQ
+        };
+        let program = compile("gasnet_images", b);
+        for ranks in [1, 2, 3] {
+            passes(ranks, &program, &[]);
+        }
+    }
+}
+
 /// What a user of the variables gets wrong is said, by name, and ends the start.
 #[test]
 fn budgets_that_make_no_sense_are_named() {
