@@ -10,22 +10,18 @@ use crate::header::{self, PACKET};
 use crate::program::SeaStarFirmware;
 
 impl SeaStarFirmware {
-    /// Where a message waits for its peer: an answer in host memory, when it has the last receive
-    /// pending.
+    /// Where an answer waits for its peer: in host memory, when it has the last receive pending.
     pub(super) fn answer_place(
         &mut self,
         ctx: &mut FirmwareContext<'_>,
         index: usize,
         pending: u16,
-        pieces: &[DmaSegment],
     ) -> u16 {
         let Some(process) = self.accels[index].as_deref_mut() else {
             return pending;
         };
         let receives = (process.pendings / 2..process.pendings).contains(&pending);
-        let buffer = process.small_buffer(pending) + SMALL_BUFFER / 2;
-        let buffered = pieces.iter().any(|piece| piece.address == buffer);
-        if !receives || buffered || !process.rx_free.is_empty() {
+        if !receives || !process.rx_free.is_empty() {
             return pending;
         }
         let Some(place) = process.spill() else {
@@ -102,7 +98,7 @@ impl SeaStarFirmware {
         &mut self,
         ctx: &mut FirmwareContext<'_>,
         index: usize,
-        pending: u16,
+        mut pending: u16,
         answer: &Header,
         data: &[u8],
         tries: u8,
@@ -121,6 +117,8 @@ impl SeaStarFirmware {
             end += data.len();
             packet[header_len..end].copy_from_slice(data);
         } else {
+            pending = self.answer_place(ctx, index, pending);
+            let process = self.accels[index].as_ref();
             let address = process.map_or(0, |p| p.small_buffer(pending)) + SMALL_BUFFER / 2;
             ctx.host_write(address, data);
             pieces.push(DmaSegment {

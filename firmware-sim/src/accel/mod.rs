@@ -26,7 +26,7 @@
 //! 3. A header without a free receive pending is refused as in generic mode; none is lost.
 //! 4. A receive pending is taken from a header until its deposit has ended and its answer (ack,
 //!    reply) has been sent; a transmit pending from a command until its message has been sent. The
-//!    last one free does not wait for its answer: that waits in host memory. An answer without
+//!    last one free does not wait for its answer: that waits in host memory, with its data. An answer without
 //!    payload needs no receive pending. So two nodes never wait for one another's pendings.
 //! 5. When a command would take more SRAM than there is, it is not carried out: the process goes to
 //!    the kernel with everything it has, and its mailbox is dead.

@@ -211,7 +211,7 @@ impl SeaStarFirmware {
         packet: ([u8; PACKET], usize),
         pieces: Vec<DmaSegment>,
     ) {
-        let pending = self.answer_place(ctx, index, pending, &pieces);
+        let pending = self.answer_place(ctx, index, pending);
         if let Some(process) = &mut self.accels[index]
             && let Some(slot) = process.flights.get_mut(usize::from(pending))
         {

@@ -136,7 +136,7 @@ pub struct InitAccel {
     pub completion: U64,
     /// Host physical address of the process's address 0.
     pub memory: U64,
-    /// Host physical address of the small-message buffers: [`SMALL_BUFFER`] bytes for each pending.
+    /// Host physical address of the small-message buffers: [`SMALL_BUFFER`] bytes for each of [`PLACES`].
     pub small_buffers: U64,
     /// Most match entries.
     pub max_mes: U32,
@@ -155,6 +155,9 @@ pub struct InitAccel {
     /// Longest getput, bytes.
     pub max_getput: u8,
 }
+
+/// Pendings and places of answers in host memory that events can name.
+pub const PLACES: u64 = 1 << 14;
 
 /// Bytes of a small-message buffer.
 pub const SMALL_BUFFER: u64 = 128;

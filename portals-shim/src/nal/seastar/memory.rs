@@ -58,6 +58,18 @@ impl Areas {
         (end <= *size).then_some((bytes, usize::try_from(offset).ok()?))
     }
 
+    /// Zeroes where nothing has been written.
+    fn read(&mut self, at: u64, buf: &mut [u8]) -> bool {
+        let Some((bytes, offset)) = self.range(at, buf.len()) else {
+            return false;
+        };
+        let there = bytes.get(offset..).unwrap_or_default();
+        let (written, blank) = buf.split_at_mut(there.len().min(buf.len()));
+        written.copy_from_slice(&there[..written.len()]);
+        blank.fill(0);
+        true
+    }
+
     fn write(&mut self, at: u64, data: &[u8]) -> bool {
         let Some((bytes, offset)) = self.range(at, data.len()) else {
             return false;
@@ -173,6 +185,9 @@ impl NodeMemory {
 impl HostMemory for NodeMemory {
     fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), HostFault> {
         let fault = HostFault::new(self.node, address, buf.len());
+        if (AREAS..1 << SLOT).contains(&address) {
+            return self.areas.read(address, buf).then_some(()).ok_or(fault);
+        }
         if address & SLOT_MASK == 0 {
             buf.copy_from_slice(self.kernel(address, buf.len()).ok_or(fault)?);
             return Ok(());

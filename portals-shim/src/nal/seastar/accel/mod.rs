@@ -33,7 +33,7 @@ use crate::place;
 use ask::Asked;
 use firmware_sim::accel::wire;
 use known::Known;
-use nic_model::defs::accel::{Completion, InitAccel, MOVED, SMALL_BUFFER, flags};
+use nic_model::defs::accel::{Completion, InitAccel, MOVED, PLACES, SMALL_BUFFER, flags};
 use nic_model::defs::command::{COMMAND_LEN, Command, OpCode};
 use nic_model::defs::mailbox;
 use nic_model::{HostParams, Machine, RegisterIo, SimDuration};
@@ -107,7 +107,6 @@ impl Accelerated {
         machine: &Machine,
         memory: &mut NodeMemory,
     ) -> Self {
-        let pendings = u64::from(machine.accelerated.pendings);
         Self {
             mailbox,
             process,
@@ -116,7 +115,7 @@ impl Accelerated {
             costs: machine.host,
             completion: memory.alloc(size_of::<Completion>()),
             staging: memory.alloc(ask::STAGING),
-            small_buffers: memory.alloc((pendings * SMALL_BUFFER) as usize),
+            small_buffers: memory.reserve(PLACES * SMALL_BUFFER),
             command_write: 0,
             command_read: 0,
             answers: 0,

@@ -5,6 +5,7 @@ use super::super::process::Process;
 use super::super::ssnal::Ssnal;
 use firmware_sim::accel::{Flight, Moved, moved_index};
 use firmware_sim::awaited::Request;
+use nic_model::HostMemory;
 use nic_model::defs::accel::SMALL_BUFFER;
 use portals_core::{Header, NiFail, OpId};
 use std::collections::BTreeMap;
@@ -73,12 +74,9 @@ impl Ssnal {
             Flight::Reply(op, _) => self.reply_ended(processes, process, op, fail),
             Flight::Deposit(op, failure) => self.deposited(processes, process, op, fail, failure),
             Flight::Exchange(swap) => {
-                let length = swap.length as usize;
-                let data = self.memory.kernel(orphan.small_buffer, length);
-                match data
-                    .map(|data| data.to_vec())
-                    .filter(|_| fail == NiFail::OK)
-                {
+                let mut data = vec![0; swap.length as usize];
+                let read = self.memory.read(orphan.small_buffer, &mut data);
+                match Some(data).filter(|_| fail == NiFail::OK && read.is_ok()) {
                     Some(data) => self.swap(processes, process, swap, &data),
                     None => {
                         if let Some(p) = processes.get_mut(process) {

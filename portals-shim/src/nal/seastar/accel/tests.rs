@@ -456,6 +456,50 @@ fn puts_under_way_in_a_move_end_before_their_acks() {
     }
 }
 
+/// Replies with data in buffers of their own wait for one another's receive pendings on neither node.
+#[test]
+fn getputs_both_ways_behind_a_long_put_are_all_answered() {
+    const GETPUTS: usize = 300;
+    const LENGTH: usize = 64;
+    let mut machine = machine();
+    machine.accelerated.pendings = 16;
+    let all = Barrier::new(2);
+    let rank = |rank: u32, opened: &Opened| {
+        let ni = &opened.interface;
+        let peer = opened.peers[1 - rank as usize];
+        let region = || Region::new(LENGTH).unwrap();
+        let (there, old, new) = (region(), region(), region());
+        let me = ni.me_attach(4, ALL, InsertPosition::After).unwrap();
+        let md = spec(MdMemory::whole(&there), OPEN, None);
+        ni.md_attach(me, md, Unlink::Retain).unwrap();
+        let eq = ni.eq_alloc(4 * GETPUTS as u64).unwrap();
+        let bind = |memory: &Region, eq| {
+            let md = spec(MdMemory::whole(memory), OPEN, eq);
+            ni.md_bind(md, Unlink::Retain).unwrap()
+        };
+        let (old, new) = (bind(&old, Some(eq)), bind(&new, None));
+        let long = bind(&Region::new(100_000).unwrap(), None);
+        meet(ni, &all);
+        // Nothing takes it, and it holds up what comes behind it.
+        ni.put(long, AckRequest::NoAck, to(peer, 5, 0), 0).unwrap();
+        for _ in 0..GETPUTS {
+            ni.get_put_region(old, new, (0, 0, LENGTH as u64), to(peer, 4, 0), 0)
+                .unwrap();
+        }
+        let mut answered = 0;
+        let mut failed = 0;
+        while answered < GETPUTS {
+            let event = ni.eq_wait(eq).unwrap().event;
+            failed += usize::from(event.ni_fail != NiFail::OK);
+            answered += usize::from(event.kind == EventKind::ReplyEnd);
+        }
+        meet(ni, &all);
+        failed
+    };
+    let failed = ranks_on(2, Mode::Accelerated, machine, Placement::ONE, rank);
+    assert_eq!(failed, [0, 0]);
+}
+
 /// More processes than mailboxes, and messages between processes of one node in every combination.
 #[test]
 fn processes_beyond_the_mailboxes_stay_with_the_kernel() {
