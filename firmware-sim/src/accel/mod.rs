@@ -175,13 +175,11 @@ impl Accel {
 
     /// Ends the send of this request and of no other: the data of an equal one may still be read.
     fn send_answered(&mut self, request: &Request) {
+        let Some(op) = request.op else { return };
         let is_it = |pending: &u16| {
-            let (flight, header) = (
-                self.flights.get(usize::from(*pending)),
-                self.requests.get(usize::from(*pending)),
-            );
-            let sends = |f: &Flight| matches!(f, Flight::Send(op) if Some(*op) == request.op);
-            flight.is_some_and(sends) && header == Some(&Some(request.header))
+            let at = usize::from(*pending);
+            matches!(self.flights.get(at), Some(Flight::Send(sent)) if *sent == op)
+                && self.requests.get(at) == Some(&Some(request.header))
         };
         let at = self.sending.iter().position(is_it);
         let Some(pending) = at.and_then(|at| self.sending.remove(at)).map(usize::from) else {
@@ -189,9 +187,7 @@ impl Accel {
         };
         self.flights[pending] = Flight::Message;
         self.requests[pending] = None;
-        if let Some(op) = request.op {
-            self.ni.send_end(op, NiFail::OK);
-        }
+        self.ni.send_end(op, NiFail::OK);
     }
 
     fn small_buffer(&self, pending: u16) -> u64 {

@@ -384,7 +384,6 @@ fn a_bad_address_fails_the_operation_and_nothing_else() {
     assert_eq!(results, [NiFail::FAIL, NiFail::OK]);
 }
 
-/// A page that is not mapped any more.
 /// Long messages are under way to a process that closes: what comes then does not reach its memory.
 #[test]
 fn memory_of_a_process_that_has_closed_is_not_touched() {
@@ -452,6 +451,7 @@ fn memory_of_a_process_that_has_closed_is_not_touched() {
     }
 }
 
+/// A page that is not mapped any more.
 fn bad_memory() -> MdMemory {
     MdMemory::Raw(crate::region::RawMemory {
         memory: portals_core::Memory::contiguous(0x1000, 64),

@@ -40,6 +40,11 @@ impl Use {
         matches!(self, Self::Local | Self::Landing)
     }
 
+    /// Peers use it whenever they like, until the advertisement is taken back.
+    fn is_advertised(self) -> bool {
+        matches!(self, Self::OpenPut | Self::OpenGet | Self::Open)
+    }
+
     /// What memory of this library's own is registered as for it: what may be written serves to be read too, so that it is
     /// locked once for both. By the rules of iWARP landing gives peers a right, which reading does not need; other memory
     /// may be such that nobody can write it.
@@ -126,6 +131,8 @@ impl RegistryError {
 ///
 /// # How long
 ///
+/// * Each piece of a descriptor in pieces has its own. Of memory that a descriptor had before an update they end with the
+///   operations that were under way then.
 /// * One that gives peers rights covers exactly its descriptor's memory and ends with the descriptor.
 /// * Others end with the last descriptor that uses them, after which the program may unmap the memory. Memory that
 ///   this library has mapped itself ([`Region`]) stays registered longer: its unmapping is known here, and a
@@ -313,12 +320,18 @@ impl Registry {
         taken.flatten().collect()
     }
 
-    /// The descriptor may get other memory, or may go. What it has stays registered while operations on it are under way, as
-    /// [`Registry::prune`] finds out.
+    /// The descriptor may get other memory, or may go, and no peer has an advertisement of it any more: rights by those end. What
+    /// its own operations use stays registered while they are under way, as [`Registry::prune`] finds out.
     pub(super) fn retire(&mut self, md: MdHandle) {
         self.last = None;
-        let taken = self.take(md);
-        self.former.extend(taken.into_iter().map(|at| (md, at)));
+        for at in self.take(md) {
+            let purpose = self.entries.get(at).map(|e| e.purpose);
+            if purpose.is_some_and(Use::is_advertised) {
+                self.leave(at);
+            } else {
+                self.former.push((md, at));
+            }
+        }
     }
 
     /// Keys of pinned memory that holds `piece` and serves `purpose`. Pinned ranges of a job have one length and begin at most twice
@@ -647,6 +660,42 @@ mod oracle;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_registrations_stay_while_operations_use_them() {
+        let Some(device) = super::super::tests::device() else {
+            return;
+        };
+        let (device, _) = verbs_backend::Device::choose(Some(&device)).unwrap();
+        let mut registry = Registry::new(Pd::new(&device).unwrap(), None, false);
+        let (memory, md) = (vec![0u8; 1 << 16], MdHandle::from_raw(7));
+        let piece = |n: u64| Segment {
+            addr: memory.as_ptr().addr() as u64 + n * 4096,
+            len: 4096,
+        };
+        let of = |r: &mut Registry, n, pieces, purpose| {
+            r.of_md(md, (piece(n), pieces), purpose).unwrap()
+        };
+        // Two pieces side by side, and what peers read whenever they like.
+        let first = of(&mut registry, 0, 2, Use::Source);
+        let second = of(&mut registry, 1, 2, Use::Source);
+        assert_eq!(of(&mut registry, 0, 2, Use::Source), first);
+        assert_eq!(of(&mut registry, 1, 2, Use::Source), second);
+        of(&mut registry, 0, 1, Use::OpenGet);
+        assert_eq!(registry.held, 3 * 4096);
+        // An update, while operations are under way: the advertised right ends at once.
+        registry.retire(md);
+        registry.prune(|_| true, |_| true);
+        assert_eq!(registry.held, 2 * 4096);
+        assert!(registry.has_former());
+        let other = of(&mut registry, 0, 1, Use::Source);
+        assert_ne!(other, first, "that one is to end");
+        registry.prune(|_| true, |_| false);
+        assert_eq!(registry.held, 4096);
+        assert_eq!(of(&mut registry, 0, 1, Use::Source), other);
+        registry.prune(|_| false, |_| false);
+        assert_eq!((registry.held, registry.len()), (0, 0));
+    }
 
     #[test]
     fn pieces_cover_the_transfer() {

@@ -500,6 +500,48 @@ fn getputs_both_ways_behind_a_long_put_are_all_answered() {
     assert_eq!(failed, [0, 0]);
 }
 
+/// The header of a getput is longer than others, whatever room for data the machine has behind those.
+#[test]
+fn getputs_go_where_header_packets_have_no_room_for_data() {
+    for (mode, inline_data) in [Mode::Generic, Mode::Accelerated]
+        .into_iter()
+        .flat_map(|mode| [0, 7, 8].map(|n| (mode, n)))
+    {
+        let mut machine = machine();
+        machine.protocol.inline_data = inline_data;
+        let all = Barrier::new(2);
+        let rank = |rank: u32, opened: &Opened| {
+            let ni = &opened.interface;
+            let there = Region::new(8).unwrap();
+            there.write(0, b"thereisa").unwrap();
+            let me = ni.me_attach(4, ALL, InsertPosition::After).unwrap();
+            let md = spec(MdMemory::whole(&there), OPEN, None);
+            ni.md_attach(me, md, Unlink::Retain).unwrap();
+            meet(ni, &all);
+            let mut got = [0; 8];
+            if rank == 0 {
+                let eq = ni.eq_alloc(8).unwrap();
+                let (old, new) = (Region::new(8).unwrap(), Region::new(8).unwrap());
+                let bind = |memory: &Region, eq| {
+                    let md = spec(MdMemory::whole(memory), OPEN, eq);
+                    ni.md_bind(md, Unlink::Retain).unwrap()
+                };
+                let (into, from) = (bind(&old, Some(eq)), bind(&new, None));
+                ni.get_put_region(into, from, (0, 0, 8), to(opened.peers[1], 4, 0), 0)
+                    .unwrap();
+                let wait = Wait::Nanos(1_000_000_000);
+                let next = || ni.eq_poll(&[eq], wait).unwrap();
+                while next().is_some_and(|p| p.event.kind != EventKind::ReplyEnd) {}
+                old.read(0, &mut got).unwrap();
+            }
+            meet(ni, &all);
+            got
+        };
+        let got = ranks_on(2, mode, machine, Placement::ONE, rank);
+        assert_eq!(got[0], *b"thereisa", "{mode:?}, {inline_data} bytes");
+    }
+}
+
 /// More processes than mailboxes, and messages between processes of one node in every combination.
 #[test]
 fn processes_beyond_the_mailboxes_stay_with_the_kernel() {
