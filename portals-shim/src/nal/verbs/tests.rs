@@ -73,6 +73,8 @@ fn ranks<R: Send>(
     }))
 }
 
+/// More than any body here makes: a rank that gets no processor for a while must not lose one.
+const EVENTS: u64 = 1 << 14;
 const LOUD: u64 = 1;
 const QUIET: u64 = 2;
 const BELL: u64 = 3;
@@ -90,7 +92,7 @@ struct Side {
 
 fn side(o: &Opened, len: usize) -> Side {
     let ni = &o.interface;
-    let eq = ni.eq_alloc(1024).unwrap();
+    let eq = ni.eq_alloc(EVENTS).unwrap();
     let [work, loud, quiet] = [0; 3].map(|_| Region::new(len).unwrap());
     let [_, quiet_md, _] = [
         (LOUD, MdMemory::whole(&loud), Some(eq)),
