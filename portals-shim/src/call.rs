@@ -257,6 +257,8 @@ pub struct Paths {
     pub two_sided: u64,
     /// Placed by the network adapters, and told of to the target's library, which posts the events; over verbs.
     pub written: u64,
+    /// Gets that the target's library answered although its adapter could have; over verbs.
+    pub asked: u64,
     /// Of all these, to ranks that share memory with this one.
     pub by_memory: u64,
     /// By which channel of the verbs fabric, where it chooses for each peer; all 0 elsewhere.

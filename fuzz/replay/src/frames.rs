@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) -> u32 {
         is_header
     } else {
         if helped && let Some((prefix, body)) = bytes.split_first_chunk_mut::<PREFIX>() {
-            prefix[0] %= 11;
+            prefix[0] %= 13;
             if let Some(operation) = body.first_mut().filter(|_| prefix[0] == 0) {
                 *operation %= 5;
             }
@@ -47,6 +47,8 @@ pub fn run(data: &[u8]) -> u32 {
             Some(7) => PREFIX + 1,
             Some(8) => PREFIX + 12,
             Some(9) => PREFIX + 20,
+            Some(11) => PREFIX + 20,
+            Some(12) => PREFIX + 4,
             _ => usize::MAX,
         };
         assert!(!is_frame || bytes.len() >= least, "{bytes:02x?}");

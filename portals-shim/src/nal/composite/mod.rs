@@ -230,6 +230,7 @@ impl Nal for Composite {
             one_sided: near.one_sided + far.one_sided,
             two_sided: near.two_sided + far.two_sided,
             written: near.written + far.written,
+            asked: near.asked + far.asked,
             by_memory: near.by_memory + far.by_memory,
             channels: far.channels,
         }

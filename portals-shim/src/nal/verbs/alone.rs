@@ -160,6 +160,7 @@ impl Verbs {
     /// The request of an id that [`is_alone`] has succeeded.
     #[inline(always)]
     pub(super) fn alone_done(&mut self, ni: &mut Ni, id: u64) {
+        self.get_over(id, true);
         match self.alone.end(id, false) {
             Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
             Some((End::Ack, answer)) => ni.ack_in_place(answer),
@@ -170,6 +171,7 @@ impl Verbs {
     /// As [`Verbs::alone_done`], of one that has failed.
     #[cold]
     pub(super) fn alone_failed(&mut self, ni: &mut Ni, id: u64) {
+        self.get_over(id, false);
         if let Some((end, answer)) = self.alone.end(id, true) {
             let answer = *answer;
             self.answer_failed(ni, end, &answer);

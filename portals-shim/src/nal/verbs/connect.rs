@@ -318,6 +318,7 @@ impl Unconnected {
             by_qpn: super::QpTable::default(),
             records: Slab::new(),
             alone: super::alone::Alone::default(),
+            asks: super::asked::Asks::new(self.settings.reads),
             announced: Slab::new(),
             registry,
             aimed: None,

@@ -20,6 +20,8 @@
 //! | [`Kind::Move`] | word (1) | by datagrams only: the pair moves to a connection, or not (`auto/moves.rs`) |
 //! | [`Kind::Ring`] | slots (4), bytes of each (4), where they are (12) | short frames are written there (`ring.rs`); no slots: no more |
 //! | [`Kind::RingLeft`] | – | the last one was written before |
+//! | [`Kind::ReadRequest`] | number (4), where the data is (12), length (4) | the receiver answers with the data (`asked.rs`) |
+//! | [`Kind::ReadResponse`] | number of the request (4), data; flag: it has none | – |
 //! | [`Kind::Written`] | length (4), descriptor (4), header | the data of a put has been written there: its events |
 //!
 //! # Headers
@@ -74,6 +76,8 @@ pub(super) const WRITTEN: usize = PREFIX + 8 + PUT_ROOM;
 pub(super) const RING: usize = PREFIX + 8 + size_of::<Place>();
 /// Bytes of a frame that has a token and nothing else.
 pub(super) const TOKEN: usize = PREFIX + 4;
+/// Bytes of a frame that asks for memory.
+pub(super) const READ_REQUEST: usize = TOKEN + size_of::<Place>() + 4;
 /// Longest data that travels with its header.
 pub(super) const EAGER: usize = 8192;
 /// Bytes of the longest frame.
@@ -93,10 +97,12 @@ pub(super) enum Kind {
     Written,
     Ring,
     RingLeft,
+    ReadRequest,
+    ReadResponse,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Message,
         Self::Announce,
         Self::Fetched,
@@ -108,6 +114,8 @@ impl Kind {
         Self::Written,
         Self::Ring,
         Self::RingLeft,
+        Self::ReadRequest,
+        Self::ReadResponse,
     ];
 }
 
@@ -116,7 +124,7 @@ impl Kind {
 #[repr(C)]
 pub(super) struct Prefix {
     kind: u8,
-    /// 1: the fetch failed.
+    /// 1: the fetch failed, or there is nothing to be read.
     flags: u8,
     pub(super) credits: U16,
     pub(super) requests_done: U32,
@@ -247,6 +255,8 @@ pub(super) enum FrameError {
     Ring { slots: u32, size: u32 },
     #[error("a ring is left that was not there, or not clean")]
     RingLeft,
+    #[error("an answer to what was not asked")]
+    NotAsked,
     #[error("{0} without a descriptor")]
     NoDescriptor(&'static str),
 }
@@ -305,6 +315,16 @@ pub(super) enum Body<'a> {
         at: Remote,
     },
     RingLeft,
+    ReadRequest {
+        number: u32,
+        at: Remote,
+        length: u32,
+    },
+    /// Without data: there is nothing that may be read.
+    ReadResponse {
+        number: u32,
+        data: Option<&'a [u8]>,
+    },
 }
 
 /// Writes a frame into memory that is large enough for every frame ([`SLOT`]).
@@ -421,6 +441,13 @@ impl<'a> Writer<'a> {
             rkey: at.rkey.into(),
         };
         self.push(place.as_bytes());
+    }
+
+    /// A question for `len` bytes.
+    pub(super) fn read_request(&mut self, number: u32, at: Remote, len: u32) {
+        self.token(number);
+        self.place(at);
+        self.token(len);
     }
 
     /// A ring of so many slots of `size` bytes.
@@ -648,6 +675,18 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
             Body::Ring { slots, size, at }
         }
         Kind::RingLeft => Body::RingLeft,
+        Kind::ReadRequest => {
+            let number = token()?;
+            let (place, mut rest) = Place::read_from_prefix(body).map_err(|_| short)?;
+            let length = take(&mut rest).map(u32::from_le_bytes).ok_or(short)?;
+            let at = place.remote();
+            Body::ReadRequest { number, at, length }
+        }
+        Kind::ReadResponse => {
+            let number = token()?;
+            let data = (prefix.flags & 1 == 0).then_some(body);
+            Body::ReadResponse { number, data }
+        }
         Kind::Greeting => Body::Greeting,
         Kind::Move => Body::Move(*body.first().ok_or(short)?),
     };

@@ -28,7 +28,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = 0x5054_4c33;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What a datagram says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

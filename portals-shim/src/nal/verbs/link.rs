@@ -703,6 +703,7 @@ impl Verbs {
             .filter(|(_, r)| r.peer == rank)
             .map(|(i, _)| i)
             .collect();
+        self.forget_asked(rank);
         let alone = self.alone.of(rank);
         let announced: Vec<usize> = self
             .announced

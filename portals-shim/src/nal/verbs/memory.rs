@@ -166,6 +166,8 @@ pub(super) struct Registry {
     pinned: BTreeMap<(u64, MdHandle), Pinned>,
     /// The registration found last; none after a change.
     last: Option<Found>,
+    /// The entry that was read last for a peer, if it is still there.
+    read: usize,
 }
 
 /// A registration that serves a descriptor.
@@ -196,6 +198,7 @@ impl Registry {
             former: Vec::new(),
             pinned: BTreeMap::new(),
             last: None,
+            read: 0,
         }
     }
 
@@ -353,6 +356,23 @@ impl Registry {
         let private = purpose.is_private();
         near.find(|(_, p)| end(&piece) <= p.end && (private || p.open))
             .map(|(_, p)| p.keys)
+    }
+
+    /// Memory that peers may read by this key, if all of it is.
+    pub(super) fn readable(&mut self, at: Remote, len: u64) -> Option<Segment> {
+        let (addr, key) = (at.address, at.rkey);
+        let start = usize::try_from(addr).ok()?;
+        let end = usize::try_from(len).ok()?;
+        let serves = |e: &Entry| {
+            let open = matches!(e.purpose, Use::OpenGet | Use::Open);
+            open && e.mr.rkey() == key && e.mr.covers(start, end)
+        };
+        // Those of one descriptor come in rows.
+        let last = self.entries.get(self.read).filter(|e| serves(e));
+        if last.is_none() {
+            self.read = self.entries.iter().find(|(_, e)| serves(e))?.0;
+        }
+        Some(Segment { addr, len })
     }
 
     /// What of the budget descriptors may still pin for good: a quarter is left for what is registered now and then.

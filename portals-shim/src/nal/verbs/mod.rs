@@ -28,6 +28,7 @@
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
 //! | `alone.rs` | what the ends of those do |
+//! | `asked.rs`, `asked/` | short gets that the peer's library answers, where that is quicker |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
@@ -48,6 +49,7 @@
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
 mod alone;
+mod asked;
 pub mod auto;
 pub(in crate::nal) mod channel;
 mod cm;
@@ -81,6 +83,7 @@ use crate::interface::RemoteKey;
 use crate::place::Placement;
 use crate::region::Region;
 use alone::Alone;
+use asked::Asks;
 use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
@@ -286,6 +289,7 @@ pub(in crate::nal) struct Verbs {
     by_qpn: QpTable,
     records: Slab<Record>,
     alone: Alone,
+    asks: Asks,
     announced: Slab<Announced>,
     registry: Registry,
     /// Reaches the memory that the message being sent is for.
@@ -461,6 +465,7 @@ impl Verbs {
 
     /// Whether nothing is under way to others; has it said of what ends silently.
     pub(in crate::nal) fn is_drained(&mut self) -> bool {
+        self.ask_no_more();
         let mut all = true;
         for peer in self.peers.iter_mut().flatten() {
             if peer.is_unused() && peer.is_connected() {
@@ -483,11 +488,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         self.stirred = true;
+        self.ask_no_more();
         self.send_message(ni, tx);
     }
 
     #[inline]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        self.ask_no_more();
         // Whoever has the key of the memory says where it goes.
         match self.aimed {
             Some(key) => self.write_aimed_now(header, payload, key),
@@ -497,6 +504,7 @@ impl Nal for Verbs {
 
     #[inline(always)]
     fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
+        self.ask_no_more();
         let long = (self.write_from..=frame::EAGER).contains(&(header.payload_len() as usize));
         match payload {
             [local] if long && self.aimed.is_none() => self.write_put_now(header, *local, md),
@@ -513,6 +521,7 @@ impl Nal for Verbs {
     }
 
     fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.ask_no_more();
         self.aimed.is_none() && self.send_frame_now(header, None, fill)
     }
 
@@ -522,6 +531,7 @@ impl Nal for Verbs {
 
     fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         self.stirred = true;
+        self.ask_no_more();
         self.write_ahead_of(ni, tx);
     }
 
@@ -556,6 +566,7 @@ impl Nal for Verbs {
 
     #[inline]
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
+        self.watch_for_answer();
         let any = if self.gone || self.rings.any() || self.pending > 0 {
             self.progress(ni)
         } else {
@@ -576,6 +587,7 @@ impl Nal for Verbs {
         if self.gone {
             return false;
         }
+        self.look_for_answer();
         let ringed = self.rings.any() && self.look_at_rings(ni);
         if ringed && self.rings_are_enough() {
             return true;
@@ -603,6 +615,7 @@ impl Nal for Verbs {
         if !self.rings.any() || self.gone {
             return self.progress(ni);
         }
+        self.look_for_answer();
         let ringed = self.rings.watch() && self.look_at_rings(ni);
         if ringed && !self.rings_are_enough() {
             self.progress(ni);
@@ -631,6 +644,7 @@ impl Nal for Verbs {
 
     fn arm(&mut self) -> bool {
         self.look = false;
+        self.ask_no_more();
         let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
         self.armed_at = armed.is_ok().then_some(self.empty_polls);
         self.shut_rings();

@@ -57,6 +57,7 @@ mod repeat;
 mod ring;
 mod written;
 
+use super::asked::choice::Choice;
 use super::expected::Expected;
 use super::frame;
 use super::handshake::{self, Stage};
@@ -128,6 +129,8 @@ pub(super) struct Peer {
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
     pub(super) expected: Expected,
+    /// Which way short gets go.
+    pub(super) gets: Choice,
     /// Acks that came before the end of their put.
     acks: acks::Acks,
     /// Answers of this side that wait for the data of earlier puts.
@@ -219,6 +222,7 @@ impl Peer {
             who: None,
             held: VecDeque::new(),
             expected: Expected::default(),
+            gets: Choice::default(),
             acks: acks::Acks::default(),
             late: LateAnswers::default(),
             queue: VecDeque::new(),

@@ -251,6 +251,7 @@ impl Verbs {
     /// Writes a short put that is acknowledged, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
     pub(super) fn write(&mut self, source: &Landing, to: &Target) -> bool {
+        self.ask_no_more();
         let data = source.memory;
         let Some(rank) = self.rank_of(to.process) else {
             return false;
@@ -310,6 +311,7 @@ impl Verbs {
     /// Reads what a get takes from the peer's memory, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
     pub(super) fn read(&mut self, landing: &Landing, from: &Target) -> bool {
+        self.ask_no_more();
         let (md, local) = (landing.md, landing.memory);
         let Some(rank) = self.rank_of(from.process) else {
             return false;
@@ -351,9 +353,8 @@ impl Verbs {
             read: true,
             again: false,
         };
-        peer.transfer(transfer, id);
-        self.stirred |= peer.wants_pump();
-        self.went_alone(rank);
+        self.latest = rank;
+        self.begin_get(rank, transfer, id);
         true
     }
 

@@ -157,6 +157,12 @@ impl Verbs {
             }
             FrameBody::Ring { slots, size, at } => self.ring_told(rank, at, slots, size),
             FrameBody::RingLeft => self.ring_left(rank),
+            FrameBody::ReadRequest { number, at, length } => {
+                self.read_asked(rank, number, at, length);
+            }
+            FrameBody::ReadResponse { number, data } => {
+                self.read_answered(ni, rank, number, data);
+            }
             FrameBody::Credit => {}
         }
     }

@@ -36,7 +36,6 @@ use std::time::{Duration, Instant};
 use verbs_backend::{Mr, Remote};
 use zerocopy::IntoBytes;
 
-#[cfg(test)]
 pub(super) use slots::END;
 pub(super) use slots::{SLOT, end, taken};
 

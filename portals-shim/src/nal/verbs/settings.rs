@@ -14,8 +14,10 @@
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors |
 //! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`ring.rs`); 0: none | 8 |
+//! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`asked.rs`) | `measured` |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |
 
+use super::asked::choice::Reads;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 use verbs_backend::{Device, Gid, PortInfo, Route};
@@ -56,6 +58,8 @@ pub(super) struct Settings {
     pub(super) write_from: usize,
     /// Most rings for short frames.
     pub(super) rings: u32,
+    /// Who reads what short gets are for.
+    pub(super) reads: Reads,
     /// How connections are made, where the device leaves a choice.
     pub(super) connect: Option<Connect>,
 }
@@ -172,6 +176,17 @@ impl Settings {
         let rings = one(&get, "PORTOLAN_RINGS", "a number of peers, 0 to 64", |v| {
             v.parse().ok().filter(|n| *n <= 64)
         })?;
+        let reads = one(
+            &get,
+            "PORTOLAN_SHORT_GETS",
+            "measured, adapter or asked",
+            |v| match v {
+                "measured" => Some(Reads::Measured),
+                "adapter" => Some(Reads::ByAdapter),
+                "asked" => Some(Reads::Asked),
+                _ => None,
+            },
+        )?;
         let connect = one(
             &get,
             "PORTOLAN_CONNECT",
@@ -200,6 +215,7 @@ impl Settings {
                 None => super::written::FROM,
             },
             rings: rings.unwrap_or(super::ring::MOST),
+            reads: reads.unwrap_or(Reads::Measured),
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),
             connections,
@@ -269,6 +285,7 @@ mod tests {
             ("PORTOLAN_CHATTY", "5"),
             ("PORTOLAN_CONNECTIONS", "0"),
             ("PORTOLAN_WRITE_FROM", "4K"),
+            ("PORTOLAN_SHORT_GETS", "asked"),
         ])
         .unwrap();
         let Some(GidChoice::Address(gid)) = s.gid else {
@@ -288,6 +305,7 @@ mod tests {
         assert_eq!(s.patience, Duration::from_millis(500));
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
         assert_eq!((s.budget, s.write_from), (Some(64 << 20), 4096));
+        assert_eq!(s.reads, Reads::Asked);
         let none = settings(&[("PORTOLAN_WRITE_FROM", "0"), ("PORTOLAN_RINGS", "0")]).unwrap();
         assert_eq!((none.write_from, none.rings), (usize::MAX, 0));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;
@@ -295,6 +313,7 @@ mod tests {
         let plain = settings(&[("PORTOLAN_GID", "")]).unwrap();
         assert!(plain.gid.is_none() && !plain.thread && !plain.route.global);
         assert_eq!((plain.chatty, plain.connections), (32, None));
+        assert_eq!(plain.reads, Reads::Measured);
     }
 
     #[test]
@@ -312,6 +331,7 @@ mod tests {
             ("PORTOLAN_CONNECTIONS", "-1"),
             ("PORTOLAN_WRITE_FROM", "-1"),
             ("PORTOLAN_RINGS", "65"),
+            ("PORTOLAN_SHORT_GETS", "quick"),
         ] {
             let error = settings(&[(name, value)]).unwrap_err().to_string();
             assert!(

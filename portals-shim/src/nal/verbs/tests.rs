@@ -11,6 +11,7 @@ use portals_core::{
 };
 
 mod ahead;
+mod asked;
 mod auto;
 mod awaited;
 mod cm;

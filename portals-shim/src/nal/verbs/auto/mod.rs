@@ -412,6 +412,7 @@ impl Nal for Auto {
             one_sided: one.one_sided + other.one_sided,
             two_sided: one.two_sided + other.two_sided,
             written: one.written + other.written,
+            asked: one.asked,
             by_memory: 0,
             channels: self.channels(),
         }

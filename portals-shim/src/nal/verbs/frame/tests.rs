@@ -185,6 +185,35 @@ fn every_header_survives_the_wire() {
 }
 
 #[test]
+fn a_question_and_its_answer_survive_the_wire() {
+    let at = Remote {
+        address: 0x1234_5678_9abc,
+        rkey: 77,
+    };
+    let (number, length) = (u32::MAX, 192);
+    let b = frame(Kind::ReadRequest, |w| w.read_request(number, at, length));
+    assert_eq!(b.len(), READ_REQUEST);
+    let asked = Body::ReadRequest { number, at, length };
+    assert_eq!(parse(&b, &ENDS).unwrap().1, asked);
+    for end in 0..b.len() {
+        assert!(parse(&b[..end], &ENDS).is_err(), "{end}");
+    }
+    for data in [&b""[..], b"data"] {
+        for refused in [false, true] {
+            let mut b = frame(Kind::ReadResponse, |w| {
+                w.token(number);
+                w.push(data);
+            });
+            b[1] = u8::from(refused);
+            let data = (!refused).then_some(data);
+            let answer = Body::ReadResponse { number, data };
+            assert_eq!(parse(&b, &ENDS).unwrap().1, answer);
+            assert!(parse(&b[..TOKEN - 1], &ENDS).is_err());
+        }
+    }
+}
+
+#[test]
 fn every_prefix_of_a_frame_and_every_corruption_is_an_answer() {
     let b = frame(Kind::Announce, |w| {
         w.token(1);

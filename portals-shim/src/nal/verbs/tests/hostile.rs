@@ -106,6 +106,12 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         ("no token", frame(Kind::Fetched, |w| w.push(&[1, 2, 3]))),
         ("a token of nothing", token(Kind::Fetched, 77)),
         ("a token far away", token(Kind::Fetched, u32::MAX)),
+        ("a question cut short", token(Kind::ReadRequest, 1)),
+        (
+            "an answer cut short",
+            frame(Kind::ReadResponse, |w| w.push(&[1])),
+        ),
+        ("an answer to nothing", token(Kind::ReadResponse, 77)),
         ("no portal", token(Kind::Advertise, 1)),
         ("a portal that is none", advertise(1 << 20, &[])),
         ("memory that wraps around", advertise(4, &[advert])),

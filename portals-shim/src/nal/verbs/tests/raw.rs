@@ -100,6 +100,25 @@ impl<N: Nal> Raw<N> {
         self.fill(me, region, eq)
     }
 
+    /// As [`Raw::attach`], without events, for some operations.
+    pub(super) fn attach_for(&mut self, bits: u64, operations: MdOptions, region: &Region) {
+        let call = Call::MeAttach {
+            pt_index: 4,
+            spec: entry(bits),
+            position: InsertPosition::After,
+        };
+        let Ok(Answer::Me(me)) = self.library.execute(call) else {
+            panic!("no entry");
+        };
+        let desc = MdDesc {
+            options: operations | MdOptions::MANAGE_REMOTE,
+            ..desc(Some(region), None)
+        };
+        let unlink = Unlink::Unlink;
+        let attached = self.library.execute(Call::MdAttach { me, desc, unlink });
+        assert!(matches!(attached, Ok(Answer::Md(_))), "{attached:?}");
+    }
+
     /// Gives an entry a descriptor.
     pub(super) fn fill(
         &mut self,

@@ -1,0 +1,320 @@
+//! Short gets that the peer's library answers.
+
+use super::raw::{Raw, close, connect_all, frame, raws_of, until};
+use super::*;
+use crate::call::{Answer, Awaited, Call};
+use crate::nal::Nal;
+use crate::nal::verbs::asked::MOST;
+use crate::nal::verbs::asked::choice::Reads;
+use crate::nal::verbs::connect;
+use crate::nal::verbs::frame::{Kind, RemoteMd};
+use crate::nal::verbs::settings::Settings;
+use verbs_backend::Remote;
+
+const LEN: usize = 4096;
+/// More than anything takes that ends.
+const ALL: u32 = u32::MAX;
+
+/// Two ranks, of which 0 has registered what gets of its own need, and knows what it may reach.
+fn connected() -> Option<Vec<Raw>> {
+    let device = device()?;
+    let settings = Settings {
+        reads: Reads::Asked,
+        ..Settings::from_env().unwrap()
+    };
+    let mut raws = raws_of(connect::in_parts_by(2, &device, settings).unwrap(), LEN);
+    connect_all(&mut raws);
+    let there = to(raws[1].id(), QUIET, 0);
+    for number in 1..=2 {
+        raws[0].get(there, 8);
+        until(&mut raws, "a get ends", |r| {
+            r[0].seen(EventKind::ReplyEnd, QUIET) == (number, 0)
+        });
+    }
+    raws[0].events.clear();
+    Some(raws)
+}
+
+/// The events of gets that have ended well.
+fn replies(raw: &Raw) -> usize {
+    let (all, failed) = raw.seen(EventKind::ReplyEnd, QUIET);
+    assert_eq!(failed, 0);
+    all
+}
+
+fn get(raw: &mut Raw, at: u64, len: u64, there: Target) {
+    let (library, source) = (&mut raw.library, raw.source);
+    library.get(source, Some((at, len)), &there).unwrap();
+}
+
+fn asked(raw: &Raw) -> u64 {
+    raw.library.nal.counters.paths.asked
+}
+
+fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {
+    let mut seen = vec![0; len];
+    region.read(at, &mut seen).unwrap();
+    seen
+}
+
+/// Both look, and neither sleeps, until it is so.
+fn looking(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
+    for _ in 0..100_000_000 {
+        if so(raws) {
+            return;
+        }
+        for raw in &mut *raws {
+            raw.look();
+        }
+    }
+    panic!("never: {what}");
+}
+
+#[test]
+fn device_a_peer_that_looks_answers_gets_of_every_length() {
+    let Some(mut raws) = connected() else { return };
+    let bytes = pattern(LEN, 3);
+    raws[1].quiet.write(0, &bytes).unwrap();
+    let before = asked(&raws[0]);
+    // Long enough for rings in both directions.
+    for len in (1..=MOST as usize).chain([MOST as usize + 1, 1000]) {
+        raws[0].events.clear();
+        let there = to(raws[1].id(), QUIET, len as u64);
+        // It is answered in time, since each looks once in turn.
+        get(&mut raws[0], 7, len as u64, there);
+        looking(&mut raws, "it ends", |r| replies(&r[0]) == 1);
+        assert!(
+            read(&raws[0].work, 7, len) == bytes[len..2 * len],
+            "{len} bytes"
+        );
+    }
+    assert_eq!(asked(&raws[0]) - before, MOST);
+    assert_eq!(raws[1].events, []);
+    assert_eq!(raws[0].library.nal.counters.bad_frames, 0);
+    close(raws);
+}
+
+/// A peer that makes no calls is read by the adapters. What it answers later changes nothing.
+#[test]
+fn device_a_peer_that_computes_is_read() {
+    let Some(mut raws) = connected() else { return };
+    let (there, before) = (to(raws[1].id(), QUIET, 16), asked(&raws[0]));
+    raws[1].quiet.write(16, b"the data").unwrap();
+    for round in 0..40 {
+        let (first, rest) = raws.split_first_mut().unwrap();
+        first.events.clear();
+        first.work.write(0, &[0; 8]).unwrap();
+        if round % 2 == 0 {
+            get(first, 0, 8, there);
+            while replies(first) < 1 {
+                first.look();
+            }
+        } else {
+            let source = first.source;
+            let got = first.library.get_awaited(source, (0, 8), &there, ALL);
+            assert_eq!(got, Ok(Awaited::Done { events: false }));
+        }
+        assert_eq!(read(&first.work, 0, 8), b"the data");
+        // Now it does.
+        first.work.write(0, b"reused..").unwrap();
+        for _ in 0..20 {
+            rest[0].look();
+            first.look();
+        }
+        assert_eq!(read(&first.work, 0, 8), b"reused..");
+    }
+    assert_eq!(asked(&raws[0]), before);
+    assert_eq!(raws[0].library.nal.counters.bad_frames, 0);
+    close(raws);
+}
+
+/// What begins after a get has its effect after it, whether the peer looks or not.
+#[test]
+fn device_what_follows_a_get_does_not_overtake_it() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), QUIET, 32);
+    for round in 0..60u8 {
+        for raw in &mut raws {
+            raw.events.clear();
+        }
+        raws[1].quiet.write(32, &[round; 8]).unwrap();
+        raws[0].work.write(64, &[round + 100; 8]).unwrap();
+        get(&mut raws[0], 0, 8, there);
+        // As far as the question has come by then.
+        for _ in 0..round % 4 {
+            raws[0].look();
+        }
+        let first = &mut raws[0];
+        let source = first.source;
+        let put = first
+            .library
+            .put(source, Some((64, 8)), AckRequest::Ack, &there, 0, false);
+        put.unwrap();
+        get(&mut raws[0], 128, 8, there);
+        while round % 3 > 0 && replies(&raws[0]) < 1 {
+            raws[0].look();
+        }
+        until(&mut raws, "all end", |r| {
+            replies(&r[0]) == 2 && r[0].seen(EventKind::Ack, QUIET) == (1, 0)
+        });
+        assert_eq!(read(&raws[0].work, 0, 8), [round; 8]);
+        assert_eq!(read(&raws[0].work, 128, 8), [round + 100; 8]);
+    }
+    close(raws);
+}
+
+/// A rank that sleeps, closes or unlinks where the get goes does not wait for the peer's calls.
+#[test]
+fn device_nobody_waits_for_an_answer() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), QUIET, 0);
+    get(&mut raws[0], 0, 8, there);
+    assert!(raws[0].nal().asks.under_way());
+    assert!(raws[0].nal().arm());
+    assert!(!raws[0].nal().asks.under_way());
+    while replies(&raws[0]) < 1 {
+        raws[0].look();
+    }
+    get(&mut raws[0], 0, 8, there);
+    let md = raws[0].source;
+    // In use until the get has ended, which progress alone brings about.
+    while raws[0].library.execute(Call::MdUnlink(md)) != Ok(Answer::Done) {
+        raws[0].look();
+    }
+    raws[0].look();
+    assert_eq!(replies(&raws[0]), 2);
+    close(raws);
+}
+
+/// A question that a broken connection swallows, or an answer, is asked again or read; the get ends once.
+#[test]
+fn device_a_get_that_is_asked_for_over_a_broken_connection_ends_once() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), QUIET, 64);
+    for round in 0..8 {
+        raws[0].events.clear();
+        raws[1].quiet.write(64, &[round; 8]).unwrap();
+        get(&mut raws[0], 0, 8, there);
+        assert!(raws[0].nal().asks.under_way());
+        let breaks = usize::from(round % 2);
+        let peer = raws[breaks].nal().peer(1 - breaks).unwrap();
+        peer.qp.as_ref().unwrap().to_error().unwrap();
+        until(&mut raws, "it ends", |r| replies(&r[0]) == 1);
+        assert_eq!(read(&raws[0].work, 0, 8), [round; 8]);
+        // Until both know each other again.
+        let open = |raw: &Raw, of: usize| {
+            let peer = raw.library.nal.peers[of].as_deref();
+            peer.is_some_and(|p| p.is_open() && !p.adverts.of(4).is_empty())
+        };
+        until(&mut raws, "mended", |r| open(&r[0], 1) && open(&r[1], 0));
+        for _ in 0..50 {
+            raws.iter_mut().for_each(Raw::step);
+        }
+        assert_eq!(replies(&raws[0]), 1);
+    }
+    close(raws);
+}
+
+/// A peer gets what its adapter would give it, and nothing else.
+#[test]
+fn device_nothing_is_answered_that_may_not_be_read() {
+    let Some(mut raws) = connected() else { return };
+    raws[1].quiet.write(0, b"readable").unwrap();
+    let secret = Region::new(LEN).unwrap();
+    secret.write(0, b"only put").unwrap();
+    raws[1].attach_for(9, MdOptions::OP_PUT, &secret);
+    until(&mut raws, "it is told", |r| adverts(&r[0]).len() == 2);
+    let open = *adverts(&raws[0])
+        .iter()
+        .find(|a| a.match_bits == QUIET)
+        .unwrap();
+    let closed = *adverts(&raws[0])
+        .iter()
+        .find(|a| a.match_bits == 9)
+        .unwrap();
+    let Remote { address, rkey } = open.start;
+    let end = address + open.length;
+    let asks = [
+        ("all of it", address, rkey, 8, true),
+        ("the end", end - 8, rkey, 8, true),
+        ("past the end", end - 7, rkey, 8, false),
+        ("before it", address - 1, rkey, 8, false),
+        ("around", u64::MAX - 3, rkey, 8, false),
+        ("too long", address, rkey, MOST as u32 + 1, false),
+        ("everything", address, rkey, u32::MAX, false),
+        ("another key", address, rkey ^ 0x100, 8, false),
+        (
+            "what is for writers",
+            closed.start.address,
+            closed.start.rkey,
+            8,
+            false,
+        ),
+        ("nothing", address, rkey, 0, true),
+    ];
+    for (what, address, rkey, len, given) in asks {
+        let at = Remote { address, rkey };
+        // What it says of it, and that it says something.
+        let found = raws[1].nal().readable(0, at, len);
+        let expected = given.then_some((address, len.into()));
+        assert_eq!(found.map(|m| (m.addr, m.len)), expected, "{what}");
+        let bytes = frame(Kind::ReadRequest, |w| w.read_request(77, at, len));
+        raws[0].say(1, &bytes);
+        let frames = raws[1].library.nal.peers[0]
+            .as_deref()
+            .unwrap()
+            .frames_received;
+        until(&mut raws, what, |r| {
+            r[1].library.nal.peers[0]
+                .as_deref()
+                .unwrap()
+                .frames_received
+                > frames
+        });
+    }
+    // Another user's or job's gets nothing.
+    let start = open.start;
+    raws[1].nal().peer(0).unwrap().who = Some((1 << 30, 1 << 30));
+    assert_eq!(raws[1].nal().readable(0, start, 8), None);
+    close(raws);
+}
+
+/// Answers to nothing are counted; one that is none, or has another length, leaves the get to the adapters.
+#[test]
+fn device_wrong_answers_are_no_answers() {
+    let Some(mut raws) = connected() else { return };
+    raws[1].quiet.write(0, b"the data").unwrap();
+    let there = to(raws[1].id(), QUIET, 0);
+    let answer = |number: u32, data: &[u8]| {
+        frame(Kind::ReadResponse, |w| {
+            w.token(number);
+            w.push(data);
+        })
+    };
+    let number = raws[0].library.nal.asks.number();
+    raws[1].say(0, &answer(number.wrapping_add(1), b"not yet."));
+    until(&mut raws, "counted", |r| {
+        r[0].library.nal.counters.bad_frames == 1
+    });
+    raws[1].say(0, &answer(number, b"too late"));
+    for (round, data) in (1..).zip([&b""[..], b"short", b"much too long for it"]) {
+        get(&mut raws[0], 0, 8, there);
+        let number = raws[0].library.nal.asks.number();
+        raws[1].say(0, &answer(number, data));
+        let (first, _) = raws.split_first_mut().unwrap();
+        while replies(first) < round {
+            first.look();
+        }
+        assert_eq!(read(&first.work, 0, 8), b"the data");
+        for _ in 0..50 {
+            raws.iter_mut().for_each(Raw::step);
+        }
+    }
+    assert_eq!(raws[0].library.nal.counters.bad_frames, 1);
+    close(raws);
+}
+
+fn adverts(raw: &Raw) -> &[RemoteMd] {
+    let peer = raw.library.nal.peers[1].as_deref().unwrap();
+    peer.adverts.of(4)
+}
