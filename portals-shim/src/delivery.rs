@@ -31,6 +31,10 @@ impl Messages {
         self.used == 0
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Message> {
         self.places[..self.used].iter()
     }

@@ -205,6 +205,7 @@ impl<N: Nal> Shared<N> {
     /// caller wants it.
     fn look(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
         let mut library = self.lock();
+        library.progress_if_due();
         let mut looks = 0;
         let found = loop {
             match library.ni.eq_next(eq) {

@@ -20,9 +20,17 @@ pub(crate) struct Library<N> {
     own: Messages,
     /// Those that are being delivered; empty between calls.
     taken: Messages,
+    /// Looks that have found an event, and made no progress, since the last that did.
+    lucky: u32,
     /// Something arrived or completed since [`Library::take_moved`].
     moved: bool,
 }
+
+/// Looks in a row that may find events without any progress: who makes events by each call, and takes them, has to serve others
+/// all the same.
+const LUCKY: u32 = 64;
+/// Messages to the own process that may wait while looks find events.
+const OWN: usize = 16;
 
 /// Whether a call was refused for what only progress ends.
 pub(crate) const fn is_in_use(answer: &Result<Answer, Error>) -> bool {
@@ -36,6 +44,7 @@ impl<N: Nal> Library<N> {
             nal,
             own: Messages::default(),
             taken: Messages::default(),
+            lucky: 0,
             moved: false,
         }
     }
@@ -113,6 +122,21 @@ impl<N: Nal> Library<N> {
         self.taken = taken;
     }
 
+    /// Progress before a look that may find an event, if it is due.
+    #[inline(always)]
+    pub(crate) fn progress_if_due(&mut self) {
+        self.lucky += 1;
+        if self.lucky >= LUCKY || self.own.len() >= OWN {
+            self.progress_due();
+        }
+    }
+
+    #[cold]
+    fn progress_due(&mut self) {
+        self.lucky = 0;
+        self.progress();
+    }
+
     /// Whether any progress was made since the last time.
     #[inline]
     pub(crate) fn take_moved(&mut self) -> bool {
@@ -146,6 +170,7 @@ impl<N: Nal> Library<N> {
         // Mostly there is none in any queue; then the look after the progress says too whether these are queues.
         let early = self.ni.has_events();
         if early {
+            self.progress_if_due();
             let taken = self.look(eqs, out)?;
             if taken != Taken::Nothing {
                 return Ok(taken);

@@ -178,12 +178,7 @@ pub extern "C" fn gasnet_exit(code: c_int) -> ! {
     if phase() == Phase::Fresh {
         ending::end(code);
     }
-    if phase() == Phase::Ended && state::is_elsewhere() {
-        // Another thread is ending the process.
-        loop {
-            std::thread::park();
-        }
-    }
+    state::stay_if_another_ends();
     leave(code)
 }
 
@@ -202,6 +197,7 @@ pub unsafe extern "C" fn gasnet_attach(
         state::explain("gasnet_attach", why);
         code
     };
+    state::stay_if_another_ends();
     match phase() {
         Phase::Initialised => {}
         _ => return refuse(NOT_INIT, &"not initialised, or attached already"),

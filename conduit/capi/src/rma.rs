@@ -47,7 +47,8 @@ macro_rules! near {
 
 /// Whether a call's memory at `node` is that of the own node and not looked at, as ranges of debug builds are.
 pub(crate) fn is_own(node: u32) -> bool {
-    node == state::me() && state::phase() == Phase::Attached && !state::checked()
+    // Up to the end: another thread may be about to end the process.
+    node == state::me() && state::phase() >= Phase::Attached && !state::checked()
 }
 
 /// As [`is_own`], of a call for which null is wrong.

@@ -345,6 +345,13 @@ pub(crate) fn is_elsewhere() -> bool {
     }
 }
 
+/// Keeps a thread for ever while another one ends the process: it has no part in how that ends.
+pub(crate) fn stay_if_another_ends() {
+    while phase() == Phase::Ended && is_elsewhere() {
+        std::thread::park();
+    }
+}
+
 /// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`, and where a signal interrupted a call
 /// in which the conduit's state is in use: then the launcher ends the other ranks.
 pub(crate) fn exit(code: i32) {
@@ -481,6 +488,7 @@ pub(crate) fn place() -> String {
 /// Ends the process, and so the job, with a line on standard error.
 #[cold]
 pub(crate) fn fatal(what: &str) -> ! {
+    stay_if_another_ends();
     let line = format!(
         "*** FATAL ERROR: GASNet node {}/{}: {what}{}",
         me(),

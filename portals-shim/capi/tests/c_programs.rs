@@ -219,6 +219,13 @@ fn a_thread_with_the_smallest_stack_makes_calls() {
 }
 
 #[test]
+fn a_wait_ends_in_its_time_beside_threads_that_look() {
+    if compiler("cc") {
+        passes(1, &shared("crowd"), &[]);
+    }
+}
+
+#[test]
 fn memory_is_the_programs_once_its_interface_is_closed() {
     if compiler("cc") {
         let program = shared("finished");

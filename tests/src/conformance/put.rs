@@ -59,6 +59,12 @@ pub(super) const CASES: &[Case] = &[
     case("a put to the own process", "47, rules 22, 42", own)
         .not_served("messages to the own process stay in its library"),
     case(
+        "puts to the own process are delivered by looks that find events",
+        "47, rules 22, 42",
+        own_in_a_row,
+    )
+    .not_served("messages to the own process stay in its library"),
+    case(
         "sends do not move the local offset",
         "31, rules 7, 20, 42",
         offsets,
@@ -465,6 +471,30 @@ fn own(r: &Rank) {
     r.barrier();
     r.none(eq);
     assert_eq!(r.drops(), 1);
+}
+
+/// A process that puts to itself, and takes the one event of each put as soon as it is there, gets what it has put.
+fn own_in_a_row(r: &Rank) {
+    let rounds = r.rounds(2000, 200);
+    let s = r.source(8, |d| d.options |= NO_START);
+    let taken = r.eq(rounds + 1);
+    r.target(8, |d| {
+        d.options = PUT | REMOTE | NO_START;
+        d.eq = Some(taken);
+    });
+    let to = r.to_rank(r.rank as usize);
+    let received = || r.ni.status().expect("a status").recv_count;
+    let before = received();
+    for round in 0..rounds {
+        r.ni.put(s.md, NoAck, to, round).expect("the put starts");
+        while r.ni.eq_get(s.eq).expect("a queue").is_none() {}
+    }
+    // No call has waited for them; over a network most may still be under way.
+    let seen = received() - before;
+    assert!(seen >= rounds / 8, "{seen} of {rounds}");
+    for round in 0..rounds {
+        assert_eq!(r.next(taken).hdr_data, round);
+    }
 }
 
 /// One descriptor is the source of puts and gets, and the target of others.

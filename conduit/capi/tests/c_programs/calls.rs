@@ -1,9 +1,10 @@
 //! What calls do, in every thread model, on every fabric that every machine has.
 
 use crate::programs::{
-    Build, FABRICS, SEQ, compile, compiler, launch, passes, passes_in, run_on, text,
+    Build, FABRICS, SEQ, compile, compiler, launch, passes, passes_in, places, run_on, text,
 };
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[test]
 fn every_call_does_what_it_says() {
@@ -35,6 +36,24 @@ fn every_call_with_memory_that_is_pinned_where_it_is_used() {
                 passes(ranks, &program, &[]);
             }
         }
+    }
+}
+
+/// Ranks of one node: one that polls in a loop keeps none of the others out.
+#[test]
+fn a_rank_that_polls_lets_others_of_its_node_in() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_polls", SEQ);
+    for mode in ["generic", "accelerated"] {
+        let mut run = Command::new(&places().launcher);
+        run.args(["run", "-n", "4", "--timeout", "60", "--fabric", "seastar"]);
+        run.args(["--ranks-per-node", "2", "--mode", mode, "--"]);
+        let output = run.arg(&program).output().unwrap();
+        let said = text(&output);
+        let all = (0..4).all(|rank| said.contains(&format!("node {rank}: all right")));
+        assert!(output.status.success() && all, "{mode}: {said}");
     }
 }
 

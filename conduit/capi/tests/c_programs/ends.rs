@@ -231,3 +231,27 @@ fn a_signal_ends_a_program_that_never_calls_again() {
         }
     }
 }
+
+/// Of a job that a thread ends while others are in calls the status is that thread's code.
+#[test]
+fn a_thread_ends_the_job_whatever_others_do() {
+    if !compiler("cc") {
+        return;
+    }
+    let b = Build {
+        model: "par",
+        compiled_for: "par",
+        ..SEQ
+    };
+    let program = compile("gasnet_goes", b);
+    let mut wrong = Vec::new();
+    for turn in 0..100 {
+        let how = ["own", "attach"][turn % 2];
+        let code = 3 + turn as i32 % 5;
+        let output = run_on("shm", 1, &program, &[how, &code.to_string()]);
+        if output.status.code() != Some(code) {
+            wrong.push((turn, how, output.status.code(), text(&output)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -8,22 +8,22 @@ use portals_core::{Error, NiConfig};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Virtual time after which a wait lets the other threads of its process in, nanoseconds.
 const SLICE: u64 = 20_000;
 
 /// A connection to the simulation. Calls of several threads are made one after the other, as a
 /// single-processor node would. A wait of one of them is made in slices, so that another may cause
-/// what it waits for; such a program's virtual time depends on how its threads run.
+/// what it waits for; such a program's virtual time depends on how its threads run. Each call has its turn in the order of
+/// asking: threads that look again and again keep no wait from its next slice.
 #[derive(Debug)]
 pub(super) struct Client {
     line: Mutex<Line>,
     /// The process is this rank; otherwise its threads are ranks, each with a client of its own.
     own_process: bool,
-    /// Calls that have not got hold of the line.
-    queued: AtomicU32,
+    turns: Turns,
     /// Picoseconds.
     clock: AtomicU64,
     /// The simulation is gone; said once.
@@ -60,6 +60,42 @@ impl Line {
     }
 }
 
+/// Who is next. A mutex says only who is not.
+#[derive(Debug, Default)]
+struct Turns {
+    /// The next number to be given, and the one whose turn it is.
+    numbers: Mutex<(u64, u64)>,
+    called: Condvar,
+}
+
+/// A turn, up to its end.
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for the calling thread's turn.
+    fn take(&self) -> Turn<'_> {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = numbers.0;
+        numbers.0 += 1;
+        while numbers.1 != own {
+            let waited = self.called.wait(numbers);
+            numbers = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let numbers = self.0.numbers.lock();
+        let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
+        numbers.1 += 1;
+        if numbers.0 != numbers.1 {
+            self.0.called.notify_all();
+        }
+    }
+}
+
 impl Client {
     /// Joins as a rank and waits until all ranks have; an error says why not.
     pub(super) fn join(
@@ -74,7 +110,7 @@ impl Client {
                 datagram: vec![0; MAX_DATAGRAM],
             }),
             own_process,
-            queued: AtomicU32::new(0),
+            turns: Turns::default(),
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -109,9 +145,8 @@ impl Client {
     }
 
     fn exchange(&self, question: &Question) -> Result<Reply, Error> {
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        let _turn = self.turns.take();
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        self.queued.fetch_sub(1, Ordering::Relaxed);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);
         }
@@ -141,10 +176,6 @@ impl Client {
             }
             if !matches!(answer, Answer::Polled(None)) || left == 0 {
                 return Ok(answer);
-            }
-            // A mutex is not fair: whoever came before this wait's next slice goes first.
-            while self.queued.load(Ordering::Relaxed) > 0 {
-                std::thread::yield_now();
             }
         }
     }

@@ -446,7 +446,8 @@ impl Sim {
         members.any(|r| matches!(self.ranks[*r].state, RankState::Calling(_)))
     }
 
-    /// The earliest call that can be executed: of a rank whose kernel is not in the handler.
+    /// The earliest call that can be executed: of a rank whose kernel is not in the handler. Of those that can be at the
+    /// same time the one that has waited longest: a rank that calls again and again keeps nobody of its node out.
     fn next_call(&self) -> Option<(SimTime, usize)> {
         self.ranks
             .iter()
@@ -454,8 +455,9 @@ impl Sim {
             .filter(|(_, r)| matches!(r.state, RankState::Calling(_)))
             .map(|(n, r)| (n, r, &self.nodes.0[r.node]))
             .filter(|(_, _, kernel)| !kernel.handling)
-            .map(|(n, r, kernel)| (self.runs(r.node, r.clock.max(kernel.free_at)), n))
+            .map(|(n, r, kernel)| (self.runs(r.node, r.clock.max(kernel.free_at)), r.clock, n))
             .min()
+            .map(|(at, _, n)| (at, n))
     }
 
     /// Lets time pass until a rank returns; `None` when all that can happen next is a call of a

@@ -37,7 +37,7 @@ use verbs_backend::Remote;
 /// Longest get that is asked for, bytes: its answer fits a ring's slot.
 pub(super) const MOST: u64 = 192;
 /// Looks without an answer, after which the adapters read.
-const LOOKS: u32 = 128;
+const LOOKS: u32 = 1024;
 /// Glances at the rings in one look that waits for nothing but an answer.
 const GLANCES: u32 = 16;
 
