@@ -124,7 +124,7 @@ fn device_what_is_awaited_over_a_broken_connection_ends_once() {
             until(&mut raws, "a get ends", |r| {
                 r[0].seen(EventKind::ReplyEnd, QUIET).0 > before
             });
-            if get(&mut raws[0], (0, 8), there, 64) == DONE {
+            if get(&mut raws[0], (0, 8), there, ALL) == DONE {
                 break;
             }
             until(&mut raws, "the other get ends", |r| {
