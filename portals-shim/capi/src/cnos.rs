@@ -15,10 +15,10 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use crate::job;
 use crate::ptr::Out;
 use crate::state::{self, Kind, Open};
 use crate::types::PtlProcessId;
-use crate::{job, misc};
 
 /// What these functions return when they fail.
 const FAILED: c_int = -1;
@@ -117,7 +117,7 @@ fn meet_serving(open: &Open, job: &Job) -> Result<(), JobError> {
         let Ok(barrier) = thread::Builder::new().spawn_scoped(scope, || job.barrier()) else {
             return job.barrier();
         };
-        while !barrier.is_finished() && misc::progress(open, Wait::Nanos(ROUND)).is_ok() {}
+        while !barrier.is_finished() && open.interface.progress(Wait::Nanos(ROUND)).is_ok() {}
         barrier.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }

@@ -11,7 +11,7 @@ use crate::eq::wait_of;
 use crate::names::{
     NI_FAIL, NI_OK, Text, UNKNOWN_ERROR, UNKNOWN_EVENT, UNKNOWN_NI, ptl_err_str, ptl_event_str,
 };
-use crate::state::{self, Open};
+use crate::state;
 use crate::types::{INVALID_HANDLE, OK};
 use crate::{me_md, ni};
 
@@ -41,19 +41,6 @@ pub extern "C" fn PtlNIFailStr(_ni: u32, nal_errno: u32) -> *const c_char {
     name(&[NI_OK, NI_FAIL], nal_errno, UNKNOWN_NI)
 }
 
-/// Serves what others ask of this interface, for this long at most: a wait on a queue in which nothing comes.
-pub(crate) fn progress(open: &Open, wait: Wait) -> Result<(), Error> {
-    let eq = match open.idle.get() {
-        Some(eq) => *eq,
-        None => {
-            let eq = open.interface.eq_alloc(1)?;
-            *open.idle.get_or_init(|| eq)
-        }
-    };
-    let polled = open.interface.eq_poll(&[eq], wait);
-    polled.map(drop).map_err(|e| e.error)
-}
-
 /// `PtlProgress`. Waiting for ever would be for an event that nobody can name; it is one round.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlProgress(handle: u32, timeout: c_uint) -> c_int {
@@ -67,7 +54,7 @@ pub extern "C" fn PtlProgress(handle: u32, timeout: c_uint) -> c_int {
             Wait::Forever => Wait::No,
             other => other,
         };
-        progress(&open, wait)?;
+        open.interface.progress(wait)?;
         Ok(OK)
     })
 }

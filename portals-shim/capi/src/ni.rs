@@ -12,7 +12,7 @@ use portals_shim::place::Placement;
 use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle};
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
@@ -134,7 +134,6 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         iovecs: Mutex::default(),
         condemned: Mutex::default(),
         any_condemned: AtomicBool::new(false),
-        idle: OnceLock::new(),
         asked_unlinks: is_set(CRAY_UNLINKS),
     };
     state::insert(interface, open)

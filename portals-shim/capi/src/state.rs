@@ -10,14 +10,14 @@
 //! own ([`object`]), or by its table, which does not change meanwhile ([`with_object`]).
 
 use portals_shim::core::HandleKind;
-use portals_shim::{ClockKind, EqHandle, Error, Handle, Interface, ProcessId, Segment, Wait};
+use portals_shim::{ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use crate::ending;
@@ -48,8 +48,6 @@ pub(crate) struct Open {
     /// when their last descriptor is gone. `any_condemned` spares the look-up.
     pub(crate) condemned: Mutex<BTreeSet<u32>>,
     pub(crate) any_condemned: AtomicBool,
-    /// A queue of the library's own, for calls that only move data along.
-    pub(crate) idle: OnceLock<EqHandle>,
     /// Automatic unlinks make events only for descriptors that ask for them.
     pub(crate) asked_unlinks: bool,
 }
@@ -302,12 +300,10 @@ fn settle(interface: &Interface) -> Result<(), Error> {
     if interface.clock() == ClockKind::Wall {
         return Ok(());
     }
-    let (eq, began) = (interface.eq_alloc(1)?, interface.now());
+    let began = interface.now();
     let mut step = 10_000;
     while interface.usage()?.messages.current > 0 && interface.now() - began < LONGEST {
-        interface
-            .eq_poll(&[eq], Wait::Nanos(step))
-            .map_err(|e| e.error)?;
+        interface.progress(Wait::Nanos(step))?;
         step *= 2;
     }
     Ok(())

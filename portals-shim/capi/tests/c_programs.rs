@@ -199,6 +199,14 @@ fn a_rank_that_waits_in_a_barrier_serves_the_others() {
 }
 
 #[test]
+fn the_library_needs_no_queue_of_the_programs() {
+    if compiler("cc") {
+        let program = compile("cc", &["-std=gnu99", "-pthread"], "all_queues", &[]);
+        passes(2, &program, &[]);
+    }
+}
+
+#[test]
 fn a_program_for_cray_systems_needs_no_start_of_its_own() {
     if compiler("cc") {
         let program = shared("started");

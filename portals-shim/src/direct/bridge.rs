@@ -55,6 +55,17 @@ impl<N: Nal> Bridge for Direct<N> {
         }
     }
 
+    fn progress(&self, wait: Wait) -> Result<(), Error> {
+        // A queue that is gone would end the wait, but there is none.
+        let closed = || self.shared.ended.load(Ordering::SeqCst);
+        self.eq_take_or(&[], wait, Some(&closed), &mut Brief::default())
+            .map_err(|refused| refused.error)?;
+        if closed() {
+            return Err(Error::NiInvalid);
+        }
+        Ok(())
+    }
+
     fn found_other(&self) {
         self.shared.fruitless.store(0, Ordering::Relaxed);
     }
@@ -180,6 +191,10 @@ impl<N: Nal> Bridge for Direct<N> {
         }
         let last = matches!(call, Call::Close);
         let answer = shared.lock().execute(call);
+        if last {
+            // Threads that wait for no queue are woken to see it.
+            shared.ended.store(true, Ordering::SeqCst);
+        }
         shared.wake();
         if is_in_use(&answer) {
             // What the program waits for may be the attendant's or another process's to do.

@@ -30,6 +30,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         };
         Err(PollError { error, which })
     }
+    /// See [`super::Interface::progress`]: a poll of no queue.
+    fn progress(&self, wait: Wait) -> Result<(), Error> {
+        let polled = self.eq_poll(&[], wait);
+        polled.map(|_| ()).map_err(|refused| refused.error)
+    }
     /// As [`Bridge::eq_poll`], into `out`.
     #[inline]
     fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {

@@ -69,6 +69,15 @@ impl Interface {
         self.open().map_err(refused)?.eq_poll(eqs, wait)
     }
 
+    /// `PtlProgress`: serves what others ask of this interface for so long, and takes no event. It needs no queue, so it
+    /// works where as many as the limits allow are in use.
+    ///
+    /// # Errors
+    /// [`Error::NiInvalid`] when the interface is closed, before or meanwhile; the fabric's failure.
+    pub fn progress(&self, wait: Wait) -> Result<(), Error> {
+        self.open()?.progress(wait)
+    }
+
     /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
     /// as it is when there is none. [`Taken::More`] may be said where no other event is there on a fabric whose library
     /// is not in this process.
