@@ -5,7 +5,8 @@
 )]
 //! Ranks, as Cray's machines give them (`cnos_mpi_os.h`).
 //!
-//! These functions need neither `PtlInit` nor an interface: they speak of the job.
+//! These functions need neither `PtlInit` nor an interface: they speak of the job. In a forked child they fail: it is no
+//! rank, and the line to the launcher is its parent's.
 
 use portals_shim::fabric::FabricConfig;
 use portals_shim::job::{Job, JobError};
@@ -26,6 +27,10 @@ const FAILED: c_int = -1;
 const APRUN: c_int = 1;
 
 fn joined() -> Option<Arc<Job>> {
+    // Without a word and without a lock, which another thread may have held at the fork.
+    if job::is_of_another() {
+        return None;
+    }
     job::join()
         .map_err(|error| job::complain("joining the job", &error))
         .ok()
@@ -102,9 +107,14 @@ pub extern "C" fn cnos_barrier_init(_ni_handle: u32) {}
 /// `cnos_register_ptlid`: all ranks know the id already; it is compared.
 #[unsafe(no_mangle)]
 pub extern "C" fn cnos_register_ptlid(id: PtlProcessId) -> c_int {
-    state::guarded(FAILED, || match state::of_kind(Kind::Job) {
-        Some(open) if PtlProcessId::from(open.interface.id()) != id => FAILED,
-        _ => 0,
+    state::guarded(FAILED, || {
+        if job::is_of_another() {
+            return FAILED;
+        }
+        match state::of_kind(Kind::Job) {
+            Some(open) if PtlProcessId::from(open.interface.id()) != id => FAILED,
+            _ => 0,
+        }
     })
 }
 

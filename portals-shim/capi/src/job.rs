@@ -39,6 +39,7 @@ pub(crate) fn join() -> Result<Arc<Job>, JobError> {
         return Ok(Arc::clone(job));
     }
     report_errors();
+    watch_forks();
     let job = Arc::new(Job::from_env()?);
     *slot = Some(Arc::clone(&job));
     PROCESS.store(std::process::id(), Ordering::Release);
@@ -87,15 +88,25 @@ pub(crate) fn leave() {
     }
 }
 
+/// Whether this process has joined the job, and not one that it is a child of.
+fn has_joined() -> bool {
+    PROCESS.load(Ordering::Acquire) == std::process::id()
+}
+
 /// Whether this process has joined the job and not left it.
 pub(crate) fn is_mine() -> bool {
-    PROCESS.load(Ordering::Acquire) == std::process::id() && !LEFT.load(Ordering::Acquire)
+    has_joined() && !LEFT.load(Ordering::Acquire)
+}
+
+/// Whether a process that this one is a child of has joined the job, or started the library.
+pub(crate) fn is_of_another() -> bool {
+    state::is_forked() || (PROCESS.load(Ordering::Acquire) != 0 && !has_joined())
 }
 
 /// A process that exits with status 0 has done its part, whether it called `PtlFini` or not; any
 /// other end is for the launcher to notice.
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    if status == 0 && !state::is_forked() {
+    if status == 0 && has_joined() {
         at_end();
     }
 }

@@ -425,6 +425,16 @@ fn only_a_good_end_looks_like_one() {
 }
 
 #[test]
+fn a_forked_child_is_no_rank() {
+    if compiler("cc") {
+        let program = shared("forks");
+        for when in ["early", "late"] {
+            passes(2, &program, &[when]);
+        }
+    }
+}
+
+#[test]
 fn an_installation_needs_no_flags_but_those_of_its_pkg_config_file() {
     if !compiler("cc") {
         return;

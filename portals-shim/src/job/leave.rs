@@ -7,15 +7,35 @@
 //!
 //! `portolan run`, Hydra and Open MPI notice it. Slurm, by PMI-2 or PMIx, does not where the status is 0: the other
 //! ranks would wait for ever. So a rank of such a launcher aborts the job itself when it exits with whatever status
-//! and has not finalized.
+//! and has not finalized. A forked child has its parent's exit handlers, and is no rank.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::space::Space;
 
-/// The key space of the job that this process has joined and not left.
-static JOINED: Mutex<Weak<Space>> = Mutex::new(Weak::new());
+/// The job that this process, or one that it was forked from, has joined and not left.
+#[derive(Debug)]
+struct Joined {
+    process: u32,
+    space: Weak<Space>,
+}
+
+impl Joined {
+    const NONE: Self = Self {
+        process: 0,
+        space: Weak::new(),
+    };
+
+    /// What is to be aborted when `process` exits with `status`, and with which status.
+    fn aborted(&self, process: u32, status: c_int) -> Option<(Arc<Space>, c_int)> {
+        let space = self.space.upgrade().filter(|_| self.process == process)?;
+        let code = if status == 0 { 1 } else { status };
+        Some((space, code))
+    }
+}
+
+static JOINED: Mutex<Joined> = Mutex::new(Joined::NONE);
 
 /// Registers the end of this process, once.
 static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -29,7 +49,10 @@ unsafe extern "C" {
 
 /// From now on an exit of this process aborts the job of `space`.
 pub(super) fn watch(space: Weak<Space>) {
-    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = space;
+    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Joined {
+        process: std::process::id(),
+        space,
+    };
     let registered = REGISTERED.get_or_init(|| {
         // SAFETY: the function is of the type that is asked for, takes a null argument, and lives as long as the process.
         unsafe { on_exit(at_exit, std::ptr::null_mut()) == 0 }
@@ -41,7 +64,7 @@ pub(super) fn watch(space: Weak<Space>) {
 
 /// From now on this process may exit.
 pub(super) fn forget() {
-    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
+    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Joined::NONE;
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
@@ -49,8 +72,27 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     let Ok(joined) = JOINED.try_lock() else {
         return;
     };
-    if let Some(space) = joined.upgrade() {
-        let code = if status == 0 { 1 } else { status };
+    if let Some((space, code)) = joined.aborted(std::process::id(), status) {
         space.abort(code, "exited without leaving the job");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_has_joined_aborts_and_not_its_child() {
+        let space = Arc::new(Space::Own(Mutex::default()));
+        let joined = Joined {
+            process: 7,
+            space: Arc::downgrade(&space),
+        };
+        let code = |process, status| joined.aborted(process, status).map(|(_, code)| code);
+        assert_eq!((code(7, 3), code(8, 3)), (Some(3), None));
+        // No status says that all is well.
+        assert_eq!(code(7, 0), Some(1));
+        drop(space);
+        assert_eq!(code(7, 3), None);
     }
 }
