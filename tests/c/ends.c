@@ -135,6 +135,10 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(how, "status") == 0)
 		exit(3);
+	if (strcmp(how, "status 256") == 0)
+		exit(256);
+	if (strcmp(how, "_exit with status 256") == 0)
+		_exit(256);
 	if (strcmp(how, "crash") == 0)
 		raise(SIGSEGV);
 	if (strcmp(how, "_exit") == 0)

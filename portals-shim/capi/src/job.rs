@@ -106,7 +106,8 @@ pub(crate) fn is_of_another() -> bool {
 /// A process that exits with status 0 has done its part, whether it called `PtlFini` or not; any
 /// other end is for the launcher to notice.
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    if status == 0 && has_joined() {
+    // Whoever waits for the process is told the low eight bits.
+    if status & 0xff == 0 && has_joined() {
         at_end();
     }
 }

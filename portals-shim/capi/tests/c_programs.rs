@@ -402,6 +402,15 @@ fn only_a_good_end_looks_like_one() {
     ] {
         passes(2, &program, &[how]);
     }
+    // The launcher is told the low eight bits of a status.
+    for how in ["status 256", "_exit with status 256"] {
+        let output = run(2, &[], &program, &[how]);
+        let said = text(&output);
+        assert!(
+            output.status.success() && !said.contains("rank"),
+            "{how}: {said}"
+        );
+    }
     // To threads that run while the process ends well, nothing has happened.
     for how in [
         "a thread waits",

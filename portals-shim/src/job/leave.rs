@@ -30,7 +30,11 @@ impl Joined {
     /// What is to be aborted when `process` exits with `status`, and with which status.
     fn aborted(&self, process: u32, status: c_int) -> Option<(Arc<Space>, c_int)> {
         let space = self.space.upgrade().filter(|_| self.process == process)?;
-        let code = if status == 0 { 1 } else { status };
+        // Whoever waits for the process is told the low eight bits.
+        let code = match status & 0xff {
+            0 => 1,
+            code => code,
+        };
         Some((space, code))
     }
 }
@@ -91,7 +95,7 @@ mod tests {
         let code = |process, status| joined.aborted(process, status).map(|(_, code)| code);
         assert_eq!((code(7, 3), code(8, 3)), (Some(3), None));
         // No status says that all is well.
-        assert_eq!(code(7, 0), Some(1));
+        assert_eq!((code(7, 0), code(7, 256)), (Some(1), Some(1)));
         drop(space);
         assert_eq!(code(7, 3), None);
     }
