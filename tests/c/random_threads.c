@@ -91,14 +91,15 @@ static ptl_md_t descriptor(struct thread *t)
 	return md;
 }
 
-/* A call gives one of these codes, or says that there is no such interface any more. */
+/* A call gives one of these codes, or says that the library was shut down. Of an interface that is closed only the calls
+ * that take an interface know; to the others it is an object that is not there. */
 static int among(struct thread *t, int code, const int *codes, int count)
 {
 	int i;
 
 	if (code == PTL_OK)
 		return 1;
-	if (code == PTL_NI_INVALID || code == PTL_NO_INIT)
+	if (code == PTL_NO_INIT)
 		return 0;
 	for (i = 0; i < count; i++)
 		if (code == codes[i])
@@ -164,7 +165,8 @@ static void make(struct thread *t)
 	switch (below(t, 6)) {
 	case 0:
 		t->doing = "PtlMEAttach";
-		made = AMONG(PtlMEAttach(ni, below(t, 4), anyone, bits, ignored, unlink, where, &a), PTL_NO_SPACE);
+		made = AMONG(PtlMEAttach(ni, below(t, 4), anyone, bits, ignored, unlink, where, &a), PTL_NI_INVALID,
+			     PTL_NO_SPACE);
 		break;
 	case 1:
 		t->doing = "PtlMEInsert";
@@ -178,20 +180,21 @@ static void make(struct thread *t)
 		break;
 	case 3:
 		t->doing = "PtlMDBind";
-		made = AMONG(PtlMDBind(ni, descriptor(t), unlink, &a), PTL_MD_ILLEGAL, PTL_EQ_INVALID, PTL_NO_SPACE,
-			     PTL_SEGV);
+		made = AMONG(PtlMDBind(ni, descriptor(t), unlink, &a), PTL_NI_INVALID, PTL_MD_ILLEGAL, PTL_EQ_INVALID,
+			     PTL_NO_SPACE, PTL_SEGV);
 		break;
 	case 4:
 		t->doing = "PtlMEMDPost";
 		made = AMONG(PtlMEMDPost(ni, handle(t), anyone, bits, ignored, unlink, where, descriptor(t), unlink, &a,
 					 &b, queue(t)),
-			     PTL_ME_INVALID, PTL_MD_ILLEGAL, PTL_EQ_INVALID, PTL_NO_SPACE, PTL_SEGV, PTL_MD_NO_UPDATE);
+			     PTL_NI_INVALID, PTL_ME_INVALID, PTL_MD_ILLEGAL, PTL_EQ_INVALID, PTL_NO_SPACE, PTL_SEGV,
+			     PTL_MD_NO_UPDATE);
 		break;
 	default:
 		t->doing = "PtlMEMDAttach";
 		made = AMONG(PtlMEMDAttach(ni, below(t, 4), anyone, bits, ignored, unlink, where, descriptor(t), unlink,
 					   &a, &b),
-			     PTL_MD_ILLEGAL, PTL_EQ_INVALID, PTL_NO_SPACE, PTL_SEGV);
+			     PTL_NI_INVALID, PTL_MD_ILLEGAL, PTL_EQ_INVALID, PTL_NO_SPACE, PTL_SEGV);
 	}
 	if (made) {
 		keep(t, a);
@@ -229,7 +232,7 @@ static void renew(struct thread *t)
 
 	/* So that no queue that is in use is forgotten. */
 	t->doing = "PtlEQAlloc";
-	if (!AMONG(PtlEQAlloc(ni, 1 + below(t, 64), PTL_EQ_HANDLER_NONE, &eq), PTL_NO_SPACE))
+	if (!AMONG(PtlEQAlloc(ni, 1 + below(t, 64), PTL_EQ_HANDLER_NONE, &eq), PTL_NI_INVALID, PTL_NO_SPACE))
 		return;
 	t->doing = "PtlEQFree";
 	AMONG(PtlEQFree(__atomic_exchange_n(place, eq, __ATOMIC_RELAXED)), PTL_EQ_INVALID);
@@ -260,7 +263,7 @@ static void ask(struct thread *t)
 	switch (below(t, 4)) {
 	case 0:
 		t->doing = "PtlNIStatus";
-		AMONG(PtlNIStatus(ni, below(t, 31), &value), PTL_SR_INDEX_INVALID);
+		AMONG(PtlNIStatus(ni, below(t, 31), &value), PTL_NI_INVALID, PTL_SR_INDEX_INVALID);
 		break;
 	case 1:
 		t->doing = "PtlNIHandle";

@@ -108,7 +108,7 @@ pub unsafe extern "C" fn PtlEQAlloc(
 /// `PtlEQFree`. Descriptors may still name the queue: they go on, and their events go nowhere.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::EqInvalid, || {
         let open = eq_open(eq_handle)?;
         sweep(&open);
         match open.interface.eq_retire(EqHandle::from_raw(eq_handle)) {
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn PtlEQPoll(
                 Ok(hand_over(&open, eq, &polled, &out))
             }
             Ok(None) => Ok(EQ_EMPTY),
-            Err(e) if e.error == Error::EqInvalid => Err(wrong(e.which)),
+            Err(e) if matches!(e.error, Error::EqInvalid | Error::NiInvalid) => Err(wrong(e.which)),
             Err(e) => Err(e.error),
         }
     })

@@ -246,7 +246,7 @@ pub unsafe extern "C" fn PtlMEInsert(
     position: c_uint,
     me_handle: *mut u32,
 ) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MeInvalid, || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(me_handle) }?;
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn PtlMEInsert(
 /// `PtlMEUnlink`
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlMEUnlink(me_handle: u32) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MeInvalid, || {
         let open = me_open(me_handle)?;
         open.interface.me_unlink(MeHandle::from_raw(me_handle))?;
         Ok(OK)
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn PtlMDAttach(
     unlink_op: c_uint,
     md_handle: *mut u32,
 ) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MeInvalid, || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(md_handle) }?;
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn PtlMDBind(
 /// `PtlMDUnlink`
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlMDUnlink(md_handle: u32) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MdInvalid, || {
         let open = md_open(md_handle)?;
         let md = MdHandle::from_raw(md_handle);
         open.interface.md_unlink(md)?;
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn PtlMDUpdate(
     new_md: *mut PtlMd,
     eq_handle: u32,
 ) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MdInvalid, || {
         let open = md_open(md_handle)?;
         let md = MdHandle::from_raw(md_handle);
         let old = open.interface.md_query(md)?;

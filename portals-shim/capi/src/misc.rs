@@ -108,7 +108,7 @@ pub extern "C" fn PtlTblDump(ni: u32, pt_index: c_int) -> c_int {
 /// `PtlMEDump`: whether the entry has a descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlMEDump(me_handle: u32) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MeInvalid, || {
         let open = state::object(me_handle, HandleKind::Me, Error::MeInvalid)?;
         let words = match me_md::me_state(&open, me_handle) {
             Error::MdIllegal => "no descriptor",

@@ -12,7 +12,7 @@ use crate::types::{OK, PtlProcessId};
 
 /// Starts an operation on the descriptor `raw`.
 fn start(raw: u32, operation: impl FnOnce(&Open, MdHandle) -> Result<(), Error>) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MdInvalid, || {
         state::with_object(raw, HandleKind::Md, Error::MdInvalid, |open| {
             operation(open, MdHandle::from_raw(raw)).map(|()| OK)
         })
@@ -166,7 +166,7 @@ pub extern "C" fn PtlGetPut(
     remote_offset: u64,
     hdr_data: u64,
 ) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MdInvalid, || {
         let (open, get, put) = two_mds(get_md_handle, put_md_handle)?;
         let to = target(target_id, pt_index, ac_index, match_bits, remote_offset);
         open.interface.get_put(get, put, to, hdr_data)?;
@@ -189,7 +189,7 @@ pub extern "C" fn PtlGetPutRegion(
     remote_offset: u64,
     hdr_data: u64,
 ) -> c_int {
-    state::entry(|| {
+    state::entry_on(Error::MdInvalid, || {
         let (open, get, put) = two_mds(get_md_handle, put_md_handle)?;
         let to = target(target_id, pt_index, ac_index, match_bits, remote_offset);
         let regions = (get_local_offset, put_local_offset, length);

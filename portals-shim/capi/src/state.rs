@@ -110,9 +110,22 @@ fn refused(error: Error) -> c_int {
     error.code()
 }
 
-/// As [`entry`], of a look into queues that waits so long: see [`ending`].
+/// As [`entry`], of a call that takes an object's handle: where the interface closes meanwhile, that is the handle of
+/// an interface that is closed, `invalid`.
+pub(crate) fn entry_on(invalid: Error, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+    entry(|| body().map_err(|error| of_place(error, invalid)))
+}
+
+fn of_place(error: Error, invalid: Error) -> Error {
+    match error {
+        Error::NiInvalid => invalid,
+        other => other,
+    }
+}
+
+/// As [`entry_on`], of a look into queues that waits so long: see [`ending`].
 pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
-    entry(|| match body() {
+    entry_on(Error::EqInvalid, || match body() {
         Err(_) if ending::is_elsewhere() => {
             ending::wait_out(wait);
             Ok(EQ_EMPTY)
