@@ -276,6 +276,19 @@ static void handles(void)
 		GIVES(PTL_EQ_EMPTY, PtlEQPoll(both, 1, 0, &e, &which));
 		CHECK(which == -1);
 	}
+	/* Nothing is read behind the first that is wrong. */
+	{
+		long page = sysconf(_SC_PAGESIZE);
+		char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ptl_handle_eq_t *last = (ptl_handle_eq_t *)(two + page) - 3;
+		int which = -1;
+
+		CHECK(two != MAP_FAILED && munmap(two + page, page) == 0);
+		last[0] = last[1] = eq;
+		last[2] = PTL_INVALID_HANDLE;
+		GIVES(PTL_EQ_INVALID, PtlEQPoll(last, 0x7fffffff, 0, &e, &which));
+		CHECK(which == 2 && munmap(two, page) == 0);
+	}
 	OK(PtlMDUnlink(md_h));
 	OK(PtlMDUnlink(again));
 	OK(PtlEQFree(eq));

@@ -6,14 +6,14 @@
 //! Event queues: `PtlEQ*`.
 
 use portals_shim::core::HandleKind;
-use portals_shim::{EqHandle, Error, EventKind, Handle, Polled, Wait};
+use portals_shim::{EqHandle, EqList, Error, EventKind, Handle, Polled, Wait};
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::me_md;
-use crate::ptr::{self, Out};
+use crate::ptr::Out;
 use crate::state::{self, Open};
 use crate::types::{EQ_DROPPED, EQ_EMPTY, EQ_NONE, Handler, OK, PtlEvent, TIME_FOREVER};
 
@@ -210,8 +210,8 @@ pub(crate) fn wait_of(timeout: c_uint) -> Wait {
 /// `PtlEQPoll`. Where an element is not a queue of the first one's interface its index is stored.
 ///
 /// # Safety
-/// `eq_handles` is null or an array of `size` elements; `event` and `which_eq` are null or may be
-/// written.
+/// `eq_handles` is null or an array of `size` elements, of which those behind the first that is no queue need not be
+/// there; `event` and `which_eq` are null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PtlEQPoll(
     eq_handles: *const u32,
@@ -229,28 +229,31 @@ pub unsafe extern "C" fn PtlEQPoll(
         if eq_handles.is_null() {
             return Err(Error::Segv);
         }
-        let size = usize::try_from(size).map_err(|_| Error::EqInvalid)?;
-        // SAFETY: the same.
-        let raws = unsafe { ptr::read_array(eq_handles, size) }?;
-        let Some(first) = raws.first().copied() else {
-            return Err(Error::EqInvalid);
-        };
+        let size = usize::try_from(size).ok().filter(|n| *n > 0);
+        let size = size.ok_or(Error::EqInvalid)?;
+        // SAFETY: the same; indexes are below `size`, and none is behind that of an element that is no queue.
+        let element = |at: usize| unsafe { eq_handles.wrapping_add(at).read_unaligned() };
         let wrong = |at: usize| {
             which.set(c_int::try_from(at).unwrap_or(c_int::MAX));
             Error::EqInvalid
         };
+        let first = element(0);
         let open = eq_open(first).map_err(|_| wrong(0))?;
         let number = Handle(first).interface();
-        let stranger =
-            |raw: &u32| Handle(*raw).interface() != number || Handle(*raw).kind() != HandleKind::Eq;
-        if let Some(at) = raws.iter().position(stranger) {
-            return Err(wrong(at));
+        let mut eqs = EqList::new();
+        // Not beyond the first that is wrong, behind which there may be no memory.
+        for at in 0..size {
+            let handle = Handle(element(at));
+            if handle.interface() != number || handle.kind() != HandleKind::Eq {
+                return Err(wrong(at));
+            }
+            eqs.try_reserve(1).map_err(|_| Error::NoSpace)?;
+            eqs.push(EqHandle(handle));
         }
-        let eqs: Vec<_> = raws.iter().copied().map(EqHandle::from_raw).collect();
         match open.interface.eq_poll(&eqs, wait_of(timeout)) {
             Ok(Some(polled)) => {
                 which.set(c_int::try_from(polled.which).unwrap_or(c_int::MAX));
-                let eq = raws.get(polled.which).copied().unwrap_or(first);
+                let eq = eqs.get(polled.which).map_or(first, |eq| eq.raw());
                 Ok(hand_over(&open, eq, &polled, &out))
             }
             Ok(None) => Ok(EQ_EMPTY),
