@@ -298,13 +298,14 @@ static void handles(void)
 static void values(void)
 {
 	ptl_md_t md, old, other;
-	ptl_handle_any_t h, me;
+	ptl_handle_any_t h, me, second_h, freed;
 	ptl_md_iovec_t many[100];
 	ptl_sr_value_t value;
 	unsigned long distance;
 	ptl_process_id_t own_id, nobody = {4000000, 5};
 	long page = sysconf(_SC_PAGESIZE);
 	char *hole;
+	int i;
 
 	OK(PtlGetId(ni, &own_id));
 	CHECK(own_id.pid == 98);
@@ -381,6 +382,16 @@ static void values(void)
 	GIVES(PTL_MD_ILLEGAL, PtlMDAttach(me, md, PTL_RETAIN, &h));
 	OK(PtlMEUnlink(me));
 	GIVES(PTL_ME_INVALID, PtlMDAttach(me, md, PTL_RETAIN, &h));
+	for (i = 0; i < 2; i++) {
+		GIVES(PTL_ME_INVALID, PtlMEMDInsert(ni, me, anyone, 0, 0, PTL_RETAIN, PTL_INS_AFTER, md, PTL_RETAIN,
+						    &h, &second_h));
+		GIVES(PTL_ME_INVALID, PtlMEMDPost(ni, me, anyone, 0, 0, PTL_RETAIN, PTL_INS_AFTER, md, PTL_RETAIN, &h,
+						  &second_h, PTL_EQ_NONE));
+		/* Another that is wrong: its queue was freed. */
+		OK(PtlEQAlloc(ni, 4, PTL_EQ_HANDLER_NONE, &freed));
+		OK(PtlEQFree(freed));
+		md = describe(bytes, 8, 0, freed);
+	}
 
 	md = describe(bytes, sizeof bytes, 0, PTL_EQ_NONE);
 	OK(PtlMDBind(ni, md, PTL_RETAIN, &h));
@@ -389,6 +400,12 @@ static void values(void)
 	GIVES(PTL_MD_ILLEGAL,
 	      PtlGetRegion(h, 8, (ptl_size_t)-4, own_id, 4, 0, 0, 0));
 	OK(PtlPutRegion(h, 256, 0, PTL_NO_ACK_REQ, own_id, 4, 0, 0, 0, 0));
+	/* A handle before a length. */
+	OK(PtlMDBind(ni, md, PTL_RETAIN, &second_h));
+	OK(PtlMDUnlink(second_h));
+	GIVES(PTL_MD_ILLEGAL, PtlGetPutRegion(h, 0, h, 250, 7, own_id, 4, 0, 0, 0, 0));
+	GIVES(PTL_MD_INVALID, PtlGetPutRegion(second_h, 0, h, 250, 7, own_id, 4, 0, 0, 0, 0));
+	GIVES(PTL_MD_INVALID, PtlGetPutRegion(h, 250, second_h, 0, 7, own_id, 4, 0, 0, 0, 0));
 	OK(PtlMDUnlink(h));
 	munmap(hole, page);
 	munmap(hole + 2 * page, page);

@@ -388,11 +388,12 @@ impl Ni {
         {
             return Err(Error::MdIllegal);
         }
-        let md = self.source(put_md)?;
+        // Both handles are looked at before either region.
+        let (md, into) = (self.source(put_md)?, self.source(get_md)?);
         let (offset, length) = self.region(put_md, md, regions.map(|(_, p, l)| (p, l)))?;
         let payload = self.memory_of(put_md, md, (offset, length));
         let get_region = regions.map_or((0, 0), |(g, _, l)| (g, l));
-        let (reply_offset, _) = self.region(get_md, self.source(get_md)?, Some(get_region))?;
+        let (reply_offset, _) = self.region(get_md, into, Some(get_region))?;
         if length > self.config.limits.max_getput_md as u64 {
             return Err(Error::MdIllegal);
         }

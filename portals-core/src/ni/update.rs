@@ -132,11 +132,12 @@ impl Ni {
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
+        // Handles first: who is refused for want of quiet looks through the queue again, here for nothing.
+        let (base, pt_index) = self.base(base)?;
         let length = self.check_desc(desc)?;
         if !self.quiet(test)? {
             return Err(Error::MdNoUpdate);
         }
-        let (base, pt_index) = self.base(base)?;
         self.check_list(pt_index)?;
         let md = self.add_md(desc, length, unlink, None)?;
         let posted = match position {

@@ -477,6 +477,10 @@ impl World {
                 let landing = n
                     .model
                     .part(get, Some(regions.map_or((0, 0), |(g, _, l)| (g, l))));
+                // Both handles are looked at before either region.
+                let none = landing.as_ref().err().copied();
+                let none = none.filter(|e| *e == portals_core::Error::MdInvalid);
+                let source = none.map_or(source, Err);
                 let expected = source.and_then(|(offset, bytes)| {
                     let (reply_offset, _) = landing?;
                     if bytes.len() > LIMITS.max_getput_md as usize {

@@ -353,6 +353,8 @@ impl Model {
         test: Option<EqHandle>,
         made: Option<(MeHandle, MdHandle)>,
     ) -> Result<(), Error> {
+        // Handles first: the base, then the queues.
+        self.place(base).ok_or(Error::MeInvalid)?;
         self.legal(&desc)?;
         if !self.quiet(test)? {
             return Err(Error::MdNoUpdate);

@@ -9,11 +9,13 @@
 //! Each makes both or neither. An entry without a descriptor matches nothing, so no message sees
 //! the moment between the two.
 
-use portals_shim::{Error, MeHandle, MeSpec};
+use portals_shim::{Error, MdSpec, MeHandle, MeSpec, Segment};
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use crate::me_md::{eq_of, keep_if_iovec, md_spec, me_open, me_spec, position_of, unlink_of};
+use crate::me_md::{
+    eq_of, keep_if_iovec, md_spec, me_exists, me_open, me_spec, position_of, unlink_of,
+};
 use crate::ptr::Out;
 use crate::state::{self, Open};
 use crate::types::{OK, PtlMd, PtlProcessId};
@@ -24,19 +26,24 @@ struct Pair {
     md: Out<u32>,
 }
 
-/// Attaches `md` to the entry that `make` makes; without the descriptor the entry is unlinked.
-///
-/// # Safety
-/// `md` is as for `PtlMDBind`.
-unsafe fn both(
+/// What is wrong with a descriptor, unless the entry that it is to stand beside is none: handles are looked at before
+/// values.
+fn unless_gone(open: &Open, base: u32, error: Error) -> Error {
+    if me_exists(open, base) {
+        error
+    } else {
+        Error::MeInvalid
+    }
+}
+
+/// Attaches a descriptor to the entry that `make` makes; without the descriptor the entry is unlinked.
+fn both(
     open: &Open,
     out: Pair,
-    md: &PtlMd,
+    (spec, pieces): (MdSpec, Option<Vec<Segment>>),
     unlink_op: c_uint,
     make: impl FnOnce() -> Result<MeHandle, Error>,
 ) -> Result<c_int, Error> {
-    // SAFETY: the condition of this function.
-    let (spec, pieces) = unsafe { md_spec(open, md) }?;
     let me = make()?;
     match open.interface.md_attach(me, spec, unlink_of(unlink_op)) {
         Ok(md) => {
@@ -89,7 +96,8 @@ pub unsafe extern "C" fn PtlMEMDAttach(
                 .me_attach(pt_index, spec, position_of(position))
         };
         // SAFETY: the same.
-        unsafe { both(&open, out, &md, unlink_op, make) }
+        let described = unsafe { md_spec(&open, &md) }?;
+        both(&open, out, described, unlink_op, make)
     })
 }
 
@@ -128,7 +136,9 @@ pub unsafe extern "C" fn PtlMEMDInsert(
         let base = MeHandle::from_raw(base);
         let make = || open.interface.me_insert(base, spec, position_of(position));
         // SAFETY: the same.
-        unsafe { both(&open, out, &md, unlink_op, make) }
+        let described = unsafe { md_spec(&open, &md) };
+        let described = described.map_err(|e| unless_gone(&open, base.raw(), e))?;
+        both(&open, out, described, unlink_op, make)
     })
 }
 
@@ -162,7 +172,8 @@ pub unsafe extern "C" fn PtlMEMDPost(
             return Err(Error::MeInvalid);
         }
         // SAFETY: the same.
-        let (desc, pieces) = unsafe { md_spec(&open, &md) }?;
+        let described = unsafe { md_spec(&open, &md) };
+        let (desc, pieces) = described.map_err(|e| unless_gone(&open, base, e))?;
         let (me, md) = open.interface.me_md_post(
             MeHandle::from_raw(base),
             me_spec(match_id, match_bits, ignore_bits, unlink),

@@ -171,6 +171,14 @@ fn a_getput_has_a_longest_length() {
         w.get_put(0, more.md, more.md, to(1), 0),
         Err(Error::MdIllegal)
     );
+    // A handle that names nothing is said before a length.
+    let gone = w.source(65);
+    w[0].ni.md_unlink(gone.md).unwrap();
+    for (get, put) in [(gone.md, more.md), (more.md, gone.md)] {
+        let ni = &mut w[0].ni;
+        let begun = ni.get_put(get, put, Some((60, 60, 6)), id(1), 4, 0, 0, 0, 0);
+        assert_eq!(begun.map(|_| ()), Err(Error::MdInvalid));
+    }
     assert!(w[0].events(more.eq).is_empty());
 }
 

@@ -152,7 +152,19 @@ fn a_refused_post_leaves_neither_entry_nor_descriptor() {
         memory: Memory::contiguous(0, 1),
         ..d.clone()
     };
-    assert_eq!(post(&mut w, illegal, None), Err(Error::MdIllegal));
+    assert_eq!(post(&mut w, illegal.clone(), None), Err(Error::MdIllegal));
+    // An entry that is gone is said first: of a queue that is not quiet the caller would try again.
+    let gone = w[1]
+        .ni
+        .me_attach(9, spec(0), After)
+        .expect("room for an entry");
+    w[1].ni.me_unlink(gone).expect("it is not in use");
+    let beside = |w: &mut World, d: MdDesc, test| {
+        w[1].ni
+            .me_md_post(gone, spec(0), Before, d, Unlink::Unlink, test)
+    };
+    assert_eq!(beside(&mut w, illegal, None), Err(Error::MeInvalid));
+    assert_eq!(beside(&mut w, d.clone(), Some(t.eq)), Err(Error::MeInvalid));
     // The descriptor is the second object: with no room for it, the entry goes again.
     let filler = w[1].bind(desc(Segment { addr: 0, len: 0 }, NONE));
     assert_eq!(post(&mut w, d.clone(), None), Err(Error::NoSpace));
