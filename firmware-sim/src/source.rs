@@ -20,8 +20,11 @@
 //! 4. A message that cannot be sent any more (its memory is gone) is replaced by SKIP.
 //! 5. While a peer has no room only the first message of the window is tried again, with growing
 //!    pauses; the others follow when it has been taken.
-//! 6. A NACK outside the window means that the peer has forgotten (it has booted), or that this
-//!    side has: SYNC tells it the first number of the window.
+//! 6. A NACK outside the window means that the peer does not know of messages that were given up, or has
+//!    forgotten all (it has booted): SYNC tells it the first number of the window.
+//! 7. A number is taken once. SYNC n says that what is before n will not come; who has taken n already
+//!    stays where it is. The NACK behind a SYNC may have been on its way when the peer was told before.
+//!    To tell before from behind, fewer than half of all numbers are given up between two words of a peer.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -171,6 +174,8 @@ pub(crate) struct Source {
     heard: SimTime,
     /// Number of its next message.
     rx_next: u16,
+    /// One of its messages has been taken, or skipped.
+    rx_any: bool,
     /// It has been told that a number is missing.
     rx_nacked: bool,
     /// An acknowledgement is on its way through the processor.
@@ -443,6 +448,7 @@ impl Source {
     /// The expected message has been taken.
     pub(crate) fn taken(&mut self) {
         self.rx_next = self.rx_next.wrapping_add(1);
+        self.rx_any = true;
         self.rx_nacked = false;
     }
 
@@ -461,10 +467,12 @@ impl Source {
         }
     }
 
-    /// The peer starts at `n`.
+    /// What the peer has before `n` will not come. Numbers that have been taken do not come back.
     pub(crate) fn synchronise(&mut self, n: u16) {
-        self.rx_next = n;
-        self.rx_nacked = false;
+        if !self.rx_any || before(self.rx_next, n) {
+            self.rx_next = n;
+            self.rx_nacked = false;
+        }
     }
 }
 

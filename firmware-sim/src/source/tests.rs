@@ -10,6 +10,11 @@ fn owner(n: u16) -> Owner {
     }
 }
 
+fn number(owner: &Owner) -> u16 {
+    let Owner::Pending { pending, .. } = owner;
+    *pending
+}
+
 fn body() -> Body {
     Body {
         header: Packet::Host {
@@ -147,9 +152,41 @@ fn silence_is_probed_and_then_given_up() {
     assert!(matches!(source.next(dead), Next::Control(control::SYNC, 1)));
 }
 
+/// A NACK that was said before the messages it is about were given up leads to a SYNC that is older than
+/// what has been taken since.
+#[test]
+fn what_was_taken_after_a_give_up_is_not_taken_again() {
+    let limits = limits();
+    let (mut tx, mut rx) = (Source::default(), Source::default());
+    tx.push(SimTime(0), owner(0), body(), true);
+    send(&mut tx);
+    assert_eq!(rx.arrival(0), Arrival::Next);
+    rx.refused();
+    let late = rx.expected();
+    assert_eq!(tx.give_up(), [owner(0)]);
+    tx.push(SimTime(1), owner(1), body(), true);
+    let mut taken = 0;
+    for _ in 0..2 {
+        assert!(matches!(
+            tx.next(SimTime(1)),
+            Next::Control(control::SYNC, 1)
+        ));
+        rx.synchronise(1);
+        assert_eq!(send(&mut tx), 1);
+        tx.nack(SimTime(2), late, reason::SEQUENCE, &limits);
+        if rx.arrival(1) == Arrival::Next {
+            rx.taken();
+            taken += 1;
+        }
+    }
+    assert_eq!((taken, rx.expected()), (1, 2));
+    assert_eq!(tx.ack(SimTime(3), rx.expected()).done, [owner(1)]);
+}
+
 /// A line that loses, and a receiver that refuses, for one run; whatever happens, every message is
-/// taken once, in order, and ends once.
-fn exchange(seed: u64) {
+/// taken once, in order, and ends once. With `gives_up` the sender gives its messages up at times; then
+/// every message is taken at most once, in order, and ends once, well only if it was taken.
+fn exchange(seed: u64, gives_up: bool) {
     let limits = limits();
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut tx, mut rx) = (Source::default(), Source::default());
@@ -158,6 +195,7 @@ fn exchange(seed: u64) {
     rx.rx_next = start;
     let (mut there, mut back) = (VecDeque::new(), VecDeque::new());
     let (mut pushed, mut taken, mut ended) = (0u16, Vec::new(), Vec::new());
+    let mut given_up = Vec::new();
     let mut active = None;
     let mut now = SimTime(0);
     let total = 60;
@@ -165,7 +203,7 @@ fn exchange(seed: u64) {
         assert!(step < 200_000, "seed {seed} does not end");
         now += SimDuration::from_us(1);
         let lossy = step < 5_000;
-        match rng.u32(0..7) {
+        match rng.u32(0..if gives_up { 8 } else { 7 }) {
             0 if pushed < total => {
                 tx.push(now, owner(pushed), body(), true);
                 pushed += 1;
@@ -230,6 +268,11 @@ fn exchange(seed: u64) {
             5 => {
                 tx.unblock(SimTime(0), &limits);
             }
+            7 => {
+                if lossy && active.is_none() && rng.u32(0..8) == 0 {
+                    given_up.extend(tx.give_up());
+                }
+            }
             _ => {
                 let later = now + limits.probe_after;
                 if let (Some(n), _) = tx.watch(later, &limits) {
@@ -237,9 +280,17 @@ fn exchange(seed: u64) {
                 }
             }
         }
-        if ended.len() == usize::from(total) {
+        if ended.len() + given_up.len() == usize::from(total) {
             break;
         }
+    }
+    if gives_up {
+        assert!(taken.is_sorted_by(|a, b| a < b), "seed {seed}: {taken:?}");
+        let ends: BTreeSet<u16> = ended.iter().chain(&given_up).map(number).collect();
+        assert_eq!(ends.len(), usize::from(total), "seed {seed}");
+        let mut well = ended.iter().map(number);
+        assert!(well.all(|n| taken.contains(&n)), "seed {seed}: {ended:?}");
+        return;
     }
     assert_eq!(taken, (0..total).collect::<Vec<_>>(), "seed {seed}");
     assert_eq!(
@@ -251,7 +302,12 @@ fn exchange(seed: u64) {
 
 #[test]
 fn whatever_is_lost_or_refused_everything_arrives_once_and_in_order_seed_0_to_999() {
-    (0..1000).for_each(exchange);
+    (0..1000).for_each(|seed| exchange(seed, false));
+}
+
+#[test]
+fn whatever_is_given_up_nothing_is_taken_twice_seed_0_to_999() {
+    (0..1000).for_each(|seed| exchange(seed, true));
 }
 
 /// Words of a peer that makes them up never take anything but a suffix of the window away.
