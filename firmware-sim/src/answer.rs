@@ -107,27 +107,42 @@ pub fn has_succeeded(answer: &Body) -> bool {
     }
 }
 
-/// Whether `answer` is one to `request`: of its target, and about the same bytes, apart from how many were moved.
+/// How much an answer is like the one to a request, apart from how many bytes were moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likeness {
+    /// Of its target, and about as many bytes of the same descriptor.
+    ButOffset,
+    /// About the same bytes.
+    Exact,
+}
+
+/// How much `answer` is like the one to `request`; `None` where it is to another one.
 #[must_use]
-pub fn answers_exactly(answer: &Header, request: &Header) -> bool {
+pub fn likeness(answer: &Header, request: &Header) -> Option<Likeness> {
     let key = |body: &Body| match *body {
         Body::Ack {
             md,
             offset,
             rlength,
             ..
-        } => Some((md, offset, rlength)),
+        } => Some((md, rlength, offset)),
         Body::Reply {
             md,
             local_offset,
             rlength,
             ..
-        } => Some((md, local_offset, rlength)),
+        } => Some((md, rlength, local_offset)),
         _ => None,
     };
-    let said = |a: &Header| (a.source, a.pt_index, a.match_bits, key(&a.body));
-    answers(&answer.body, &request.body)
-        && refusal(request).is_some_and(|refusal| said(&refusal) == said(answer))
+    let expected = answers(&answer.body, &request.body).then(|| refusal(request))??;
+    let said = |a: &Header| (a.source, a.pt_index, a.match_bits);
+    let ((md, length, offset), expected_key) = (key(&answer.body)?, key(&expected.body)?);
+    let same = said(&expected) == said(answer) && expected_key == (md, length, expected_key.2);
+    same.then_some(if expected_key.2 == offset {
+        Likeness::Exact
+    } else {
+        Likeness::ButOffset
+    })
 }
 
 /// Whether `answer` is one to `request`.

@@ -1,13 +1,33 @@
 //! Requests whose answer has not come, kept by whoever holds the Portals state of a process: the
 //! kernel of a node or its firmware.
+//!
+//! # Invariants
+//!
+//! * A request ends once: with its answer, or with a failure when it is given up. A target may have
+//!   taken a request that was given up, and answers it; that answer ends nothing.
+//! * So a request that was given up is remembered until an answer to it has come. An answer is for the
+//!   first of these that there is:
+//!
+//!   | | request | agrees in |
+//!   |---|---|---|
+//!   | 1 | awaited | target, portal, bits, descriptor, length, offset |
+//!   | 2 | given up | the same |
+//!   | 3 | awaited | all but the offset: a target that manages its offsets answers with its own |
+//!   | 4 | given up | all but the offset |
+//!   | 5 | awaited | descriptor |
+//!
+//!   Of equals it is for the oldest. Where one of two equal requests was given up, the first answer ends
+//!   the other, and a second one ends nothing: as many end as are made.
+//! * Of each node the last [`MOST`] requests of either kind are remembered.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use portals_core::{Body, Header, OpId};
 
-use crate::answer::{answers, answers_exactly};
+use crate::answer::{Likeness, answers, likeness};
 
-/// Most requests that are remembered of one node; the oldest have been dropped by their target.
+/// Most requests that are remembered of one node, and most of those given up; the oldest have been
+/// dropped by their target.
 const MOST: usize = 8192;
 
 /// A request that awaits an ack or a reply.
@@ -21,9 +41,27 @@ pub struct Request {
     pub op: Option<OpId>,
 }
 
+/// What an answer is for.
+#[derive(Debug, Clone, Copy)]
+pub enum Answered {
+    /// This request, which is not awaited any more.
+    Request(Request),
+    /// A request that was given up, and has ended: the answer is thrown away.
+    GivenUp,
+    /// Nothing that is remembered.
+    Unknown,
+}
+
+/// The requests to one node, oldest first.
+#[derive(Debug, Default)]
+struct Requests {
+    awaited: VecDeque<Request>,
+    given_up: VecDeque<Request>,
+}
+
 /// What awaits answers, by node.
 #[derive(Debug, Default)]
-pub struct Awaited(BTreeMap<u32, VecDeque<Request>>);
+pub struct Awaited(BTreeMap<u32, Requests>);
 
 /// Whether anything will answer `request`.
 fn awaits(request: &Body) -> bool {
@@ -34,63 +72,107 @@ fn awaits(request: &Body) -> bool {
     }
 }
 
+/// Adds a request behind the others, of which the oldest make room.
+fn push(requests: &mut VecDeque<Request>, request: Request) {
+    if requests.len() >= MOST {
+        requests.pop_front();
+    }
+    requests.push_back(request);
+}
+
+/// The oldest request that `is_it`.
+fn take(requests: &mut VecDeque<Request>, is_it: impl FnMut(&Request) -> bool) -> Option<Request> {
+    let at = requests.iter().position(is_it)?;
+    requests.remove(at)
+}
+
 impl Awaited {
     /// A message is sent to `node`; remembered if it awaits an answer.
     pub fn asked(&mut self, node: u32, process: usize, header: &Header, op: Option<OpId>) {
         if awaits(&header.body) {
-            let requests = self.0.entry(node).or_default();
-            if requests.len() >= MOST {
-                requests.pop_front();
-            }
-            requests.push_back(Request {
+            let request = Request {
                 process,
                 header: *header,
                 op,
-            });
+            };
+            push(&mut self.0.entry(node).or_default().awaited, request);
         }
     }
 
-    /// An answer of `node` has come: the request that it is for, if that is still awaited.
-    ///
-    /// One that says `failed` names the bytes as they were asked for. A target that manages its offsets
-    /// answers with its own instead; then it is for the oldest request of the descriptor.
+    /// An answer of `node` has come: what it is for. One that says `failed` has the offset that was
+    /// asked for.
     pub fn answered(
         &mut self,
         node: u32,
         process: usize,
         answer: &Header,
         failed: bool,
-    ) -> Option<Request> {
-        let requests = self.0.get_mut(&node)?;
-        let mine = |r: &&Request| r.process == process;
-        let exact = |r: &Request| mine(&r) && answers_exactly(answer, &r.header);
-        let fits = |r: &Request| mine(&r) && !failed && answers(&answer.body, &r.header.body);
-        let at = requests.iter().position(exact);
-        let at = at.or_else(|| requests.iter().position(fits))?;
-        requests.remove(at)
-    }
-
-    /// This request was not delivered; whether it was remembered.
-    pub fn forget(&mut self, node: u32, process: usize, header: &Header) -> bool {
-        let Some(requests) = self.0.get_mut(&node) else {
-            return false;
+    ) -> Answered {
+        let Some(Requests { awaited, given_up }) = self.0.get_mut(&node) else {
+            return Answered::Unknown;
         };
-        let at = requests
-            .iter()
-            .position(|r| r.process == process && r.header == *header);
-        at.and_then(|at| requests.remove(at)).is_some()
+        let like = |least: Likeness| {
+            move |r: &Request| r.process == process && likeness(answer, &r.header) >= Some(least)
+        };
+        let levels = [Likeness::Exact, Likeness::ButOffset];
+        for least in levels.into_iter().take(if failed { 1 } else { 2 }) {
+            if let Some(request) = take(awaited, like(least)) {
+                return Answered::Request(request);
+            }
+            if take(given_up, like(least)).is_some() {
+                return Answered::GivenUp;
+            }
+        }
+        let fits = |r: &Request| r.process == process && answers(&answer.body, &r.header.body);
+        match take(awaited, |r| !failed && fits(r)) {
+            Some(request) => Answered::Request(request),
+            None => Answered::Unknown,
+        }
     }
 
-    /// All that is awaited, by node; nothing is any more.
-    pub fn drain(&mut self) -> impl Iterator<Item = (u32, Request)> {
-        std::mem::take(&mut self.0)
-            .into_iter()
-            .flat_map(|(node, requests)| requests.into_iter().map(move |r| (node, r)))
+    fn remove(&mut self, node: u32, process: usize, header: &Header) -> Option<Request> {
+        let requests = self.0.get_mut(&node)?;
+        let is_it = |r: &Request| r.process == process && r.header == *header;
+        take(&mut requests.awaited, is_it)
     }
 
-    /// `node` has failed: everything that was awaited of it.
+    /// This request will not be sent.
+    pub fn withdrawn(&mut self, node: u32, process: usize, header: &Header) {
+        self.remove(node, process, header);
+    }
+
+    /// This request is given up; whether it was awaited. An answer to it may come all the same.
+    pub fn forget(&mut self, node: u32, process: usize, header: &Header) -> bool {
+        let request = self.remove(node, process, header);
+        if let (Some(request), Some(requests)) = (request, self.0.get_mut(&node)) {
+            push(&mut requests.given_up, request);
+        }
+        request.is_some()
+    }
+
+    /// Takes over all that `from` remembers, for `process`.
+    pub fn inherit(&mut self, process: usize, from: &mut Self) {
+        for (node, requests) in std::mem::take(&mut from.0) {
+            let own = self.0.entry(node).or_default();
+            for request in requests.awaited {
+                push(&mut own.awaited, Request { process, ..request });
+            }
+            for request in requests.given_up {
+                push(&mut own.given_up, Request { process, ..request });
+            }
+        }
+    }
+
+    /// `node` has failed: everything that was awaited of it, which is given up.
     pub fn lost(&mut self, node: u32) -> VecDeque<Request> {
-        self.0.remove(&node).unwrap_or_default()
+        let Some(requests) = self.0.get_mut(&node) else {
+            return VecDeque::new();
+        };
+        let lost = std::mem::take(&mut requests.awaited);
+        for request in &lost {
+            push(&mut requests.given_up, *request);
+        }
+        lost
     }
 }
 
@@ -118,6 +200,24 @@ mod tests {
         }
     }
 
+    /// The bits of the request that has ended.
+    fn ended(answered: Answered) -> Option<u64> {
+        match answered {
+            Answered::Request(request) => Some(request.header.match_bits),
+            Answered::GivenUp | Answered::Unknown => None,
+        }
+    }
+
+    /// The ack of a target that manages its offsets.
+    fn ack_at(request: &Header, offset: u64) -> Header {
+        let mut ack = refusal(request).unwrap();
+        let Body::Ack { offset: at, .. } = &mut ack.body else {
+            panic!("not an ack");
+        };
+        *at = offset;
+        ack
+    }
+
     #[test]
     fn an_answer_takes_the_oldest_request_of_its_descriptor() {
         let mut awaited = Awaited::default();
@@ -131,15 +231,14 @@ mod tests {
             (put(None, 0).source, put(None, 0).target)
         );
         assert!(
-            awaited.answered(2, 1, &answer, true).is_none(),
+            matches!(awaited.answered(2, 1, &answer, true), Answered::Unknown),
             "another process's"
         );
         assert!(
-            awaited.answered(3, 0, &answer, true).is_none(),
+            matches!(awaited.answered(3, 0, &answer, true), Answered::Unknown),
             "another node's"
         );
-        let first = awaited.answered(2, 0, &answer, true).unwrap();
-        assert_eq!(first.header.match_bits, 1);
+        assert_eq!(ended(awaited.answered(2, 0, &answer, true)), Some(1));
         assert!(awaited.forget(2, 0, &put(Some(7), 3)));
         assert!(!awaited.forget(2, 0, &put(Some(7), 3)));
         let left = awaited.lost(2);
@@ -156,8 +255,82 @@ mod tests {
         awaited.asked(2, 0, &put(Some(7), 1), None);
         awaited.asked(2, 0, &put(Some(7), 2), None);
         let answer = refusal(&put(Some(7), 2)).unwrap();
-        let found = awaited.answered(2, 0, &answer, false).unwrap();
-        assert_eq!(found.header.match_bits, 2);
+        assert_eq!(ended(awaited.answered(2, 0, &answer, false)), Some(2));
+    }
+
+    #[test]
+    fn an_answer_to_a_request_that_was_given_up_ends_no_other() {
+        let mut awaited = Awaited::default();
+        for bits in 1..4 {
+            awaited.asked(2, 0, &put(Some(7), bits), None);
+        }
+        assert!(awaited.forget(2, 0, &put(Some(7), 1)));
+        let late = ack_at(&put(Some(7), 1), 16);
+        let answered = awaited.answered(2, 0, &late, false);
+        assert!(matches!(answered, Answered::GivenUp), "{answered:?}");
+        for bits in 2..4 {
+            let answer = ack_at(&put(Some(7), bits), 16);
+            assert_eq!(ended(awaited.answered(2, 0, &answer, false)), Some(bits));
+        }
+        assert!(awaited.lost(2).is_empty());
+    }
+
+    #[test]
+    fn an_answer_with_its_targets_offset_to_a_request_that_was_given_up_ends_no_other() {
+        let mut awaited = Awaited::default();
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        awaited.asked(2, 0, &put(Some(7), 2), None);
+        assert!(awaited.forget(2, 0, &put(Some(7), 1)));
+        let late = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 4096), false);
+        assert!(matches!(late, Answered::GivenUp), "{late:?}");
+        let own = ack_at(&put(Some(7), 2), 4104);
+        assert_eq!(ended(awaited.answered(2, 0, &own, false)), Some(2));
+    }
+
+    /// Which of them was given up, an answer does not say.
+    #[test]
+    fn of_equal_requests_as_many_end_as_were_made() {
+        let mut awaited = Awaited::default();
+        let (request, mut ends) = (put(Some(7), 1), 0);
+        for _ in 0..3 {
+            awaited.asked(2, 0, &request, None);
+        }
+        ends += u32::from(awaited.forget(2, 0, &request));
+        for n in 0..3 {
+            let answered = awaited.answered(2, 0, &ack_at(&request, 16), false);
+            ends += u32::from(ended(answered).is_some());
+            assert_eq!(matches!(answered, Answered::GivenUp), n == 2);
+        }
+        assert_eq!(ends, 3);
+    }
+
+    /// Also in the hands of a kernel that has taken the process over, and of a node that has failed.
+    #[test]
+    fn what_was_given_up_stays_so() {
+        let (mut awaited, mut kernel) = (Awaited::default(), Awaited::default());
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        assert!(awaited.forget(2, 0, &put(Some(7), 1)));
+        awaited.asked(2, 0, &put(Some(7), 2), None);
+        kernel.inherit(5, &mut awaited);
+        let lost = kernel.lost(2);
+        assert_eq!((lost.len(), lost[0].process), (1, 5));
+        kernel.asked(2, 5, &put(Some(7), 3), None);
+        for bits in 1..3 {
+            let answered = kernel.answered(2, 5, &ack_at(&put(Some(7), bits), 16), false);
+            assert!(matches!(answered, Answered::GivenUp), "{answered:?}");
+        }
+        let answer = ack_at(&put(Some(7), 3), 16);
+        assert_eq!(ended(kernel.answered(2, 5, &answer, false)), Some(3));
+    }
+
+    /// A request that was never sent leaves no trace.
+    #[test]
+    fn a_request_that_was_withdrawn_is_not_answered() {
+        let mut awaited = Awaited::default();
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        awaited.withdrawn(2, 0, &put(Some(7), 1));
+        let answered = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 16), false);
+        assert!(matches!(answered, Answered::Unknown), "{answered:?}");
     }
 
     #[test]
@@ -168,5 +341,10 @@ mod tests {
         }
         let left = awaited.lost(2);
         assert_eq!((left.len(), left[0].header.match_bits), (MOST, 10));
+        for bits in 0..10 {
+            awaited.asked(2, 0, &put(Some(7), bits), None);
+            assert!(awaited.forget(2, 0, &put(Some(7), bits)));
+        }
+        assert_eq!(awaited.0[&2].given_up.len(), MOST);
     }
 }

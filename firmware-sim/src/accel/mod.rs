@@ -53,7 +53,7 @@ use portals_core::{EqHandle, Error, Header, Limits, Ni, NiConfig, NiFail, Proces
 use zerocopy::IntoBytes;
 
 use crate::answer;
-use crate::awaited::{Awaited, Request};
+use crate::awaited::{Answered, Awaited, Request};
 use crate::program::{GENERIC, SeaStarFirmware};
 use wire::Outcome;
 
@@ -163,14 +163,16 @@ impl Accel {
     }
 
     /// An answer has come: the send of its request has ended, also if the peer's firmware has not
-    /// said so yet. SEND_END comes before ACK and REPLY_START. Whether the request is known.
-    fn answered(&mut self, answer: &Header, failed: bool) -> bool {
-        let node = self.node_of(answer.source.nid).map(u32::from);
-        let request = node.and_then(|node| self.awaited.answered(node, 0, answer, failed));
-        if let Some(request) = &request {
+    /// said so yet. SEND_END comes before ACK and REPLY_START.
+    fn answered(&mut self, answer: &Header, failed: bool) -> Answered {
+        let Some(node) = self.node_of(answer.source.nid) else {
+            return Answered::Unknown;
+        };
+        let answered = self.awaited.answered(node.into(), 0, answer, failed);
+        if let Answered::Request(request) = &answered {
             self.send_answered(request);
         }
-        request.is_some()
+        answered
     }
 
     /// Ends the send of this request and of no other: the data of an equal one may still be read.

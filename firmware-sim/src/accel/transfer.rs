@@ -8,6 +8,7 @@ use portals_core::{Body, Header, Incoming, NiFail, OpId, Segment, Swap, Transmit
 
 use super::{Flight, TRIES};
 use crate::answer;
+use crate::awaited::Answered;
 use crate::header::{self, PACKET};
 use crate::program::SeaStarFirmware;
 use crate::source::{Owner, Packet};
@@ -152,7 +153,7 @@ impl SeaStarFirmware {
             };
             let Some(data) = read else {
                 if let Some(process) = self.accels[index].as_deref_mut() {
-                    process.awaited.forget(node.0.into(), 0, &tx.header);
+                    process.awaited.withdrawn(node.0.into(), 0, &tx.header);
                 }
                 self.put_back(index, pending);
                 return self.not_sent(index, &tx);
@@ -381,15 +382,18 @@ impl SeaStarFirmware {
         };
         let (header, inline) = (&header, &packet[data_at..]);
         let failed = packet[header::FLAGS_AT] & header::FAILED != 0;
-        let mut known = false;
+        let mut answered = Answered::Unknown;
         if let Body::Ack { .. } | Body::Reply { .. } = header.body
             && let Some(process) = &mut self.accels[index]
         {
-            known = process.answered(header, failed);
+            answered = process.answered(header, failed);
         }
-        if failed && let Some(request) = answer::request_of(header) {
-            if known && let Some(process) = &mut self.accels[index] {
-                answer::fail(&mut process.ni, &request);
+        let request = answer::request_of(header).filter(|_| failed);
+        if request.is_some() || matches!(answered, Answered::GivenUp) {
+            if let (Some(request), Answered::Request(_)) = (&request, answered)
+                && let Some(process) = &mut self.accels[index]
+            {
+                answer::fail(&mut process.ni, request);
             }
             self.write_events(ctx, index);
             if let Some(payload) = arrived.payload {

@@ -12,6 +12,8 @@
 //!
 //! A message that the target's library drops (no match, access refused) is none of these: the
 //! specification has the initiator hear nothing of it.
+//!
+//! An answer to a request that has ended so ends nothing: it is thrown away (`firmware_sim::awaited`).
 
 pub(super) use firmware_sim::answer::{fail, refusal, request_of};
-pub(super) use firmware_sim::awaited::Awaited;
+pub(super) use firmware_sim::awaited::{Answered, Awaited};

@@ -1,7 +1,7 @@
 //! Messages that fail: who is told, and how.
 
 use super::super::header;
-use super::super::lost::{self, Awaited};
+use super::super::lost::{self, Answered, Awaited};
 use super::super::process::Process;
 use super::Ssnal;
 use super::transmit::AfterTx;
@@ -64,10 +64,7 @@ impl Ssnal {
 
     /// What the firmware awaited for a process is awaited here from now on.
     pub(in super::super) fn inherit(&mut self, process: usize, awaited: &mut Awaited) {
-        for (node, request) in awaited.drain() {
-            self.awaited
-                .asked(node, process, &request.header, request.op);
-        }
+        self.awaited.inherit(process, awaited);
     }
 
     /// The peer has not taken an answer: an ack goes again, a reply, whose data is gone, as a failure.
@@ -86,19 +83,19 @@ impl Ssnal {
     }
 
     /// An answer has come: the request's send has ended, also if the chip has not said so yet.
-    /// Whether the request is known.
     pub(super) fn answered(
         &mut self,
         processes: &mut [Process],
         process: usize,
         answer: &Header,
         failed: bool,
-    ) -> bool {
+    ) -> Answered {
         let Some(node) = place::node_index(answer.source.nid) else {
-            return false;
+            return Answered::Unknown;
         };
-        let Some(request) = self.awaited.answered(node, process, answer, failed) else {
-            return false;
+        let answered = self.awaited.answered(node, process, answer, failed);
+        let Answered::Request(request) = answered else {
+            return answered;
         };
         if let Some(op) = request.op
             && let Some(pending) = self.sending.get(&(process, op))
@@ -112,7 +109,7 @@ impl Ssnal {
         if let Some(op) = self.orphans.answered(process, &request) {
             self.send_ended(processes, process, op, NiFail::OK);
         }
-        true
+        answered
     }
 
     /// The RAS controller says that `node` has failed: nothing that it owes will come.

@@ -1,7 +1,7 @@
 //! What arrives: headers, which are matched, and the data that follows them.
 
 use super::super::header::{self, PACKET};
-use super::super::lost;
+use super::super::lost::{self, Answered};
 use super::super::process::Process;
 use super::transmit::AfterTx;
 use super::{KernelBuffer, Matched, PENDINGS, Ssnal, UPPER_PENDINGS, piece};
@@ -127,10 +127,12 @@ impl Ssnal {
         });
         let failed = packet[header::FLAGS_AT] & header::FAILED != 0;
         if let Body::Ack { .. } | Body::Reply { .. } = header.body {
-            let known = self.answered(processes, process, &header, failed);
-            if failed {
+            let answered = self.answered(processes, process, &header, failed);
+            if failed || matches!(answered, Answered::GivenUp) {
                 self.release(pending);
-                if known && let Some(request) = lost::request_of(&header) {
+                if let Answered::Request(_) = answered
+                    && let Some(request) = lost::request_of(&header)
+                {
                     self.will_not_be_answered(processes, process, &request);
                 }
                 return;
