@@ -18,9 +18,11 @@
 //!
 //!   Of equals it is for the oldest. Where one of two equal requests was given up, the first answer ends
 //!   the other, and a second one ends nothing: as many end as are made.
+//! * A send ends before the answer to it. So of a node that has failed only those requests are given up
+//!   whose send has ended; the others when it ends, well or not.
 //! * Of each node the last [`MOST`] requests of either kind are remembered.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use portals_core::{Body, Header, OpId};
 
@@ -163,12 +165,24 @@ impl Awaited {
         }
     }
 
-    /// `node` has failed: everything that was awaited of it, which is given up.
-    pub fn lost(&mut self, node: u32) -> VecDeque<Request> {
+    /// `node` has failed: everything that was awaited of it is given up, but what `is_being_sent` yet.
+    pub fn lost(&mut self, node: u32, is_being_sent: impl Fn(&Request) -> bool) -> Vec<Request> {
         let Some(requests) = self.0.get_mut(&node) else {
-            return VecDeque::new();
+            return Vec::new();
         };
-        let lost = std::mem::take(&mut requests.awaited);
+        let all = std::mem::take(&mut requests.awaited);
+        // An operation's number is used again: of the same, the last is the one that is sent.
+        let mut sends = BTreeSet::new();
+        let (mut lost, mut kept) = (Vec::new(), VecDeque::new());
+        for request in all.into_iter().rev() {
+            if is_being_sent(&request) && sends.insert((request.process, request.op)) {
+                kept.push_front(request);
+            } else {
+                lost.push(request);
+            }
+        }
+        lost.reverse();
+        requests.awaited = kept;
         for request in &lost {
             push(&mut requests.given_up, *request);
         }
@@ -241,10 +255,10 @@ mod tests {
         assert_eq!(ended(awaited.answered(2, 0, &answer, true)), Some(1));
         assert!(awaited.forget(2, 0, &put(Some(7), 3)));
         assert!(!awaited.forget(2, 0, &put(Some(7), 3)));
-        let left = awaited.lost(2);
+        let left = awaited.lost(2, |_| false);
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].header.match_bits, 2);
-        assert!(awaited.lost(2).is_empty());
+        assert!(awaited.lost(2, |_| false).is_empty());
         assert!(refusal(&put(None, 0)).is_none());
     }
 
@@ -272,7 +286,7 @@ mod tests {
             let answer = ack_at(&put(Some(7), bits), 16);
             assert_eq!(ended(awaited.answered(2, 0, &answer, false)), Some(bits));
         }
-        assert!(awaited.lost(2).is_empty());
+        assert!(awaited.lost(2, |_| false).is_empty());
     }
 
     #[test]
@@ -312,7 +326,7 @@ mod tests {
         assert!(awaited.forget(2, 0, &put(Some(7), 1)));
         awaited.asked(2, 0, &put(Some(7), 2), None);
         kernel.inherit(5, &mut awaited);
-        let lost = kernel.lost(2);
+        let lost = kernel.lost(2, |_| false);
         assert_eq!((lost.len(), lost[0].process), (1, 5));
         kernel.asked(2, 5, &put(Some(7), 3), None);
         for bits in 1..3 {
@@ -321,6 +335,20 @@ mod tests {
         }
         let answer = ack_at(&put(Some(7), 3), 16);
         assert_eq!(ended(kernel.answered(2, 5, &answer, false)), Some(3));
+    }
+
+    /// The send of a request ends first; an operation's number may have been another request's before.
+    #[test]
+    fn of_a_node_that_has_failed_a_request_is_awaited_until_it_is_being_sent() {
+        let mut awaited = Awaited::default();
+        for op in [1, 1, 2] {
+            awaited.asked(2, 0, &put(Some(7), 1), Some(OpId(op)));
+        }
+        let lost = awaited.lost(2, |request| request.op == Some(OpId(1)));
+        let ops: Vec<_> = lost.iter().map(|request| request.op).collect();
+        assert_eq!(ops, [Some(OpId(1)), Some(OpId(2))]);
+        assert!(awaited.forget(2, 0, &put(Some(7), 1)));
+        assert!(!awaited.forget(2, 0, &put(Some(7), 1)));
     }
 
     /// A request that was never sent leaves no trace.
@@ -339,7 +367,7 @@ mod tests {
         for bits in 0..MOST as u64 + 10 {
             awaited.asked(2, 0, &put(Some(7), bits), None);
         }
-        let left = awaited.lost(2);
+        let left = awaited.lost(2, |_| false);
         assert_eq!((left.len(), left[0].header.match_bits), (MOST, 10));
         for bits in 0..10 {
             awaited.asked(2, 0, &put(Some(7), bits), None);

@@ -32,7 +32,8 @@
 //!    the kernel with everything it has, and its mailbox is dead.
 //! 6. An answer that its peer does not take is sent again, at most [`TRIES`] times: whoever asked has
 //!    no other way to know.
-//! 7. Nothing that a process writes makes the firmware panic or reach another process's memory.
+//! 7. A request to a node that has failed ends when its send has ended: SEND_END, then ACK or REPLY_END.
+//! 8. Nothing that a process writes makes the firmware panic or reach another process's memory.
 
 mod answers;
 mod command;
@@ -41,7 +42,7 @@ mod sram;
 mod transfer;
 pub mod wire;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nic_model::FirmwareContext;
 use nic_model::defs::accel::{EVENT_LEN, InitAccel, SMALL_BUFFER, flags};
@@ -49,7 +50,7 @@ use nic_model::defs::command::COMMAND_LEN;
 use nic_model::defs::event::refusal;
 use nic_model::defs::map::MAILBOX_COUNT;
 use nic_model::defs::niccb::Counter;
-use portals_core::{EqHandle, Error, Header, Limits, Ni, NiConfig, NiFail, ProcessId};
+use portals_core::{EqHandle, Error, Header, Limits, Ni, NiConfig, NiFail, OpId, ProcessId};
 use zerocopy::IntoBytes;
 
 use crate::answer;
@@ -103,6 +104,8 @@ pub(crate) struct Accel {
     sending: VecDeque<u16>,
     /// Requests whose answer has not come.
     awaited: Awaited,
+    /// Nodes that have failed.
+    failed: BTreeSet<u32>,
 }
 
 impl Accel {
@@ -147,6 +150,7 @@ impl Accel {
             requests: vec![None; usize::from(pendings)],
             sending: VecDeque::new(),
             awaited: Awaited::default(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -175,21 +179,38 @@ impl Accel {
         answered
     }
 
-    /// Ends the send of this request and of no other: the data of an equal one may still be read.
-    fn send_answered(&mut self, request: &Request) {
-        let Some(op) = request.op else { return };
+    /// Where among [`Accel::sending`] the send of this request is, and of no other: the data of an equal
+    /// one may still be read.
+    fn send_of(&self, request: &Request) -> Option<(usize, OpId)> {
+        let op = request.op?;
         let is_it = |pending: &u16| {
             let at = usize::from(*pending);
             matches!(self.flights.get(at), Some(Flight::Send(sent)) if *sent == op)
                 && self.requests.get(at) == Some(&Some(request.header))
         };
-        let at = self.sending.iter().position(is_it);
-        let Some(pending) = at.and_then(|at| self.sending.remove(at)).map(usize::from) else {
+        Some((self.sending.iter().position(is_it)?, op))
+    }
+
+    fn send_answered(&mut self, request: &Request) {
+        let Some((at, op)) = self.send_of(request) else {
+            return;
+        };
+        let Some(pending) = self.sending.remove(at).map(usize::from) else {
             return;
         };
         self.flights[pending] = Flight::Message;
         self.requests[pending] = None;
         self.ni.send_end(op, NiFail::OK);
+    }
+
+    /// `node` has failed: what it owes will not come.
+    fn node_failed(&mut self, node: u32) {
+        self.failed.insert(node);
+        let mut awaited = std::mem::take(&mut self.awaited);
+        for request in awaited.lost(node, |request| self.send_of(request).is_some()) {
+            answer::fail(&mut self.ni, &request.header);
+        }
+        self.awaited = awaited;
     }
 
     fn small_buffer(&self, pending: u16) -> u64 {
@@ -270,9 +291,7 @@ impl SeaStarFirmware {
             let Some(process) = &mut self.accels[index] else {
                 continue;
             };
-            for request in process.awaited.lost(node) {
-                answer::fail(&mut process.ni, &request.header);
-            }
+            process.node_failed(node);
             self.write_events(ctx, index);
         }
         Ok(())

@@ -267,8 +267,12 @@ impl SeaStarFirmware {
         let request = request.and_then(Option::take);
         process.sending.retain(|p| *p != pending);
         let mut again = None;
+        let mut sent = false;
         match process.free(pending) {
-            Flight::Send(op) => process.ni.send_end(op, fail),
+            Flight::Send(op) => {
+                process.ni.send_end(op, fail);
+                sent = true;
+            }
             Flight::Reply(op, answer) => {
                 process.ni.reply_end(op, fail);
                 again = Some((answer, 1));
@@ -276,9 +280,9 @@ impl SeaStarFirmware {
             Flight::Answer(answer, tries) if tries < TRIES => again = Some((answer, tries + 1)),
             _ => {}
         }
-        if !ok
-            && let Some(request) = request
+        if let Some(request) = request
             && let Some(node) = process.node_of(request.target.nid)
+            && (!ok || sent && process.failed.contains(&node.into()))
             && process.awaited.forget(node.into(), 0, &request)
         {
             answer::fail(&mut process.ni, &request);

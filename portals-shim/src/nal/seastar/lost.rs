@@ -8,7 +8,7 @@
 //! | the target's chip does not take the message | TX_FAILED of the firmware, after `give_up` |
 //! | the source's memory cannot be read | TX_FAILED |
 //! | the payload was damaged, or could not be placed at the target | the target's kernel answers with the failure flag |
-//! | the target's node has failed after it took the message | the RAS controller says so |
+//! | the target's node has failed after it took the message | the RAS controller says so, and the message has been sent |
 //!
 //! A message that the target's library drops (no match, access refused) is none of these: the
 //! specification has the initiator hear nothing of it.
@@ -16,4 +16,4 @@
 //! An answer to a request that has ended so ends nothing: it is thrown away (`firmware_sim::awaited`).
 
 pub(super) use firmware_sim::answer::{fail, refusal, request_of};
-pub(super) use firmware_sim::awaited::{Answered, Awaited};
+pub(super) use firmware_sim::awaited::{Answered, Awaited, Request};

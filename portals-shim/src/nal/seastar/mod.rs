@@ -414,3 +414,6 @@ mod tests;
 
 #[cfg(test)]
 mod faulty;
+
+#[cfg(test)]
+mod given_up;

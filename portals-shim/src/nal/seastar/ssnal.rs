@@ -19,7 +19,8 @@
 //! * Data that fits the 64-byte header packet after the header (16 bytes, 8 of a getput; less where
 //!   the machine's `inline_data` says so) rides in the header packet: its source may be reused at
 //!   once, and the target needs no second interrupt.
-//! * A request that cannot be answered any more ends with a failure: see `lost.rs`.
+//! * A request that cannot be answered any more ends with a failure: see `lost.rs`. Its send has ended
+//!   before: SEND_END comes before ACK and REPLY_END, whoever says that the node has failed, and when.
 
 mod failure;
 mod receive;
@@ -36,7 +37,7 @@ use nic_model::defs::pending::UPPER_PENDING_LEN;
 use nic_model::{HostParams, Machine, SimDuration};
 use portals_core::{NiFail, OpId, Segment};
 use receive::Expected;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use transmit::{Outgoing, Sent};
 
 /// Where kernel memory holds the event ring: 32-bit words.
@@ -102,6 +103,8 @@ pub(super) struct Ssnal {
     /// Bytes of a header packet that may be used.
     packet: usize,
     awaited: Awaited,
+    /// Nodes of which the RAS controller has said that they have failed.
+    failed: BTreeSet<u32>,
     /// The transmit pending of each send that its end event is to end.
     sending: BTreeMap<(usize, OpId), u16>,
     /// The last header matched.
@@ -130,6 +133,7 @@ impl Ssnal {
             counters: DriverCounters::default(),
             packet: header::LEN + machine.protocol.inline_data as usize,
             awaited: Awaited::default(),
+            failed: BTreeSet::new(),
             sending: BTreeMap::new(),
             matched: None,
             pinned: BTreeMap::new(),

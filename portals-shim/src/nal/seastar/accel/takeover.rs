@@ -45,13 +45,30 @@ impl Orphans {
     /// An answer to `request` has come: the send that has ended with it, if its end event is still to come.
     pub(in super::super) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
         let op = request.op?;
-        let orphan = self.0.values_mut().find(|o| {
-            let sends = matches!(o.flight, Flight::Send(sent) if sent == op);
-            sends && o.process == process && o.request == Some(request.header)
-        })?;
+        let mut orphans = self.0.values_mut();
+        let orphan = orphans.find(|o| o.sends(process, op, &request.header))?;
         orphan.flight = Flight::Message;
         orphan.request = None;
         Some(op)
+    }
+
+    /// Whether the send of this request has still to end.
+    pub(in super::super) fn is_being_sent(
+        &self,
+        process: usize,
+        op: OpId,
+        request: &Header,
+    ) -> bool {
+        self.0.values().any(|o| o.sends(process, op, request))
+    }
+}
+
+impl Orphan {
+    /// Whether it is the send of this request.
+    fn sends(&self, process: usize, op: OpId, request: &Header) -> bool {
+        matches!(self.flight, Flight::Send(sent) if sent == op)
+            && self.process == process
+            && self.request.as_ref() == Some(request)
     }
 }
 
@@ -68,6 +85,7 @@ impl Ssnal {
             return;
         };
         let process = orphan.process;
+        let sends = matches!(orphan.flight, Flight::Send(_));
         match orphan.flight {
             Flight::Idle | Flight::Message | Flight::Answer(..) => {}
             Flight::Send(op) => self.send_ended(processes, process, op, fail),
@@ -87,10 +105,10 @@ impl Ssnal {
                 }
             }
         }
-        if fail != NiFail::OK
+        if (fail != NiFail::OK || sends)
             && let Some(request) = orphan.request
         {
-            self.not_delivered(processes, process, &request);
+            self.send_over(processes, process, &request, fail);
         }
     }
 }

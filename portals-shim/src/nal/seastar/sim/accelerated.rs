@@ -199,8 +199,11 @@ impl Sim {
                 .driver
                 .orphans
                 .insert(process, &mut moved, small_buffers);
-            kernel.driver.inherit(process, &mut moved.awaited);
             kernel.processes[process].ni = moved.ni;
+            let awaited = &mut moved.awaited;
+            kernel
+                .driver
+                .inherit(&mut kernel.processes, process, awaited);
             self.fallbacks[rank] = Some(Fallback { bytes: moved.bytes });
         }
     }

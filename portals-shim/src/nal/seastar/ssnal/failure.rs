@@ -1,7 +1,7 @@
 //! Messages that fail: who is told, and how.
 
 use super::super::header;
-use super::super::lost::{self, Answered, Awaited};
+use super::super::lost::{self, Answered, Awaited, Request};
 use super::super::process::Process;
 use super::Ssnal;
 use super::transmit::AfterTx;
@@ -62,9 +62,32 @@ impl Ssnal {
         }
     }
 
-    /// What the firmware awaited for a process is awaited here from now on.
-    pub(in super::super) fn inherit(&mut self, process: usize, awaited: &mut Awaited) {
+    /// The data of a message has left its memory, or never will. A request to a node that has failed, whose
+    /// answer had to come behind that, will have none.
+    pub(in super::super) fn send_over(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        request: &Header,
+        fail: NiFail,
+    ) {
+        let node = place::node_index(request.target.nid);
+        if fail != NiFail::OK || node.is_some_and(|node| self.failed.contains(&node)) {
+            self.not_delivered(processes, process, request);
+        }
+    }
+
+    /// What the firmware awaited for a process, whose state the kernel has now, is awaited here from now on.
+    pub(in super::super) fn inherit(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        awaited: &mut Awaited,
+    ) {
         self.awaited.inherit(process, awaited);
+        for node in self.failed.clone() {
+            self.give_up_on(processes, node);
+        }
     }
 
     /// The peer has not taken an answer: an ack goes again, a reply, whose data is gone, as a failure.
@@ -130,8 +153,29 @@ impl Ssnal {
             };
             self.commands.push_back(command.to_entry());
         }
-        for request in self.awaited.lost(node) {
+        self.failed.insert(node);
+        self.give_up_on(processes, node);
+    }
+
+    /// Ends what a node that has failed owes, but for requests that are being sent.
+    fn give_up_on(&mut self, processes: &mut [Process], node: u32) {
+        let mut awaited = std::mem::take(&mut self.awaited);
+        let lost = awaited.lost(node, |request| self.is_being_sent(request));
+        self.awaited = awaited;
+        for request in lost {
             self.will_not_be_answered(processes, request.process, &request.header);
         }
+    }
+
+    /// Whether the send of this request has still to end.
+    fn is_being_sent(&self, request: &Request) -> bool {
+        let Some(op) = request.op else { return false };
+        let at_the_chip = self.sending.get(&(request.process, op));
+        let sent = at_the_chip.and_then(|pending| self.tx[usize::from(*pending)].as_ref());
+        sent.is_some_and(|sent| sent.header == request.header)
+            || self.waits(request.process, op, &request.header)
+            || self
+                .orphans
+                .is_being_sent(request.process, op, &request.header)
     }
 }

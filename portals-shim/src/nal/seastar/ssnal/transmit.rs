@@ -218,6 +218,15 @@ impl Ssnal {
         }
     }
 
+    /// Whether the send of `header` waits for a transmit pending.
+    pub(super) fn waits(&self, process: usize, op: OpId, header: &Header) -> bool {
+        self.backlog.iter().any(|out| {
+            out.process == process
+                && matches!(out.after, AfterTx::Send(sends) if sends == op)
+                && out.header == *header
+        })
+    }
+
     pub(super) fn ended(
         &mut self,
         processes: &mut [Process],
@@ -283,8 +292,8 @@ impl Ssnal {
             process.ni.lost(sent.header.target);
         }
         self.ended(processes, sent.process, sent.after, fail);
-        if fail != NiFail::OK {
-            self.not_delivered(processes, sent.process, &sent.header);
+        if fail != NiFail::OK || matches!(sent.after, AfterTx::Send(_)) {
+            self.send_over(processes, sent.process, &sent.header, fail);
         }
         if undelivered && sent.tries < TRIES {
             self.answer_again(sent.process, &sent.header, sent.tries + 1);
