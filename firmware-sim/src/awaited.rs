@@ -18,15 +18,20 @@
 //!
 //!   Of equals it is for the oldest. Where one of two equal requests was given up, the first answer ends
 //!   the other, and a second one ends nothing: as many end as are made.
+//! * An answer comes again where its target has given it up. The initiator may have it, and its request has
+//!   ended; so it is for none of 3 to 5 if it is like one that has come, and for none of 5. What it ends
+//!   counts as given up: the other copy may be on its way.
 //! * A send ends before the answer to it. So of a node that has failed only those requests are given up
 //!   whose send has ended; the others when it ends, well or not.
-//! * Of each node the last [`MOST`] requests of either kind are remembered.
+//! * Of each node the last [`MOST`] requests of either kind are remembered, of answers the last [`COME`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
 
 use portals_core::{Body, Header, OpId};
 
 use crate::answer::{Likeness, answers, likeness};
+use crate::header;
 
 /// Most requests that are remembered of one node, and most of those given up; the oldest have been
 /// dropped by their target.
@@ -48,8 +53,8 @@ pub struct Request {
 pub enum Answered {
     /// This request, which is not awaited any more.
     Request(Request),
-    /// A request that was given up, and has ended: the answer is thrown away.
-    GivenUp,
+    /// A request that has ended, given up or answered: the answer is thrown away.
+    Over,
     /// Nothing that is remembered.
     Unknown,
 }
@@ -61,9 +66,24 @@ struct Requests {
     given_up: VecDeque<Request>,
 }
 
-/// What awaits answers, by node.
+/// What awaits answers.
 #[derive(Debug, Default)]
-pub struct Awaited(BTreeMap<u32, Requests>);
+pub struct Awaited {
+    nodes: BTreeMap<u32, Requests>,
+    /// Digests of the last answers that have come, oldest first.
+    come: VecDeque<u64>,
+}
+
+/// Most answers that are remembered.
+const COME: usize = 4096;
+
+/// An answer in few bits, the same each time that it comes.
+fn digest(answer: &Header) -> u64 {
+    let (bytes, length) = header::encode(answer);
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes[..length]);
+    hasher.finish()
+}
 
 /// Whether anything will answer `request`.
 fn awaits(request: &Body) -> bool {
@@ -74,12 +94,12 @@ fn awaits(request: &Body) -> bool {
     }
 }
 
-/// Adds a request behind the others, of which the oldest make room.
-fn push(requests: &mut VecDeque<Request>, request: Request) {
-    if requests.len() >= MOST {
-        requests.pop_front();
+/// Adds one behind the others, of which the oldest makes room.
+fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+    if all.len() >= most {
+        all.pop_front();
     }
-    requests.push_back(request);
+    all.push_back(one);
 }
 
 /// The oldest request that `is_it`.
@@ -97,43 +117,72 @@ impl Awaited {
                 header: *header,
                 op,
             };
-            push(&mut self.0.entry(node).or_default().awaited, request);
+            push(
+                &mut self.nodes.entry(node).or_default().awaited,
+                request,
+                MOST,
+            );
         }
     }
 
-    /// An answer of `node` has come: what it is for. One that says `failed` has the offset that was
-    /// asked for.
-    pub fn answered(
+    /// An answer of `node` has come, with the flags of its packet: what it is for. One that has failed
+    /// has the offset that was asked for.
+    pub fn answered(&mut self, node: u32, process: usize, answer: &Header, flags: u8) -> Answered {
+        let failed = flags & header::FAILED != 0;
+        let again = flags & header::AGAIN != 0;
+        let answered = self.find(node, process, answer, failed, again);
+        if let (Answered::Request(request), true) = (answered, again) {
+            push(
+                &mut self.nodes.entry(node).or_default().given_up,
+                request,
+                MOST,
+            );
+        }
+        if !again {
+            push(&mut self.come, digest(answer), COME);
+        }
+        answered
+    }
+
+    fn find(
         &mut self,
         node: u32,
         process: usize,
         answer: &Header,
         failed: bool,
+        again: bool,
     ) -> Answered {
-        let Some(Requests { awaited, given_up }) = self.0.get_mut(&node) else {
-            return Answered::Unknown;
+        let nothing = if again {
+            Answered::Over
+        } else {
+            Answered::Unknown
+        };
+        let Some(Requests { awaited, given_up }) = self.nodes.get_mut(&node) else {
+            return nothing;
         };
         let like = |least: Likeness| {
             move |r: &Request| r.process == process && likeness(answer, &r.header) >= Some(least)
         };
-        let levels = [Likeness::Exact, Likeness::ButOffset];
-        for least in levels.into_iter().take(if failed { 1 } else { 2 }) {
+        for least in [Likeness::Exact, Likeness::ButOffset] {
             if let Some(request) = take(awaited, like(least)) {
                 return Answered::Request(request);
             }
             if take(given_up, like(least)).is_some() {
-                return Answered::GivenUp;
+                return Answered::Over;
+            }
+            if failed || again && self.come.contains(&digest(answer)) {
+                return nothing;
             }
         }
         let fits = |r: &Request| r.process == process && answers(&answer.body, &r.header.body);
-        match take(awaited, |r| !failed && fits(r)) {
+        match take(awaited, |r| !again && fits(r)) {
             Some(request) => Answered::Request(request),
-            None => Answered::Unknown,
+            None => nothing,
         }
     }
 
     fn remove(&mut self, node: u32, process: usize, header: &Header) -> Option<Request> {
-        let requests = self.0.get_mut(&node)?;
+        let requests = self.nodes.get_mut(&node)?;
         let is_it = |r: &Request| r.process == process && r.header == *header;
         take(&mut requests.awaited, is_it)
     }
@@ -146,28 +195,31 @@ impl Awaited {
     /// This request is given up; whether it was awaited. An answer to it may come all the same.
     pub fn forget(&mut self, node: u32, process: usize, header: &Header) -> bool {
         let request = self.remove(node, process, header);
-        if let (Some(request), Some(requests)) = (request, self.0.get_mut(&node)) {
-            push(&mut requests.given_up, request);
+        if let (Some(request), Some(requests)) = (request, self.nodes.get_mut(&node)) {
+            push(&mut requests.given_up, request, MOST);
         }
         request.is_some()
     }
 
     /// Takes over all that `from` remembers, for `process`.
     pub fn inherit(&mut self, process: usize, from: &mut Self) {
-        for (node, requests) in std::mem::take(&mut from.0) {
-            let own = self.0.entry(node).or_default();
+        for come in from.come.drain(..) {
+            push(&mut self.come, come, COME);
+        }
+        for (node, requests) in std::mem::take(&mut from.nodes) {
+            let own = self.nodes.entry(node).or_default();
             for request in requests.awaited {
-                push(&mut own.awaited, Request { process, ..request });
+                push(&mut own.awaited, Request { process, ..request }, MOST);
             }
             for request in requests.given_up {
-                push(&mut own.given_up, Request { process, ..request });
+                push(&mut own.given_up, Request { process, ..request }, MOST);
             }
         }
     }
 
     /// `node` has failed: everything that was awaited of it is given up, but what `is_being_sent` yet.
     pub fn lost(&mut self, node: u32, is_being_sent: impl Fn(&Request) -> bool) -> Vec<Request> {
-        let Some(requests) = self.0.get_mut(&node) else {
+        let Some(requests) = self.nodes.get_mut(&node) else {
             return Vec::new();
         };
         let all = std::mem::take(&mut requests.awaited);
@@ -184,7 +236,7 @@ impl Awaited {
         lost.reverse();
         requests.awaited = kept;
         for request in &lost {
-            push(&mut requests.given_up, *request);
+            push(&mut requests.given_up, *request, MOST);
         }
         lost
     }
@@ -218,7 +270,7 @@ mod tests {
     fn ended(answered: Answered) -> Option<u64> {
         match answered {
             Answered::Request(request) => Some(request.header.match_bits),
-            Answered::GivenUp | Answered::Unknown => None,
+            Answered::Over | Answered::Unknown => None,
         }
     }
 
@@ -245,14 +297,23 @@ mod tests {
             (put(None, 0).source, put(None, 0).target)
         );
         assert!(
-            matches!(awaited.answered(2, 1, &answer, true), Answered::Unknown),
+            matches!(
+                awaited.answered(2, 1, &answer, header::FAILED),
+                Answered::Unknown
+            ),
             "another process's"
         );
         assert!(
-            matches!(awaited.answered(3, 0, &answer, true), Answered::Unknown),
+            matches!(
+                awaited.answered(3, 0, &answer, header::FAILED),
+                Answered::Unknown
+            ),
             "another node's"
         );
-        assert_eq!(ended(awaited.answered(2, 0, &answer, true)), Some(1));
+        assert_eq!(
+            ended(awaited.answered(2, 0, &answer, header::FAILED)),
+            Some(1)
+        );
         assert!(awaited.forget(2, 0, &put(Some(7), 3)));
         assert!(!awaited.forget(2, 0, &put(Some(7), 3)));
         let left = awaited.lost(2, |_| false);
@@ -269,7 +330,7 @@ mod tests {
         awaited.asked(2, 0, &put(Some(7), 1), None);
         awaited.asked(2, 0, &put(Some(7), 2), None);
         let answer = refusal(&put(Some(7), 2)).unwrap();
-        assert_eq!(ended(awaited.answered(2, 0, &answer, false)), Some(2));
+        assert_eq!(ended(awaited.answered(2, 0, &answer, 0)), Some(2));
     }
 
     #[test]
@@ -280,11 +341,11 @@ mod tests {
         }
         assert!(awaited.forget(2, 0, &put(Some(7), 1)));
         let late = ack_at(&put(Some(7), 1), 16);
-        let answered = awaited.answered(2, 0, &late, false);
-        assert!(matches!(answered, Answered::GivenUp), "{answered:?}");
+        let answered = awaited.answered(2, 0, &late, 0);
+        assert!(matches!(answered, Answered::Over), "{answered:?}");
         for bits in 2..4 {
             let answer = ack_at(&put(Some(7), bits), 16);
-            assert_eq!(ended(awaited.answered(2, 0, &answer, false)), Some(bits));
+            assert_eq!(ended(awaited.answered(2, 0, &answer, 0)), Some(bits));
         }
         assert!(awaited.lost(2, |_| false).is_empty());
     }
@@ -295,10 +356,10 @@ mod tests {
         awaited.asked(2, 0, &put(Some(7), 1), None);
         awaited.asked(2, 0, &put(Some(7), 2), None);
         assert!(awaited.forget(2, 0, &put(Some(7), 1)));
-        let late = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 4096), false);
-        assert!(matches!(late, Answered::GivenUp), "{late:?}");
+        let late = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 4096), 0);
+        assert!(matches!(late, Answered::Over), "{late:?}");
         let own = ack_at(&put(Some(7), 2), 4104);
-        assert_eq!(ended(awaited.answered(2, 0, &own, false)), Some(2));
+        assert_eq!(ended(awaited.answered(2, 0, &own, 0)), Some(2));
     }
 
     /// Which of them was given up, an answer does not say.
@@ -311,11 +372,50 @@ mod tests {
         }
         ends += u32::from(awaited.forget(2, 0, &request));
         for n in 0..3 {
-            let answered = awaited.answered(2, 0, &ack_at(&request, 16), false);
+            let answered = awaited.answered(2, 0, &ack_at(&request, 16), 0);
             ends += u32::from(ended(answered).is_some());
-            assert_eq!(matches!(answered, Answered::GivenUp), n == 2);
+            assert_eq!(matches!(answered, Answered::Over), n == 2);
         }
         assert_eq!(ends, 3);
+    }
+
+    /// A target that has given its answer up says it again.
+    #[test]
+    fn an_answer_that_comes_again_ends_no_other() {
+        for offset in [16, 4096] {
+            let mut awaited = Awaited::default();
+            let other = ack_at(&put(Some(7), 1), 0);
+            for bits in 1..3 {
+                awaited.asked(2, 0, &put(Some(7), bits), None);
+            }
+            let mut further = put(Some(7), 1);
+            if let Body::Put { remote_offset, .. } = &mut further.body {
+                *remote_offset = 0;
+            }
+            awaited.asked(2, 0, &further, None);
+            let answer = ack_at(&put(Some(7), 1), offset);
+            let first = awaited.answered(2, 0, &answer, 0);
+            assert_eq!(ended(first), Some(1));
+            for _ in 0..3 {
+                let again = awaited.answered(2, 0, &answer, header::AGAIN);
+                assert!(matches!(again, Answered::Over), "{again:?}");
+            }
+            for (bits, own) in [(1, other), (2, ack_at(&put(Some(7), 2), 16))] {
+                assert_eq!(ended(awaited.answered(2, 0, &own, 0)), Some(bits));
+            }
+        }
+    }
+
+    /// The first was lost, or is on its way still.
+    #[test]
+    fn an_answer_that_comes_only_again_ends_its_request_once() {
+        let mut awaited = Awaited::default();
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        let answer = ack_at(&put(Some(7), 1), 4096);
+        let again = awaited.answered(2, 0, &answer, header::AGAIN);
+        assert_eq!(ended(again), Some(1));
+        let first = awaited.answered(2, 0, &answer, 0);
+        assert!(matches!(first, Answered::Over), "{first:?}");
     }
 
     /// Also in the hands of a kernel that has taken the process over, and of a node that has failed.
@@ -330,11 +430,11 @@ mod tests {
         assert_eq!((lost.len(), lost[0].process), (1, 5));
         kernel.asked(2, 5, &put(Some(7), 3), None);
         for bits in 1..3 {
-            let answered = kernel.answered(2, 5, &ack_at(&put(Some(7), bits), 16), false);
-            assert!(matches!(answered, Answered::GivenUp), "{answered:?}");
+            let answered = kernel.answered(2, 5, &ack_at(&put(Some(7), bits), 16), 0);
+            assert!(matches!(answered, Answered::Over), "{answered:?}");
         }
         let answer = ack_at(&put(Some(7), 3), 16);
-        assert_eq!(ended(kernel.answered(2, 5, &answer, false)), Some(3));
+        assert_eq!(ended(kernel.answered(2, 5, &answer, 0)), Some(3));
     }
 
     /// The send of a request ends first; an operation's number may have been another request's before.
@@ -357,7 +457,7 @@ mod tests {
         let mut awaited = Awaited::default();
         awaited.asked(2, 0, &put(Some(7), 1), None);
         awaited.withdrawn(2, 0, &put(Some(7), 1));
-        let answered = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 16), false);
+        let answered = awaited.answered(2, 0, &ack_at(&put(Some(7), 1), 16), 0);
         assert!(matches!(answered, Answered::Unknown), "{answered:?}");
     }
 
@@ -373,6 +473,6 @@ mod tests {
             awaited.asked(2, 0, &put(Some(7), bits), None);
             assert!(awaited.forget(2, 0, &put(Some(7), bits)));
         }
-        assert_eq!(awaited.0[&2].given_up.len(), MOST);
+        assert_eq!(awaited.nodes[&2].given_up.len(), MOST);
     }
 }

@@ -15,7 +15,8 @@
 //! | ack | requested | request offset | accepted length |
 //! | reply | bytes that follow | requested length | local offset |
 //!
-//! The one flag, [`FAILED`], is of an ack or reply: the request was taken and has failed.
+//! The flags are of an ack or reply. [`FAILED`]: the request was taken and has failed. [`AGAIN`]: it was
+//! given up, and may have been taken all the same.
 //!
 //! The layout is this project's; real headers of the machine are not public. Node and process ids
 //! and job ids have 16 bits here, lengths 32. An index above 255 is sent as 255, which is out of
@@ -31,9 +32,17 @@ pub const GETPUT_LEN: usize = 56;
 pub const FLAGS_AT: usize = 3;
 /// Flag of an ack or a reply: the request was taken and has failed; no data.
 pub const FAILED: u8 = 1;
+/// Flag of an ack or a reply that has been given up before: the initiator may have it already.
+pub const AGAIN: u8 = 2;
 /// Bytes of a header packet.
 pub const PACKET: usize = 64;
 const NO_MD: u32 = u32::MAX;
+
+/// The flag of an answer that has been given up so often.
+#[must_use]
+pub const fn again(tries: u8) -> u8 {
+    if tries > 0 { AGAIN } else { 0 }
+}
 
 /// Why a header packet cannot be one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

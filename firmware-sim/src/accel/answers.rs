@@ -68,7 +68,7 @@ impl SeaStarFirmware {
         let (bytes, header_len) = header::encode(answer);
         let mut packet = [0; PACKET];
         packet[..header_len].copy_from_slice(&bytes[..header_len]);
-        packet[header::FLAGS_AT] |= header::FAILED;
+        packet[header::FLAGS_AT] |= header::FAILED | header::again(tries);
         self.acknowledge_first(ctx, NodeId(node));
         let packet = (packet, header_len);
         self.launch(
@@ -111,6 +111,7 @@ impl SeaStarFirmware {
         let (bytes, header_len) = header::encode(answer);
         let mut packet = [0; PACKET];
         packet[..header_len].copy_from_slice(&bytes[..header_len]);
+        packet[header::FLAGS_AT] |= header::again(tries);
         let mut end = header_len;
         let mut pieces = Vec::new();
         if data.len() <= PACKET - header_len {

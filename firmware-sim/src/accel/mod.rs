@@ -168,11 +168,11 @@ impl Accel {
 
     /// An answer has come: the send of its request has ended, also if the peer's firmware has not
     /// said so yet. SEND_END comes before ACK and REPLY_START.
-    fn answered(&mut self, answer: &Header, failed: bool) -> Answered {
+    fn answered(&mut self, answer: &Header, flags: u8) -> Answered {
         let Some(node) = self.node_of(answer.source.nid) else {
             return Answered::Unknown;
         };
-        let answered = self.awaited.answered(node.into(), 0, answer, failed);
+        let answered = self.awaited.answered(node.into(), 0, answer, flags);
         if let Answered::Request(request) = &answered {
             self.send_answered(request);
         }

@@ -385,15 +385,16 @@ impl SeaStarFirmware {
             return self.put_back(index, pending);
         };
         let (header, inline) = (&header, &packet[data_at..]);
-        let failed = packet[header::FLAGS_AT] & header::FAILED != 0;
+        let flags = packet[header::FLAGS_AT];
+        let failed = flags & header::FAILED != 0;
         let mut answered = Answered::Unknown;
         if let Body::Ack { .. } | Body::Reply { .. } = header.body
             && let Some(process) = &mut self.accels[index]
         {
-            answered = process.answered(header, failed);
+            answered = process.answered(header, flags);
         }
         let request = answer::request_of(header).filter(|_| failed);
-        if request.is_some() || matches!(answered, Answered::GivenUp) {
+        if request.is_some() || matches!(answered, Answered::Over) {
             if let (Some(request), Answered::Request(_)) = (&request, answered)
                 && let Some(process) = &mut self.accels[index]
             {

@@ -183,6 +183,16 @@ fn an_answer_to_an_operation_that_was_given_up_ends_no_other() {
     judge(Mode::Accelerated, 4, often(400, 300, slow), false);
 }
 
+/// The target gives its answers up.
+#[test]
+fn an_answer_that_comes_twice_ends_no_other_operation() {
+    for mode in Mode::ALL {
+        for ranks in [4, 6] {
+            judge(mode, ranks, often(1_000, 1_000, slow), false);
+        }
+    }
+}
+
 /// Whenever it fails, and however soon all others are told.
 #[test]
 fn a_send_to_a_node_that_has_failed_ends_before_its_answer() {

@@ -1,3 +1,3 @@
 //! The Portals header on the wire, which the firmware of an accelerated process reads too.
 
-pub(super) use firmware_sim::header::{FAILED, FLAGS_AT, LEN, PACKET, decode, encode};
+pub(super) use firmware_sim::header::{AGAIN, FAILED, FLAGS_AT, LEN, PACKET, decode, encode};

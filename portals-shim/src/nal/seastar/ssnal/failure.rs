@@ -97,6 +97,7 @@ impl Ssnal {
             return;
         }
         if let Some(mut out) = self.outgoing(process, answer) {
+            out.packet[header::FLAGS_AT] |= header::AGAIN;
             if !has_succeeded(&answer.body) {
                 out.packet[header::FLAGS_AT] |= header::FAILED;
             }
@@ -111,12 +112,12 @@ impl Ssnal {
         processes: &mut [Process],
         process: usize,
         answer: &Header,
-        failed: bool,
+        flags: u8,
     ) -> Answered {
         let Some(node) = place::node_index(answer.source.nid) else {
             return Answered::Unknown;
         };
-        let answered = self.awaited.answered(node, process, answer, failed);
+        let answered = self.awaited.answered(node, process, answer, flags);
         let Answered::Request(request) = answered else {
             return answered;
         };

@@ -125,10 +125,11 @@ impl Ssnal {
             searched: 0,
             outcome: "no match",
         });
-        let failed = packet[header::FLAGS_AT] & header::FAILED != 0;
+        let flags = packet[header::FLAGS_AT];
+        let failed = flags & header::FAILED != 0;
         if let Body::Ack { .. } | Body::Reply { .. } = header.body {
-            let answered = self.answered(processes, process, &header, failed);
-            if failed || matches!(answered, Answered::GivenUp) {
+            let answered = self.answered(processes, process, &header, flags);
+            if failed || matches!(answered, Answered::Over) {
                 self.release(pending);
                 if let Answered::Request(_) = answered
                     && let Some(request) = lost::request_of(&header)
