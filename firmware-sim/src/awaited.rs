@@ -23,7 +23,7 @@
 //!   counts as given up: the other copy may be on its way.
 //! * A send ends before the answer to it. So of a node that has failed only those requests are given up
 //!   whose send has ended; the others when it ends, well or not.
-//! * Of each node the last [`MOST`] requests of either kind are remembered, of answers the last [`COME`].
+//! * Of each node the last `MOST` requests of either kind are remembered, of answers the last `COME`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
