@@ -66,6 +66,8 @@ pub(super) struct Kernel {
     costs: HostParams,
     /// When the kernel can take the next trap or interrupt.
     pub(super) free_at: SimTime,
+    /// Commands wait for room in the mailbox, and it will be looked at again.
+    pub(super) retries: bool,
     /// The interrupt handler runs.
     pub(super) handling: bool,
     /// When it was entered.
@@ -105,6 +107,7 @@ impl Kernel {
             uses_chip: false,
             costs: machine.host,
             free_at: SimTime::ZERO,
+            retries: false,
             handling: false,
             handler_began: SimTime::ZERO,
             stolen: SimDuration::ZERO,
@@ -205,7 +208,8 @@ impl Kernel {
     }
 
     /// Processor time for the work the driver has done, and its commands written, from `at` on.
-    /// Returns when that is finished and whether commands are left because the mailbox is full.
+    /// Returns when that is finished and whether the mailbox, which is full, is to be looked at again: one
+    /// look at a time, however often the driver has more for it meanwhile.
     /// `registers` gives the chip's registers at an instant.
     pub(super) fn settle(
         &mut self,
@@ -218,7 +222,7 @@ impl Kernel {
             now += self.costs.register_read * written.reads;
             if !written.done {
                 self.driver.unpoll_command(command);
-                return (now, true);
+                return (now, !std::mem::replace(&mut self.retries, true));
             }
             now += self.costs.command_write;
         }
@@ -361,5 +365,30 @@ impl Kernel {
         self.next_event = (self.next_event + 1) % EVENTS;
         self.driver.handle_event(&mut self.processes, word);
         HandlerStep::More(now + self.costs.eq_read + self.costs.event_handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ssnal::KERNEL_MEMORY;
+    use super::*;
+
+    #[test]
+    fn a_full_mailbox_is_looked_at_again_once_at_a_time() {
+        let machine = Machine::named("xt4").unwrap();
+        let memory = NodeMemory::new(NodeId(0), KERNEL_MEMORY, Vec::new());
+        let mut kernel = Kernel::new(NodeId(0), &[], 2, &machine, memory);
+        let settle = |kernel: &mut Kernel, done| {
+            let (_, again) = kernel.settle(SimTime::ZERO, |_, _, _| Written { done, reads: 1 });
+            again
+        };
+        for look in 0..3 {
+            kernel.driver.node_failed(&mut [], 1, true);
+            assert_eq!(settle(&mut kernel, false), look == 0, "look {look}");
+        }
+        kernel.retries = false;
+        assert!(settle(&mut kernel, false));
+        kernel.retries = false;
+        assert!(!settle(&mut kernel, true));
     }
 }

@@ -536,6 +536,7 @@ impl Sim {
         match work {
             Work::Handler(n) => self.handler(n, at),
             Work::Retry(n) => {
+                self.nodes.0[n].retries = false;
                 self.settle(n, at);
             }
             Work::Local(n) => self.local(n, at),
@@ -575,11 +576,11 @@ impl Sim {
             return self.nodes.0[n].forget_commands(at);
         }
         let world = &mut self.world;
-        let (done, left) = self.nodes.0[n].settle(at, |kernel, now, command| {
+        let (done, again) = self.nodes.0[n].settle(at, |kernel, now, command| {
             let node = kernel.node;
             kernel.write_command(&mut world.registers(node, now), command)
         });
-        if left {
+        if again {
             self.schedule(done + RETRY, Work::Retry(n));
         }
         done
