@@ -205,7 +205,6 @@ impl<N: Nal> Shared<N> {
     /// caller wants it.
     fn look(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
         let mut library = self.lock();
-        library.progress_if_due();
         let mut looks = 0;
         let found = loop {
             match library.ni.eq_next(eq) {
@@ -224,6 +223,9 @@ impl<N: Nal> Shared<N> {
                 break Ok(None);
             }
         };
+        if matches!(found, Ok(Some(_))) {
+            library.progress_if_due();
+        }
         let moved = library.take_moved();
         drop(library);
         if moved {

@@ -122,7 +122,7 @@ impl<N: Nal> Library<N> {
         self.taken = taken;
     }
 
-    /// Progress before a look that may find an event, if it is due.
+    /// Progress after a look that has found an event, if it is due.
     #[inline(always)]
     pub(crate) fn progress_if_due(&mut self) {
         self.lucky += 1;
@@ -170,9 +170,9 @@ impl<N: Nal> Library<N> {
         // Mostly there is none in any queue; then the look after the progress says too whether these are queues.
         let early = self.ni.has_events();
         if early {
-            self.progress_if_due();
             let taken = self.look(eqs, out)?;
             if taken != Taken::Nothing {
+                self.progress_if_due();
                 return Ok(taken);
             }
         }
