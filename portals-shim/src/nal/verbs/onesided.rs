@@ -33,6 +33,8 @@ const LATER: Duration = Duration::from_millis(64);
 pub(super) struct Published {
     lists: BTreeMap<u32, Vec<Advert>>,
     next_token: u32,
+    /// Being taken back, and not to be shown again although its owner still has it.
+    leaving: Option<MdHandle>,
     /// Publications that took something back and that some peers have not confirmed.
     waiting: BTreeMap<u32, Withdrawal>,
 }
@@ -128,7 +130,8 @@ impl Verbs {
     /// Tells peers of a portal as it is.
     pub(super) fn show(&mut self, ni: &Ni, portal: u32) {
         let mut list = ni.adverts(portal, ADVERTS_PER_FRAME);
-        list.retain(|a| a.region.len > 0);
+        let leaving = self.published.leaving;
+        list.retain(|a| a.region.len > 0 && Some(a.md) != leaving);
         self.tell(ni, portal, list);
     }
 
@@ -164,7 +167,11 @@ impl Verbs {
             self.tell(ni, portal, list);
         }
         let settled = |v: &mut Self| !v.published.is_unconfirmed(md);
-        if !self.confirmed(ni, PATIENCE, beside, settled) {
+        // Long puts that come in frames meanwhile would have it shown (`written.rs`).
+        self.published.leaving = Some(md);
+        let confirmed = self.confirmed(ni, PATIENCE, beside, settled);
+        self.published.leaving = None;
+        if !confirmed {
             return Err(Error::MdInUse);
         }
         self.registry.retire(md);
