@@ -7,7 +7,7 @@
 //!
 //! In `GASNET_SEQ` there is one client thread: [`Hsl::none`] is no lock at all.
 
-use crate::gate::this_thread;
+use portals_shim::gate::this_thread;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

@@ -69,7 +69,6 @@ mod exit;
 mod extended;
 mod fault;
 mod frames;
-mod gate;
 pub mod hsl;
 mod lend;
 mod matchbits;

@@ -16,6 +16,7 @@ mod call;
 mod delivery;
 mod direct;
 pub mod fabric;
+pub mod gate;
 mod interface;
 pub mod job;
 mod library;

@@ -1,6 +1,8 @@
 //! One interface and its fabric: executes the API's calls.
 
 mod awaited;
+#[cfg(test)]
+mod tests;
 
 use crate::call::{Answer, Call, Place, Polled, Taken, Target};
 use crate::delivery::{self, Messages};

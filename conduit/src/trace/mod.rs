@@ -25,9 +25,9 @@ mod stats;
 pub(crate) use file::{Wishes, lists};
 pub use names::{Category, Mask};
 
-use crate::gate::this_thread;
 use file::{Sink, heading};
 use names::Sort;
+use portals_shim::gate::this_thread;
 use portals_shim::{ClockKind, Interface};
 use stats::Stats;
 use std::cell::Cell;

@@ -315,11 +315,7 @@ fn judge(seen: &[Seen], may: May, context: &str) -> (u32, u32, u32) {
 
 /// A machine that gives up soon.
 fn machine() -> Machine {
-    let mut machine = Machine::named("xt4").unwrap();
-    machine.protocol.probe_after = SimDuration::from_us(200);
-    machine.protocol.give_up = SimDuration::from_us(3_000);
-    machine.protocol.declared_dead = SimDuration::from_us(5_000);
-    machine
+    super::tests::impatient(200, 3_000, 5_000)
 }
 
 /// Booting takes less; clocks of ranks start after it, instants of faults before.

@@ -7,7 +7,7 @@ use crate::call::{Target, Wait};
 use crate::fabric::{Opened, Placement};
 use crate::interface::{MdMemory, MdSpec};
 use crate::region::Region;
-use nic_model::{Fault, Faults, Machine, NodeId, SimDuration, SimTime};
+use nic_model::{Fault, Faults, NodeId, SimDuration, SimTime};
 use portals_core::{
     AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
 };
@@ -37,15 +37,6 @@ struct Seen {
     own: BTreeMap<u64, (Vec<EventKind>, u32)>,
     /// How often operations of others ended here, by bits.
     taken: BTreeMap<u64, u32>,
-}
-
-/// A machine that gives up soon, and hears soon of nodes that fail.
-fn machine() -> Machine {
-    let mut machine = Machine::named("xt4").unwrap();
-    machine.protocol.probe_after = SimDuration::from_us(10);
-    machine.protocol.give_up = SimDuration::from_us(40);
-    machine.protocol.declared_dead = SimDuration::from_us(20);
-    machine
 }
 
 fn bits(rank: u32, number: u64) -> u64 {
@@ -136,7 +127,8 @@ fn play(rank: u32, opened: &Opened, all: &Barrier) -> Seen {
 /// Each operation ends once at its initiator, in order; how many failed, and of those how many were taken.
 fn judge(mode: Mode, ranks: u32, faults: Faults, dies: bool) -> (u32, u32) {
     let setting = Setting {
-        machine: machine(),
+        // It gives up soon, and hears soon of nodes that fail.
+        machine: super::tests::impatient(10, 40, 20),
         topology: None,
         mode,
         faults,

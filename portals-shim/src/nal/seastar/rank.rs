@@ -3,13 +3,14 @@
 use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
 use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
+use crate::gate::Gate;
 use crate::interface::{Bridge, ClockKind};
 use portals_core::{Error, NiConfig};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Virtual time after which a wait lets the other threads of its process in, nanoseconds.
 const SLICE: u64 = 20_000;
@@ -23,7 +24,8 @@ pub(super) struct Client {
     line: Mutex<Line>,
     /// The process is this rank; otherwise its threads are ranks, each with a client of its own.
     own_process: bool,
-    turns: Turns,
+    /// A mutex says only who is not next.
+    gate: Gate,
     /// Picoseconds.
     clock: AtomicU64,
     /// The simulation is gone; said once.
@@ -60,39 +62,12 @@ impl Line {
     }
 }
 
-/// Who is next. A mutex says only who is not.
-#[derive(Debug, Default)]
-struct Turns {
-    /// The next number to be given, and the one whose turn it is.
-    numbers: Mutex<(u64, u64)>,
-    called: Condvar,
-}
+/// Gives the gate back.
+struct Inside<'a>(&'a Gate);
 
-/// A turn, up to its end.
-struct Turn<'a>(&'a Turns);
-
-impl Turns {
-    /// Waits for the calling thread's turn.
-    fn take(&self) -> Turn<'_> {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = numbers.0;
-        numbers.0 += 1;
-        while numbers.1 != own {
-            let waited = self.called.wait(numbers);
-            numbers = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let numbers = self.0.numbers.lock();
-        let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
-        numbers.1 += 1;
-        if numbers.0 != numbers.1 {
-            self.0.called.notify_all();
-        }
+        self.0.leave();
     }
 }
 
@@ -110,7 +85,7 @@ impl Client {
                 datagram: vec![0; MAX_DATAGRAM],
             }),
             own_process,
-            turns: Turns::default(),
+            gate: Gate::new(),
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -145,7 +120,8 @@ impl Client {
     }
 
     fn exchange(&self, question: &Question) -> Result<Reply, Error> {
-        let _turn = self.turns.take();
+        self.gate.enter();
+        let _inside = Inside(&self.gate);
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::NiInvalid);

@@ -3,12 +3,22 @@ use crate::call::{Target, Wait};
 use crate::interface::{MdMemory, MdSpec};
 use crate::nal::testing::spec;
 use crate::region::Region;
+use nic_model::SimDuration;
 use portals_core::{
     AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
 };
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A machine that probes, gives up, and hears of nodes that fail after so many microseconds.
+pub(super) fn impatient(probe_after: u64, give_up: u64, declared_dead: u64) -> Machine {
+    let mut machine = Machine::named("xt4").unwrap();
+    machine.protocol.probe_after = SimDuration::from_us(probe_after);
+    machine.protocol.give_up = SimDuration::from_us(give_up);
+    machine.protocol.declared_dead = SimDuration::from_us(declared_dead);
+    machine
+}
 
 /// Runs a body on a thread for each rank, from the join to the close; returns what they return.
 pub(super) fn each<R: Send>(

@@ -150,6 +150,15 @@ impl Choice {
         }
     }
 
+    /// Gets whose time was taken in the trial, if there is one: by the adapters, and asked for.
+    #[cfg(test)]
+    pub(in crate::nal::verbs) fn timed(&self) -> (usize, usize) {
+        match &self.phase {
+            Phase::Trial(trial) => (trial.by_adapter.count, trial.asked.count),
+            _ => (0, 0),
+        }
+    }
+
     #[cold]
     fn try_both(&mut self) -> (Way, bool) {
         let Phase::Trial(trial) = &mut self.phase else {

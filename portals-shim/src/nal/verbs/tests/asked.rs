@@ -1,6 +1,6 @@
 //! Short gets that the peer's library answers.
 
-use super::raw::{Raw, close, connect_all, frame, raws_of, until};
+use super::raw::{Raw, close, connect_all, frame, get_first, raws_of, until};
 use super::*;
 use crate::call::{Answer, Awaited, Call};
 use crate::nal::Nal;
@@ -15,24 +15,21 @@ const LEN: usize = 4096;
 /// More than anything takes that ends.
 const ALL: u32 = u32::MAX;
 
-/// Two ranks, of which 0 has registered what gets of its own need, and knows what it may reach.
-fn connected() -> Option<Vec<Raw>> {
+/// Two ranks that know each other, whose short gets go so.
+fn connected_by(reads: Reads) -> Option<Vec<Raw>> {
     let device = device()?;
     let settings = Settings {
-        reads: Reads::Asked,
+        reads,
         ..Settings::from_env().unwrap()
     };
     let mut raws = raws_of(connect::in_parts_by(2, &device, settings).unwrap(), LEN);
     connect_all(&mut raws);
-    let there = to(raws[1].id(), QUIET, 0);
-    for number in 1..=2 {
-        raws[0].get(there, 8);
-        until(&mut raws, "a get ends", |r| {
-            r[0].seen(EventKind::ReplyEnd, QUIET) == (number, 0)
-        });
-    }
-    raws[0].events.clear();
+    get_first(&mut raws, 2);
     Some(raws)
+}
+
+fn connected() -> Option<Vec<Raw>> {
+    connected_by(Reads::Asked)
 }
 
 /// The events of gets that have ended well.
@@ -94,6 +91,31 @@ fn device_a_peer_that_looks_answers_gets_of_every_length() {
     close(raws);
 }
 
+/// Without a word of the user's both ways are tried, and their times taken.
+#[test]
+fn device_both_ways_are_timed() {
+    let Some(mut raws) = connected_by(Reads::Measured) else {
+        return;
+    };
+    let there = to(raws[1].id(), QUIET, 0);
+    let timed = |raw: &mut Raw| raw.nal().peer(1).unwrap().gets.timed();
+    let mut most = (0, 0);
+    for made in 0..300 {
+        raws[0].events.clear();
+        get(&mut raws[0], 0, 8, there);
+        looking(&mut raws, "it ends", |r| replies(&r[0]) == 1);
+        if made < 30 {
+            assert_eq!(timed(&mut raws[0]), (0, 0), "a trial of few gets");
+        }
+        most = most.max(timed(&mut raws[0]));
+    }
+    // A peer that looks in turn may be late, if its processor is taken away: then the trial ends.
+    let (by_adapter, by_peer) = most;
+    assert!(by_adapter >= 4 && by_peer >= 4, "{most:?}");
+    assert!(asked(&raws[0]) >= 32);
+    close(raws);
+}
+
 /// A peer that makes no calls is read by the adapters. What it answers later changes nothing.
 #[test]
 fn device_a_peer_that_computes_is_read() {
@@ -106,13 +128,15 @@ fn device_a_peer_that_computes_is_read() {
         first.work.write(0, &[0; 8]).unwrap();
         if round % 2 == 0 {
             get(first, 0, 8, there);
+            assert!(first.nal().asks.under_way());
             while replies(first) < 1 {
                 first.look();
             }
         } else {
-            let source = first.source;
+            let (source, number) = (first.source, first.nal().asks.number());
             let got = first.library.get_awaited(source, (0, 8), &there, ALL);
             assert_eq!(got, Ok(Awaited::Done { events: false }));
+            assert_eq!(first.nal().asks.number(), number.wrapping_add(1));
         }
         assert_eq!(read(&first.work, 0, 8), b"the data");
         // Now it does.
@@ -140,6 +164,7 @@ fn device_what_follows_a_get_does_not_overtake_it() {
         raws[1].quiet.write(32, &[round; 8]).unwrap();
         raws[0].work.write(64, &[round + 100; 8]).unwrap();
         get(&mut raws[0], 0, 8, there);
+        assert!(raws[0].nal().asks.under_way());
         // As far as the question has come by then.
         for _ in 0..round % 4 {
             raws[0].look();
@@ -175,14 +200,23 @@ fn device_nobody_waits_for_an_answer() {
     while replies(&raws[0]) < 1 {
         raws[0].look();
     }
+    // As a close does at first.
     get(&mut raws[0], 0, 8, there);
+    assert!(raws[0].nal().asks.under_way());
+    while !raws[0].nal().is_drained() {
+        assert!(!raws[0].nal().asks.under_way());
+        raws[0].look();
+    }
+    assert_eq!(replies(&raws[0]), 2);
+    get(&mut raws[0], 0, 8, there);
+    assert!(raws[0].nal().asks.under_way());
     let md = raws[0].source;
     // In use until the get has ended, which progress alone brings about.
     while raws[0].library.execute(Call::MdUnlink(md)) != Ok(Answer::Done) {
         raws[0].look();
     }
     raws[0].look();
-    assert_eq!(replies(&raws[0]), 2);
+    assert_eq!(replies(&raws[0]), 3);
     close(raws);
 }
 

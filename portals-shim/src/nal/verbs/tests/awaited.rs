@@ -1,6 +1,6 @@
 //! Puts and gets whose caller waits for them at once.
 
-use super::raw::{Raw, close, connect_all, raws, until};
+use super::raw::{Raw, close, connect_all, get_first, raws, until};
 use super::*;
 use crate::call::Awaited;
 
@@ -14,14 +14,7 @@ const DONE: Awaited = Awaited::Done { events: false };
 fn connected() -> Option<Vec<Raw>> {
     let mut raws = raws(2, LEN)?;
     connect_all(&mut raws);
-    let there = to(raws[1].id(), QUIET, 0);
-    for number in 1..=4 {
-        raws[0].get(there, 8);
-        until(&mut raws, "a get ends", |r| {
-            r[0].seen(EventKind::ReplyEnd, QUIET) == (number, 0)
-        });
-    }
-    raws[0].events.clear();
+    get_first(&mut raws, 4);
     Some(raws)
 }
 

@@ -83,40 +83,34 @@ impl<N: Nal> Raw<N> {
         raw
     }
 
+    fn entry(&mut self, bits: u64) -> MeHandle {
+        let call = Call::MeAttach {
+            pt_index: 4,
+            spec: entry(bits),
+            position: InsertPosition::After,
+        };
+        match self.library.execute(call) {
+            Ok(Answer::Me(me)) => me,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(super) fn attach(
         &mut self,
         bits: u64,
         region: Option<&Region>,
         eq: Option<EqHandle>,
     ) -> MdHandle {
-        let call = Call::MeAttach {
-            pt_index: 4,
-            spec: entry(bits),
-            position: InsertPosition::After,
-        };
-        let Ok(Answer::Me(me)) = self.library.execute(call) else {
-            panic!("no entry");
-        };
+        let me = self.entry(bits);
         self.fill(me, region, eq)
     }
 
     /// As [`Raw::attach`], without events, for some operations.
     pub(super) fn attach_for(&mut self, bits: u64, operations: MdOptions, region: &Region) {
-        let call = Call::MeAttach {
-            pt_index: 4,
-            spec: entry(bits),
-            position: InsertPosition::After,
-        };
-        let Ok(Answer::Me(me)) = self.library.execute(call) else {
-            panic!("no entry");
-        };
-        let desc = MdDesc {
-            options: operations | MdOptions::MANAGE_REMOTE,
-            ..desc(Some(region), None)
-        };
-        let unlink = Unlink::Unlink;
-        let attached = self.library.execute(Call::MdAttach { me, desc, unlink });
-        assert!(matches!(attached, Ok(Answer::Md(_))), "{attached:?}");
+        let me = self.entry(bits);
+        let options = operations | MdOptions::MANAGE_REMOTE;
+        let desc = desc(Some(region), None);
+        self.fill_with(me, MdDesc { options, ..desc });
     }
 
     /// Gives an entry a descriptor.
@@ -126,13 +120,12 @@ impl<N: Nal> Raw<N> {
         region: Option<&Region>,
         eq: Option<EqHandle>,
     ) -> MdHandle {
-        let desc = desc(region, eq);
-        let call = Call::MdAttach {
-            me,
-            desc,
-            unlink: Unlink::Unlink,
-        };
-        match self.library.execute(call) {
+        self.fill_with(me, desc(region, eq))
+    }
+
+    fn fill_with(&mut self, me: MeHandle, desc: MdDesc) -> MdHandle {
+        let unlink = Unlink::Unlink;
+        match self.library.execute(Call::MdAttach { me, desc, unlink }) {
             Ok(Answer::Md(md)) => md,
             other => panic!("{other:?}"),
         }
@@ -298,6 +291,18 @@ pub(super) fn connect_all(raws: &mut [Raw]) {
             raw.events.clear();
         }
     }
+}
+
+/// Rank 0 has made gets of rank 1's quiet memory, so that it knows that, and what its own gets need is registered.
+pub(super) fn get_first(raws: &mut [Raw], gets: usize) {
+    let there = to(raws[1].id(), QUIET, 0);
+    for number in 1..=gets {
+        raws[0].get(there, 8);
+        until(raws, "a get ends", |r| {
+            r[0].seen(EventKind::ReplyEnd, QUIET) == (number, 0)
+        });
+    }
+    raws[0].events.clear();
 }
 
 /// Leaves in good order.

@@ -4,6 +4,7 @@ use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
 use crate::call::{Answer, Call};
 use crate::nal::Nal;
+use crate::nal::verbs::Verbs;
 use std::cell::Cell;
 use std::sync::Barrier;
 
@@ -266,6 +267,51 @@ fn meanwhile(raws: &mut [Raw], call: Call, mut others: impl FnMut(&mut Raw)) -> 
         }
         calls.join().unwrap().unwrap()
     })
+}
+
+/// While it is being taken back long puts come in frames, of which every fourth has the list shown: without it.
+#[test]
+fn device_what_is_being_taken_back_is_not_shown_again() {
+    let Some(mut raws) = connected() else { return };
+    let id = raws[1].id();
+    let memory = Region::new(LEN).unwrap();
+    let eq = raws[1].eq;
+    let md = raws[1].attach(100, Some(&memory), Some(eq));
+    for sent in 1.. {
+        put(&mut raws[0], 0, 4096, to(id, 100, 0), AckRequest::NoAck, 0);
+        until(&mut raws, "it arrives", |r| {
+            r[1].seen(EventKind::PutEnd, 100).0 == sent
+        });
+        if is_told(&raws[0], 100) {
+            break;
+        }
+    }
+    settle(&mut raws);
+    // Behind a message whose effect nobody has seen all others are messages.
+    let before = raws[0].library.nal.counters.paths.two_sided;
+    for len in [8, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096] {
+        put(&mut raws[0], 0, len, to(id, LOUD, 0), AckRequest::NoAck, 0);
+    }
+    let after = raws[0].library.nal.counters.paths.two_sided;
+    assert_eq!(after - before, 9);
+    let [zero, one] = raws.as_mut_slice() else {
+        panic!("two ranks")
+    };
+    let (puts, shown) = std::thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let (ni, nal) = (&mut one.library.ni, &mut one.library.nal);
+            let puts = |nal: &Verbs| nal.peers[0].as_deref().unwrap().long_puts;
+            let before = puts(nal);
+            nal.withdraw(ni, md, &mut |_| {}).unwrap();
+            (puts(nal) - before, nal.published.holds(md))
+        });
+        while !taken.is_finished() {
+            zero.step();
+        }
+        taken.join().unwrap()
+    });
+    assert_eq!((puts, shown), (8, None));
+    close(raws);
 }
 
 /// The descriptor goes, or another entry comes before it, while long puts are under way: what was written has its event,

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks before a waiting thread sleeps; the holder of a conduit's gate is seldom done sooner.
+/// Looks before a waiting thread sleeps; the holder of a gate is seldom done sooner.
 const LOOKS: u32 = 200;
 
 /// A number for the calling thread, never 0.
-pub(crate) fn this_thread() -> u64 {
+pub fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -25,7 +25,7 @@ pub(crate) fn this_thread() -> u64 {
 /// mutex before it looked at `called` once more, and whoever calls the next number looks at `asleep`
 /// afterwards, so no call is missed.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub struct Gate {
     next: AtomicU32,
     called: AtomicU32,
     owner: AtomicU64,
@@ -35,7 +35,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) const fn new() -> Self {
+    /// One that nobody holds.
+    pub const fn new() -> Self {
         Self {
             next: AtomicU32::new(0),
             called: AtomicU32::new(0),
@@ -47,18 +48,18 @@ impl Gate {
     }
 
     /// Whether the calling thread holds it.
-    pub(crate) fn is_mine(&self) -> bool {
+    pub fn is_mine(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
     /// Whether somebody waits while another holds it.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         let called = self.called.load(Ordering::Relaxed);
         self.next.load(Ordering::Relaxed).wrapping_sub(called) > 1
     }
 
     /// Waits for it; the caller does not hold it.
-    pub(crate) fn enter(&self) {
+    pub fn enter(&self) {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let mut looks = 0;
         while self.called.load(Ordering::SeqCst) != number {
@@ -78,7 +79,7 @@ impl Gate {
     }
 
     /// Takes it if nobody holds or waits.
-    pub(crate) fn try_enter(&self) -> bool {
+    pub fn try_enter(&self) -> bool {
         let called = self.called.load(Ordering::SeqCst);
         let after = called.wrapping_add(1);
         let taken = self
@@ -92,7 +93,7 @@ impl Gate {
     }
 
     /// Gives it to whoever waits longest. `false`, and nothing happens, if the caller does not hold it.
-    pub(crate) fn leave(&self) -> bool {
+    pub fn leave(&self) -> bool {
         if !self.is_mine() {
             return false;
         }
