@@ -54,9 +54,23 @@ fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {
     seen
 }
 
+/// More looks than anything takes that ends.
+const LIMIT: u32 = 100_000_000;
+
+/// One looks, and does not sleep, until it has so many replies.
+fn looks(raw: &mut Raw, ends: usize) {
+    for _ in 0..LIMIT {
+        if replies(raw) >= ends {
+            return;
+        }
+        raw.look();
+    }
+    panic!("never {ends} replies");
+}
+
 /// Both look, and neither sleeps, until it is so.
 fn looking(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
-    for _ in 0..100_000_000 {
+    for _ in 0..LIMIT {
         if so(raws) {
             return;
         }
@@ -129,9 +143,7 @@ fn device_a_peer_that_computes_is_read() {
         if round % 2 == 0 {
             get(first, 0, 8, there);
             assert!(first.nal().asks.under_way());
-            while replies(first) < 1 {
-                first.look();
-            }
+            looks(first, 1);
         } else {
             let (source, number) = (first.source, first.nal().asks.number());
             let got = first.library.get_awaited(source, (0, 8), &there, ALL);
@@ -176,8 +188,8 @@ fn device_what_follows_a_get_does_not_overtake_it() {
             .put(source, Some((64, 8)), AckRequest::Ack, &there, 0, false);
         put.unwrap();
         get(&mut raws[0], 128, 8, there);
-        while round % 3 > 0 && replies(&raws[0]) < 1 {
-            raws[0].look();
+        if round % 3 > 0 {
+            looks(&mut raws[0], 1);
         }
         until(&mut raws, "all end", |r| {
             replies(&r[0]) == 2 && r[0].seen(EventKind::Ack, QUIET) == (1, 0)
@@ -197,9 +209,7 @@ fn device_nobody_waits_for_an_answer() {
     assert!(raws[0].nal().asks.under_way());
     assert!(raws[0].nal().arm());
     assert!(!raws[0].nal().asks.under_way());
-    while replies(&raws[0]) < 1 {
-        raws[0].look();
-    }
+    looks(&mut raws[0], 1);
     // As a close does at first.
     get(&mut raws[0], 0, 8, there);
     assert!(raws[0].nal().asks.under_way());
@@ -336,9 +346,7 @@ fn device_wrong_answers_are_no_answers() {
         let number = raws[0].library.nal.asks.number();
         raws[1].say(0, &answer(number, data));
         let (first, _) = raws.split_first_mut().unwrap();
-        while replies(first) < round {
-            first.look();
-        }
+        looks(first, round);
         assert_eq!(read(&first.work, 0, 8), b"the data");
         for _ in 0..50 {
             raws.iter_mut().for_each(Raw::step);
