@@ -418,6 +418,17 @@ mod tests {
         assert!(matches!(first, Answered::Over), "{first:?}");
     }
 
+    /// Of a request that is not remembered any more.
+    #[test]
+    fn an_answer_that_comes_again_ends_nothing_by_its_descriptor_alone() {
+        let mut awaited = Awaited::default();
+        awaited.asked(2, 0, &put(Some(7), 1), None);
+        let old = ack_at(&put(Some(7), 9), 16);
+        let again = awaited.answered(2, 0, &old, header::AGAIN);
+        assert!(matches!(again, Answered::Over), "{again:?}");
+        assert_eq!(ended(awaited.answered(2, 0, &old, 0)), Some(1));
+    }
+
     /// Also in the hands of a kernel that has taken the process over, and of a node that has failed.
     #[test]
     fn what_was_given_up_stays_so() {

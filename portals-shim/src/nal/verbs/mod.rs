@@ -4,6 +4,7 @@
 //!   put, get ──► advertised descriptor at the peer?
 //!                 ├─ yes, and nothing of ours is under way there:
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
+//!                 │     a short get: a question, where the peer is quicker than that    asked.rs
 //!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   written.rs
 //!                 └─ no: frame in the peer's shared receive queue, matched there        send.rs
 //!                        ├─ up to 8 KiB: the data travels with the header
