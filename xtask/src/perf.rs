@@ -3,7 +3,8 @@
 //!
 //! Ours and the peer's are measured in turns, each as much as the other. The table has the ratio of the two medians, and the
 //! quartiles of the ratios of each of ours to the peer's after it: on a machine that others use, how far apart they are says
-//! what the ratio is worth.
+//! what the ratio is worth. Of latencies it has the ratio of the two least rounds too: a machine that is slow for most of the
+//! time of one and not of the other moves medians, but hardly those. Bounds are for the medians.
 //!
 //! Every figure is refused unless the device's own packet counter moved by at least what the
 //! payload needs: traffic that did not cross the device measures something else.
@@ -79,9 +80,24 @@ pub(crate) fn sent_packets(device: &str) -> Result<u64> {
         .with_context(|| format!("{path} says {text:?}"))
 }
 
-/// A perftest program between two processes of this machine; the number in column `column` of the
-/// last line of figures.
-fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize) -> Result<f64> {
+/// What a run of one side gave.
+#[derive(Clone, Copy)]
+struct Figures {
+    /// The median of a latency; a bandwidth or rate.
+    typical: f64,
+    /// The least of a latency.
+    least: Option<f64>,
+}
+
+/// A perftest program between two processes of this machine; from its last line of figures the number in column `column`, and
+/// the least round if that is a latency.
+fn perftest(
+    device: &str,
+    tool: &str,
+    bytes: u64,
+    iterations: u64,
+    column: Column,
+) -> Result<Figures> {
     let (size, iterations) = (bytes.to_string(), iterations.to_string());
     let common = [
         "-d",
@@ -111,17 +127,16 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
     for _ in 0..200 {
         let client = start().arg("127.0.0.1").output()?;
         last = String::from_utf8_lossy(&client.stdout).into_owned();
-        let figures = last
-            .lines()
-            .rfind(|l| {
-                l.split_whitespace()
-                    .next()
-                    .is_some_and(|w| w.parse::<u64>().is_ok())
-            })
-            .and_then(|l| l.split_whitespace().nth(column)?.parse().ok());
-        if let (true, Some(figure)) = (client.status.success(), figures) {
+        let figures = last.lines().rfind(|l| {
+            l.split_whitespace()
+                .next()
+                .is_some_and(|w| w.parse::<u64>().is_ok())
+        });
+        let at = |column: usize| figures?.split_whitespace().nth(column)?.parse().ok();
+        if let (true, Some(typical)) = (client.status.success(), at(column.place())) {
             server.wait()?;
-            return Ok(figure);
+            let least = column.is_latency().then(|| at(LEAST)).flatten();
+            return Ok(Figures { typical, least });
         }
         if server.try_wait()?.is_some() {
             break;
@@ -133,8 +148,8 @@ fn perftest(device: &str, tool: &str, bytes: u64, iterations: u64, column: usize
     bail!("{tool} -s {bytes} gave no figure: {last}")
 }
 
-/// The median of one of our measurements, and the packets it sent.
-fn ours(options: &InGuest, row: &Row, bench: &str) -> Result<(f64, u64)> {
+/// What one of our measurements gave, and the packets it sent.
+fn ours(options: &InGuest, row: &Row, bench: &str) -> Result<(Figures, u64)> {
     let (bytes, iterations) = (row.bytes, row.iterations);
     let before = sent_packets(&options.device)?;
     let mut command = Command::new(options.bin.join("portolan"));
@@ -173,12 +188,14 @@ fn ours(options: &InGuest, row: &Row, bench: &str) -> Result<(f64, u64)> {
             row.window
         );
     }
-    let median = result["median"].as_f64().context("no median")?;
-    Ok((median, sent))
+    let typical = result["median"].as_f64().context("no median")?;
+    let latency = row.column.is_latency();
+    let least = latency.then(|| result["min"].as_f64()).flatten();
+    Ok((Figures { typical, least }, sent))
 }
 
 /// The peer's figure, as its tool gives it.
-fn peers(options: &InGuest, row: &Row) -> Result<f64> {
+fn peers(options: &InGuest, row: &Row) -> Result<Figures> {
     if row.tool == OVER_RC {
         let bench = row.bench.split(' ').next().unwrap_or(row.bench);
         return Ok(ours(options, row, bench)?.0);
@@ -203,6 +220,17 @@ fn quartiles(own: &[f64], peer: &[f64]) -> (f64, f64) {
     ratios.sort_by(f64::total_cmp);
     let at = |part: usize| ratios[(ratios.len() - 1) * part / 4];
     (at(1), at(3))
+}
+
+/// The ratio of the least rounds of both, the peer's times `factor`; of latencies.
+fn ratio_of_least(own: &[Figures], peer: &[Figures], factor: f64) -> Option<f64> {
+    let of = |figures: &[Figures]| {
+        figures
+            .iter()
+            .filter_map(|f| f.least)
+            .min_by(f64::total_cmp)
+    };
+    Some(of(own)? / (of(peer)? * factor))
 }
 
 /// What a ratio of ours to the peer's is to be.
@@ -240,17 +268,38 @@ struct Row {
     window: u64,
     tool: &'static str,
     peer_bytes: u64,
-    /// Column of perftest's line: typical latency 4, average bandwidth 3, message rate 4.
-    column: usize,
+    column: Column,
     factor: f64,
     what: &'static str,
     bound: Bound,
 }
 
-const LATENCY: usize = 4;
-const BANDWIDTH: usize = 3;
-/// In millions a second.
-const RATE: usize = 4;
+/// What of perftest's line is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    /// The typical one.
+    Latency,
+    /// The average.
+    Bandwidth,
+    /// In millions a second.
+    Rate,
+}
+
+impl Column {
+    fn place(self) -> usize {
+        match self {
+            Self::Latency | Self::Rate => 4,
+            Self::Bandwidth => 3,
+        }
+    }
+
+    fn is_latency(self) -> bool {
+        self == Self::Latency
+    }
+}
+
+/// Where perftest's line has the least latency.
+const LEAST: usize = 2;
 /// perftest's MB are 2^20 bytes; ours are 10^6.
 const MIB: f64 = 1.048_576;
 
@@ -276,7 +325,7 @@ const PUT: Row = Row {
     window: 1,
     tool: "ib_write_lat",
     peer_bytes: 8,
-    column: LATENCY,
+    column: Column::Latency,
     factor: 2.0,
     what: "2 x ib_write_lat",
     bound: Bound::AtMost(1.00),
@@ -289,7 +338,7 @@ const GET: Row = Row {
     window: 1,
     tool: "ib_read_lat",
     peer_bytes: 8,
-    column: LATENCY,
+    column: Column::Latency,
     factor: 1.0,
     what: "ib_read_lat",
     bound: Bound::AtMost(1.05),
@@ -303,7 +352,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: OVER_RC,
         peer_bytes: 8,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 1.0,
         what: "ours over rc",
         bound: Bound::AtMost(1.25),
@@ -316,7 +365,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: "ib_send_lat -c UD",
         peer_bytes: 8,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 2.0,
         what: "2 x ib_send_lat -c UD",
         bound: Bound::AtMost(1.25),
@@ -329,7 +378,7 @@ const ROWS: &[Row] = &[
         // The longest message that a datagram carries is its best.
         tool: "ib_send_bw -c UD",
         peer_bytes: 4096,
-        column: BANDWIDTH,
+        column: Column::Bandwidth,
         factor: MIB,
         what: "ib_send_bw -c UD",
         bound: Bound::AtLeast(0.85),
@@ -341,7 +390,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 1.0,
         what: "ib_send_lat",
         bound: Bound::AtMost(1.15),
@@ -353,7 +402,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 1.0,
         what: "ib_send_lat",
         bound: Bound::AtMost(1.3),
@@ -365,7 +414,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8192,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 1.0,
         what: "ib_send_lat",
         bound: Bound::AtMost(1.08),
@@ -388,7 +437,7 @@ const ROWS: &[Row] = &[
         window: 1,
         tool: "ib_send_lat",
         peer_bytes: 8,
-        column: LATENCY,
+        column: Column::Latency,
         factor: 2.0,
         what: "2 x ib_send_lat",
         bound: Bound::AtMost(1.15),
@@ -400,7 +449,7 @@ const ROWS: &[Row] = &[
         window: 64,
         tool: "ib_write_bw",
         peer_bytes: 8,
-        column: RATE,
+        column: Column::Rate,
         factor: 1e6,
         what: "ib_write_bw, op/s",
         bound: Bound::AtLeast(1.20),
@@ -412,7 +461,7 @@ const ROWS: &[Row] = &[
         window: 16,
         tool: "ib_write_bw",
         peer_bytes: 65_536,
-        column: BANDWIDTH,
+        column: Column::Bandwidth,
         factor: MIB,
         what: "ib_write_bw",
         bound: Bound::AtLeast(0.98),
@@ -424,7 +473,7 @@ const ROWS: &[Row] = &[
         window: 4,
         tool: "ib_write_bw",
         peer_bytes: 1 << 20,
-        column: BANDWIDTH,
+        column: Column::Bandwidth,
         factor: MIB,
         what: "ib_write_bw",
         bound: Bound::AtLeast(0.98),
@@ -433,7 +482,7 @@ const ROWS: &[Row] = &[
 
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     println!(
-        "{:<26} {:>8} {:>10} {:>10}  {:<21} {:>6} {:>11} {:>8} {:<6} {:>9}",
+        "{:<26} {:>8} {:>10} {:>10}  {:<21} {:>6} {:>11} {:>8} {:<6} {:>6} {:>9}",
         "ours",
         "bytes",
         "ours",
@@ -443,6 +492,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         "quartiles",
         "bound",
         "",
+        "least",
         "packets"
     );
     for row in ROWS.iter().filter(|row| row.bench.contains(&options.only)) {
@@ -450,11 +500,15 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         let mut peer = Vec::new();
         let mut packets = 0;
         for _ in 0..options.repeat.max(1) {
-            let (figure, sent) = ours(options, row, row.bench)?;
-            own.push(figure);
+            let (figures, sent) = ours(options, row, row.bench)?;
+            own.push(figures);
             packets = sent;
-            peer.push(peers(options, row)? * row.factor);
+            peer.push(peers(options, row)?);
         }
+        let least = ratio_of_least(&own, &peer, row.factor);
+        let least = least.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let own: Vec<f64> = own.iter().map(|f| f.typical).collect();
+        let peer: Vec<f64> = peer.iter().map(|f| f.typical * row.factor).collect();
         let (first, third) = quartiles(&own, &peer);
         let quartiles = format!("{first:.2}-{third:.2}");
         let (own, peer) = (median(own), median(peer));
@@ -465,13 +519,13 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
             "missed"
         };
         println!(
-            "{:<26} {:>8} {own:>10.2} {peer:>10.2}  {:<21} {ratio:>6.2} {quartiles:>11} {:>8} {met:<6} {packets:>9}",
+            "{:<26} {:>8} {own:>10.2} {peer:>10.2}  {:<21} {ratio:>6.2} {quartiles:>11} {:>8} {met:<6} {least:>6} {packets:>9}",
             row.bench, row.bytes, row.what, row.bound
         );
     }
     println!(
         "latencies in us (lower is better), bandwidths in MB/s and rates in operations a second (higher is better); \
-         medians of {}, quartiles of the ratios of each two; packets of the last run",
+         medians of {}, quartiles of the ratios of each two; least: the ratio of the least rounds of all; packets of the last run",
         options.repeat.max(1)
     );
     Ok(())
@@ -479,7 +533,21 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::quartiles;
+    use super::{Figures, quartiles, ratio_of_least};
+
+    #[test]
+    fn the_least_rounds_of_all_repetitions_are_compared() {
+        let run = |least| Figures {
+            typical: 9.0,
+            least,
+        };
+        let (own, peer) = (
+            [run(Some(3.0)), run(Some(2.0))],
+            [run(Some(1.0)), run(Some(4.0))],
+        );
+        assert_eq!(ratio_of_least(&own, &peer, 2.0), Some(1.0));
+        assert_eq!(ratio_of_least(&own, &[run(None)], 2.0), None);
+    }
 
     #[test]
     fn quartiles_are_of_the_ratios_of_each_two() {
