@@ -2,7 +2,7 @@
 
 use super::rank::*;
 use super::{Case, EXCHANGE, case};
-use portals_shim::{Error, MdSpec, Target, Unlink};
+use portals_shim::{Error, MdMemory, MdSpec, NiFail, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case("a get of a region, every field", "51, rules 16, 30", fields),
@@ -36,6 +36,12 @@ pub(super) const CASES: &[Case] = &[
     .not_served(EXCHANGE),
     case("a long reply is cut", "59, rule 18", cut).not_served(EXCHANGE),
     case("gets of every size", "49, rule 28", sizes).served(9),
+    case(
+        "gets of what is taken back end well",
+        "51, rules 62, 64, 65",
+        taken_back,
+    )
+    .served(20),
 ];
 
 fn fields(r: &Rank) {
@@ -448,5 +454,53 @@ fn counts(r: &Rank) {
     r.ni.get(s.md, r.to()).expect("the get starts");
     r.take(s.eq, &[ReplyStart, ReplyEnd]);
     r.put(&s, (0, 8), NoAck, r.at(1), 0);
+    r.barrier();
+}
+
+/// A descriptor comes and goes in front of another with the same bytes: each get finds one of them.
+fn taken_back(r: &Rank) {
+    const LEN: usize = 10_000;
+    let bytes = Buf::pattern(LEN, 3);
+    if !r.is_target() {
+        let d = r.source(LEN, |_| ());
+        r.barrier();
+        for n in 0..r.many(400, 40) {
+            d.buf.fill(0);
+            let len = [8, 192, 1000, LEN][n as usize % 4];
+            let from = r.at((LEN - len) as u64);
+            r.ni.get_region(d.md, (0, len as u64), from)
+                .expect("the get starts");
+            let e = r.take(d.eq, &[ReplyStart, ReplyEnd])[1];
+            assert_eq!(e.ni_fail, NiFail::OK, "get {n}: {e:?}");
+            assert!(d.buf.read()[..len] == bytes[LEN - len..], "get {n}");
+        }
+        r.knock(r.to(), 0);
+        return r.barrier();
+    }
+    let quiet = |d: &mut MdSpec| {
+        d.options = GET | REMOTE;
+        d.eq = None;
+    };
+    let behind = r.target(LEN, quiet);
+    let front = Buf::new(LEN);
+    for buf in [&behind.buf, &front] {
+        buf.write(0, &bytes);
+    }
+    let over = r.target(0, |d| d.memory = MdMemory::Empty);
+    r.barrier();
+    while r.ni.eq_get(over.eq).expect("a queue").is_none() {
+        let me = r.ni.me_insert(behind.me, entry(BITS), Before);
+        let me = me.expect("an entry");
+        let mut spec = md(front.memory(), NONE);
+        quiet(&mut spec);
+        r.ni.md_attach(me, spec, Unlink::Retain)
+            .expect("a descriptor");
+        loop {
+            match r.ni.me_unlink(me) {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error, Error::MeInUse),
+            }
+        }
+    }
     r.barrier();
 }

@@ -464,8 +464,14 @@ impl Verbs {
         }
     }
 
-    /// Whether nothing is under way to others; has it said of what ends silently.
+    /// Whether nothing is under way to others, and nobody has still to read memory of this rank.
     pub(in crate::nal) fn is_drained(&mut self) -> bool {
+        let unread = self.announced.iter().next().is_some();
+        self.all_is_sent() && !unread
+    }
+
+    /// Whether all that was to be sent has arrived; has it said of what ends silently.
+    fn all_is_sent(&mut self) -> bool {
         self.ask_no_more();
         let mut all = true;
         for peer in self.peers.iter_mut().flatten() {

@@ -387,8 +387,9 @@ impl Verbs {
         }
     }
 
-    /// Tells a peer that its new advertisement is in force.
+    /// Tells a peer that its new advertisement is in force. What is asked for, by the old one, is read before.
     fn confirm(&mut self, rank: usize, token: u32) {
+        self.ask_no_more();
         if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
             self.say_withdrawn(rank, token);
         }
@@ -398,6 +399,8 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
+        // Not in one call with a write that waits, which would go without a fence.
+        peer.flush();
         peer.send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {
             w.token(token)
         });

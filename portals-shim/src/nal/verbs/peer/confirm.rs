@@ -14,8 +14,8 @@
 //!   sent again: its peer is given up.
 //! * A read that was the oldest request when two connections in a row broke is not made a third time: it may be what
 //!   breaks them.
-//! * A withdrawal is confirmed to the peer when all reads that were posted before are done: elsewhere the order of the
-//!   connection sees to that.
+//! * A withdrawal is confirmed to the peer when all reads that were posted before are done: elsewhere a fence sees to that
+//!   (`post.rs`).
 
 use super::flight::Flying;
 use super::queue::Queued;

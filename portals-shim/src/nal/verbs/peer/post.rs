@@ -8,6 +8,17 @@ use crate::nal::verbs::memory::Transfer;
 use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
 
+/// A connection executes requests in order, but one whose answer was lost again, after those behind it: what says that reads
+/// are over is sent when their answers are there.
+#[inline]
+fn fence(frame: &[u8]) -> SendFlags {
+    if frame::is_after_reads(frame) {
+        SendFlags::FENCE
+    } else {
+        SendFlags::empty()
+    }
+}
+
 impl Peer {
     /// Accounts a frame that was posted.
     #[inline]
@@ -66,10 +77,11 @@ impl Peer {
         let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
             return;
         };
-        let (id, (flags, silent)) = match credit {
+        let (id, (mut flags, silent)) = match credit {
             true => (self.plain(), self.hush()),
             false => (CREDIT, (SendFlags::SIGNALLED, false)),
         };
+        flags |= fence(frame);
         match qp.post_inline(id, op, &frame[from..], flags) {
             Ok(()) if credit => self.posted(Flying::Small { len, silent }),
             Ok(()) => self.posted(Flying::Credit),
@@ -89,7 +101,8 @@ impl Peer {
         let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };
-        match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
+        let flags = fence(frame);
+        match qp.post_owned(tag, op, buffer, from..len, flags) {
             Ok(()) if credit => self.posted(Flying::Buffered(len)),
             Ok(()) => self.posted(Flying::Credit),
             Err(rejected) => {

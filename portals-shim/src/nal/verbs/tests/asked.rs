@@ -230,6 +230,33 @@ fn device_nobody_waits_for_an_answer() {
     close(raws);
 }
 
+/// A peer takes a descriptor back while it is asked for its bytes: they are read before the peer is told that nobody reads
+/// there any more.
+#[test]
+fn device_what_is_asked_for_is_read_before_a_withdrawal_is_confirmed() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), QUIET, 0);
+    raws[1].quiet.write(0, b"the data").unwrap();
+    get(&mut raws[0], 0, 8, there);
+    assert!(raws[0].nal().asks.under_way());
+    let none = frame(Kind::Advertise, |w| {
+        w.token(1);
+        w.adverts(4, &[]);
+    });
+    raws[1].say(0, &none);
+    for _ in 0..LIMIT {
+        raws[0].look();
+        if adverts(&raws[0]).is_empty() {
+            break;
+        }
+    }
+    assert!(!raws[0].nal().asks.under_way());
+    // The peer makes no call meanwhile.
+    looks(&mut raws[0], 1);
+    assert_eq!(read(&raws[0].work, 0, 8), b"the data");
+    close(raws);
+}
+
 /// A question that a broken connection swallows, or an answer, is asked again or read; the get ends once.
 #[test]
 fn device_a_get_that_is_asked_for_over_a_broken_connection_ends_once() {

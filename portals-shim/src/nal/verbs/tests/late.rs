@@ -57,3 +57,38 @@ fn device_a_get_that_is_found_with_a_long_put_waits_for_its_data() {
     }
     close(raws);
 }
+
+/// A rank that closes waits for those who have still to read its memory: for the data of a long put, and for that of a long
+/// answer.
+#[test]
+fn device_nobody_closes_before_its_long_data_has_been_read() {
+    let Some(mut raws) = raws(2, LONG) else {
+        return;
+    };
+    connect_all(&mut raws);
+    let there = to(raws[TARGET].id(), LOUD, 0);
+    raws[INITIATOR].put(there, LONG as u64, AckRequest::NoAck, 0);
+    all_has_arrived(&mut raws[INITIATOR]);
+    assert!(!raws[INITIATOR].nal().is_drained(), "nobody has read it");
+    until(&mut raws, "the put ends", |r| {
+        r[TARGET].seen(EventKind::PutEnd, LOUD) == (1, 0)
+            && r[INITIATOR].seen(EventKind::SendEnd, LOUD) == (1, 0)
+    });
+    assert!(raws[INITIATOR].nal().is_drained());
+
+    raws[INITIATOR].get(there, LONG as u64);
+    all_has_arrived(&mut raws[INITIATOR]);
+    raws[TARGET].step();
+    assert_eq!(raws[TARGET].seen(EventKind::GetStart, LOUD).0, 1);
+    all_has_arrived(&mut raws[TARGET]);
+    assert!(
+        !raws[TARGET].nal().is_drained(),
+        "nobody has read the answer"
+    );
+    until(&mut raws, "the get ends", |r| {
+        r[INITIATOR].seen(EventKind::ReplyEnd, LOUD) == (1, 0)
+            && r[TARGET].seen(EventKind::GetEnd, LOUD) == (1, 0)
+    });
+    assert!(raws[TARGET].nal().is_drained());
+    close(raws);
+}

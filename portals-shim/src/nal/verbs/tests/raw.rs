@@ -263,10 +263,10 @@ pub(super) fn until<N: Nal>(
     }
 }
 
-/// All make progress until nothing of theirs is under way.
+/// All make progress until nothing of theirs is under way; what they have announced may be unread.
 pub(super) fn drained(raws: &mut [Raw], what: &str) {
     let end = Instant::now() + LIMIT;
-    while !raws.iter_mut().all(|raw| raw.nal().is_drained()) {
+    while !raws.iter_mut().all(|raw| raw.nal().all_is_sent()) {
         assert!(Instant::now() < end, "not in {LIMIT:?}: {what}");
         for raw in &mut *raws {
             raw.step();
