@@ -151,14 +151,14 @@ fn fence(r: &Rank) {
                 // With the ack awaited, and not.
                 r.put_acked(&s, r.to(), 0);
                 r.ni.get(d.md, r.to()).expect("the get starts");
-                r.take(d.eq, &[ReplyStart, ReplyEnd]);
+                r.take_well(d.eq, &[ReplyStart, ReplyEnd]);
                 assert!(d.buf.read() == s.buf.read());
                 let second = Buf::pattern(len, 99);
                 s.buf.write(0, &second);
                 r.ni.put(s.md, NoAck, r.to(), 0).expect("the put starts");
                 r.ni.get(d.md, r.to()).expect("the get starts");
-                r.take(s.eq, &[SendStart, SendEnd]);
-                r.take(d.eq, &[ReplyStart, ReplyEnd]);
+                r.take_well(s.eq, &[SendStart, SendEnd]);
+                r.take_well(d.eq, &[ReplyStart, ReplyEnd]);
                 assert!(d.buf.read() == second);
                 // A short one, of what comes last of the data.
                 let third = Buf::pattern(len, 7);
@@ -167,8 +167,8 @@ fn fence(r: &Rank) {
                 let end = len - 8;
                 r.ni.get_region(d.md, (0, 8), r.at(end as u64))
                     .expect("the get starts");
-                r.take(s.eq, &[SendStart, SendEnd]);
-                r.take(d.eq, &[ReplyStart, ReplyEnd]);
+                r.take_well(s.eq, &[SendStart, SendEnd]);
+                r.take_well(d.eq, &[ReplyStart, ReplyEnd]);
                 assert_eq!(d.buf.read()[..8], third[end..]);
                 r.barrier();
             }

@@ -4,8 +4,8 @@ use crate::harness::Effort;
 use portals_shim::fabric::Opened;
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Event, EventKind, InsertPosition, Interface, MdHandle,
-    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, ProcessId, Region, Segment, THRESHOLD_INFINITE,
-    Target, Unlink, Wait,
+    MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Region, Segment,
+    THRESHOLD_INFINITE, Target, Unlink, Wait,
 };
 use std::cell::Cell;
 
@@ -389,6 +389,15 @@ impl Rank {
                 e
             })
             .collect()
+    }
+
+    /// As [`Rank::take`], of what has not failed.
+    #[track_caller]
+    pub(super) fn take_well(&self, eq: EqHandle, kinds: &[EventKind]) -> Vec<Event> {
+        let events = self.take(eq, kinds);
+        let failed = events.iter().find(|e| e.ni_fail != NiFail::OK);
+        assert_eq!(failed, None, "it failed");
+        events
     }
 
     /// No event is there. After a barrier this tells what the messages before it did not do.

@@ -50,6 +50,9 @@ impl Verbs {
                 self.handle_completion(ni, &completion);
             }
         }
+        if self.unripe {
+            self.confirm_all_ripe();
+        }
         self.repost_if_many();
     }
 

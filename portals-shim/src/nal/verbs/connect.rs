@@ -351,6 +351,7 @@ impl Unconnected {
             attempts: random() as u32,
             crowded: neighbours >= processors,
             stirred: false,
+            unripe: false,
             pending: 0,
             empty_polls: 0,
             armed_at: None,

@@ -701,12 +701,6 @@ pub(super) fn is_of_rings(frame: &[u8]) -> bool {
         .is_some_and(|kind| *kind == Kind::Ring as u8 || *kind == Kind::RingLeft as u8)
 }
 
-/// Whether a frame says that reads are over, and so is sent when they are.
-#[inline]
-pub(super) fn is_after_reads(frame: &[u8]) -> bool {
-    frame.first() == Some(&(Kind::Withdrawn as u8))
-}
-
 /// Whether bytes are a frame between some ends.
 pub(super) fn is_frame(bytes: &[u8]) -> bool {
     let nobody = ProcessId::new(0, 0);

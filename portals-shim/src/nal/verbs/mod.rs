@@ -334,6 +334,8 @@ pub(in crate::nal) struct Verbs {
     crowded: bool,
     /// Something was sent or has completed since [`Verbs::pump`].
     stirred: bool,
+    /// A withdrawal waits for reads, perhaps.
+    unripe: bool,
     /// Peers that are being connected, mended or given up; those that have just broken may be missing.
     pending: usize,
     /// Polls that found the completion queue empty, modulo 2^32; and how many there had been when it was last armed.

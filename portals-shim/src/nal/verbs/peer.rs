@@ -8,6 +8,7 @@
 //! | `peer/batch.rs` | small writes that are posted together |
 //! | `peer/ahead.rs` | a write that is posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
+//! | `peer/withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/acks.rs` | acks that came before the end of their put |
 //! | `peer/repeat.rs` | headers that are not sent again |
@@ -55,6 +56,7 @@ mod queue;
 mod renewal;
 mod repeat;
 mod ring;
+mod withdrawal;
 mod written;
 
 use super::asked::choice::Choice;
@@ -144,6 +146,8 @@ pub(super) struct Peer {
     watch: Option<Watch>,
     /// Where requests end by the word of a witness.
     confirm: Option<Box<Confirm>>,
+    /// Withdrawals to be confirmed, each when so many requests are done.
+    withdrawn: Vec<(u32, u32)>,
     /// A place for each request under way, used in turn: a frame that the post copies is written there.
     copies: Vec<[u8; COPY]>,
     /// The place of the next request.
@@ -209,6 +213,7 @@ impl Peer {
             link: None,
             card: None,
             confirm: None,
+            withdrawn: Vec::new(),
             room: depth as usize,
             broken: false,
             greeted: false,

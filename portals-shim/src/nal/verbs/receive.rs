@@ -392,6 +392,26 @@ impl Verbs {
         self.ask_no_more();
         if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
             self.say_withdrawn(rank, token);
+        } else {
+            self.unripe = true;
+        }
+    }
+
+    /// Confirms to a peer what was withdrawn before the reads that are done now.
+    pub(super) fn confirm_ripe(&mut self, rank: usize) {
+        while let Some(token) = self.peer(rank).and_then(super::peer::Peer::ripe) {
+            self.say_withdrawn(rank, token);
+        }
+    }
+
+    /// As [`Verbs::confirm_ripe`], to all.
+    #[cold]
+    pub(super) fn confirm_all_ripe(&mut self) {
+        self.unripe = false;
+        for at in 0..self.met.len() {
+            let rank = self.met[at];
+            self.confirm_ripe(rank);
+            self.unripe |= self.peer(rank).is_some_and(|p| p.is_unripe());
         }
     }
 
@@ -399,8 +419,6 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
             return;
         };
-        // Not in one call with a write that waits, which would go without a fence.
-        peer.flush();
         peer.send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {
             w.token(token)
         });

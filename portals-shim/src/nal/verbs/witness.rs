@@ -125,9 +125,7 @@ impl Verbs {
                     break;
                 }
             }
-            while let Some(token) = self.peer(rank).and_then(super::peer::Peer::ripe) {
-                self.say_withdrawn(rank, token);
-            }
+            self.confirm_ripe(rank);
         }
         if let Some(peer) = self.peer(rank).filter(|p| !p.broken) {
             peer.ask_if_ended();

@@ -14,11 +14,8 @@
 //!   sent again: its peer is given up.
 //! * A read that was the oldest request when two connections in a row broke is not made a third time: it may be what
 //!   breaks them.
-//! * A withdrawal is confirmed to the peer when all reads that were posted before are done: elsewhere a fence sees to that
-//!   (`post.rs`).
 
 use super::flight::Flying;
-use super::queue::Queued;
 use super::{CREDIT, PLAIN, Peer};
 use crate::nal::verbs::memory::Transfer;
 use crate::nal::verbs::witness::Witness;
@@ -44,8 +41,6 @@ pub(super) struct Confirm {
     suspect: Option<u64>,
     /// A frame that was not confirmed is not there to be sent again: the adapter never ended it.
     gap: bool,
-    /// Withdrawals to be confirmed, each when so many requests are done.
-    withdrawn: Vec<(u32, u32)>,
 }
 
 /// What [`Peer::take_confirmed`] has taken.
@@ -77,7 +72,6 @@ impl Peer {
                     refused: Vec::new(),
                     suspect: None,
                     gap: false,
-                    withdrawn: Vec::new(),
                 }));
             }
         }
@@ -90,7 +84,6 @@ impl Peer {
             confirm.ended = 0;
             confirm.asked = false;
             confirm.refused.clear();
-            confirm.withdrawn.clear();
         }
     }
 
@@ -100,7 +93,7 @@ impl Peer {
     }
 
     /// The number of the oldest request under way, modulo 2^32.
-    fn oldest(&self) -> u32 {
+    pub(super) fn oldest(&self) -> u32 {
         self.flown.wrapping_sub(self.flying.len() as u32)
     }
 
@@ -257,30 +250,5 @@ impl Peer {
     /// Whether a frame that may not have come cannot be sent again.
     pub(in crate::nal::verbs) fn has_gap(&self) -> bool {
         self.confirm.as_ref().is_some_and(|c| c.gap)
-    }
-
-    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::ripe`].
-    pub(in crate::nal::verbs) fn confirms_at_once(&mut self, token: u32) -> bool {
-        let Some(confirm) = &mut self.confirm else {
-            return true;
-        };
-        let flies = |f: &Flying| matches!(f, Flying::Read { .. });
-        let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
-        if !self.flying.iter().any(flies) && !self.queue.iter().any(waits) {
-            return true;
-        }
-        let waiting = self.queue.len() + self.batch.len() + usize::from(self.ahead.is_some());
-        let due = self.flown.wrapping_add(waiting as u32);
-        confirm.withdrawn.push((token, due));
-        false
-    }
-
-    /// A withdrawal that can be confirmed now.
-    pub(in crate::nal::verbs) fn ripe(&mut self) -> Option<u32> {
-        let oldest = self.oldest();
-        let withdrawn = &mut self.confirm.as_mut()?.withdrawn;
-        let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
-        let at = withdrawn.iter().position(|(_, due)| done(*due))?;
-        Some(withdrawn.swap_remove(at).0)
     }
 }

@@ -107,10 +107,16 @@ impl Peer {
         if self.confirm.is_some() {
             return self.ask_witness();
         }
-        if self.quiet == 0 || self.flying.len() >= self.depth {
-            return;
+        if self.quiet > 0 {
+            self.post_mark();
         }
-        let Some(qp) = &self.qp else { return };
+    }
+
+    /// Posts something that does nothing but end.
+    pub(super) fn post_mark(&mut self) {
+        let Some(qp) = self.qp.as_ref().filter(|_| self.flying.len() < self.depth) else {
+            return;
+        };
         match qp.post_inline(
             self.plain(),
             SendOp::Write(NOWHERE),

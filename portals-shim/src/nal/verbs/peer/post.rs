@@ -8,17 +8,6 @@ use crate::nal::verbs::memory::Transfer;
 use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
 
-/// A connection executes requests in order, but one whose answer was lost again, after those behind it: what says that reads
-/// are over is sent when their answers are there.
-#[inline]
-fn fence(frame: &[u8]) -> SendFlags {
-    if frame::is_after_reads(frame) {
-        SendFlags::FENCE
-    } else {
-        SendFlags::empty()
-    }
-}
-
 impl Peer {
     /// Accounts a frame that was posted.
     #[inline]
@@ -77,11 +66,10 @@ impl Peer {
         let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
             return;
         };
-        let (id, (mut flags, silent)) = match credit {
+        let (id, (flags, silent)) = match credit {
             true => (self.plain(), self.hush()),
             false => (CREDIT, (SendFlags::SIGNALLED, false)),
         };
-        flags |= fence(frame);
         match qp.post_inline(id, op, &frame[from..], flags) {
             Ok(()) if credit => self.posted(Flying::Small { len, silent }),
             Ok(()) => self.posted(Flying::Credit),
@@ -101,8 +89,7 @@ impl Peer {
         let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };
-        let flags = fence(frame);
-        match qp.post_owned(tag, op, buffer, from..len, flags) {
+        match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
             Ok(()) if credit => self.posted(Flying::Buffered(len)),
             Ok(()) => self.posted(Flying::Credit),
             Err(rejected) => {

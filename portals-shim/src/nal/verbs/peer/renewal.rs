@@ -118,6 +118,7 @@ impl Peer {
         self.told.forget();
         self.told_written.forget();
         self.confirm_anew();
+        self.withdrawn.clear();
         self.writes = false;
         self.leave_ring();
         // What is sent again travels in frames.

@@ -70,8 +70,7 @@ impl Peer {
         let (Some(place), Some(taken)) = (place, ring::taken(len - from)) else {
             return false;
         };
-        let apart = frame::is_of_rings(place) || frame::is_after_reads(place);
-        if self.unordered || taken > self.max_inline || apart {
+        if self.unordered || taken > self.max_inline || frame::is_of_rings(place) {
             return false;
         }
         let Some(bytes) = place.get_mut(from..from + taken) else {
