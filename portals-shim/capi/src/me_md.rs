@@ -11,6 +11,7 @@ use portals_shim::{
     EqHandle, Error, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
     Memory, RawMemory, Segment, Unlink,
 };
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -97,22 +98,23 @@ pub(crate) fn me_exists(open: &Open, raw: u32) -> bool {
 
 /// The pieces of iovec descriptors, by descriptor. Those of descriptors that are gone without an
 /// event are looked for when the table has doubled.
-pub(crate) fn iovecs(open: &Open) -> MutexGuard<'_, std::collections::BTreeMap<u32, Vec<Segment>>> {
+pub(crate) fn iovecs(open: &Open) -> MutexGuard<'_, Pieces> {
     open.iovecs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn keep_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
+type Pieces = BTreeMap<u32, Vec<Segment>>;
+
+fn keep_iovec(open: &Open, kept: &mut Pieces, md: MdHandle, pieces: Option<Vec<Segment>>) {
     const LOOK_AT: usize = 256;
     match pieces {
         Some(pieces) => {
-            let mut kept = iovecs(open);
             if kept.len() >= LOOK_AT && kept.len().is_power_of_two() {
                 kept.retain(|md, _| open.interface.md_query(MdHandle::from_raw(*md)).is_ok());
             }
             kept.insert(md.raw(), pieces);
         }
         None => {
-            iovecs(open).remove(&md.raw());
+            kept.remove(&md.raw());
         }
     }
 }
@@ -304,7 +306,7 @@ pub unsafe extern "C" fn PtlMDAttach(
 
 pub(crate) fn keep_if_iovec(open: &Open, md: MdHandle, pieces: Option<Vec<Segment>>) {
     if pieces.is_some() {
-        keep_iovec(open, md, pieces);
+        keep_iovec(open, &mut iovecs(open), md, pieces);
     }
 }
 
@@ -341,7 +343,7 @@ pub extern "C" fn PtlMDUnlink(md_handle: u32) -> c_int {
         let open = md_open(md_handle)?;
         let md = MdHandle::from_raw(md_handle);
         open.interface.md_unlink(md)?;
-        keep_iovec(&open, md, None);
+        iovecs(&open).remove(&md_handle);
         Ok(OK)
     })
 }
@@ -390,11 +392,13 @@ pub unsafe extern "C" fn PtlMDUpdate(
     state::entry_on(Error::MdInvalid, || {
         let open = md_open(md_handle)?;
         let md = MdHandle::from_raw(md_handle);
+        // From the query on, so that the pieces are those of the values that another thread's update may replace.
+        let mut kept = iovecs(&open);
         let old = open.interface.md_query(md)?;
         let pieces = old
             .options
             .contains(MdOptions::IOVEC)
-            .then(|| iovecs(&open).get(&md_handle).cloned())
+            .then(|| kept.get(&md_handle).cloned())
             .flatten();
         // SAFETY: the condition of this function.
         let given = unsafe { ptr::read(old_md) };
@@ -415,10 +419,11 @@ pub unsafe extern "C" fn PtlMDUpdate(
                 let (spec, new_pieces) = unsafe { md_spec(&open, &new) }?;
                 let test = eq_of(&open, eq_handle)?;
                 let old = open.interface.md_update(md, spec, test)?;
-                keep_iovec(&open, md, new_pieces);
+                keep_iovec(&open, &mut kept, md, new_pieces);
                 old
             }
         };
+        drop(kept);
         // SAFETY: the same.
         if let Some(out) = unsafe { Out::optional(old_md) } {
             if let Some((given, pieces, room)) = &given {

@@ -348,6 +348,14 @@ fn threads_share_an_interface_and_a_queue() {
 }
 
 #[test]
+fn old_values_of_updates_by_several_threads_belong_together() {
+    if compiler("cc") {
+        let program = compile("cc", &["-std=gnu99", "-pthread"], "updates", &[]);
+        passes(1, &program, &[]);
+    }
+}
+
+#[test]
 fn ranks_come_from_the_launcher_the_environment_or_the_program() {
     if !compiler("cc") {
         return;
