@@ -5,11 +5,15 @@
 //! are handled in polls and never interrupt, so a no-interrupt section delays nothing; it is checked
 //! all the same, because a program that breaks its rules breaks elsewhere.
 //!
+//! A thread may leave the job with locks that it holds (`gasnet_exit`), and then needs the conduit's gate. A handler that
+//! waits for such a lock has the gate and would keep it for ever: it gives it up, and never returns.
+//!
 //! In `GASNET_SEQ` there is one client thread: [`Hsl::none`] is no lock at all.
 
-use portals_shim::gate::this_thread;
+use portals_shim::gate::{Gate, this_thread};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A rule of handler-safe locks or no-interrupt sections was broken. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +57,61 @@ pub fn in_section() -> bool {
 /// Whether the calling thread must not communicate: it holds a lock or is in a section.
 pub(crate) fn is_quiet() -> bool {
     held() > 0 || SECTION.get()
+}
+
+/// A conduit that a thread leaves the job of.
+struct Leaving {
+    gate: Weak<Gate>,
+    /// The thread waits for the gate, and has not begun.
+    waits: bool,
+}
+
+static LEAVING: Mutex<Vec<Leaving>> = Mutex::new(Vec::new());
+/// There are some, which spares the look.
+static ANY_LEAVING: AtomicBool = AtomicBool::new(false);
+
+fn leaving() -> MutexGuard<'static, Vec<Leaving>> {
+    LEAVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on whoever holds the gate gives it up when it waits for a lock.
+pub(crate) fn ask_for_way(gate: &Arc<Gate>) {
+    let mut leaving = leaving();
+    leaving.retain(|l| l.gate.strong_count() > 0);
+    let of = Arc::downgrade(gate);
+    // One that has begun is not interrupted.
+    if !leaving.iter().any(|l| l.gate.ptr_eq(&of)) {
+        leaving.push(Leaving {
+            gate: of,
+            waits: true,
+        });
+        ANY_LEAVING.store(true, Ordering::Release);
+    }
+}
+
+/// The calling thread has the gate.
+pub(crate) fn has_way(gate: &Arc<Gate>) {
+    let of = Arc::downgrade(gate);
+    for l in leaving().iter_mut().filter(|l| l.gate.ptr_eq(&of)) {
+        l.waits = false;
+    }
+}
+
+/// Does not return where another thread leaves the job, and waits for the gate that this one holds.
+#[inline]
+fn make_way() {
+    if ANY_LEAVING.load(Ordering::Acquire) {
+        give_up_gate();
+    }
+}
+
+#[cold]
+fn give_up_gate() {
+    let mine = |l: &Leaving| l.gate.upgrade().filter(|gate| l.waits && gate.is_mine());
+    let gate = leaving().iter().find_map(mine);
+    if let Some(gate) = gate {
+        gate.give_up();
+    }
 }
 
 /// Of locks that are in use.
@@ -155,7 +214,8 @@ impl Hsl {
         taken
     }
 
-    /// Waits for the lock: looks for a while, then lets other threads run between looks, as the holder is one of them.
+    /// Waits for the lock: looks for a while, then lets other threads run between looks, as the holder is one of them. In a
+    /// handler it does not return once another thread of the rank leaves the job.
     ///
     /// # Errors
     /// [`HslError::Recursive`].
@@ -172,6 +232,7 @@ impl Hsl {
             if looks < LOOKS {
                 std::hint::spin_loop();
             } else {
+                make_way();
                 std::thread::yield_now();
             }
         }
@@ -189,7 +250,11 @@ impl Hsl {
         if self.is_mine() {
             return Err(HslError::Recursive);
         }
-        Ok(self.take())
+        let taken = self.take();
+        if !taken {
+            make_way();
+        }
+        Ok(taken)
     }
 
     /// Gives the lock back.

@@ -260,11 +260,13 @@ impl Par {
     /// locks is allowed.
     pub fn exit(&self, code: i32) -> ! {
         if !self.gate.is_mine() {
-            // A thread that never gives the gate back, such as one in a handler that waits for a lock
-            // of this thread, does not keep the job.
+            // A thread in a handler that waits for a lock of this thread gives the gate up; one that never gives it
+            // back does not keep the job.
             let message = "an exit waited for a thread that never came out of a call".to_owned();
             let _watch = watch(self.job.clone(), self.longest_exit, code.max(1), message);
-            self.gate.enter();
+            hsl::ask_for_way(&self.gate);
+            self.gate.enter_last();
+            hsl::has_way(&self.gate);
         }
         self.turns.0.exit(code)
     }

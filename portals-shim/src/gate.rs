@@ -3,7 +3,7 @@
 //! It knows which thread holds it, so that misuse is an answer and not a hang. A waiting thread
 //! looks for a while and then sleeps.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Looks before a waiting thread sleeps; the holder of a gate is seldom done sooner.
@@ -30,6 +30,8 @@ pub struct Gate {
     called: AtomicU32,
     owner: AtomicU64,
     asleep: AtomicU32,
+    /// See [`Gate::give_up`].
+    given_up: AtomicBool,
     beds: Mutex<()>,
     wake: Condvar,
 }
@@ -42,6 +44,7 @@ impl Gate {
             called: AtomicU32::new(0),
             owner: AtomicU64::new(0),
             asleep: AtomicU32::new(0),
+            given_up: AtomicBool::new(false),
             beds: Mutex::new(()),
             wake: Condvar::new(),
         }
@@ -58,8 +61,16 @@ impl Gate {
         self.next.load(Ordering::Relaxed).wrapping_sub(called) > 1
     }
 
-    /// Waits for it; the caller does not hold it.
+    /// Waits for it; the caller does not hold it. Does not return once it was [given up](Gate::give_up).
     pub fn enter(&self) {
+        self.enter_last();
+        if self.given_up.load(Ordering::Relaxed) {
+            self.give_up();
+        }
+    }
+
+    /// As [`Gate::enter`], of a thread that ends the process and never gives the gate back: it returns all the same.
+    pub fn enter_last(&self) {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let mut looks = 0;
         while self.called.load(Ordering::SeqCst) != number {
@@ -90,6 +101,16 @@ impl Gate {
             self.owner.store(this_thread(), Ordering::Relaxed);
         }
         taken
+    }
+
+    /// Leaves it, in the middle of what it guards, to the thread that [ends the process](Gate::enter_last), which waits for
+    /// it; this thread, and all others that get it, stay here.
+    pub fn give_up(&self) -> ! {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.leave();
+        loop {
+            std::thread::park();
+        }
     }
 
     /// Gives it to whoever waits longest. `false`, and nothing happens, if the caller does not hold it.
@@ -129,6 +150,34 @@ mod tests {
             }
         });
         assert_eq!(turns.into_inner(), 30_000);
+    }
+
+    #[test]
+    fn one_that_is_given_up_is_for_the_last() {
+        static GATE: Gate = Gate::new();
+        static OTHERS: AtomicUsize = AtomicUsize::new(0);
+        fn until(asked: u32) {
+            while GATE.next.load(Ordering::SeqCst) < asked {
+                std::thread::yield_now();
+            }
+        }
+        std::thread::spawn(|| {
+            GATE.enter();
+            until(5);
+            GATE.give_up();
+        });
+        until(1);
+        for _ in 0..3 {
+            std::thread::spawn(|| {
+                GATE.enter();
+                OTHERS.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        until(4);
+        // All of them are before it.
+        GATE.enter_last();
+        assert!(GATE.is_mine() && !GATE.try_enter());
+        assert_eq!(OTHERS.load(Ordering::SeqCst), 0);
     }
 
     #[test]

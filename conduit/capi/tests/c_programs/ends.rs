@@ -255,3 +255,27 @@ fn a_thread_ends_the_job_whatever_others_do() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// The handler keeps the library from the thread that ends the job, and would for ever.
+#[test]
+fn a_thread_ends_the_job_with_a_lock_that_a_handler_waits_for() {
+    if !compiler("cc") {
+        return;
+    }
+    let b = Build {
+        model: "par",
+        compiled_for: "par",
+        ..SEQ
+    };
+    let program = compile("gasnet_goes", b);
+    for how in ["lock", "trylock"] {
+        for code in [0, 5] {
+            for fabric in FABRICS {
+                let output = run_on(fabric, 2, &program, &[how, &code.to_string()]);
+                let said = text(&output);
+                let status = output.status.code();
+                assert_eq!(status, Some(code), "{how} on {fabric}: {said}");
+            }
+        }
+    }
+}
