@@ -1,5 +1,5 @@
 /* Event queues as C sees them: handlers, polls and their time, peeking, overflow, freeing a queue
- * that a descriptor names, conditional updates. One rank. */
+ * that a descriptor names, freed queues among others, conditional updates. One rank. */
 #include "check.h"
 
 #include <sys/time.h>
@@ -265,6 +265,39 @@ static void updates(ptl_handle_ni_t ni, ptl_handle_md_t from)
 	OK(PtlEQFree(eq));
 }
 
+/* Rule 57: what is no queue any more is refused whichever other queue has an event, and that stays. */
+static void freed_in_list(ptl_handle_ni_t ni, ptl_handle_md_t from)
+{
+	ptl_handle_eq_t eq, empty, freed;
+	ptl_handle_md_t md;
+	ptl_event_t e;
+	int which, at, i;
+
+	OK(PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &eq));
+	OK(PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &empty));
+	OK(PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &freed));
+	OK(PtlEQFree(freed));
+	md = attach(ni, eq, PTL_MD_EVENT_START_DISABLE);
+	put(from, 7);
+	while (PtlEQPeek(eq, &e) == PTL_EQ_EMPTY)
+		;
+	for (at = 0; at < 3; at++) {
+		ptl_handle_eq_t list[3];
+
+		for (i = 0; i < 3; i++) list[i] = i == at ? freed : i == (at == 0) ? eq : empty;
+		which = -1;
+		GIVES(PTL_EQ_INVALID, PtlEQPoll(list, 3, 0, &e, &which));
+		CHECK(which == at);
+		which = -1;
+		GIVES(PTL_EQ_INVALID, PtlEQPoll(list, 3, PTL_TIME_FOREVER, &e, &which));
+		CHECK(which == at);
+	}
+	CHECK(expect(eq, PTL_EVENT_PUT_END).hdr_data == 7);
+	OK(PtlMDUnlink(md));
+	OK(PtlEQFree(empty));
+	OK(PtlEQFree(eq));
+}
+
 static void all(ptl_handle_ni_t ni, int wall)
 {
 	ptl_handle_md_t from;
@@ -275,6 +308,7 @@ static void all(ptl_handle_ni_t ni, int wall)
 	timeouts(ni, wall);
 	overflow(ni, from);
 	freed_in_use(ni, from);
+	freed_in_list(ni, from);
 	updates(ni, from);
 	OK(PtlMDUnlink(from));
 }

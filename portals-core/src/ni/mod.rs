@@ -618,8 +618,8 @@ impl Ni {
         self.outlet.unread > 0
     }
 
-    /// As [`Ni::eq_next`] of the first of several queues that has an event; an error with the index of the handle that is
-    /// none.
+    /// As [`Ni::eq_next`] of the first of several queues that has an event; an error with the index of the first handle that
+    /// is none, whichever queue has an event, and none is taken then.
     #[inline(always)]
     pub fn eq_first(&mut self, handles: &[EqHandle]) -> Result<Option<First<'_>>, (usize, Error)> {
         for (which, handle) in handles.iter().enumerate() {
@@ -630,8 +630,9 @@ impl Ni {
             };
             // Those before it are empty, as was just seen.
             let rest = handles.get(which + 1..).unwrap_or_default();
+            let any = self.eq_any(rest);
+            let more = any.map_err(|(at, e)| (which + 1 + at, e))? || left > 0;
             self.outlet.unread -= 1;
-            let more = left > 0 || self.eq_any(rest);
             let taken = self.eqs.at_mut(handle.0.slot()).and_then(EventQueue::get);
             return Ok(taken.map(|(event, lost)| First {
                 which,
@@ -655,14 +656,14 @@ impl Ni {
         Ok(taken)
     }
 
-    /// Whether one of several queues has an event. What is no queue has none.
+    /// Whether one of several queues has an event; an error with the index of the first handle that is none.
     #[inline]
-    fn eq_any(&self, handles: &[EqHandle]) -> bool {
-        if !self.has_events() {
-            return false;
+    fn eq_any(&self, handles: &[EqHandle]) -> Result<bool, (usize, Error)> {
+        let mut any = false;
+        for (at, handle) in handles.iter().enumerate() {
+            any |= self.eq(*handle).map_err(|e| (at, e))?.unread() > 0;
         }
-        let has_some = |h: &EqHandle| self.eq(*h).is_ok_and(|queue| queue.unread() > 0);
-        handles.iter().any(has_some)
+        Ok(any)
     }
 
     /// Like [`Ni::eq_get`] without taking the event.

@@ -285,6 +285,29 @@ fn a_start_has_its_end_even_after_an_update() {
     assert_eq!(e[0].link, e[1].link);
 }
 
+/// Rule 57.
+#[test]
+fn what_is_no_queue_is_refused_whichever_queue_has_an_event() {
+    let mut w = World::new();
+    let src = w.source(8);
+    let t = w.target(8, PUT);
+    let freed = w[1].eq(4);
+    w[1].ni.eq_free(freed).unwrap();
+    w.put(0, src.md, None, NoAck, to(1), 0).unwrap();
+    w.run();
+    for (list, at) in [
+        ([t.eq, t.eq, freed], 2),
+        ([t.eq, freed, freed], 1),
+        ([freed, t.eq, t.eq], 0),
+    ] {
+        let refused = w[1].ni.eq_first(&list).err();
+        assert_eq!(refused, Some((at, crate::Error::EqInvalid)));
+    }
+    // No event has gone.
+    assert_eq!(w[1].kinds(t.eq), [PutStart, PutEnd]);
+    assert!(!w[1].ni.has_events());
+}
+
 /// A descriptor that wants to hear of failures alone hears of those, and of processes that are given up.
 #[test]
 fn failures_alone_are_told() {

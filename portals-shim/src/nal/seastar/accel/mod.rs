@@ -202,8 +202,11 @@ impl Accelerated {
         Begun::Over(result)
     }
 
-    /// The first event of the queues, in the order of the list.
+    /// The first event of the queues, in the order of the list; none is taken where one of them is no queue.
     pub(super) fn poll(&mut self, eqs: &[EqHandle], memory: &mut NodeMemory) -> Answer {
+        if let Some(which) = eqs.iter().position(|eq| !self.rings.is_queue(*eq)) {
+            return Answer::BadQueue(which);
+        }
         for (which, eq) in eqs.iter().enumerate() {
             match self.rings.take(*eq, memory) {
                 None => return Answer::BadQueue(which),

@@ -111,6 +111,11 @@ impl Rings {
         }
     }
 
+    /// Whether the handle names a queue.
+    pub(super) fn is_queue(&self, eq: EqHandle) -> bool {
+        self.0.get(&eq).is_some_and(|ring| !ring.retired)
+    }
+
     /// The oldest event; the outer `None` for a queue that is not one.
     pub(super) fn peek(&self, eq: EqHandle, memory: &mut NodeMemory) -> Option<Seen> {
         let ring = self.0.get(&eq).filter(|ring| !ring.retired)?;
