@@ -453,6 +453,13 @@ static void collectives(void)
 	       == GASNET_ERR_NOT_READY)
 		gasnett_sched_yield();
 	CHECK(gasnet_coll_team_size(all) == nodes && gasnet_coll_team_rank2node(all, root) == root);
+	/* By the names of the layer below. */
+	{
+		gasnete_coll_team_t whole = gasnete_coll_team_all;
+
+		CHECK(whole == all && gasnete_coll_team_size(whole) == nodes);
+		CHECK(gasnete_coll_team_rank2node(whole, gasnete_coll_team_node2rank(whole, root)) == root);
+	}
 
 	/* Even and odd ranks, backwards. */
 	team = gasnet_coll_team_split(all, me % 2, nodes - me, NULL);

@@ -158,6 +158,10 @@ int main(int argc, char **argv)
 	gasnet_node_t nodes;
 
 	names();
+#ifndef __cplusplus
+	/* No object defines it. */
+	if (getenv("LARGEST")) gasnet_max_segsize = strtoull(getenv("LARGEST"), NULL, 0);
+#endif
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMPoll());
 	IS(GASNET_ERR_NOT_INIT, gasnet_attach(NULL, 0, 0, 0));
 	IS(GASNET_ERR_NOT_INIT, gasnet_AMRequestShort0(0, ASK));

@@ -38,6 +38,14 @@
 #include <gasnet_basic.h>
 #include <stdarg.h>
 #include <stdlib.h>
+/* Nothing here needs these; programs rely on GASNet's header for them. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+#ifndef GASNET_SEQ
+#include <pthread.h>
+#endif
 
 GASNETT_BEGIN_EXTERNC
 
@@ -161,11 +169,18 @@ typedef struct {
             _CONCAT(_CONCAT(GASNETI_MODEL, _), GASNETI_DEBUG_NAME))
 #define gasneti_init_built GASNETI_BUILD_NAME(gasneti_init)
 #define gasneti_linked GASNETI_BUILD_NAME(gasneti_linked)
-/* A program may define this: the largest segment to offer, bytes. */
+/* The largest segment to offer, bytes; 0 if the program does not say. It may define this, or assign to it before
+ * gasnet_init; in C++, which has no tentative definitions, one object must define it before it is assigned to. */
+#ifdef __cplusplus
 extern uint64_t gasnet_max_segsize __attribute__((__weak__));
+#define GASNETI_MAX_SEGSIZE (&gasnet_max_segsize ? gasnet_max_segsize : 0)
+#else
+uint64_t gasnet_max_segsize __attribute__((__common__));
+#define GASNETI_MAX_SEGSIZE gasnet_max_segsize
+#endif
 int gasneti_init_built(int *argc, char ***argv, uint64_t max_segsize);
 GASNETI_INLINE_WORDS int gasnet_init(int *argc, char ***argv) {
-    return gasneti_init_built(argc, argv, &gasnet_max_segsize ? gasnet_max_segsize : 0);
+    return gasneti_init_built(argc, argv, GASNETI_MAX_SEGSIZE);
 }
 extern const int gasneti_linked;
 /* An object that was compiled for another library does not link, even one without gasnet_init. */

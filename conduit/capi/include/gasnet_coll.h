@@ -40,6 +40,12 @@ typedef struct gasneti_coll_op *gasnet_coll_handle_t;
 #define GASNET_COLL_INVALID_HANDLE ((gasnet_coll_handle_t)0)
 typedef struct gasneti_team *gasnet_team_handle_t;
 #define GASNET_TEAM_ALL ((gasnet_team_handle_t)1)
+/* Names of the layer below, which programs use: Shray, pygas. */
+typedef gasnet_team_handle_t gasnete_coll_team_t;
+#define gasnete_coll_team_all GASNET_TEAM_ALL
+#define gasnete_coll_team_size(team) gasnet_coll_team_size(team)
+#define gasnete_coll_team_rank2node(team, rank) gasnet_coll_team_rank2node(team, rank)
+#define gasnete_coll_team_node2rank(team, node) gasnet_coll_team_node2rank(team, node)
 typedef gasnet_handlerarg_t gasnet_coll_fn_handle_t;
 typedef void (*gasnet_coll_reduce_fn_t)(void *results, size_t result_count, const void *left_operands,
                                         size_t left_count, const void *right_operands, size_t elem_size, int flags,

@@ -225,6 +225,20 @@ fn the_largest_segment_can_be_chosen() {
     assert!(!success && said.contains(refused), "{said}");
 }
 
+/// A program may assign to the variable that holds it, though nobody has defined it.
+#[test]
+fn a_program_says_which_segment_is_the_largest() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_errors", SEQ);
+    for fabric in FABRICS {
+        let mut run = launch(fabric, 2, &program, &["1048576"]);
+        let output = run.env("LARGEST", "1048576").output().unwrap();
+        assert!(output.status.success(), "{fabric}: {}", text(&output));
+    }
+}
+
 /// Nodes of different limits: each has its own, and all the same least one.
 #[test]
 fn the_largest_segment_of_all_is_the_least() {
