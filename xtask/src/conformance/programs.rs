@@ -96,7 +96,9 @@ pub(super) fn compile_all() -> Result<PathBuf> {
             .arg(folder.join(p.name))
             .arg("-L")
             .arg(&built)
-            .arg(format!("-Wl,-rpath,{}", built.display()))
+            // Cargo has its commands look for libraries in its own folders first, where an older build may lie; this path
+            // comes before those.
+            .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", built.display()))
             .arg("-lportals3");
         let output = command.output().with_context(|| cargo::line(&command))?;
         if !output.status.success() {
