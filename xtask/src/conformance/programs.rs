@@ -98,7 +98,10 @@ pub(super) fn compile_all() -> Result<PathBuf> {
             .arg(&built)
             // Cargo has its commands look for libraries in its own folders first, where an older build may lie; this path
             // comes before those.
-            .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", built.display()))
+            .arg(format!(
+                "-Wl,--disable-new-dtags,-rpath,{}",
+                built.display()
+            ))
             .arg("-lportals3");
         let output = command.output().with_context(|| cargo::line(&command))?;
         if !output.status.success() {
