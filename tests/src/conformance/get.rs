@@ -464,7 +464,12 @@ fn taken_back(r: &Rank) {
     if !r.is_target() {
         let d = r.source(LEN, |_| ());
         r.barrier();
+        r.settle();
         for n in 0..r.many(400, 40) {
+            // At first nothing comes or goes.
+            if n == 20 {
+                r.barrier();
+            }
             d.buf.fill(0);
             let len = [8, 192, 1000, LEN][n as usize % 4];
             let from = r.at((LEN - len) as u64);
@@ -486,6 +491,7 @@ fn taken_back(r: &Rank) {
         buf.write(0, &bytes);
     }
     let over = r.target(0, |d| d.memory = MdMemory::Empty);
+    r.barrier();
     r.barrier();
     while r.ni.eq_get(over.eq).expect("a queue").is_none() {
         let me = r.ni.me_insert(behind.me, entry(BITS), Before);
