@@ -97,11 +97,6 @@ impl<C: Contact> Directory<C> {
         self.ask(rank).map(|(contact, _)| contact)
     }
 
-    /// The contacts known so far, by rank.
-    pub(super) fn known(&self) -> impl Iterator<Item = (u32, C)> {
-        self.known.iter().map(|(rank, contact)| (*rank, *contact))
-    }
-
     /// How many of the ranks known so far have the port of `own`, and with it this machine.
     pub(super) fn neighbours(&self, own: &DatagramAddress) -> usize {
         let here = |c: &&C| {

@@ -29,9 +29,6 @@ const LAST_REPEAT: Duration = Duration::from_millis(500);
 /// How long the flushed requests of a broken queue pair may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Words that may be on their way out when strangers are told of a close: half of what an adapter takes.
-const MANY: usize = 32;
-
 /// An endpoint for datagrams that tell none.
 pub(super) const NOWHERE: Endpoint = Endpoint {
     qpn: 0,
@@ -430,10 +427,9 @@ impl Verbs {
                 self.ready(ni, rank);
             }
             Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
-            // Also of one never met: what is for it fails from now on.
-            Word::Bye { done } => self.peer_closed(ni, rank, done),
+            Word::Bye { done } if peer.met => self.peer_closed(ni, rank, done),
             Word::Look => self.look = true,
-            Word::Accept | Word::Ready | Word::Refuse(_) => {}
+            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye { .. } => {}
         }
     }
 
@@ -781,42 +777,6 @@ impl Verbs {
                 let bye = self.datagram(rank, word, 0, NOWHERE);
                 self.tell_peer(rank, &bye.to_bytes());
             }
-        }
-    }
-
-    /// Tells those never met that this side has closed, as far as their addresses are known and it can be said before
-    /// `until`: their first message fails at once then, and not when their patience ends.
-    pub(super) fn say_bye_to_strangers(&mut self, ni: &mut Ni, until: Instant) {
-        let own = self.rank as u32;
-        let known: Vec<_> = self.directory.known().filter(|k| k.0 != own).collect();
-        for (rank, (address, token)) in known {
-            let peer = self.peers.get(rank as usize).and_then(Option::as_deref);
-            if peer.is_some_and(|p| p.met) {
-                continue;
-            }
-            // A way may take long to find, and what is more than the adapter takes at a time is lost.
-            self.let_words_leave(ni, MANY, until);
-            if self.gone || Instant::now() >= until {
-                return;
-            }
-            let bye = Message {
-                token,
-                ..self.datagram(rank as usize, Word::Bye { done: None }, 0, NOWHERE)
-            };
-            let sent = self
-                .mail
-                .resolve(&address)
-                .and_then(|way| self.mail.send(&way, &bye.to_bytes()));
-            if let Err(why) = sent {
-                tracing::debug!(peer = rank, why, "not told of the close");
-            }
-        }
-    }
-
-    /// Waits until no more than `most` words are on their way out.
-    pub(super) fn let_words_leave(&mut self, ni: &mut Ni, most: usize, until: Instant) {
-        while self.mail.outstanding() > most && !self.gone && Instant::now() < until {
-            self.tend(ni);
         }
     }
 }

@@ -727,9 +727,6 @@ impl Nal for Verbs {
     /// descriptor is out of peers' reach afterwards.
     fn close(&mut self, ni: &mut Ni) {
         self.farewell(ni);
-        let until = Instant::now() + BYE;
-        self.say_bye_to_strangers(ni, until);
-        self.let_words_leave(ni, 0, until);
         self.end(ni);
     }
 }
@@ -745,7 +742,10 @@ impl Verbs {
         }
         self.closed = true;
         self.say_bye(whole);
-        self.let_words_leave(ni, 0, Instant::now() + BYE);
+        let said = Instant::now() + BYE;
+        while self.mail.outstanding() > 0 && !self.gone && Instant::now() < said {
+            self.tend(ni);
+        }
     }
 
     /// Ends the connections.

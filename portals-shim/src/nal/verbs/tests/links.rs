@@ -349,33 +349,6 @@ fn device_a_rank_that_is_not_there_is_a_failure() {
     o.interface.close().unwrap();
 }
 
-/// Ranks that have left, and that this one never met: the first operation on each fails at once.
-#[test]
-fn device_a_stranger_that_has_left_is_a_failure_at_once() {
-    const STRANGERS: usize = 3;
-    let Some(device) = device() else { return };
-    let opened = super::super::in_threads(1 + STRANGERS as u32, Some(&device)).unwrap();
-    let (o, strangers) = opened.split_first().unwrap();
-    let s = side(o, 4096);
-    for stranger in strangers {
-        stranger.interface.close().unwrap();
-    }
-    let began = Instant::now();
-    for peer in &o.peers[1..] {
-        let there = to(*peer, LOUD, 0);
-        o.interface
-            .put_region(s.source, (0, 8), AckRequest::Ack, there, 0)
-            .unwrap();
-        for kind in [EventKind::SendEnd, EventKind::Ack] {
-            assert_eq!(wait_any(o, s.eq, kind).ni_fail, NiFail::FAIL);
-        }
-    }
-    let took = began.elapsed();
-    println!("{STRANGERS} failures after {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    o.interface.close().unwrap();
-}
-
 /// A process of another job is told of no descriptor, and each of its messages is checked.
 #[test]
 fn device_another_job_reaches_only_what_it_may() {
