@@ -110,6 +110,29 @@ fn the_headers_are_strict_cxx() {
     }
 }
 
+/// What programs find by `gasnet.h` alone, as by GASNet's.
+#[test]
+fn the_header_has_what_programs_rely_on() {
+    if !compiler("cc") {
+        return;
+    }
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet_alone.c");
+    let lines = "#include <gasnet.h>\nint main(void) {\n    errno = INT_MAX;\n\
+                #ifndef GASNET_SEQ\n    (void)pthread_self();\n#endif\n    return sleep(0) + strlen(\"\");\n}\n";
+    std::fs::write(&source, lines).unwrap();
+    for model in ["SEQ", "PARSYNC", "PAR"] {
+        let output = Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+            .args(["-fsyntax-only", "-I"])
+            .arg(places().prefix.join("include/portals-conduit"))
+            .arg(format!("-DGASNET_{model}"))
+            .arg(&source)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{model}: {}", text(&output));
+    }
+}
+
 #[test]
 fn the_headers_are_cxx_too() {
     if compiler("c++") {

@@ -39,25 +39,20 @@ impl Verbs {
                 let completion = self.slots[at];
                 self.handle_unconfirmed(ni, &completion);
             }
-            return self.repost_if_many();
-        }
-        for at in 0..count.min(BATCH) {
-            let completion = &self.slots[at];
-            let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
-            if !ok || !self.ended_alone(ni, id, qpn) {
-                let completion = self.slots[at];
-                self.stirred = true;
-                self.handle_completion(ni, &completion);
+        } else {
+            for at in 0..count.min(BATCH) {
+                let completion = &self.slots[at];
+                let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
+                if !ok || !self.ended_alone(ni, id, qpn) {
+                    let completion = self.slots[at];
+                    self.stirred = true;
+                    self.handle_completion(ni, &completion);
+                }
             }
         }
         if self.unripe {
-            self.confirm_all_ripe();
+            self.confirm_ripe();
         }
-        self.repost_if_many();
-    }
-
-    #[inline(always)]
-    fn repost_if_many(&mut self) {
         if self.spare.len() >= REPOST_AT {
             self.repost();
         }

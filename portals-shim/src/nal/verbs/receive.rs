@@ -397,20 +397,16 @@ impl Verbs {
         }
     }
 
-    /// Confirms to a peer what was withdrawn before the reads that are done now.
-    pub(super) fn confirm_ripe(&mut self, rank: usize) {
-        while let Some(token) = self.peer(rank).and_then(super::peer::Peer::ripe) {
-            self.say_withdrawn(rank, token);
-        }
-    }
-
-    /// As [`Verbs::confirm_ripe`], to all.
+    /// Confirms to connected peers what they withdrew before the reads that are done now.
     #[cold]
-    pub(super) fn confirm_all_ripe(&mut self) {
+    pub(super) fn confirm_ripe(&mut self) {
         self.unripe = false;
         for at in 0..self.met.len() {
             let rank = self.met[at];
-            self.confirm_ripe(rank);
+            let next = |v: &mut Self| v.peer(rank).filter(|p| p.is_connected())?.ripe();
+            while let Some(token) = next(self) {
+                self.say_withdrawn(rank, token);
+            }
             self.unripe |= self.peer(rank).is_some_and(|p| p.is_unripe());
         }
     }

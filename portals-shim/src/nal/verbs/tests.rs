@@ -24,6 +24,7 @@ mod quiet;
 mod raw;
 mod rings;
 mod waits;
+mod withdrawal;
 mod written;
 
 /// The device to test on; `None`, with a word about it, without one.

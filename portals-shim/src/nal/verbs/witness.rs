@@ -125,7 +125,6 @@ impl Verbs {
                     break;
                 }
             }
-            self.confirm_ripe(rank);
         }
         if let Some(peer) = self.peer(rank).filter(|p| !p.broken) {
             peer.ask_if_ended();

@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //!
-//! * A withdrawal is confirmed when all reads that were posted or waited before it are done. The order of the connection does not see to
-//!   that: a read whose answer was lost is executed again, after what came behind it, and the memory may be gone by then.
-//!   Writes and frames are not.
+//! * A withdrawal is confirmed when all reads that were posted or waited before it are done. The order of the connection
+//!   does not see to that: a read whose answer was lost is executed again, after what came behind it, and the memory may be
+//!   gone by then. Writes and frames are not.
 //! * Nothing need follow a read for its end, but an adapter may find out that an answer was lost by what comes behind it
 //!   alone (`watch.rs`): so something does.
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
@@ -46,6 +46,12 @@ impl Peer {
     /// Whether a withdrawal waits for reads.
     pub(in crate::nal::verbs) fn is_unripe(&self) -> bool {
         !self.withdrawn.is_empty()
+    }
+
+    /// Requests that were ever posted, modulo 2^32.
+    #[cfg(test)]
+    pub(in crate::nal::verbs) fn requests(&self) -> u32 {
+        self.flown
     }
 }
 

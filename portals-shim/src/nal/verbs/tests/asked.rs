@@ -1,13 +1,15 @@
 //! Short gets that the peer's library answers.
 
-use super::raw::{Raw, close, connect_all, frame, get_first, raws_of, until};
+use super::raw::{
+    LOOKS, Raw, adverts, close, connect_all, frame, get_first, looking, raws_of, until,
+};
 use super::*;
 use crate::call::{Answer, Awaited, Call};
 use crate::nal::Nal;
 use crate::nal::verbs::asked::MOST;
 use crate::nal::verbs::asked::choice::Reads;
 use crate::nal::verbs::connect;
-use crate::nal::verbs::frame::{Kind, RemoteMd};
+use crate::nal::verbs::frame::Kind;
 use crate::nal::verbs::settings::Settings;
 use verbs_backend::Remote;
 
@@ -54,31 +56,15 @@ fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {
     seen
 }
 
-/// More looks than anything takes that ends.
-const LIMIT: u32 = 100_000_000;
-
 /// One looks, and does not sleep, until it has so many replies.
 fn looks(raw: &mut Raw, ends: usize) {
-    for _ in 0..LIMIT {
+    for _ in 0..LOOKS {
         if replies(raw) >= ends {
             return;
         }
         raw.look();
     }
     panic!("never {ends} replies");
-}
-
-/// Both look, and neither sleeps, until it is so.
-fn looking(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
-    for _ in 0..LIMIT {
-        if so(raws) {
-            return;
-        }
-        for raw in &mut *raws {
-            raw.look();
-        }
-    }
-    panic!("never: {what}");
 }
 
 #[test]
@@ -244,7 +230,7 @@ fn device_what_is_asked_for_is_read_before_a_withdrawal_is_confirmed() {
         w.adverts(4, &[]);
     });
     raws[1].say(0, &none);
-    for _ in 0..LIMIT {
+    for _ in 0..LOOKS {
         raws[0].look();
         if adverts(&raws[0]).is_empty() {
             break;
@@ -381,9 +367,4 @@ fn device_wrong_answers_are_no_answers() {
     }
     assert_eq!(raws[0].library.nal.counters.bad_frames, 1);
     close(raws);
-}
-
-fn adverts(raw: &Raw) -> &[RemoteMd] {
-    let peer = raw.library.nal.peers[1].as_deref().unwrap();
-    peer.adverts.of(4)
 }

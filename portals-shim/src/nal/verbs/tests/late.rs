@@ -2,6 +2,7 @@
 
 use super::raw::{Raw, close, connect_all, drained, raws, until};
 use super::*;
+use crate::call::{Answer, Call};
 
 const INITIATOR: usize = 0;
 const TARGET: usize = 1;
@@ -90,5 +91,23 @@ fn device_nobody_closes_before_its_long_data_has_been_read() {
             && r[TARGET].seen(EventKind::GetEnd, LOUD) == (1, 0)
     });
     assert!(raws[TARGET].nal().is_drained());
-    close(raws);
+
+    raws[INITIATOR].put(there, LONG as u64, AckRequest::NoAck, 0);
+    all_has_arrived(&mut raws[INITIATOR]);
+    let [initiator, target] = raws.as_mut_slice() else {
+        panic!("two ranks")
+    };
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| initiator.library.execute(Call::Close));
+        for _ in 0..1000 {
+            assert!(!closing.is_finished(), "it has not been read");
+            std::thread::yield_now();
+        }
+        while target.seen(EventKind::PutEnd, LOUD).0 < 2 {
+            target.step();
+        }
+        assert_eq!(closing.join().unwrap(), Ok(Answer::Done));
+    });
+    assert_eq!(raws[TARGET].seen(EventKind::PutEnd, LOUD), (2, 0));
+    close(raws.split_off(TARGET));
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::call::{Answer, Call};
 use crate::library::Library;
 use crate::nal::Nal;
-use crate::nal::verbs::frame::{Kind, SLOT, Writer, stamp};
+use crate::nal::verbs::frame::{Kind, RemoteMd, SLOT, Writer, stamp};
 use crate::nal::verbs::{Verbs, connect, peer};
 use portals_core::{Body, Event, Header, MdDesc, MdHandle, MeHandle, Memory, Ni};
 use std::time::{Duration, Instant};
@@ -12,6 +12,9 @@ use verbs_backend::{Remote, SendFlags, SendOp};
 
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(40);
+
+/// More looks than anything takes that ends.
+pub(super) const LOOKS: u32 = 100_000_000;
 
 /// A rank with the targets of [`super::Side`].
 pub(super) struct Raw<N = Verbs> {
@@ -275,6 +278,19 @@ pub(super) fn drained(raws: &mut [Raw], what: &str) {
     }
 }
 
+/// Both look, and neither sleeps, until it is so.
+pub(super) fn looking(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
+    for _ in 0..LOOKS {
+        if so(raws) {
+            return;
+        }
+        for raw in &mut *raws {
+            raw.look();
+        }
+    }
+    panic!("never: {what}");
+}
+
 /// Connects each to each.
 pub(super) fn connect_all(raws: &mut [Raw]) {
     let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();
@@ -303,6 +319,12 @@ pub(super) fn get_first(raws: &mut [Raw], gets: usize) {
         });
     }
     raws[0].events.clear();
+}
+
+/// What rank 1 has told of portal 4.
+pub(super) fn adverts(raw: &Raw) -> &[RemoteMd] {
+    let peer = raw.library.nal.peers[1].as_deref().unwrap();
+    peer.adverts.of(4)
 }
 
 /// Leaves in good order.
