@@ -1,5 +1,7 @@
 //! What the end of one rank means for the job: decisions only, no processes and no clock.
 
+use std::collections::BTreeSet;
+
 use super::pmi_server::{End, Stage};
 use super::reap::Exit;
 
@@ -26,6 +28,10 @@ impl Verdict {
 pub(super) struct Policy {
     program: String,
     exits: Vec<Option<Exit>>,
+    /// Ranks whose line has closed before they finalized, and whose end is not known yet.
+    ending: BTreeSet<u32>,
+    /// The first failure that was seen while other ranks were ending.
+    held: Option<Verdict>,
     /// The first failure of a rank that had left the job in good order.
     late_failure: Option<(u32, Exit)>,
 }
@@ -35,12 +41,44 @@ impl Policy {
         Self {
             program,
             exits: (0..size).map(|_| None).collect(),
+            ending: BTreeSet::new(),
+            held: None,
             late_failure: None,
         }
     }
 
+    /// The line of `rank` closed before it finalized.
+    ///
+    /// A process closes what it holds before its end can be seen, and peers that notice may have ended by then: while
+    /// a rank is ending, the failure of another is not taken for the cause.
+    pub(super) fn handle_closed(&mut self, rank: u32) {
+        self.ending.insert(rank);
+    }
+
+    /// `rank` has not ended though its line has been closed for long.
+    pub(super) fn handle_overdue(&mut self, rank: u32) -> Verdict {
+        self.held.take().unwrap_or_else(|| {
+            let words = format!("rank {rank} closed its line without finalizing; ending the job");
+            Verdict::new(1, words)
+        })
+    }
+
     /// Rank `rank`, then at `stage`, ended with `exit`.
     pub(super) fn handle_exit(&mut self, rank: u32, exit: Exit, stage: Stage) -> Option<Verdict> {
+        let verdict = self.judge(rank, exit, stage);
+        self.ending.remove(&rank);
+        match (exit, verdict) {
+            // Of ranks that ended in one moment, a killed one is the likelier cause than one that noticed.
+            (Exit::Signal(_), Some(verdict)) => return Some(verdict),
+            (Exit::Status(_), Some(verdict)) => {
+                self.held.get_or_insert(verdict);
+            }
+            (_, None) => {}
+        }
+        self.held.take_if(|_| self.ending.is_empty())
+    }
+
+    fn judge(&mut self, rank: u32, exit: Exit, stage: Stage) -> Option<Verdict> {
         if let Some(slot) = usize::try_from(rank)
             .ok()
             .and_then(|at| self.exits.get_mut(at))
@@ -174,6 +212,40 @@ mod tests {
         assert_eq!(end, (137, words.to_owned()));
         let mut p = policy(4);
         assert_eq!(line(p.handle_exit(2, Exit::Status(3), Silent)).0, 3);
+    }
+
+    #[test]
+    fn a_killed_rank_is_the_cause_though_others_end_first() {
+        let mut p = policy(4);
+        p.handle_closed(2);
+        p.handle_closed(0);
+        assert_eq!(p.handle_exit(0, Exit::Status(1), Joined), None);
+        let end = line(p.handle_exit(2, Exit::Signal(9), Joined));
+        let words = "rank 2 was killed by signal 9 (SIGKILL); ending the job";
+        assert_eq!(end, (137, words.to_owned()));
+    }
+
+    #[test]
+    fn the_first_failure_is_told_once_no_other_rank_is_ending() {
+        let mut p = policy(4);
+        p.handle_closed(1);
+        p.handle_closed(3);
+        assert_eq!(p.handle_exit(1, Exit::Status(5), Joined), None);
+        let end = line(p.handle_exit(3, Exit::Status(6), Joined));
+        assert_eq!(
+            end,
+            (5, "rank 1 exited with status 5; ending the job".into())
+        );
+
+        let mut p = policy(4);
+        p.handle_closed(3);
+        assert_eq!(p.handle_exit(1, Exit::Status(5), Joined), None);
+        assert_eq!(p.handle_overdue(3).status, 5);
+
+        let mut p = policy(4);
+        p.handle_closed(3);
+        let words = "rank 3 closed its line without finalizing; ending the job";
+        assert_eq!(p.handle_overdue(3), Verdict::new(1, words.into()));
     }
 
     #[test]

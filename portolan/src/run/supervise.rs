@@ -138,9 +138,7 @@ impl Supervisor {
             }
             let late = |r: &Rank| r.closed.is_some_and(|at| now >= at + CLOSED_LINE);
             if let Some(rank) = self.ranks.iter().position(late) {
-                let words =
-                    format!("rank {rank} closed its line without finalizing; ending the job");
-                return Ok(Verdict::new(1, words));
+                return Ok(self.policy.handle_overdue(number(rank)));
             }
         }
     }
@@ -186,7 +184,17 @@ impl Supervisor {
                 return Ok(Some(Policy::protocol_end(end)));
             }
         }
-        // Of ranks that ended in one moment, a killed one is the likelier cause than one that noticed.
+        // Who closed its line before these failed must be known before they are judged.
+        if ended.iter().any(|(_, exit)| *exit != Exit::Status(0)) {
+            for at in 0..self.ranks.len() {
+                if self.ranks[at].exit.is_none() {
+                    self.serve(at);
+                }
+            }
+            if let Some(end) = self.server.poll_end() {
+                return Ok(Some(Policy::protocol_end(end)));
+            }
+        }
         ended.sort_by_key(|(at, exit)| match exit {
             Exit::Signal(_) => (0, *at),
             Exit::Status(0) => (2, *at),
@@ -229,6 +237,9 @@ impl Supervisor {
         let rank = &mut self.ranks[at];
         rank.socket = None;
         rank.closed = (joined && rank.exit.is_none()).then(Instant::now);
+        if rank.closed.is_some() {
+            self.policy.handle_closed(number(at));
+        }
     }
 
     fn send(&mut self, to: u32, answer: &str) {

@@ -203,9 +203,8 @@ impl Job {
         } else {
             let late = |r: &Rank| r.closed.is_some_and(|at| now >= at + CLOSED_LINE);
             if let Some(rank) = self.ranks.iter().position(late) {
-                let words =
-                    format!("rank {rank} closed its line without finalizing; ending the job");
-                self.end(1, words);
+                let rank = u32::try_from(rank).unwrap_or(u32::MAX);
+                self.verdict = Some(self.policy.handle_overdue(rank));
             }
         }
     }
@@ -276,7 +275,10 @@ impl Job {
             Up::Endless { .. } => self.server.handle_endless(rank),
             Up::Closed { .. } => {
                 let joined = self.server.handle_closed(rank) == Stage::Joined;
-                state.closed = joined.then_some(now);
+                if joined {
+                    state.closed = Some(now);
+                    self.policy.handle_closed(rank);
+                }
             }
             Up::Exit { status, signal, .. } => {
                 let exit = match (status, signal) {

@@ -200,6 +200,23 @@ fn a_rank_that_closes_its_line_has_a_while_to_end() {
 }
 
 #[test]
+fn a_rank_of_another_host_that_notices_is_not_the_cause() {
+    let mut job = joined();
+    job.handle_line(0, &text(&Up::Closed { rank: 1 }), T0);
+    let exit = |rank, status, signal| {
+        text(&Up::Exit {
+            rank,
+            status,
+            signal,
+        })
+    };
+    job.handle_line(1, &exit(2, Some(1), None), T0);
+    assert_eq!(job.poll_verdict(), None);
+    job.handle_line(0, &exit(1, None, Some(9)), T0);
+    assert_eq!(verdict(&mut job).0, 137);
+}
+
+#[test]
 fn a_rank_that_left_may_close_its_line() {
     let mut job = joined();
     job.handle_line(0, &line(1, "cmd=finalize"), T0);
