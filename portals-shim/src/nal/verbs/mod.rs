@@ -187,6 +187,12 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The number that what is inserted next gets.
+    #[inline]
+    fn next(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.slots.len())
+    }
+
     #[inline]
     fn insert(&mut self, value: T) -> usize {
         match self.free.pop() {

@@ -110,16 +110,7 @@ impl Verbs {
         (remote, md): (Remote, MdHandle),
         op: Option<OpId>,
     ) -> usize {
-        let id = self.records.insert(Record {
-            peer: rank,
-            left: 1,
-            failed: false,
-            work: Work::Write {
-                op,
-                ack: None,
-                _staged: None,
-            },
-        });
+        let id = self.records.next();
         let transfer = Transfer {
             local,
             lkey,
@@ -131,6 +122,16 @@ impl Verbs {
             peer.written(header, id as u64);
             peer.post_written(transfer, id as u64, header, md);
         }
+        self.records.insert(Record {
+            peer: rank,
+            left: 1,
+            failed: false,
+            work: Work::Write {
+                op,
+                ack: None,
+                _staged: None,
+            },
+        });
         self.counters.paths.written += 1;
         id
     }

@@ -54,45 +54,63 @@ impl Peer {
     ) {
         self.flush();
         let length = header.payload_len() as u32;
-        let Some(place) = self.copies.get_mut(self.next_copy) else {
-            return;
-        };
         let to = md.raw().to_le_bytes();
         let known = self.told_written.bytes_of(header);
-        let len = match known.filter(|head| head.starts_with(&to)) {
-            Some(head) => frame::written_again(place, length, head),
-            None => {
-                let mut writer = Writer::new(place, Kind::Written, false);
-                writer.written(length, md);
-                writer.header(header, length.into());
-                let len = writer.len();
-                let head = frame::written_head(&place[..len]).unwrap_or_default();
-                if self.told_written.header() != head {
-                    self.told_written.keep(head);
-                    let frame = *place;
-                    self.ahead = Some((transfer, id));
-                    let behind = self.place_of_frame();
-                    if let Some(place) = self.copies.get_mut(behind) {
-                        *place = frame;
-                        self.post_copy(len, true);
-                    }
-                    return;
-                }
-                self.told_written.remember_kept(header);
-                len
-            }
-        };
+        if !known.is_some_and(|head| head.starts_with(&to))
+            && !self.is_told_of(header, length, md, (transfer, id))
+        {
+            return;
+        }
         let value = frame::value_of(self.owed, self.requests_done_here);
-        let flying = Flying::Whole { transfer, id, len };
         let Some(qp) = &self.qp else { return };
-        match transfer.post_whole(qp, id, value) {
-            Ok(()) => self.posted(flying),
+        let posted = transfer.post_whole(qp, id, value);
+        // For a new connection, if this one breaks: made while the data is under way.
+        let head = self.told_written.header();
+        let len = match self.copies.get_mut(self.next_copy) {
+            Some(place) => frame::written_again(place, length, head),
+            None => 0,
+        };
+        match posted {
+            Ok(()) => self.posted(Flying::Whole { transfer, id, len }),
             Err(error) => {
-                let frame = place[..len].to_vec();
-                self.not_posted(&error, Some(frame));
+                let place = self.copies.get(self.next_copy);
+                let frame = place.and_then(|p| p.get(..len)).map(<[u8]>::to_vec);
+                self.not_posted(&error, frame);
                 self.queue.push_front(Queued::Transfer { transfer, id });
             }
         }
+    }
+
+    /// Whether the peer keeps the header of a put for `md` and takes it for this one; if not, the put is posted, and a
+    /// frame with its header.
+    fn is_told_of(
+        &mut self,
+        header: &Header,
+        length: u32,
+        md: MdHandle,
+        ahead: (Transfer, u64),
+    ) -> bool {
+        let Some(place) = self.copies.get_mut(self.next_copy) else {
+            return false;
+        };
+        let mut writer = Writer::new(place, Kind::Written, false);
+        writer.written(length, md);
+        writer.header(header, length.into());
+        let len = writer.len();
+        let head = frame::written_head(&place[..len]).unwrap_or_default();
+        if self.told_written.header() == head {
+            self.told_written.remember_kept(header);
+            return true;
+        }
+        self.told_written.keep(head);
+        let frame = *place;
+        self.ahead = Some(ahead);
+        let behind = self.place_of_frame();
+        if let Some(place) = self.copies.get_mut(behind) {
+            *place = frame;
+            self.post_copy(len, true);
+        }
+        false
     }
 }
 
