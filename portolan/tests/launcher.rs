@@ -251,6 +251,36 @@ fn a_rank_killed_from_outside_ends_the_job_and_nothing_is_left() {
     assert_eq!(line, words);
 }
 
+/// Rank 1 closes its line and takes a while to be killed; rank 0 notices, and fails before.
+#[test]
+fn a_killed_rank_is_the_cause_though_one_that_notices_ends_first() {
+    const PROGRAM: &str = r#"
+        echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD
+        read -r answer <&$PMI_FD
+        [ $PMI_RANK = 0 ] && { read -r noticed < "$FIFO"; exit 1; }
+        eval "exec $PMI_FD>&-"
+        echo noticed > "$FIFO"
+        sleep 0.5
+        kill -KILL $$"#;
+    let fifo = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("notices.fifo");
+    let _ = fs::remove_file(&fifo);
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = command("run -n 2 -- bash -c")
+        .arg(PROGRAM)
+        .env("FIFO", &fifo)
+        .output()
+        .unwrap();
+    let line = stderr(&output);
+    assert_eq!(output.status.code(), Some(137), "{line}");
+    assert!(line.contains("rank 1 was killed by signal 9"), "{line}");
+}
+
 #[test]
 fn a_stopped_rank_is_ended_too() {
     let job = Hanging::start("", 4);

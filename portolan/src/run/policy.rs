@@ -28,10 +28,10 @@ impl Verdict {
 pub(super) struct Policy {
     program: String,
     exits: Vec<Option<Exit>>,
-    /// Ranks whose line has closed before they finalized, and whose end is not known yet.
+    /// Ranks that are ending, and whose end has not been told yet.
     ending: BTreeSet<u32>,
-    /// The first failure that was seen while other ranks were ending.
-    held: Option<Verdict>,
+    /// The likeliest cause among the failures told while other ranks were ending, with how likely it is: least first.
+    held: Option<(u8, Verdict)>,
     /// The first failure of a rank that had left the job in good order.
     late_failure: Option<(u32, Exit)>,
 }
@@ -47,17 +47,18 @@ impl Policy {
         }
     }
 
-    /// The line of `rank` closed before it finalized.
+    /// `rank` is ending: its line closed before it finalized, or its end will be told next.
     ///
     /// A process closes what it holds before its end can be seen, and peers that notice may have ended by then: while
     /// a rank is ending, the failure of another is not taken for the cause.
-    pub(super) fn handle_closed(&mut self, rank: u32) {
+    pub(super) fn handle_ending(&mut self, rank: u32) {
         self.ending.insert(rank);
     }
 
     /// `rank` has not ended though its line has been closed for long.
     pub(super) fn handle_overdue(&mut self, rank: u32) -> Verdict {
-        self.held.take().unwrap_or_else(|| {
+        let held = self.held.take().map(|(_, verdict)| verdict);
+        held.unwrap_or_else(|| {
             let words = format!("rank {rank} closed its line without finalizing; ending the job");
             Verdict::new(1, words)
         })
@@ -65,17 +66,23 @@ impl Policy {
 
     /// Rank `rank`, then at `stage`, ended with `exit`.
     pub(super) fn handle_exit(&mut self, rank: u32, exit: Exit, stage: Stage) -> Option<Verdict> {
+        // Of ranks that ended in one moment, a killed one is the likelier cause than one that noticed.
+        let doubt = match exit {
+            Exit::Signal(_) => 0,
+            Exit::Status(0) => 2,
+            Exit::Status(_) => 1,
+        };
         let verdict = self.judge(rank, exit, stage);
         self.ending.remove(&rank);
-        match (exit, verdict) {
-            // Of ranks that ended in one moment, a killed one is the likelier cause than one that noticed.
-            (Exit::Signal(_), Some(verdict)) => return Some(verdict),
-            (Exit::Status(_), Some(verdict)) => {
-                self.held.get_or_insert(verdict);
-            }
-            (_, None) => {}
+        if let Some(verdict) = verdict
+            && self.held.as_ref().is_none_or(|(held, _)| doubt < *held)
+        {
+            self.held = Some((doubt, verdict));
         }
-        self.held.take_if(|_| self.ending.is_empty())
+        let told = self
+            .held
+            .take_if(|(doubt, _)| *doubt == 0 || self.ending.is_empty());
+        told.map(|(_, verdict)| verdict)
     }
 
     fn judge(&mut self, rank: u32, exit: Exit, stage: Stage) -> Option<Verdict> {
@@ -217,8 +224,8 @@ mod tests {
     #[test]
     fn a_killed_rank_is_the_cause_though_others_end_first() {
         let mut p = policy(4);
-        p.handle_closed(2);
-        p.handle_closed(0);
+        p.handle_ending(2);
+        p.handle_ending(0);
         assert_eq!(p.handle_exit(0, Exit::Status(1), Joined), None);
         let end = line(p.handle_exit(2, Exit::Signal(9), Joined));
         let words = "rank 2 was killed by signal 9 (SIGKILL); ending the job";
@@ -228,8 +235,8 @@ mod tests {
     #[test]
     fn the_first_failure_is_told_once_no_other_rank_is_ending() {
         let mut p = policy(4);
-        p.handle_closed(1);
-        p.handle_closed(3);
+        p.handle_ending(1);
+        p.handle_ending(3);
         assert_eq!(p.handle_exit(1, Exit::Status(5), Joined), None);
         let end = line(p.handle_exit(3, Exit::Status(6), Joined));
         assert_eq!(
@@ -237,13 +244,23 @@ mod tests {
             (5, "rank 1 exited with status 5; ending the job".into())
         );
 
+        // One that only did not finalize is less telling, whichever is told first.
+        for ends in [[(1, 0), (3, 6)], [(3, 6), (1, 0)]] {
+            let mut p = policy(4);
+            p.handle_ending(1);
+            p.handle_ending(3);
+            let told = ends.map(|(rank, status)| p.handle_exit(rank, Exit::Status(status), Joined));
+            assert_eq!(told[0], None);
+            assert_eq!(line(told[1].clone()).0, 6);
+        }
+
         let mut p = policy(4);
-        p.handle_closed(3);
+        p.handle_ending(3);
         assert_eq!(p.handle_exit(1, Exit::Status(5), Joined), None);
         assert_eq!(p.handle_overdue(3).status, 5);
 
         let mut p = policy(4);
-        p.handle_closed(3);
+        p.handle_ending(3);
         let words = "rank 3 closed its line without finalizing; ending the job";
         assert_eq!(p.handle_overdue(3), Verdict::new(1, words.into()));
     }

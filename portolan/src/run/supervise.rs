@@ -195,11 +195,9 @@ impl Supervisor {
                 return Ok(Some(Policy::protocol_end(end)));
             }
         }
-        ended.sort_by_key(|(at, exit)| match exit {
-            Exit::Signal(_) => (0, *at),
-            Exit::Status(0) => (2, *at),
-            Exit::Status(_) => (1, *at),
-        });
+        for (at, _) in &ended {
+            self.policy.handle_ending(number(*at));
+        }
         for (at, exit) in ended {
             let rank = number(at);
             if let Some(verdict) = self.policy.handle_exit(rank, exit, self.server.stage(rank)) {
@@ -238,7 +236,7 @@ impl Supervisor {
         rank.socket = None;
         rank.closed = (joined && rank.exit.is_none()).then(Instant::now);
         if rank.closed.is_some() {
-            self.policy.handle_closed(number(at));
+            self.policy.handle_ending(number(at));
         }
     }
 

@@ -277,7 +277,7 @@ impl Job {
                 let joined = self.server.handle_closed(rank) == Stage::Joined;
                 if joined {
                     state.closed = Some(now);
-                    self.policy.handle_closed(rank);
+                    self.policy.handle_ending(rank);
                 }
             }
             Up::Exit { status, signal, .. } => {
