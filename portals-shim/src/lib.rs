@@ -25,6 +25,7 @@ mod own_thread;
 pub mod place;
 mod process;
 mod region;
+mod say;
 
 pub use bystander::Bystander;
 pub use call::{Awaited, Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
@@ -35,6 +36,7 @@ pub use interface::{
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use region::{RawMemory, Region, RegionError};
+pub use say::say;
 
 pub use portals_core as core;
 pub use portals_core::{

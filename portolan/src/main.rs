@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             .error(ErrorKind::ValueValidation, message)
             .exit(),
         Err(error) => {
-            eprintln!("portolan: {}", chain(&error));
+            portals_shim::say(format_args!("portolan: {}", chain(&error)));
             ExitCode::from(error.status())
         }
     }

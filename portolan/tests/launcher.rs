@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -206,6 +207,43 @@ fn ranks_that_fail_end_the_job_with_their_status() {
         1,
         "rank 3 exited with status 0 and never joined the job that rank 0 joined; ending the job",
     );
+}
+
+/// What several processes say to one standard error must not mix: a datagram socket keeps each write apart.
+#[test]
+fn a_line_for_people_is_one_write() {
+    for (line, ours) in [
+        (
+            "run -n 2 -- portolan probe --fault exit3@1",
+            "rank 1 exited with status 3",
+        ),
+        (
+            "run -n 2 -- portolan probe --fault abort7@1",
+            "rank 1 aborted the job",
+        ),
+    ] {
+        let (mut read, write) = UnixDatagram::pair().unwrap();
+        let mut job = command(line).stderr(OwnedFd::from(write)).spawn().unwrap();
+        job.wait().unwrap();
+        read.set_nonblocking(true).unwrap();
+        let said = pieces(&mut read);
+        assert!(said.iter().any(|piece| piece.contains(ours)), "{said:?}");
+        for piece in &said {
+            assert!(piece.ends_with('\n'), "{piece:?} of {said:?}");
+        }
+    }
+}
+
+/// What each write to the other end was.
+fn pieces(socket: &mut UnixDatagram) -> Vec<String> {
+    let mut buffer = [0; 4096];
+    std::iter::from_fn(|| {
+        socket
+            .recv(&mut buffer)
+            .ok()
+            .map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned())
+    })
+    .collect()
 }
 
 #[test]

@@ -242,7 +242,7 @@ fn by_messages(conduit: &Conduit, params: Params) -> Result<Option<(Report, Rate
         HandlerEntry::new(UPDATE, move |token, _, args| {
             t.borrow_mut().update(size - 1, word64(args));
             if let Err(e) = token.reply_short(DONE, &[]) {
-                eprintln!("gups: {e}");
+                portals_shim::say(format_args!("gups: {e}"));
                 token.conduit().exit(1);
             }
         }),

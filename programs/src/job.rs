@@ -41,13 +41,13 @@ pub fn start<E: std::error::Error>(
         |rank| format!("{program}: rank {rank}"),
     );
     if let Err(e) = log::install(who) {
-        eprintln!("{program}: {e}");
+        portals_shim::say(format_args!("{program}: {e}"));
         return ExitCode::from(2);
     }
     let conduit = match Conduit::init() {
         Ok(conduit) => conduit,
         Err(e) => {
-            eprintln!("{program}: {}", chain(&e));
+            portals_shim::say(format_args!("{program}: {}", chain(&e)));
             return ExitCode::from(if matches!(e, InitError::Fabric(_)) {
                 3
             } else {
@@ -56,7 +56,7 @@ pub fn start<E: std::error::Error>(
         }
     };
     if let Err(e) = body(&conduit) {
-        eprintln!("{program}: {}", chain(&e));
+        portals_shim::say(format_args!("{program}: {}", chain(&e)));
         conduit.exit(2);
     }
     conduit.finish();

@@ -75,7 +75,7 @@ pub(crate) fn complain(doing: &str, error: &dyn std::error::Error) {
         line.push_str(&error.to_string());
         cause = error.source();
     }
-    eprintln!("{line}");
+    portals_shim::say(format_args!("{line}"));
 }
 
 /// Leaves the job in good order, once.
@@ -120,7 +120,7 @@ pub(crate) fn at_end() {
         leave();
     }));
     if ended.is_err() {
-        eprintln!("portals: a panic while leaving the job");
+        portals_shim::say(format_args!("portals: a panic while leaving the job"));
     }
 }
 

@@ -346,6 +346,8 @@ pub(crate) fn drain() {
         let _ = done.send(());
     });
     if closing.is_ok() && wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-        eprintln!("portals: the interface could not be closed in {limit:?}");
+        portals_shim::say(format_args!(
+            "portals: the interface could not be closed in {limit:?}"
+        ));
     }
 }

@@ -326,9 +326,10 @@ impl Job {
 
     /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.
     pub fn ask_to_end(&self, code: i32, message: &str) {
-        // In one write, because all ranks may say something at once.
-        let line = format!("rank {} of {}: {message}\n", self.rank, self.size);
-        eprint!("{line}");
+        crate::say(format_args!(
+            "rank {} of {}: {message}",
+            self.rank, self.size
+        ));
         leave::forget();
         self.space.abort(code, message);
     }

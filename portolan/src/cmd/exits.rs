@@ -307,7 +307,7 @@ fn endless(kind: &str) -> Result<u8, CmdError> {
         };
         done.map_err(CmdError::Usage)?;
         if turn == 0 {
-            eprintln!("rank {me}: traffic");
+            portals_shim::say(format_args!("rank {me}: traffic"));
         }
     }
     Ok(0)

@@ -302,7 +302,7 @@ fn wait(
         match event {
             Ok(Event::Control(line)) => match line.split_once(' ').unwrap_or((&line, "")) {
                 ("up", _) => stage = Stage::Running,
-                ("note", text) => eprintln!("portolan guest: {text}"),
+                ("note", text) => portals_shim::say(format_args!("portolan guest: {text}")),
                 ("fail", text) => failed = Some(text.to_owned()),
                 ("exit", text) => {
                     // A shell's status is 0-255; anything else is a garbled line.
@@ -357,7 +357,7 @@ fn not_booted(why: String) -> GuestError {
 fn watch(from: UnixStream, number: usize) {
     for line in BufReader::new(from).lines().map_while(Result::ok) {
         if line != "up" {
-            eprintln!("portolan guest: host{number}: {line}");
+            portals_shim::say(format_args!("portolan guest: host{number}: {line}"));
         }
     }
 }

@@ -25,7 +25,6 @@ mod supervise;
 mod wait;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
@@ -95,7 +94,7 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
     let verdict = job.run(deadline, limit).map_err(failed("watch the job"))?;
     if let Some(line) = &verdict.line {
         // Nobody may be left to read it; the job's end comes first.
-        let _ = writeln!(io::stderr(), "{}: {line}", spec.title);
+        portals_shim::say(format_args!("{}: {line}", spec.title));
     }
     drop(job);
     Ok(verdict.status)

@@ -39,7 +39,7 @@ enum How {
 }
 
 fn fail(message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("heat3d: {message}");
+    portals_shim::say(format_args!("heat3d: {message}"));
     ExitCode::from(2)
 }
 

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("life: {}", programs::chain(&error));
+            portals_shim::say(format_args!("life: {}", programs::chain(&error)));
             ExitCode::from(if matches!(error, LifeError::Fabric(_)) {
                 3
             } else {

@@ -767,9 +767,10 @@ impl Verbs {
         let counters = self.counters;
         tracing::info!(?counters, "connections");
         if std::env::var_os("PORTOLAN_CONNECTION_STATS").is_some() {
-            // In one piece: other ranks print theirs.
-            let line = format!("rank {}: connections: {counters:?}\n", self.rank);
-            eprint!("{line}");
+            crate::say(format_args!(
+                "rank {}: connections: {counters:?}",
+                self.rank
+            ));
         }
     }
 }

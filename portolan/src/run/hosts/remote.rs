@@ -124,7 +124,7 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
     }
     let verdict = remote.run().map_err(failed("watch the job"))?;
     if let Some(line) = &verdict.line {
-        let _ = writeln!(io::stderr(), "{}: {line}", spec.title);
+        portals_shim::say(format_args!("{}: {line}", spec.title));
     }
     drop(remote);
     Ok(verdict.status)

@@ -439,9 +439,7 @@ impl Nal for Auto {
         }
         tracing::info!(?channels, "datagrams and connections");
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
-            // In one piece: other ranks print theirs.
-            let line = format!("rank {}: {channels:?}\n", self.rank);
-            eprint!("{line}");
+            crate::say(format_args!("rank {}: {channels:?}", self.rank));
         }
     }
 }

@@ -653,7 +653,7 @@ impl DatagramNal {
         let stats = self.rd.stats();
         tracing::info!(?stats, "reliable datagrams");
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
-            eprintln!("rank {}: {stats:?}", self.rank);
+            crate::say(format_args!("rank {}: {stats:?}", self.rank));
         }
     }
 
