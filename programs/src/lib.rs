@@ -9,6 +9,7 @@
 //!
 //! All print a checksum that does not depend on the number of ranks, bit for bit.
 
+mod arguments;
 pub mod gups;
 pub mod heat3d;
 mod job;
@@ -17,5 +18,6 @@ pub mod log;
 mod memory;
 mod sum;
 
+pub use arguments::arguments;
 pub use job::{Failed, chain, start};
 pub use memory::Memory;

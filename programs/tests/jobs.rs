@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -616,4 +618,23 @@ fn relatives_that_simulate(rank: i32) -> Vec<i32> {
         .into_iter()
         .filter(|p| parent(*p).and_then(parent) == launcher)
         .collect()
+}
+
+/// All ranks say the same at the same time: a datagram socket keeps each write apart.
+#[test]
+fn what_is_wrong_with_the_arguments_is_said_in_one_write() {
+    for name in [HEAT3D, GUPS, LIFE] {
+        let (said, write) = UnixDatagram::pair().unwrap();
+        let mut command = clean(program(name, &["--no-such-option"]));
+        let status = command.stderr(OwnedFd::from(write)).status().unwrap();
+        assert_eq!(status.code(), Some(2), "{name}");
+        let mut buffer = [0; 4096];
+        let len = said.recv(&mut buffer).unwrap();
+        let words = String::from_utf8_lossy(&buffer[..len]);
+        assert!(
+            words.starts_with("error: unexpected argument '--no-such-option'"),
+            "{words}"
+        );
+        assert!(words.ends_with("try '--help'.\n"), "{words}");
+    }
 }

@@ -25,7 +25,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = programs::arguments::<Cli>();
     let params = Params {
         log2_table: cli.log2_table,
         updates: cli.updates,

@@ -61,7 +61,7 @@ fn generate(words: &[String]) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = programs::arguments::<Cli>();
     if let Some(words) = cli.generate {
         return generate(&words);
     }

@@ -28,7 +28,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = programs::arguments::<Cli>();
     let params = Params {
         rows: cli.rows as usize,
         columns: cli.columns as usize,
