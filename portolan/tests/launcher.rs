@@ -426,6 +426,22 @@ fn more_ranks_than_share_memory_are_refused_before_any_starts() {
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
 }
 
+/// A limit of the size of files holds for shared memory, which is a file: the system's own answer is a signal.
+#[test]
+fn a_limit_of_files_is_named() {
+    let limited = "ulimit -f 0; exec \"$0\" run -n 2 --fabric shm -- portolan probe";
+    let output = Command::new("sh")
+        .args(["-c", limited, PORTOLAN])
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("the limit of files (ulimit -f) is 0"),
+        "{said}"
+    );
+}
+
 #[test]
 fn bad_usage_is_2_and_starts_nothing() {
     for (line, words) in [

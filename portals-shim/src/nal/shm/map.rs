@@ -16,6 +16,7 @@
 use portals_core::Segment;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
@@ -27,7 +28,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(super) const LINE: usize = 64;
 
 /// A new file of `len` bytes, zeroed and sealed, for others to map.
+///
+/// # Errors
+/// The system has no such files, or not of this length.
 pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
+    // Beyond the limit the process would be killed by a signal that says nothing.
+    if let Some(most) = getrlimit(Resource::Fsize).current
+        && len as u64 > most
+    {
+        let words = format!("{len} bytes are needed, the limit of files (ulimit -f) is {most}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+    }
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, len as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
