@@ -189,6 +189,7 @@ pub unsafe extern "C" fn PtlEQPeek(eq_handle: u32, event: *mut PtlEvent) -> c_in
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
         let open = eq_open(eq_handle)?;
+        let _whole = open.whole();
         let seen = open.interface.eq_peek(EqHandle::from_raw(eq_handle))?;
         let Some(seen) = seen else {
             return Ok(EQ_EMPTY);
@@ -239,6 +240,7 @@ pub unsafe extern "C" fn PtlEQPoll(
         };
         let first = element(0);
         let open = eq_open(first).map_err(|_| wrong(0))?;
+        let _whole = open.whole();
         let number = Handle(first).interface();
         let mut eqs = EqList::new();
         // Not beyond the first that is wrong, behind which there may be no memory.

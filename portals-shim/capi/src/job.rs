@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cancel::Whole;
 use crate::{ending, state};
 
 static JOB: Mutex<Option<Arc<Job>>> = Mutex::new(None);
@@ -114,6 +115,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 
 /// What is owed to others leaves, then the process leaves the job.
 pub(crate) fn at_end() {
+    let _whole = Whole::begin();
     ending::begin();
     let ended = catch_unwind(AssertUnwindSafe(|| {
         state::drain();

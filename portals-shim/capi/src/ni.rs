@@ -6,7 +6,7 @@
 //! Interfaces and identity: `PtlNI*`, `PtlGetUid`, `PtlGetId`, `PtlGetJid`, `PtlACEntry`.
 
 use portals_shim::core::{Gauge, HandleKind, Ni, NiConfig};
-use portals_shim::fabric::{self, FabricConfig, LARGEST_PID, Opened, RANK_PID, Wishes};
+use portals_shim::fabric::{self, FabricConfig, FabricKind, LARGEST_PID, Opened, RANK_PID, Wishes};
 use portals_shim::nal::inproc::{Hub, InProc};
 use portals_shim::place::Placement;
 use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle};
@@ -66,10 +66,13 @@ fn wished_jid() -> Result<Option<u32>, Error> {
     }
 }
 
-fn open_job(wishes: &Wishes) -> Result<Opened, Error> {
-    let attempt = || -> Result<Opened, fabric::FabricError> {
+/// The interface, and whether its calls speak with a device or with the model.
+fn open_job(wishes: &Wishes) -> Result<(Opened, bool), Error> {
+    let attempt = || -> Result<(Opened, bool), fabric::FabricError> {
         let job = job::join()?;
-        fabric::open_with(&job, &FabricConfig::from_env()?, wishes)
+        let config = FabricConfig::from_env()?;
+        let opened = fabric::open_with(&job, &config, wishes)?;
+        Ok((opened, config.kind != FabricKind::Shm))
     };
     attempt().map_err(|error| {
         job::complain("PtlNIInit", &error);
@@ -118,9 +121,9 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         get_send_events: is_set(CRAY_GETS),
         jid: wished_jid()?,
     };
-    let opened = match kind {
+    let (opened, speaks) = match kind {
         Kind::Job => open_job(&wishes)?,
-        Kind::Own => open_own(&wishes),
+        Kind::Own => (open_own(&wishes), false),
     };
     let open = Open {
         interface: opened.interface,
@@ -135,6 +138,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         condemned: Mutex::default(),
         any_condemned: AtomicBool::new(false),
         asked_unlinks: is_set(CRAY_UNLINKS),
+        speaks,
     };
     state::insert(interface, open)
 }

@@ -12,7 +12,7 @@ use crate::types::{OK, PtlProcessId};
 
 /// Starts an operation on the descriptor `raw`.
 fn start(raw: u32, operation: impl FnOnce(&Open, MdHandle) -> Result<(), Error>) -> c_int {
-    state::entry_on(Error::MdInvalid, || {
+    state::quick_on(Error::MdInvalid, || {
         state::with_object(raw, HandleKind::Md, Error::MdInvalid, |open| {
             operation(open, MdHandle::from_raw(raw)).map(|()| OK)
         })

@@ -20,6 +20,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
+use crate::cancel::Whole;
 use crate::ending;
 use crate::p3rt::Group;
 use crate::types::{EQ_EMPTY, Handler};
@@ -50,6 +51,16 @@ pub(crate) struct Open {
     pub(crate) any_condemned: AtomicBool,
     /// Automatic unlinks make events only for descriptors that ask for them.
     pub(crate) asked_unlinks: bool,
+    /// Any call may speak with a device, or with the model.
+    pub(crate) speaks: bool,
+}
+
+impl Open {
+    /// Makes a [quick](quick_on) call whole, if it may come to a cancellation point. Over shared memory a put and a look do not.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<Whole> {
+        self.speaks.then(Whole::begin)
+    }
 }
 
 /// The interfaces there are.
@@ -95,6 +106,13 @@ thread_local! {
 
 /// Runs the body of an entry: errors become codes, a panic `PTL_FAIL`.
 pub(crate) fn entry(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+    let _whole = Whole::begin();
+    quick(body)
+}
+
+/// As [`entry`], of a call that programs make for each message: it is made whole where its interface [needs](Open::whole) that,
+/// as two locked instructions are much here.
+fn quick(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
         Ok(Err(error)) => refused(error),
@@ -116,6 +134,11 @@ pub(crate) fn entry_on(invalid: Error, body: impl FnOnce() -> Result<c_int, Erro
     entry(|| body().map_err(|error| of_place(error, invalid)))
 }
 
+/// As [`entry_on`] and [`quick`].
+pub(crate) fn quick_on(invalid: Error, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
+    quick(|| body().map_err(|error| of_place(error, invalid)))
+}
+
 fn of_place(error: Error, invalid: Error) -> Error {
     match error {
         Error::NiInvalid => invalid,
@@ -125,17 +148,22 @@ fn of_place(error: Error, invalid: Error) -> Error {
 
 /// As [`entry_on`], of a look into queues that waits so long: see [`ending`].
 pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
-    entry_on(Error::EqInvalid, || match body() {
+    let body = || match body() {
         Err(_) if ending::is_elsewhere() => {
             ending::wait_out(wait);
             Ok(EQ_EMPTY)
         }
         done => done,
-    })
+    };
+    match wait {
+        Wait::No => quick_on(Error::EqInvalid, body),
+        _ => entry_on(Error::EqInvalid, body),
+    }
 }
 
 /// As [`entry`] for functions that return something else.
 pub(crate) fn guarded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
+    let _whole = Whole::begin();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
@@ -295,12 +323,18 @@ pub(crate) fn with_object<R>(
             return None;
         }
         let open = own.1.get(usize::from(number))?.as_deref()?;
-        work.take().map(|work| work(open))
+        let work = work.take()?;
+        let _whole = open.whole();
+        Some(work(open))
     });
     match (done, work) {
         (Ok(Some(done)), _) => done,
         // The table is not there, is old, or has no such interface.
-        (_, Some(work)) => work(&*numbered(number).ok_or(invalid)?),
+        (_, Some(work)) => {
+            let open = numbered(number).ok_or(invalid)?;
+            let _whole = open.whole();
+            work(&open)
+        }
         (_, None) => Err(Error::Fail),
     }
 }

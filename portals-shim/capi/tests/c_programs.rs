@@ -347,6 +347,16 @@ fn threads_share_an_interface_and_a_queue() {
     }
 }
 
+/// Twice, as where a thread is when it is cancelled is left to chance.
+#[test]
+fn a_thread_that_is_cancelled_ends_after_its_call() {
+    if compiler("cc") {
+        let program = compile("cc", &["-std=gnu99", "-pthread"], "cancelled", &[]);
+        passes(1, &program, &[]);
+        passes(2, &program, &[]);
+    }
+}
+
 #[test]
 fn old_values_of_updates_by_several_threads_belong_together() {
     if compiler("cc") {
