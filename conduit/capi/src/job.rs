@@ -112,6 +112,8 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             .with_writer(std::io::stderr)
             .with_target(false)
             .without_time()
+            // Where it cannot be said, on a disk that is full, the word about that would panic.
+            .log_internal_errors(false)
             .try_init();
         let conduit = match Conduit::init() {
             Ok(conduit) => conduit,

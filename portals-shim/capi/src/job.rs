@@ -64,6 +64,8 @@ fn report_errors() {
         .with_writer(std::io::stderr)
         .with_target(false)
         .without_time()
+        // Where it cannot be said, on a disk that is full, the word about that would panic.
+        .log_internal_errors(false)
         .try_init();
 }
 

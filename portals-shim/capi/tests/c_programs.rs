@@ -305,6 +305,20 @@ fn random_calls_of_threads_end_when_what_they_use_goes() {
     }
 }
 
+/// Ranks say on standard error that operations fail, which cannot be written.
+#[test]
+fn operations_that_fail_end_where_that_cannot_be_said() {
+    if compiler("cc") {
+        let program = shared("unheard");
+        for how in ["heard", "unheard"] {
+            let output = run_on(FABRICS[2], 2, &[], &program, &[how]);
+            assert!(output.status.success(), "{how}: {}", text(&output));
+            let said = String::from_utf8_lossy(&output.stderr).contains("the operation fails");
+            assert_eq!(said, how == "heard", "{}", text(&output));
+        }
+    }
+}
+
 #[test]
 fn registers_limits_and_unlinks_that_are_told() {
     on_both_interfaces("registers");
