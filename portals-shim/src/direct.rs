@@ -429,10 +429,12 @@ impl<N: Nal> Shared<N> {
         other: &F,
         out: &mut impl Place,
     ) -> Result<Taken, PollError> {
-        let deadline = match wait {
-            Wait::Nanos(ns) => Instant::now().checked_add(Duration::from_nanos(ns)),
+        let longest = match wait {
+            Wait::Nanos(ns) => Some(Duration::from_nanos(ns)),
             Wait::No | Wait::Forever => None,
         };
+        // From the first look on that finds nothing: what is there needs no time.
+        let mut deadline = None;
         let looks = self.looks_of_wait();
         let mut sleep_from = None;
         loop {
@@ -446,10 +448,13 @@ impl<N: Nal> Shared<N> {
                 sleep_from = None;
             }
             let long = self.rest(looks);
-            if !long && deadline.is_none() {
+            if !long && longest.is_none() {
                 continue;
             }
             let now = Instant::now();
+            if deadline.is_none() {
+                deadline = longest.and_then(|longest| now.checked_add(longest));
+            }
             if deadline.is_some_and(|d| now >= d) {
                 return Ok(Taken::Nothing);
             }

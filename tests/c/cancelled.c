@@ -1,5 +1,5 @@
-/* No call is a cancellation point: a thread that is cancelled in a wait is still in it, takes the event that
- * comes, and ends after the call. What it used goes on. */
+/* A thread that is cancelled in a call ends after it, or within a wait for ever: then no event is taken. What it
+ * used goes on. With an argument, waits for ever for which nothing comes are cancelled, too. */
 #include "check.h"
 
 #include <pthread.h>
@@ -10,9 +10,9 @@ enum { PORTAL = 11, ROUNDS = 20 };
 static ptl_handle_ni_t ni;
 static ptl_handle_eq_t eq;
 static char bytes[70000];
-/* A thread of the test is in a call. */
+/* A thread of the test is in a call, and that is no wait for ever. */
 static volatile int inside;
-static int taken;
+static volatile int taken;
 
 static void ended(void *unused)
 {
@@ -27,15 +27,29 @@ static void *waits(void *unused)
 	ptl_event_t event;
 
 	pthread_cleanup_push(ended, NULL);
-	inside = 1;
 	OK(PtlEQWait(eq, &event));
-	inside = 0;
 	CHECK(event.type == PTL_EVENT_PUT_END);
 	taken++;
 	for (;;)
 		nanosleep(&pause, NULL);
 	pthread_cleanup_pop(0);
 	return unused;
+}
+
+/* Waits for what does not come: by one call or the other. */
+static void *waits_for_ever(void *by_poll)
+{
+	ptl_event_t event;
+	int which;
+
+	pthread_cleanup_push(ended, NULL);
+	if (by_poll)
+		PtlEQPoll(&eq, 1, PTL_TIME_FOREVER, &event, &which);
+	else
+		PtlEQWait(eq, &event);
+	CHECK(!"reached");
+	pthread_cleanup_pop(0);
+	return by_poll;
 }
 
 /* Makes calls of every kind, which may sleep or speak with a device, until its end. */
@@ -77,16 +91,18 @@ static void join(pthread_t thread)
 	CHECK(result == PTHREAD_CANCELED);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct timespec pause = { 0, 0 };
 	ptl_handle_eq_t sent;
 	ptl_handle_me_t me;
 	ptl_handle_md_t target, source;
 	ptl_process_id_t id;
+	ptl_event_t event;
 	pthread_t thread;
 	int i;
 
+	(void)argv;
 	ni = open_default();
 	OK(PtlGetId(ni, &id));
 	OK(PtlEQAlloc(ni, 64, PTL_EQ_HANDLER_NONE, &eq));
@@ -110,7 +126,20 @@ int main(void)
 		expect(sent, PTL_EVENT_SEND_END);
 		expect(sent, PTL_EVENT_ACK);
 		join(thread);
+		/* Where the thread ended in its wait, the event is still there. */
+		if (taken == i) {
+			expect(eq, PTL_EVENT_PUT_END);
+			taken++;
+		}
 		CHECK(taken == i + 1);
+		GIVES(PTL_EQ_EMPTY, PtlEQGet(eq, &event));
+	}
+	for (i = 0; i < 2 && argc > 1; i++) {
+		CHECK(pthread_create(&thread, NULL, waits_for_ever, i ? &eq : NULL) == 0);
+		pause.tv_nsec = 300000000;
+		nanosleep(&pause, NULL);
+		cancel(thread);
+		join(thread);
 	}
 	for (i = 0; i < ROUNDS; i++) {
 		CHECK(pthread_create(&thread, NULL, calls, NULL) == 0);

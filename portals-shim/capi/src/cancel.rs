@@ -1,18 +1,41 @@
-// UNSAFETY: a function of the C library that the libc crate does not declare.
-#![expect(unsafe_code, reason = "calls pthread_setcancelstate")]
-//! No entry is a cancellation point (pthreads(7)).
+// UNSAFETY: functions of the C library that the libc crate does not declare.
+#![expect(
+    unsafe_code,
+    reason = "calls pthread_setcancelstate and pthread_testcancel"
+)]
+//! Cancellation points (pthreads(7)): waits for ever are, no other entry is.
 //!
-//! A thread that is cancelled inside of one, where the library writes to a device or sleeps, say, would be unwound through frames of
-//! Rust, which ends the process. It is cancelled at the first cancellation point after the call instead.
+//! A thread that is cancelled inside of an entry, where the library writes to a device or sleeps, say, would be unwound through frames
+//! of Rust that hold something, which ends the process. It is cancelled at the first cancellation point after the call instead. A
+//! wait for ever may have no end, so it is made of waits of [`PIECE`], between which its thread may be cancelled; not on the
+//! model, where pieces of virtual time would be events of their own.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
+use std::time::Duration;
+
+/// A part of a wait for ever.
+pub(crate) const PIECE: Duration = Duration::from_millis(250);
 
 /// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
 const DISABLE: c_int = 1;
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+/// Does not return to a thread that is cancelled.
+///
+/// # Safety
+/// Nothing that is dropped lives in the frames between here and the program.
+#[inline(always)]
+pub(crate) unsafe fn point() {
+    // SAFETY: it unwinds, if at all, through frames in which nothing is dropped, by the condition of this function.
+    unsafe { pthread_testcancel() };
 }
 
 /// While it lives this thread is not cancelled.

@@ -2,13 +2,15 @@
 //!
 //! The exit closes the interfaces before the process is gone, and threads that the program has not ended still run: a server
 //! that waits for events, say. To them nothing has happened yet, as anywhere else where an exit ends threads wherever
-//! they are. So a call that fails for that reason does not return; but a look that does not wait for ever finds nothing, in the time that it
-//! may take, since an exit handler of the program may have told its thread to end, and wait for it.
+//! they are. So a call that fails for that reason does not return; but a look finds nothing, in the time that it may take, since an
+//! exit handler of the program may have told its thread to end, and wait for it. One that waits for ever does not return either,
+//! but its thread may be cancelled.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::cancel::PIECE;
 use portals_shim::Wait;
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -37,11 +39,11 @@ pub(crate) fn stay() -> ! {
     }
 }
 
-/// Takes the time of a look that finds nothing.
+/// Takes the time of a look that finds nothing, or of a piece of a wait for ever.
 pub(crate) fn wait_out(wait: Wait) {
     match wait {
         Wait::No => std::thread::yield_now(),
         Wait::Nanos(ns) => std::thread::sleep(Duration::from_nanos(ns)),
-        Wait::Forever => stay(),
+        Wait::Forever => std::thread::sleep(PIECE),
     }
 }

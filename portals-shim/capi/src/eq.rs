@@ -12,6 +12,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use crate::cancel;
 use crate::me_md;
 use crate::ptr::Out;
 use crate::state::{self, Open};
@@ -127,7 +128,7 @@ pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
     })
 }
 
-/// The next event of one queue.
+/// The next event of one queue; for [`Wait::Forever`] none when a [piece](cancel::PIECE) of the wait is over.
 ///
 /// # Safety
 /// `event` is null or may be written.
@@ -148,7 +149,7 @@ unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
                     Ok(None) => Ok(EQ_EMPTY),
                     Err(error) => Err(*error),
                 },
-                wait => match &open.interface.eq_poll(&[queue], wait) {
+                wait => match &open.interface.eq_poll(&[queue], open.piece(wait)) {
                     Ok(Some(polled)) => Ok(hand_over(open, eq, polled, &out)),
                     Ok(None) => Ok(EQ_EMPTY),
                     Err(refused) => Err(refused.error),
@@ -173,9 +174,16 @@ pub unsafe extern "C" fn PtlEQGet(eq_handle: u32, event: *mut PtlEvent) -> c_int
 /// # Safety
 /// `event` is null or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PtlEQWait(eq_handle: u32, event: *mut PtlEvent) -> c_int {
-    // SAFETY: the condition of this function.
-    unsafe { take(eq_handle, event, Wait::Forever) }
+pub unsafe extern "C-unwind" fn PtlEQWait(eq_handle: u32, event: *mut PtlEvent) -> c_int {
+    loop {
+        // SAFETY: the condition of this function.
+        let code = unsafe { take(eq_handle, event, Wait::Forever) };
+        if code != EQ_EMPTY {
+            return code;
+        }
+        // SAFETY: here lives nothing but numbers and an address.
+        unsafe { cancel::point() };
+    }
 }
 
 /// `PtlEQPeek`: the event stays, and no handler is called.
@@ -214,14 +222,36 @@ pub(crate) fn wait_of(timeout: c_uint) -> Wait {
 /// `eq_handles` is null or an array of `size` elements, of which those behind the first that is no queue need not be
 /// there; `event` and `which_eq` are null or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PtlEQPoll(
+pub unsafe extern "C-unwind" fn PtlEQPoll(
     eq_handles: *const u32,
     size: c_int,
     timeout: c_uint,
     event: *mut PtlEvent,
     which_eq: *mut c_int,
 ) -> c_int {
-    state::look(wait_of(timeout), || {
+    loop {
+        // SAFETY: the condition of this function.
+        let code = unsafe { poll(eq_handles, size, wait_of(timeout), event, which_eq) };
+        if code != EQ_EMPTY || timeout != TIME_FOREVER {
+            return code;
+        }
+        // SAFETY: here lives nothing but numbers and addresses.
+        unsafe { cancel::point() };
+    }
+}
+
+/// The next event of several queues; for [`Wait::Forever`] none when a [piece](cancel::PIECE) of the wait is over.
+///
+/// # Safety
+/// That of [`PtlEQPoll`].
+unsafe fn poll(
+    eq_handles: *const u32,
+    size: c_int,
+    wait: Wait,
+    event: *mut PtlEvent,
+    which_eq: *mut c_int,
+) -> c_int {
+    state::look(wait, || {
         state::initialised()?;
         // SAFETY: the condition of this function.
         let out = unsafe { Out::new(event) }?;
@@ -252,7 +282,7 @@ pub unsafe extern "C" fn PtlEQPoll(
             eqs.try_reserve(1).map_err(|_| Error::NoSpace)?;
             eqs.push(EqHandle(handle));
         }
-        match open.interface.eq_poll(&eqs, wait_of(timeout)) {
+        match open.interface.eq_poll(&eqs, open.piece(wait)) {
             Ok(Some(polled)) => {
                 which.set(c_int::try_from(polled.which).unwrap_or(c_int::MAX));
                 let eq = eqs.get(polled.which).map_or(first, |eq| eq.raw());

@@ -20,7 +20,7 @@
 //!   `PTL_SEGV`), handles (a handle that is stale, of another kind or of no open interface is the
 //!   `*_INVALID` of its place) and values.
 //! * No lock is held while an event queue's handler runs.
-//! * It is no cancellation point: a thread that is cancelled meanwhile ends after it.
+//! * It is no cancellation point, but for a wait for ever: a thread that is cancelled meanwhile ends after it.
 //!
 //! Any thread may call any function. After a `fork` the child is a process that never initialised,
 //! and cannot: `PtlInit` fails there.

@@ -9,11 +9,14 @@ use portals_shim::core::{Gauge, HandleKind, Ni, NiConfig};
 use portals_shim::fabric::{self, FabricConfig, FabricKind, LARGEST_PID, Opened, RANK_PID, Wishes};
 use portals_shim::nal::inproc::{Hub, InProc};
 use portals_shim::place::Placement;
-use portals_shim::{AcEntry, EqHandle, Error, Handle, Interface, Limits, MdHandle};
+use portals_shim::{
+    AcEntry, ClockKind, EqHandle, Error, Handle, Interface, Limits, MdHandle, Wait,
+};
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use crate::cancel::PIECE;
 use crate::ptr::{self, Out};
 use crate::state::{self, Kind, Open};
 use crate::types::{OK, PID_ANY, PtlNiLimits, PtlProcessId, wished_or_any};
@@ -125,6 +128,10 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         Kind::Job => open_job(&wishes)?,
         Kind::Own => (open_own(&wishes), false),
     };
+    let endless = match opened.interface.clock() {
+        ClockKind::Virtual => Wait::Forever,
+        ClockKind::Wall => Wait::Nanos(PIECE.as_nanos() as u64),
+    };
     let open = Open {
         interface: opened.interface,
         handle,
@@ -139,6 +146,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         any_condemned: AtomicBool::new(false),
         asked_unlinks: is_set(CRAY_UNLINKS),
         speaks,
+        endless,
     };
     state::insert(interface, open)
 }

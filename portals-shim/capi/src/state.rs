@@ -53,6 +53,8 @@ pub(crate) struct Open {
     pub(crate) asked_unlinks: bool,
     /// Any call may speak with a device, or with the model.
     pub(crate) speaks: bool,
+    /// What waits for ever are made of.
+    pub(crate) endless: Wait,
 }
 
 impl Open {
@@ -60,6 +62,15 @@ impl Open {
     #[inline]
     pub(crate) fn whole(&self) -> Option<Whole> {
         self.speaks.then(Whole::begin)
+    }
+
+    /// How much of a wait is made at once: see [`cancel`](crate::cancel).
+    #[inline]
+    pub(crate) fn piece(&self, wait: Wait) -> Wait {
+        match wait {
+            Wait::Forever => self.endless,
+            limited => limited,
+        }
     }
 }
 
@@ -146,7 +157,7 @@ fn of_place(error: Error, invalid: Error) -> Error {
     }
 }
 
-/// As [`entry_on`], of a look into queues that waits so long: see [`ending`].
+/// As [`entry_on`], of a look into queues that waits so long, or for [`Wait::Forever`] a piece of that: see [`ending`].
 pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     let body = || match body() {
         Err(_) if ending::is_elsewhere() => {
