@@ -397,6 +397,63 @@ mod tests {
         assert_eq!(kernel_package("linux-image-amd64\n"), None);
     }
 
+    /// The part of the guest's script that runs the job, as the first process of a namespace, with files for the ports. They come
+    /// late, and meanwhile an orphan ends.
+    #[test]
+    fn what_ends_while_the_guest_comes_up_does_not_keep_it_from_its_job() {
+        let folder = std::env::temp_dir().join(format!("portolan-init-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let init = std::str::from_utf8(INIT).unwrap();
+        let from = init.find("step \"output ports\"").unwrap();
+        let to = init.find("# Whatever the job left running").unwrap();
+        let job = "sh -c 'echo said; echo wrong >&2; exit 7'";
+        let part = init[from..to]
+            .replace("/out", "./out")
+            .replace("/err", "./err")
+            .replace(
+                "env -i /bin/chroot /host /bin/sh /run/portolan-guest/job",
+                job,
+            );
+        assert!(part.contains(job));
+        let script = format!(
+            "step() {{ :; }}\nport() {{ busybox usleep 400000; echo \"./$1\"; }}\nexec 9>control\n\
+             ( ( busybox usleep 200000 ) & )\n{part}\nwait $out $err\nexit $status\n"
+        );
+        let run = std::process::Command::new("timeout")
+            .args([
+                "-s",
+                "KILL",
+                "20",
+                "unshare",
+                "--fork",
+                "--pid",
+                "--kill-child",
+            ])
+            .args(["busybox", "sh", "-c", &script])
+            .current_dir(&folder)
+            .output();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let seen = (
+            read("portolan.stdout"),
+            read("portolan.stderr"),
+            read("control"),
+        );
+        fs::remove_dir_all(&folder).unwrap();
+        let Ok(run) = run.inspect_err(|_| eprintln!("skipped: no timeout")) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        if said.contains("unshare: ") || said.contains("failed to run command") {
+            eprintln!("skipped: {said}");
+            return;
+        }
+        assert_eq!(run.status.code(), Some(7), "{said}");
+        assert_eq!(
+            seen,
+            ("said\n".to_owned(), "wrong\n".to_owned(), "up\n".to_owned())
+        );
+    }
+
     #[test]
     fn dependencies_come_before_their_users_and_once() {
         let folder = std::env::temp_dir().join(format!("portolan-modules-{}", std::process::id()));

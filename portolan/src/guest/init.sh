@@ -130,13 +130,20 @@ END
 fi
 step "output ports"
 mkfifo /out /err
-cat /out >"$(port portolan.stdout)" &
+# No open may wait for the other end: this process is told of every orphan that ends, which interrupts it. For both ways it
+# does not wait, and then both ends are there.
+exec 3<>/out 4<>/err
+exec 5</out 6</err 7>/out 8>/err
+exec 3>&- 4>&-
+cat <&5 >"$(port portolan.stdout)" 6<&- 7>&- 8>&- &
 out=$!
-cat /err >"$(port portolan.stderr)" &
+cat <&6 >"$(port portolan.stderr)" 5<&- 7>&- 8>&- &
 err=$!
+exec 5<&- 6<&-
 echo "up" >&9
-env -i /bin/chroot /host /bin/sh /run/portolan-guest/job </dev/null >/out 2>/err 9>&-
+env -i /bin/chroot /host /bin/sh /run/portolan-guest/job </dev/null >&7 2>&8 7>&- 8>&- 9>&-
 status=$?
+exec 7>&- 8>&-
 # Whatever the job left running holds the two pipes open: end it, so that the copies end.
 for process in /proc/[0-9]*; do
   if [ "$(readlink "$process/root" 2>/dev/null)" = /host ]; then
