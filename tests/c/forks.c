@@ -1,6 +1,7 @@
 /* A child that is forked once its parent has joined the job is no rank: what it calls of the job fails, does nothing to the
  * parent's place in it, and its end is not the parent's. Two ranks; "early": before PtlInit, "late": with an interface that
  * is open. */
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 
 #include "check.h"
 
-enum { PORTAL = 5 };
+enum { PORTAL = 5, CHILDREN = 500 };
 
 static int arrived, sent = 7;
 
@@ -44,6 +45,47 @@ static void have_a_child(void)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static volatile int enough;
+
+/* Is in the library most of the time. */
+static void *calls(void *unused)
+{
+	while (!enough) {
+		PtlNIDebug(PTL_INVALID_HANDLE, 5);
+		GIVES(PTL_FAIL, PtlSetRank(PTL_INVALID_HANDLE, 0, 0));
+	}
+	return unused;
+}
+
+/* What another thread is in the middle of at the fork stays so in the child, whose calls do not wait for it. */
+static void have_children_beside_calls(void)
+{
+	pthread_t threads[2];
+	int i, status;
+
+	for (i = 0; i < 2; i++)
+		CHECK(pthread_create(&threads[i], NULL, calls, NULL) == 0);
+	for (i = 0; i < CHILDREN; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			int n;
+
+			alarm(20);
+			CHECK(PtlNIDebug(PTL_INVALID_HANDLE, 6) == 0);
+			GIVES(PTL_FAIL, PtlInit(&n));
+			GIVES(PTL_NO_INIT, PtlSetRank(PTL_INVALID_HANDLE, -1, -1));
+			CHECK(cnos_get_rank() == -1);
+			PtlFini();
+			_exit(0);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+	enough = 1;
+	for (i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	int early = argc > 1 && strcmp(argv[1], "early") == 0;
@@ -64,8 +106,10 @@ int main(int argc, char **argv)
 		       PTL_RETAIN, &md));
 	CHECK(cnos_barrier() == 0);
 	if (rank == 0) {
-		if (!early)
+		if (!early) {
 			have_a_child();
+			have_children_beside_calls();
+		}
 		OK(PtlGetRankId(ni, 1, &to));
 		OK(PtlMDBind(ni, describe(&sent, sizeof sent, PTL_MD_EVENT_START_DISABLE, eq), PTL_RETAIN, &md));
 		OK(PtlPut(md, PTL_ACK_REQ, to, PORTAL, 0, 0, 0, 0));

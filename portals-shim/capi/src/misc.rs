@@ -59,10 +59,14 @@ pub extern "C" fn PtlProgress(handle: u32, timeout: c_uint) -> c_int {
     })
 }
 
-/// `PtlNIDebug`: a mask that is kept for programs that ask for it again.
+/// `PtlNIDebug`: a mask that is kept for programs that ask for it again. A forked child has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlNIDebug(ni: u32, mask: c_uint) -> c_uint {
     state::guarded(0, || {
+        // Without a lock, which another thread may have held at the fork.
+        if state::is_forked() {
+            return 0;
+        }
         if ni == INVALID_HANDLE {
             return std::mem::replace(&mut state::shared().debug_mask, mask);
         }

@@ -471,7 +471,7 @@ fn only_a_good_end_looks_like_one() {
 #[test]
 fn a_forked_child_is_no_rank() {
     if compiler("cc") {
-        let program = shared("forks");
+        let program = compile("cc", &["-std=gnu99", "-pthread"], "forks", &[]);
         for when in ["early", "late"] {
             passes(2, &program, &[when]);
         }
