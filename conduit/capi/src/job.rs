@@ -111,6 +111,7 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             .with_max_level(tracing_subscriber::filter::LevelFilter::ERROR)
             .with_writer(std::io::stderr)
             .with_target(false)
+            .with_ansi(false)
             .without_time()
             // Where it cannot be said, on a disk that is full, the word about that would panic.
             .log_internal_errors(false)
