@@ -5,6 +5,7 @@ use crate::endtoend;
 use crate::faults;
 use crate::hosts;
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -149,8 +150,29 @@ fn running(output: &str) -> Option<&str> {
     running
 }
 
+/// Whether the kernel counts on the rate of its clock that it was told, if it was: another has other time limits and figures.
+fn has_told_clock(command_line: &str, processors: &str) -> bool {
+    let told = command_line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("tsc_early_khz="))
+        .and_then(|khz| khz.parse::<f64>().ok());
+    let mhz = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu MHz"))
+        .and_then(|rest| rest.split_once(':'))
+        .and_then(|(_, mhz)| mhz.trim().parse::<f64>().ok());
+    match (told, mhz) {
+        (Some(khz), Some(mhz)) => (mhz * 1000.0 / khz - 1.0).abs() < 0.01,
+        _ => true,
+    }
+}
+
 /// In the guest: runs each executable's tests one by one, then the programs.
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
+    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
+    if !has_told_clock(&read("/proc/cmdline")?, &read("/proc/cpuinfo")?) {
+        bail!("the guest's clock runs at another rate than it was told");
+    }
     let mut done = Vec::new();
     for pair in &options.tests {
         let (exe, filter) = pair.split_once('=').context("--tests wants path=filter")?;
@@ -252,5 +274,16 @@ mod tests {
         let hung = format!("{ended}test d::e ... said this\nand that\n");
         assert_eq!(running(&hung), Some("d::e"));
         assert_eq!(running("test f ... FAILED\n\nfailures:\n"), None);
+    }
+
+    #[test]
+    fn a_clock_of_another_rate_is_seen() {
+        let processors = "processor\t: 0\ncpu MHz\t\t: 414.424\n";
+        assert!(has_told_clock("console=ttyS0 quiet", processors));
+        assert!(has_told_clock("tsc_early_khz=414000 quiet", processors));
+        assert!(!has_told_clock(
+            "tsc=reliable tsc_early_khz=2596108",
+            processors
+        ));
     }
 }

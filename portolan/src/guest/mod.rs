@@ -18,6 +18,7 @@
 //! `host0` and `host1`. The command runs on the first; the second runs what `/run/portolan-guest/rsh host1 WORDS…`
 //! sends it, and the environment tells Hydra's `mpiexec` to start ranks so, on both.
 
+mod clock;
 mod cpio;
 mod image;
 mod job;

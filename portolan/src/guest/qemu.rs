@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{GuestError, GuestOptions, Tools};
+use super::{GuestError, GuestOptions, Tools, clock};
 
 /// How long the guest may take to reach the command. An emulated guest needs a few seconds; the margin is
 /// for machines that are busy with other work.
@@ -70,6 +70,8 @@ struct Host<'a> {
     messages: &'a Path,
     /// Its end of the wire between two.
     wire: Option<&'a OwnedFd>,
+    /// How fast its processors' counters run.
+    ticks_per_ms: u64,
 }
 
 /// This side's ends of a machine's ports.
@@ -128,6 +130,7 @@ pub(super) fn run(
     initramfs: &[PathBuf],
     scratch: &Path,
 ) -> Result<u8, GuestError> {
+    let ticks_per_ms = clock::ticks_per_ms();
     let file = |name: &str, host: usize| scratch.join(format!("{name}{host}"));
     let consoles: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("console", h)).collect();
     let messages: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("qemu", h)).collect();
@@ -145,6 +148,7 @@ pub(super) fn run(
         initramfs: &initramfs[number],
         console: &consoles[number],
         messages: &messages[number],
+        ticks_per_ms,
         wire: wire.as_ref().map(|ends| &ends[number.min(1)]),
     };
 
@@ -242,8 +246,12 @@ fn command(
         .arg("-initrd")
         .arg(host.initramfs);
     // Emulated processors all count the host's ticks. The kernel does not know that and would read the time from a
-    // device instead, which takes a system call and slows what follows it by microseconds.
-    let clock = if options.kvm { "" } else { "tsc=reliable " };
+    // device instead, which takes a system call and slows what follows it by microseconds. Nor does it know how many
+    // there are in a second, and measures that badly on a busy machine.
+    let clock = match options.kvm {
+        true => String::new(),
+        false => format!("tsc=reliable tsc_early_khz={} ", host.ticks_per_ms),
+    };
     command.arg("-append").arg(format!(
         "console=ttyS0 loglevel=4 panic=-1 no_timer_check mitigations=off random.trust_cpu=on {clock}\
          portolan.host={} portolan.hosts={}",
