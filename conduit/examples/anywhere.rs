@@ -156,7 +156,7 @@ fn main() -> ExitCode {
     let conduit = match Conduit::init() {
         Ok(conduit) => conduit,
         Err(error) => {
-            eprintln!("anywhere: {error}");
+            conduit::say(format_args!("anywhere: {error}"));
             return ExitCode::from(3);
         }
     };
@@ -167,7 +167,7 @@ fn main() -> ExitCode {
         }
         Ok(false) => conduit.exit(4),
         Err(error) => {
-            eprintln!("anywhere: {error}");
+            conduit::say(format_args!("anywhere: {error}"));
             conduit.exit(1)
         }
     }

@@ -8,7 +8,7 @@ fn main() {
     match Job::from_env() {
         Ok(job) => conformance::run_job(job),
         Err(error) => {
-            eprintln!("conformance_job: {error}");
+            portals_shim::say(format_args!("conformance_job: {error}"));
             std::process::exit(2);
         }
     }

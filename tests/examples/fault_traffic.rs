@@ -332,7 +332,7 @@ impl<'a> Rank<'a> {
                 return false;
             }
             if end.is_none() && self.loud.answered > 0 && self.gets.answered > 0 {
-                eprintln!("rank {}: traffic", self.rank);
+                portals_shim::say(format_args!("rank {}: traffic", self.rank));
                 end = Some(Instant::now() + length);
             }
         }
@@ -378,7 +378,7 @@ fn main() -> ExitCode {
             Ok(seconds) => length = Duration::from_secs_f64(seconds),
             Err(_) if word == "fresh" => fresh = true,
             Err(_) => {
-                eprintln!("usage: fault_traffic [SECONDS] | fresh");
+                portals_shim::say(format_args!("usage: fault_traffic [SECONDS] | fresh"));
                 return ExitCode::from(2);
             }
         }
@@ -396,30 +396,35 @@ fn main() -> ExitCode {
     let (job, opened) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            eprintln!("fault_traffic: {error}");
+            portals_shim::say(format_args!("fault_traffic: {error}"));
             return ExitCode::from(3);
         }
     };
     let mut rank = Rank::new(job.rank(), &opened, fresh);
     let met = opened.interface.outside(|| job.barrier());
     if !matches!(met, Ok(Ok(()))) {
-        eprintln!("fault_traffic: the ranks do not meet: {met:?}");
+        portals_shim::say(format_args!(
+            "fault_traffic: the ranks do not meet: {met:?}"
+        ));
         return ExitCode::from(4);
     }
     let there = rank.run(length);
     println!("{}", rank.report());
     if !rank.wrong.is_empty() {
         for wrong in &rank.wrong {
-            eprintln!("rank {}: NOT AS DOCUMENTED: {wrong}", job.rank());
+            portals_shim::say(format_args!(
+                "rank {}: NOT AS DOCUMENTED: {wrong}",
+                job.rank()
+            ));
         }
         return ExitCode::from(4);
     }
     if !there {
         let failed = rank.failed();
-        eprintln!(
+        portals_shim::say(format_args!(
             "rank {}: the next rank is gone, {failed} operations failed",
             job.rank()
-        );
+        ));
         return ExitCode::from(1);
     }
     // Nobody closes while another may still need its progress.
