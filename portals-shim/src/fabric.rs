@@ -33,6 +33,14 @@ impl FabricKind {
             Self::Shm => "shm",
         }
     }
+
+    /// Whether a put, or a look that does not wait, may come to a system call of a device or of the model.
+    pub const fn calls_the_system(self) -> bool {
+        match self {
+            Self::Seastar | Self::Verbs => true,
+            Self::Shm => false,
+        }
+    }
 }
 
 impl fmt::Display for FabricKind {

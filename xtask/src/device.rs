@@ -150,7 +150,7 @@ fn running(output: &str) -> Option<&str> {
     running
 }
 
-/// Whether the kernel counts on the rate of its clock that it was told, if it was: another has other time limits and figures.
+/// Whether a guest's kernel counts on the rate of its clock that it was told: another has other time limits and figures.
 fn has_told_clock(command_line: &str, processors: &str) -> bool {
     let told = command_line
         .split_whitespace()
@@ -161,17 +161,16 @@ fn has_told_clock(command_line: &str, processors: &str) -> bool {
         .find_map(|line| line.strip_prefix("cpu MHz"))
         .and_then(|rest| rest.split_once(':'))
         .and_then(|(_, mhz)| mhz.trim().parse::<f64>().ok());
-    match (told, mhz) {
-        (Some(khz), Some(mhz)) => (mhz * 1000.0 / khz - 1.0).abs() < 0.01,
-        _ => true,
-    }
+    told.zip(mhz)
+        .is_some_and(|(khz, mhz)| (mhz * 1000.0 / khz - 1.0).abs() < 0.01)
 }
 
 /// In the guest: runs each executable's tests one by one, then the programs.
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
-    if !has_told_clock(&read("/proc/cmdline")?, &read("/proc/cpuinfo")?) {
-        bail!("the guest's clock runs at another rate than it was told");
+    let in_guest = std::env::var_os("PORTOLAN_GUEST").is_some();
+    if in_guest && !has_told_clock(&read("/proc/cmdline")?, &read("/proc/cpuinfo")?) {
+        bail!("the guest's clock runs at another rate than the machine's");
     }
     let mut done = Vec::new();
     for pair in &options.tests {
@@ -279,7 +278,7 @@ mod tests {
     #[test]
     fn a_clock_of_another_rate_is_seen() {
         let processors = "processor\t: 0\ncpu MHz\t\t: 414.424\n";
-        assert!(has_told_clock("console=ttyS0 quiet", processors));
+        assert!(!has_told_clock("console=ttyS0 quiet", processors));
         assert!(has_told_clock("tsc_early_khz=414000 quiet", processors));
         assert!(!has_told_clock(
             "tsc=reliable tsc_early_khz=2596108",

@@ -14,6 +14,8 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::types::EQ_EMPTY;
+
 /// A part of a wait for ever.
 pub(crate) const PIECE: Duration = Duration::from_millis(250);
 
@@ -28,14 +30,20 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-/// Does not return to a thread that is cancelled.
+/// Waits for ever by waits of a [`PIECE`], which give `EQ_EMPTY`. It does not return to a thread that is cancelled.
 ///
 /// # Safety
-/// Nothing that is dropped lives in the frames between here and the program.
+/// Nothing that is dropped lives in `wait`, or in the frames between here and the program.
 #[inline(always)]
-pub(crate) unsafe fn point() {
-    // SAFETY: it unwinds, if at all, through frames in which nothing is dropped, by the condition of this function.
-    unsafe { pthread_testcancel() };
+pub(crate) unsafe fn in_pieces(wait: impl Fn() -> c_int) -> c_int {
+    loop {
+        let code = wait();
+        if code != EQ_EMPTY {
+            return code;
+        }
+        // SAFETY: it unwinds, if at all, through frames in which nothing is dropped, by the condition of this function.
+        unsafe { pthread_testcancel() };
+    }
 }
 
 /// While it lives this thread is not cancelled.

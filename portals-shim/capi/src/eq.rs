@@ -175,15 +175,10 @@ pub unsafe extern "C" fn PtlEQGet(eq_handle: u32, event: *mut PtlEvent) -> c_int
 /// `event` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn PtlEQWait(eq_handle: u32, event: *mut PtlEvent) -> c_int {
-    loop {
-        // SAFETY: the condition of this function.
-        let code = unsafe { take(eq_handle, event, Wait::Forever) };
-        if code != EQ_EMPTY {
-            return code;
-        }
-        // SAFETY: here lives nothing but numbers and an address.
-        unsafe { cancel::point() };
-    }
+    // SAFETY: the condition of this function.
+    let wait = || unsafe { take(eq_handle, event, Wait::Forever) };
+    // SAFETY: here lives nothing but a number and an address.
+    unsafe { cancel::in_pieces(wait) }
 }
 
 /// `PtlEQPeek`: the event stays, and no handler is called.
@@ -229,14 +224,12 @@ pub unsafe extern "C-unwind" fn PtlEQPoll(
     event: *mut PtlEvent,
     which_eq: *mut c_int,
 ) -> c_int {
-    loop {
-        // SAFETY: the condition of this function.
-        let code = unsafe { poll(eq_handles, size, wait_of(timeout), event, which_eq) };
-        if code != EQ_EMPTY || timeout != TIME_FOREVER {
-            return code;
-        }
+    // SAFETY: the condition of this function.
+    let look = || unsafe { poll(eq_handles, size, wait_of(timeout), event, which_eq) };
+    match timeout {
         // SAFETY: here lives nothing but numbers and addresses.
-        unsafe { cancel::point() };
+        TIME_FOREVER => unsafe { cancel::in_pieces(look) },
+        _ => look(),
     }
 }
 

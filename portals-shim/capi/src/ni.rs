@@ -6,7 +6,7 @@
 //! Interfaces and identity: `PtlNI*`, `PtlGetUid`, `PtlGetId`, `PtlGetJid`, `PtlACEntry`.
 
 use portals_shim::core::{Gauge, HandleKind, Ni, NiConfig};
-use portals_shim::fabric::{self, FabricConfig, FabricKind, LARGEST_PID, Opened, RANK_PID, Wishes};
+use portals_shim::fabric::{self, FabricConfig, LARGEST_PID, Opened, RANK_PID, Wishes};
 use portals_shim::nal::inproc::{Hub, InProc};
 use portals_shim::place::Placement;
 use portals_shim::{
@@ -69,13 +69,13 @@ fn wished_jid() -> Result<Option<u32>, Error> {
     }
 }
 
-/// The interface, and whether its calls speak with a device or with the model.
+/// The interface, and whether any of its calls may come to a system call.
 fn open_job(wishes: &Wishes) -> Result<(Opened, bool), Error> {
     let attempt = || -> Result<(Opened, bool), fabric::FabricError> {
         let job = job::join()?;
         let config = FabricConfig::from_env()?;
         let opened = fabric::open_with(&job, &config, wishes)?;
-        Ok((opened, config.kind != FabricKind::Shm))
+        Ok((opened, config.kind.calls_the_system()))
     };
     attempt().map_err(|error| {
         job::complain("PtlNIInit", &error);
@@ -124,7 +124,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         get_send_events: is_set(CRAY_GETS),
         jid: wished_jid()?,
     };
-    let (opened, speaks) = match kind {
+    let (opened, calls_the_system) = match kind {
         Kind::Job => open_job(&wishes)?,
         Kind::Own => (open_own(&wishes), false),
     };
@@ -145,7 +145,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         condemned: Mutex::default(),
         any_condemned: AtomicBool::new(false),
         asked_unlinks: is_set(CRAY_UNLINKS),
-        speaks,
+        calls_the_system,
         endless,
     };
     state::insert(interface, open)

@@ -51,17 +51,17 @@ pub(crate) struct Open {
     pub(crate) any_condemned: AtomicBool,
     /// Automatic unlinks make events only for descriptors that ask for them.
     pub(crate) asked_unlinks: bool,
-    /// Any call may speak with a device, or with the model.
-    pub(crate) speaks: bool,
+    /// Any call may come to a system call, also a put and a look that does not wait.
+    pub(crate) calls_the_system: bool,
     /// What waits for ever are made of.
     pub(crate) endless: Wait,
 }
 
 impl Open {
-    /// Makes a [quick](quick_on) call whole, if it may come to a cancellation point. Over shared memory a put and a look do not.
+    /// Makes a [quick](quick_on) call whole, if it may come to a cancellation point.
     #[inline]
     pub(crate) fn whole(&self) -> Option<Whole> {
-        self.speaks.then(Whole::begin)
+        self.calls_the_system.then(Whole::begin)
     }
 
     /// How much of a wait is made at once: see [`cancel`](crate::cancel).
