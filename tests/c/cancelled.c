@@ -148,7 +148,8 @@ int main(int argc, char **argv)
 		double took;
 
 		CHECK(pthread_create(&thread, NULL, waits_for_ever, i % 2 ? &eq : NULL) == 0);
-		pause.tv_nsec = 300000000;
+		/* Not always at the same place of a wait's pieces. */
+		pause.tv_nsec = 300000000 + i * 40000000;
 		nanosleep(&pause, NULL);
 		took = now();
 		cancel(thread);
