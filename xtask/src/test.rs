@@ -60,11 +60,20 @@ fn build_ahead(guest: bool) -> Result<()> {
     book::build_example()
 }
 
+/// What is looked at without being run, and the executables that the end-to-end tests start. The two are built in folders
+/// of their own, and neither keeps two processors busy all the time.
+fn look_and_build(lints: bool) -> Result<()> {
+    let looked = lints.then(|| std::thread::spawn(lint));
+    let built = cargo::build(&[]);
+    let looked = looked.map_or(Ok(()), |thread| {
+        thread.join().unwrap_or_else(|_| bail!("a lint panicked"))
+    });
+    looked.and(built)
+}
+
 /// The tests of all crates, debug build, and what comes after them is built meanwhile.
 fn workspace(guest: bool) -> Result<()> {
     const TESTS: [&str; 3] = ["test", "--workspace", "--quiet"];
-    // The executables that the end-to-end tests start, and the tests themselves.
-    cargo::build(&[])?;
     cargo::run(cargo(&TESTS).arg("--no-run"))?;
     let ahead = std::thread::spawn(move || build_ahead(guest));
     let tests = cargo::run(cargo(&TESTS).arg("--no-fail-fast"));
@@ -75,9 +84,7 @@ fn workspace(guest: bool) -> Result<()> {
 /// Runs everything; the last lines say what was tested on which device.
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
-    if !options.no_lint {
-        lint()?;
-    }
+    look_and_build(!options.no_lint)?;
     workspace(!options.no_guest)?;
     costs()?;
     book::example()?;
