@@ -169,6 +169,10 @@ static void environment(void)
 	gasnett_envstr_display("GASNET_OF_TEST", "x", 1);
 	gasnett_envdbl_display("GASNET_OF_TEST", 1.5, 1);
 	CHECK(gasnett_parse_int("0x10", 0) == 16);
+	/* What does not fit is the largest that does. */
+	CHECK(gasnett_parse_int("8388607.5T", 0) == INT64_MAX - (INT64_C(1) << 39) + 1);
+	CHECK(gasnett_parse_int("8388608T", 0) == INT64_MAX && gasnett_parse_int("-8388608T", 0) == INT64_MIN);
+	CHECK(gasnett_parse_int("8388608.5T", 0) == INT64_MAX && gasnett_parse_int("-8388609.5T", 1) == INT64_MIN);
 	CHECK(strcmp(gasnett_format_number(2048, text, sizeof text, 1), "2 KB") == 0);
 }
 

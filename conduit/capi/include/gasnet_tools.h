@@ -497,7 +497,13 @@ GASNETI_INLINE_WORDS int64_t gasnett_parse_int(const char *text, uint64_t unit) 
         default: gasnett_fatalerror("\"%s\" is not a number", text);
     }
     if (unit == 0) unit = 1;
-    return fraction == (double)whole ? whole * (int64_t)unit : (int64_t)(fraction * (double)unit);
+    if (fraction == (double)whole) {
+        if (__builtin_mul_overflow(whole, unit, &whole)) return fraction < 0 ? INT64_MIN : INT64_MAX;
+        return whole;
+    }
+    fraction *= (double)unit;
+    if (fraction >= -(double)INT64_MIN) return INT64_MAX;
+    return fraction <= (double)INT64_MIN ? INT64_MIN : (int64_t)fraction;
 }
 /* The shortest text that gasnett_parse_int reads back; as an amount of memory it has a unit. */
 GASNETI_INLINE_WORDS char *gasnett_format_number(int64_t value, char *text, size_t room, int is_mem) {
