@@ -61,14 +61,13 @@ impl UserMem {
         unsafe { RawMemory::new(memory) }
     }
 
-    /// Copies the memory to `to`.
+    /// Copies the memory to `to`, which it may be part of: programs name memory of their own segment.
     pub(crate) fn copy_to(&self, to: &Region, offset: usize) -> Result<(), RegionError> {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: readable by the promise of `UserMem::new`; the borrow ends with this call.
-        let from = unsafe { std::slice::from_raw_parts(self.addr, self.len) };
-        to.write(offset, from)
+        // SAFETY: readable by the promise of `UserMem::new`.
+        unsafe { to.write_raw(offset, self.addr, self.len) }
     }
 
     /// Copies the memory to `to`, which has its length.
@@ -92,15 +91,13 @@ impl UserMem {
         to.copy_from_slice(data);
     }
 
-    /// Fills the memory from `from`.
+    /// Fills the memory from `from`, which it may be part of.
     pub(crate) fn copy_from(&self, from: &Region, offset: usize) -> Result<(), RegionError> {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: writable and unborrowed by the promise of `UserMem::new`; the borrow ends with
-        // this call.
-        let to = unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) };
-        from.read(offset, to)
+        // SAFETY: writable and unborrowed by the promise of `UserMem::new`.
+        unsafe { from.read_raw(offset, self.addr, self.len) }
     }
 }
 

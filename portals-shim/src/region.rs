@@ -281,6 +281,40 @@ impl Region {
         Ok(())
     }
 
+    /// Copies out to an address, which may be within the region; overlap is allowed.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `to` are writable and not borrowed, and nobody else uses them meanwhile.
+    pub unsafe fn read_raw(
+        &self,
+        offset: usize,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<(), RegionError> {
+        let from = self.at(offset, len)?;
+        // SAFETY: `at` checked the source range, the caller promises the destination; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, len) };
+        Ok(())
+    }
+
+    /// Copies in from an address, which may be within the region; overlap is allowed.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `from` are readable, and nobody changes them meanwhile.
+    pub unsafe fn write_raw(
+        &self,
+        offset: usize,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), RegionError> {
+        let to = self.at(offset, len)?;
+        // SAFETY: `at` checked the destination range, the caller promises the source; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, len) };
+        Ok(())
+    }
+
     /// Copies within or between regions; overlap is allowed.
     pub fn copy_from(
         &self,

@@ -106,6 +106,29 @@ static void own_pieces(int here)
 	CHECK(strcmp(to, "abefcdab") == 0);
 }
 
+/* Within the own segment, where source and destination may overlap, or be the same. */
+static void own_segment(int here)
+{
+	enum { LENGTH = 2 * GASNET_PAGESIZE };
+	static unsigned char data[LENGTH];
+	gasnet_seginfo_t segments[8];
+	unsigned char *from;
+	size_t by, i;
+
+	CHECK(gasnet_nodes() <= 8);
+	OK(gasnet_getSegmentInfo(segments, (int)gasnet_nodes()));
+	from = segments[here].addr;
+	for (i = 0; i < LENGTH; i++) data[i] = (unsigned char)(i ^ i >> 8);
+	for (by = 0; by < 4; by += 3) {
+		memcpy(from, data, LENGTH);
+		gasnet_put_bulk(here, from + by, from, LENGTH);
+		CHECK(memcmp(from + by, data, LENGTH) == 0);
+		memcpy(from, data, LENGTH);
+		gasnet_get_bulk(from + by, here, from, LENGTH);
+		CHECK(memcmp(from + by, data, LENGTH) == 0);
+	}
+}
+
 static void meet(void)
 {
 	OK(gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS));
@@ -168,6 +191,7 @@ int main(int argc, char **argv)
 		CHECK(from == 0);
 		own_values(here);
 		own_pieces(here);
+		own_segment(here);
 		for (asked = 0; asked < (int)gasnet_nodes(); asked++) nothing((gasnet_node_t)asked);
 	}
 	if (strcmp(how, "who") == 0) printf("node %d of %d\n", (int)gasnet_mynode(), (int)gasnet_nodes());

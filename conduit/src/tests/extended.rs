@@ -72,6 +72,49 @@ fn pieces_arrive_where_they_belong_and_nowhere_else() {
     });
 }
 
+/// Programs move data within their own segment by puts and gets that name their own node, to where it is already, too.
+#[test]
+fn ranges_within_the_own_segment_may_overlap() {
+    const AT: usize = 4096;
+    with(|conduit| {
+        let me = conduit.mynode();
+        let own = conduit.local_segment().unwrap();
+        let data = pattern(3, 5000);
+        let place = |at: usize| std::ptr::with_exposed_provenance_mut(own.addr() as usize + at);
+        let there = |at: usize| conduit.segment(me).addr + at as u64;
+        for (by, len) in [(0, 5000), (1, 5000), (3, 8), (4095, 5000)] {
+            let arrived = |what: &str| {
+                let mut out = vec![0; len];
+                own.read(AT + by, &mut out).unwrap();
+                assert!(out == data[..len], "{what}, {len} bytes by {by}");
+                own.write(AT, &data).unwrap();
+            };
+            own.write(AT, &data).unwrap();
+            // SAFETY: the memory is the own segment's, which nobody else uses.
+            #[expect(unsafe_code, reason = "addresses within the own segment")]
+            let put = unsafe { conduit.put_nb_raw(me, there(AT + by), place(AT), len, true) };
+            conduit.wait(put.unwrap());
+            arrived("put");
+            // SAFETY: as above.
+            #[expect(unsafe_code, reason = "addresses within the own segment")]
+            let get = unsafe { conduit.get_nb_raw(place(AT + by), me, there(AT), len) };
+            conduit.wait(get.unwrap());
+            arrived("get");
+            let near = conduit.near();
+            // SAFETY: as above.
+            #[expect(unsafe_code, reason = "addresses within the own segment")]
+            let put = unsafe { near.put_raw(me, there(AT + by), place(AT), len) };
+            assert!(put);
+            arrived("put by a copy");
+            // SAFETY: as above.
+            #[expect(unsafe_code, reason = "addresses within the own segment")]
+            let get = unsafe { near.get_raw(place(AT + by), me, there(AT), len) };
+            assert!(get);
+            arrived("get by a copy");
+        }
+    });
+}
+
 #[test]
 fn memset_fills_exactly_its_range() {
     with(|conduit| {
