@@ -1,5 +1,7 @@
 //! The area of a ring for data that does not fit its cells: where pieces lie, and what the sender knows to be free.
 
+use super::ring::Word;
+
 /// Pieces begin on lines of their own.
 const GRAIN: u32 = 64;
 
@@ -14,6 +16,24 @@ pub(super) const fn place(next: u32, len: u32, size: u32) -> (u32, u32) {
         .wrapping_add(pad)
         .wrapping_add(len.next_multiple_of(GRAIN));
     ((at + pad) & (size - 1), end)
+}
+
+/// Says in the reader's word of an area that it is at `position`: what lies before may be written again.
+#[inline]
+pub(super) fn give_back(freed: &impl Word, position: u32) {
+    freed.release(position);
+}
+
+/// How far the reader of an area is by its word, if that is between `before`, where it was, and `next`, where the
+/// writer is; else `before`.
+///
+/// The word brings its own order with what the reader has read: it may be newer than the ring's word of released
+/// cells that was looked at before it.
+#[inline]
+pub(super) fn given_back(freed: &impl Word, before: u32, next: u32) -> u32 {
+    let claimed = freed.acquire();
+    let possible = claimed.wrapping_sub(before) <= next.wrapping_sub(before);
+    if possible { claimed } else { before }
 }
 
 /// The sender's account of a ring's bulk area. Positions count up and wrap; a piece never crosses the end.

@@ -30,7 +30,7 @@
 //!   sleeps looks at its lanes after arming ([`Interface::eq_take_or`](crate::Interface::eq_take_or)).
 
 use super::alarm::Line;
-use super::bulk::place;
+use super::bulk::{give_back, given_back, place};
 use super::layout::{Block, LANES, LaneAt, Layout, State};
 use super::map::{Line as Cell, Map};
 use super::members::Members;
@@ -210,10 +210,8 @@ impl Out {
         self.cells.set(&cells);
         let (next, freed) = (&self.next, &self.freed);
         let (next, before) = (next.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-        let claimed = self.lane.freed(map).load(Ordering::Relaxed);
-        if claimed.wrapping_sub(before) <= next.wrapping_sub(before) {
-            freed.store(claimed, Ordering::Relaxed);
-        }
+        let now = given_back(self.lane.freed(map), before, next);
+        freed.store(now, Ordering::Relaxed);
     }
 
     /// Where `rest` bytes go in the bulk area, and the position after them, if they fit.
@@ -451,7 +449,7 @@ impl Link {
         let mut cells = from.cells.get();
         let map = &*self.map;
         let next = from.next.load(Ordering::Relaxed);
-        from.lane.freed(map).store(next, Ordering::Relaxed);
+        give_back(from.lane.freed(map), next);
         let due = cells.tell(&from.lane.words(map), idle, self.order);
         from.cells.set(&cells);
         if due {

@@ -1,7 +1,9 @@
 //! The ring and the bell under loom, which plays every interleaving that the memory model allows, and against a
 //! queue with random operations.
 
+use super::super::bulk::{give_back, given_back, place};
 use super::{Bell, Consumer, Corrupt, Order, Producer, Word, Words};
+use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::Ordering;
@@ -188,6 +190,55 @@ fn a_sender_that_waits_for_room_is_woken() {
             ring.sleep(1);
         }
         receiving.join().unwrap();
+    });
+}
+
+/// A lane whose bulk area holds the rest of one frame, memory whose accesses loom wants to be in some order.
+struct Bulk {
+    ring: Arc<Ring>,
+    freed: AtomicU32,
+    rest: UnsafeCell<u32>,
+}
+
+const REST: u32 = 64;
+
+/// The rest of a frame is written when the reader has read the one before, whatever of the reader's two words is seen first.
+#[test]
+fn the_rest_of_a_frame_is_not_overwritten() {
+    loom::model(|| {
+        let lane = Arc::new(Bulk {
+            ring: Ring::new(),
+            freed: AtomicU32::new(0),
+            rest: UnsafeCell::new(0),
+        });
+        let sender = Arc::clone(&lane);
+        let sending = loom::thread::spawn(move || {
+            let (mut p, mut next, mut freed) = (Producer::new(CELLS), 0, 0);
+            for value in 1..=2 {
+                let (at, after) = place(next, REST, REST);
+                assert_eq!(at, 0);
+                while p.room().is_none() || after - freed > REST {
+                    loom::thread::yield_now();
+                    p.look(&*sender.ring).unwrap();
+                    freed = given_back(&sender.freed, freed, next);
+                }
+                sender.rest.with_mut(|_| ());
+                next = after;
+                assert!(sender.ring.put(&mut p, value));
+            }
+        });
+        let (mut c, mut next) = (Consumer::new(CELLS), 0);
+        for value in 1..=2 {
+            while c.ready(&*lane.ring).is_none() {
+                loom::thread::yield_now();
+            }
+            lane.rest.with(|_| ());
+            assert_eq!(lane.ring.take(&mut c), Some(value));
+            next += REST;
+            give_back(&lane.freed, next);
+            lane.ring.tell(&mut c, false);
+        }
+        sending.join().unwrap();
     });
 }
 
