@@ -381,7 +381,8 @@ impl RawMemory {
     ///
     /// Every byte of `memory` stays mapped, and is not borrowed by Rust references that forbid the
     /// accesses, from now until the MD made of it is unlinked and no operation is under way on it.
-    /// Destinations (put targets, get sources' replies) must be writable.
+    /// Destinations (targets of puts, and where replies go) are writable; what is read (sources of puts, and what gets
+    /// ask for) has been written before.
     pub unsafe fn new(memory: portals_core::Memory) -> Self {
         Self { memory }
     }
