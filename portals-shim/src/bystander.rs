@@ -1,8 +1,8 @@
 //! Threads that a process has and that make no calls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-static BYSTANDERS: AtomicU64 = AtomicU64::new(0);
+static BYSTANDERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread that makes no call of any interface while this lives; made and dropped on that thread, made before
 /// any other thread waits in a call.
@@ -34,6 +34,6 @@ impl Drop for Bystander {
 }
 
 /// How many there are.
-pub(crate) fn bystanders() -> u64 {
+pub(crate) fn bystanders() -> usize {
     BYSTANDERS.load(Ordering::Relaxed)
 }

@@ -1,5 +1,8 @@
 // UNSAFETY: reads the processor's counter.
-#![expect(unsafe_code, reason = "the intrinsic for RDTSC is an unsafe function")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "the intrinsic for RDTSC is an unsafe function")
+)]
 //! How fast this machine's counter runs, which is the emulated processors' counter too.
 //!
 //! A guest's kernel that is not told measures it against emulated timers, and where the machine is busy it takes a rate that is
@@ -46,7 +49,7 @@ fn counter() -> u64 {
     0
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 

@@ -36,7 +36,8 @@ pub(super) const COLLECT_DATA: &CStr = c"pmix.collect";
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Proc {
-    pub(super) nspace: [c_char; NSPACE_LEN],
+    // Bytes, as the other text here: whether a `char` of C has a sign is the machine's affair.
+    pub(super) nspace: [u8; NSPACE_LEN],
     pub(super) rank: u32,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Value {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Info {
-    pub(super) key: [c_char; KEY_LEN],
+    pub(super) key: [u8; KEY_LEN],
     pub(super) flags: u32,
     pub(super) value: Value,
 }
@@ -134,10 +135,10 @@ fn symbol<T: Copy>(library: &'static Library, name: &'static CStr) -> Result<T, 
 }
 
 /// Copies `text` into a field of fixed size, its end included.
-fn fill<const N: usize>(text: &CStr) -> [c_char; N] {
+fn fill<const N: usize>(text: &CStr) -> [u8; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().zip(text.to_bytes()).take(N - 1) {
-        *to = from.cast_signed();
+        *to = *from;
     }
     field
 }
@@ -172,9 +173,8 @@ impl Pmi {
 
     /// The job's name.
     pub(super) fn nspace(&self) -> String {
-        let bytes = self.me.nspace.iter().map(|c| c.cast_unsigned());
-        let bytes: Vec<u8> = bytes.take_while(|b| *b != 0).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let text = self.me.nspace.split(|b| *b == 0).next();
+        String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
     }
 
     fn check(

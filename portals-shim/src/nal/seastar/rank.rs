@@ -161,7 +161,8 @@ impl Client {
 fn has_threads() -> bool {
     // A link each from the folder itself, its parent, and the folder of each thread. Bystanders are asked for last: one
     // that ends meanwhile is taken for a thread that calls, which costs slices, and not the other way round.
-    rustix::fs::stat("/proc/self/task").is_ok_and(|s| s.st_nlink > 3 + bystanders())
+    let links = rustix::fs::stat("/proc/self/task").map(|s| usize::try_from(s.st_nlink));
+    matches!(links, Ok(Ok(links)) if links > 3 + bystanders())
 }
 
 impl Bridge for Client {
