@@ -135,6 +135,7 @@ pub(crate) unsafe fn here(file: *const c_char, line: i32) {
 /// `GASNETT_TRACE_ENABLED`: whether a category, a letter, is traced.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasneti_trace_enabled(letter: c_char) -> c_int {
+    // A `char` of C has a sign on some machines and none on others.
     let letter = char::from(u8::from_ne_bytes(letter.to_ne_bytes()));
     c_int::from(tracer().is_some_and(|t| t.trace_mask().to_string().contains(letter)))
 }

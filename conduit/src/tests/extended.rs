@@ -74,6 +74,7 @@ fn pieces_arrive_where_they_belong_and_nowhere_else() {
 
 /// Programs move data within their own segment by puts and gets that name their own node, to where it is already, too.
 #[test]
+#[expect(unsafe_code, reason = "addresses within the own segment")]
 fn ranges_within_the_own_segment_may_overlap() {
     const AT: usize = 4096;
     with(|conduit| {
@@ -91,23 +92,19 @@ fn ranges_within_the_own_segment_may_overlap() {
             };
             own.write(AT, &data).unwrap();
             // SAFETY: the memory is the own segment's, which nobody else uses.
-            #[expect(unsafe_code, reason = "addresses within the own segment")]
             let put = unsafe { conduit.put_nb_raw(me, there(AT + by), place(AT), len, true) };
             conduit.wait(put.unwrap());
             arrived("put");
             // SAFETY: as above.
-            #[expect(unsafe_code, reason = "addresses within the own segment")]
             let get = unsafe { conduit.get_nb_raw(place(AT + by), me, there(AT), len) };
             conduit.wait(get.unwrap());
             arrived("get");
             let near = conduit.near();
             // SAFETY: as above.
-            #[expect(unsafe_code, reason = "addresses within the own segment")]
             let put = unsafe { near.put_raw(me, there(AT + by), place(AT), len) };
             assert!(put);
             arrived("put by a copy");
             // SAFETY: as above.
-            #[expect(unsafe_code, reason = "addresses within the own segment")]
             let get = unsafe { near.get_raw(place(AT + by), me, there(AT), len) };
             assert!(get);
             arrived("get by a copy");
