@@ -17,6 +17,7 @@ mod delivery;
 mod direct;
 pub mod fabric;
 pub mod gate;
+mod identity;
 mod interface;
 pub mod job;
 mod library;
