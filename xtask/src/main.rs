@@ -11,6 +11,7 @@ mod device;
 mod endtoend;
 mod faults;
 mod heap;
+mod hostile;
 mod hosts;
 mod install;
 mod kills;
@@ -52,6 +53,8 @@ enum Task {
     Launchers(launchers::Options),
     /// heat3d and gups with arrays on the heap, in processes that may lock 64 MiB: on the model, and over verbs in a guest
     Heap,
+    /// One program in containers, namespaces, limits, refused system calls and nested launchers: the same result, or a reason
+    Hostile(hostile::Options),
     /// heat3d on 4 ranks of two guests, started by mpiexec on one of them
     TwoHosts,
     /// The SeaStar model beside published measurements, as a page of the book
@@ -82,6 +85,9 @@ enum Task {
     /// Runs inside the guest: the programs with arrays on the heap
     #[command(hide = true)]
     HeapInGuest(heap::InGuest),
+    /// Runs inside the guest: the environments
+    #[command(hide = true)]
+    HostileInGuest(hostile::InGuest),
     /// Runs inside the guest: the faults
     #[command(hide = true)]
     FaultsInGuest(faults::InGuest),
@@ -103,6 +109,7 @@ fn run() -> Result<()> {
         Task::Exits => faults::exits::run(),
         Task::Launchers(options) => launchers::run(&options),
         Task::Heap => heap::run(),
+        Task::Hostile(options) => hostile::run(&options),
         Task::TwoHosts => hosts::two_hosts(),
         Task::Calibration(options) => calibration::run(&options),
         Task::Credits => credits::run(),
@@ -114,6 +121,7 @@ fn run() -> Result<()> {
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::HeapInGuest(options) => heap::in_guest(&options),
+        Task::HostileInGuest(options) => hostile::in_guest(&options),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
         Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
         Task::HostsInGuest(options) => hosts::in_guest(&options),

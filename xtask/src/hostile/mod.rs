@@ -1,0 +1,446 @@
+//! `cargo xtask hostile`: one program in environments that people run in and tests usually do not. Prints a table of
+//! environments and fabrics; each cell is the same result as in the first row, or a refusal with status 3 and its reason.
+
+mod environments;
+
+use crate::cargo::{self, release_dir, root};
+use crate::packages;
+use crate::wait::{self, Process};
+use anyhow::{Context, Result, bail};
+use environments::{ALL, Copy, Environment, Event, Need};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only environments whose name has this word
+    #[arg(long)]
+    only: Option<String>,
+    /// Over verbs too, in a guest
+    #[arg(long)]
+    verbs: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InGuest {
+    /// The RDMA device
+    #[arg(long)]
+    device: String,
+    /// Only environments whose name has this word
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// How long a job may take on a busy machine; none needs a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process of a job may outlive its launcher.
+const GONE: Duration = Duration::from_secs(1);
+const RANKS: &str = "2";
+/// Marks the processes of a job, in their environment.
+const MARK: &str = "PORTOLAN_HOSTILE_MARK";
+/// Built here and run in a guest.
+const PROGRAM: &str = "hostile-program";
+const DENY: &str = "hostile-deny";
+
+/// A fabric, and the words that choose it.
+struct Fabric<'a> {
+    name: &'static str,
+    words: Vec<&'a str>,
+}
+
+/// How a job ended, and what it said on both outputs.
+struct Ended {
+    code: i32,
+    words: String,
+    result: Option<String>,
+}
+
+/// What a cell of the table says.
+enum Cell {
+    Same,
+    Refused(String),
+    /// Not what is due; why.
+    Wrong(String),
+    /// The environment cannot be made here; why.
+    Skipped(String),
+}
+
+impl Cell {
+    fn text(&self) -> String {
+        match self {
+            Self::Same => "same result".to_owned(),
+            Self::Refused(reason) => format!("status 3: {reason}"),
+            Self::Wrong(what) => format!("**WRONG**: {what}"),
+            Self::Skipped(why) => format!("skipped: {why}"),
+        }
+    }
+}
+
+/// A job, and what it leaves.
+struct Stage {
+    folder: tempfile::TempDir,
+    round: u32,
+}
+
+impl Stage {
+    /// A folder that every user may enter, with the copies of the program.
+    fn new() -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("portolan-hostile-")
+            .tempdir()?;
+        let at = folder.path();
+        fs::set_permissions(at, fs::Permissions::from_mode(0o755))?;
+        for (copy, mode) in [
+            (Copy::Plain, 0o755),
+            (Copy::NotReadable, 0o711),
+            (Copy::Capable, 0o755),
+        ] {
+            let to = at.join(file_of(copy));
+            fs::copy(release_dir().join(PROGRAM), &to)?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(mode))?;
+        }
+        // Users start the command from here, whoever may enter the folder it was built in.
+        fs::copy(release_dir().join("portolan"), at.join("portolan"))?;
+        fs::copy(release_dir().join(DENY), at.join(DENY))?;
+        if packages::is_there("setcap") {
+            let capable = at.join(file_of(Copy::Capable));
+            cargo::run(
+                Command::new("setcap")
+                    .arg("cap_net_bind_service=+ep")
+                    .arg(&capable),
+            )?;
+        }
+        Ok(Self { folder, round: 0 })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The words of the whole command.
+    fn words(&self, environment: &Environment, fabric: &Fabric<'_>, results: &Path) -> Vec<String> {
+        let path = |name: &str| self.path(name).to_string_lossy().into_owned();
+        let word = |word: &&str| match *word {
+            "DENY" => path(DENY),
+            "N" => RANKS.to_owned(),
+            other => other.to_owned(),
+        };
+        let mut words: Vec<String> = environment.outside.iter().map(word).collect();
+        if environment.launcher.is_empty() {
+            words.extend([path("portolan"), "run".into(), "-n".into(), RANKS.into()]);
+            words.extend(fabric.words.iter().map(|w| (*w).to_owned()));
+            words.push("--".into());
+        } else {
+            words.extend(environment.launcher.iter().map(word));
+        }
+        words.extend(environment.inside.iter().map(word));
+        words.extend([
+            path(file_of(environment.copy)),
+            results.to_string_lossy().into_owned(),
+            environment.way.into(),
+        ]);
+        words
+    }
+
+    /// Runs the program once.
+    fn job(&mut self, environment: &Environment, fabric: &Fabric<'_>) -> Result<Ended> {
+        self.round += 1;
+        let mark = format!("{}-{}", std::process::id(), self.round);
+        let results = self.path(&format!("results-{}", self.round));
+        fs::create_dir(&results)?;
+        fs::set_permissions(&results, fs::Permissions::from_mode(0o777))?;
+        let result = results.join("result");
+        let words = self.words(environment, fabric, &result);
+        let said = self.path(&format!("said-{}", self.round));
+        let out = fs::File::create(&said)?;
+        let mut command = Command::new(&words[0]);
+        for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "PMIX_RANK"] {
+            command.env_remove(name);
+        }
+        if !environment.launcher.is_empty() {
+            command.env("PORTOLAN_FABRIC", fabric.name);
+        }
+        let mut child = command
+            .args(&words[1..])
+            .current_dir(&results)
+            .env("PORTOLAN_EXE", self.path("portolan"))
+            .env(MARK, &mark)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| words.join(" "))?;
+        if environment.event == Event::StopAndContinue {
+            stop_and_continue(&mut child, &mark)?;
+        }
+        let status = wait::end(&mut child, PATIENCE)?;
+        let left = if status.is_some() {
+            GONE
+        } else {
+            Duration::ZERO
+        };
+        let left = end_all(&mark, left)?;
+        let Some(status) = status else {
+            child.wait()?;
+            bail!("goes on after {PATIENCE:?}: {}", last(&read(&said)));
+        };
+        if !left.is_empty() {
+            bail!("left after {GONE:?}: {}", left.join(", "));
+        }
+        use std::os::unix::process::ExitStatusExt as _;
+        Ok(Ended {
+            code: status
+                .code()
+                .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+            words: read(&said),
+            result: fs::read_to_string(&result).ok(),
+        })
+    }
+
+    /// One cell: `right` is the result of the first row.
+    fn cell(
+        &mut self,
+        environment: &Environment,
+        fabric: &Fabric<'_>,
+        right: Option<&str>,
+    ) -> Cell {
+        if let Some(why) = environment.needs.iter().find_map(|need| missing(*need)) {
+            return Cell::Skipped(why);
+        }
+        let ended = match self.job(environment, fabric) {
+            Ok(ended) => ended,
+            Err(error) => return Cell::Wrong(format!("{error:#}")),
+        };
+        let refused = environment.refused.iter().find(|(f, _)| *f == fabric.name);
+        let said = || format!("status {}: {}", ended.code, last(&ended.words));
+        match (ended.code, refused, &ended.result) {
+            (0, None, Some(result)) if right.is_none_or(|right| right == result) => Cell::Same,
+            (0, None, Some(result)) => Cell::Wrong(format!("another result: {}", result.trim())),
+            (3, Some((_, words)), None) => {
+                let line = ended.words.lines().find(|line| line.contains(words));
+                line.map_or_else(
+                    || Cell::Wrong(said()),
+                    |line| Cell::Refused(line.to_owned()),
+                )
+            }
+            _ => Cell::Wrong(said()),
+        }
+    }
+}
+
+fn file_of(copy: Copy) -> &'static str {
+    match copy {
+        Copy::Plain => PROGRAM,
+        Copy::NotReadable => "hostile-program-0711",
+        Copy::Capable => "hostile-program-capable",
+    }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The last lines, on one.
+fn last(words: &str) -> String {
+    let lines: Vec<&str> = words.lines().rev().take(3).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
+}
+
+/// Why the environment cannot be made here, if it cannot.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned()),
+        Need::Command(name) => (!packages::is_there(name)).then(|| format!("no {name}")),
+        Need::Processors(n) => {
+            let has = std::thread::available_parallelism().map_or(1, usize::from);
+            (has < n).then(|| format!("needs {n} processors"))
+        }
+    }
+}
+
+/// Processes whose environment has the mark, with the state and the name of each.
+fn marked(mark: &str) -> Vec<(u32, char, String)> {
+    let variable = format!("{MARK}={mark}");
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let block = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            block.split(|b| *b == 0).any(|v| v == variable.as_bytes())
+        })
+        .filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let (head, tail) = stat.rsplit_once(") ")?;
+            let name = head.split_once('(')?.1.to_owned();
+            Some((pid, tail.chars().next()?, name))
+        })
+        // One that has ended and is not reaped has left nothing.
+        .filter(|(_, state, _)| *state != 'Z' && *state != 'X')
+        .collect()
+}
+
+/// Waits so long for the processes with the mark; ends those that are left, and gives their names.
+fn end_all(mark: &str, limit: Duration) -> Result<Vec<String>> {
+    let begun = Instant::now();
+    let mut left = Vec::new();
+    while let Some((pid, _, name)) = marked(mark).into_iter().next() {
+        // One that cannot be opened has ended since.
+        let Ok(process) = Process::open(pid) else {
+            continue;
+        };
+        if !process.ends_within(limit.saturating_sub(begun.elapsed()))? {
+            left.push(format!("{name} ({pid})"));
+            let _ = process.signal(Signal::KILL);
+            process.ends_within(PATIENCE)?;
+        }
+    }
+    Ok(left)
+}
+
+/// Stops the launcher as a terminal does, and continues it when no process of the job runs.
+fn stop_and_continue(child: &mut Child, mark: &str) -> Result<()> {
+    let launcher = Process::open(child.id())?;
+    let ranks: usize = RANKS.parse()?;
+    let begun = Instant::now();
+    let mut stopped = false;
+    while begun.elapsed() < PATIENCE {
+        let all = marked(mark);
+        if all.is_empty() {
+            bail!("the job ended before it was stopped");
+        }
+        let programs = all
+            .iter()
+            .filter(|(.., name)| PROGRAM.starts_with(name.as_str()));
+        if !stopped && programs.count() == ranks {
+            launcher.signal(Signal::TSTP)?;
+            stopped = true;
+        }
+        let still = all
+            .iter()
+            .filter(|(_, state, name)| PROGRAM.starts_with(name.as_str()) && *state == 'T');
+        if stopped && still.count() == ranks {
+            launcher.signal(Signal::CONT)?;
+            return Ok(());
+        }
+        // Nothing tells of a stop of a process that is no child.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let _ = launcher.signal(Signal::CONT);
+    bail!("the ranks do not stop with their launcher")
+}
+
+fn compile() -> Result<()> {
+    let built = release_dir();
+    let source = |name: &str| root().join("tests/c").join(name);
+    cargo::run(
+        Command::new("cc")
+            .args(["-std=gnu99", "-O2", "-DGASNET_SEQ", "-I"])
+            .arg(root().join("conduit/capi/include"))
+            .arg(source("gasnet_hostile.c"))
+            .arg("-o")
+            .arg(built.join(PROGRAM))
+            .arg(built.join("libgasnet_portals_seq.a"))
+            .args(["-lpthread", "-ldl", "-lm"]),
+    )?;
+    cargo::run(
+        Command::new("cc")
+            .args(["-std=gnu99", "-O2"])
+            .arg(source("deny.c"))
+            .arg("-o")
+            .arg(built.join(DENY)),
+    )
+}
+
+/// Every environment on these fabrics; fails when a cell is wrong.
+fn table(fabrics: &[Fabric<'_>], only: Option<&str>) -> Result<()> {
+    let mut stage = Stage::new()?;
+    let rows: Vec<&Environment> = ALL
+        .iter()
+        .enumerate()
+        .filter(|(n, e)| *n == 0 || only.is_none_or(|word| e.name.contains(word)))
+        .map(|(_, e)| e)
+        .collect();
+    println!(
+        "| environment | {} |",
+        fabrics
+            .iter()
+            .map(|f| f.name)
+            .collect::<Vec<_>>()
+            .join(" | ")
+    );
+    println!("|---|{}", "---|".repeat(fabrics.len()));
+    // What the first job of all has given.
+    let mut right: Option<String> = None;
+    let (mut good, mut wrong, mut skipped) = (0, 0, 0);
+    for environment in rows {
+        let mut line = format!("| {} |", environment.name);
+        for fabric in fabrics {
+            let cell = stage.cell(environment, fabric, right.as_deref());
+            match &cell {
+                Cell::Same | Cell::Refused(_) => good += 1,
+                Cell::Wrong(_) => wrong += 1,
+                Cell::Skipped(_) => skipped += 1,
+            }
+            if right.is_none() {
+                right = Some(read(&stage.path("results-1").join("result")));
+            }
+            line.push_str(&format!(" {} |", cell.text().replace('|', "/")));
+        }
+        println!("{line}");
+    }
+    println!("\n{good} cells are right, {wrong} are wrong, {skipped} were skipped");
+    if wrong > 0 {
+        bail!("{wrong} cells are neither the same result nor a refusal with its reason");
+    }
+    if std::env::var_os("CI").is_some() && good <= skipped {
+        bail!("continuous integration has to make more environments than it skips");
+    }
+    Ok(())
+}
+
+/// Builds what the jobs run.
+pub(crate) fn build() -> Result<()> {
+    cargo::build(&["-p", "portolan", "-p", "programs", "-p", "gasnet-c-seq"])?;
+    compile()
+}
+
+/// On shared memory and the model here; over verbs in a guest.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    build()?;
+    here(options.only.as_deref())?;
+    if !options.verbs {
+        return Ok(());
+    }
+    let own = std::env::current_exe().context("where this executable is")?;
+    let mut guest = Command::new(release_dir().join("portolan"));
+    guest.args(["guest", "--timeout", "1200", "--"]).arg(own);
+    guest.args(["hostile-in-guest", "--device", "rxe0"]);
+    if let Some(word) = &options.only {
+        guest.args(["--only", word]);
+    }
+    cargo::run(&mut guest)
+}
+
+/// On the fabrics that need no device; everything is built.
+pub(crate) fn here(only: Option<&str>) -> Result<()> {
+    let fabric = |name| Fabric {
+        name,
+        words: vec!["--fabric", name],
+    };
+    table(&[fabric("shm"), fabric("seastar")], only)
+}
+
+pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
+    let device = options.device.as_str();
+    let words = vec!["--fabric", "verbs", "--device", device];
+    table(
+        &[Fabric {
+            name: "verbs",
+            words,
+        }],
+        options.only.as_deref(),
+    )
+}
