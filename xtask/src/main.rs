@@ -88,6 +88,12 @@ enum Task {
     /// Runs inside the guest: the environments
     #[command(hide = true)]
     HostileInGuest(hostile::InGuest),
+    /// Runs as another user: connects to what listens
+    #[command(hide = true)]
+    Stranger(hostile::strangers::Options),
+    /// Runs in a network namespace: jobs with strangers at their sockets
+    #[command(hide = true)]
+    Strangers,
     /// Runs inside the guest: the faults
     #[command(hide = true)]
     FaultsInGuest(faults::InGuest),
@@ -122,6 +128,8 @@ fn run() -> Result<()> {
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::HeapInGuest(options) => heap::in_guest(&options),
         Task::HostileInGuest(options) => hostile::in_guest(&options),
+        Task::Stranger(options) => hostile::strangers::stranger(&options),
+        Task::Strangers => hostile::strangers::inside(),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
         Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
         Task::HostsInGuest(options) => hosts::in_guest(&options),

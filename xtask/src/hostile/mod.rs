@@ -2,6 +2,7 @@
 //! environments and fabrics; each cell is the same result as in the first row, or a refusal with status 3 and its reason.
 
 mod environments;
+pub(crate) mod strangers;
 
 use crate::cargo::{self, release_dir, root};
 use crate::packages;
@@ -411,6 +412,9 @@ pub(crate) fn build() -> Result<()> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     build()?;
     here(options.only.as_deref())?;
+    if options.only.is_none() {
+        strangers::run()?;
+    }
     if !options.verbs {
         return Ok(());
     }
