@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, cargo};
-use crate::{book, device, packages};
+use crate::{book, device, hostile, packages};
 use anyhow::{Result, bail};
 
 /// The target that counts instructions.
@@ -54,6 +54,7 @@ fn build_ahead(guest: bool) -> Result<()> {
     rustix::process::nice(19)?;
     let mut counts = cargo::release_test(&COUNTS);
     cargo::run(counts.args(["--quiet", "--no-run"]))?;
+    hostile::build()?;
     if guest {
         device::build()?;
     }
@@ -87,6 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     look_and_build(!options.no_lint)?;
     workspace(!options.no_guest)?;
     costs()?;
+    hostile::test()?;
     book::example()?;
     if !options.no_guest {
         device::run()?;

@@ -2,6 +2,7 @@
 //! environments and fabrics; each cell is the same result as in the first row, or a refusal with status 3 and its reason.
 
 mod environments;
+mod page;
 pub(crate) mod strangers;
 
 use crate::cargo::{self, release_dir, root};
@@ -24,6 +25,9 @@ pub(crate) struct Options {
     /// Over verbs too, in a guest
     #[arg(long)]
     verbs: bool,
+    /// Write the page of the book
+    #[arg(long, conflicts_with = "only")]
+    page: bool,
 }
 
 #[derive(clap::Args)]
@@ -63,7 +67,12 @@ struct Ended {
 /// What a cell of the table says.
 enum Cell {
     Same,
-    Refused(String),
+    Refused {
+        /// What the reason has to have.
+        words: &'static str,
+        /// What was said.
+        line: String,
+    },
     /// Not what is due; why.
     Wrong(String),
     /// The environment cannot be made here; why.
@@ -74,14 +83,20 @@ impl Cell {
     fn text(&self) -> String {
         match self {
             Self::Same => "same result".to_owned(),
-            Self::Refused(reason) => format!("status 3: {reason}"),
+            Self::Refused { line, .. } => format!("status 3: {line}"),
             Self::Wrong(what) => format!("**WRONG**: {what}"),
             Self::Skipped(why) => format!("skipped: {why}"),
         }
     }
 }
 
-/// A job, and what it leaves.
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    cells: Vec<Cell>,
+}
+
+/// Where jobs are run, and how many were.
 struct Stage {
     folder: tempfile::TempDir,
     round: u32,
@@ -223,10 +238,11 @@ impl Stage {
             (0, None, Some(result)) => Cell::Wrong(format!("another result: {}", result.trim())),
             (3, Some((_, words)), None) => {
                 let line = ended.words.lines().find(|line| line.contains(words));
-                line.map_or_else(
-                    || Cell::Wrong(said()),
-                    |line| Cell::Refused(line.to_owned()),
-                )
+                let refused = |line: &str| Cell::Refused {
+                    words,
+                    line: line.to_owned(),
+                };
+                line.map_or_else(|| Cell::Wrong(said()), refused)
             }
             _ => Cell::Wrong(said()),
         }
@@ -355,42 +371,45 @@ fn compile() -> Result<()> {
     )
 }
 
-/// Every environment on these fabrics; fails when a cell is wrong.
-fn table(fabrics: &[Fabric<'_>], only: Option<&str>) -> Result<()> {
+/// Every environment on these fabrics, as a table that is printed row by row.
+fn table(fabrics: &[Fabric<'_>], only: Option<&str>) -> Result<Vec<Row>> {
     let mut stage = Stage::new()?;
-    let rows: Vec<&Environment> = ALL
-        .iter()
-        .enumerate()
-        .filter(|(n, e)| *n == 0 || only.is_none_or(|word| e.name.contains(word)))
-        .map(|(_, e)| e)
-        .collect();
-    println!(
-        "| environment | {} |",
-        fabrics
-            .iter()
-            .map(|f| f.name)
-            .collect::<Vec<_>>()
-            .join(" | ")
-    );
+    let names: Vec<_> = fabrics.iter().map(|f| f.name).collect();
+    println!("| environment | {} |", names.join(" | "));
     println!("|---|{}", "---|".repeat(fabrics.len()));
+    let mut rows: Vec<Row> = Vec::new();
     // What the first job of all has given.
     let mut right: Option<String> = None;
-    let (mut good, mut wrong, mut skipped) = (0, 0, 0);
-    for environment in rows {
-        let mut line = format!("| {} |", environment.name);
+    for environment in ALL {
+        if !rows.is_empty() && only.is_some_and(|word| !environment.name.contains(word)) {
+            continue;
+        }
+        let mut cells = Vec::new();
         for fabric in fabrics {
-            let cell = stage.cell(environment, fabric, right.as_deref());
-            match &cell {
-                Cell::Same | Cell::Refused(_) => good += 1,
-                Cell::Wrong(_) => wrong += 1,
-                Cell::Skipped(_) => skipped += 1,
-            }
+            cells.push(stage.cell(environment, fabric, right.as_deref()));
             if right.is_none() {
                 right = Some(read(&stage.path("results-1").join("result")));
             }
-            line.push_str(&format!(" {} |", cell.text().replace('|', "/")));
         }
-        println!("{line}");
+        let words: Vec<_> = cells.iter().map(|c| c.text().replace('|', "/")).collect();
+        println!("| {} | {} |", environment.name, words.join(" | "));
+        rows.push(Row {
+            name: environment.name,
+            cells,
+        });
+    }
+    Ok(rows)
+}
+
+/// Counts the cells; fails when one is wrong, or in continuous integration where most were skipped.
+fn judge(rows: &[Row]) -> Result<()> {
+    let (mut good, mut wrong, mut skipped) = (0, 0, 0);
+    for cell in rows.iter().flat_map(|row| &row.cells) {
+        match cell {
+            Cell::Same | Cell::Refused { .. } => good += 1,
+            Cell::Wrong(_) => wrong += 1,
+            Cell::Skipped(_) => skipped += 1,
+        }
     }
     println!("\n{good} cells are right, {wrong} are wrong, {skipped} were skipped");
     if wrong > 0 {
@@ -411,25 +430,29 @@ pub(crate) fn build() -> Result<()> {
 /// On shared memory and the model here; over verbs in a guest.
 pub(crate) fn run(options: &Options) -> Result<()> {
     build()?;
-    here(options.only.as_deref())?;
+    let mut rows = without_device(options.only.as_deref())?;
+    let mut fabrics = vec!["shm", "seastar"];
+    if options.verbs {
+        over_verbs(options.only.as_deref(), &mut rows)?;
+        fabrics.push("verbs");
+    }
+    if options.page {
+        page::write(&fabrics, &rows)?;
+    }
+    judge(&rows)?;
     if options.only.is_none() {
         strangers::run()?;
     }
-    if !options.verbs {
-        return Ok(());
-    }
-    let own = std::env::current_exe().context("where this executable is")?;
-    let mut guest = Command::new(release_dir().join("portolan"));
-    guest.args(["guest", "--timeout", "1200", "--"]).arg(own);
-    guest.args(["hostile-in-guest", "--device", "rxe0"]);
-    if let Some(word) = &options.only {
-        guest.args(["--only", word]);
-    }
-    cargo::run(&mut guest)
+    Ok(())
 }
 
-/// On the fabrics that need no device; everything is built.
-pub(crate) fn here(only: Option<&str>) -> Result<()> {
+/// For `cargo xtask test`; everything is built.
+pub(crate) fn test() -> Result<()> {
+    judge(&without_device(None)?)?;
+    strangers::run()
+}
+
+fn without_device(only: Option<&str>) -> Result<Vec<Row>> {
     let fabric = |name| Fabric {
         name,
         words: vec!["--fabric", name],
@@ -437,14 +460,46 @@ pub(crate) fn here(only: Option<&str>) -> Result<()> {
     table(&[fabric("shm"), fabric("seastar")], only)
 }
 
+/// Runs the table in a guest, and adds its cells to the rows.
+fn over_verbs(only: Option<&str>, rows: &mut [Row]) -> Result<()> {
+    let own = std::env::current_exe().context("where this executable is")?;
+    let mut guest = Command::new(release_dir().join("portolan"));
+    guest.args(["guest", "--timeout", "1200", "--"]).arg(own);
+    guest.args(["hostile-in-guest", "--device", "rxe0"]);
+    if let Some(word) = only {
+        guest.args(["--only", word]);
+    }
+    let output = guest.stderr(Stdio::inherit()).output().context("a guest")?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    print!("{words}");
+    for row in rows {
+        let begins = format!("| {} | ", row.name);
+        let cell = words
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(&begins));
+        let cell = cell.and_then(|cell| cell.strip_suffix(" |"));
+        let environment = ALL.iter().find(|e| e.name == row.name);
+        let refused = environment.and_then(|e| e.refused.iter().find(|(f, _)| *f == "verbs"));
+        row.cells.push(match (cell, refused) {
+            (Some("same result"), None) => Cell::Same,
+            (Some(said), Some((_, words))) if said.contains(words) => Cell::Refused {
+                words,
+                line: said.to_owned(),
+            },
+            (Some(said), _) if said.starts_with("skipped: ") => Cell::Skipped(said.to_owned()),
+            (Some(said), _) => Cell::Wrong(said.to_owned()),
+            (None, _) => Cell::Wrong("the guest has not said".to_owned()),
+        });
+    }
+    Ok(())
+}
+
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
     let device = options.device.as_str();
     let words = vec!["--fabric", "verbs", "--device", device];
-    table(
-        &[Fabric {
-            name: "verbs",
-            words,
-        }],
-        options.only.as_deref(),
-    )
+    let verbs = Fabric {
+        name: "verbs",
+        words,
+    };
+    judge(&table(&[verbs], options.only.as_deref())?)
 }
