@@ -6,6 +6,7 @@ use crate::nal::inproc::{Hub, InProc};
 pub use crate::nal::seastar::Mode;
 pub use crate::place::Placement;
 pub use crate::place::{LARGEST_PID, MOST_PER_NODE, RANK_PID};
+use crate::privilege::{PRIVILEGED, is_privileged};
 use portals_core::{Limits, Ni, NiConfig, ProcessId};
 use std::fmt;
 use std::str::FromStr;
@@ -205,6 +206,20 @@ impl FabricConfig {
     pub fn from_env() -> Result<Self, FabricError> {
         let var = |name| std::env::var(name).ok().filter(|v| !v.is_empty());
         let default = Self::default();
+        let is_file = |value: &String| crate::nal::seastar::is_machine_file(value);
+        let named = [
+            ("PORTOLAN_MACHINE", var("PORTOLAN_MACHINE").filter(is_file)),
+            (Self::FAULTS, var(Self::FAULTS)),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value.filter(|_| is_privileged()) {
+                return Err(FabricError::Variable {
+                    name,
+                    value: value.chars().take(60).collect(),
+                    expected: format!("no file ({PRIVILEGED})"),
+                });
+            }
+        }
         Ok(Self {
             kind: var("PORTOLAN_FABRIC").map_or(Ok(default.kind), |k| k.parse())?,
             device: var("PORTOLAN_DEVICE"),

@@ -17,6 +17,7 @@ mod delivery;
 mod direct;
 pub mod fabric;
 pub mod gate;
+pub mod handover;
 mod identity;
 mod interface;
 pub mod job;
@@ -24,6 +25,7 @@ mod library;
 pub mod nal;
 mod own_thread;
 pub mod place;
+mod privilege;
 mod process;
 mod region;
 mod say;
@@ -36,6 +38,7 @@ pub use interface::{
 };
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use own_thread::{is_own_thread, spawn_own_thread};
+pub use privilege::{PRIVILEGED, is_privileged};
 pub use region::{RawMemory, Region, RegionError};
 pub use say::say;
 

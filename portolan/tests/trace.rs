@@ -403,3 +403,44 @@ fn a_program_without_the_fabric_leaves_nothing_and_that_is_said() {
     assert_eq!(output.status.code(), Some(0), "{errors}");
     assert!(errors.contains("did not use the fabric"), "{errors}");
 }
+
+#[test]
+fn a_full_disk_is_said_and_ends_with_status_1() {
+    let folder = Folder::new("full");
+    let program = program(&folder);
+    for option in ["--out", "--pcap", "--svg"] {
+        let output = portolan(&format!("trace -n 2 {option} /dev/full -- {program}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{option}: {errors}");
+        assert!(errors.contains("the trace is not whole"), "{errors}");
+        assert!(errors.contains("No space left on device"), "{errors}");
+        assert!(!errors.contains("is empty"), "{errors}");
+    }
+}
+
+/// Nothing has a name in a folder that other users may write to: neither one that they could guess nor any other.
+#[test]
+fn tables_and_results_are_handed_over_without_a_file_of_a_name() {
+    let folder = Folder::new("nameless");
+    let program = program(&folder);
+    for (line, word) in [
+        (
+            format!("trace -n 2 --links --counters -- {program}"),
+            "busy us",
+        ),
+        ("bench pingpong --sizes 8 --iters 1".to_owned(), "pingpong"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+        let output = command
+            .args(line.split_whitespace())
+            .env("TMPDIR", "/no-such-folder")
+            .env_remove("PORTOLAN_FABRIC")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {errors}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(word), "{line}: {text}");
+    }
+}

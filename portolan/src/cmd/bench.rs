@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
+use portals_shim::handover::{self, Handover};
 use portals_shim::job::Job;
 use portals_shim::nal::seastar;
 
@@ -116,7 +117,7 @@ pub(crate) struct Options {
 pub(crate) struct RankOptions {
     #[command(flatten)]
     plan: Plan,
-    /// File that rank 0 writes its results into
+    /// File or handover that rank 0 writes its results into
     #[arg(long)]
     out: PathBuf,
 }
@@ -301,10 +302,10 @@ pub(crate) fn measure(
     plan.check()?;
     fabric::check_for(fabric, Some(ranks))?;
     let own = std::env::current_exe().map_err(failed("find this executable"))?;
-    let out = ResultFile::new()?;
+    let out = Handover::new().map_err(failed("make a file for the results"))?;
     let mut args: Vec<OsString> = vec!["bench-rank".into()];
     args.extend(plan.words());
-    args.extend(["--out".into(), out.0.clone().into()]);
+    args.extend(["--out".into(), out.name().into()]);
     let status = launch(&JobSpec {
         title,
         ranks,
@@ -316,8 +317,8 @@ pub(crate) fn measure(
     if status != 0 {
         return Ok((status, Vec::new()));
     }
-    let text = File::open(&out.0).map_err(failed("open the results"))?;
-    let records = read_records(BufReader::new(text)).map_err(failed("read the results"))?;
+    let records =
+        read_records(BufReader::new(out.into_file())).map_err(failed("read the results"))?;
     Ok((0, records))
 }
 
@@ -384,7 +385,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     progress.finish_and_clear();
     if first {
         let path = options.out.display().to_string();
-        File::create(&options.out)
+        handover::create(&options.out)
             .and_then(|file| write_records(&records, file))
             .map_err(|source| BenchError::Write { path, source })?;
     }
@@ -412,40 +413,6 @@ fn progress(first: bool, points: usize) -> ProgressBar {
     match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
-    }
-}
-
-/// The file through which rank 0 hands its results over; removed at the end.
-#[derive(Debug)]
-pub(crate) struct ResultFile(PathBuf);
-
-impl ResultFile {
-    pub(crate) fn new() -> Result<Self, CmdError> {
-        let folder = std::env::temp_dir();
-        for attempt in 0..1000 {
-            let path = folder.join(format!("portolan-bench-{}-{attempt}", std::process::id()));
-            match File::create_new(&path) {
-                Ok(_) => return Ok(Self(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(&format!("create {}", path.display()))(error)),
-            }
-        }
-        Err(CmdError::Failed(format!(
-            "no free file name in {}",
-            folder.display()
-        )))
-    }
-}
-
-impl ResultFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for ResultFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -549,14 +516,5 @@ mod tests {
             Err(CmdError::Usage(_))
         ));
         assert!(plan("pingpong --sizes 1M").check().is_ok());
-    }
-
-    #[test]
-    fn the_result_file_is_removed() {
-        let file = ResultFile::new().unwrap();
-        let path = file.0.clone();
-        assert!(path.exists());
-        drop(file);
-        assert!(!path.exists());
     }
 }

@@ -8,16 +8,17 @@
 //! ```
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use conduit::{BarrierName, Conduit, FirehoseStats, HandlerEntry};
 use portals_shim::fabric;
+use portals_shim::handover::{self, Handover};
 
 use crate::bench::{BenchError, Numbers, parse_size, show_size};
 use crate::cli::FabricArgs;
-use crate::cmd::bench::ResultFile;
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
@@ -226,11 +227,11 @@ fn row(change: Change, f: &Found, operations: u64) -> String {
 
 /// One job.
 fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError> {
-    let out = ResultFile::new()?;
+    let out = Handover::new().map_err(failed("make a file for the results"))?;
     let mut args: Vec<OsString> = vec!["firehose-rank".into()];
     args.extend(["--set".into(), options.set.to_string().into()]);
     args.extend(["--operations".into(), options.operations.to_string().into()]);
-    args.extend(["--out".into(), out.path().into()]);
+    args.extend(["--out".into(), out.name().into()]);
     let value = |name: &str| {
         let of = |list: &[(&str, &'static str)]| list.iter().find(|v| v.0 == name).map(|v| v.1);
         of(change).or_else(|| of(&BASE)).unwrap_or("")
@@ -250,7 +251,7 @@ fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError>
     if status != 0 {
         return Ok(Err(status));
     }
-    let text = std::fs::read_to_string(out.path()).map_err(failed("read the results"))?;
+    let text = std::io::read_to_string(out.into_file()).map_err(failed("read the results"))?;
     let found = Found::of(&text);
     found
         .map(Ok)
@@ -265,7 +266,9 @@ pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
     if let Some(found) = done {
         let words: Vec<String> = found.numbers().iter().map(u64::to_string).collect();
         let what = format!("write {}", options.out.display());
-        std::fs::write(&options.out, words.join(" ")).map_err(failed(&what))?;
+        let mut file = handover::create(&options.out).map_err(failed(&what))?;
+        let text = words.join(" ");
+        file.write_all(text.as_bytes()).map_err(failed(&what))?;
     }
     conduit.finish();
     Ok(0)

@@ -2,14 +2,16 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use portals_shim::fabric::{self, FabricKind};
+use portals_shim::handover::Handover;
 use portals_shim::nal::seastar::{
-    COUNTERS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE,
-    TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+    COUNTERS_VARIABLE, ERRORS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE,
+    SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
 };
 
 use crate::cli::FabricArgs;
@@ -27,7 +29,7 @@ enum Format {
 /// Options of `portolan trace`.
 ///
 /// Without --out, --pcap, --svg, --links and --counters the timeline goes to portolan-trace.json.
-/// The exit status is that of portolan run.
+/// The exit status is that of portolan run, or 1 where a file is not whole.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Number of ranks
@@ -77,33 +79,25 @@ fn window(text: &str) -> Result<String, String> {
         .ok_or_else(|| "FROM..TO in microseconds is expected, such as 120..180.5".to_owned())
 }
 
-/// Tables that the simulation writes and this command prints; removed at the end.
-struct Tables(Vec<(&'static str, PathBuf)>);
+/// What the simulation hands over for this command to print: the variable that names it, and where it goes.
+type Table = (&'static str, Handover);
 
-impl Tables {
-    fn new(options: &Options) -> Self {
-        let folder = std::env::temp_dir();
-        let wanted = [
-            (LINKS_VARIABLE, "links", options.links),
-            (COUNTERS_VARIABLE, "counters", options.counters),
-        ];
-        let path = |name| folder.join(format!("portolan-{name}-{}", std::process::id()));
-        Self(
-            wanted
-                .into_iter()
-                .filter(|(.., wanted)| *wanted)
-                .map(|(variable, name, _)| (variable, path(name)))
-                .collect(),
-        )
-    }
+fn tables(options: &Options) -> Result<Vec<Table>, CmdError> {
+    let wanted = [
+        (LINKS_VARIABLE, options.links),
+        (COUNTERS_VARIABLE, options.counters),
+    ];
+    let wanted = wanted.into_iter().filter(|(_, wanted)| *wanted);
+    wanted.map(|(name, _)| Ok((name, handover()?))).collect()
 }
 
-impl Drop for Tables {
-    fn drop(&mut self) {
-        for (_, path) in &self.0 {
-            let _ = fs::remove_file(path);
-        }
-    }
+fn handover() -> Result<Handover, CmdError> {
+    Handover::new().map_err(failed("make a file for what the simulation says"))
+}
+
+/// What was handed over.
+fn text_of(handover: Handover) -> Result<String, CmdError> {
+    io::read_to_string(handover.into_file()).map_err(failed("read what the simulation said"))
 }
 
 /// The whole path of a file that another process is to write, once it is known to be writable.
@@ -138,8 +132,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
     let Format::Perfetto = options.format;
-    let tables = Tables::new(options);
-    let nothing = options.pcap.is_none() && options.svg.is_none() && tables.0.is_empty();
+    let tables = tables(options)?;
+    let nothing = options.pcap.is_none() && options.svg.is_none() && tables.is_empty();
     let timeline = match &options.out {
         Some(path) => Some(path.clone()),
         None => nothing.then(|| PathBuf::from("portolan-trace.json")),
@@ -156,8 +150,10 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
             env.push((variable.into(), writable(path)?));
         }
     }
-    for (variable, path) in &tables.0 {
-        env.push(((*variable).into(), path.clone().into()));
+    let errors = handover()?;
+    env.push((ERRORS_VARIABLE.into(), errors.name().into()));
+    for (variable, table) in &tables {
+        env.push(((*variable).into(), table.name().into()));
     }
     if options.no_packets {
         env.push((PACKETS_VARIABLE.into(), "0".into()));
@@ -179,11 +175,20 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         env,
         timeout: options.timeout,
     })?;
-    for (_, path) in &tables.0 {
-        // Not there when the program never opened the fabric.
-        if let Ok(text) = fs::read_to_string(path) {
+    for (_, table) in tables {
+        // Empty when the program never opened the fabric.
+        let text = text_of(table)?;
+        if !text.is_empty() {
             super::say(text.trim_end())?;
         }
+    }
+    let errors = text_of(errors)?;
+    if !errors.is_empty() {
+        for line in errors.lines() {
+            portals_shim::say(format_args!("portolan trace: {line}"));
+        }
+        // A program that failed has said more.
+        return Ok(if status == 0 { 1 } else { status });
     }
     let files = [&timeline, &options.pcap, &options.svg];
     for path in files.into_iter().flatten() {

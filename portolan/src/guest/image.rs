@@ -17,6 +17,8 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use portals_shim::handover::Handover;
+
 use super::GuestError;
 use super::cpio::Archive;
 
@@ -88,15 +90,13 @@ impl Kernel {
         self.folder.join("kernel")
     }
 
-    /// Writes the guest's first file system to `to`: busybox, the modules, the init script and the job.
-    pub(super) fn write_initramfs(
-        &self,
-        to: &Path,
-        busybox: &Path,
-        job: &[u8],
-    ) -> Result<(), GuestError> {
-        let failed = || GuestError::io(format!("write {}", to.display()));
-        let mut archive = Archive::new(BufWriter::new(File::create(to).map_err(failed())?));
+    /// The guest's first file system: busybox, the modules, the init script and the job. The job has the command's
+    /// environment, which is nobody else's business: QEMU inherits the file, and it has no name.
+    pub(super) fn initramfs(&self, busybox: &Path, job: &[u8]) -> Result<Handover, GuestError> {
+        let failed = || GuestError::io("write the guest's first file system".into());
+        let image = Handover::new().map_err(failed())?;
+        let to = File::create(image.path()).map_err(failed())?;
+        let mut archive = Archive::new(BufWriter::new(to));
         let mut fill = || -> io::Result<()> {
             for folder in ["bin", "dev", "modules"] {
                 archive.directory(folder)?;
@@ -106,7 +106,7 @@ impl Kernel {
             archive.character_device("dev/null", 1, 3)?;
             archive.file("bin/busybox", 0o755, &fs::read(busybox)?)?;
             archive.file("init", 0o755, INIT)?;
-            archive.file("job", 0o644, job)?;
+            archive.file("job", 0o600, job)?;
             let mut modules: Vec<_> = fs::read_dir(self.folder.join("modules"))?
                 .map(|entry| entry.map(|e| e.path()))
                 .collect::<Result<_, _>>()?;
@@ -119,7 +119,7 @@ impl Kernel {
         };
         fill().map_err(failed())?;
         archive.finish().map_err(failed())?;
-        Ok(())
+        Ok(image)
     }
 }
 

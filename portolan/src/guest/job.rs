@@ -10,7 +10,7 @@ const FORWARDED: &[&str] = &["HOME", "USER", "LANG", "LD_LIBRARY_PATH", "TERM"];
 const FORWARDED_PREFIXES: &[&str] = &["GASNET_", "PORTOLAN_", "CARGO_", "RUST_", "RUSTUP_", "LC_"];
 
 /// The environment of the job: what is forwarded of `caller`, `PATH` with `first` in front, the test device,
-/// then `extra`, which wins.
+/// then `extra`, which wins: `NAME=VALUE`, or `NAME` for the caller's value.
 pub(super) fn environment(
     caller: impl Iterator<Item = (OsString, OsString)>,
     first: Option<&Path>,
@@ -21,7 +21,11 @@ pub(super) fn environment(
         ("PORTOLAN_TEST_DEVICE".into(), "rxe0".into()),
     ];
     let mut path = OsString::new();
+    let mut wanted = Vec::new();
     for (name, value) in caller {
+        if extra.iter().any(|extra| name == extra.as_str()) {
+            wanted.push((name.clone(), value.clone()));
+        }
         let Some(text) = name.to_str() else { continue };
         if text == "PATH" {
             path = value;
@@ -48,9 +52,16 @@ pub(super) fn environment(
     search.push("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     kept.push(("PATH".into(), search));
     for setting in extra {
-        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let (name, value) = match setting.split_once('=') {
+            Some((name, value)) => (name, value.into()),
+            // The caller's own; one that it has not stays unset.
+            None => match wanted.iter().find(|(name, _)| name == setting.as_str()) {
+                Some((_, value)) => (setting.as_str(), value.clone()),
+                None => continue,
+            },
+        };
         if is_name(name) {
-            kept.push((name.into(), value.into()));
+            kept.push((name.into(), value));
         }
     }
     kept
@@ -165,10 +176,11 @@ mod tests {
                 pair("HOME", "/it's"),
                 pair("GASNET_X", "a b\n$c"),
                 pair("SECRET", "no"),
+                pair("TOKEN", "its own"),
             ]
             .into_iter(),
             Some(Path::new("/opt/portolan")),
-            &["EXTRA=1=2".to_owned()],
+            &["EXTRA=1=2", "TOKEN", "ABSENT"].map(str::to_owned),
         );
         let command = [
             "/bin/sh",
@@ -198,6 +210,8 @@ mod tests {
             text.contains("PATH=/opt/portolan:/usr/local/sbin:"),
             "{text}"
         );
+        assert!(text.contains("TOKEN=its own\n"), "{text}");
         assert!(!text.contains("SECRET"), "{text}");
+        assert!(!text.contains("ABSENT"), "{text}");
     }
 }

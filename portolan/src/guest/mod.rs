@@ -48,8 +48,9 @@ pub(crate) struct GuestOptions {
     /// Use the processor's virtualisation (KVM) instead of emulation
     #[arg(long)]
     pub(crate) kvm: bool,
-    /// Set a variable in the command's environment; may be repeated
-    #[arg(long = "env", value_name = "K=V")]
+    /// Set a variable in the command's environment, or, without a value, hand this process's own over, which then stands
+    /// on no command line; may be repeated
+    #[arg(long = "env", value_name = "K[=V]")]
     pub(crate) env: Vec<String>,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
@@ -143,7 +144,6 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
         .ok()
         .and_then(|exe| exe.parent().map(Path::to_path_buf));
     let environment = job::environment(std::env::vars_os(), own.as_deref(), &options.env);
-    let scratch = Scratch::new()?;
     let mut initramfs = Vec::new();
     for host in 0..options.hosts {
         let script = match host {
@@ -155,11 +155,9 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
             // The others run what the first one sends, a line each.
             _ => job::script(&here, &environment, &job::served()),
         };
-        let file = scratch.path.join(format!("initramfs{host}"));
-        kernel.write_initramfs(&file, &tools.busybox, &script)?;
-        initramfs.push(file);
+        initramfs.push(kernel.initramfs(&tools.busybox, &script)?);
     }
-    qemu::run(&tools, options, &kernel.file(), &initramfs, &scratch.path)
+    qemu::run(&tools, options, &kernel.file(), initramfs)
 }
 
 /// What this machine lacks for a guest, and what to install; empty when nothing is missing.
@@ -259,39 +257,6 @@ fn is_static(file: &Path) -> bool {
     data.starts_with(b"\x7fELF") && interpreted() == Some(false)
 }
 
-/// A folder for this run's files, removed at the end.
-#[derive(Debug)]
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new() -> Result<Self, GuestError> {
-        let base = std::env::temp_dir();
-        for attempt in 0..1000 {
-            let path = base.join(format!("portolan-guest-{}-{attempt}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(GuestError::io(format!("make {}", path.display()))(error));
-                }
-            }
-        }
-        let full = io::Error::from(io::ErrorKind::AlreadyExists);
-        Err(GuestError::io(format!(
-            "make a folder in {}",
-            base.display()
-        ))(full))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,14 +285,5 @@ mod tests {
             let text = format!("--hosts {hosts}: 1 and 2 are supported");
             assert_eq!(error.to_string(), text);
         }
-    }
-
-    #[test]
-    fn a_scratch_folder_goes_with_its_owner() {
-        let scratch = Scratch::new().unwrap();
-        let path = scratch.path.clone();
-        std::fs::write(path.join("x"), "y").unwrap();
-        drop(scratch);
-        assert!(!path.exists());
     }
 }

@@ -4,12 +4,13 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use portals_shim::handover::Handover;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -65,9 +66,9 @@ impl Drop for Machine {
 struct Host<'a> {
     number: usize,
     count: usize,
-    initramfs: &'a Path,
-    console: &'a Path,
-    messages: &'a Path,
+    initramfs: &'a Handover,
+    console: &'a Handover,
+    messages: &'a Handover,
     /// Its end of the wire between two.
     wire: Option<&'a OwnedFd>,
     /// How fast its processors' counters run.
@@ -93,8 +94,8 @@ fn start(
     let (control, guest_control) = pair()?;
     let (out, guest_out) = pair()?;
     let (err, guest_err) = pair()?;
-    let log = std::fs::File::create(host.messages)
-        .map_err(GuestError::io(format!("make {}", host.messages.display())))?;
+    let log = std::fs::File::create(host.messages.path())
+        .map_err(GuestError::io("open the file of QEMU's messages".into()))?;
     let ends = [
         OwnedFd::from(guest_control),
         OwnedFd::from(guest_out),
@@ -121,19 +122,20 @@ fn start(
     Ok((Machine { child }, Ports { control, out, err }))
 }
 
-/// Boots `kernel` with each of `initramfs` and waits for the end of the job in the first. `scratch` receives the
-/// consoles.
+/// Boots `kernel` with each of `initramfs` and waits for the end of the job in the first. QEMU's files have no names: it
+/// inherits them, and they are gone with it, even if nobody is left to remove any.
 pub(super) fn run(
     tools: &Tools,
     options: &GuestOptions,
     kernel: &Path,
-    initramfs: &[PathBuf],
-    scratch: &Path,
+    initramfs: Vec<Handover>,
 ) -> Result<u8, GuestError> {
     let ticks_per_ms = clock::ticks_per_ms();
-    let file = |name: &str, host: usize| scratch.join(format!("{name}{host}"));
-    let consoles: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("console", h)).collect();
-    let messages: Vec<PathBuf> = (0..initramfs.len()).map(|h| file("qemu", h)).collect();
+    let files = || -> Result<Vec<Handover>, GuestError> {
+        let file = || Handover::new().map_err(GuestError::io("make a file for QEMU".into()));
+        initramfs.iter().map(|_| file()).collect()
+    };
+    let (consoles, messages) = (files()?, files()?);
     let wire = match initramfs.len() {
         0 | 1 => None,
         _ => {
@@ -244,7 +246,7 @@ fn command(
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
-        .arg(host.initramfs);
+        .arg(host.initramfs.path());
     // Emulated processors all count the host's ticks. The kernel does not know that and would read the time from a
     // device instead, which takes a system call and slows what follows it by microseconds. Nor does it know how many
     // there are in a second, and measures that badly on a busy machine.
@@ -266,11 +268,10 @@ fn command(
             host.number + 1
         ));
     }
-    // A comma inside a value of QEMU's option syntax is written twice.
-    let console = host.console.to_string_lossy().replace(',', ",,");
+    let console = host.console.path();
     command
         .arg("-chardev")
-        .arg(format!("file,id=console,path={console}"));
+        .arg(format!("file,id=console,path={}", console.display()));
     command.args(["-serial", "chardev:console"]);
     command.args(["-device", "virtio-serial-pci"]);
     for (name, end) in ["control", "stdout", "stderr"].iter().zip(ends) {
@@ -407,12 +408,16 @@ fn copier(
 }
 
 /// Adds the last lines of QEMU's messages and of the console, of every machine, to the errors that they explain.
-fn with_consoles(mut error: GuestError, consoles: &[PathBuf], messages: &[PathBuf]) -> GuestError {
+fn with_consoles(
+    mut error: GuestError,
+    consoles: &[Handover],
+    messages: &[Handover],
+) -> GuestError {
     if let GuestError::NotBooted { console: text, .. } | GuestError::Died { console: text } =
         &mut error
     {
-        let read = |file: &Path| {
-            String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+        let read = |file: &Handover| {
+            String::from_utf8_lossy(&std::fs::read(file.path()).unwrap_or_default()).into_owned()
         };
         let said = messages.iter().zip(consoles);
         let said: Vec<String> = said.map(|(m, c)| read(m) + &read(c)).collect();
@@ -438,6 +443,53 @@ fn last_lines(said: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn qemu_names_no_file_but_the_kernel() {
+        let tools = Tools {
+            qemu: "/bin/qemu".into(),
+            busybox: "/bin/busybox".into(),
+            setpriv: None,
+        };
+        let options = GuestOptions {
+            hosts: 1,
+            memory: 256,
+            cpus: 1,
+            timeout: 1,
+            kvm: false,
+            env: vec!["TOKEN=secret".into()],
+            command: vec!["true".into()],
+        };
+        let [initramfs, console, messages] = [(); 3].map(|()| Handover::new().unwrap());
+        let host = Host {
+            number: 0,
+            count: 1,
+            initramfs: &initramfs,
+            console: &console,
+            messages: &messages,
+            wire: None,
+            ticks_per_ms: 1,
+        };
+        let ends = [(); 3].map(|()| OwnedFd::from(UnixStream::pair().unwrap().0));
+        let command = command(&tools, &options, Path::new("/boot/kernel"), host, &ends);
+        let words: Vec<_> = command.get_args().map(|w| w.to_string_lossy()).collect();
+        assert!(!words.iter().any(|w| w.contains("secret")), "{words:?}");
+        let after = |word| words.iter().skip_while(|w| *w != word).nth(1).cloned();
+        let path = |handover: &Handover| handover.path().display().to_string();
+        assert_eq!(after("-initrd").unwrap(), path(&initramfs));
+        let console = format!("file,id=console,path={}", path(&console));
+        assert!(words.iter().any(|w| **w == console), "{words:?}");
+        let named = |w: &&str| Path::new(w.split("path=").last().unwrap_or(w)).is_absolute();
+        let files: Vec<PathBuf> = words
+            .iter()
+            .map(|w| &**w)
+            .filter(named)
+            .filter(|w| !w.contains("/proc/self/fd/") && !w.contains("path=/,"))
+            .map(PathBuf::from)
+            .collect();
+        assert_eq!(files, [PathBuf::from("/boot/kernel")]);
+    }
 
     #[test]
     fn the_end_of_what_every_machine_said_is_shown() {

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use crate::job::JobError;
+use crate::privilege::{PRIVILEGED, is_privileged};
 
 /// Name of the library, with the version of its binary interface.
 pub(super) const FILE: &str = "libpmix.so.2";
@@ -115,6 +116,12 @@ pub(super) enum Got {
 fn open() -> Result<&'static Library, JobError> {
     if let Some(library) = LIBRARY.get() {
         return Ok(library);
+    }
+    if is_privileged() {
+        return Err(JobError::NoLibrary {
+            library: FILE,
+            reason: format!("{PRIVILEGED}, and the library loads plugins that variables name"),
+        });
     }
     // SAFETY: the library's constructors have no preconditions; any C program may link it.
     let library = unsafe { Library::new(FILE) }.map_err(|error| JobError::NoLibrary {

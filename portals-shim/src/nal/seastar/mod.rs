@@ -40,6 +40,7 @@ use crate::interface::Interface;
 use crate::job::Job;
 use crate::own_thread::spawn_own_thread;
 use crate::place::Placement;
+use crate::privilege::{PRIVILEGED, is_privileged, is_trusted};
 use nic_model::{Faults, Machine, Os, Topology};
 use portals_core::NiConfig;
 use rank::Client;
@@ -48,7 +49,7 @@ use rustix::net::{
     socketpair,
 };
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub use mode::Mode;
@@ -56,8 +57,8 @@ pub use server::ServeError;
 use sim::Setting;
 pub use sim::SimError;
 pub use trace::{
-    COUNTERS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE,
-    TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+    COUNTERS_VARIABLE, ERRORS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE,
+    SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
 };
 
 /// Whether a packet that arrived at node `nid` starts with a header, which then is what
@@ -188,23 +189,40 @@ fn abstract_address(name: &str) -> rustix::io::Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(name.as_bytes())
 }
 
-/// Where `portolan` is: named by [`EXECUTABLE_VARIABLE`], beside this executable, or in `PATH`.
+/// Where `portolan` is: named by [`EXECUTABLE_VARIABLE`], beside this executable, or in `PATH`. A privileged program
+/// starts only what is beside it, and that its caller cannot replace.
 fn executable() -> Result<PathBuf, FabricError> {
+    if is_privileged() {
+        let mut beside = beside();
+        return beside.find(|p| p.is_file() && is_trusted(p)).ok_or_else(|| {
+            unusable(format!(
+                "{PRIVILEGED}, and starts the simulation only from a portolan executable beside it that nobody but \
+                 root and its own user can replace"
+            ))
+        });
+    }
     if let Some(named) = std::env::var_os(EXECUTABLE_VARIABLE) {
         return Ok(named.into());
     }
-    let own = std::env::current_exe().ok();
-    let beside = own
-        .iter()
-        .flat_map(|e| e.ancestors().skip(1).take(2))
-        .map(|d| d.join("portolan"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&path).map(|d| d.join("portolan"));
-    beside.chain(in_path).find(|p| p.is_file()).ok_or_else(|| {
+    beside().chain(in_path).find(|p| p.is_file()).ok_or_else(|| {
         unusable(format!(
             "the portolan executable, which runs the simulation, is neither beside this program nor in PATH; set {EXECUTABLE_VARIABLE}"
         ))
     })
+}
+
+/// The places of `portolan` beside this program, and one folder up.
+fn beside() -> impl Iterator<Item = PathBuf> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let folders: Vec<_> = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(Path::to_owned)
+        .collect();
+    folders.into_iter().map(|folder| folder.join("portolan"))
 }
 
 /// Starts the simulation of a job, connected to nobody yet.
@@ -224,7 +242,11 @@ fn start_simulation(name: &str, ranks: u32, config: &FabricConfig) -> Result<(),
     let grid = config.topology.iter().flat_map(|t| ["--topology", t]);
     let faults = config.faults.iter().flat_map(|f| ["--faults", f]);
     let seed = config.fault_seed.iter().flat_map(|s| ["--fault-seed", s]);
-    Command::new(&exe)
+    let mut command = Command::new(&exe);
+    if is_privileged() {
+        command.env_clear();
+    }
+    command
         .args([
             SIMULATION_COMMAND,
             "--ranks",

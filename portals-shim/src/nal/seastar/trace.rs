@@ -10,13 +10,19 @@
 //! | `PORTOLAN_TRACE_PACKETS` | `0`: the timeline leaves packets out |
 //! | `PORTOLAN_TRACE_TITLE` | what the picture is headed |
 //! | `PORTOLAN_TRACE_WINDOW` | `FROM..TO`, microseconds: the picture's part of the run |
+//! | `PORTOLAN_TRACE_ERRORS` | a line for each of the files above that is not whole |
+//!
+//! A file is a name, or a handover (`fd:7`, see [`crate::handover`]). The simulation of a privileged program writes none.
 
 use super::sim::Sim;
+use crate::handover;
+use crate::privilege::{PRIVILEGED, is_privileged};
 use nic_model::SimTime;
 use nic_model::trace::{Capture, LinkTable, Picture, Scene, Sink, Timeline};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Names the file of the timeline.
 pub const TRACE_VARIABLE: &str = "PORTOLAN_TRACE";
@@ -35,6 +41,8 @@ pub const WINDOW_VARIABLE: &str = "PORTOLAN_TRACE_WINDOW";
 
 /// What the picture is headed.
 pub const TITLE_VARIABLE: &str = "PORTOLAN_TRACE_TITLE";
+/// Names the file of what went wrong.
+pub const ERRORS_VARIABLE: &str = "PORTOLAN_TRACE_ERRORS";
 
 /// Bytes of a file that wait for being written.
 const BUFFER: usize = 256 * 1024;
@@ -60,13 +68,36 @@ fn wanted(variable: &str) -> Option<PathBuf> {
     (!value.is_empty()).then(|| value.into())
 }
 
+/// Opens the file that a variable names, if it is set.
+fn opened(variable: &str) -> Option<Result<File, String>> {
+    let path = wanted(variable)?;
+    let failed = |why: &dyn std::fmt::Display| {
+        format!("cannot create {} ({variable}): {why}", path.display())
+    };
+    if is_privileged() {
+        return Some(Err(failed(&PRIVILEGED)));
+    }
+    Some(handover::create(&path).map_err(|e| failed(&e)))
+}
+
+/// Tells the command that asked for the files what is not whole, or everybody where there is none.
+fn complain(what: &str) {
+    static ERRORS: OnceLock<Option<File>> = OnceLock::new();
+    let errors = ERRORS.get_or_init(|| opened(ERRORS_VARIABLE)?.ok());
+    let told = errors
+        .as_ref()
+        .is_some_and(|mut file| writeln!(file, "{what}").is_ok());
+    if !told {
+        tracing::error!("{what}");
+    }
+}
+
 /// A file to be written; an error is told and leaves the record out, not the run.
 fn create(variable: &str) -> Option<BufWriter<File>> {
-    let path = wanted(variable)?;
-    match File::create(&path) {
+    match opened(variable)? {
         Ok(file) => Some(BufWriter::with_capacity(BUFFER, file)),
         Err(e) => {
-            tracing::error!("cannot create {} ({variable}): {e}", path.display());
+            complain(&e);
             None
         }
     }
@@ -89,7 +120,9 @@ fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
         let text = std::env::var(WINDOW_VARIABLE).unwrap_or_default();
         let window = parse_window(&text);
         if window.is_none() && !text.is_empty() {
-            tracing::error!("{WINDOW_VARIABLE} is {text:?}, not FROM..TO in microseconds");
+            complain(&format!(
+                "{WINDOW_VARIABLE} is {text:?}, not FROM..TO in microseconds"
+            ));
         }
         let dims = scene.topology.dims();
         let [x, y, z] = dims;
@@ -117,12 +150,17 @@ pub(super) fn end(sim: &mut Sim, ended: &mut bool) {
         return;
     }
     if let Err(e) = sim.end_trace() {
-        tracing::error!("the trace is not whole: {e}");
+        complain(&format!("the trace is not whole: {e}"));
     }
-    if let Some(path) = wanted(COUNTERS_VARIABLE)
-        && let Err(e) = std::fs::write(&path, sim.counters())
-    {
-        tracing::error!("cannot write {}: {e}", path.display());
+    let counters = opened(COUNTERS_VARIABLE);
+    let written = counters.map(|file| {
+        let mut file = file?;
+        let text = sim.counters();
+        let failed = |e| format!("cannot write the counters: {e}");
+        file.write_all(text.as_bytes()).map_err(failed)
+    });
+    if let Some(Err(e)) = written {
+        complain(&e);
     }
 }
 
