@@ -23,8 +23,11 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
-use portals_shim::{AckRequest, Brief, ClockKind, Wait, spawn_own_thread};
+use portals_shim::{
+    AckRequest, Brief, ClockKind, PRIVILEGED, Wait, is_privileged, spawn_own_thread,
+};
 use signal_hook::low_level;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -58,6 +61,21 @@ pub(crate) fn watch(
 /// In what ranks tell each other: the low byte is the code of a rank that exited. Without it the
 /// ranks known of have finished.
 const EXITED: u32 = 0x100;
+
+/// Writes `file` anew. The folder may be everybody's: a link that somebody put there is replaced and not followed.
+fn replace(file: &Path, text: &str) -> Result<(), String> {
+    if is_privileged() {
+        return Err(PRIVILEGED.to_owned());
+    }
+    let write = || -> io::Result<()> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        new.write_all(text.as_bytes())?;
+        new.persist(file)?;
+        Ok(())
+    };
+    write().map_err(|e| e.to_string())
+}
 
 /// The code in what ranks told each other.
 fn code_of(end: u32) -> i32 {
@@ -249,13 +267,15 @@ impl Conduit {
             if let Some(t) = &self.tracer {
                 t.message_always(&format!("{call}: {fault}"));
             }
-            self.finish_trace();
+            // The status is one of failure in any case.
+            let _whole = self.finish_trace();
             self.on_error().act();
         }
         self.job.abort(1, &format!("{call}: {fault}"))
     }
 
-    /// Tells all ranks of the own `end`, learns the common one, closes the interface.
+    /// Tells all ranks of the own `end`, learns the common one, closes the interface. A good end whose files are not
+    /// whole is none.
     fn part(&self, end: u32) -> u32 {
         if self.ended.replace(true) {
             return end;
@@ -277,10 +297,10 @@ impl Conduit {
         if let Some(signals) = self.signals.get() {
             signals.answer();
         }
+        let whole = self.write_credit_stats() & self.finish_trace();
+        let end = if whole { end } else { end.max(EXITED | 1) };
         let told = self.tell_all(end, timeout);
         drop(watch);
-        self.write_credit_stats();
-        self.finish_trace();
         match told {
             Ok(Parted::Together(end)) => {
                 let _ = self.core.borrow().ni.close();
@@ -294,25 +314,25 @@ impl Conduit {
     }
 
     /// Ends the trace and the statistics. A fault may come while the credits are in use: then they are not said.
-    fn finish_trace(&self) {
-        if let Some(t) = &self.tracer {
-            let core = self.core.try_borrow();
-            t.finish(&core.map_or_else(
-                |_| String::new(),
-                |c| {
-                    let pinned = c.firehose_stats();
-                    let pinned = pinned.map_or_else(String::new, |s| s.to_string());
-                    format!("{}{pinned}", c.credits.report())
-                },
-            ));
-        }
+    /// Whether the files are whole.
+    fn finish_trace(&self) -> bool {
+        let Some(t) = &self.tracer else { return true };
+        let core = self.core.try_borrow();
+        t.finish(&core.map_or_else(
+            |_| String::new(),
+            |c| {
+                let pinned = c.firehose_stats();
+                let pinned = pinned.map_or_else(String::new, |s| s.to_string());
+                format!("{}{pinned}", c.credits.report())
+            },
+        ))
     }
 
-    /// `portals-credits.RANK`, if asked for.
-    fn write_credit_stats(&self) {
+    /// `portals-credits.RANK`, if asked for. Whether it is whole.
+    fn write_credit_stats(&self) -> bool {
         let core = self.core.borrow();
         if !core.env.credit_stats {
-            return;
+            return true;
         }
         let folder = core.env.tmpdir.as_deref().unwrap_or(".");
         let file = Path::new(folder).join(format!("portals-credits.{}", core.me));
@@ -320,9 +340,14 @@ impl Conduit {
         if let Some(neighbours) = self.neighbours.get() {
             text += &neighbours.report().to_string();
         }
-        if let Err(e) = std::fs::write(&file, text) {
-            tracing::warn!("credit statistics: {}: {e}", file.display());
+        let written = replace(&file, &text);
+        if let Err(e) = &written {
+            crate::say(format_args!(
+                "ERROR: cannot write the credit statistics {}: {e}",
+                file.display()
+            ));
         }
+        written.is_ok()
     }
 
     fn tell_all(&self, end: u32, timeout: u64) -> Result<Parted, Fault> {

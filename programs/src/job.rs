@@ -2,6 +2,7 @@
 
 use crate::log;
 use conduit::{AmError, AttachError, BarrierError, Conduit, InitError, RmaError};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// A call of the conduit failed.
@@ -61,6 +62,16 @@ pub fn start<E: std::error::Error>(
     }
     conduit.finish();
     ExitCode::SUCCESS
+}
+
+/// Writes a result to standard output. Whether it arrived; where not, that is said, and the program ends with status 1.
+pub fn shown(program: &str, result: impl std::fmt::Display) -> bool {
+    let mut to = std::io::stdout().lock();
+    let written = writeln!(to, "{result}").and_then(|()| to.flush());
+    if let Err(e) = &written {
+        portals_shim::say(format_args!("{program}: cannot write standard output: {e}"));
+    }
+    written.is_ok()
 }
 
 /// An error and its causes in one line.

@@ -638,3 +638,151 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_write() {
         assert!(words.ends_with("try '--help'.\n"), "{words}");
     }
 }
+
+/// What ends a program with status 1 and says why.
+fn refuses_the_disk(mut command: Command, line: &str) {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {errors}");
+    assert!(errors.contains(line), "{command:?}: {errors}");
+    assert!(!errors.contains("panicked"), "{command:?}: {errors}");
+}
+
+fn full() -> fs::File {
+    fs::File::options().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_full_disk_is_said_and_ends_with_status_1() {
+    let no_space = "No space left on device";
+    let words = ["--generate", "8", "8", "8", "1", "/dev/full"];
+    refuses_the_disk(clean(program(HEAT3D, &words)), no_space);
+    let life = ["--rows", "8", "--columns", "8", "--generations", "2"];
+    let serial = [&life[..], &["--serial"]].concat();
+    let mut printed = clean(program(LIFE, &serial));
+    printed.stdout(full());
+    refuses_the_disk(printed, "life: cannot write standard output: No space");
+    let updates = ["--log2-table", "8", "--updates", "64"];
+    let mut printed = clean(job_over("shm", 2, GUPS, &updates));
+    printed.stdout(full());
+    refuses_the_disk(printed, "gups: cannot write standard output: No space");
+    for (variable, what) in [
+        (
+            "GASNET_TRACEFILE",
+            "the tracing and statistical output is not whole",
+        ),
+        ("GASNET_STATSFILE", "the statistical output is not whole"),
+    ] {
+        for fabric in ["shm", "seastar"] {
+            let mut traced = clean(job_over(fabric, 2, GUPS, &updates));
+            traced.env(variable, "/dev/full");
+            refuses_the_disk(traced, what);
+        }
+    }
+    let mut counted = clean(job_over("shm", 2, GUPS, &updates));
+    counted.env("GASNET_PORTAL_CREDIT_STATS", "1");
+    counted.env("GASNET_TMPDIR", "/proc/1/no-such-folder");
+    refuses_the_disk(counted, "cannot write the credit statistics");
+}
+
+#[test]
+fn credit_statistics_replace_a_link_and_leave_its_target() {
+    let folder = std::env::temp_dir().join(format!("portolan-linked-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let precious = folder.join("precious");
+    fs::write(&precious, "as it was").unwrap();
+    std::os::unix::fs::symlink(&precious, folder.join("portals-credits.0")).unwrap();
+    let mut counted = job_over("shm", 1, GUPS, &["--log2-table", "8", "--updates", "64"]);
+    counted.env("GASNET_PORTAL_CREDIT_STATS", "1");
+    counted.env("GASNET_TMPDIR", &folder);
+    succeed(counted);
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(text("precious"), "as it was");
+    assert!(
+        text("portals-credits.0").contains("credits"),
+        "{}",
+        text("portals-credits.0")
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A copy of `heat3d` that runs as root whoever starts it, beside a program that leaves a trace; `None` where that cannot be.
+fn privileged(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let (copy, spy) = (folder.join("heat3d"), folder.join("spy"));
+    fs::copy(HEAT3D, &copy).unwrap();
+    fs::write(
+        &spy,
+        format!("#!/bin/sh\nid -u >{}/started\n", folder.display()),
+    )
+    .unwrap();
+    for (file, mode) in [(folder, 0o777), (&copy, 0o4755), (&spy, 0o755)] {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let seen = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .arg("--version")
+        .output();
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    (root && seen.is_ok_and(|seen| seen.status.success())).then_some((copy, spy))
+}
+
+#[test]
+fn a_privileged_program_starts_and_opens_nothing_that_variables_name() {
+    let folder = std::env::temp_dir().join(format!("portolan-setuid-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let input = folder.join("grid");
+    let grid = input.display().to_string();
+    succeed(program(HEAT3D, &["--generate", "4", "4", "4", "1", &grid]));
+    let Some((copy, spy)) = privileged(&folder) else {
+        eprintln!("skipped: setuid programs are tried as root, with setpriv");
+        fs::remove_dir_all(&folder).unwrap();
+        return;
+    };
+    let caller = |fabric: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&copy).arg(&input);
+        let mut command = clean(command);
+        command.env("PORTOLAN_FABRIC", fabric);
+        command
+    };
+    // What is beside the program, and in PATH, is the caller's as well.
+    fs::copy(&spy, folder.join("portolan")).unwrap();
+    let output = caller("seastar")
+        .env("PORTOLAN_EXE", &spy)
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(
+        errors.contains("privileges that its caller lacks"),
+        "{errors}"
+    );
+    assert!(!folder.join("started").exists());
+    // Nor does it write what its caller may not.
+    let traced = folder.join("trace");
+    let output = caller("shm")
+        .env("GASNET_TRACEFILE", &traced)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("privileges that its caller lacks"),
+        "{errors}"
+    );
+    assert!(!traced.exists());
+    let output = caller("seastar")
+        .env("PORTOLAN_MACHINE", "/etc/shadow")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("PORTOLAN_MACHINE"), "{errors}");
+    assert!(
+        errors.contains("privileges that its caller lacks"),
+        "{errors}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}

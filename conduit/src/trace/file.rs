@@ -1,6 +1,7 @@
 //! Where lines go: files named by variables, and what they begin with.
 
 use crate::env::EnvError;
+use portals_shim::{PRIVILEGED, is_privileged};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,26 +42,40 @@ pub(crate) fn lists(list: Option<&str>, node: u32) -> bool {
 /// A place for lines.
 pub(super) struct Sink {
     to: Box<dyn Write + Send>,
+    name: String,
+    what: &'static str,
     flush: bool,
+    /// Something could not be written, which was said.
+    broken: bool,
 }
 
 impl std::fmt::Debug for Sink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sink")
+            .field("name", &self.name)
             .field("flush", &self.flush)
+            .field("broken", &self.broken)
             .finish_non_exhaustive()
     }
+}
+
+/// The file of that name, unless the program must not open what a variable names.
+fn create(name: &str) -> Result<File, String> {
+    if is_privileged() {
+        return Err(PRIVILEGED.to_owned());
+    }
+    File::create(name).map_err(|e| e.to_string())
 }
 
 impl Sink {
     /// Opens `name`, in which every `%` is the rank; `stdout`, and `stderr` or `-`, are those. A file that cannot be
     /// written becomes standard error. Says on standard error where the output of this kind goes.
-    pub(super) fn open(name: &str, what: &str, node: u32, flush: bool) -> Self {
+    pub(super) fn open(name: &str, what: &'static str, node: u32, flush: bool) -> Self {
         let name = name.replace('%', &node.to_string());
         let (to, name): (Box<dyn Write + Send>, _) = match name.as_str() {
             "stderr" | "-" => (Box::new(io::stderr()), "stderr".to_owned()),
             "stdout" => (Box::new(io::LineWriter::new(io::stdout())), name),
-            _ => match File::create(&name) {
+            _ => match create(&name) {
                 Ok(file) => (Box::new(BufWriter::with_capacity(1 << 16, file)), name),
                 Err(e) => {
                     crate::say(format_args!(
@@ -73,20 +88,44 @@ impl Sink {
         crate::say(format_args!(
             "GASNet reporting enabled - {what} output directed to {name}"
         ));
-        Self { to, flush }
+        Self {
+            to,
+            name,
+            what,
+            flush,
+            broken: false,
+        }
     }
 
-    /// A line; what cannot be written is lost, as there is nobody to tell.
+    /// A line.
     pub(super) fn line(&mut self, text: &str) {
-        let _ = self.to.write_all(text.as_bytes());
-        let _ = self.to.write_all(b"\n");
+        self.make(|to| {
+            to.write_all(text.as_bytes())?;
+            to.write_all(b"\n")
+        });
         if self.flush {
             self.flush();
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        let _ = self.to.flush();
+    /// What was written reaches the file. Whether all did since it was opened.
+    pub(super) fn flush(&mut self) -> bool {
+        self.make(|to| to.flush());
+        !self.broken
+    }
+
+    /// Writes, unless that has failed before, which is said when it happens.
+    fn make(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.broken {
+            return;
+        }
+        if let Err(e) = write(&mut *self.to) {
+            self.broken = true;
+            crate::say(format_args!(
+                "ERROR: cannot write '{}' ({e}): the {} output is not whole",
+                self.name, self.what
+            ));
+        }
     }
 }
 
@@ -193,6 +232,21 @@ mod tests {
             assert_eq!(got, named, "{list:?}");
         }
         assert!(lists(None, 7));
+    }
+
+    #[test]
+    fn a_full_disk_is_noticed_and_stays_so() {
+        let mut sink = Sink::open("/dev/full", "test", 0, false);
+        // In the buffer.
+        sink.line("a line");
+        assert!(!sink.broken);
+        assert!(!sink.flush() && !sink.flush());
+        let mut sink = Sink::open("/dev/full", "test", 0, true);
+        sink.line("a line");
+        assert!(sink.broken);
+        let mut sink = Sink::open("/dev/null", "test", 0, true);
+        sink.line("a line");
+        assert!(sink.flush());
     }
 
     #[test]

@@ -139,8 +139,9 @@ impl Tracer {
         let trace_mask = mask(trace.is_some(), &wishes.trace_mask);
         // Statistics go to the trace file too.
         let stats_mask = mask(true, &wishes.stats_mask);
-        let open =
-            |name: Option<String>, what| name.map(|name| Sink::open(&name, what, me, wishes.flush));
+        let open = |name: Option<String>, what: &'static str| {
+            name.map(|name| Sink::open(&name, what, me, wishes.flush))
+        };
         let tracer = Self {
             me,
             nodes,
@@ -443,11 +444,14 @@ impl Tracer {
     pub fn flush(&self) {
         let mut files = self.files();
         let Files { trace, stats, .. } = &mut *files;
-        [trace, stats].into_iter().flatten().for_each(Sink::flush);
+        for sink in [trace, stats].into_iter().flatten() {
+            sink.flush();
+        }
     }
 
-    /// Writes the summary and ends the files. `details` are lines of category C.
-    pub(crate) fn finish(&self, details: &str) {
+    /// Writes the summary and ends the files. `details` are lines of category C. Whether the files are whole; where not,
+    /// it was said.
+    pub(crate) fn finish(&self, details: &str) -> bool {
         let seconds = self.now() as f64 / 1e9;
         self.plain(
             &format!("Total application run time: {seconds:10.6}s"),
@@ -473,11 +477,8 @@ impl Tracer {
             }
         }
         let mut files = self.files();
-        for sink in [files.trace.take(), files.stats.take()]
-            .iter_mut()
-            .flatten()
-        {
-            sink.flush();
-        }
+        let sinks = [files.trace.take(), files.stats.take()];
+        let flushed = sinks.into_iter().flatten().map(|mut sink| sink.flush());
+        flushed.fold(true, |all, whole| all & whole)
     }
 }

@@ -31,14 +31,13 @@ fn main() -> ExitCode {
         updates: cli.updates,
     };
     if cli.serial {
-        println!("{}", gups::serial(params));
-        return ExitCode::SUCCESS;
+        let shown = programs::shown("gups", gups::serial(params));
+        return ExitCode::from(u8::from(!shown));
     }
     programs::start("gups", |conduit| {
         if let Some((report, rate)) = gups::run(conduit, params, cli.memory)? {
-            println!("{report}");
-            println!("{rate}");
-            if report.errors > 0 {
+            let lines = format!("{report}\n{rate}");
+            if !programs::shown("gups", lines) || report.errors > 0 {
                 conduit.exit(1);
             }
         }

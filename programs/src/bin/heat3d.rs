@@ -2,7 +2,7 @@
 
 use clap::{Parser, ValueEnum};
 use programs::Memory;
-use programs::heat3d::{self, GridFile, HeatError};
+use programs::heat3d::{self, FileError, GridFile, HeatError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,7 +56,15 @@ fn generate(words: &[String]) -> ExitCode {
     let path = words.get(4).map(PathBuf::from).unwrap_or_default();
     match heat3d::generate(dims, seed, &path) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => fail(programs::chain(&e)),
+        Err(e) => {
+            fail(programs::chain(&e));
+            // The words make sense, and the system refused them.
+            ExitCode::from(if matches!(e, FileError::Io { .. }) {
+                1
+            } else {
+                2
+            })
+        }
     }
 }
 
@@ -69,10 +77,7 @@ fn main() -> ExitCode {
     let open = || GridFile::open(&input).map_err(HeatError::from);
     if cli.serial {
         return match open().and_then(|file| heat3d::serial(&file, cli.steps)) {
-            Ok(report) => {
-                println!("{report}");
-                ExitCode::SUCCESS
-            }
+            Ok(report) => ExitCode::from(u8::from(!programs::shown("heat3d", report))),
             Err(e) => fail(programs::chain(&e)),
         };
     }
@@ -82,8 +87,8 @@ fn main() -> ExitCode {
     };
     programs::start("heat3d", |conduit| {
         let report = heat3d::run(conduit, open, cli.steps, exchange, cli.memory)?;
-        if let Some(report) = report {
-            println!("{report}");
+        if report.is_some_and(|report| !programs::shown("heat3d", report)) {
+            conduit.exit(1);
         }
         Ok::<(), HeatError>(())
     })

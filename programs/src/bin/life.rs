@@ -35,8 +35,8 @@ fn main() -> ExitCode {
         generations: cli.generations,
     };
     if cli.serial {
-        println!("{}", life::serial(params));
-        return ExitCode::SUCCESS;
+        let shown = programs::shown("life", life::serial(params));
+        return ExitCode::from(u8::from(!shown));
     }
     let options = Options {
         mode: cli.tag_mode,
@@ -44,10 +44,8 @@ fn main() -> ExitCode {
     };
     match life::join(params, &options) {
         Ok(report) => {
-            if let Some(report) = report {
-                println!("{report}");
-            }
-            ExitCode::SUCCESS
+            let shown = report.is_none_or(|report| programs::shown("life", report));
+            ExitCode::from(u8::from(!shown))
         }
         Err(error) => {
             portals_shim::say(format_args!("life: {}", programs::chain(&error)));
