@@ -96,7 +96,10 @@ pub const MODES: &[Mode] = &[
         device: false,
         harness: || {
             Box::new(Shm {
-                options: shm::Options { attach: false },
+                options: shm::Options {
+                    attach: false,
+                    attach_ends: false,
+                },
                 ..Shm::default()
             })
         },

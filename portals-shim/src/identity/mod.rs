@@ -6,5 +6,6 @@
 
 #![allow(dead_code, reason = "what the fabrics share; each uses a part")]
 
+pub(crate) mod life;
 pub(crate) mod peer;
 pub(crate) mod secret;

@@ -84,13 +84,13 @@ pub(super) enum Line {
 
 impl Line {
     /// Wakes the peer `pid`, if it has a pipe; `place` is asked once. `false`: the futex must do.
-    pub(super) fn ring(&mut self, pid: i32, place: impl FnOnce() -> Option<Place>) -> bool {
+    pub(super) fn ring(&mut self, pid: Option<i32>, place: impl FnOnce() -> Option<Place>) -> bool {
         if let Self::Unknown = self {
             *self = match place().map(|place| open(pid, place)) {
                 None => Self::Futex,
                 Some(Ok(fd)) => Self::Pipe(fd),
                 Some(Err(error)) => {
-                    tracing::debug!(%error, pid, "a peer sleeps on a pipe that cannot be opened");
+                    tracing::debug!(%error, "a peer sleeps on a pipe that cannot be opened");
                     Self::Futex
                 }
             };
@@ -105,7 +105,8 @@ impl Line {
 }
 
 /// Opened for both ways, so that a reader is there while it is written to, whatever becomes of the peer.
-fn open(pid: i32, place: Place) -> io::Result<OwnedFd> {
+fn open(pid: Option<i32>, place: Place) -> io::Result<OwnedFd> {
+    let pid = pid.ok_or(io::ErrorKind::Unsupported)?;
     let path = format!("/proc/{pid}/fd/{}", place.fd);
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_ring_makes_it_readable_until_it_is_silenced() {
-        let own = std::process::id().cast_signed();
+        let own = Some(std::process::id().cast_signed());
         let alarm = Alarm::new().unwrap();
         let place = alarm.place().unwrap();
         let fd = alarm.descriptor().unwrap();
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pipe_of_the_peer_is_not_written_to() {
-        let own = std::process::id().cast_signed();
+        let own = Some(std::process::id().cast_signed());
         let alarm = Alarm::new().unwrap();
         let good = alarm.place().unwrap();
         let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::empty()).unwrap();

@@ -5,17 +5,74 @@
     reason = "reads and writes raw addresses of another process, which the kernel checks"
 )]
 //! Cross-memory attach: the kernel copies between two processes, once and without their help.
+//!
+//! The kernel is told a number, and a number may come to mean another process. So a process is known by a random word
+//! at an address that it told at the start. Every call that reads asks for that word too, in the same call: what comes
+//! with another word is not believed. Before a write the word is read. Between the two calls the process would have
+//! to end, be waited for, and all other numbers be given away.
 
+use crate::identity::secret::random;
 use crate::process::{bytes, on_memory_of};
 use portals_core::Segment;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::io;
+use std::sync::OnceLock;
 
 type Pieces = SmallVec<[libc::iovec; 4]>;
 
-/// Pieces that the kernel takes in one call.
+/// Pieces that the kernel takes in one call, the word included.
 const MOST_PIECES: usize = 1024;
+
+/// The own word.
+static WORD: OnceLock<u64> = OnceLock::new();
+
+/// The word by which others know this process, and where it is.
+pub(super) fn own_word() -> io::Result<(u64, u64)> {
+    let word = match WORD.get() {
+        Some(word) => word,
+        None => {
+            let mut made = [0; 8];
+            random(&mut made)?;
+            WORD.get_or_init(|| u64::from_ne_bytes(made))
+        }
+    };
+    Ok((*word, std::ptr::from_ref(word).expose_provenance() as u64))
+}
+
+/// A process whose memory the kernel may copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct There {
+    /// Its number in the own PID namespace.
+    pub(super) pid: i32,
+    /// Its word, and where it has it.
+    pub(super) word: u64,
+    pub(super) at: u64,
+}
+
+/// Why the kernel has not copied.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    /// It does not, or no longer, copy between the two; another way may.
+    #[error("the kernel does not copy between the two processes: {0}")]
+    Refused(#[source] io::Error),
+    /// The number means another process.
+    #[error("process {0} is another one than at the start")]
+    Stranger(i32),
+    /// One of them does not have the memory.
+    #[error("the memory is not there: {0}")]
+    Memory(#[source] io::Error),
+}
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EFAULT) => Self::Memory(error),
+            _ if error.kind() == io::ErrorKind::UnexpectedEof => Self::Memory(error),
+            _ => Self::Refused(error),
+        }
+    }
+}
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +92,7 @@ fn pieces(pieces: &[Segment], mut skip: u64, mut len: u64) -> Pieces {
             continue;
         }
         let n = (s.len - skip).min(len);
-        if n == 0 || out.len() == MOST_PIECES {
+        if n == 0 || out.len() == MOST_PIECES - 1 {
             break;
         }
         out.push(libc::iovec {
@@ -48,38 +105,107 @@ fn pieces(pieces: &[Segment], mut skip: u64, mut len: u64) -> Pieces {
     out
 }
 
-/// Moves the first `len` bytes of `remote`, memory of process `pid`, to or from those of `local`.
+/// `len` bytes at an address.
+fn piece(addr: u64, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(addr as usize),
+        iov_len: len,
+    }
+}
+
+/// Bytes of a word.
+const WORD_LEN: usize = size_of::<u64>();
+
+/// Reads the word of a process by the number of one of its threads, and behind it as many bytes of the lists as the
+/// kernel takes in one call.
+fn read(
+    there: &There,
+    thread: i32,
+    here: &[libc::iovec],
+    from: &[libc::iovec],
+) -> io::Result<usize> {
+    let mut seen = 0u64;
+    let word = std::ptr::from_mut(&mut seen).expose_provenance() as u64;
+    let (mut into, mut out) = (Pieces::new(), Pieces::new());
+    into.push(piece(word, WORD_LEN));
+    into.extend_from_slice(here);
+    out.push(piece(there.at, WORD_LEN));
+    out.extend_from_slice(from);
+    let (h, t) = (into.len() as libc::c_ulong, out.len() as libc::c_ulong);
+    // SAFETY: the kernel checks both lists of addresses; what it writes here is `seen`, and memory of a descriptor,
+    // which its maker promised to the library until the operation's `*_end`.
+    let said = unsafe { libc::process_vm_readv(thread, into.as_ptr(), h, out.as_ptr(), t, 0) };
+    let read = match bytes(said) {
+        // It has nothing where the word was.
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => 0,
+        other => other?,
+    };
+    if read < WORD_LEN || std::hint::black_box(seen) != there.word {
+        return Err(stranger());
+    }
+    Ok(read - WORD_LEN)
+}
+
+/// As [`read`], the other way.
+fn write(
+    there: &There,
+    thread: i32,
+    here: &[libc::iovec],
+    to: &[libc::iovec],
+) -> io::Result<usize> {
+    read(there, thread, &[], &[])?;
+    let (h, t) = (here.len() as libc::c_ulong, to.len() as libc::c_ulong);
+    // SAFETY: the kernel checks both lists; it reads here and writes in the other process. When that is the own one,
+    // the address is that of an advertised descriptor, promised in the same way.
+    bytes(unsafe { libc::process_vm_writev(thread, here.as_ptr(), h, to.as_ptr(), t, 0) })
+}
+
+/// What [`read`] says of a process with another word; no system call does.
+fn stranger() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// Whether the kernel copies from there.
 ///
 /// # Errors
-/// The kernel forbids it, a byte is not there, or a list ends early.
+/// Why it does not.
+pub(super) fn probe(there: &There) -> Result<(), CopyError> {
+    on_memory_of(there.pid, |thread| read(there, thread, &[], &[]))
+        .map_err(|error| of(error, there))?;
+    Ok(())
+}
+
+fn of(error: io::Error, there: &There) -> CopyError {
+    if error.kind() == io::ErrorKind::InvalidData {
+        return CopyError::Stranger(there.pid);
+    }
+    error.into()
+}
+
+/// Moves the first `len` bytes of `remote`, memory of another process, to or from those of `local`.
+///
+/// # Errors
+/// The kernel forbids it, it is another process, a byte is not there, or a list ends early.
 pub(super) fn copy(
     way: Way,
-    pid: i32,
+    there: &There,
     local: &[Segment],
     remote: &[Segment],
     len: u64,
-) -> io::Result<()> {
+) -> Result<(), CopyError> {
     let mut done = 0;
     while done < len {
-        let here = pieces(local, done, len - done);
-        let there = pieces(remote, done, len - done);
-        let (h, t) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
-        let moved = on_memory_of(pid, |pid| {
-            bytes(match way {
-                // SAFETY: the kernel checks both lists of addresses; what it writes here is memory of a descriptor,
-                // which its maker promised to the library until the operation's `*_end`.
-                Way::Read => unsafe {
-                    libc::process_vm_readv(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
-                },
-                // SAFETY: the kernel checks both lists; it reads here and writes in the other process. When that is the
-                // own one, the address is that of an advertised descriptor, promised in the same way.
-                Way::Write => unsafe {
-                    libc::process_vm_writev(pid, here.as_ptr(), h, there.as_ptr(), t, 0)
-                },
-            })
-        })?;
-        match moved {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+        let near = pieces(local, done, len - done);
+        let far = pieces(remote, done, len - done);
+        if near.is_empty() || far.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let moved = on_memory_of(there.pid, |thread| match way {
+            Way::Read => read(there, thread, &near, &far),
+            Way::Write => write(there, thread, &near, &far),
+        });
+        match moved.map_err(|error| of(error, there))? {
+            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT).into()),
             n => done += n as u64,
         }
     }
@@ -97,40 +223,107 @@ mod tests {
         }
     }
 
+    fn own() -> There {
+        let (word, at) = own_word().unwrap();
+        There {
+            pid: std::process::id().cast_signed(),
+            word,
+            at,
+        }
+    }
+
     #[test]
     fn lists_of_different_shape_are_joined() {
-        let own = std::process::id().cast_signed();
+        let own = own();
         let mut from: Vec<u8> = (0..=255).collect();
         let (mut a, mut b) = (vec![0u8; 100], vec![0u8; 120]);
         let there = [place(&mut from[..30]), place(&mut from[30..])];
         let here = [place(&mut a), place(&mut b)];
-        copy(Way::Read, own, &here, &there, 220).unwrap();
+        copy(Way::Read, &own, &here, &there, 220).unwrap();
         a.extend_from_slice(&b);
         assert_eq!(a[..], from[..220]);
         a.fill(9);
         let here = [place(&mut a)];
-        copy(Way::Write, own, &here, &there, 40).unwrap();
+        copy(Way::Write, &own, &here, &there, 40).unwrap();
         assert!(from[..40].iter().all(|v| *v == 9) && from[40] == 40);
     }
 
     #[test]
     fn more_pieces_than_a_call_takes_are_moved() {
-        let own = std::process::id().cast_signed();
+        let own = own();
         let mut from = vec![5u8; 3000];
         let there: Vec<Segment> = from.chunks_mut(1).map(place).collect();
         let mut to = vec![0u8; 3000];
-        copy(Way::Read, own, &[place(&mut to)], &there, 3000).unwrap();
+        copy(Way::Read, &own, &[place(&mut to)], &there, 3000).unwrap();
         assert_eq!(to, from);
     }
 
     #[test]
     fn bad_memory_is_an_error() {
-        let own = std::process::id().cast_signed();
+        let own = own();
         let mut to = [0u8; 8];
         let there = [Segment { addr: 8, len: 8 }];
-        assert!(copy(Way::Read, own, &[place(&mut to)], &there, 8).is_err());
+        let is_memory = |r| matches!(r, Err(CopyError::Memory(_)));
+        assert!(is_memory(copy(
+            Way::Read,
+            &own,
+            &[place(&mut to)],
+            &there,
+            8
+        )));
+        assert!(is_memory(copy(
+            Way::Write,
+            &own,
+            &[place(&mut to)],
+            &there,
+            8
+        )));
         let mut from = [0u8; 4];
         let short = [place(&mut from)];
-        assert!(copy(Way::Read, own, &[place(&mut to)], &short, 8).is_err());
+        assert!(is_memory(copy(
+            Way::Read,
+            &own,
+            &[place(&mut to)],
+            &short,
+            8
+        )));
+    }
+
+    /// A process that came to have the number of another one is neither read nor written.
+    #[test]
+    fn another_process_of_the_same_number_is_not_touched() {
+        let good = own();
+        let (mut theirs, mut ours) = ([1u8; 64], [2u8; 64]);
+        let bad = [
+            There {
+                word: good.word ^ 1,
+                ..good
+            },
+            // It has nothing there.
+            There { at: 8, ..good },
+        ];
+        for there in bad {
+            assert!(matches!(probe(&there), Err(CopyError::Stranger(_))));
+            let (local, remote) = ([place(&mut ours)], [place(&mut theirs)]);
+            let written = copy(Way::Write, &there, &local, &remote, 64);
+            assert!(matches!(written, Err(CopyError::Stranger(_))));
+            let read = copy(Way::Read, &there, &local, &remote, 64);
+            assert!(matches!(read, Err(CopyError::Stranger(_))));
+        }
+        assert_eq!(theirs, [1; 64]);
+        probe(&good).unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_do_is_no_fault_of_the_memory() {
+        let gone = There {
+            pid: i32::MAX,
+            ..own()
+        };
+        assert!(matches!(probe(&gone), Err(CopyError::Refused(_))));
+        for errno in [libc::EPERM, libc::ENOSYS, libc::ESRCH, libc::EACCES] {
+            let said = CopyError::from(io::Error::from_raw_os_error(errno));
+            assert!(matches!(said, CopyError::Refused(_)), "{errno}");
+        }
     }
 }

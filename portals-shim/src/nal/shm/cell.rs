@@ -19,7 +19,8 @@
 //! | [`Kind::Short`] | in the short form | all of it | delivered |
 //! | [`Kind::More`] | – | the next part | as above |
 //! | [`Kind::Announce`] | yes | where the data is: address, length of each piece | the receiver reads it from the sender's memory, then `Fetched` |
-//! | [`Kind::Fetched`] | – | – (token of the announcement; flag: it failed) | the data may be reused |
+//! | [`Kind::Fetched`] | – | – (token of the announcement; flag: it failed, or it could not be read) | the data may be reused; if it could not be read, it is sent: `Resent` |
+//! | [`Kind::Resent`] | – | the first part of what could not be read (token of the announcement) | as a message |
 
 use super::layout::CELL;
 use portals_core::header::WIRE_LEN;
@@ -45,15 +46,17 @@ pub(super) enum Kind {
     Announce,
     Fetched,
     Short,
+    Resent,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Message,
         Self::More,
         Self::Announce,
         Self::Fetched,
         Self::Short,
+        Self::Resent,
     ];
 }
 
@@ -63,6 +66,8 @@ pub(super) struct Prefix {
     pub(super) kind: Kind,
     /// Of [`Kind::Fetched`].
     pub(super) failed: bool,
+    /// Of [`Kind::Fetched`]: the kernel does not copy between the two.
+    pub(super) refused: bool,
     pub(super) inline: u16,
     pub(super) token: u32,
     pub(super) bulk_len: u32,
@@ -75,6 +80,7 @@ impl Prefix {
         Self {
             kind,
             failed: false,
+            refused: false,
             inline: 0,
             token: 0,
             bulk_len: 0,
@@ -99,7 +105,7 @@ pub(super) enum CellError {
 pub(super) fn encode(prefix: &Prefix, header: Option<&Header>) -> [u8; HEAD] {
     let mut b = [0; HEAD];
     b[0] = prefix.kind as u8;
-    b[1] = u8::from(prefix.failed);
+    b[1] = u8::from(prefix.failed) | u8::from(prefix.refused) << 1;
     b[2..4].copy_from_slice(&prefix.inline.to_le_bytes());
     b[4..8].copy_from_slice(&prefix.token.to_le_bytes());
     b[8..12].copy_from_slice(&prefix.bulk_len.to_le_bytes());
@@ -130,6 +136,7 @@ pub(super) fn decode(b: &[u8; HEAD]) -> Result<Prefix, CellError> {
     Ok(Prefix {
         kind,
         failed: b[1] & 1 != 0,
+        refused: b[1] & 2 != 0,
         inline,
         token: word(4),
         bulk_len: word(8),
@@ -257,6 +264,7 @@ mod tests {
         };
         let prefix = Prefix {
             failed: true,
+            refused: true,
             inline: 152,
             token: 3,
             bulk_len: 4,
@@ -267,8 +275,8 @@ mod tests {
         assert_eq!(decode(&b), Ok(prefix));
         assert_eq!(header(&b), Ok(h));
         let mut bad = b;
-        bad[0] = 5;
-        assert_eq!(decode(&bad), Err(CellError::Kind(5)));
+        bad[0] = 6;
+        assert_eq!(decode(&bad), Err(CellError::Kind(6)));
         let mut bad = b;
         bad[2] = 153;
         assert_eq!(decode(&bad), Err(CellError::Inline(153)));

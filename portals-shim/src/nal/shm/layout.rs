@@ -12,12 +12,13 @@
 use super::alarm;
 use super::map::{LINE, Map};
 use super::ring::Words;
+use crate::identity::life::Process;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(in crate::nal) const VERSION: u32 = 4;
+pub(in crate::nal) const VERSION: u32 = 5;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 
@@ -169,10 +170,11 @@ pub(super) struct Block {
 /// What a rank says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    pub(super) pid: u32,
+    pub(super) process: Process,
     pub(super) uid: u32,
     pub(super) jid: u32,
-    /// The address of eight bytes that others may read, to see whether they can.
+    /// The address of the process's random word, which others may read to see whether they can, and whether it is
+    /// still that process.
     pub(super) probe: u64,
 }
 
@@ -239,8 +241,14 @@ impl Block {
     }
 
     pub(super) fn introduce(self, map: &Map, who: Identity) {
-        for (i, value) in [who.pid, who.uid, who.jid].into_iter().enumerate() {
+        let fields = [who.process.pid, who.uid, who.jid];
+        for (i, value) in fields.into_iter().enumerate() {
             self.field(map, i).store(value, Ordering::Relaxed);
+        }
+        let longs = [who.process.namespace, who.process.word];
+        for (i, value) in longs.into_iter().enumerate() {
+            map.long(self.at + 2 * LINE + 48 + 8 * i)
+                .store(value, Ordering::Relaxed);
         }
         map.long(self.at + 2 * LINE + 32)
             .store(who.probe, Ordering::Release);
@@ -250,8 +258,13 @@ impl Block {
     pub(super) fn identity(self, map: &Map) -> Identity {
         let probe = map.long(self.at + 2 * LINE + 32).load(Ordering::Acquire);
         let field = |i| self.field(map, i).load(Ordering::Relaxed);
+        let long = |at| map.long(self.at + 2 * LINE + at).load(Ordering::Relaxed);
         Identity {
-            pid: field(0),
+            process: Process {
+                pid: field(0),
+                namespace: long(48),
+                word: long(56),
+            },
             uid: field(1),
             jid: field(2),
             probe,

@@ -64,6 +64,7 @@ mod tests;
 use super::{Nal, Nap};
 use crate::call::{Paths, Target};
 use crate::delivery;
+use crate::identity::life::{Life, life};
 use crate::region::Region;
 use alarm::Alarm;
 pub(in crate::nal) use layout::VERSION;
@@ -78,8 +79,7 @@ pub(in crate::nal) use open::Joining;
 pub(crate) use open::open;
 pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
 use peer::{After, Peer};
-use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -98,21 +98,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a rank that has something to send looks whether a peer that does not take it still lives.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Whether a process exists and has not ended.
-fn is_alive(pid: i32) -> bool {
-    let Some(pid) = Pid::from_raw(pid) else {
-        return false;
-    };
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return false;
-    };
-    let mut fds = [rustix::event::PollFd::new(
-        &fd,
-        rustix::event::PollFlags::IN,
-    )];
-    let now = rustix::event::Timespec::default();
-    // Readable once it has ended, although nobody has waited for it.
-    !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..))
+/// Whether a peer is proven to have ended; `pid` is its number here, if it has one.
+fn is_dead(pid: Option<i32>) -> bool {
+    pid.is_some_and(|pid| life(pid) == Life::Dead)
 }
 
 /// Data of ours that a peer was told to read.
@@ -121,6 +109,7 @@ struct Announced {
     rank: usize,
     after: After,
     header: Header,
+    data: Segments,
 }
 
 /// What is counted here and nowhere else.
@@ -156,8 +145,6 @@ struct Core {
     /// How many there are.
     outstanding: usize,
     published: Published,
-    /// This rank can have the kernel copy from and to others' memory.
-    attaches: bool,
     /// Before it sleeps it orders all other ranks.
     orders: bool,
     counters: Counters,
@@ -236,7 +223,7 @@ impl Core {
         let mut any = false;
         for rank in wanted {
             let closed = self.layout.block(rank).state(map) == State::Closed;
-            if closed || !is_alive(self.peers[rank].pid) {
+            if closed || self.peers[rank].is_dead() {
                 self.fail_peer(ni, rank);
                 any = true;
             }
@@ -249,7 +236,9 @@ impl Core {
         let peer = &mut self.peers[rank];
         peer.gone = true;
         let waiting = std::mem::take(&mut peer.waiting);
-        let stream = peer.stream.take();
+        peer.announced = 0;
+        let stream = peer.stream.take().and_then(|s| s.op);
+        let awaited = std::mem::take(&mut peer.awaited);
         self.backlog.retain(|r| *r != rank);
         for m in waiting {
             Self::end(ni, m.after, NiFail::FAIL);
@@ -269,7 +258,7 @@ impl Core {
                 delivery::fail_answer(ni, &a.header);
             }
         }
-        if let Some(op) = stream.and_then(|s| s.op) {
+        for op in stream.into_iter().chain(awaited.into_iter().map(|a| a.op)) {
             ni.deposit_end(op, NiFail::FAIL);
         }
     }

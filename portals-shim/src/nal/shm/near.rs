@@ -35,7 +35,7 @@ use super::layout::{Block, LANES, LaneAt, Layout, State};
 use super::map::{Line as Cell, Map};
 use super::members::Members;
 use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer, is_written};
-use super::{is_alive, nap};
+use super::{is_dead, nap};
 use portals_core::ProcessId;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -144,6 +144,7 @@ impl Near {
         }
         let block = self.layout.block(number);
         let who = block.identity(&self.map);
+        let own_process = self.own.identity(&self.map).process;
         if (who.uid, who.jid) != self.who {
             return None;
         }
@@ -158,7 +159,7 @@ impl Near {
             map: Arc::clone(&self.map),
             own,
             block,
-            pid: who.pid.cast_signed(),
+            pid: who.process.number(own_process),
             order,
             out: Lane::ALL.map(|l| Out::new(layout.lane(own, number, l.index()))),
             incoming: Lane::ALL.map(|l| In::new(layout.lane(number, own, l.index()))),
@@ -300,7 +301,7 @@ pub struct Link {
     map: Arc<Map>,
     own: usize,
     block: Block,
-    pid: i32,
+    pid: Option<i32>,
     /// How the peer's sleeps are ordered with what this rank writes.
     order: Order,
     out: [Out; LANES],
@@ -457,10 +458,10 @@ impl Link {
         }
     }
 
-    /// Whether the peer has died, or closed its interface. Makes system calls.
+    /// Whether the peer is proven to have died, or has closed its interface. Makes system calls.
     #[cold]
     pub fn is_gone(&self) -> bool {
-        self.block.state(&self.map) == State::Closed || !is_alive(self.pid)
+        self.block.state(&self.map) == State::Closed || is_dead(self.pid)
     }
 
     /// Cells of the peer that made no sense, and were dropped.
@@ -471,7 +472,7 @@ impl Link {
     #[cold]
     fn bad(&self, len: usize) {
         if self.bad.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(pid = self.pid, len, "frame dropped");
+            tracing::warn!(pid = self.pid.unwrap_or(0), len, "frame dropped");
         }
     }
 

@@ -17,10 +17,10 @@
 //! * A copy goes to a mapping of the initiator's own, which exists whatever the owner does, or through the kernel,
 //!   which checks it; a table that lies costs nobody but its owner.
 
-use super::attach::{self, Way};
+use super::attach::{self, CopyError, Way};
 use super::layout::{ADVERTS, Block};
 use super::map::{Cursor, Map};
-use super::{Core, PATIENCE, is_alive};
+use super::{Core, PATIENCE};
 use crate::call::Target;
 use crate::region::{self, Share};
 use portals_core::{
@@ -211,13 +211,13 @@ impl Table {
 
     /// The mapping that holds a descriptor.
     #[inline]
-    fn mapping(&mut self, pid: i32, share: &Share) -> Option<&Arc<Map>> {
+    fn mapping(&mut self, pid: Option<i32>, share: &Share) -> Option<&Arc<Map>> {
         let at = match self.maps.iter().position(|(i, _)| *i == share.inode) {
             Some(at) => at,
             None => {
                 let made = map_share(pid, share);
                 if let Err(error) = &made {
-                    tracing::debug!(%error, pid, "a peer's memory cannot be mapped");
+                    tracing::debug!(%error, "a peer's memory cannot be mapped");
                 }
                 self.maps.push((share.inode, made.ok().map(Arc::new)));
                 self.maps.len() - 1
@@ -228,7 +228,8 @@ impl Table {
 }
 
 /// Opens the file of a peer's region, and makes sure that it is that one.
-fn open_share(pid: i32, share: &Share) -> io::Result<OwnedFd> {
+fn open_share(pid: Option<i32>, share: &Share) -> io::Result<OwnedFd> {
+    let pid = pid.ok_or(io::ErrorKind::Unsupported)?;
     let path = format!("/proc/{pid}/fd/{}", share.fd);
     let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     if rustix::fs::fstat(&fd)?.st_ino != share.inode {
@@ -237,7 +238,7 @@ fn open_share(pid: i32, share: &Share) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn map_share(pid: i32, share: &Share) -> io::Result<Map> {
+fn map_share(pid: Option<i32>, share: &Share) -> io::Result<Map> {
     let len = usize::try_from(share.len).map_err(io::Error::other)?;
     Map::new(open_share(pid, share)?, len)
 }
@@ -300,7 +301,7 @@ impl Core {
                 spins += 1;
                 std::thread::yield_now();
                 if spins.is_multiple_of(1024) {
-                    if !is_alive(self.peers[rank].pid) {
+                    if self.peers[rank].is_dead() {
                         busy.store(0, Ordering::Relaxed);
                     } else if until.is_some_and(|at| Instant::now() >= at) {
                         return Err(Error::MdInUse);
@@ -358,7 +359,7 @@ impl Core {
         if peer.who != self.who || !peer.is_settled(map, ring) {
             return false;
         }
-        let pid = peer.pid;
+        let (pid, there) = (peer.pid, peer.there);
         let mapping = found
             .share
             .as_ref()
@@ -368,7 +369,7 @@ impl Core {
                 let end = start.checked_add(found.memory.len);
                 end.is_some_and(|end| end <= m.len() as u64)
             });
-        if mapping.is_none() && !self.attaches {
+        if mapping.is_none() && there.is_none() {
             return false;
         }
         let busy = block.busy(map, self.rank);
@@ -379,8 +380,8 @@ impl Core {
             return false;
         }
         let local = if put { &tx.payload } else { &tx.landing };
-        let copied = match mapping {
-            Some(m) => {
+        let copied = match (mapping, there) {
+            (Some(m), _) => {
                 // Checked above: offset and length are within the descriptor, and that within the mapping.
                 let start = found.share.map_or(0, |s| s.offset) + offset;
                 let mut cursor = Cursor::new(local, 0);
@@ -391,23 +392,26 @@ impl Core {
                 }
                 Ok(())
             }
-            None => {
+            (None, None) => Err(CopyError::Refused(io::ErrorKind::Unsupported.into())),
+            (None, Some(there)) => {
                 let remote = [Segment {
                     addr: found.memory.addr.wrapping_add(offset),
                     len: length,
                 }];
                 let way = if put { Way::Write } else { Way::Read };
-                attach::copy(way, pid, local, &remote, length)
+                attach::copy(way, &there, local, &remote, length)
             }
         };
         busy.store(0, Ordering::Release);
-        if let Err(error) = &copied {
-            tracing::error!(%error, peer = rank, "the operation fails");
-        }
-        let fail = if copied.is_ok() {
-            NiFail::OK
-        } else {
-            NiFail::FAIL
+        self.peers[rank].believe(&copied);
+        let fail = match copied {
+            Ok(()) => NiFail::OK,
+            Err(CopyError::Memory(error)) => {
+                tracing::error!(%error, peer = rank, "the operation fails");
+                NiFail::FAIL
+            }
+            // As a message it takes another way, or finds nobody.
+            Err(CopyError::Refused(_) | CopyError::Stranger(_)) => return false,
         };
         self.counters.paths.one_sided += 1;
         complete(ni, tx, fail, found.ack);

@@ -13,7 +13,7 @@
 //! ```
 
 use super::alarm::Alarm;
-use super::attach::{self, Way};
+use super::attach::{self, There};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
 use super::map::{self, Map};
 use super::nap::{self, Futex};
@@ -24,18 +24,16 @@ use super::{Core, Counters, Members, Shm};
 use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
+use crate::identity::life::Process;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::place::Placement;
 use crate::region::permit_memory_access;
-use portals_core::{Ni, NiConfig, ProcessId, Segment};
+use portals_core::{Ni, NiConfig, ProcessId};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a rank's neighbour reads to see whether it can.
-static PROBE: u64 = 0x7072_6f62_6521;
 
 /// How long a wait polls before it sleeps, where each rank has a processor.
 const SPIN: Duration = Duration::from_micros(50);
@@ -141,11 +139,16 @@ impl Memory {
 pub struct Options {
     /// The kernel may copy between ranks, if it does.
     pub attach: bool,
+    /// After the start it does so no longer.
+    pub attach_ends: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { attach: true }
+        Self {
+            attach: true,
+            attach_ends: false,
+        }
     }
 }
 
@@ -178,11 +181,13 @@ impl Joining {
             return Err(unusable(format!("rank {rank} of {}", memory.ranks)));
         }
         permit_memory_access();
+        let (word, probe) =
+            attach::own_word().map_err(|e| unusable(format!("no random numbers: {e}")))?;
         let who = Identity {
-            pid: std::process::id(),
+            process: Process::own(word),
             uid: config.uid,
             jid: config.jid,
-            probe: std::ptr::from_ref(&PROBE).expose_provenance() as u64,
+            probe,
         };
         let rank = rank as usize;
         // With more ranks than processors sleeps are frequent, and the fences of messages the smaller price.
@@ -211,18 +216,11 @@ impl Joining {
     /// Second step, when all have made the first: whether the kernel copies for this rank.
     pub(in crate::nal) fn probe(&self, ranks: u32) -> bool {
         let next = (self.rank + 1) % ranks as usize;
-        let who = self.layout.block(next).identity(&self.map);
-        let mut seen = 0u64;
-        let here = [Segment {
-            addr: std::ptr::from_mut(&mut seen).expose_provenance() as u64,
-            len: 8,
-        }];
-        let there = [Segment {
-            addr: who.probe,
-            len: 8,
-        }];
-        let read = attach::copy(Way::Read, who.pid.cast_signed(), &here, &there, 8);
-        let can = self.options.attach && read.is_ok() && std::hint::black_box(seen) == PROBE;
+        let read = match self.there(next) {
+            Some(there) => attach::probe(&there).map_err(|e| e.to_string()),
+            None => Err("the ranks are in PID namespaces of their own".to_owned()),
+        };
+        let can = self.options.attach && read.is_ok();
         if let Err(error) = read
             && self.rank == 0
         {
@@ -233,8 +231,29 @@ impl Joining {
         can
     }
 
+    fn process(&self, rank: usize) -> Process {
+        self.layout.block(rank).identity(&self.map).process
+    }
+
+    /// A rank's memory, if it has a number here.
+    fn there(&self, rank: usize) -> Option<There> {
+        let who = self.layout.block(rank).identity(&self.map);
+        let pid = who.process.number(self.process(self.rank))?;
+        Some(There {
+            pid,
+            word: who.process.word,
+            at: who.probe,
+        })
+    }
+
     /// Third step, when all have made the second: the fabric.
     pub(in crate::nal) fn nal(self, config: &NiConfig, members: Members, attaches: bool) -> Shm {
+        let own = self.process(self.rank);
+        let mut there: Vec<_> = (0..members.ids().len()).map(|r| self.there(r)).collect();
+        if self.options.attach_ends {
+            // No process has this number.
+            there.iter_mut().flatten().for_each(|t| t.pid = i32::MAX);
+        }
         let Self {
             rank,
             layout,
@@ -251,8 +270,10 @@ impl Joining {
                 let block = layout.block(r);
                 let rings = (layout.ring(rank, r), layout.ring(r, rank));
                 let sizes = (layout.cells, layout.bulk);
-                let mut peer = Peer::new(*id, block.identity(&map), sizes, rings);
+                let who = block.identity(&map);
+                let mut peer = Peer::new(*id, who, who.process.number(own), sizes, rings);
                 peer.attaches = block.attaches(&map);
+                peer.there = there[r].filter(|_| attaches);
                 // The peer orders those that have registered, and this rank has.
                 if orders && block.orders(&map) {
                     peer.order = Order::Sleeper;
@@ -281,7 +302,6 @@ impl Joining {
             spare_tokens: Vec::new(),
             outstanding: 0,
             published: Published::default(),
-            attaches,
             orders,
             counters: Counters::default(),
             looked: None,

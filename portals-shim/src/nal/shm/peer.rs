@@ -1,8 +1,10 @@
 //! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
 
 use super::alarm::Line;
+use super::attach::{CopyError, There};
 use super::bulk::Bulk;
 use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
+use super::is_dead;
 use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
 use super::onesided::Table;
@@ -50,6 +52,7 @@ pub(super) struct Outgoing {
     pub(super) sent: u64,
     pub(super) token: u32,
     pub(super) failed: bool,
+    pub(super) refused: bool,
     pub(super) after: After,
 }
 
@@ -64,6 +67,7 @@ impl Outgoing {
             sent: 0,
             token: 0,
             failed: false,
+            refused: false,
             after,
         }
     }
@@ -83,14 +87,32 @@ pub(super) struct Stream {
     pub(super) total: u64,
 }
 
+/// A message whose data the kernel did not copy from the peer, which will send it.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    /// Of the announcement.
+    pub(super) token: u32,
+    pub(super) op: OpId,
+    pub(super) segments: Segments,
+    /// Bytes to keep.
+    pub(super) keep: u64,
+    /// Bytes that will come.
+    pub(super) total: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) id: ProcessId,
     /// User and job, as told at the start.
     pub(super) who: (u32, u32),
-    pub(super) pid: i32,
-    /// It can read this process's memory.
+    /// Its number here, if it has one.
+    pub(super) pid: Option<i32>,
+    /// Its memory, while the kernel copies between it and this process.
+    pub(super) there: Option<There>,
+    /// It can read this process's memory, as far as is known.
     pub(super) attaches: bool,
+    /// Data of ours that it was told to read and has not answered for.
+    pub(super) announced: u32,
     /// The ring to it, and the one from it.
     pub(super) to: Ring,
     pub(super) from: Ring,
@@ -98,6 +120,8 @@ pub(super) struct Peer {
     pub(super) order: Order,
     /// It knows that this rank writes to it.
     pub(super) met: bool,
+    /// Its number is another's.
+    ended: bool,
     /// It is dead or has closed.
     pub(super) gone: bool,
     pub(super) waiting: VecDeque<Outgoing>,
@@ -105,6 +129,7 @@ pub(super) struct Peer {
     bulk: Bulk,
     pub(super) arriving: Consumer,
     pub(super) stream: Option<Stream>,
+    pub(super) awaited: Vec<Awaited>,
     pub(super) table: Table,
     /// How it is woken.
     pub(super) line: Line,
@@ -116,28 +141,54 @@ impl Peer {
     pub(super) fn new(
         id: ProcessId,
         who: Identity,
+        pid: Option<i32>,
         (cells, bulk): (u32, u32),
         (to, from): (Ring, Ring),
     ) -> Self {
         Self {
             id,
             who: (who.uid, who.jid),
-            pid: who.pid.cast_signed(),
+            pid,
+            there: None,
             attaches: false,
+            announced: 0,
             to,
             from,
             order: Order::Both,
             met: false,
+            ended: false,
             gone: false,
             waiting: VecDeque::new(),
             out: Producer::new(cells),
             bulk: Bulk::new(bulk),
             arriving: Consumer::new(cells),
             stream: None,
+            awaited: Vec::new(),
             table: Table::default(),
             line: Line::default(),
             nonsense: 0,
         }
+    }
+
+    /// Learns from what the kernel has said whether it still copies between the two.
+    pub(super) fn believe(&mut self, copied: &Result<(), CopyError>) {
+        match copied {
+            Ok(()) | Err(CopyError::Memory(_)) => {}
+            Err(error) => {
+                tracing::debug!(%error, peer = %self.id.pid, "long messages of this peer are copied twice");
+                self.there = None;
+                if matches!(error, CopyError::Stranger(_)) {
+                    // Its number is another's, so it has ended; nobody is asked about it any more.
+                    self.pid = None;
+                    self.ended = true;
+                }
+            }
+        }
+    }
+
+    /// Whether it is proven to have ended.
+    pub(super) fn is_dead(&self) -> bool {
+        self.ended || is_dead(self.pid)
     }
 
     /// Learns how far the peer is.
@@ -160,9 +211,9 @@ impl Peer {
         }
     }
 
-    /// Whether everything sent to the peer has had its effect there.
+    /// Whether everything sent to the peer has had its effect there. What it was told to read may yet have to be sent.
     pub(super) fn is_settled(&mut self, map: &Map, ring: Ring) -> bool {
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || self.announced != 0 {
             return false;
         }
         if self.out.seen() != self.out.position() {
@@ -232,6 +283,7 @@ impl Peer {
             let first = m.sent == 0;
             let mut prefix = Prefix::of(if first { m.kind } else { Kind::More });
             (prefix.token, prefix.failed) = (m.token, m.failed);
+            prefix.refused = m.refused;
             let mut bulk_next = self.bulk.next;
             let cell = ring.cell(index);
             let (at, part) = if left <= INLINE as u64 {

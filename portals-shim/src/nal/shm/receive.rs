@@ -1,20 +1,24 @@
 //! What a cell from a peer does.
 
 use super::Core;
-use super::attach::{self, Way};
+use super::attach::{self, CopyError, Way};
 use super::cell::{
     self, CellError, Ends, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT, SHORT_AT, SHORT_HEAD,
 };
 use super::layout::Ring;
 use super::map::{Cursor, Map};
-use super::peer::{After, Load, Outgoing, Stream};
+use super::peer::{After, Awaited, Load, Outgoing, Stream};
 use crate::region::LocalCopy;
-use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment, Segments};
 use smallvec::SmallVec;
 
 /// Cells that a reader asks for before it looks at them, while one is there after the other: more, or asked for while there
 /// is none, would take them from their writer.
 const BEHIND: u32 = 3;
+
+/// The most messages of a peer whose data it is to send after all. It learns with the first of them that it must, and
+/// has no more under way than its ring has cells.
+const MOST_AWAITED: usize = 1024;
 
 /// Data in shared memory, within its area.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +139,8 @@ impl Core {
                 }
             }
             Kind::More => self.more(map, ni, rank, part),
-            Kind::Fetched => self.fetched(ni, rank, &prefix),
+            Kind::Fetched => self.fetched(map, ni, rank, &prefix),
+            Kind::Resent => self.resent(map, ni, rank, &prefix, part),
             // Has been seen to.
             Kind::Short => {}
         }
@@ -297,17 +302,29 @@ impl Core {
         let bytes = &mut bytes[..part.len.min(INLINE)];
         map.read(part.at, bytes);
         let places = cell::read_pieces(bytes);
+        let mut refused = false;
         let (op, fail) = match ni.handle_header(header) {
-            Incoming::Deposit(d) => {
-                let pid = self.peers[rank].pid;
-                match attach::copy(Way::Read, pid, &d.segments, &places, d.length) {
-                    Ok(()) => (Some(d.op), NiFail::OK),
-                    Err(error) => {
-                        tracing::error!(%error, peer = rank, "the operation fails");
-                        (Some(d.op), NiFail::FAIL)
-                    }
+            Incoming::Deposit(d) => match self.fetch(rank, &d.segments, &places, d.length) {
+                Ok(()) => (Some(d.op), NiFail::OK),
+                Err(CopyError::Memory(error)) => {
+                    tracing::error!(%error, peer = rank, "the operation fails");
+                    (Some(d.op), NiFail::FAIL)
                 }
-            }
+                Err(_) if self.peers[rank].awaited.len() >= MOST_AWAITED => {
+                    (Some(d.op), NiFail::FAIL)
+                }
+                Err(_) => {
+                    refused = true;
+                    self.peers[rank].awaited.push(Awaited {
+                        token: prefix.token,
+                        op: d.op,
+                        segments: d.segments,
+                        keep: d.length,
+                        total: header.payload_len(),
+                    });
+                    (None, NiFail::OK)
+                }
+            },
             // Gets and exchanges are never announced; a peer that does so gets nothing.
             Incoming::Reply(r) => {
                 ni.reply_end(r.op, NiFail::FAIL);
@@ -328,14 +345,49 @@ impl Core {
             sent: 0,
             token: prefix.token,
             failed: fail != NiFail::OK,
+            refused,
             after: After::Nothing,
         };
         self.post(map, ni, rank, done);
         self.end_deposit(map, ni, rank, op, fail);
     }
 
+    /// Has the kernel copy from a peer, as long as it does.
+    fn fetch(
+        &mut self,
+        rank: usize,
+        to: &[Segment],
+        from: &[Segment],
+        len: u64,
+    ) -> Result<(), CopyError> {
+        let peer = &mut self.peers[rank];
+        let Some(there) = peer.there else {
+            return Err(CopyError::Refused(std::io::ErrorKind::Unsupported.into()));
+        };
+        let copied = attach::copy(Way::Read, &there, to, from, len);
+        peer.believe(&copied);
+        copied
+    }
+
+    /// The first part of what the kernel did not copy from the peer.
+    fn resent(&mut self, map: &Map, ni: &mut Ni, rank: usize, prefix: &Prefix, part: Part) {
+        let awaited = &mut self.peers[rank].awaited;
+        let Some(at) = awaited.iter().position(|a| a.token == prefix.token) else {
+            return self.bad(rank, &"data of no announcement");
+        };
+        let a = awaited.remove(at);
+        self.peers[rank].stream = Some(Stream {
+            op: Some(a.op),
+            segments: a.segments,
+            keep: a.keep,
+            done: 0,
+            total: a.total,
+        });
+        self.more(map, ni, rank, part);
+    }
+
     /// A peer is done with data of ours.
-    fn fetched(&mut self, ni: &mut Ni, rank: usize, prefix: &Prefix) {
+    fn fetched(&mut self, map: &Map, ni: &mut Ni, rank: usize, prefix: &Prefix) {
         let token = prefix.token as usize;
         let slot = self.announced.get_mut(token);
         let Some(a) = slot.and_then(|slot| slot.take_if(|a| a.rank == rank)) else {
@@ -343,6 +395,17 @@ impl Core {
         };
         self.spare_tokens.push(token);
         self.outstanding -= 1;
+        let peer = &mut self.peers[rank];
+        peer.announced = peer.announced.saturating_sub(1);
+        if prefix.refused {
+            peer.attaches = false;
+            let resent = Outgoing {
+                kind: Kind::Resent,
+                token: prefix.token,
+                ..Outgoing::message(a.header, Load::Pieces(a.data), a.after)
+            };
+            return self.post(map, ni, rank, resent);
+        }
         let fail = if prefix.failed {
             NiFail::FAIL
         } else {

@@ -83,7 +83,7 @@ impl Core {
         let len = header.payload_len();
         let by_kernel = len > EAGER && data.len() <= PIECES && self.peers[rank].attaches;
         let message = if by_kernel {
-            self.announce(rank, header, &data, after)
+            self.announce(rank, header, data, after)
         } else {
             Outgoing::message(header, Load::Pieces(data), after)
         };
@@ -91,11 +91,13 @@ impl Core {
     }
 
     /// Tells the peer where long data is; `after` happens when it has read it.
-    fn announce(&mut self, rank: usize, header: Header, data: &Segments, after: After) -> Outgoing {
+    fn announce(&mut self, rank: usize, header: Header, data: Segments, after: After) -> Outgoing {
+        let places = cell::write_pieces(&data);
         let announced = Announced {
             rank,
             after,
             header,
+            data,
         };
         let token = match self.spare_tokens.pop() {
             Some(token) => token,
@@ -106,7 +108,7 @@ impl Core {
         };
         self.announced[token] = Some(announced);
         self.outstanding += 1;
-        let places = cell::write_pieces(data);
+        self.peers[rank].announced += 1;
         Outgoing {
             kind: Kind::Announce,
             len: places.len() as u64,

@@ -250,9 +250,9 @@ fn a_peer_that_died_is_gone() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    introduce(&memory, |who| who.pid = std::process::id());
+    introduce(&memory, |who| who.process.pid = std::process::id());
     assert!(!near.link(1).unwrap().is_gone());
-    introduce(&memory, |who| who.pid = pid);
+    introduce(&memory, |who| who.process.pid = pid);
     assert!(near.link(1).unwrap().is_gone());
 }
 
@@ -348,7 +348,7 @@ fn the_ring_reaches_a_sleeper() {
     });
 
     let alarm = Alarm::new().unwrap();
-    introduce(&memory, |who| who.pid = std::process::id());
+    introduce(&memory, |who| who.process.pid = std::process::id());
     block.set_alarm(&map, alarm.place().unwrap());
     Bell::prepare(block.bell(&map));
     let link = nears[0].link(1).unwrap();
