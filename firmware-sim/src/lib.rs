@@ -34,6 +34,7 @@
 pub mod accel;
 pub mod answer;
 pub mod awaited;
+mod contexts;
 mod datagram;
 mod eq;
 pub mod header;

@@ -16,13 +16,15 @@ use nic_model::{DmaSegment, FirmwareContext, SimDuration};
 use zerocopy::FromBytes;
 
 use crate::process::Process;
-use crate::program::{SeaStarFirmware, Work};
+use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work};
 
 /// What the firmware remembers of one mailbox.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     /// Next command to fetch.
     read: u32,
+    /// How often the ring has been fetched to its end.
+    lap: u32,
     /// The host's write index as the last doorbell brought it.
     write: u32,
     /// A poll is announced.
@@ -69,7 +71,11 @@ impl SeaStarFirmware {
         }
         let state = &mut self.mailboxes[mailbox];
         let slot = state.read;
+        let lap = state.lap;
         state.read = mailbox::next_command(slot);
+        if state.read < slot {
+            state.lap = state.lap.wrapping_add(1);
+        }
         let (read, more) = (state.read, state.read != state.write);
         state.polling = more;
         let mut entry = [0; COMMAND_LEN];
@@ -88,7 +94,7 @@ impl SeaStarFirmware {
             cost,
             Work::Command {
                 mailbox,
-                slot,
+                at: (slot, lap),
                 entry,
             },
         );
@@ -123,11 +129,12 @@ impl SeaStarFirmware {
         }
     }
 
+    /// Carries out the command of an entry of the ring, and of which filling.
     pub(crate) fn command(
         &mut self,
         ctx: &mut FirmwareContext<'_>,
         mailbox: usize,
-        slot: u32,
+        (slot, lap): (u32, u32),
         entry: &[u8; COMMAND_LEN],
     ) {
         let outcome = match OpCode(entry[0]) {
@@ -177,7 +184,7 @@ impl SeaStarFirmware {
                 // processes in their completion.
                 let answered = OpCode::INIT_ACCEL.0..=OpCode::LIST_LENGTHS.0;
                 if entry[0] > OpCode::INIT_EQ.0 && !answered.contains(&entry[0]) {
-                    let index = RejectedCommand::new(slot, reason).0;
+                    let index = RejectedCommand::new(slot, lap, reason).0;
                     self.post(
                         ctx,
                         mailbox,
@@ -206,6 +213,10 @@ impl SeaStarFirmware {
             .flat_map(|process| process.tables.clone())
             .collect();
         self.processes[index] = Some(Process::new(ctx, command, self.budget, &taken)?);
+        if index == GENERIC && self.exhaustion != Exhaustion::Panic {
+            let table = command.context_table_ht.get();
+            self.contexts = (table != 0).then_some(table);
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use nic_model::defs::command::{InitEq, InitProcess};
+use nic_model::defs::context::CONTEXT_LEN;
 use nic_model::defs::event::{EQ_MAX_ENTRIES, EQ_MIN_ENTRIES, refusal};
 use nic_model::defs::map;
 use nic_model::defs::pending::{UPPER_PENDING_LEN, lower};
@@ -129,6 +130,10 @@ impl Process {
         }
         let upper_table = command.up_pending_table_ht.get();
         if !mapped(ctx, upper_table, u64::from(pendings) * UPPER_PENDING_LEN) {
+            return Err(refusal::ADDRESS);
+        }
+        let contexts = command.context_table_ht.get();
+        if contexts != 0 && !mapped(ctx, contexts, ctx.nodes() as u64 * CONTEXT_LEN) {
             return Err(refusal::ADDRESS);
         }
         let kind = |n| {

@@ -14,6 +14,7 @@ use nic_model::{
 };
 
 use crate::accel::{Accels, Moved};
+use crate::contexts::WaitingQueue;
 use crate::datagram::Datagrams;
 use crate::mailbox::Mailbox;
 use crate::process::{Budget, Process};
@@ -66,7 +67,8 @@ pub(crate) enum Work {
     /// Carry out a fetched command.
     Command {
         mailbox: usize,
-        slot: u32,
+        /// Entry of the ring, and how often that had been filled.
+        at: (u32, u32),
         entry: [u8; COMMAND_LEN],
     },
     /// Take in a header.
@@ -114,6 +116,12 @@ pub struct SeaStarFirmware {
     pub(crate) mailboxes: [Mailbox; MAILBOX_COUNT as usize],
     pub(crate) processes: [Option<Process>; MAILBOX_COUNT as usize],
     pub(crate) sources: Sources,
+    /// Firmware address of the host's context table.
+    pub(crate) contexts: Option<u32>,
+    /// Peers that messages are under way to.
+    pub(crate) senders: usize,
+    /// Messages that wait for a source structure.
+    pub(crate) tx_waiting: WaitingQueue,
     /// What waits for the engine, oldest first.
     pub(crate) tx_queue: VecDeque<Queued>,
     /// The transmit at the engine.
@@ -147,6 +155,9 @@ impl SeaStarFirmware {
             mailboxes: Default::default(),
             processes: Default::default(),
             sources: Sources::new(machine.firmware.sources),
+            contexts: None,
+            senders: 0,
+            tx_waiting: WaitingQueue::new(),
             tx_queue: VecDeque::new(),
             tx_active: None,
             rx_waiting: VecDeque::new(),
@@ -236,12 +247,8 @@ impl Firmware for SeaStarFirmware {
         }
         match self.work.pop_front() {
             Some(Work::Poll { mailbox }) => self.poll(ctx, mailbox),
-            Some(Work::Command {
-                mailbox,
-                slot,
-                entry,
-            }) => {
-                self.command(ctx, mailbox, slot, &entry);
+            Some(Work::Command { mailbox, at, entry }) => {
+                self.command(ctx, mailbox, at, &entry);
             }
             Some(Work::Header(header)) => self.take_header(ctx, header),
             Some(Work::Control { nid, word }) => self.take_control(ctx, nid, word),

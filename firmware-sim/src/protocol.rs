@@ -70,7 +70,9 @@ impl SeaStarFirmware {
         match word.what() {
             control::ACK | control::NACK => {
                 let Some(source) = self.sources.known(nid) else {
-                    return ctx.count(Counter::BAD_CONTROL, 1);
+                    // Nothing is under way to it.
+                    let stranger = !self.sources.have_left();
+                    return ctx.count(Counter::BAD_CONTROL, u32::from(stranger));
                 };
                 let before = source.load();
                 let answered = if word.what() == control::ACK {
@@ -82,9 +84,10 @@ impl SeaStarFirmware {
                 let after = source.load();
                 self.count_in_flight(ctx, before, after);
                 self.answered(ctx, nid, answered);
+                self.send_waiting(ctx);
             }
             control::PROBE => {
-                let Some(source) = self.sources.entry(nid) else {
+                let Some(source) = self.source(ctx, nid) else {
                     return self.refuse(ctx, nid, reason::SOURCE, n.wrapping_sub(1));
                 };
                 match source.question(n) {
@@ -96,7 +99,7 @@ impl SeaStarFirmware {
                 }
             }
             control::SKIP => {
-                let Some(source) = self.sources.known(nid) else {
+                let Some(source) = self.met(ctx, nid) else {
                     return ctx.count(Counter::BAD_CONTROL, 1);
                 };
                 if source.expected() == n {
@@ -105,7 +108,7 @@ impl SeaStarFirmware {
                 }
             }
             control::SYNC => {
-                if let Some(source) = self.sources.entry(nid) {
+                if let Some(source) = self.source(ctx, nid) {
                     source.synchronise(n);
                     ctx.set_counter(Counter::SOURCE_FREELIST, self.sources.free());
                 }
@@ -153,6 +156,7 @@ impl SeaStarFirmware {
         for owner in lost {
             self.end_later(ctx, owner, TxOutcome::Undelivered);
         }
+        self.send_waiting(ctx);
     }
 
     /// Has the peers looked after for as long as something is expected of one.

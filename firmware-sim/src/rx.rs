@@ -27,7 +27,7 @@ impl SeaStarFirmware {
             return self.post(ctx, GENERIC, event, true);
         }
         let nid = header.source;
-        let Some(source) = self.sources.entry(nid) else {
+        let Some(source) = self.source(ctx, nid) else {
             ctx.count(Counter::STATELESS_DROPS, 1);
             self.drop_message(ctx, &header);
             return match self.exhaustion {
@@ -59,6 +59,7 @@ impl SeaStarFirmware {
     fn take_expected(&mut self, ctx: &mut FirmwareContext<'_>, header: &RxHeader) {
         let nid = header.source;
         let accepted = self.accept(ctx, header);
+        // It has just been asked for: what has been sent meanwhile has not taken its structure.
         let Some(source) = self.sources.known(nid) else {
             return;
         };

@@ -28,6 +28,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nic_model::defs::context::{self, PeerContext};
 use nic_model::defs::packet::{control, reason};
 use nic_model::{DmaSegment, NodeId, ProtocolParams, SimDuration, SimTime};
 
@@ -180,6 +181,8 @@ pub(crate) struct Source {
     rx_nacked: bool,
     /// An acknowledgement is on its way through the processor.
     pub(crate) ack_queued: bool,
+    /// When it was last asked for, as [`Sources`] counts.
+    used: u64,
 }
 
 /// `a` is before `b`, as numbers that wrap.
@@ -428,6 +431,37 @@ impl Source {
         self.window.drain(..).filter_map(|e| e.owner).collect()
     }
 
+    // ---- while it is idle ----
+
+    /// Whether nothing is under way but an acknowledgement: what is left fits a [`PeerContext`].
+    fn is_idle(&self) -> bool {
+        self.window.is_empty() && !self.blocked
+    }
+
+    fn context(&self) -> PeerContext {
+        let flag = |set: bool, flag| if set { flag } else { 0 };
+        PeerContext {
+            tx_next: self.tx_next.into(),
+            rx_next: self.rx_next.into(),
+            flags: (flag(self.rx_any, context::flags::TAKEN)
+                | flag(self.rx_nacked, context::flags::NACKED)
+                | flag(self.sync, context::flags::SYNC))
+            .into(),
+        }
+    }
+
+    fn of(context: &PeerContext) -> Self {
+        let flags = context.flags.get();
+        Self {
+            tx_next: context.tx_next.get(),
+            rx_next: context.rx_next.get(),
+            rx_any: flags & context::flags::TAKEN != 0,
+            rx_nacked: flags & context::flags::NACKED != 0,
+            sync: flags & context::flags::SYNC != 0,
+            ..Self::default()
+        }
+    }
+
     // ---- the receiving side ----
 
     pub(crate) fn expected(&self) -> u16 {
@@ -476,11 +510,15 @@ impl Source {
     }
 }
 
-/// All peers, at most as many as SRAM has room for.
+/// The peers that have a source structure, at most as many as SRAM has room for.
 #[derive(Debug)]
 pub(crate) struct Sources {
     limit: usize,
     known: BTreeMap<u16, Source>,
+    /// Structures asked for so far.
+    uses: u64,
+    /// One has left: a peer without a structure may have had one.
+    left: bool,
 }
 
 impl Sources {
@@ -488,6 +526,8 @@ impl Sources {
         Self {
             limit: limit as usize,
             known: BTreeMap::new(),
+            uses: 0,
+            left: false,
         }
     }
 
@@ -496,12 +536,61 @@ impl Sources {
         if self.known.len() >= self.limit && !self.known.contains_key(&nid.0) {
             return None;
         }
-        Some(self.known.entry(nid.0).or_default())
+        self.uses += 1;
+        let source = self.known.entry(nid.0).or_default();
+        source.used = self.uses;
+        Some(source)
     }
 
     /// The structure of a peer that has one.
     pub(crate) fn known(&mut self, nid: NodeId) -> Option<&mut Source> {
         self.known.get_mut(&nid.0)
+    }
+
+    pub(crate) fn is_known(&self, nid: NodeId) -> bool {
+        self.known.contains_key(&nid.0)
+    }
+
+    /// Whether messages to the peer are under way.
+    pub(crate) fn sends(&self, nid: NodeId) -> bool {
+        let source = self.known.get(&nid.0);
+        source.is_some_and(|source| !source.window.is_empty())
+    }
+
+    /// How many peers may be sent to at once when structures are used again: one structure is left for
+    /// those that send, or nodes that all send would refuse one another for ever.
+    pub(crate) fn most_senders(&self) -> usize {
+        self.limit.saturating_sub(1).max(1)
+    }
+
+    /// Whether a structure has been taken from a peer: the peer that is not known may be one.
+    pub(crate) fn have_left(&self) -> bool {
+        self.left
+    }
+
+    /// Of the idle peers the one whose structure was asked for longest ago.
+    pub(crate) fn idle(&self) -> Option<NodeId> {
+        let idle = self.known.iter().filter(|(_, source)| source.is_idle());
+        let oldest = idle.min_by_key(|(_, source)| source.used);
+        oldest.map(|(nid, _)| NodeId(*nid))
+    }
+
+    /// Takes the structure of an idle peer, and gives what is to be kept of it.
+    pub(crate) fn take(&mut self, nid: NodeId) -> Option<PeerContext> {
+        let context = self.known.get(&nid.0).filter(|source| source.is_idle())?;
+        let context = context.context();
+        self.known.remove(&nid.0);
+        self.left = true;
+        Some(context)
+    }
+
+    /// Gives a peer that has none a structure again, if one is free.
+    pub(crate) fn restore(&mut self, nid: NodeId, context: &PeerContext) {
+        if self.known.len() < self.limit {
+            self.known
+                .entry(nid.0)
+                .or_insert_with(|| Source::of(context));
+        }
     }
 
     /// Structures left.

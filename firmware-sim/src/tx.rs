@@ -116,35 +116,6 @@ impl SeaStarFirmware {
         Ok(())
     }
 
-    /// Queues a message for a node that exists. `owner` hears of its end: [`Work::TxEnd`].
-    ///
-    /// # Errors
-    /// [`refusal::SOURCES`] when all source structures are taken, or all numbers of this one.
-    pub(crate) fn send(
-        &mut self,
-        ctx: &mut FirmwareContext<'_>,
-        nid: NodeId,
-        owner: Owner,
-        body: Body,
-    ) -> Result<(), u8> {
-        let now = ctx.now();
-        let slot = !self.beyond_slots(ctx);
-        let source = self
-            .sources
-            .entry(nid)
-            .filter(|source| !source.is_full())
-            .ok_or(refusal::SOURCES)?;
-        let before = source.load();
-        source.push(now, owner, body, slot);
-        let after = source.load();
-        self.count_in_flight(ctx, before, after);
-        ctx.set_counter(Counter::SOURCE_FREELIST, self.sources.free());
-        self.tx_queue.push_back(Queued::Peer(nid));
-        self.watch(ctx);
-        self.start_next(ctx);
-        Ok(())
-    }
-
     pub(crate) fn send_datagram(
         &mut self,
         ctx: &mut FirmwareContext<'_>,
@@ -187,6 +158,11 @@ impl SeaStarFirmware {
         before: Load,
         after: Load,
     ) {
+        match (before.messages, after.messages) {
+            (0, 1..) => self.senders += 1,
+            (1.., 0) => self.senders = self.senders.saturating_sub(1),
+            _ => {}
+        }
         let load = &mut self.load;
         load.messages = (load.messages + after.messages).saturating_sub(before.messages);
         load.slots = (load.slots + after.slots).saturating_sub(before.slots);
@@ -196,7 +172,7 @@ impl SeaStarFirmware {
 
     /// Whether the engines' slots are all taken. A message that is accepted then has none: when its
     /// turn comes, the engine waits until the firmware has set it up by hand.
-    fn beyond_slots(&self, ctx: &FirmwareContext<'_>) -> bool {
+    pub(crate) fn beyond_slots(&self, ctx: &FirmwareContext<'_>) -> bool {
         self.load.slots as u32 + ctx.cam_in_use() >= self.limits.dma_slots
     }
 
@@ -327,6 +303,7 @@ impl SeaStarFirmware {
             }
             None => {}
         }
+        self.send_waiting(ctx);
         self.start_next(ctx);
     }
 

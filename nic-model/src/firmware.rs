@@ -189,6 +189,12 @@ impl FirmwareContext<'_> {
         self.fabric.network.topology.contains(node)
     }
 
+    /// Nodes of the machine.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.fabric.network.topology.nodes()
+    }
+
     /// Whether packets from here have a way to `node`. A transmit to one that has not ends with
     /// [`TransferFault::Unreachable`].
     pub fn is_reachable(&mut self, node: NodeId) -> bool {

@@ -241,8 +241,8 @@ machine! {
         segment: SimDuration = "ps", 0, 100_000_000;
         /// Between two looks at a full event queue.
         eq_retry: SimDuration = "ps", 1_000, 100_000_000;
-        /// Source structures, one for each peer that has sent or been sent to.
-        sources: u32 = "1", 1, 32_768;
+        /// Source structures, one for each peer that messages are under way to or from.
+        sources: u32 = "1", 2, 32_768;
     }
     /// The protocol between firmwares and the limits of their SRAM; *ours* but where the file says
     /// otherwise.

@@ -84,7 +84,7 @@ impl SeaStarFirmware {
 
     /// The acknowledgement of a request goes before its answer, so that the initiator hears of the
     /// end of its send before it hears of the answer.
-    pub(super) fn acknowledge_first(&mut self, ctx: &mut FirmwareContext<'_>, node: NodeId) {
+    pub(crate) fn acknowledge_first(&mut self, ctx: &mut FirmwareContext<'_>, node: NodeId) {
         let due = self.sources.known(node).is_some_and(|s| s.ack_queued);
         if due {
             ctx.busy(self.limits.control);

@@ -21,6 +21,8 @@ pub(crate) const RX_PENDINGS: u16 = 64;
 pub(crate) const EQ_ENTRIES: u32 = 1024;
 pub(crate) const EQ: u64 = 0x1000;
 pub(crate) const UPPER: u64 = 0x4000;
+/// The context table, in hosts that have one.
+const CONTEXTS: u64 = 0x8000;
 /// Segment arrays, and from there on the buffers of tests.
 pub(crate) const LISTS: u64 = 0x8_0000;
 pub(crate) const DATA: u64 = 0x10_0000;
@@ -154,6 +156,8 @@ pub(crate) struct Message {
 pub(crate) struct Host {
     command_write: u32,
     command_read: u32,
+    /// When it last rang the doorbell, which it does not in the past of that.
+    rang: SimTime,
     eq_next: u32,
     tx_free: VecDeque<u16>,
     /// By transmit pending: the message.
@@ -205,6 +209,8 @@ pub(crate) struct Sim<C: Chips = World<SeaStarFirmware>> {
     pub(crate) memory: C::Memory,
     pub(crate) hosts: Vec<Host>,
     handlers: BTreeSet<(SimTime, u16)>,
+    /// Hosts give their firmware a context table.
+    pub(crate) contexts: bool,
 }
 
 impl Sim {
@@ -270,6 +276,7 @@ impl<F: Firmware> Sim<World<F>> {
                 .collect(),
             hosts: (0..nodes).map(|_| Host::default()).collect(),
             handlers: BTreeSet::new(),
+            contexts: false,
         }
     }
 }
@@ -283,6 +290,7 @@ impl<C: Chips> Sim<C> {
             memory,
             hosts: (0..nodes).map(|_| Host::default()).collect(),
             handlers: BTreeSet::new(),
+            contexts: false,
         }
     }
 
@@ -313,7 +321,11 @@ impl<C: Chips> Sim<C> {
         io.write32(map::ht_slot(8), map::HtMapEntry::mapping(0).unwrap().0);
         io.write32(map::HT_INTERRUPT, 0xFD00_0000);
         drop(io);
-        assert_eq!(self.control(node, &init_process()), 0);
+        let mut init = init_process();
+        if self.contexts {
+            init.context_table_ht = map::firmware_address(8, CONTEXTS).into();
+        }
+        assert_eq!(self.control(node, &init), 0);
         assert_eq!(self.control(node, &init_eq()), 1);
         if alive {
             assert_eq!(self.control(node, &mark_alive()), 0);
@@ -345,6 +357,8 @@ impl<C: Chips> Sim<C> {
     pub(crate) fn write(&mut self, node: u16, at: SimTime, command: &impl Command) {
         loop {
             let host = &mut self.hosts[usize::from(node)];
+            let at = at.max(host.rang);
+            host.rang = at;
             let next = mailbox::next_command(host.command_write);
             let mut io = self.world.io(node, at);
             if next == host.command_read {

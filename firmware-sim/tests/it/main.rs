@@ -8,6 +8,7 @@ mod exhaustion;
 mod faults;
 mod hostile;
 mod latency;
+mod many_peers;
 mod messages;
 mod peer;
 mod registers;

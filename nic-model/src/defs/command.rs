@@ -118,8 +118,10 @@ pub struct InitProcess {
     pub smb_table: U32,
     /// User id.
     pub uid: U32,
-    /// Zero.
-    pub reserved2: U32,
+    /// *Ours:* firmware address of the context table of the generic process: a zeroed
+    /// [`PeerContext`](super::context::PeerContext) for each node of the machine. Zero: there is none, and
+    /// the node talks to as many peers as the firmware has source structures.
+    pub context_table_ht: U32,
 }
 
 /// Lets messages in for a process that has an event queue; before, they are drained and counted.

@@ -97,22 +97,33 @@ impl fmt::Debug for EventWord {
     }
 }
 
-/// Index of a [`REJECTED`](EventType::REJECTED) event: entry of the command ring in bits 7..0,
-/// reason in bits 15..8 (*ours*).
+/// Index of a [`REJECTED`](EventType::REJECTED) event: entry of the command ring in bits 5..0, how often the
+/// ring had been filled before, modulo [`LAPS`](Self::LAPS), in bits 7..6, reason in bits 15..8 (*ours*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectedCommand(pub u16);
 
 impl RejectedCommand {
-    /// The index for ring entry `slot` refused for `reason`.
+    /// Fillings of the ring that are told apart: a host has written other commands into an entry by the time
+    /// it hears that one was refused.
+    pub const LAPS: u32 = 4;
+
+    /// The index for ring entry `slot`, refused for `reason` in filling `lap` of the ring.
     #[must_use]
-    pub const fn new(slot: u32, reason: u8) -> Self {
-        Self((reason as u16) << 8 | (slot & 0xFF) as u16)
+    pub const fn new(slot: u32, lap: u32, reason: u8) -> Self {
+        let entry = (lap % Self::LAPS) << 6 | (slot & 0x3F);
+        Self((reason as u16) << 8 | entry as u16)
     }
 
     /// Entry of the command ring.
     #[must_use]
     pub const fn slot(self) -> u32 {
-        (self.0 & 0xFF) as u32
+        (self.0 & 0x3F) as u32
+    }
+
+    /// How often the ring had been filled, modulo [`LAPS`](Self::LAPS).
+    #[must_use]
+    pub const fn lap(self) -> u32 {
+        (self.0 >> 6 & 3) as u32
     }
 
     /// One of [`refusal`].

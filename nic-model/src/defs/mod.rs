@@ -9,6 +9,7 @@
 
 pub mod accel;
 pub mod command;
+pub mod context;
 pub mod datagram;
 pub mod event;
 pub mod mailbox;

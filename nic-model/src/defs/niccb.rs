@@ -159,6 +159,12 @@ counters! {
     BAD_CONTROL = 340;
     /// *Ours:* packets that reached a node whose firmware has stopped.
     DEAD_PACKETS = 344;
+    /// *Ours:* source structures of idle peers that were written to host memory.
+    CONTEXTS_SAVED = 348;
+    /// *Ours:* contexts read back from there.
+    CONTEXTS_FETCHED = 352;
+    /// *Ours:* messages that waited for a source structure.
+    SOURCE_WAITS = 356;
     /// *Ours:* bytes of SRAM that accelerated processes may still take.
     ACCEL_SRAM_LEFT = 400;
     /// *Ours:* headers matched for accelerated processes.

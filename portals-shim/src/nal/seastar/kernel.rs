@@ -11,11 +11,13 @@
 use super::local::{self, Local};
 use super::memory::NodeMemory;
 use super::process::{self, Process};
-use super::ssnal::{EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS};
+use super::ssnal::{
+    Asked, CONTEXTS, EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS,
+};
 use crate::call::{Answer, Call, Polled, Taken};
 use crate::place;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
-use nic_model::defs::event::EventWord;
+use nic_model::defs::event::{EventType, EventWord, RejectedCommand};
 use nic_model::defs::ras::{Channel, RasEvent, event};
 use nic_model::defs::{mailbox, map};
 use nic_model::{HostParams, Machine, NodeId, RegisterIo, SimDuration, SimTime};
@@ -44,6 +46,11 @@ pub(super) struct Written {
     pub(super) done: bool,
     /// Registers of the chip that were read.
     pub(super) reads: u64,
+}
+
+/// Where [`Kernel::written`] has the command of a ring's entry in one of its fillings.
+fn entry(slot: u32, lap: u32) -> usize {
+    (lap % RejectedCommand::LAPS * mailbox::COMMANDS + slot) as usize
 }
 
 /// The kernel of one node.
@@ -78,6 +85,10 @@ pub(super) struct Kernel {
     pub(super) interrupt_again: bool,
     next_event: u32,
     command_write: u32,
+    /// How often the mailbox's ring has been filled.
+    lap: u32,
+    /// By entry, in each filling that a refusal tells apart: what was written.
+    written: Vec<Asked>,
     /// The chip's read index as last seen; across HyperTransport a look is dear.
     command_read: u32,
     /// The word that the handler has taken last.
@@ -114,14 +125,22 @@ impl Kernel {
             interrupt_again: false,
             next_event: 0,
             command_write: 0,
+            lap: 0,
+            written: vec![Asked::Nothing; (RejectedCommand::LAPS * mailbox::COMMANDS) as usize],
             command_read: 0,
             last_event: EventWord(0),
             words: 0,
         }
     }
 
-    /// The boot commands, in order; each is to be answered by a result before the next.
-    pub(super) fn boot_commands(pid: u32, jid: u32, uid: u32) -> [[u8; COMMAND_LEN]; 3] {
+    /// The boot commands, in order; each is to be answered by a result before the next. With `contexts` there is
+    /// a table for the contexts of peers.
+    pub(super) fn boot_commands(
+        pid: u32,
+        jid: u32,
+        uid: u32,
+        contexts: bool,
+    ) -> [[u8; COMMAND_LEN]; 3] {
         let lower = map::HOST_SRAM;
         let control = lower + map::LOWER_PENDING_LEN * u32::from(PENDINGS);
         let mut init = InitProcess::new_zeroed();
@@ -136,6 +155,9 @@ impl Kernel {
         init.pending_table = lower.into();
         init.up_pending_table_ht = map::firmware_address(HT_SLOT, UPPER_PENDINGS).into();
         init.eqcb_table = control.into();
+        if contexts {
+            init.context_table_ht = map::firmware_address(HT_SLOT, CONTEXTS).into();
+        }
         let mut eq = InitEq::new_zeroed();
         eq.op = OpCode::INIT_EQ;
         eq.process_index = GENERIC;
@@ -187,6 +209,12 @@ impl Kernel {
             }
         }
         mailbox::write_command(io, MAILBOX, self.command_write, command);
+        if let Some(written) = self.written.get_mut(entry(self.command_write, self.lap)) {
+            *written = Asked::of(command);
+        }
+        if next < self.command_write {
+            self.lap = self.lap.wrapping_add(1);
+        }
         self.command_write = next;
         io.write32(mailbox::address(MAILBOX, mailbox::COMMAND_WRITE), next);
         written
@@ -363,7 +391,14 @@ impl Kernel {
         self.words += 1;
         self.last_event = word;
         self.next_event = (self.next_event + 1) % EVENTS;
-        self.driver.handle_event(&mut self.processes, word);
+        if word.kind() == EventType::REJECTED {
+            let refused = RejectedCommand(word.index());
+            let written = self.written.get(entry(refused.slot(), refused.lap()));
+            let asked = written.copied().unwrap_or_default();
+            self.driver.refused(&mut self.processes, asked);
+        } else {
+            self.driver.handle_event(&mut self.processes, word);
+        }
         HandlerStep::More(now + self.costs.eq_read + self.costs.event_handle)
     }
 }

@@ -439,3 +439,6 @@ mod faulty;
 
 #[cfg(test)]
 mod given_up;
+
+#[cfg(test)]
+mod many_peers;

@@ -46,6 +46,7 @@ use super::ssnal::KERNEL_MEMORY;
 use super::usermem::UserMemory;
 use crate::call::{Answer, Call, EqList};
 use firmware_sim::SeaStarFirmware;
+use nic_model::defs::context::CONTEXT_LEN;
 use nic_model::{
     Faults, HostFault, HostMemories, HostMemory, Machine, NodeId, Options, SimDuration, SimTime,
     StepKind, Topology, World,
@@ -277,10 +278,16 @@ impl Sim {
             members[*node].push(rank);
             users[*node].push(user);
         }
+        // A job whose nodes all have source structures of their own needs no table.
+        let contexts = if count > machine.firmware.sources as usize {
+            topology.nodes() as u64 * CONTEXT_LEN
+        } else {
+            0
+        };
         let kernel = |(n, users): (usize, Vec<Box<dyn UserMemory>>)| {
             let node = NodeId(n as u16);
             let own: Vec<NiConfig> = members[n].iter().map(|r| configs[*r]).collect();
-            let memory = NodeMemory::new(node, KERNEL_MEMORY, users);
+            let memory = NodeMemory::new(node, KERNEL_MEMORY + contexts as usize, users);
             Kernel::new(node, &own, count as u32, &machine, memory)
         };
         let nodes = users.into_iter().enumerate().map(kernel).collect();
@@ -314,7 +321,7 @@ impl Sim {
             accels: configs.iter().map(|_| None).collect(),
             fallbacks: vec![None; configs.len()],
         };
-        sim.boot(configs)?;
+        sim.boot(configs, contexts > 0)?;
         if mode == Mode::Accelerated {
             sim.boot_accelerated(&machine, configs)?;
         }
@@ -328,14 +335,14 @@ impl Sim {
     }
 
     /// Brings every chip up; the ranks' time starts afterwards.
-    fn boot(&mut self, configs: &[NiConfig]) -> Result<(), SimError> {
+    fn boot(&mut self, configs: &[NiConfig], contexts: bool) -> Result<(), SimError> {
         for n in 0..self.members.len() {
             let node = NodeId(n as u16);
             // A node without ranks has a job's number of zero.
             let first = self.members[n].first().map(|r| configs[*r]);
             let (pid, jid, uid) = first.map_or((0, 0, 0), |c| (c.id.pid, c.jid, c.uid));
             Kernel::open_chip(&mut self.world.registers(node, self.now));
-            let commands = Kernel::boot_commands(pid, jid, uid);
+            let commands = Kernel::boot_commands(pid, jid, uid, contexts);
             for (command, entry) in commands.iter().enumerate() {
                 self.nodes.0[n].write_command(&mut self.world.registers(node, self.now), entry);
                 while self.world.step(&mut self.nodes).is_some() {}

@@ -31,7 +31,7 @@ use super::header;
 use super::lost::Awaited;
 use super::memory::{self, NodeMemory};
 use super::process::Process;
-use nic_model::defs::command;
+use nic_model::defs::command::{self, Command as _, OpCode};
 use nic_model::defs::event::{EventType, EventWord};
 use nic_model::defs::pending::UPPER_PENDING_LEN;
 use nic_model::{HostParams, Machine, SimDuration};
@@ -53,6 +53,35 @@ pub(super) const PENDINGS: u16 = 1274;
 /// Kernel memory of fixed use.
 pub(super) const KERNEL_MEMORY: usize =
     (UPPER_PENDINGS + UPPER_PENDING_LEN * PENDINGS as u64) as usize;
+
+/// Where kernel memory holds the context table, in jobs that have one.
+pub(super) const CONTEXTS: u64 = KERNEL_MEMORY as u64;
+
+/// What a command asked of the firmware: whose end a refusal is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing that waits for an end.
+    #[default]
+    Nothing,
+    /// To send the message of a transmit pending.
+    Transmit(u16),
+    /// To deposit the payload of a receive pending.
+    Receive(u16),
+}
+
+impl Asked {
+    pub(super) fn of(command: &[u8; command::COMMAND_LEN]) -> Self {
+        match OpCode(command[0]) {
+            OpCode::TRANSMIT => {
+                Self::Transmit(command::Transmit::from_entry(command).pending_index.get())
+            }
+            OpCode::RECEIVE => {
+                Self::Receive(command::Receive::from_entry(command).pending_index.get())
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
 
 /// What a driver counts besides the chip's own registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,7 +258,21 @@ impl Ssnal {
         (pieces.len() <= self.max_segments).then_some(pieces)
     }
 
-    /// Takes one word of the event ring.
+    /// The firmware has refused a command: what it asked for ends as one that fails.
+    pub(super) fn refused(&mut self, processes: &mut [Process], asked: Asked) {
+        self.counters.rejected += 1;
+        match asked {
+            Asked::Nothing => {}
+            Asked::Transmit(pending) => self.tx_over(processes, pending, NiFail::FAIL, true),
+            Asked::Receive(pending) => {
+                // A refusal leaves the pending as it was.
+                self.release(pending);
+                self.rx_ended(processes, pending, NiFail::FAIL);
+            }
+        }
+    }
+
+    /// Takes one word of the event ring, which is no refusal.
     pub(super) fn handle_event(&mut self, processes: &mut [Process], word: EventWord) {
         let index = word.index();
         match word.kind() {
@@ -240,7 +283,6 @@ impl Ssnal {
             EventType::RX_FAILED => self.rx_ended(processes, index, NiFail::FAIL),
             EventType::MOVED_END => self.orphan_ended(processes, index, NiFail::OK),
             EventType::MOVED_FAILED => self.orphan_ended(processes, index, NiFail::FAIL),
-            EventType::REJECTED => self.counters.rejected += 1,
             EventType::HEADER_CRC => self.counters.crc_errors += 1,
             _ => self.counters.unknown_events += 1,
         }

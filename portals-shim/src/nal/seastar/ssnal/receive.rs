@@ -44,7 +44,7 @@ struct Arrived<'a> {
 }
 
 impl Ssnal {
-    fn release(&mut self, pending: u16) {
+    pub(super) fn release(&mut self, pending: u16) {
         let release = command::Release {
             op: OpCode::RELEASE,
             reserved: [0; 15],

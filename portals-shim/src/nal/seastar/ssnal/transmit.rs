@@ -268,16 +268,27 @@ impl Ssnal {
     }
 
     pub(super) fn tx_ended(&mut self, processes: &mut [Process], pending: u16, fail: NiFail) {
-        let Some(sent) = self.tx.get_mut(usize::from(pending)).and_then(Option::take) else {
-            self.counters.unknown_events += 1;
-            return;
-        };
         let at = UPPER_PENDINGS + UPPER_PENDING_LEN * u64::from(pending);
         let upper = self.memory.kernel(at, UPPER_PENDING_LEN as usize);
         let undelivered = fail != NiFail::OK
             && upper
                 .and_then(|bytes| UpperPending::read_from_bytes(bytes).ok())
                 .is_some_and(|upper| upper.status.get() == status::UNDELIVERED);
+        self.tx_over(processes, pending, fail, undelivered);
+    }
+
+    /// A transmit has ended, or was refused; `undelivered`: its peer may take the message another time.
+    pub(super) fn tx_over(
+        &mut self,
+        processes: &mut [Process],
+        pending: u16,
+        fail: NiFail,
+        undelivered: bool,
+    ) {
+        let Some(sent) = self.tx.get_mut(usize::from(pending)).and_then(Option::take) else {
+            self.counters.unknown_events += 1;
+            return;
+        };
         for (at, len) in sent.buffers {
             self.memory.free(at, len);
         }
