@@ -46,14 +46,19 @@ fn main() -> ExitCode {
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });
+    ExitCode::from(conclude(done))
+}
+
+/// Says why a command failed, if it did; the exit status.
+fn conclude(done: Result<u8, CmdError>) -> u8 {
     match done {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => status,
         Err(CmdError::Usage(message)) => Cli::command()
             .error(ErrorKind::ValueValidation, message)
             .exit(),
         Err(error) => {
             portals_shim::say(format_args!("portolan: {}", chain(&error)));
-            ExitCode::from(error.status())
+            error.status()
         }
     }
 }

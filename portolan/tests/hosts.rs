@@ -92,10 +92,9 @@ impl Hanging {
 
     /// The stand-ins, which have become the agents.
     fn agents(&self) -> Vec<Pid> {
-        let pid = self.launcher.id();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        let pids = children.split_whitespace().map(|p| p.parse().unwrap());
-        pids.filter_map(Pid::from_raw).collect()
+        let supervisor = children(self.launcher.id().cast_signed())[0];
+        let pids = children(supervisor);
+        pids.into_iter().filter_map(Pid::from_raw).collect()
     }
 
     /// The launcher's status and words once it and all ranks have ended, which must be soon.
@@ -114,6 +113,12 @@ impl Hanging {
         assert!(begun.elapsed() < SOON, "took {:?}", begun.elapsed());
         (output.status.code(), said(&output))
     }
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let pids = children.split_whitespace();
+    pids.map(|p| p.parse().unwrap()).collect()
 }
 
 #[test]
@@ -293,4 +298,68 @@ fn ranks_of_all_hosts_die_with_a_killed_launcher() {
     kill_process(Pid::from_child(&job.launcher), Signal::KILL).unwrap();
     let (code, _) = job.end();
     assert_eq!(code, None);
+}
+
+/// Before its agent comes, a host has strangers connect who say nothing, half a line, or something else; each of them is
+/// there until the job's end.
+#[test]
+fn strangers_who_connect_end_no_job_and_delay_none() {
+    let crowd = script(
+        "crowd-ssh",
+        r#"#!/bin/bash
+        cd /
+        shift
+        read -r order
+        port=$(printf %s "$order" | sed 's/.*"port":\([0-9]*\).*/\1/')
+        for stranger in $(seq 150); do
+            exec {line}<>/dev/tcp/127.0.0.1/$port || exit 1
+            case $((stranger % 3)) in
+                1) printf '{"Hello":{"version"' >&$line ;;
+                2) printf 'GET / HTTP/1.1\r\n\r\n' >&$line ;;
+            esac
+        done
+        { printf '%s\n' "$order"; exec cat; } | exec bash -c "$*"
+        "#,
+    );
+    let begun = Instant::now();
+    let line = "--hosts a,b -n 4 -- portolan probe";
+    let output = command(&crowd.display().to_string(), line)
+        .output()
+        .unwrap();
+    let words = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert_eq!(words.matches(": ok, 4 here").count(), 4, "{words}");
+    assert!(begun.elapsed() < SOON, "took {:?}", begun.elapsed());
+}
+
+/// The agents' ends of the lines are not open to anybody: the launcher listens where its hosts are, and no more once they
+/// have come.
+#[test]
+fn nobody_can_connect_to_a_job_that_has_begun() {
+    let job = Hanging::start();
+    let supervisor = children(job.launcher.id().cast_signed())[0];
+    let listening = || {
+        let fds = fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap();
+        let links = fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        let sockets: Vec<String> = links
+            .filter_map(|l| {
+                Some(
+                    l.to_str()?
+                        .strip_prefix("socket:[")?
+                        .strip_suffix(']')?
+                        .to_owned(),
+                )
+            })
+            .collect();
+        let tcp = ["tcp", "tcp6"].map(|f| fs::read_to_string(format!("/proc/net/{f}")));
+        let tcp = tcp.map(Result::unwrap_or_default).concat();
+        let listening = |l: &&str| {
+            let words: Vec<&str> = l.split_whitespace().collect();
+            words.get(3) == Some(&"0A") && sockets.iter().any(|s| words.get(9) == Some(&s.as_str()))
+        };
+        tcp.lines().filter(listening).count()
+    };
+    assert_eq!(listening(), 0);
+    kill_process(Pid::from_child(&job.launcher), Signal::TERM).unwrap();
+    assert_eq!(job.end().0, Some(143));
 }

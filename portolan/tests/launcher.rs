@@ -319,6 +319,44 @@ fn a_killed_rank_is_the_cause_though_one_that_notices_ends_first() {
     assert!(line.contains("rank 1 was killed by signal 9"), "{line}");
 }
 
+/// Rank 1 ends, rank 0 notices and asks for the end of the job, and the launcher sees all of it in one look.
+#[test]
+fn of_news_that_come_in_one_look_the_first_is_the_cause() {
+    const PROGRAM: &str = r#"
+        echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD
+        read -r answer <&$PMI_FD
+        if [ $PMI_RANK = 1 ]; then
+            echo $$ > "$FIFO.1"
+            read -r go < "$FIFO.2"
+            eval "$END"
+        fi
+        read -r peer < "$FIFO.1"
+        kill -STOP $PPID
+        echo go > "$FIFO.2"
+        until [ "$state" = Z ]; do read -r pid name state rest < /proc/$peer/stat; done
+        echo cmd=abort exitcode=1 message=node_1_cannot_be_reached >&$PMI_FD
+        kill -CONT $PPID
+        exec sleep 1000"#;
+    let fifo = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("look.fifo");
+    for way in [1, 2] {
+        let fifo = fifo.with_extension(format!("fifo.{way}"));
+        let _ = fs::remove_file(&fifo);
+        let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+    }
+    for (end, status) in [("kill -KILL $$", 137), ("exit 3", 3), ("exit 0", 1)] {
+        let output = command("run -n 2 -- bash -c")
+            .arg(PROGRAM)
+            .env("FIFO", &fifo)
+            .env("END", end)
+            .output()
+            .unwrap();
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{end}: {line}");
+        assert!(line.starts_with("portolan run: rank 1 "), "{end}: {line}");
+    }
+}
+
 #[test]
 fn a_stopped_rank_is_ended_too() {
     let job = Hanging::start("", 4);
@@ -364,6 +402,108 @@ fn ranks_die_with_a_killed_launcher() {
         kill_process(job.launcher(), Signal::KILL).unwrap();
         assert_eq!(job.end(since).0, 137);
     }
+}
+
+/// A rank, a process in its group, one that has left it and its session, and one that takes no signal but SIGKILL.
+const FAMILY: &str = r#"
+    say='echo rank $PMI_RANK process $$; exec sleep 3600'
+    sh -c "$say" &
+    setsid sh -c "$say" &
+    (trap '' HUP INT TERM; exec setsid sh -c "$say") &
+    eval "$say""#;
+
+fn child_of(pid: Pid) -> Pid {
+    let pid = pid.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let first = children.split_whitespace().next().unwrap();
+    Pid::from_raw(first.parse().unwrap()).unwrap()
+}
+
+#[test]
+fn nothing_outlives_a_launcher_that_was_killed() {
+    let start = || {
+        let mut family = command("run -n 3 -- sh -c");
+        family.arg(FAMILY);
+        Hanging::from_command(family, 12)
+    };
+    let job = start();
+    let since = Instant::now();
+    kill_process(job.launcher(), Signal::KILL).unwrap();
+    assert_eq!(job.end(since), (137, String::new()));
+
+    // The process below it, which has the ranks.
+    let job = start();
+    let since = Instant::now();
+    kill_process(child_of(job.launcher()), Signal::KILL).unwrap();
+    let words = "portolan run: the supervisor of the job was killed by signal 9 (SIGKILL)\n";
+    assert_eq!(job.end(since), (137, words.to_owned()));
+}
+
+#[test]
+fn more_ranks_than_the_soft_limit_of_descriptors_allows_are_started() {
+    let limited =
+        "ulimit -Sn 40; exec \"$0\" run -n 40 -- sh -c 'echo limit $(ulimit -Sn) of $(ulimit -Hn)'";
+    let output = Command::new("sh")
+        .args(["-c", limited, PORTOLAN])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(said.lines().count(), 40);
+    for line in said.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[1], words[3], "{line}");
+        assert_ne!(
+            words[1], "40",
+            "the hard limit is no higher than the soft one"
+        );
+    }
+}
+
+/// In some containers the system knows no descriptors of processes, or refuses them.
+#[test]
+fn a_launcher_does_without_descriptors_of_processes() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: there is no strace, which has the system refuse calls");
+        return;
+    }
+    for error in ["ENOSYS", "EPERM"] {
+        for (script, status) in [("exit 0", 0), ("kill -KILL $$", 137), ("exit 4", 4)] {
+            let script = format!("[ $PMI_RANK = 0 ] || {{ {script}; }}");
+            let output = Command::new("strace")
+                .args(["-fqq", "-o", "/dev/null", "-e", "trace=pidfd_open", "-e"])
+                .arg(format!("inject=pidfd_open:error={error}"))
+                .args([PORTOLAN, "run", "-n", "2", "--", "sh", "-c", &script])
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let words = stderr(&output);
+            if words.contains("ptrace") || words.contains("PTRACE") {
+                println!("skipped: nothing may be traced here: {words}");
+                return;
+            }
+            assert_eq!(output.status.code(), Some(status), "{error}: {words}");
+        }
+    }
+}
+
+#[test]
+fn standard_descriptors_that_are_closed_are_taken_by_nothing() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("closed-stdio");
+    let job = r#""$0" run -n 2 -- sh -c '
+        exec 9>> "$1"
+        for fd in 0 1 2; do echo $fd is $(readlink /proc/$$/fd/$fd) >&9; done; exit 3' sh "$1" <&- >&- 2>&-"#;
+    let _ = fs::remove_file(&file);
+    let status = Command::new("sh")
+        .args(["-c", job, PORTOLAN])
+        .arg(&file)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(3));
+    let said = fs::read_to_string(&file).unwrap();
+    assert!(said.lines().count() >= 3, "{said}");
+    assert!(said.lines().all(|l| l.ends_with(" is /dev/null")), "{said}");
 }
 
 #[test]

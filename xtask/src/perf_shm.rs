@@ -391,20 +391,26 @@ fn bench(bin: &Path, names: &[&str], row: &Row) -> Result<Vec<f64>> {
     Ok(medians)
 }
 
-/// What the children of a process have together, MB: their memory, that which they share counted once, and the tables
-/// that map it.
-fn memory_of_children(parent: u32) -> f64 {
+/// The children of a process, by number.
+fn children(parent: &str) -> Vec<String> {
     let file = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(file).unwrap_or_default();
+    children.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What the ranks of a launcher have together, MB: their memory, that which they share counted once, and the tables
+/// that map it. They are the children of its supervisor, which is its child.
+fn memory_of_ranks(launcher: u32) -> f64 {
     let field = |pid: &str, file: &str, name: &str| -> f64 {
         let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let found = text.lines().find_map(|l| l.strip_prefix(name));
         let number = found.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
         number.unwrap_or(0.0)
     };
-    let kib: f64 = children
-        .split_whitespace()
-        .map(|pid| field(pid, "smaps_rollup", "Pss:") + field(pid, "status", "VmPTE:"))
+    let supervisors = children(&launcher.to_string());
+    let ranks = supervisors.iter().flat_map(|pid| children(pid));
+    let kib: f64 = ranks
+        .map(|pid| field(&pid, "smaps_rollup", "Pss:") + field(&pid, "status", "VmPTE:"))
         .sum();
     kib * 1024e-6
 }
@@ -427,7 +433,7 @@ fn memory(bin: &Path) -> Result<f64> {
         .context("cannot start portolan bench")?;
     let mut most = 0f64;
     let status = loop {
-        most = most.max(memory_of_children(job.id()));
+        most = most.max(memory_of_ranks(job.id()));
         if let Some(status) = wait::end(&mut job, Duration::from_millis(100))? {
             break status;
         }

@@ -1,23 +1,27 @@
-// UNSAFETY: the one thing a rank must do between fork and exec is to tie its life to the launcher's, and
-// the standard library offers that place only by an unsafe method; personality is a bare system call.
+// UNSAFETY: a process becomes two; what a rank must do between fork and exec has a place in the standard library that
+// only an unsafe method offers; personality and what a signal does are bare calls of the C library.
 #![expect(
     unsafe_code,
-    reason = "CommandExt::pre_exec and personality are unsafe"
+    reason = "fork, dup2, sigaction, personality and CommandExt::pre_exec are unsafe"
 )]
-//! What happens in a rank's process before its program starts.
+//! What happens in a rank's process before its program starts, and what the front does to itself.
 
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
-/// Makes the kernel kill the process that `command` starts when the launcher dies, `SIGKILL` included.
+/// Gives the process that `command` starts a session of its own, and makes the kernel kill it when the launcher dies,
+/// `SIGKILL` included.
 ///
 /// The signal follows the *thread* that starts the process, so `command` must be spawned from the main
 /// thread.
 pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
     let before_exec = move || {
+        setsid()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // A launcher that died before the line above sends no signal any more.
         if getppid() == Some(launcher) {
@@ -26,7 +30,7 @@ pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
             Err(io::Error::from_raw_os_error(libc::ESRCH))
         }
     };
-    // SAFETY: the closure runs between fork and exec and makes two system calls; it takes no lock and
+    // SAFETY: the closure runs between fork and exec and makes three system calls; it takes no lock and
     // allocates nothing (io::Error::from_raw_os_error and the errno conversion hold the bare number).
     unsafe { command.pre_exec(before_exec) };
 }
@@ -42,4 +46,59 @@ pub(crate) fn same_addresses() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Makes two processes of this one, which has one thread; none in the new one.
+pub(super) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the caller has seen that there is no other thread, so no lock is held that nobody would release, and the
+    // new process may go on as this one.
+    match unsafe { libc::fork() } {
+        ..0 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
+}
+
+/// Makes `new` the standard input of this process.
+pub(super) fn take_as_input(new: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both descriptors are open; that of standard input is nobody's own.
+    match unsafe { libc::dup2(new.as_raw_fd(), libc::STDIN_FILENO) } {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// What a signal does, as the C library has it.
+fn action(handler: libc::sighandler_t) -> libc::sigaction {
+    // SAFETY: a structure of numbers and a function that may be none, for which zeros are values.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = handler;
+    action
+}
+
+/// From now on `signal` is ignored.
+pub(super) fn ignore(signal: i32) -> io::Result<()> {
+    let action = action(libc::SIG_IGN);
+    // SAFETY: the structure is whole, and the former one is not asked for.
+    match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Stops this process by `signal`, as if it were not caught; returns when the process goes on, or at once where the
+/// system does not stop it.
+pub(super) fn stop_by(signal: i32) -> io::Result<()> {
+    let default = action(libc::SIG_DFL);
+    let mut caught = default;
+    // SAFETY: both structures are whole, and the second may be written.
+    if unsafe { libc::sigaction(signal, &raw const default, &raw mut caught) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: sends a signal whose action is the default one.
+    unsafe { libc::raise(signal) };
+    // SAFETY: puts back what the first call has written.
+    match unsafe { libc::sigaction(signal, &raw const caught, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

@@ -7,11 +7,11 @@ use rustix::process::Signal;
 
 use portals_shim::job::wire::Line;
 
+use super::interrupts::{Interrupts, Told};
 use super::pmi_server::PmiServer;
 use super::reap;
 use super::socket::LineSocket;
-use super::spawn::Process;
-use super::supervise::Interrupts;
+use super::spawn::{LOOK, Process};
 use super::wait;
 
 /// How long processes have between `SIGTERM` and `SIGKILL`.
@@ -51,30 +51,42 @@ impl Leaving<'_> {
     }
 }
 
-/// Ends what still runs: `SIGTERM` to the group of each leader, `SIGKILL` after the grace time or on a
-/// second interrupt, then collects every process.
+/// Ends what still runs: `SIGTERM` to the group of each leader, `SIGKILL` after the grace time, on a
+/// second interrupt, or at once where it is `hasty` or the front is gone, then collects every process.
 pub(super) fn end_all(
     leaders: &[&Process],
     interrupts: &mut Interrupts,
+    mut hasty: bool,
     mut leaving: Option<Leaving<'_>>,
 ) {
     let runs = |p: &&&Process| !matches!(reap::peek(p.pid), Ok(Some(_)) | Err(_));
+    hasty |= interrupts.is_lost();
     for process in leaders.iter().filter(runs) {
         reap::signal_group(process.pid, Signal::TERM);
         // A stopped process takes its SIGTERM only when it goes on.
         reap::signal_group(process.pid, Signal::CONT);
     }
     let deadline = Instant::now() + GRACE;
-    while Instant::now() < deadline {
-        let running = leaders.iter().filter(runs);
-        let mut fds: Vec<_> = running.map(|p| p.pidfd.as_fd()).collect();
-        if fds.is_empty() {
+    while !hasty && Instant::now() < deadline {
+        let running: Vec<&&Process> = leaders.iter().filter(runs).collect();
+        if running.is_empty() {
             break;
         }
+        let look = running.iter().any(|p| p.pidfd.is_none());
+        let wake = deadline.min(Instant::now() + if look { LOOK } else { GRACE });
+        let pidfds = running.iter().filter_map(|p| p.pidfd.as_ref());
+        let mut fds: Vec<BorrowedFd<'_>> = pidfds.map(|fd| fd.as_fd()).collect();
         fds.extend(interrupts.fds());
         fds.extend(leaving.iter().flat_map(Leaving::fds));
-        if wait::readable(&fds, Some(deadline)).is_err() || interrupts.take().is_some() {
+        if wait::readable(&fds, Some(wake)).is_err() {
             break;
+        }
+        while let Some(told) = interrupts.take() {
+            hasty |= matches!(told, Told::End(_) | Told::Lost);
+            if told == Told::Stop {
+                // What is being ended is not stopped.
+                interrupts.answer();
+            }
         }
         if let Some(leaving) = &mut leaving {
             leaving.serve();

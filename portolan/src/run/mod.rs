@@ -1,38 +1,48 @@
 //! The launcher: starts the ranks of a job on this machine, serves them PMI-1, and ends all of them when
-//! one fails.
+//! one fails. It is two processes, the front and the supervisor (`front`).
 //!
 //! ```text
 //!   spawn ── starts ──▶ rank processes ◀── lines ──▶ socket ──▶ pmi_server   (what ranks say)
 //!                            │ end                                 │ end
 //!                            ▼                                     ▼
-//!                     supervise (poll) ───────────────────────▶ policy       (what it means)
+//!                     supervise (epoll) ──────────────────────▶ policy       (what it means)
 //!                            │
 //!                            ▼
 //!                          reap                                              (ends what is left)
 //! ```
 //!
-//! Every rank leads a process group of its own and dies with the launcher (`edge`).
+//! Every rank leads a session of its own and dies with the supervisor (`edge`).
 
 mod edge;
 mod end;
+mod front;
 pub(crate) mod hosts;
+mod interrupts;
 mod pmi_server;
 mod policy;
 mod reap;
+mod signals;
 mod socket;
 mod spawn;
 mod supervise;
 mod wait;
+mod watch;
 
 use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
 pub(crate) use edge::same_addresses;
+use front::Part;
+use interrupts::Interrupts;
 use pmi_server::PmiServer;
-use policy::Policy;
+use policy::{Policy, Verdict};
 pub(crate) use spawn::find_program;
-use supervise::{Interrupts, Supervisor};
+use supervise::Supervisor;
 
 /// Variable of the ranks that names their job.
 pub(crate) const JOB_VARIABLE: &str = "PORTOLAN_JOB_ID";
@@ -54,6 +64,52 @@ pub(crate) struct JobSpec {
     pub(crate) timeout: Option<Duration>,
 }
 
+/// How long a line for people may take before the job's end goes on without it.
+const SAYING: Duration = Duration::from_secs(1);
+
+fn failed(what: &str) -> impl FnOnce(std::io::Error) -> CmdError {
+    let what = format!("cannot {what}");
+    move |source| CmdError::System { what, source }
+}
+
+/// Parts this process into a front, which returns the exit status of the other, and a supervisor, which does `work` and
+/// ends.
+fn with_front(
+    title: &'static str,
+    work: impl FnOnce(Option<UnixStream>) -> Result<u8, CmdError>,
+) -> Result<u8, CmdError> {
+    match front::part().map_err(failed("start the supervisor"))? {
+        Part::Front(front) => front.run(title).map_err(failed("watch the supervisor")),
+        Part::Supervisor(None) => work(None),
+        Part::Supervisor(Some(line)) => {
+            // Open until this process has ended.
+            let kept = line.try_clone();
+            let status = crate::conclude(work(Some(line)));
+            drop(kept);
+            std::process::exit(status.into())
+        }
+    }
+}
+
+/// Says how a job ended and ends it, by dropping it. Whoever is to read the line may not do so: the job ends all the
+/// same, and the line waits for them after it.
+fn end_with<T>(job: T, title: &'static str, verdict: Verdict, lost: impl FnOnce(T) -> bool) -> u8 {
+    let (said, done) = mpsc::channel();
+    let line = verdict.line;
+    let say = move || {
+        if let Some(line) = line {
+            portals_shim::say(format_args!("{title}: {line}"));
+        }
+        let _ = said.send(());
+    };
+    let told = thread::Builder::new().spawn(say).is_err() || done.recv_timeout(SAYING).is_ok();
+    let lost = lost(job);
+    if !told && !lost {
+        let _ = done.recv();
+    }
+    verdict.status
+}
+
 /// Runs a job to its end and returns the exit status for it.
 ///
 /// Must be called from the main thread: ranks die with the thread that starts them.
@@ -67,37 +123,36 @@ pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
             spec.program
         ))
     })?;
-    let failed = |what: &str| {
-        let what = format!("cannot {what}");
-        move |source| CmdError::System { what, source }
-    };
-    // Processes that leave their rank's group come back to the launcher when their parent ends.
-    let me = rustix::process::getpid();
-    if let Err(errno) = rustix::process::set_child_subreaper(Some(me)) {
-        tracing::warn!(%errno, "processes that detach from their rank may outlive the job");
-    }
-    let interrupts = Interrupts::catch().map_err(failed("catch signals"))?;
+    with_front(spec.title, |line| supervise(spec, &program, line))
+}
+
+fn supervise(spec: &JobSpec, program: &Path, line: Option<UnixStream>) -> Result<u8, CmdError> {
+    front::take_in_orphans();
+    spawn::raise_descriptors();
+    let interrupts = Interrupts::catch(line).map_err(failed("catch signals"))?;
     let server = PmiServer::new(spec.ranks, &job_id(&spec.env));
     let policy = Policy::new(spec.ranks, program.display().to_string());
-    let mut job = Supervisor::new(server, policy, interrupts);
-    for rank in 0..spec.ranks {
-        let (process, socket) = spawn::rank(spec, &program, rank).map_err(failed(&format!(
-            "start rank {rank} ({})",
-            program.display()
-        )))?;
-        job.add_rank(process, socket);
-    }
+    let watching = failed("watch the job");
+    let mut job = Supervisor::new(server, policy, interrupts).map_err(watching)?;
     let limit = spec.timeout.unwrap_or_default();
     let deadline = spec
         .timeout
         .and_then(|limit| Instant::now().checked_add(limit));
-    let verdict = job.run(deadline, limit).map_err(failed("watch the job"))?;
-    if let Some(line) = &verdict.line {
-        // Nobody may be left to read it; the job's end comes first.
-        portals_shim::say(format_args!("{}: {line}", spec.title));
+    let mut verdict = None;
+    for rank in 0..spec.ranks {
+        let started = spawn::rank(spec, program, rank).and_then(|(p, s)| job.add_rank(p, s));
+        let what = || format!("start rank {rank} ({})", program.display());
+        started.map_err(|source| failed(&what())(source))?;
+        verdict = job.interrupted();
+        if verdict.is_some() {
+            break;
+        }
     }
-    drop(job);
-    Ok(verdict.status)
+    let verdict = match verdict {
+        Some(verdict) => verdict,
+        None => job.run(deadline, limit).map_err(failed("watch the job"))?,
+    };
+    Ok(end_with(job, spec.title, verdict, Supervisor::end))
 }
 
 /// Names the job, where a variable of the ranks does not, so that no other job of this machine has

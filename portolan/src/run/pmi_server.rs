@@ -52,6 +52,15 @@ pub(crate) enum End {
     Broken { rank: u32, reason: String },
 }
 
+impl End {
+    /// Whose doing it is.
+    pub(super) fn rank(&self) -> u32 {
+        match self {
+            Self::Abort { rank, .. } | Self::Broken { rank, .. } => *rank,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct RankState {
     stage: Stage,

@@ -2,19 +2,17 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
+use std::time::Duration;
 
 use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
 use rustix::fs::{Access, access};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, getpgrp, getpid, pidfd_open};
-use rustix::termios::tcgetpgrp;
+use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
 
 use super::socket::LineSocket;
 use super::{JobSpec, edge};
@@ -22,12 +20,27 @@ use super::{JobSpec, edge};
 /// Beginnings of the names by which launchers, this one too, tell a process that it is a rank.
 const ABOVE: [&str; 3] = ["PMI_", "PMIX_", "PORTOLAN_LAUNCHER"];
 
-/// A started process that leads its own group.
+/// How often a process is looked at whose end no descriptor tells.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+
+/// A started process that leads its own session and group.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: Pid,
-    /// Readable when the process has ended.
-    pub(super) pidfd: OwnedFd,
+    /// Readable when the process has ended; none where the system refuses such descriptors.
+    pub(super) pidfd: Option<OwnedFd>,
+}
+
+/// Raises the limit of descriptors, for this process and the ranks, as far as it may be.
+pub(super) fn raise_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    limit.current = limit.maximum;
+    if let Err(errno) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%errno, "the limit of descriptors stays as it is");
+    }
 }
 
 /// Looks for `program` as given, then in `PATH`, then beside this command.
@@ -85,49 +98,31 @@ pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Pro
     {
         command.env(EXECUTABLE_VARIABLE, own);
     }
-    let terminal = feed_stdin(&mut command, rank);
-    let mut child = start(&mut command)?;
-    if let (true, Some(mut to_rank)) = (terminal, child.1.take()) {
-        // The thread ends with the input, with the rank, or with this process.
-        thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut to_rank));
-    }
-    Ok((child.0, LineSocket::new(ours)?))
+    // What is typed at a terminal the front gives to the supervisor.
+    command.stdin(if rank == 0 {
+        Stdio::inherit()
+    } else {
+        Stdio::null()
+    });
+    let (process, _) = start(&mut command)?;
+    Ok((process, LineSocket::new(ours)?))
 }
 
-/// Starts `command` in a group of its own, tied to this process's life.
+/// Starts `command` in a session of its own, tied to this process's life.
+///
+/// Without a terminal that is theirs ranks may write to one at any time: where `stty tostop` is set, the system stops
+/// a process of another group of the terminal's session that does.
 pub(super) fn start(
     command: &mut Command,
 ) -> io::Result<(Process, Option<std::process::ChildStdin>)> {
-    command.process_group(0);
     edge::tie_to_launcher(command, getpid());
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let stdin = child.stdin.take();
-    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())
+        .inspect_err(|errno| tracing::debug!(%errno, "the end of a process has to be looked for"))
+        .ok();
     Ok((Process { pid, pidfd }, stdin))
-}
-
-/// Gives rank 0 this command's standard input and the others none; says whether it must be copied.
-///
-/// A rank is in a process group of its own, and the kernel stops such a process when it reads the
-/// terminal. From a terminal the launcher reads, if it is the foreground job, and rank 0 gets a pipe.
-fn feed_stdin(command: &mut Command, rank: u32) -> bool {
-    let stdin = io::stdin();
-    if rank != 0 {
-        command.stdin(Stdio::null());
-        return false;
-    }
-    if !stdin.is_terminal() {
-        command.stdin(Stdio::inherit());
-        return false;
-    }
-    let foreground = tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
-    command.stdin(if foreground {
-        Stdio::piped()
-    } else {
-        Stdio::null()
-    });
-    foreground
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! The launcher's loop: sockets, ends of processes, signals and the time limit, in one thread.
 
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 use super::end::{Leaving, end_all};
-use super::pmi_server::{PmiServer, Stage};
+use super::interrupts::{Interrupts, Told};
+use super::pmi_server::{End, PmiServer, Stage};
 use super::policy::{Policy, Verdict};
 use super::reap::{self, Exit};
+use super::signals;
 use super::socket::LineSocket;
-use super::spawn::Process;
+use super::spawn::{LOOK, Process};
+use super::watch::{Ready, Watch};
 
 /// How long a rank may live on after it closed its line without finalizing.
 pub(super) const CLOSED_LINE: Duration = Duration::from_secs(5);
@@ -30,40 +31,6 @@ struct Rank {
     closed: Option<Instant>,
 }
 
-/// Signals that end the job, each as a socket that becomes readable.
-#[derive(Debug)]
-pub(super) struct Interrupts(Vec<(i32, UnixStream)>);
-
-impl Interrupts {
-    /// Takes over the signals a user or a batch system ends a job with.
-    pub(super) fn catch() -> io::Result<Self> {
-        let mut caught = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-            let (reader, writer) = UnixStream::pair()?;
-            reader.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(signal, writer)?;
-            caught.push((signal, reader));
-        }
-        Ok(Self(caught))
-    }
-
-    /// What becomes readable when a signal has arrived.
-    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|(_, reader)| reader.as_fd())
-    }
-
-    /// The first signal that has arrived since the last call.
-    pub(super) fn take(&mut self) -> Option<i32> {
-        let arrived = |(signal, reader): &mut (i32, UnixStream)| {
-            matches!(reader.read(&mut [0; 64]), Ok(1..)).then_some(*signal)
-        };
-        self.0
-            .iter_mut()
-            .filter_map(arrived)
-            .reduce(|first, _| first)
-    }
-}
-
 /// The processes of a job. Dropping it ends and collects all of them.
 #[derive(Debug)]
 pub(super) struct Supervisor {
@@ -71,33 +38,98 @@ pub(super) struct Supervisor {
     server: PmiServer,
     policy: Policy,
     interrupts: Interrupts,
-}
-
-/// What became ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ready {
-    Interrupt,
-    Line(usize),
-    RankEnd(usize),
+    watch: Watch,
+    /// Some rank's end has to be looked for.
+    look: bool,
+    /// Since when ranks are stopped; that is no time of theirs.
+    stopped: Option<Instant>,
+    /// How long they were stopped before.
+    rested: Duration,
 }
 
 impl Supervisor {
-    pub(super) fn new(server: PmiServer, policy: Policy, interrupts: Interrupts) -> Self {
-        Self {
+    pub(super) fn new(
+        server: PmiServer,
+        policy: Policy,
+        interrupts: Interrupts,
+    ) -> io::Result<Self> {
+        let watch = Watch::new()?;
+        for fd in interrupts.fds() {
+            watch.add(fd, Ready::Interrupt)?;
+        }
+        Ok(Self {
             ranks: Vec::new(),
             server,
             policy,
             interrupts,
-        }
+            watch,
+            look: false,
+            stopped: None,
+            rested: Duration::ZERO,
+        })
     }
 
-    pub(super) fn add_rank(&mut self, process: Process, socket: LineSocket) {
+    pub(super) fn add_rank(&mut self, process: Process, socket: LineSocket) -> io::Result<()> {
+        let at = self.ranks.len();
+        let line = self.watch.add(&socket, Ready::Line(at));
+        let end = process.pidfd.as_ref();
+        let end = end.map_or(Ok(()), |fd| self.watch.add(fd, Ready::RankEnd(at)));
+        self.look |= process.pidfd.is_none();
+        // Whatever failed, the process is there and must be ended.
         self.ranks.push(Rank {
             process,
             socket: Some(socket),
             exit: None,
             closed: None,
         });
+        line.and(end)
+    }
+
+    /// Ends the job; whether the front was gone by then.
+    pub(super) fn end(mut self) -> bool {
+        self.end_all();
+        self.interrupts.is_lost()
+    }
+
+    /// Does what was asked for from outside; the verdict if that is the job's end.
+    pub(super) fn interrupted(&mut self) -> Option<Verdict> {
+        while let Some(told) = self.interrupts.take() {
+            match told {
+                Told::End(signal) => {
+                    let words = reap::signal_words(signal);
+                    let status = Exit::Signal(signal).code();
+                    let words = format!("stopped by {words}; ending the job");
+                    return Some(Verdict::new(status, words));
+                }
+                Told::Lost => {
+                    return Some(Verdict {
+                        status: Exit::Signal(libc::SIGKILL).code(),
+                        line: None,
+                    });
+                }
+                Told::Stop => {
+                    self.signal(SIGTSTP);
+                    self.stopped.get_or_insert_with(Instant::now);
+                    self.interrupts.answer();
+                }
+                Told::Continue => {
+                    self.signal(SIGCONT);
+                    let rested = self.stopped.take().map(|since| since.elapsed());
+                    let rested = rested.unwrap_or_default();
+                    self.rested += rested;
+                    for closed in self.ranks.iter_mut().filter_map(|r| r.closed.as_mut()) {
+                        *closed += rested;
+                    }
+                }
+                Told::Pass(signal) => self.signal(signal),
+            }
+        }
+        None
+    }
+
+    fn signal(&self, signal: i32) {
+        let running = self.ranks.iter().filter(|r| r.exit.is_none());
+        signals::send(running.map(|r| r.process.pid), signal);
     }
 
     /// Runs until the job is over or must be ended.
@@ -107,33 +139,28 @@ impl Supervisor {
         limit: Duration,
     ) -> io::Result<Verdict> {
         loop {
-            let lines = self
-                .ranks
-                .iter()
-                .filter_map(|r| r.closed.map(|at| at + CLOSED_LINE));
+            let lines = self.ranks.iter().filter_map(|r| r.closed);
+            let lines = lines.map(|at| at + CLOSED_LINE);
+            let deadline = deadline.map(|at| at + self.rested);
             let wake = lines.chain(deadline).min();
-            let ready = self.wait(wake)?;
-            if let Some(signal) = ready
-                .contains(&Ready::Interrupt)
-                .then(|| self.interrupts.take())
-                .flatten()
+            let wake = wake.filter(|_| self.stopped.is_none());
+            let look = self.look.then(|| Instant::now() + LOOK);
+            let ready = self.wait(wake.into_iter().chain(look).min())?;
+            if ready.contains(&Ready::Interrupt)
+                && let Some(verdict) = self.interrupted()
             {
-                let words = reap::signal_words(signal);
-                let status = Exit::Signal(signal).code();
-                return Ok(Verdict::new(
-                    status,
-                    format!("stopped by {words}; ending the job"),
-                ));
+                return Ok(verdict);
             }
             if let Some(verdict) = self.handle(&ready)? {
                 return Ok(verdict);
             }
+            if self.stopped.is_some() {
+                continue;
+            }
             let now = Instant::now();
             if deadline.is_some_and(|at| now >= at) {
-                let words = format!(
-                    "the job ran longer than {} s; ending it",
-                    limit.as_secs_f64()
-                );
+                let seconds = limit.as_secs_f64();
+                let words = format!("the job ran longer than {seconds} s; ending it");
                 return Ok(Verdict::new(TIMED_OUT, words));
             }
             let late = |r: &Rank| r.closed.is_some_and(|at| now >= at + CLOSED_LINE);
@@ -145,66 +172,77 @@ impl Supervisor {
 
     /// Sleeps until something is ready or `wake` has come.
     fn wait(&self, wake: Option<Instant>) -> io::Result<Vec<Ready>> {
-        let mut watched: Vec<(Ready, BorrowedFd<'_>)> = Vec::new();
-        watched.extend(self.interrupts.fds().map(|fd| (Ready::Interrupt, fd)));
-        for (at, rank) in self
-            .ranks
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.exit.is_none())
-        {
-            if let Some(socket) = &rank.socket {
-                watched.push((Ready::Line(at), socket.as_fd()));
-            }
-            watched.push((Ready::RankEnd(at), rank.process.pidfd.as_fd()));
+        let mut ready = self.watch.ready(wake)?;
+        if self.look {
+            let unseen = |r: &Rank| r.process.pidfd.is_none() && r.exit.is_none();
+            let unseen = self.ranks.iter().enumerate().filter(|(_, r)| unseen(r));
+            ready.extend(unseen.map(|(at, _)| Ready::RankEnd(at)));
         }
-        let fds: Vec<BorrowedFd<'_>> = watched.iter().map(|(_, fd)| *fd).collect();
-        let readable = super::wait::readable(&fds, wake)?;
-        let ready = watched.iter().zip(readable).filter(|(_, ready)| *ready);
-        Ok(ready.map(|((what, _), _)| *what).collect())
+        Ok(ready)
     }
 
+    /// Hands in what has come, in its order; the verdict if that is the job's end.
     fn handle(&mut self, ready: &[Ready]) -> io::Result<Option<Verdict>> {
-        let mut ended = Vec::new();
+        let mut said = self.hear(ready)?;
+        if said.is_some() || self.policy.suspects() {
+            // What was read may have been said after something that had not been told before it.
+            let more = self.wait(Some(Instant::now()))?;
+            let later = self.hear(&more)?;
+            said = said.or(later);
+        }
+        if let Some(end) = said {
+            self.policy.handle_said(end);
+        }
+        if let Some(cause) = self.policy.poll_cause() {
+            return Ok(Some(cause));
+        }
+        Ok(self.policy.poll(self.server.stages()))
+    }
+
+    /// Reads lines and ends, in their order; what was said first of the job's end.
+    fn hear(&mut self, ready: &[Ready]) -> io::Result<Option<End>> {
+        let mut said = None;
         for what in ready {
             match *what {
-                Ready::Interrupt => {}
+                Ready::Interrupt | Ready::Link => {}
                 Ready::Line(at) => self.serve(at),
                 Ready::RankEnd(at) => {
-                    if let Some(exit) = reap::peek(self.ranks[at].process.pid)? {
-                        // What it said last (abort, finalize) explains how it ended.
+                    if let Some(exit) = self.end_of(at)? {
                         self.serve(at);
-                        self.ranks[at].exit = Some(exit);
-                        self.ranks[at].closed = None;
-                        ended.push((at, exit));
+                        said = said.or_else(|| self.server.poll_end());
+                        // What it said last (abort, finalize) explains how it ended.
+                        if let Some(end) = said.take_if(|end| end.rank() == number(at)) {
+                            self.policy.handle_said(end);
+                        }
+                        self.note_end(at, exit);
                     }
                 }
             }
-            if let Some(end) = self.server.poll_end() {
-                return Ok(Some(Policy::protocol_end(end)));
-            }
+            said = said.or_else(|| self.server.poll_end());
         }
-        // Who closed its line before these failed must be known before they are judged.
-        if ended.iter().any(|(_, exit)| *exit != Exit::Status(0)) {
-            for at in 0..self.ranks.len() {
-                if self.ranks[at].exit.is_none() {
-                    self.serve(at);
-                }
-            }
-            if let Some(end) = self.server.poll_end() {
-                return Ok(Some(Policy::protocol_end(end)));
-            }
+        Ok(said)
+    }
+
+    /// How rank `at` ended, if that is news.
+    fn end_of(&self, at: usize) -> io::Result<Option<Exit>> {
+        match self.ranks[at].exit {
+            Some(_) => Ok(None),
+            None => reap::peek(self.ranks[at].process.pid),
         }
-        for (at, _) in &ended {
-            self.policy.handle_ending(number(*at));
+    }
+
+    fn note_end(&mut self, at: usize, exit: Exit) {
+        let rank = &mut self.ranks[at];
+        rank.exit = Some(exit);
+        rank.closed = None;
+        if let Some(pidfd) = &rank.process.pidfd {
+            self.watch.remove(pidfd);
         }
-        for (at, exit) in ended {
-            let rank = number(at);
-            if let Some(verdict) = self.policy.handle_exit(rank, exit, self.server.stage(rank)) {
-                return Ok(Some(verdict));
-            }
+        if let Some(socket) = rank.socket.take() {
+            self.watch.remove(&socket);
         }
-        Ok(self.policy.poll(self.server.stages()))
+        let rank = number(at);
+        self.policy.handle_exit(rank, exit, self.server.stage(rank));
     }
 
     /// Answers what rank `at` has asked.
@@ -213,7 +251,11 @@ impl Supervisor {
             return;
         };
         let received = socket.receive();
-        self.ranks[at].socket = (!received.closed).then_some(socket);
+        if received.closed {
+            self.watch.remove(&socket);
+        } else {
+            self.ranks[at].socket = Some(socket);
+        }
         for line in &received.lines {
             tracing::trace!(rank = at, line, "from rank");
             for (to, answer) in self.server.handle_line(number(at), line) {
@@ -233,7 +275,9 @@ impl Supervisor {
     fn note_closed(&mut self, at: usize) {
         let joined = self.server.handle_closed(number(at)) == Stage::Joined;
         let rank = &mut self.ranks[at];
-        rank.socket = None;
+        if let Some(socket) = rank.socket.take() {
+            self.watch.remove(&socket);
+        }
         rank.closed = (joined && rank.exit.is_none()).then(Instant::now);
         if rank.closed.is_some() {
             self.policy.handle_ending(number(at));
@@ -251,18 +295,24 @@ impl Supervisor {
             self.note_closed(at);
         }
     }
-}
 
-impl Drop for Supervisor {
-    fn drop(&mut self) {
+    fn end_all(&mut self) {
         let lines = self.ranks.iter_mut().map(|r| r.socket.take()).collect();
         let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
         let server = &mut self.server;
         end_all(
             &processes,
             &mut self.interrupts,
+            false,
             Some(Leaving { lines, server }),
         );
+        self.ranks.clear();
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end_all();
     }
 }
 

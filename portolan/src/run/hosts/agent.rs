@@ -6,25 +6,31 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::os::fd::AsFd as _;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::link::{Down, Link, Order, Up, VERSION, read};
 use crate::error::CmdError;
 use crate::run::end::end_all;
+use crate::run::front::take_in_orphans;
+use crate::run::interrupts::Interrupts;
 use crate::run::reap::{self, Exit};
-use crate::run::socket::LineSocket;
+use crate::run::signals;
+use crate::run::socket::{LineSocket, Received};
 use crate::run::spawn::{self, Process};
-use crate::run::supervise::Interrupts;
-use crate::run::{JobSpec, find_program};
+use crate::run::watch::{Ready, Watch};
+use crate::run::{JobSpec, find_program, wait};
 
 /// The longest order: an environment may be large.
 const ORDER_MAX: usize = 8 << 20;
-/// How long each address of the launcher is tried.
+/// How long each address of the launcher is tried, and how long it has to answer.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long the launcher is tried though it answers nothing, or shuts the connection: somebody may keep it busy.
+const PATIENCE: Duration = Duration::from_secs(40);
+const PAUSE: Duration = Duration::from_millis(50);
 
 fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> CmdError {
     let what = what.into();
@@ -58,11 +64,55 @@ fn order() -> Result<Order, CmdError> {
     Ok(order)
 }
 
-/// Connects to the launcher, where ssh comes from or at one of its addresses.
-fn connect(order: &Order) -> Result<TcpStream, CmdError> {
+/// Connects to the launcher, at one of its addresses or where ssh comes from, and says hello.
+fn connect(order: &Order) -> Result<(Link, Received), CmdError> {
+    let begun = Instant::now();
+    loop {
+        let mut link = Link::new(reach(order)?).map_err(failed("cannot use the connection"))?;
+        match greet(&mut link, order) {
+            Some((Down::Welcome, received)) => return Ok((link, received)),
+            Some((Down::Refused, _)) => {
+                return Err(CmdError::Failed(
+                    "the launcher refuses this agent".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        thread::sleep(PAUSE);
+        if begun.elapsed() >= PATIENCE {
+            return Err(CmdError::Failed(
+                "the launcher does not answer, or is not there".to_owned(),
+            ));
+        }
+    }
+}
+
+/// Says hello; the launcher's answer, and what it says after that.
+fn greet(link: &mut Link, order: &Order) -> Option<(Down, Received)> {
+    let hello = Up::Hello {
+        version: VERSION,
+        token: order.token.clone(),
+        host: order.host,
+    };
+    link.send(&hello).ok()?;
+    let deadline = Instant::now() + CONNECT;
+    let mut all = Received::default();
+    while all.lines.is_empty() && !all.closed && Instant::now() < deadline {
+        wait::readable(&[link.as_fd()], Some(deadline)).ok()?;
+        let received = link.receive();
+        all.closed = received.closed || received.endless;
+        all.lines.extend(received.lines);
+    }
+    let first = (!all.lines.is_empty()).then(|| all.lines.remove(0))?;
+    Some((read(&first).ok()?, all))
+}
+
+fn reach(order: &Order) -> Result<TcpStream, CmdError> {
     let ssh = std::env::var("SSH_CONNECTION").ok();
     let from = ssh.as_deref().and_then(|s| s.split_whitespace().next());
-    let names = order.addresses.iter().map(String::as_str).chain(from);
+    // Where no ssh came from elsewhere, the launcher is on this machine.
+    let from = from.unwrap_or("127.0.0.1");
+    let names = order.addresses.iter().map(String::as_str).chain([from]);
     let mut reasons = Vec::new();
     for name in names {
         let found = match (name, order.port).to_socket_addrs() {
@@ -96,44 +146,46 @@ struct Agent {
     link: Link,
     ranks: Vec<Rank>,
     interrupts: Interrupts,
-}
-
-/// What became ready.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ready {
-    Interrupt,
-    Link,
-    Line(usize),
-    RankEnd(usize),
+    watch: Watch,
+    /// Some rank's end has to be looked for.
+    look: bool,
+    /// The launcher is gone, and has not said that the job is to be ended: nobody waits for its ranks.
+    lost: bool,
 }
 
 /// Runs the agent; must be called from the main thread, as ranks die with the thread that starts them.
 pub(crate) fn run() -> Result<u8, CmdError> {
     let order = order()?;
-    let me = rustix::process::getpid();
-    if let Err(errno) = rustix::process::set_child_subreaper(Some(me)) {
-        tracing::warn!(%errno, "processes that detach from their rank may outlive the job");
+    take_in_orphans();
+    spawn::raise_descriptors();
+    let interrupts = Interrupts::catch(None).map_err(failed("cannot catch signals"))?;
+    let (link, early) = connect(&order)?;
+    let watch = Watch::new().map_err(failed("cannot watch the ranks"))?;
+    watch
+        .add(&link, Ready::Link)
+        .map_err(failed("cannot watch the launcher"))?;
+    for fd in interrupts.fds() {
+        watch
+            .add(fd, Ready::Interrupt)
+            .map_err(failed("cannot watch signals"))?;
     }
-    let interrupts = Interrupts::catch().map_err(failed("cannot catch signals"))?;
-    let mut link = Link::new(connect(&order)?).map_err(failed("cannot use the connection"))?;
-    let hello = Up::Hello {
-        version: VERSION,
-        token: order.token.clone(),
-        host: order.host,
-    };
-    link.send(&hello)
-        .map_err(failed("cannot speak to the launcher"))?;
     let mut agent = Agent {
         link,
         ranks: Vec::new(),
         interrupts,
+        watch,
+        look: false,
+        lost: false,
     };
     if let Err(reason) = agent.start(&order) {
         let _ = agent.link.send(&Up::Failed { reason });
         // The launcher has the reason and says it.
         return Ok(1);
     }
-    agent.serve().map_err(failed("cannot watch the ranks"))?;
+    agent.lost = early.closed;
+    if agent.obey(&early) && !early.closed {
+        agent.serve().map_err(failed("cannot watch the ranks"))?;
+    }
     Ok(0)
 }
 
@@ -160,13 +212,20 @@ impl Agent {
         };
         for &number in &order.ranks {
             let started = spawn::rank(&spec, &program, number);
-            let (process, socket) = started.map_err(|error| format!("rank {number}: {error}"))?;
+            let wrong = |error| format!("rank {number}: {error}");
+            let (process, socket) = started.map_err(wrong)?;
+            let at = self.ranks.len();
+            let line = self.watch.add(&socket, Ready::Line(at));
+            let end = process.pidfd.as_ref();
+            let end = end.map_or(Ok(()), |fd| self.watch.add(fd, Ready::RankEnd(at)));
+            self.look |= process.pidfd.is_none();
             self.ranks.push(Rank {
                 number,
                 process,
                 socket: Some(socket),
                 exit: None,
             });
+            line.and(end).map_err(wrong)?;
         }
         Ok(())
     }
@@ -176,54 +235,63 @@ impl Agent {
         loop {
             for what in self.wait()? {
                 match what {
-                    Ready::Interrupt => return Ok(()),
+                    Ready::Interrupt => {
+                        if self.interrupts.take().is_some() {
+                            return Ok(());
+                        }
+                    }
                     Ready::Link => {
                         if !self.hear_launcher() {
                             return Ok(());
                         }
                     }
                     Ready::Line(at) => self.hear_rank(at)?,
-                    Ready::RankEnd(at) => {
-                        if let Some(exit) = reap::peek(self.ranks[at].process.pid)? {
-                            // What it said last explains how it ended.
-                            self.hear_rank(at)?;
-                            self.ranks[at].exit = Some(exit);
-                            self.link.send(&Up::exit(self.ranks[at].number, exit))?;
-                        }
-                    }
+                    Ready::RankEnd(at) => self.see_end(at)?,
                 }
             }
         }
     }
 
     fn wait(&self) -> io::Result<Vec<Ready>> {
-        let mut watched: Vec<(Ready, BorrowedFd<'_>)> = vec![(Ready::Link, self.link.as_fd())];
-        watched.extend(self.interrupts.fds().map(|fd| (Ready::Interrupt, fd)));
-        for (at, rank) in self.ranks.iter().enumerate() {
-            if rank.exit.is_some() {
-                continue;
-            }
-            if let Some(socket) = &rank.socket {
-                watched.push((Ready::Line(at), socket.as_fd()));
-            }
-            watched.push((Ready::RankEnd(at), rank.process.pidfd.as_fd()));
+        let look = self.look.then(|| Instant::now() + spawn::LOOK);
+        let mut ready = self.watch.ready(look)?;
+        let unseen = |r: &Rank| r.process.pidfd.is_none() && r.exit.is_none();
+        let unseen = self.ranks.iter().enumerate().filter(|(_, r)| unseen(r));
+        ready.extend(unseen.map(|(at, _)| Ready::RankEnd(at)));
+        Ok(ready)
+    }
+
+    /// Tells how a rank ended, if it did.
+    fn see_end(&mut self, at: usize) -> io::Result<()> {
+        if self.ranks[at].exit.is_some() {
+            return Ok(());
         }
-        let mut fds: Vec<PollFd<'_>> = watched
-            .iter()
-            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-            .collect();
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+        let Some(exit) = reap::peek(self.ranks[at].process.pid)? else {
+            return Ok(());
+        };
+        // What it said last explains how it ended.
+        self.hear_rank(at)?;
+        let rank = &mut self.ranks[at];
+        rank.exit = Some(exit);
+        if let Some(pidfd) = &rank.process.pidfd {
+            self.watch.remove(pidfd);
         }
-        let ready = watched.iter().zip(&fds);
-        let ready = ready.filter(|(_, fd)| !fd.revents().is_empty());
-        Ok(ready.map(|((what, _), _)| *what).collect())
+        if let Some(socket) = rank.socket.take() {
+            self.watch.remove(&socket);
+        }
+        self.link.send(&Up::exit(rank.number, exit))
     }
 
     /// Whether the job goes on.
     fn hear_launcher(&mut self) -> bool {
         let received = self.link.receive();
+        let goes_on = self.obey(&received);
+        self.lost |= goes_on && (received.closed || received.endless);
+        goes_on && !self.lost
+    }
+
+    /// Does what the launcher has said; whether the job goes on.
+    fn obey(&mut self, received: &Received) -> bool {
         for line in &received.lines {
             match read::<Down>(line) {
                 Ok(Down::Line { rank, line }) => {
@@ -231,10 +299,17 @@ impl Agent {
                         continue;
                     };
                     // The rank's end, or its silence, is noticed elsewhere.
-                    if rank.socket.as_mut().is_some_and(|s| s.send(&line).is_err()) {
-                        rank.socket = None;
+                    if rank.socket.as_mut().is_some_and(|s| s.send(&line).is_err())
+                        && let Some(socket) = rank.socket.take()
+                    {
+                        self.watch.remove(&socket);
                     }
                 }
+                Ok(Down::Signal { signal }) => {
+                    let running = self.ranks.iter().filter(|r| r.exit.is_none());
+                    signals::send(running.map(|r| r.process.pid), signal);
+                }
+                Ok(Down::Welcome | Down::Refused) => {}
                 Ok(Down::End) => return false,
                 Err(reason) => {
                     tracing::error!(reason, "the launcher said something strange");
@@ -242,7 +317,7 @@ impl Agent {
                 }
             }
         }
-        !received.closed && !received.endless
+        true
     }
 
     fn hear_rank(&mut self, at: usize) -> io::Result<()> {
@@ -251,7 +326,11 @@ impl Agent {
             return Ok(());
         };
         let received = socket.receive();
-        self.ranks[at].socket = (!received.closed).then_some(socket);
+        if received.closed {
+            self.watch.remove(&socket);
+        } else {
+            self.ranks[at].socket = Some(socket);
+        }
         for line in received.lines {
             self.link.send(&Up::Line { rank: number, line })?;
         }
@@ -268,6 +347,6 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
-        end_all(&processes, &mut self.interrupts, None);
+        end_all(&processes, &mut self.interrupts, self.lost, None);
     }
 }

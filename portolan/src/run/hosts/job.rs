@@ -8,7 +8,8 @@
 //!      └── ssh ends ──────┴── ssh ends ──▶ the job is over, unless all ranks of the host have ended
 //! ```
 //!
-//! What comes first decides: after a verdict nothing changes it.
+//! News of several hosts come in no certain order. So a failure that may follow from another is not taken for the cause
+//! at once; after a verdict nothing changes it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use crate::run::supervise::{CLOSED_LINE, TIMED_OUT};
 
 /// How long hosts have to start their agents.
 const START: Duration = Duration::from_secs(60);
+
+/// How long news of other hosts may be under way when a failure is told.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// How a host is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +60,9 @@ pub(super) struct Job {
     server: PmiServer,
     policy: Policy,
     limit: Option<Duration>,
+    /// When the failures that were told decide.
+    settled: Option<Duration>,
+    due: bool,
     answers: VecDeque<(usize, Down)>,
     verdict: Option<Verdict>,
 }
@@ -100,6 +107,8 @@ impl Job {
             server,
             policy,
             limit,
+            settled: None,
+            due: false,
             answers: VecDeque::new(),
             verdict: None,
         }
@@ -135,6 +144,11 @@ impl Job {
         }
     }
 
+    /// Whether the agent of some host has not come yet.
+    pub(super) fn awaits_hosts(&self) -> bool {
+        self.hosts.iter().any(|h| h.contact == Contact::Awaited)
+    }
+
     /// A later line of the agent of `host`.
     pub(super) fn handle_line(&mut self, host: usize, line: &str, now: Duration) {
         if self.verdict.is_some() {
@@ -143,6 +157,19 @@ impl Job {
         if let Err(reason) = self.message(host, line, now) {
             let name = self.name(host);
             self.end(1, format!("host {name} {reason}; ending the job"));
+        }
+        if self.policy.suspects() && !self.due {
+            self.settled.get_or_insert(now + SETTLE);
+        }
+        if self.policy.is_sure() || self.ranks.iter().all(|r| r.ended) {
+            self.decide();
+        }
+    }
+
+    /// The failures told so far decide, if they can.
+    fn decide(&mut self) {
+        if self.verdict.is_none() {
+            self.verdict = self.policy.poll_cause();
         }
     }
 
@@ -180,6 +207,7 @@ impl Job {
 
     /// The user or a batch system ends the job.
     pub(super) fn handle_interrupt(&mut self, signal: i32) {
+        self.decide();
         let words = reap::signal_words(signal);
         let status = Exit::Signal(signal).code();
         self.end(status, format!("stopped by {words}; ending the job"));
@@ -187,6 +215,17 @@ impl Job {
 
     /// It is `now`, and all that has come until now was handed in.
     pub(super) fn handle_time(&mut self, now: Duration) {
+        if self.verdict.is_some() {
+            return;
+        }
+        if self.settled.is_some_and(|at| now >= at) {
+            // A rank that is ending may still have to end.
+            self.settled = None;
+            self.due = true;
+        }
+        if self.due {
+            self.decide();
+        }
         if self.verdict.is_some() {
             return;
         }
@@ -216,6 +255,7 @@ impl Job {
         closed
             .map(|at| at + CLOSED_LINE)
             .chain(self.limit)
+            .chain(self.settled)
             .chain(start)
             .min()
     }
@@ -261,7 +301,6 @@ impl Job {
         let Some(state) = self.ranks.get_mut(position).filter(here) else {
             return Err(format!("spoke of rank {rank}, which is not there"));
         };
-        let mut verdict = None;
         match message {
             Up::Line { line, .. } => {
                 for (to, line) in self.server.handle_line(rank, &line) {
@@ -290,14 +329,13 @@ impl Job {
                 if let Some(host) = self.hosts.get_mut(host) {
                     host.left = host.left.saturating_sub(1);
                 }
-                verdict = self.policy.handle_exit(rank, exit, self.server.stage(rank));
+                self.policy.handle_exit(rank, exit, self.server.stage(rank));
             }
             Up::Failed { .. } | Up::Hello { .. } => {}
         }
         // What ranks say explains how they end.
-        let said = self.server.poll_end().map(Policy::protocol_end);
-        if let Some(verdict) = said.or(verdict) {
-            self.verdict.get_or_insert(verdict);
+        if let Some(end) = self.server.poll_end() {
+            self.policy.handle_said(end);
         }
         Ok(())
     }

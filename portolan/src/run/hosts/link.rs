@@ -4,8 +4,9 @@
 //!   launcher ── ssh host exec portolan agent ──▶ agent
 //!            ── Order, over ssh's input ───────▶          the token is never on a command line
 //!            ◀───────────── TCP: Hello ─────────          the token again, and which host it is
+//!            ── Welcome, or Refused ───────────▶          without either the agent tries again
 //!            ◀───── Line, Closed, Exit, Failed ─
-//!            ── Line, End ─────────────────────▶
+//!            ── Line, Signal, End ─────────────▶
 //! ```
 
 use std::io::{self, ErrorKind, Write as _};
@@ -20,7 +21,7 @@ use crate::run::reap::Exit;
 use crate::run::socket::{LineSocket, Received};
 
 /// The form of all this; both sides are one program, but perhaps not of one version.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// How long a peer may leave no room for what is sent to it.
 const PATIENCE: Timespec = Timespec {
@@ -51,8 +52,14 @@ pub(super) struct Order {
 /// From the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Down {
+    /// The agent's hello was a good one.
+    Welcome,
+    /// It was not: this launcher awaits no such agent.
+    Refused,
     /// A line for a rank, its end included.
     Line { rank: u32, line: String },
+    /// This signal is for the ranks: `SIGTSTP` stops them, `SIGCONT` has them go on.
+    Signal { signal: i32 },
     /// End all ranks that still run, and then yourself.
     End,
 }

@@ -13,6 +13,7 @@
 //! the launcher ends the job when ssh or the connection to a host ends before that host's ranks.
 
 pub(crate) mod agent;
+mod door;
 mod environment;
 mod job;
 mod link;
@@ -20,7 +21,6 @@ pub(crate) mod list;
 mod remote;
 
 use std::io;
-use std::net::TcpListener;
 
 use list::Place;
 pub(crate) use remote::launch;
@@ -50,13 +50,6 @@ fn is_token(said: &str, token: &str) -> bool {
     let differ = |(a, b): (u8, u8)| usize::from(a ^ b);
     let difference: usize = said.bytes().zip(token.bytes()).map(differ).sum();
     said.len() == token.len() && difference == 0
-}
-
-/// A port that agents of any address family can reach.
-fn listen() -> io::Result<TcpListener> {
-    let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// A word for the shell of a host.

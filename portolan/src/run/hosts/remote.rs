@@ -2,27 +2,25 @@
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::door::{Address, Doors};
 use super::job::Job;
 use super::link::{Down, Link, Order, VERSION};
-use super::{Hosts, environment, listen, quoted, token};
+use super::{Hosts, environment, quoted, token};
 use crate::error::CmdError;
 use crate::run::end::{GRACE, end_all};
+use crate::run::interrupts::{Interrupts, Told};
 use crate::run::pmi_server::PmiServer;
 use crate::run::policy::{Policy, Verdict};
 use crate::run::reap;
-use crate::run::spawn::{self, Process};
-use crate::run::supervise::Interrupts;
-use crate::run::{JobSpec, job_id, wait};
-
-/// How long a connection has to prove that it is an agent's, and how many may try at a time.
-const PROOF: Duration = Duration::from_secs(10);
-const STRANGERS: usize = 64;
+use crate::run::spawn::{self, LOOK, Process};
+use crate::run::{JobSpec, end_with, job_id, wait, with_front};
+use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 /// The connections of a host.
 struct Host {
@@ -35,9 +33,10 @@ struct Host {
 struct Remote {
     job: Job,
     begun: Instant,
-    listener: TcpListener,
-    /// Connections that have not said whose they are, and since when.
-    strangers: Vec<(Link, Instant)>,
+    /// Since when ranks are stopped, and how long they were before: that is no time of theirs.
+    stopped: Option<Instant>,
+    rested: Duration,
+    doors: Doors,
     hosts: Vec<Host>,
     interrupts: Interrupts,
 }
@@ -59,12 +58,12 @@ fn text(word: &std::ffi::OsStr) -> Result<String, CmdError> {
 /// # Errors
 /// ssh cannot be started, or something is not UTF-8.
 pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
-    let interrupts = Interrupts::catch().map_err(failed("catch signals"))?;
-    let listener = listen().map_err(failed("listen for hosts"))?;
-    let port = listener
-        .local_addr()
-        .map_err(failed("listen for hosts"))?
-        .port();
+    with_front(spec.title, |line| supervise(spec, hosts, line))
+}
+
+fn supervise(spec: &JobSpec, hosts: &Hosts, line: Option<UnixStream>) -> Result<u8, CmdError> {
+    spawn::raise_descriptors();
+    let interrupts = Interrupts::catch(line).map_err(failed("catch signals"))?;
     let mapping = super::list::mapping(&hosts.places, spec.ranks);
     let program = text(&spec.program)?;
     let places: Vec<(&str, &[u32])> = hosts
@@ -83,8 +82,9 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
             spec.timeout,
         ),
         begun: Instant::now(),
-        listener,
-        strangers: Vec::new(),
+        stopped: None,
+        rested: Duration::ZERO,
+        doors: Doors::default(),
         hosts: Vec::new(),
         interrupts,
     };
@@ -94,17 +94,13 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
         .iter()
         .map(|a| text(a))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut addresses: Vec<String> = hosts.address.iter().cloned().collect();
-    if addresses.is_empty() {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        addresses.push("127.0.0.1".to_owned());
-        addresses.push(name.trim().to_owned());
-    }
     for (at, place) in hosts.places.iter().enumerate() {
+        let door = remote.doors.open(&place.host, hosts.address.as_deref());
+        let Address { names, port } = door.map_err(failed("listen for hosts"))?;
         let order = Order {
             version: VERSION,
             token: remote.job.token().to_owned(),
-            addresses: addresses.clone(),
+            addresses: names,
             port,
             host: at,
             ranks: place.ranks.clone(),
@@ -123,11 +119,7 @@ pub(crate) fn launch(spec: &JobSpec, hosts: &Hosts) -> Result<u8, CmdError> {
         });
     }
     let verdict = remote.run().map_err(failed("watch the job"))?;
-    if let Some(line) = &verdict.line {
-        portals_shim::say(format_args!("{}: {line}", spec.title));
-    }
-    drop(remote);
-    Ok(verdict.status)
+    Ok(end_with(remote, spec.title, verdict, Remote::end))
 }
 
 /// Starts the agent of a host. Its input is the order and, where rank 0 is there, this process's own.
@@ -160,13 +152,12 @@ impl Remote {
     fn run(&mut self) -> io::Result<Verdict> {
         loop {
             self.wait()?;
-            if let Some(signal) = self.interrupts.take() {
-                self.job.handle_interrupt(signal);
+            if let Some(verdict) = self.interrupted() {
+                return Ok(verdict);
             }
             // An agent has said all before its ssh ends, so ends are looked for before words are read, and handed
             // in after them.
             let ended = self.ended()?;
-            self.accept();
             self.meet();
             for host in 0..self.hosts.len() {
                 self.listen_to(host);
@@ -175,25 +166,73 @@ impl Remote {
                 self.hosts[host].ended = true;
                 self.job.handle_ssh_end(host, exit);
             }
-            self.job.handle_time(self.begun.elapsed());
+            if self.stopped.is_none() {
+                self.job.handle_time(self.now());
+            }
             if let Some(verdict) = self.job.poll_verdict() {
                 return Ok(verdict);
             }
         }
     }
 
+    /// Since the job began, without the time in which its ranks were stopped.
+    fn now(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(self.rested)
+    }
+
+    /// Does what was asked for from outside; the verdict where nobody is left to wait for one.
+    fn interrupted(&mut self) -> Option<Verdict> {
+        while let Some(told) = self.interrupts.take() {
+            match told {
+                Told::End(signal) => self.job.handle_interrupt(signal),
+                Told::Lost => {
+                    return Some(Verdict {
+                        status: reap::Exit::Signal(libc::SIGKILL).code(),
+                        line: None,
+                    });
+                }
+                Told::Stop => {
+                    self.signal(SIGTSTP);
+                    self.stopped.get_or_insert_with(Instant::now);
+                    self.interrupts.answer();
+                }
+                Told::Continue => {
+                    self.signal(SIGCONT);
+                    let rested = self.stopped.take().map(|since| since.elapsed());
+                    self.rested += rested.unwrap_or_default();
+                }
+                Told::Pass(signal) => self.signal(signal),
+            }
+        }
+        None
+    }
+
+    /// Has all agents send a signal to their ranks.
+    fn signal(&mut self, signal: i32) {
+        for link in self.hosts.iter_mut().filter_map(|h| h.link.as_mut()) {
+            if let Err(error) = link.send(&Down::Signal { signal }) {
+                tracing::debug!(signal, %error, "cannot pass a signal on");
+            }
+        }
+    }
+
     /// Sleeps until something has come, or a time that means something.
     fn wait(&self) -> io::Result<()> {
-        let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
-        fds.extend(self.interrupts.fds());
-        fds.extend(self.strangers.iter().map(|(link, _)| link.as_fd()));
+        let mut fds: Vec<BorrowedFd<'_>> = self.interrupts.fds().collect();
+        fds.extend(self.doors.fds());
+        let mut look = false;
         for host in &self.hosts {
             fds.extend(host.link.as_ref().map(Link::as_fd));
-            fds.extend((!host.ended).then(|| host.ssh.pidfd.as_fd()));
+            let ssh = host.ssh.pidfd.as_ref().filter(|_| !host.ended);
+            fds.extend(ssh.map(|fd| fd.as_fd()));
+            look |= host.ssh.pidfd.is_none();
         }
-        let proofs = self.strangers.iter().map(|(_, since)| *since + PROOF);
-        let wake = self.job.wake().and_then(|at| self.begun.checked_add(at));
-        wait::readable(&fds, proofs.chain(wake).min()).map(|_| ())
+        let due = self.job.wake().map(|at| at + self.rested);
+        let due = due.and_then(|at| self.begun.checked_add(at));
+        let due = due.filter(|_| self.stopped.is_none());
+        let look = look.then(|| Instant::now() + LOOK);
+        let wake = self.doors.wake().into_iter().chain(due).chain(look).min();
+        wait::readable(&fds, wake).map(|_| ())
     }
 
     /// Hosts whose ssh has ended since the last look.
@@ -205,43 +244,29 @@ impl Remote {
         Ok(ended)
     }
 
-    /// Takes the connections that have come.
-    fn accept(&mut self) {
-        loop {
-            match self.listener.accept() {
-                Ok((stream, _)) if self.strangers.len() < STRANGERS => match Link::new(stream) {
-                    Ok(link) => self.strangers.push((link, Instant::now())),
-                    Err(error) => tracing::debug!(%error, "a connection cannot be used"),
-                },
-                Ok((_, address)) => tracing::warn!(%address, "too many connections at a time"),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    tracing::debug!(%error, "no connection");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Looks which connections are those of agents; one that says anything else is dropped, and one that says
-    /// nothing for too long.
+    /// Looks which connections are those of agents; one that says anything else is dropped.
     fn meet(&mut self) {
-        for (mut link, since) in std::mem::take(&mut self.strangers) {
-            let received = link.receive();
-            let Some((first, rest)) = received.lines.split_first() else {
-                if !received.closed && !received.endless && since.elapsed() < PROOF {
-                    self.strangers.push((link, since));
+        let mut met = Vec::new();
+        let job = &mut self.job;
+        self.doors.meet(|mut link, mut received| {
+            let first = received.lines.remove(0);
+            match job.handle_hello(&first) {
+                Ok(host) => met.push((host, link, received)),
+                Err(reason) => {
+                    tracing::warn!(%reason, "a connection that is not an agent's");
+                    // Without waiting: the buffer of a connection that was never written to has room.
+                    let _ = link.send(&Down::Refused);
                 }
-                continue;
-            };
-            match self.job.handle_hello(first) {
-                Ok(host) => {
-                    self.hosts[host].link = Some(link);
-                    self.heard(host, rest, received.closed || received.endless);
-                }
-                Err(reason) => tracing::warn!(%reason, "a connection that is not an agent's"),
             }
+        });
+        for (host, mut link, received) in met {
+            let welcome = link.send(&Down::Welcome);
+            self.hosts[host].link = Some(link);
+            let over = received.closed || received.endless || welcome.is_err();
+            self.heard(host, &received.lines, over);
+        }
+        if !self.job.awaits_hosts() {
+            self.doors.shut();
         }
     }
 
@@ -256,7 +281,7 @@ impl Remote {
     /// Hands in what an agent has said, and sends the answers.
     fn heard(&mut self, host: usize, lines: &[String], over: bool) {
         for line in lines {
-            self.job.handle_line(host, line, self.begun.elapsed());
+            self.job.handle_line(host, line, self.now());
         }
         if over {
             self.hosts[host].link = None;
@@ -272,31 +297,59 @@ impl Remote {
             }
         }
     }
-}
 
-impl Drop for Remote {
+    /// Ends the job; whether the front was gone by then.
+    fn end(mut self) -> bool {
+        self.end_all();
+        self.interrupts.is_lost()
+    }
+
     /// Has the agents end their ranks, lets what ranks have written come through ssh, and ends ssh.
-    fn drop(&mut self) {
+    fn end_all(&mut self) {
         for host in &mut self.hosts {
-            if let Some(link) = &mut host.link {
+            if let Some(link) = &mut host.link
+                && !self.interrupts.is_lost()
+            {
                 let _ = link.send(&Down::End);
             }
         }
         // An agent has its own grace time.
         let deadline = Instant::now() + GRACE + GRACE;
-        while Instant::now() < deadline {
+        let mut hasty = self.interrupts.is_lost();
+        while !hasty && Instant::now() < deadline {
             let running = self.hosts.iter().filter(|h| h.link.is_some());
             let running = running.filter(|h| matches!(reap::peek(h.ssh.pid), Ok(None)));
-            let mut fds: Vec<_> = running.map(|h| h.ssh.pidfd.as_fd()).collect();
-            if fds.is_empty() {
+            let running: Vec<&Host> = running.collect();
+            if running.is_empty() {
                 break;
             }
+            let look = running.iter().any(|h| h.ssh.pidfd.is_none());
+            let wake = deadline.min(Instant::now() + if look { LOOK } else { GRACE });
+            let pidfds = running.iter().filter_map(|h| h.ssh.pidfd.as_ref());
+            let mut fds: Vec<BorrowedFd<'_>> = pidfds.map(|fd| fd.as_fd()).collect();
             fds.extend(self.interrupts.fds());
-            if wait::readable(&fds, Some(deadline)).is_err() || self.interrupts.take().is_some() {
+            if wait::readable(&fds, Some(wake)).is_err() {
                 break;
+            }
+            while let Some(told) = self.interrupts.take() {
+                hasty |= matches!(told, Told::End(_) | Told::Lost);
+                if told == Told::Stop {
+                    self.interrupts.answer();
+                }
             }
         }
+        // An agent whose connection ends before it was told to end kills its ranks.
+        for host in &mut self.hosts {
+            host.link = None;
+        }
         let ssh: Vec<&Process> = self.hosts.iter().map(|h| &h.ssh).collect();
-        end_all(&ssh, &mut self.interrupts, None);
+        end_all(&ssh, &mut self.interrupts, false, None);
+        self.hosts.clear();
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.end_all();
     }
 }
