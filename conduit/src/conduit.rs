@@ -16,6 +16,7 @@ use crate::am::request::Source;
 use crate::barrier::ClientBarrier;
 use crate::core::Core;
 use crate::exchange::Exchange;
+use crate::exclusive::Exclusive;
 use crate::fault::Fault;
 use crate::frames::Neighbours;
 use crate::pinning::Elsewhere;
@@ -24,7 +25,7 @@ use crate::signals::Signals;
 use crate::trace::Tracer;
 use portals_shim::gate::Gate;
 use portals_shim::{Brief, ClockKind, Interface, Region, Taken, Wait};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -48,8 +49,8 @@ use zerocopy::IntoBytes;
 /// that polls, as after [`Conduit::exit`] with 0. Programs meet in a barrier first.
 #[derive(Debug)]
 pub struct Conduit {
-    pub(crate) core: RefCell<Core>,
-    pub(crate) handlers: RefCell<HandlerTable>,
+    pub(crate) core: Exclusive<Core>,
+    pub(crate) handlers: Exclusive<HandlerTable>,
     pub(crate) job: Arc<dyn Exchange>,
     /// Handlers that are running, one inside the other.
     pub(crate) handler_depth: Cell<u32>,
@@ -193,10 +194,11 @@ impl Conduit {
         let (me, nodes) = (core.me, core.nodes);
         let polls_each = core.ni.clock() == ClockKind::Virtual;
         let frame_limits = (core.env.safe_limit, core.env.am_limit);
+        let job: Arc<dyn Exchange> = Arc::from(job);
         Self {
-            core: RefCell::new(core),
-            handlers: RefCell::new(HandlerTable::new()),
-            job: Arc::from(job),
+            core: Exclusive::new(core, job.clone()),
+            handlers: Exclusive::new(HandlerTable::new(), job.clone()),
+            job,
             handler_depth: Cell::new(0),
             ended: Cell::new(false),
             finishing: Cell::new(false),

@@ -65,6 +65,7 @@ mod dissemination;
 mod env;
 mod error;
 mod exchange;
+mod exclusive;
 mod exit;
 mod extended;
 mod fault;

@@ -7,12 +7,12 @@
 
 use portals_shim::core::HandleKind;
 use portals_shim::{EqHandle, EqList, Error, EventKind, Handle, Polled, Wait};
-use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::cancel;
+use crate::condemned::Condemned;
 use crate::me_md;
 use crate::ptr::Out;
 use crate::state::{self, Open};
@@ -26,7 +26,7 @@ pub(crate) fn eq_open(raw: u32) -> Result<Arc<Open>, Error> {
     Ok(open)
 }
 
-fn condemned(open: &Open) -> MutexGuard<'_, BTreeSet<u32>> {
+fn condemned(open: &Open) -> MutexGuard<'_, Condemned> {
     open.condemned
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -35,18 +35,22 @@ fn condemned(open: &Open) -> MutexGuard<'_, BTreeSet<u32>> {
 /// Whether a queue was freed while descriptors named it.
 #[inline]
 pub(crate) fn is_condemned(open: &Open, raw: u32) -> bool {
-    open.any_condemned.load(Ordering::Acquire) && condemned(open).contains(&raw)
+    open.any_condemned.load(Ordering::Acquire) && condemned(open).contains(raw)
 }
 
-/// Frees the condemned queues that nobody names any more.
-fn sweep(open: &Open) {
+/// Frees condemned queues that nobody names any more: looks at a few of them, or at all.
+fn sweep(open: &Open, all: bool) {
     if open.any_condemned.load(Ordering::Acquire) {
         let mut condemned = condemned(open);
-        let in_use = |eq: &u32| {
-            let freed = open.interface.eq_retire(EqHandle::from_raw(*eq));
-            freed == Err(Error::EqInUse)
+        let retire = |eq: u32| {
+            let freed = open.interface.eq_retire(EqHandle::from_raw(eq));
+            freed != Err(Error::EqInUse)
         };
-        condemned.retain(in_use);
+        if all {
+            condemned.sweep_all(retire);
+        } else {
+            condemned.sweep(retire);
+        }
         open.any_condemned
             .store(!condemned.is_empty(), Ordering::Release);
     }
@@ -93,8 +97,13 @@ pub unsafe extern "C" fn PtlEQAlloc(
             out.set(EQ_NONE);
             return Ok(OK);
         }
-        sweep(&open);
-        let eq = open.interface.eq_alloc(count)?.raw();
+        sweep(&open, false);
+        let mut made = open.interface.eq_alloc(count);
+        if made == Err(Error::NoSpace) {
+            sweep(&open, true);
+            made = open.interface.eq_alloc(count);
+        }
+        let eq = made?.raw();
         if let Some(handler) = eq_handler {
             let handlers = open.handlers.write();
             let mut handlers = handlers.unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +120,7 @@ pub unsafe extern "C" fn PtlEQAlloc(
 pub extern "C" fn PtlEQFree(eq_handle: u32) -> c_int {
     state::entry_on(Error::EqInvalid, || {
         let open = eq_open(eq_handle)?;
-        sweep(&open);
+        sweep(&open, false);
         match open.interface.eq_retire(EqHandle::from_raw(eq_handle)) {
             Err(Error::EqInUse) => {
                 condemned(&open).insert(eq_handle);

@@ -29,6 +29,7 @@
 
 mod cancel;
 pub mod cnos;
+mod condemned;
 mod ending;
 pub mod eq;
 pub mod exit;

@@ -12,7 +12,7 @@
 use portals_shim::core::HandleKind;
 use portals_shim::{ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use crate::cancel::Whole;
+use crate::condemned::Condemned;
 use crate::ending;
 use crate::p3rt::Group;
 use crate::types::{EQ_EMPTY, Handler};
@@ -47,7 +48,7 @@ pub(crate) struct Open {
     pub(crate) iovecs: Mutex<BTreeMap<u32, Vec<Segment>>>,
     /// Queues that were freed while descriptors named them: no queues any more for the caller, freed
     /// when their last descriptor is gone. `any_condemned` spares the look-up.
-    pub(crate) condemned: Mutex<BTreeSet<u32>>,
+    pub(crate) condemned: Mutex<Condemned>,
     pub(crate) any_condemned: AtomicBool,
     /// Automatic unlinks make events only for descriptors that ask for them.
     pub(crate) asked_unlinks: bool,

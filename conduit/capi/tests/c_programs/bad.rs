@@ -253,3 +253,26 @@ fn a_segment_that_cannot_be_had_is_an_error_of_attach() {
         "{said}"
     );
 }
+
+#[test]
+fn a_poll_within_a_poll_ends_the_job_by_name() {
+    if !compiler("cc") {
+        return;
+    }
+    for model in ["seq", "par"] {
+        let build = Build {
+            model,
+            compiled_for: model,
+            ..SEQ
+        };
+        let program = compile("gasnet_signalled", build);
+        for fabric in FABRICS {
+            let output = launch(fabric, 2, &program, &[]).output().unwrap();
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(1), "{fabric}: {said}");
+            let line = "rank 0 of 2: a call of GASNet within another one";
+            assert!(said.contains(line), "{fabric}: {said}");
+            assert!(!said.contains("panicked"), "{fabric}: {said}");
+        }
+    }
+}

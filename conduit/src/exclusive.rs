@@ -1,0 +1,62 @@
+//! State that one call at a time works on.
+//!
+//! A call finds it in use only if it was made out of a handler of the system's signals, or of a function that the conduit called
+//! with its state in hand: GASNet forbids both. Such a call ends the job by name, and is no panic in a program that may have
+//! no unwinding.
+
+use crate::exchange::Exchange;
+use std::cell::{BorrowError, BorrowMutError, Ref, RefCell, RefMut};
+use std::fmt;
+use std::sync::Arc;
+
+/// What is said of a call within another.
+pub(crate) const WITHIN: &str = "a call of GASNet within another one, as in a handler of the system's signals, where none is allowed";
+
+/// A value and the job that ends where two calls work on it at one time.
+pub(crate) struct Exclusive<T> {
+    value: RefCell<T>,
+    job: Arc<dyn Exchange>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Exclusive<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl<T> Exclusive<T> {
+    pub(crate) fn new(value: T, job: Arc<dyn Exchange>) -> Self {
+        let value = RefCell::new(value);
+        Self { value, job }
+    }
+
+    #[inline(always)]
+    pub(crate) fn borrow(&self) -> Ref<'_, T> {
+        match self.value.try_borrow() {
+            Ok(value) => value,
+            Err(_) => self.refuse(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn borrow_mut(&self) -> RefMut<'_, T> {
+        match self.value.try_borrow_mut() {
+            Ok(value) => value,
+            Err(_) => self.refuse(),
+        }
+    }
+
+    pub(crate) fn try_borrow(&self) -> Result<Ref<'_, T>, BorrowError> {
+        self.value.try_borrow()
+    }
+
+    pub(crate) fn try_borrow_mut(&self) -> Result<RefMut<'_, T>, BorrowMutError> {
+        self.value.try_borrow_mut()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self) -> ! {
+        self.job.abort(1, WITHIN)
+    }
+}
