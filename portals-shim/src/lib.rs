@@ -27,6 +27,7 @@ mod own_thread;
 pub mod place;
 mod privilege;
 mod process;
+mod processors;
 mod region;
 mod say;
 

@@ -49,8 +49,10 @@ struct Composite {
     verbs: Far,
     /// There are ranks that do not share memory with this one.
     far: bool,
-    /// How long a wait polls, where ranks have no processor each.
+    /// How long a wait polls, where this rank has no processor of its own.
     spin: Option<Duration>,
+    /// All ranks of this machine are in this memory, and have told where they may run.
+    told: bool,
 }
 
 impl Nal for Composite {
@@ -161,10 +163,10 @@ impl Nal for Composite {
     }
 
     fn looks(&self) -> u32 {
-        if self.spin.is_some() {
-            1
-        } else {
-            self.verbs.looks()
+        match self.spin {
+            Some(_) => 1,
+            None if self.told => super::LOOKS,
+            None => self.verbs.looks(),
         }
     }
 

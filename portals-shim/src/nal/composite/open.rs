@@ -4,9 +4,12 @@
 //!  every rank                                              the first of a group
 //!  open the device; say address and spot                   ·
 //!  ─────────────────────────────────── fence ───────────────────────────────────
-//!  learn addresses and spots, know the own group           make the memory, put its /proc path
+//!  learn addresses and spots, know the own group           make the memory, open the door
 //!  ─────────────────────────────────── fence ───────────────────────────────────
-//!  map the memory, say who we are there; put whether that worked
+//!  knock at the door with the end of the own alarm         let them in
+//!  ─────────────────────────────────── fence ───────────────────────────────────
+//!  take the memory and the ends of all, map it,            hand them over
+//!  say who we are there; put whether that worked
 //!  ─────────────────────────────────── fence ───────────────────────────────────
 //!  did it for all of the group? then try to read a neighbour's memory, say whether that works
 //!  ─────────────────────────────────── fence ───────────────────────────────────
@@ -18,15 +21,21 @@
 
 use super::Composite;
 use super::group::{Spot, group};
-use crate::fabric::{FabricConfig, FabricError, Ids, Opened, Wishes, identity, rank_config};
+use crate::fabric::{
+    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
+};
 use crate::interface::Interface;
 use crate::job::Job;
+use crate::nal::shm::alarm::Alarm;
+use crate::nal::shm::door::{self, Door, Guest};
 use crate::nal::shm::{Joining, Members, Memory, Options, Shm};
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
 use crate::place::Placement;
+use crate::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Opens the device and the memory of this rank's group; collective.
@@ -62,23 +71,25 @@ pub(crate) fn open(
         opening: &opening,
         group: &group,
     };
-    let memory = sharing.make()?;
+    let made = sharing.make()?;
     job.fence()?;
-    let joining = sharing.join(memory.as_ref(), &ni)?;
+    let met = sharing.meet(made)?;
     job.fence()?;
-    // All who could have opened it.
-    drop(memory);
-    let joining = sharing.agree(joining)?;
+    let joining = sharing.join(met, &ni)?;
+    job.fence()?;
+    let mut joining = sharing.agree(joining)?;
     let attaches = joining
-        .as_ref()
+        .as_mut()
         .is_some_and(|joining| joining.probe(group.len() as u32));
+    let crowded = joining.as_ref().is_some_and(Joining::is_crowded);
+    let told = most == 0 && place.per_node() == 1;
     let ids = ids.collect(job, place)?;
     let members = Members::some(place, &ids, &group);
     let verbs = verbs.nal(&ni, place, ids.clone(), directory)?;
     // From here on every rank answers.
     job.fence()?;
     let shm = joining.map(|joining| joining.nal(&ni, members, attaches));
-    Ok(join(ni, ids, shm, verbs, group.len()))
+    Ok(join(ni, ids, shm, verbs, (crowded, told)))
 }
 
 /// The interface over what there is.
@@ -87,14 +98,13 @@ fn join(
     peers: Vec<ProcessId>,
     shm: Option<Shm>,
     verbs: Far,
-    sharing: usize,
+    (crowded, told): (bool, bool),
 ) -> Opened {
     let own = config.id;
     let ni = Ni::new(config);
     let interface = match shm {
         Some(shm) => {
-            let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            let spin = (sharing > processors).then_some(Duration::ZERO);
+            let spin = crowded.then_some(Duration::ZERO);
             let mut others = peers.iter().filter(|id| **id != own);
             let far = others.any(|id| shm.peer(*id).is_none());
             let nal = Composite {
@@ -102,6 +112,7 @@ fn join(
                 verbs,
                 far,
                 spin,
+                told,
             };
             Interface::direct(ni, nal)
         }
@@ -112,6 +123,21 @@ fn join(
 
 /// What a rank says that has joined; others say why they could not.
 const JOINED: &str = "ok";
+/// What the first of a group tells that has no door; nobody finds it.
+const NONE: &str = "none";
+
+/// The memory of a group and the door to it, or why there is none.
+type Made = Result<(Memory, Door), String>;
+
+/// A rank that has met its group, with its alarm, or why it has not.
+type Met = Result<(Alarm, Side), String>;
+
+/// Which side of the door it is on.
+enum Side {
+    /// Inside, with the end of its alarm that others have.
+    First(Memory, Door, OwnedFd),
+    Guest(Guest),
+}
 
 /// The memory of a group, while it is being joined.
 struct Sharing<'a> {
@@ -129,48 +155,103 @@ impl Sharing<'_> {
         self.group[0]
     }
 
-    /// Of the first of a group of several: its memory, or why there is none.
-    fn make(&self) -> Result<Option<Result<Memory, FabricError>>, FabricError> {
-        if self.group.len() < 2 || self.job.rank() != self.first() {
+    fn size(&self) -> u32 {
+        self.group.len() as u32
+    }
+
+    /// The number of this rank in the group.
+    fn number(&self) -> u32 {
+        let own = self.group.iter().position(|r| *r == self.job.rank());
+        own.unwrap_or_default() as u32
+    }
+
+    /// Of the first of a group of several: its memory and the door to it, or why there is none.
+    fn make(&self) -> Result<Option<Made>, FabricError> {
+        if self.size() < 2 || self.number() != 0 {
             return Ok(None);
         }
-        let memory = Memory::new(self.group.len() as u32);
-        let path = memory
-            .as_ref()
-            .map_or_else(|_| "none".to_owned(), Memory::path);
-        self.job.put(&self.key("path", self.first()), path)?;
-        Ok(Some(memory))
+        let make = || -> Made {
+            let memory = Memory::new(self.size()).map_err(|e| e.to_string())?;
+            let door = Door::open(self.size(), 1).map_err(|e| e.to_string())?;
+            Ok((memory, door))
+        };
+        let made = make();
+        let told = made.as_ref().map(|(_, door)| door.told());
+        let told = told.unwrap_or_else(|_| NONE.to_owned());
+        self.job.put(&self.key("door", self.first()), told)?;
+        Ok(Some(made))
+    }
+
+    /// Comes to the door, and tells the first whether that worked; the first looks who is there.
+    fn meet(&self, made: Option<Made>) -> Result<Option<Met>, FabricError> {
+        if self.size() < 2 {
+            return Ok(None);
+        }
+        let alarm = Alarm::new().and_then(|alarm| Ok((alarm.line()?, alarm)));
+        let alarm = alarm.map_err(|e| format!("no socket to sleep on: {e}"));
+        if let Some(mut made) = made {
+            if let Ok((_, door)) = &mut made {
+                door.expect();
+            }
+            return Ok(Some(alarm.and_then(|(line, alarm)| {
+                let (memory, door) = made?;
+                Ok((alarm, Side::First(memory, door, line)))
+            })));
+        }
+        let told = self.job.get(&self.key("door", self.first()))?;
+        let met = alarm.and_then(|(line, alarm)| {
+            let guest = Guest::knock(&told, self.number(), vec![line]);
+            Ok((alarm, Side::Guest(guest.map_err(|e| e.to_string())?)))
+        });
+        let word = match &met {
+            Ok((_, Side::Guest(guest))) => guest.word().to_owned(),
+            Ok(_) => String::new(),
+            Err(why) => door::failed(why),
+        };
+        self.job.put(&self.key("came", self.job.rank()), word)?;
+        Ok(Some(met))
     }
 
     /// Maps the memory, and tells the others whether that worked.
-    fn join(
-        &self,
-        made: Option<&Result<Memory, FabricError>>,
-        ni: &NiConfig,
-    ) -> Result<Option<Joining>, FabricError> {
-        if self.group.len() < 2 {
+    fn join(&self, met: Option<Met>, ni: &NiConfig) -> Result<Option<Joining>, FabricError> {
+        let Some(met) = met else {
             return Ok(None);
-        }
-        let own = self.group.iter().position(|r| *r == self.job.rank());
-        let own = own.unwrap_or_default() as u32;
-        let joining = |memory: &Memory| {
-            Joining::new(memory, own, ni, Options::default())
-                .and_then(Joining::with_alarm)
-                .map_err(|e| e.to_string())
         };
-        let joined = match made {
-            Some(Ok(memory)) => joining(memory),
-            Some(Err(error)) => Err(error.to_string()),
-            None => {
-                let path = self.job.get(&self.key("path", self.first()))?;
-                Memory::open(&path, self.group.len() as u32)
-                    .map_err(|e| e.to_string())
-                    .and_then(|memory| joining(&memory))
+        let words = match &met {
+            Ok((_, Side::First(..))) => {
+                let others = self.group.iter().skip(1);
+                let words = others.map(|rank| self.job.get(&self.key("came", *rank)));
+                let words = std::iter::once(Ok(String::new())).chain(words);
+                words.collect::<Result<Vec<_>, _>>()?
             }
+            _ => Vec::new(),
         };
+        let joined = met.and_then(|(alarm, side)| {
+            let (memory, lines) = self.hand_over(side, &words)?;
+            let joining = Joining::new(&memory, self.number(), ni, Options::default());
+            let joining = joining.map_err(|e| e.to_string())?;
+            Ok(joining.with_alarm(alarm, lines))
+        });
         let word = joined.as_ref().map_or_else(String::as_str, |_| JOINED);
         self.job.put(&self.key("joined", self.job.rank()), word)?;
         Ok(joined.ok())
+    }
+
+    /// The memory, and by number the ends of everybody's alarms.
+    fn hand_over(&self, side: Side, words: &[String]) -> Result<(Memory, Vec<OwnedFd>), String> {
+        match side {
+            Side::First(memory, door, line) => {
+                let common = [memory.descriptor().map_err(|e| e.to_string())?];
+                let all = door.serve(&common, vec![line], words);
+                let lines = all.map_err(|e| e.to_string())?;
+                Ok((memory, lines.into_iter().flatten().collect()))
+            }
+            Side::Guest(guest) => {
+                let taken = guest.take(1 + self.group.len());
+                let mut lines = taken.map_err(|e| e.to_string())?;
+                Ok((Memory::of(lines.remove(0), self.size()), lines))
+            }
+        }
     }
 
     /// Whether the memory is used, which all of the group see alike.
@@ -220,14 +301,27 @@ pub fn in_threads(
             continue;
         }
         let memory = Memory::new(size)?;
-        let joining = (0..)
+        let unusable = |e: std::io::Error| FabricError::Unusable {
+            kind: FabricKind::Shm,
+            reason: e.to_string(),
+        };
+        let alarms = (group.iter().map(|_| Alarm::new()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unusable)?;
+        let lines = || alarms.iter().map(Alarm::line).collect();
+        let lines = (group.iter().map(|_| lines()))
+            .collect::<Result<Vec<Vec<OwnedFd>>, _>>()
+            .map_err(unusable)?;
+        let mut joining = (0..)
             .zip(group)
-            .map(|(number, rank)| {
+            .zip(alarms.into_iter().zip(lines))
+            .map(|((number, rank), (alarm, lines))| {
                 let config = rank_config(place, *rank, JID);
-                Joining::new(&memory, number, &config, Options::default())?.with_alarm()
+                let joining = Joining::new(&memory, number, &config, Options::default())?;
+                Ok(joining.with_alarm(alarm, lines))
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        let attaches: Vec<bool> = joining.iter().map(|j| j.probe(size)).collect();
+            .collect::<Result<Vec<_>, FabricError>>()?;
+        let attaches: Vec<bool> = joining.iter_mut().map(|j| j.probe(size)).collect();
         for ((joining, attaches), rank) in joining.into_iter().zip(attaches).zip(group) {
             let members = Members::some(place, &ids, group);
             let config = rank_config(place, *rank, JID);
@@ -241,7 +335,8 @@ pub fn in_threads(
             let directory = Directory::of(known.clone());
             let verbs = verbs.nal(&config, place, ids.clone(), directory)?;
             let far = Far::Rc(Box::new(verbs));
-            Ok(join(config, ids.clone(), shm, far, ranks as usize))
+            let crowded = ranks as usize > processors::at_once();
+            Ok(join(config, ids.clone(), shm, far, (crowded, false)))
         })
         .collect()
 }

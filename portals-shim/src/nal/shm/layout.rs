@@ -9,10 +9,10 @@
 //!
 //! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
 
-use super::alarm;
 use super::map::{LINE, Map};
 use super::ring::Words;
 use crate::identity::life::Process;
+use crate::processors::{self, Processors};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first bytes; "portolan" in ASCII.
@@ -33,11 +33,13 @@ pub(super) const ADVERT_WORDS: usize = 12;
 const CONTACTS_AT: usize = 3 * LINE;
 const CALLERS_AT: usize = 6 * LINE;
 const OFFERS_AT: usize = 8 * LINE;
+const PROCESSORS_AT: usize = 10 * LINE;
 const ADVERTS_AT: usize = 1024;
 const BUSY_AT: usize = ADVERTS_AT + ADVERTS * ADVERT_WORDS * 8;
 const _: () = assert!(CONTACTS_AT + MOST_RANKS as usize / 8 <= CALLERS_AT);
 const _: () = assert!(CALLERS_AT + MOST_RANKS as usize / 8 <= OFFERS_AT);
-const _: () = assert!(OFFERS_AT + MOST_RANKS as usize / 8 <= ADVERTS_AT);
+const _: () = assert!(OFFERS_AT + MOST_RANKS as usize / 8 <= PROCESSORS_AT);
+const _: () = assert!(PROCESSORS_AT + processors::WORDS * 8 <= ADVERTS_AT);
 /// What two processors write stands on lines of its own; two of them, because processors fetch pairs.
 const RING_HEAD: usize = 2 * LINE;
 
@@ -236,6 +238,19 @@ impl Block {
         map.long(self.at + OFFERS_AT + word * 8)
     }
 
+    /// Where the rank may run; to be told before it introduces itself.
+    pub(super) fn set_processors(self, map: &Map, set: &Processors) {
+        for (i, word) in set.0.iter().enumerate() {
+            let at = self.at + PROCESSORS_AT + 8 * i;
+            map.long(at).store(*word, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn processors(self, map: &Map) -> Processors {
+        let word = |i| map.long(self.at + PROCESSORS_AT + 8 * i);
+        Processors(std::array::from_fn(|i| word(i).load(Ordering::Relaxed)))
+    }
+
     fn field(self, map: &Map, index: usize) -> &AtomicU32 {
         map.word(self.at + 2 * LINE + 4 * index)
     }
@@ -287,24 +302,6 @@ impl Block {
 
     pub(super) fn orders(self, map: &Map) -> bool {
         self.field(map, 5).load(Ordering::Acquire) == 1
-    }
-
-    /// The rank sleeps on a pipe.
-    pub(super) fn set_alarm(self, map: &Map, place: alarm::Place) {
-        map.long(self.at + 2 * LINE + 40)
-            .store(place.inode, Ordering::Relaxed);
-        let fd = place.fd.cast_unsigned().wrapping_add(1);
-        self.field(map, 6).store(fd, Ordering::Release);
-    }
-
-    /// The pipe, if the rank sleeps on one; to be asked after all have introduced themselves.
-    pub(super) fn alarm(self, map: &Map) -> Option<alarm::Place> {
-        let fd = self.field(map, 6).load(Ordering::Acquire).checked_sub(1)?;
-        let inode = map.long(self.at + 2 * LINE + 40).load(Ordering::Relaxed);
-        Some(alarm::Place {
-            fd: fd.cast_signed(),
-            inode,
-        })
     }
 
     pub(super) fn set_closed(self, map: &Map) {

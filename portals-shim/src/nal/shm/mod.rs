@@ -24,7 +24,8 @@
 //! | `near.rs` | frames past the library, for programs with messages of their own |
 //! | `bulk.rs` | where data lies that does not fit cells |
 //! | `members.rs` | who shares the memory |
-//! | `nap.rs`, `alarm.rs` | the futex; the pipe of ranks that must sleep on other descriptors too |
+//! | `door.rs` | who is handed the memory, and by whom |
+//! | `nap.rs`, `alarm.rs` | the futex; the socket of ranks that must sleep on other descriptors too |
 //! | `map.rs`, `attach.rs` | mappings, copies, the kernel's copies: all unsafe code |
 //!
 //! # Invariants
@@ -42,10 +43,11 @@
 //! * No memory has a name: it is gone when the last process is.
 //! * Sending and handling a message that finds room takes no lock, no system call and no allocation here.
 
-mod alarm;
+pub(in crate::nal) mod alarm;
 mod attach;
 mod bulk;
 mod cell;
+pub(in crate::nal) mod door;
 mod layout;
 pub(crate) mod map;
 mod members;
@@ -66,7 +68,7 @@ use crate::call::{Paths, Target};
 use crate::delivery;
 use crate::identity::life::{Life, life};
 use crate::region::Region;
-use alarm::Alarm;
+use alarm::{Alarm, Lines};
 pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
 use map::Map;
@@ -131,6 +133,8 @@ struct Core {
     members: Members,
     /// By rank; the own one is not used.
     peers: Vec<Peer>,
+    /// How those are woken.
+    lines: Lines,
     /// The rank that was written to last, which is likely to be the next one; no rank at first.
     latest: usize,
     /// The ranks that write to this one.
@@ -403,7 +407,7 @@ impl Nal for Shm {
             core.rank,
             members,
             who,
-            core.orders,
+            (core.orders, core.lines.clone()),
         ))
     }
 
@@ -470,10 +474,8 @@ impl Core {
 
     #[cold]
     fn wake(&mut self, map: &Map, rank: usize) {
-        let block = self.layout.block(rank);
-        let peer = &mut self.peers[rank];
-        if !peer.line.ring(peer.pid, || block.alarm(map)) {
-            nap::wake(block.bell(map));
+        if !self.lines.ring(rank) {
+            nap::wake(self.layout.block(rank).bell(map));
         }
     }
 

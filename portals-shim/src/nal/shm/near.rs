@@ -29,7 +29,7 @@
 //! * A frame wakes its reader, and room wakes a writer that asked for it, as cells of the fabric do ([`Bell`]): whoever
 //!   sleeps looks at its lanes after arming ([`Interface::eq_take_or`](crate::Interface::eq_take_or)).
 
-use super::alarm::Line;
+use super::alarm::Lines;
 use super::bulk::{give_back, given_back, place};
 use super::layout::{Block, LANES, LaneAt, Layout, State};
 use super::map::{Line as Cell, Map};
@@ -37,8 +37,8 @@ use super::members::Members;
 use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer, is_written};
 use super::{is_dead, nap};
 use portals_core::ProcessId;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most bytes of a frame.
 pub const FRAME: usize = 2048;
@@ -85,6 +85,7 @@ pub struct Near {
     /// User and job.
     who: (u32, u32),
     orders: bool,
+    lines: Lines,
 }
 
 impl Near {
@@ -94,7 +95,7 @@ impl Near {
         rank: usize,
         members: Members,
         who: (u32, u32),
-        orders: bool,
+        (orders, lines): (bool, Lines),
     ) -> Self {
         Self {
             map,
@@ -104,6 +105,7 @@ impl Near {
             members,
             who,
             orders,
+            lines,
         }
     }
 
@@ -164,7 +166,8 @@ impl Near {
             out: Lane::ALL.map(|l| Out::new(layout.lane(own, number, l.index()))),
             incoming: Lane::ALL.map(|l| In::new(layout.lane(number, own, l.index()))),
             met: AtomicBool::new(false),
-            line: Mutex::default(),
+            number,
+            lines: self.lines.clone(),
             bad: AtomicU64::new(0),
         })
     }
@@ -308,7 +311,9 @@ pub struct Link {
     incoming: [In; LANES],
     /// The peer knows that this rank sends frames.
     met: AtomicBool,
-    line: Mutex<Line>,
+    /// Its number, and how it is woken.
+    number: usize,
+    lines: Lines,
     /// Cells of it that made no sense.
     bad: AtomicU64,
 }
@@ -501,8 +506,7 @@ impl Link {
 
     #[cold]
     fn wake(&self) {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if !line.ring(self.pid, || self.block.alarm(&self.map)) {
+        if !self.lines.ring(self.number) {
             nap::wake(self.block.bell(&self.map));
         }
     }

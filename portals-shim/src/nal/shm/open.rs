@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!  rank 0                                   the others
-//!  make the memory, put its /proc path      ·
+//!  make the memory, open the door           ·
 //!  ───────────────────────────── fence ─────────────────────────────
-//!  ·                                        open the path, map, look at the signature
+//!  let them in                              knock at the door
+//!  ───────────────────────────── fence ─────────────────────────────
+//!  hand over the memory                     map it, look at the signature
 //!  say who we are in our block              say who we are in our block
 //!  ───────────────────────────── fence ─────────────────────────────
 //!  try to read a neighbour's memory, say whether that works
@@ -12,8 +14,9 @@
 //!  learn who the others are; the descriptor of the memory is closed
 //! ```
 
-use super::alarm::Alarm;
+use super::alarm::{Alarm, Lines};
 use super::attach::{self, There};
+use super::door::{Door, DoorError, Guest};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
 use super::map::{self, Map};
 use super::nap::{self, Futex};
@@ -28,10 +31,10 @@ use crate::identity::life::Process;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::place::Placement;
+use crate::processors::{self, Processors};
 use crate::region::permit_memory_access;
 use portals_core::{Ni, NiConfig, ProcessId};
-use rustix::fs::{Mode, OFlags};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,20 +59,13 @@ pub fn check(ranks: Option<u32>) -> Result<(), String> {
     let layout = Layout::new(1);
     let fd = map::create("portolan-check", layout.total())
         .map_err(|e| format!("no anonymous shared memory (memfd_create): {e}"))?;
-    let path = path_of(std::process::id(), fd.as_raw_fd());
-    let again = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| format!("{path} cannot be opened ({e}); /proc must be mounted"))?;
-    let map = Map::new(again, layout.total()).map_err(|e| e.to_string())?;
+    let map = Map::new(fd, layout.total()).map_err(|e| e.to_string())?;
     drop(map);
     Ok(())
 }
 
 fn too_many(ranks: u32) -> String {
     format!("{ranks} ranks; 1 to {MOST_RANKS} ranks can share memory")
-}
-
-fn path_of(pid: u32, fd: i32) -> String {
-    format!("/proc/{pid}/fd/{fd}")
 }
 
 /// The memory of a job, before ranks join.
@@ -96,24 +92,15 @@ impl Memory {
         Ok(Self { fd, ranks })
     }
 
-    /// Where other processes of the same user can open it, while this value lives.
-    pub fn path(&self) -> String {
-        path_of(std::process::id(), self.fd.as_raw_fd())
+    /// What another rank has handed over.
+    pub(in crate::nal) const fn of(fd: OwnedFd, ranks: u32) -> Self {
+        Self { fd, ranks }
     }
 
-    /// Opens what [`Memory::path`] named in another process.
-    ///
-    /// # Errors
-    /// It is not there, belongs to somebody else, or is of another version.
-    pub fn open(path: &str, ranks: u32) -> Result<Self, FabricError> {
-        let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-        let fd = fd.map_err(|e| {
-            unusable(format!(
-                "the memory of rank 0 at {path} cannot be opened ({e}); the ranks must belong to one user \
-                 and see each other's processes"
-            ))
-        })?;
-        Ok(Self { fd, ranks })
+    /// To be handed over.
+    pub(in crate::nal) fn descriptor(&self) -> Result<OwnedFd, FabricError> {
+        let fd = self.fd.try_clone();
+        fd.map_err(|e| unusable(format!("no descriptor for the memory: {e}")))
     }
 
     /// A mapping for tests that play a rank.
@@ -160,12 +147,10 @@ pub(in crate::nal) struct Joining {
     map: Map,
     options: Options,
     orders: bool,
+    /// This rank has no processor of its own.
+    crowded: bool,
     alarm: Option<Alarm>,
-}
-
-/// Whether there are more ranks than processors.
-fn is_crowded(ranks: usize) -> bool {
-    ranks > std::thread::available_parallelism().map_or(1, usize::from)
+    lines: Lines,
 }
 
 impl Joining {
@@ -190,31 +175,39 @@ impl Joining {
             probe,
         };
         let rank = rank as usize;
-        // With more ranks than processors sleeps are frequent, and the fences of messages the smaller price.
-        let orders = nap::register_for_order() && !is_crowded(memory.ranks as usize);
-        layout.block(rank).set_orders(&map, orders);
+        let block = layout.block(rank);
+        block.set_processors(&map, &Processors::own());
         layout.block(rank).introduce(&map, who);
         Ok(Self {
             rank,
             layout,
             map,
             options,
-            orders,
+            orders: false,
+            crowded: false,
             alarm: None,
+            lines: Lines::new(Vec::new()),
         })
     }
 
-    /// Part of the first step: this rank will sleep on a descriptor, and not on a futex.
-    pub(in crate::nal) fn with_alarm(mut self) -> Result<Self, FabricError> {
-        let placed = Alarm::new().and_then(|alarm| Ok((alarm.place()?, alarm)));
-        let (place, alarm) = placed.map_err(|e| unusable(format!("no pipe to sleep on: {e}")))?;
-        self.layout.block(self.rank).set_alarm(&self.map, place);
+    /// Part of the first step: this rank, as all others, will sleep on a descriptor, and not on a futex. `lines`: how each
+    /// is woken, by number.
+    pub(in crate::nal) fn with_alarm(mut self, alarm: Alarm, lines: Vec<OwnedFd>) -> Self {
         self.alarm = Some(alarm);
-        Ok(self)
+        self.lines = Lines::new(lines);
+        self
     }
 
-    /// Second step, when all have made the first: whether the kernel copies for this rank.
-    pub(in crate::nal) fn probe(&self, ranks: u32) -> bool {
+    /// Second step, when all have made the first: whether there is a processor for this rank, and whether the kernel copies
+    /// for it.
+    pub(in crate::nal) fn probe(&mut self, ranks: u32) -> bool {
+        let sets = (0..ranks as usize).map(|r| self.layout.block(r).processors(&self.map));
+        let sets: Vec<_> = sets.collect();
+        self.crowded = processors::is_crowded(self.rank, &sets, processors::at_once());
+        // With more ranks than processors sleeps are frequent, and the fences of messages the smaller price.
+        self.orders = nap::register_for_order() && !self.crowded;
+        let block = self.layout.block(self.rank);
+        block.set_orders(&self.map, self.orders);
         let next = (self.rank + 1) % ranks as usize;
         let read = match self.there(next) {
             Some(there) => attach::probe(&there).map_err(|e| e.to_string()),
@@ -233,6 +226,11 @@ impl Joining {
 
     fn process(&self, rank: usize) -> Process {
         self.layout.block(rank).identity(&self.map).process
+    }
+
+    /// Whether this rank has no processor of its own; to be asked after the second step.
+    pub(in crate::nal) const fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// A rank's memory, if it has a number here.
@@ -259,7 +257,9 @@ impl Joining {
             layout,
             map,
             orders,
+            crowded,
             alarm,
+            lines,
             ..
         } = self;
         let peers = members
@@ -283,11 +283,7 @@ impl Joining {
             .collect::<Vec<_>>();
         let map = Arc::new(map);
         let nap = Arc::new(Futex::new(Arc::clone(&map), layout.block(rank)));
-        let spin = if is_crowded(peers.len()) {
-            Duration::ZERO
-        } else {
-            SPIN
-        };
+        let spin = if crowded { Duration::ZERO } else { SPIN };
         let core = Core {
             layout,
             rank,
@@ -295,6 +291,7 @@ impl Joining {
             members,
             contacts: vec![0; peers.len().div_ceil(64)],
             peers,
+            lines,
             latest: usize::MAX,
             callers: Vec::new(),
             backlog: Vec::new(),
@@ -342,22 +339,36 @@ pub(crate) fn open(
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
     let key = format!("portolan.shm{opening}");
-    let made = if job.rank() == 0 {
-        let made = Memory::new(job.size())?;
-        let (path, host) = (made.path(), job.host());
-        job.put(&key, format!("{VERSION} {path} {host}"))?;
-        Some(made)
+    let came = |rank: u32| format!("{key}.{rank}");
+    let shut = |e: DoorError| unusable(e.to_string());
+    let memory = if job.rank() == 0 {
+        let memory = Memory::new(job.size())?;
+        let mut door = Door::open(job.size(), 0).map_err(shut)?;
+        let (told, host) = (door.told(), job.host());
+        job.put(&key, format!("{VERSION} {host} {told}"))?;
+        job.fence()?;
+        door.expect();
+        job.fence()?;
+        let words = (1..job.size()).map(|rank| job.get(&came(rank)));
+        let words = std::iter::once(Ok(String::new())).chain(words);
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let common = [memory.descriptor()?];
+        door.serve(&common, Vec::new(), &words).map_err(shut)?;
+        memory
     } else {
-        None
-    };
-    job.fence()?;
-    let memory = match made {
-        Some(made) => made,
-        None => find(job, &key)?,
+        job.fence()?;
+        let told = job.get(&key)?;
+        let told = door_told(&told, job.rank(), job.host()).map_err(unusable)?;
+        let guest = Guest::knock(told, job.rank(), Vec::new()).map_err(shut)?;
+        job.put(&came(job.rank()), guest.word())?;
+        job.fence()?;
+        let taken = guest.take(1).map_err(shut)?.pop();
+        let fd = taken.ok_or(DoorError::Gone).map_err(shut)?;
+        Memory::of(fd, job.size())
     };
     let place = config.place;
     let config = identity(job, place, wishes);
-    let joining = Joining::new(&memory, job.rank(), &config, Options::default())?;
+    let mut joining = Joining::new(&memory, job.rank(), &config, Options::default())?;
     job.fence()?;
     let ids = ids.collect(job, place)?;
     let attaches = joining.probe(job.size());
@@ -365,29 +376,33 @@ pub(crate) fn open(
     Ok(joining.open(config, place, ids, attaches))
 }
 
-/// The memory that rank 0 made.
-fn find(job: &Job, key: &str) -> Result<Memory, FabricError> {
-    let told = job.get(key)?;
-    let path = path_told(&told, job.rank(), job.host()).map_err(unusable)?;
-    Memory::open(path, job.size())
-}
-
-/// Where the memory is by what rank 0 has told, if it is of this version and machine.
-fn path_told<'a>(told: &'a str, rank: u32, host: &str) -> Result<&'a str, String> {
-    let mut words = told.split(' ');
+/// Where the door is by what rank 0 has told, if it is of this version and machine.
+fn door_told<'a>(told: &'a str, rank: u32, host: &str) -> Result<&'a str, String> {
+    let mut words = told.splitn(3, ' ');
     let mut word = || words.next().unwrap_or_default();
-    let (version, path, there) = (word(), word(), word());
+    let (version, there, door) = (word(), word(), word());
     if version != VERSION.to_string() {
         return Err(format!(
             "rank 0 speaks version {version:?} of the fabric, rank {rank} version {VERSION}"
         ));
     }
-    if there != host {
+    if !is_one_kernel(there, host) {
         return Err(format!(
             "it joins the ranks of one machine, and rank {rank} is on {host}, rank 0 on {there}"
         ));
     }
-    Ok(path)
+    Ok(door)
+}
+
+/// Whether two host ids are of one machine. Containers of one have names and IPC namespaces of their own, which memory
+/// that is handed over does not mind.
+fn is_one_kernel(a: &str, b: &str) -> bool {
+    let boot = |id: &str| id.split('/').nth(1).unwrap_or_default().to_owned();
+    let (of_a, of_b) = (boot(a), boot(b));
+    if of_a.is_empty() || of_b.is_empty() {
+        return a == b;
+    }
+    of_a == of_b
 }
 
 /// `ranks` interfaces of this process, for ranks that are threads.
@@ -407,10 +422,10 @@ pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Opened>, Fabr
     let memory = Memory::new(ranks)?;
     let place = Placement::ONE;
     let ids: Vec<ProcessId> = (0..ranks).map(|r| place.of(r)).collect();
-    let joining = (0..ranks)
+    let mut joining = (0..ranks)
         .map(|r| Joining::new(&memory, r, &rank_config(place, r, JID), options))
         .collect::<Result<Vec<_>, _>>()?;
-    let attaches: Vec<bool> = joining.iter().map(|j| j.probe(ranks)).collect();
+    let attaches: Vec<bool> = joining.iter_mut().map(|j| j.probe(ranks)).collect();
     let ranks = (0..).zip(joining).zip(attaches);
     Ok(ranks
         .map(|((r, j), attaches)| j.open(rank_config(place, r, JID), place, ids.clone(), attaches))
@@ -430,7 +445,7 @@ pub fn join(
     let place = Placement::ONE;
     let config = rank_config(place, rank, 1);
     let ids = (0..memory.ranks).map(|r| place.of(r)).collect();
-    let joining = Joining::new(memory, rank, &config, options)?;
+    let mut joining = Joining::new(memory, rank, &config, options)?;
     meet();
     let attaches = joining.probe(memory.ranks);
     meet();
@@ -443,20 +458,67 @@ mod tests {
 
     #[test]
     fn another_version_or_machine_is_named_in_the_refusal() {
-        let told = |version: u32| format!("{version} /proc/7/fd/3 here/1/2");
-        assert_eq!(path_told(&told(VERSION), 3, "here/1/2"), Ok("/proc/7/fd/3"));
-        let other = path_told(&told(VERSION + 1), 3, "here/1/2").unwrap_err();
+        let told = |version: u32| format!("{version} here/1/2 name secret /a place");
+        let door = Ok("name secret /a place");
+        assert_eq!(door_told(&told(VERSION), 3, "here/1/2").as_deref(), door);
+        // Another container of the same machine.
+        assert_eq!(door_told(&told(VERSION), 3, "there/1/9").as_deref(), door);
+        let other = door_told(&told(VERSION + 1), 3, "here/1/2").unwrap_err();
         let (ours, theirs) = (VERSION, VERSION + 1);
         assert_eq!(
             other,
             format!("rank 0 speaks version \"{theirs}\" of the fabric, rank 3 version {ours}")
         );
-        let far = path_told(&told(VERSION), 3, "there/1/2").unwrap_err();
+        let far = door_told(&told(VERSION), 3, "there/3/2").unwrap_err();
         assert_eq!(
             far,
-            "it joins the ranks of one machine, and rank 3 is on there/1/2, rank 0 on here/1/2"
+            "it joins the ranks of one machine, and rank 3 is on there/3/2, rank 0 on here/1/2"
         );
-        assert!(path_told("", 1, "here").is_err());
+        assert!(door_told("", 1, "here").is_err());
+        assert!(is_one_kernel("a//", "a//") && !is_one_kernel("a//", "b//"));
+    }
+
+    /// Two ranks, each opened by a thread that may run on these processors only: which of them poll before they sleep.
+    fn polling(on: [Option<usize>; 2]) -> Vec<bool> {
+        use rustix::thread::{CpuSet, sched_setaffinity};
+        let memory = Memory::new(2).unwrap();
+        let join = |rank: u32| {
+            if let Some(processor) = on[rank as usize] {
+                let mut set = CpuSet::new();
+                set.set(processor);
+                sched_setaffinity(None, &set).unwrap();
+            }
+            let config = rank_config(Placement::ONE, rank, 1);
+            Joining::new(&memory, rank, &config, Options::default()).unwrap()
+        };
+        let mut joined = std::thread::scope(|s| {
+            let ranks = [0, 1].map(|r| s.spawn(move || (join(r), r)));
+            ranks.map(|rank| rank.join().unwrap())
+        });
+        (joined.iter_mut())
+            .map(|(joining, _)| {
+                joining.probe(2);
+                !joining.is_crowded()
+            })
+            .collect()
+    }
+
+    /// A rank that is bound to a processor polls as one that is not, unless another is bound to the same.
+    #[test]
+    fn bound_ranks_poll_where_each_has_a_processor() {
+        let own = Processors::own();
+        let all: Vec<usize> = own.each().collect();
+        let [first, second, ..] = all[..] else {
+            println!("skipped: one processor only");
+            return;
+        };
+        if processors::at_once() < all.len() {
+            println!("skipped: a control group limits the processors");
+            return;
+        }
+        assert_eq!(polling([None, None]), [true, true]);
+        assert_eq!(polling([Some(first), Some(second)]), [true, true]);
+        assert_eq!(polling([Some(first), Some(first)]), [false, false]);
     }
 
     #[test]

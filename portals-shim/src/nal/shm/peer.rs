@@ -1,6 +1,5 @@
 //! What one rank keeps for another: both ends of their rings, what waits for room, what arrives in parts.
 
-use super::alarm::Line;
 use super::attach::{CopyError, There};
 use super::bulk::Bulk;
 use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
@@ -131,8 +130,6 @@ pub(super) struct Peer {
     pub(super) stream: Option<Stream>,
     pub(super) awaited: Vec<Awaited>,
     pub(super) table: Table,
-    /// How it is woken.
-    pub(super) line: Line,
     /// Words and cells of it that made no sense.
     pub(super) nonsense: u64,
 }
@@ -165,7 +162,6 @@ impl Peer {
             stream: None,
             awaited: Vec::new(),
             table: Table::default(),
-            line: Line::default(),
             nonsense: 0,
         }
     }

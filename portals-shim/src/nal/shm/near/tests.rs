@@ -1,6 +1,6 @@
 //! Lanes on real memory, against queues; peers that lie, sleep or are gone; what a pair that sends nothing costs.
 
-use super::super::alarm::Alarm;
+use super::super::alarm::{Alarm, Lines};
 use super::super::layout::{Identity, LANE_CELL, Layout};
 use super::super::open::{Memory, Options, in_threads};
 use super::super::ring::{Bell, Order, Words};
@@ -320,10 +320,10 @@ fn a_frame_wakes_its_reader_and_room_a_writer_that_asked() {
     assert!(!asleep(0));
 }
 
-/// Whoever sleeps, on the futex or on a pipe, is woken by the ring and not by the end of its time.
+/// Whoever sleeps, on the futex or on a socket, is woken by the ring and not by the end of its time.
 #[test]
 fn the_ring_reaches_a_sleeper() {
-    let (memory, nears, a, _b) = pair(2);
+    let (memory, mut nears, a, _b) = pair(2);
     let (map, block) = (memory.map_for_test(), Layout::new(2).block(1));
     Bell::prepare(block.bell(&map));
     let long = rustix::event::Timespec {
@@ -348,10 +348,11 @@ fn the_ring_reaches_a_sleeper() {
     });
 
     let alarm = Alarm::new().unwrap();
-    introduce(&memory, |who| who.process.pid = std::process::id());
-    block.set_alarm(&map, alarm.place().unwrap());
+    let line = || alarm.line().unwrap();
+    let mut near = nears.swap_remove(0);
+    near.lines = Lines::new(vec![line(), line()]);
     Bell::prepare(block.bell(&map));
-    let link = nears[0].link(1).unwrap();
+    let link = near.link(1).unwrap();
     link.ring();
     let fd = alarm.descriptor().unwrap();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

@@ -1,0 +1,576 @@
+//! How the ranks of a memory hand each other its descriptors.
+//!
+//! A descriptor says what it is; a path says where something was. The first rank opens a door: a socket, and tells its
+//! name and a secret through the launcher. The others knock with the secret and bring the descriptors that are theirs,
+//! and the first rank gives everybody's to everybody.
+//!
+//! ```text
+//!   first rank                              another
+//!   listen; tell name and secret            ·
+//!   ───────────────────────────── fence ─────────────────────────────
+//!   accept whoever is there ◄────────────── connect, send secret and descriptors; tell whether that worked
+//!   ───────────────────────────── fence ─────────────────────────────
+//!   all are there, or in the queue
+//!   send everybody's descriptors ─────────► receive them
+//! ```
+//!
+//! # Invariants
+//!
+//! * **Who is in has proven two things**: that it runs as the user of this process, which the kernel says, and that the
+//!   launcher counts it to the job, which the secret says. The first rank proves the same to the others by its user, and
+//!   by the random name that it alone has.
+//! * **A stranger delays nobody.** All sockets are non-blocking. Another user is shown out when it comes, and one of the
+//!   own user that says nothing, or nonsense, is passed over: what ranks say is in their sockets before the second
+//!   fence, and nobody is waited for after it but who has told that it could not come in this way.
+//! * The name is abstract and so within a network namespace. A rank of another one comes to a second door, a socket in a
+//!   directory that only the own user may enter, which is there only in such a start.
+
+use crate::identity::peer::{Credentials, is_own_user};
+use crate::identity::secret::{Secret, random};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recvmsg, sendmsg, socket_with,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const MAGIC: [u8; 8] = *b"portolan";
+/// Descriptors of one message; the kernel takes 253.
+const MOST: usize = 128;
+/// How long is looked for ranks that come late or by the second door.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the first rank looks at its door before a fence at which it waits for all of them anyway.
+const EARLY: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Why descriptors could not be handed over.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::nal) enum DoorError {
+    #[error("no socket to meet at: {0}")]
+    Open(#[source] io::Error),
+    #[error("what rank 0 has told makes no sense")]
+    Told,
+    #[error(
+        "the socket of rank 0 cannot be reached, neither by its abstract name ({name}), which is within a network \
+         namespace, nor at {} ({path})", at.display()
+    )]
+    Reach {
+        name: io::Error,
+        at: PathBuf,
+        path: io::Error,
+    },
+    #[error("the ranks must belong to one user: of rank 0, {0}")]
+    User(#[source] crate::identity::peer::OtherUser),
+    #[error("descriptors cannot be handed over a socket: {0}")]
+    Hand(#[source] io::Error),
+    #[error("rank {0} has not come, although it says so")]
+    Missing(usize),
+    #[error("rank {0} cannot share memory: {1}")]
+    Other(usize, String),
+    #[error("rank 0 has gone, or has sent nonsense")]
+    Gone,
+}
+
+fn wait(fd: impl AsFd, flags: PollFlags, most: Duration) -> rustix::io::Result<()> {
+    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), flags)];
+    let most = Timespec::try_from(most).ok();
+    match poll(&mut fds, most.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn seqpacket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Sends a message with descriptors, however long the other side takes for what came before.
+fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !with.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(Errno::MSGSIZE);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match sendmsg(&to, &[IoSlice::new(bytes)], &mut with, flags) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if Instant::now() < until => wait(&to, PollFlags::OUT, PAUSE)?,
+            // Too many descriptors are on their way, to whomever: those have to be taken out first.
+            Err(Errno::TOOMANYREFS) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A message that is there, with its descriptors.
+fn receive(from: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut with, flags)?;
+    let mut fds = Vec::new();
+    for message in with.drain() {
+        if let RecvAncillaryMessage::ScmRights(these) = message {
+            fds.extend(these);
+        }
+    }
+    if got.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+        // This process has no descriptor left.
+        return Err(Errno::MFILE);
+    }
+    Ok((got.bytes, fds))
+}
+
+/// What a rank says when it comes: who it is, the secret, and how many descriptors it has with it.
+struct Knock {
+    number: u32,
+    secret: [u8; Secret::LEN],
+    files: u32,
+}
+
+impl Knock {
+    const LEN: usize = MAGIC.len() + 8 + Secret::LEN;
+
+    fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[..8].copy_from_slice(&MAGIC);
+        b[8..12].copy_from_slice(&self.number.to_le_bytes());
+        b[12..16].copy_from_slice(&self.files.to_le_bytes());
+        b[16..].copy_from_slice(&self.secret);
+        b
+    }
+
+    fn decode(b: &[u8]) -> Option<Self> {
+        let b: &[u8; Self::LEN] = b.try_into().ok()?;
+        let word = |at: usize| b[at..].first_chunk().map(|c| u32::from_le_bytes(*c));
+        let known = b.starts_with(&MAGIC);
+        known.then_some(Self {
+            number: word(8)?,
+            files: word(12)?,
+            secret: *b[16..].first_chunk()?,
+        })
+    }
+}
+
+/// A rank that has come in.
+struct Member {
+    socket: OwnedFd,
+    files: Vec<OwnedFd>,
+}
+
+/// The second door, and the directory in which it is.
+struct Second {
+    socket: OwnedFd,
+    directory: PathBuf,
+}
+
+impl Second {
+    fn open(directory: PathBuf) -> io::Result<Self> {
+        // Only the own user may enter it, and it is new.
+        rustix::fs::mkdir(&directory, Mode::RWXU)?;
+        let opened = seqpacket().and_then(|socket| {
+            bind(&socket, &SocketAddrUnix::new(door_in(&directory))?)?;
+            listen(&socket, 4096)?;
+            Ok(socket)
+        });
+        match opened {
+            Ok(socket) => Ok(Self { socket, directory }),
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&directory);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn door_in(directory: &Path) -> PathBuf {
+    directory.join("door")
+}
+
+/// What ranks need to find the door, and to be let in.
+#[derive(Clone, Debug)]
+struct Address {
+    name: String,
+    secret: Secret,
+    /// Of the second door.
+    directory: PathBuf,
+}
+
+impl Address {
+    fn tell(&self) -> String {
+        let Self {
+            name,
+            secret,
+            directory,
+        } = self;
+        format!("{name} {} {}", secret.to_hex(), directory.display())
+    }
+
+    fn told(text: &str) -> Option<Self> {
+        let mut words = text.splitn(3, ' ');
+        let (name, secret, directory) = (words.next()?, words.next()?, words.next()?);
+        Some(Self {
+            name: name.to_owned(),
+            secret: Secret::from_hex(secret)?,
+            directory: directory.into(),
+        })
+    }
+}
+
+/// The door of the first rank.
+pub(in crate::nal) struct Door {
+    socket: OwnedFd,
+    address: Address,
+    /// By number; the own one is not used.
+    members: Vec<Option<Member>>,
+    /// Those who have not said who they are.
+    waiting: Vec<OwnedFd>,
+    /// Descriptors that each brings.
+    files: usize,
+    limit: Rlimit,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Nofile, self.limit);
+    }
+}
+
+impl Door {
+    /// For so many ranks, each of which brings `files` descriptors.
+    pub(in crate::nal) fn open(ranks: u32, files: usize) -> Result<Self, DoorError> {
+        let limit = getrlimit(Resource::Nofile);
+        // For a moment it holds those of all.
+        let raised = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        let _ = setrlimit(Resource::Nofile, raised);
+        let mut bytes = [0; 16];
+        random(&mut bytes).map_err(DoorError::Open)?;
+        let name: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let secret = Secret::new().map_err(DoorError::Open)?;
+        let directory = std::env::temp_dir().join(format!("portolan-{name}"));
+        let listening = || {
+            let socket = seqpacket()?;
+            bind(
+                &socket,
+                &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+            )?;
+            listen(&socket, 4096)?;
+            Ok(socket)
+        };
+        let socket = listening().map_err(|e: Errno| DoorError::Open(e.into()))?;
+        Ok(Self {
+            socket,
+            address: Address {
+                name,
+                secret,
+                directory,
+            },
+            members: (0..ranks).map(|_| None).collect(),
+            waiting: Vec::new(),
+            files,
+            limit,
+        })
+    }
+
+    /// What the others have to be told.
+    pub(in crate::nal) fn told(&self) -> String {
+        self.address.tell()
+    }
+
+    fn missing(&self) -> Option<usize> {
+        let others = self.members.iter().enumerate().skip(1);
+        others.filter(|(_, m)| m.is_none()).map(|(n, _)| n).next()
+    }
+
+    /// Lets in whoever is at a door. Never waits.
+    fn look(&mut self, second: Option<&Second>) {
+        for door in std::iter::once(&self.socket).chain(second.map(|s| &s.socket)) {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            while let Ok(socket) = accept_with(door, flags) {
+                let user = Credentials::of(&socket).map(|c| is_own_user(c.uid));
+                match user {
+                    Ok(Ok(())) => self.waiting.push(socket),
+                    Ok(Err(error)) => tracing::debug!(%error, "not let in"),
+                    Err(error) => tracing::debug!(%error, "not let in"),
+                }
+            }
+        }
+        let mut bytes = [0; Knock::LEN + 1];
+        for socket in std::mem::take(&mut self.waiting) {
+            match receive(&socket, &mut bytes) {
+                Ok((len, files)) => self.admit(socket, &bytes[..len], files),
+                Err(Errno::AGAIN | Errno::INTR) => self.waiting.push(socket),
+                Err(error) => tracing::debug!(%error, "not let in"),
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd, said: &[u8], files: Vec<OwnedFd>) {
+        let Some(knock) = Knock::decode(said) else {
+            return tracing::debug!("not let in: nonsense");
+        };
+        let right = self.address.secret.is(&knock.secret)
+            && files.len() == self.files
+            && knock.files as usize == self.files;
+        let place = self.members.get_mut(knock.number as usize);
+        match place.filter(|_| right && knock.number != 0) {
+            // Who comes first has come.
+            Some(place @ None) => *place = Some(Member { socket, files }),
+            _ => tracing::debug!(number = knock.number, "not let in"),
+        }
+    }
+
+    /// Before the second fence: lets in those who are quick.
+    pub(in crate::nal) fn expect(&mut self) {
+        self.look_until(None, Instant::now() + EARLY);
+    }
+
+    fn look_until(&mut self, second: Option<&Second>, until: Instant) {
+        loop {
+            self.look(second);
+            if self.missing().is_none() || Instant::now() >= until {
+                return;
+            }
+            let door = second.map_or(&self.socket, |s| &s.socket);
+            // A knock follows its connection at once, so that one need not be waited for.
+            let most = if self.waiting.is_empty() && second.is_none() {
+                Duration::from_millis(20)
+            } else {
+                PAUSE
+            };
+            let _ = wait(door, PollFlags::IN, most);
+        }
+    }
+
+    /// After it: gives everybody's descriptors to everybody, and returns them, by number. `common`: what the first rank has
+    /// for all; `own`: what it would have brought; `words`: by number, what the others have told ([`Guest::word`]).
+    pub(in crate::nal) fn serve(
+        mut self,
+        common: &[OwnedFd],
+        own: Vec<OwnedFd>,
+        words: &[String],
+    ) -> Result<Vec<Vec<OwnedFd>>, DoorError> {
+        let agreed = self.agree(words);
+        if let Err(error) = &agreed {
+            let text = error.to_string();
+            let refusal = [&[REFUSAL], text.as_bytes()].concat();
+            for m in self.members.iter().flatten() {
+                let _ = send(&m.socket, &refusal, &[]);
+            }
+        }
+        agreed?;
+        let members = std::mem::take(&mut self.members);
+        let mut all = vec![own];
+        let mut sockets = Vec::new();
+        for (number, member) in members.into_iter().enumerate().skip(1) {
+            let Member { socket, files } = member.ok_or(DoorError::Missing(number))?;
+            sockets.push(socket);
+            all.push(files);
+        }
+        let given: Vec<BorrowedFd<'_>> = (common.iter())
+            .chain(all.iter().flatten())
+            .map(AsFd::as_fd)
+            .collect();
+        for socket in &sockets {
+            for part in given.chunks(MOST) {
+                send(socket, &[FILES], part).map_err(|e| DoorError::Hand(e.into()))?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether all are here, those included who could not come to the first door.
+    fn agree(&mut self, words: &[String]) -> Result<(), DoorError> {
+        self.look(None);
+        let other = |(n, word): (usize, &String)| {
+            let why = word.strip_prefix(FAILED)?;
+            Some(DoorError::Other(n, why.to_owned()))
+        };
+        if let Some(error) = words.iter().enumerate().skip(1).find_map(other) {
+            return Err(error);
+        }
+        if words.iter().any(|word| word.as_str() == AWAY) {
+            let second = Second::open(self.address.directory.clone()).map_err(DoorError::Open)?;
+            self.look_until(Some(&second), Instant::now() + PATIENCE);
+        }
+        self.missing()
+            .map_or(Ok(()), |n| Err(DoorError::Missing(n)))
+    }
+}
+
+const FILES: u8 = 1;
+const REFUSAL: u8 = 2;
+
+/// What a rank tells that has come.
+const CAME: &str = "ok";
+/// What it tells if the first door is out of its reach.
+const AWAY: &str = "away";
+/// What it tells, with the reason behind it, if it does not come at all.
+const FAILED: &str = "no: ";
+
+/// What a rank tells that shall not share memory, and why.
+pub(in crate::nal) fn failed(why: &str) -> String {
+    format!("{FAILED}{why}")
+}
+
+/// A rank at the door of the first.
+#[derive(Debug)]
+pub(in crate::nal) struct Guest {
+    address: Address,
+    number: u32,
+    files: Vec<OwnedFd>,
+    socket: Result<OwnedFd, io::Error>,
+}
+
+impl Guest {
+    /// Rank `number` comes to the door that rank 0 has [told](Door::told) of, and brings its descriptors.
+    pub(in crate::nal) fn knock(
+        told: &str,
+        number: u32,
+        files: Vec<OwnedFd>,
+    ) -> Result<Self, DoorError> {
+        let address = Address::told(told).ok_or(DoorError::Told)?;
+        let to = SocketAddrUnix::new_abstract_name(address.name.as_bytes());
+        let socket = match to.and_then(|to| reach(&to)) {
+            Ok(socket) => {
+                enter(&socket, &address, number, &files)?;
+                Ok(socket)
+            }
+            Err(error) => Err(error.into()),
+        };
+        Ok(Self {
+            address,
+            number,
+            files,
+            socket,
+        })
+    }
+
+    /// What it has to tell before the second fence.
+    pub(in crate::nal) const fn word(&self) -> &'static str {
+        match self.socket {
+            Ok(_) => CAME,
+            Err(_) => AWAY,
+        }
+    }
+
+    /// After the second fence: everybody's descriptors, those for all first; `count` in all.
+    pub(in crate::nal) fn take(self, count: usize) -> Result<Vec<OwnedFd>, DoorError> {
+        let Self {
+            address,
+            number,
+            files,
+            socket,
+        } = self;
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(name) => {
+                let socket = second(&address, name)?;
+                enter(&socket, &address, number, &files)?;
+                socket
+            }
+        };
+        let mut taken = Vec::with_capacity(count);
+        let mut bytes = [0; 1024];
+        while taken.len() < count {
+            match receive(&socket, &mut bytes) {
+                Ok((1, files)) if bytes[0] == FILES && !files.is_empty() => taken.extend(files),
+                Ok((len, _)) if len > 1 && bytes[0] == REFUSAL => {
+                    let why = String::from_utf8_lossy(&bytes[1..len]).into_owned();
+                    return Err(DoorError::Other(0, why));
+                }
+                Err(Errno::INTR) => {}
+                // The first rank does what it does for all; if it ends, so does the connection.
+                Err(Errno::AGAIN) => {
+                    wait(&socket, PollFlags::IN, PATIENCE).map_err(|e| DoorError::Hand(e.into()))?
+                }
+                Err(error) => return Err(DoorError::Hand(error.into())),
+                Ok(_) => return Err(DoorError::Gone),
+            }
+        }
+        if taken.len() == count {
+            Ok(taken)
+        } else {
+            Err(DoorError::Gone)
+        }
+    }
+}
+
+/// Connects, however many others do so at this moment.
+fn reach(to: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
+    let socket = seqpacket()?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connect(&socket, to) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::AGAIN | Errno::INTR) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Connects to the second door, once the first rank knows that it is needed.
+fn second(address: &Address, name: io::Error) -> Result<OwnedFd, DoorError> {
+    let at = door_in(&address.directory);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match SocketAddrUnix::new(&at).and_then(|to| reach(&to)) {
+            Ok(socket) => return Ok(socket),
+            Err(Errno::NOENT | Errno::CONNREFUSED) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => {
+                let path = error.into();
+                return Err(DoorError::Reach { name, at, path });
+            }
+        }
+    }
+}
+
+fn enter(
+    socket: &OwnedFd,
+    address: &Address,
+    number: u32,
+    files: &[OwnedFd],
+) -> Result<(), DoorError> {
+    let hand = |e: Errno| DoorError::Hand(e.into());
+    let first = Credentials::of(socket).map_err(DoorError::Hand)?;
+    is_own_user(first.uid).map_err(DoorError::User)?;
+    let knock = Knock {
+        number,
+        secret: *address.secret.bytes(),
+        files: files.len() as u32,
+    };
+    let with: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    send(socket, &knock.encode(), &with).map_err(hand)
+}
+
+#[cfg(test)]
+mod tests;

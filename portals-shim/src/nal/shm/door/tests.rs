@@ -1,0 +1,129 @@
+use super::*;
+use std::os::unix::fs::MetadataExt;
+
+fn file() -> OwnedFd {
+    rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap()
+}
+
+fn inode(fd: &OwnedFd) -> u64 {
+    std::fs::File::from(fd.try_clone().unwrap())
+        .metadata()
+        .unwrap()
+        .ino()
+}
+
+fn stranger(door: &Door) -> OwnedFd {
+    let to = SocketAddrUnix::new_abstract_name(door.address.name.as_bytes()).unwrap();
+    reach(&to).unwrap()
+}
+
+fn words(ranks: u32) -> Vec<String> {
+    vec![CAME.to_owned(); ranks as usize]
+}
+
+/// All get what all have brought, however many there are, while strangers stand at the door.
+#[test]
+fn everybody_gets_everybodys_descriptors_and_strangers_delay_nobody() {
+    const RANKS: u32 = 40;
+    const EACH: usize = 4;
+    let mut door = Door::open(RANKS, EACH).unwrap();
+    let told = door.told();
+    let mut strangers: Vec<OwnedFd> = (0..300).map(|_| stranger(&door)).collect();
+    for (i, stranger) in strangers.iter().enumerate() {
+        // Silent, babbling, with a wrong secret, in the place of a rank, with descriptors, gone.
+        let mut knock = Knock {
+            number: i as u32 % RANKS,
+            secret: *door.address.secret.bytes(),
+            files: EACH as u32,
+        };
+        let fds: Vec<OwnedFd> = (0..EACH).map(|_| file()).collect();
+        let with: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        knock.secret[i % Secret::LEN] ^= 1;
+        let said = match i % 4 {
+            0 => Ok(()),
+            1 => send(stranger, &[7; 900], &with),
+            2 => send(stranger, &knock.encode(), &with),
+            _ => send(stranger, b"", &with[..1]),
+        };
+        said.unwrap();
+    }
+    strangers.truncate(200);
+    let own: Vec<OwnedFd> = (0..EACH).map(|_| file()).collect();
+    let common = [file()];
+    let mut expected = vec![inode(&common[0])];
+    expected.extend(own.iter().map(inode));
+    let mut guests = Vec::new();
+    for number in 1..RANKS {
+        let files: Vec<OwnedFd> = (0..EACH).map(|_| file()).collect();
+        expected.extend(files.iter().map(inode));
+        let guest = Guest::knock(&told, number, files).unwrap();
+        assert_eq!(guest.word(), CAME);
+        guests.push(guest);
+    }
+    let begun = Instant::now();
+    door.expect();
+    assert!(begun.elapsed() < EARLY, "a stranger was waited for");
+    let all = std::thread::scope(|s| {
+        let served = s.spawn(move || door.serve(&common, own, &words(RANKS)).unwrap());
+        for guest in guests {
+            let taken = guest.take(expected.len()).unwrap();
+            assert_eq!(taken.iter().map(inode).collect::<Vec<_>>(), expected);
+        }
+        served.join().unwrap()
+    });
+    assert_eq!(all.len(), RANKS as usize);
+    let inodes: Vec<u64> = all.iter().flatten().map(inode).collect();
+    assert_eq!(inodes, expected[1..]);
+}
+
+#[test]
+fn a_rank_that_cannot_share_is_named_to_all() {
+    let mut door = Door::open(3, 0).unwrap();
+    let guest = Guest::knock(&door.told(), 1, Vec::new()).unwrap();
+    door.expect();
+    let mut words = words(3);
+    words[2] = failed("no memory");
+    let said = "rank 2 cannot share memory: no memory";
+    assert_eq!(
+        door.serve(&[], Vec::new(), &words).unwrap_err().to_string(),
+        said
+    );
+    let refused = guest.take(1).unwrap_err();
+    assert!(refused.to_string().contains(said), "{refused}");
+}
+
+#[test]
+fn a_rank_that_says_it_came_and_did_not_is_an_answer() {
+    let door = Door::open(2, 0).unwrap();
+    let missing = door.serve(&[], Vec::new(), &words(2));
+    assert!(matches!(missing, Err(DoorError::Missing(1))));
+    // The first rank ends while another waits.
+    let door = Door::open(2, 0).unwrap();
+    let guest = Guest::knock(&door.told(), 1, Vec::new()).unwrap();
+    drop(door);
+    assert!(guest.take(1).is_err());
+    assert!(Guest::knock("nonsense", 1, Vec::new()).is_err());
+}
+
+/// As in a network namespace of its own, where no abstract name of this one is known.
+#[test]
+fn who_cannot_reach_the_name_comes_to_the_second_door_which_leaves_nothing() {
+    let door = Door::open(2, 1).unwrap();
+    let directory = door.address.directory.clone();
+    let mut elsewhere = door.address.clone();
+    elsewhere.name.push('x');
+    let brought = file();
+    let expected = inode(&brought);
+    let guest = Guest::knock(&elsewhere.tell(), 1, vec![brought]).unwrap();
+    assert_eq!(guest.word(), AWAY);
+    assert!(!directory.exists(), "not before it is needed");
+    let words = [String::new(), guest.word().to_owned()];
+    let all = std::thread::scope(|s| {
+        let common = [file()];
+        let served = s.spawn(move || door.serve(&common, vec![file()], &words).unwrap());
+        assert_eq!(guest.take(3).unwrap().len(), 3);
+        served.join().unwrap()
+    });
+    assert_eq!(inode(&all[1][0]), expected);
+    assert!(!directory.exists());
+}
