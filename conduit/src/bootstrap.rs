@@ -40,6 +40,21 @@ const WORD: usize = 8;
 /// Times that a segment is pinned when it is attached: for puts and gets of the peers, and for payloads.
 const OPENED: u64 = 2;
 
+/// See [`Conduit::segment_room`].
+fn segment_room(limits: &portals_shim::MemoryLimits, nodes: u32, shared: bool) -> u64 {
+    let nodes = u64::from(nodes.max(1));
+    let part = |bytes: u64, of: u64| bytes / 4 * 3 / of;
+    let memory = part(limits.memory(), nodes);
+    // All segments have a place in each process, or the own one alone, which then is private memory.
+    let mapped = if shared { nodes } else { 1 };
+    let addresses = limits.addresses.map(|left| part(left, mapped));
+    let data = limits.data.filter(|_| !shared).map(|left| part(left, 1));
+    [addresses, data]
+        .into_iter()
+        .flatten()
+        .fold(memory, u64::min)
+}
+
 impl Conduit {
     /// Joins the job this process was started in, over the fabric that the environment names.
     /// Collective.
@@ -229,6 +244,18 @@ impl Conduit {
         Some(self.interface().exposable()? / crate::pinning::SEGMENT_USES)
     }
 
+    /// The largest segment that makes sense where nothing else is said, bytes: this rank's part of three quarters of the memory of
+    /// its control group, or of the machine, if all ranks were on this machine; and of what the process may still map. `shared`:
+    /// ranks of one machine map each other's segments, if the fabric can.
+    pub fn segment_room(&self, shared: bool) -> u64 {
+        let limits = portals_shim::MemoryLimits::now();
+        segment_room(
+            &limits,
+            self.nodes(),
+            shared && self.interface().shares_memory(),
+        )
+    }
+
     /// The least of the values that all ranks give. Collective; once, before [`Conduit::attach`]. In round `k` a rank tells the
     /// one `2^k` above it what it has heard, so that all know of twice as many after it; a value that comes twice, or early,
     /// changes nothing.
@@ -312,5 +339,34 @@ impl Core {
                 u64::from(round),
             )
             .map_err(refused("PtlPutRegion of addresses"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segment_room;
+    use portals_shim::MemoryLimits;
+
+    #[test]
+    fn the_segment_keeps_to_the_least_limit() {
+        let mut limits = MemoryLimits {
+            machine: 16 << 30,
+            group: None,
+            addresses: None,
+            data: None,
+        };
+        assert_eq!(segment_room(&limits, 2, true), 6 << 30);
+        limits.group = Some(800 << 20);
+        assert_eq!(segment_room(&limits, 2, true), 300 << 20);
+        assert_eq!(segment_room(&limits, 0, false), 600 << 20);
+        // Where segments are shared each process maps all of them.
+        limits.addresses = Some(400 << 20);
+        assert_eq!(segment_room(&limits, 2, true), 150 << 20);
+        assert_eq!(segment_room(&limits, 2, false), 300 << 20);
+        limits.data = Some(100 << 20);
+        assert_eq!(segment_room(&limits, 2, true), 150 << 20);
+        assert_eq!(segment_room(&limits, 2, false), 75 << 20);
+        limits.data = Some(0);
+        assert_eq!(segment_room(&limits, 2, false), 0);
     }
 }

@@ -161,6 +161,11 @@ impl Interface {
         }
     }
 
+    /// Whether regions are memory that other processes of this machine map too.
+    pub fn shares_memory(&self) -> bool {
+        self.inner.bridge.shares()
+    }
+
     /// The memory that puts and gets to `to` reach, if it belongs to a rank of this machine, can be mapped here
     /// ([`Interface::new_region`]), takes puts and gets, and needs no part of its owner's library. `None` otherwise.
     ///

@@ -15,6 +15,7 @@ mod bystander;
 mod call;
 mod delivery;
 mod direct;
+mod dump;
 pub mod fabric;
 pub mod gate;
 pub mod handover;
@@ -22,6 +23,7 @@ mod identity;
 mod interface;
 pub mod job;
 mod library;
+mod memory_limits;
 pub mod nal;
 mod own_thread;
 pub mod place;
@@ -37,6 +39,7 @@ pub use delivery::Message;
 pub use interface::{
     ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
 };
+pub use memory_limits::MemoryLimits;
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use privilege::{PRIVILEGED, is_privileged};

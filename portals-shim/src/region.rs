@@ -216,6 +216,8 @@ impl Region {
         let failed = |source: io::Error| RegionError::Map { len, source };
         let base = base.map_err(|e| failed(e.into()))?;
         let base = NonNull::new(base).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+        // SAFETY: mapped by the caller, who has nothing of it yet.
+        unsafe { crate::dump::leave_out(base.as_ptr(), len) };
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         mappings.made += 1;
         let known = Known {
@@ -540,6 +542,31 @@ mod tests {
         let memory = whole(&a);
         drop(a);
         assert_ne!(mapping_of(memory), of_a);
+    }
+
+    /// The kernel's flags of the mapping that begins at an address.
+    fn flags(addr: u64) -> String {
+        let smaps = std::fs::read_to_string("/proc/thread-self/smaps").unwrap();
+        let from = smaps.find(&format!("{addr:08x}-")).unwrap();
+        let flags = smaps[from..]
+            .lines()
+            .find_map(|l| l.strip_prefix("VmFlags:"));
+        format!("{} ", flags.unwrap())
+    }
+
+    #[test]
+    fn regions_are_left_out_of_core_dumps() {
+        if std::env::var_os("PORTOLAN_DUMP_SEGMENTS").is_some() {
+            eprintln!("skipped: PORTOLAN_DUMP_SEGMENTS is set");
+            return;
+        }
+        for region in [
+            Region::new(1 << 20).unwrap(),
+            Region::shared(1 << 20).unwrap(),
+        ] {
+            let flags = flags(region.addr());
+            assert!(flags.contains(" dd "), "{flags}");
+        }
     }
 
     #[test]

@@ -286,8 +286,7 @@ pub extern "C" fn gasnet_nodes() -> u32 {
 }
 
 /// What may be asked of `gasnet_attach`, bytes: a limit that was set, in the environment or by the program as `defined` if
-/// that is not 0; otherwise this rank's part of three quarters of the memory, if all ranks were on this machine. Not more
-/// than can be pinned, unless the environment asks for it.
+/// that is not 0; otherwise what [`Conduit::segment_room`] says. Not more than can be pinned, unless the environment asks for it.
 fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
     if reach == Reach::Everything {
         return u64::MAX;
@@ -296,31 +295,12 @@ fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
     let defined = Some(defined).filter(|m| *m > 0);
     let whole = wanted
         .or(defined)
-        .unwrap_or_else(|| physical_memory() / 4 * 3 / u64::from(conduit.nodes().max(1)));
+        .unwrap_or_else(|| conduit.segment_room(reach == Reach::Fast));
     let pinned = conduit
         .pinned_segment()
         .filter(|_| reach == Reach::Fast && wanted.is_none());
     let whole = pinned.map_or(whole, |most| most.min(whole));
     (whole / PAGE).max(1) * PAGE
-}
-
-/// Memory of the machine, or what of it the job's control group may have: more would be granted, and the process
-/// killed when it is touched.
-fn physical_memory() -> u64 {
-    // SAFETY: a query without arguments in memory.
-    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    let all = u64::try_from(pages).unwrap_or(1 << 16) * PAGE;
-    let limits = [
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ];
-    let limits = limits
-        .iter()
-        .filter_map(|f| std::fs::read_to_string(f).ok());
-    let limit = limits
-        .filter_map(|text| text.trim().parse::<u64>().ok())
-        .min();
-    limit.map_or(all, |l| l.min(all))
 }
 
 /// `gasnet_getMaxLocalSegmentSize`.

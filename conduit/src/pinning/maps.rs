@@ -76,14 +76,6 @@ impl Maps {
     }
 }
 
-/// Memory of the machine, bytes; 1 GiB where the kernel does not say.
-pub(super) fn physical_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map_or(1 << 30, |k| k << 10)
-}
-
 fn parse(text: &str) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for line in text.lines() {

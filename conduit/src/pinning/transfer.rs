@@ -46,7 +46,9 @@ impl Core {
         let f = &self.env.firehose;
         let here = self.peers.get(self.me as usize).map(|p| p.nid);
         let ranks = self.peers.iter().filter(|p| Some(p.nid) == here).count() as u64;
-        let machine = f.physmem_max.unwrap_or_else(super::maps::physical_memory);
+        let machine = f
+            .physmem_max
+            .unwrap_or_else(|| portals_shim::MemoryLimits::now().memory());
         let part = (machine as f64 * f.ratio) as u64 / ranks.max(1);
         self.ni.pinnable().map_or(part, |most| most.min(part))
     }

@@ -258,6 +258,31 @@ fn a_wait_looks_again_after_it_sent_of_a_collective() {
     }
 }
 
+/// Over shared memory each of two ranks maps both segments.
+#[test]
+fn segments_are_left_out_of_core_dumps_unless_asked_for() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_dumps", SEQ);
+    for (fabric, segments) in [("shm", 2), ("seastar", 1)] {
+        for (value, left_out) in [("0", true), ("1", false)] {
+            let mut run = launch(fabric, 2, &program, &[]);
+            let output = run.env("PORTOLAN_DUMP_SEGMENTS", value).output().unwrap();
+            let said = text(&output);
+            assert!(output.status.success(), "{fabric}: {said}");
+            let expected = match left_out {
+                true => format!("{segments} out, 0 in"),
+                false => format!("0 out, {segments} in"),
+            };
+            for node in 0..2 {
+                let line = format!("node {node}: {expected}");
+                assert!(said.contains(&line), "{fabric} {value}: {line}: {said}");
+            }
+        }
+    }
+}
+
 /// Stale pins show where the fabric pins: `cargo xtask heap` runs this over verbs.
 #[test]
 fn memory_goes_while_another_thread_uses_what_lies_beside_it() {

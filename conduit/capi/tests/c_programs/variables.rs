@@ -261,3 +261,26 @@ fn the_largest_segment_of_all_is_the_least() {
     }
     assert!(!run("shm", "2097152").0, "the program looks at it");
 }
+
+/// What is offered can be had by a process that may not map as much as the machine has, also where each maps the segments of all.
+#[test]
+fn the_largest_segment_can_be_had_in_a_limited_address_space() {
+    if !compiler("cc") {
+        return;
+    }
+    let limited = ["prlimit", "--as=1500000000:1500000000"];
+    if Command::new(limited[0]).arg("--version").output().is_err() {
+        eprintln!("skipped: no prlimit");
+        return;
+    }
+    let program = compile("gasnet_dumps", SEQ);
+    for (fabric, segments) in [("shm", 2), ("seastar", 1)] {
+        let mut run = launch(fabric, 2, Path::new(limited[0]), &limited[1..]);
+        run.env_remove("PORTOLAN_DUMP_SEGMENTS");
+        let output = run.arg(&program).arg("largest").output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{fabric}: {said}");
+        let line = format!("node 0: {segments} out, 0 in");
+        assert!(said.contains(&line), "{fabric}: {said}");
+    }
+}

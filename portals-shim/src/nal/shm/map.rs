@@ -91,6 +91,8 @@ impl Map {
                 0,
             )
         }?;
+        // SAFETY: mapped above.
+        unsafe { crate::dump::leave_out(base, len) };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             base,
