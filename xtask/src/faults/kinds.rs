@@ -138,14 +138,28 @@ pub(super) const FAULTS: &[Fault] = &[
         check: |done, end| {
             let mut wrong = flowing(done);
             wrong.extend(wants_status(end, &[1]));
-            let named = |l: &String| {
-                (0..RANKS).any(|r| l.starts_with(&format!("rank {r} of {RANKS}: ")))
-                    && l.contains(" cannot be reached (")
-                    && l.contains("PTL_NI_FAIL")
-            };
-            if !end.said.iter().any(named) {
-                wrong.push("nothing names rank, call and code".to_owned());
-            }
+            wrong.extend(names_unreachable(end));
+            wrong
+        },
+    },
+    Fault {
+        name: "stop",
+        expected: "a rank is stopped for longer than others wait for it: over datagrams every operation ends, and the ranks end",
+        make: stop,
+        check: |done, end| {
+            let mut wrong = flowing(done);
+            wrong.extend(wants_status(end, &[0, 1]));
+            wrong
+        },
+    },
+    Fault {
+        name: "conduit-stop",
+        expected: "a rank of the conduit is stopped for longer than others wait for it: over datagrams the job ends, with rank, call and code",
+        make: conduit_stop,
+        check: |done, end| {
+            let mut wrong = flowing(done);
+            wrong.extend(wants_status(end, &[1]));
+            wrong.extend(names_unreachable(end));
             wrong
         },
     },
@@ -223,6 +237,17 @@ fn wants_status(end: &End, allowed: &[i32]) -> Vec<String> {
 fn wants(end: &End, word: &str) -> Option<String> {
     let there = end.said.iter().any(|l| l.contains(word));
     (!there).then(|| format!("nothing says {word:?}"))
+}
+
+/// The conduit's line about a rank that cannot be reached.
+fn names_unreachable(end: &End) -> Option<String> {
+    let named = |l: &String| {
+        (0..RANKS).any(|r| l.starts_with(&format!("rank {r} of {RANKS}: ")))
+            && l.contains(" cannot be reached (")
+            && l.contains("PTL_NI_FAIL")
+    };
+    let there = end.said.iter().any(named);
+    (!there).then(|| "nothing names rank, call and code".to_owned())
 }
 
 /// The number of failures of a kind in a rank's report.
@@ -346,6 +371,60 @@ fn conduit_down(
         flowing,
     };
     Ok((done, end?))
+}
+
+/// How long a rank is stopped: longer than [`PATIENCE`].
+const STOPPED: Duration = Duration::from_secs(5);
+
+/// Stops a rank of `program` for a while.
+fn stop_a_rank(job: &mut Job, rank: u32, program: &str) -> Result<()> {
+    let pid = job.rank(rank, program)?.to_string();
+    tool("kill", &["-STOP", &pid])?;
+    job.run_for(STOPPED);
+    // The launcher may have ended it.
+    let _ = Command::new("kill").args(["-CONT", &pid]).status();
+    Ok(())
+}
+
+fn stop(place: &Place, name: &str, random: &mut Rng, before: &Traces) -> Result<(Done, End)> {
+    let rank = random.u32(0..RANKS);
+    let mut command = place.run(&[], &["8"]);
+    command.env("PORTOLAN_CONNECT_TIMEOUT", PATIENCE);
+    command.env("PORTOLAN_CHANNEL", "ud");
+    let (mut job, flowing, moment) = into_traffic(command, name, random)?;
+    stop_a_rank(&mut job, rank, PROGRAM)?;
+    let done = Done {
+        words: format!("rank {rank} stopped after {moment} ms"),
+        rank: Some(rank),
+        flowing,
+    };
+    Ok((done, job.end(LIMIT, before)?))
+}
+
+fn conduit_stop(
+    place: &Place,
+    name: &str,
+    random: &mut Rng,
+    before: &Traces,
+) -> Result<(Done, End)> {
+    let (rank, kind) = (
+        random.u32(0..RANKS),
+        TRAFFIC[random.usize(0..TRAFFIC.len())],
+    );
+    let mut command = Command::new(&place.portolan);
+    command.args(["run", "-n", &RANKS.to_string(), "--fabric", "verbs"]);
+    command.args(["--no-shm", "--channel", "ud", "--device", &place.device]);
+    command.arg("--").arg(&place.portolan);
+    command.args(["exits", &format!("endless-{kind}")]);
+    command.env("PORTOLAN_CONNECT_TIMEOUT", PATIENCE);
+    let (mut job, flowing, moment) = into_traffic(command, name, random)?;
+    stop_a_rank(&mut job, rank, "portolan")?;
+    let done = Done {
+        words: format!("{kind}, rank {rank} stopped after {moment} ms"),
+        rank: Some(rank),
+        flowing,
+    };
+    Ok((done, job.end(LIMIT, before)?))
 }
 
 /// Runs a command with a limit of locked memory and without the right to pass it.

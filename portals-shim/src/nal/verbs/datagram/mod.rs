@@ -439,10 +439,14 @@ impl DatagramNal {
             return;
         };
         let said = said || peer.left;
-        if !said && !self.closed {
-            tracing::error!(peer = peer.rank, "no answer: every operation on it fails");
-        }
         let rank = peer.rank;
+        if !said && !self.closed {
+            tracing::error!(peer = rank, "no answer: every operation on it fails");
+            // Of messages that have had their SEND_END, and of those that will not come, nothing else says so.
+            if let Some(id) = self.ids.get(rank) {
+                ni.lost(*id);
+            }
+        }
         let mut expected = std::mem::take(&mut peer.expected);
         if said {
             // What it has acked has had its effect.
