@@ -25,6 +25,7 @@ impl Conduit {
         if self.barrier.get().own.is_some() {
             return Err(BarrierError::Notified);
         }
+        self.mind_elsewhere();
         let advanced = {
             let mut core = self.core.borrow_mut();
             core.barrier.enter(name);

@@ -1,13 +1,17 @@
 /* Memory that goes while it is pinned: what comes in its place is reached, and nothing where nothing comes. Between two
  * nodes, for GASNET_SEGMENT_EVERYTHING; one turn with "gone" ends the job in the middle, and "one" and a way in which memory
- * goes does that and nothing else ("keep": not even that), so that what is counted can be compared. */
+ * goes does that and nothing else ("keep": not even that), so that what is counted can be compared. "object" takes the paths of two
+ * shared objects of gasnet_object.c. */
 #define _GNU_SOURCE
 #include <gasnet.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -101,11 +105,59 @@ static void sources(void)
 	CHECK(munmap(source, LEN) == 0);
 }
 
-static void one(const char *way)
+static char *attach(char *at, int flags)
+{
+	int id = shmget(IPC_PRIVATE, LEN, 0600 | IPC_CREAT);
+	char *p = (char *)shmat(id, at, flags);
+
+	CHECK(id >= 0 && shmctl(id, IPC_RMID, NULL) == 0 && (at == NULL ? p != (char *)-1 : p == at));
+	return p;
+}
+
+static void *object;
+
+static char *open_object(const char *path)
+{
+	char *p;
+
+	object = dlopen(path, RTLD_NOW);
+	p = object == NULL ? NULL : (char *)dlsym(object, "memory");
+	CHECK(p != NULL);
+	return p;
+}
+
+/* The end of the heap, which the allocator does not use: it has enough. */
+static char *end_of_heap(void)
+{
+	char *p = (char *)sbrk(LEN + 4096);
+
+	CHECK(p != (char *)-1);
+	return (char *)(((uintptr_t)p + 4095) & ~(uintptr_t)4095);
+}
+
+static void *elsewhere(void *unused)
+{
+	CHECK(munmap(mine, LEN) == 0);
+	map(mine, LEN);
+	return unused;
+}
+
+static void one(const char *way, char **objects)
 {
 	char *other;
 
-	mine = map(NULL, LEN);
+	if (strcmp(way, "shmdt") == 0) {
+		mine = attach(NULL, 0);
+	} else if (strcmp(way, "object") == 0) {
+		mine = open_object(objects[0]);
+	} else if (strcmp(way, "sbrk") == 0) {
+		other = (char *)malloc(64 << 20);
+		CHECK(other != NULL);
+		free(other);
+		mine = end_of_heap();
+	} else {
+		mine = map(NULL, LEN);
+	}
 	tell(mine);
 	exchange(1);
 	barrier();
@@ -127,6 +179,23 @@ static void one(const char *way)
 		/* As a library does that has its own system calls. */
 		CHECK(syscall(SYS_munmap, mine, LEN) == 0);
 		map(mine, LEN);
+	} else if (strcmp(way, "shmdt") == 0) {
+		CHECK(shmdt(mine) == 0);
+		attach(mine, 0);
+	} else if (strcmp(way, "remap") == 0) {
+		attach(mine, SHM_REMAP);
+	} else if (strcmp(way, "sbrk") == 0) {
+		CHECK(sbrk(-(LEN + 4096)) != (void *)-1);
+		CHECK(end_of_heap() == mine);
+	} else if (strcmp(way, "object") == 0) {
+		CHECK(dlclose(object) == 0);
+		mine = open_object(objects[1]);
+		tell(mine);
+	} else if (strcmp(way, "thread") == 0) {
+		pthread_t thread;
+
+		CHECK(pthread_create(&thread, NULL, elsewhere, NULL) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
 	} else {
 		CHECK(strcmp(way, "keep") == 0);
 	}
@@ -144,7 +213,7 @@ int main(int argc, char **argv)
 	OK(gasnet_attach(table, 3, 0, 0));
 	me = gasnet_mynode(), peer = 1 - me;
 	if (argc > 2 && strcmp(argv[1], "one") == 0) {
-		one(argv[2]);
+		one(argv[2], argv + 3);
 		printf("node %d: all right\n", (int)me);
 		fflush(NULL);
 		barrier();

@@ -6,7 +6,7 @@ use crate::cargo::{self, release_dir, root};
 use crate::endtoend::{checksum, succeed};
 use crate::faults::limited;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -68,15 +68,30 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
     for line in done? {
         println!("{line}");
     }
-    for Program { name, ways, .. } in PROGRAMS {
-        for way in ways {
-            let mut c = job(&format!("heap-{name}"));
-            succeed(c.args(way.split(' ').filter(|w| !w.is_empty())))?;
-            println!("{name} {way} over {}, with the data that is there", words.0);
+    for p in &PROGRAMS {
+        for way in p.ways {
+            let mut c = job(&p.file());
+            for word in way.split(' ').filter(|w| !w.is_empty()) {
+                match word {
+                    "OBJECTS" => c.args(objects()),
+                    word => c.arg(word),
+                };
+            }
+            succeed(&mut c)?;
+            let Program {
+                name,
+                threads,
+                segment,
+                ..
+            } = p;
+            println!(
+                "{name} {way} over {} ({threads}, {segment}), with the data that is there",
+                words.0
+            );
         }
     }
     if words.1.is_some() {
-        let mut c = job("heap-gasnet_sources");
+        let mut c = job("heap-gasnet_sources-SEQ-FAST");
         succeed(c.arg("munmap").env("PORTOLAN_MEMLOCK", TIGHT))?;
         println!(
             "gasnet_sources over {} with PORTOLAN_MEMLOCK={TIGHT}, which leaves no room to keep",
@@ -91,14 +106,14 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
 /// be had.
 fn no_memory(job: &dyn Fn(&str) -> Command) -> Result<()> {
     let locked = [("PORTOLAN_MEMLOCK", "8M")];
-    let mut refused = job("heap-gasnet_bad");
+    let mut refused = job("heap-gasnet_bad-SEQ-FAST");
     refused.arg("memory").envs(locked);
     let (status, said) = ended(refused.env("GASNET_MAX_SEGSIZE", "64M"))?;
     let line = "gasnet_attach: cannot pin a segment of 67108864 bytes";
     if status != Some(3) || !said.contains(line) {
         bail!("a segment that cannot be locked: status {status:?}, said: {said}");
     }
-    let mut largest = job("heap-gasnet_bad");
+    let mut largest = job("heap-gasnet_bad-SEQ-FAST");
     let (status, said) = ended(largest.arg("largest").envs(locked))?;
     if status != Some(0) || said.contains("ERROR") {
         bail!("the largest segment: status {status:?}, said: {said}");
@@ -126,23 +141,74 @@ struct Program {
     name: &'static str,
     threads: &'static str,
     segment: &'static str,
-    /// What memory goes by; with no word: in all ways, one after the other.
+    /// What memory goes by; with no word: in all ways, one after the other. `OBJECTS` are two paths.
     ways: &'static [&'static str],
 }
 
-const PROGRAMS: [Program; 4] = [
+impl Program {
+    /// The name of what it is compiled to.
+    fn file(&self) -> String {
+        let (name, threads, segment) = (self.name, self.threads, self.segment);
+        format!("heap-{name}-{threads}-{segment}")
+    }
+}
+
+/// Random steps with memory of every kind; more are for who changes something: `heap-gasnet_shadow-… SEED STEPS OBJECT OBJECT`.
+const fn shadow(
+    threads: &'static str,
+    segment: &'static str,
+    ways: &'static [&'static str],
+) -> Program {
+    Program {
+        name: "gasnet_shadow",
+        threads,
+        segment,
+        ways,
+    }
+}
+
+const PROGRAMS: [Program; 12] = [
     Program {
         name: "gasnet_sources",
         threads: "SEQ",
-        segment: "-DGASNET_SEGMENT_FAST",
+        segment: "FAST",
         ways: &[
-            "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
+            "munmap",
+            "mmap",
+            "madvise",
+            "mremap",
+            "over",
+            "thread",
+            "unsaid",
+            "shmdt",
+            "remap",
+            "brk",
+            "sbrk",
+            "object OBJECTS",
         ],
     },
     Program {
+        name: "gasnet_sources",
+        threads: "PAR",
+        segment: "FAST",
+        ways: &["stack", "shmdt", "object OBJECTS"],
+    },
+    Program {
+        name: "gasnet_sources",
+        threads: "PAR",
+        segment: "EVERYTHING",
+        ways: &["stack", "sbrk", "object OBJECTS"],
+    },
+    shadow("SEQ", "FAST", &["1 400 OBJECTS"]),
+    shadow("SEQ", "LARGE", &["2 400 OBJECTS"]),
+    shadow("SEQ", "EVERYTHING", &["3 400 OBJECTS"]),
+    shadow("PAR", "FAST", &["4 400 OBJECTS"]),
+    shadow("PAR", "LARGE", &["5 400 OBJECTS"]),
+    shadow("PAR", "EVERYTHING", &["6 400 OBJECTS"]),
+    Program {
         name: "gasnet_unmap",
         threads: "SEQ",
-        segment: "-DGASNET_SEGMENT_EVERYTHING",
+        segment: "EVERYTHING",
         ways: &[
             "",
             "one munmap",
@@ -151,42 +217,58 @@ const PROGRAMS: [Program; 4] = [
             "one mremap",
             "one over",
             "one unsaid",
+            "one thread",
+            "one shmdt",
+            "one remap",
+            "one sbrk",
+            "one object OBJECTS",
         ],
     },
     Program {
         name: "gasnet_bad",
         threads: "SEQ",
-        segment: "-DGASNET_SEGMENT_FAST",
+        segment: "FAST",
         ways: &["refused"],
     },
     // How often.
     Program {
         name: "gasnet_beside",
         threads: "PAR",
-        segment: "-DGASNET_SEGMENT_FAST",
+        segment: "FAST",
         ways: &["300"],
     },
 ];
 
+/// Two shared objects of one layout.
+fn objects() -> [PathBuf; 2] {
+    ["1", "2"].map(|contents| release_dir().join(format!("heap-object-{contents}.so")))
+}
+
 fn compile() -> Result<()> {
     let built = release_dir();
-    for Program {
-        name,
-        threads,
-        segment,
-        ..
-    } in PROGRAMS
-    {
-        let library = format!("libgasnet_portals_{}.a", threads.to_lowercase());
+    let sources = root().join("tests/c");
+    for (object, contents) in objects().iter().zip(1..) {
         cargo::run(
             Command::new("cc")
-                .args(["-std=gnu99", "-O2", segment])
-                .arg(format!("-DGASNET_{threads}"))
+                .args(["-shared", "-fPIC"])
+                .arg(format!("-DCONTENTS={contents}"))
+                .arg(sources.join("gasnet_object.c"))
+                .arg("-o")
+                .arg(object),
+        )?;
+    }
+    for p in &PROGRAMS {
+        let library = format!("libgasnet_portals_{}.a", p.threads.to_lowercase());
+        cargo::run(
+            Command::new("cc")
+                .args(["-std=gnu99", "-O2"])
+                .arg(format!("-DGASNET_SEGMENT_{}", p.segment))
+                .arg(format!("-DGASNET_{}", p.threads))
                 .arg("-I")
                 .arg(root().join("conduit/capi/include"))
-                .arg(root().join("tests/c").join(format!("{name}.c")))
+                .arg(sources.join(format!("{}.c", p.name)))
                 .arg("-o")
-                .arg(built.join(format!("heap-{name}")))
+                .arg(built.join(p.file()))
                 .arg(built.join(library))
                 .args(["-lpthread", "-ldl", "-lm"]),
         )?;

@@ -127,8 +127,15 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             complain("cannot start", &error);
             return RESOURCE;
         }
-        let watched = build.reach != Reach::Fast || conduit.keeps_pinned();
-        if watched {
+        let pins = conduit.keeps_pinned();
+        let in_front = crate::unmap::is_in_front();
+        let watched = build.reach != Reach::Fast || pins && in_front;
+        if pins && !in_front && build.reach == Reach::Everything {
+            let error = "what the program unmaps does not pass by this library, which came by dlopen or after the C library, \
+                         and stays pinned";
+            conduit::say(format_args!("GASNet node {}: {error}", conduit.mynode()));
+        }
+        if watched && in_front {
             // SAFETY: what takes memory away passes `unmap` from here on, as far as it says; `gasnet.md` says what does not.
             unsafe { conduit.promise_to_forget() };
         }

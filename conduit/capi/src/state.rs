@@ -118,7 +118,7 @@ unsafe impl Send for Held {}
 unsafe impl Sync for Held {}
 
 static ENDPOINT: OnceLock<Held> = OnceLock::new();
-/// For threads of a GASNET_SEQ program that take memory away and make no calls.
+/// For threads that take memory away and may not use the conduit.
 static ELSEWHERE: OnceLock<Elsewhere> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Fresh as u8);
 static SHARED: AtomicBool = AtomicBool::new(false);
@@ -302,9 +302,7 @@ pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> O
         Some(_) => {
             let done = call();
             // What was pinned anew meanwhile is so once more.
-            if let Some(elsewhere) = ELSEWHERE.get() {
-                elsewhere.forget_own();
-            }
+            leave_word(ranges);
             Some(done)
         }
         None => Some(call()),
@@ -378,7 +376,7 @@ pub fn endpoint() -> Option<&'static Endpoint> {
     ENDPOINT.get().map(|held| &held.0)
 }
 
-/// Memory has come to a range: see [`Conduit::renew_mapped`]. Not from threads that cannot wait for their turn.
+/// Memory has come to a range, or it is gone: see [`Conduit::renew_mapped`]. Threads that cannot wait for their turn leave word.
 pub(crate) fn came(addr: u64, len: u64) {
     if phase() != Phase::Attached || is_own_thread() {
         return;
@@ -387,7 +385,16 @@ pub(crate) fn came(addr: u64, len: u64) {
     match endpoint() {
         Some(Endpoint::Alone(c)) if own => c.renew_mapped(addr, len),
         Some(Endpoint::Shared(p)) if can_wait(p) => p.with(|c| c.renew_mapped(addr, len)),
-        _ => {}
+        _ => leave_word(&[(addr, len)]),
+    }
+}
+
+/// Ranges that went on a thread that may not use the conduit now.
+fn leave_word(ranges: &[(u64, u64)]) {
+    if let Some(elsewhere) = ELSEWHERE.get() {
+        for (addr, len) in ranges {
+            elsewhere.forget(*addr, *len);
+        }
     }
 }
 

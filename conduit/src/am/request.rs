@@ -508,6 +508,7 @@ impl Conduit {
 
     #[inline]
     pub(crate) fn request(&self, node: u32, m: &Message<'_>, sync: bool) {
+        self.mind_elsewhere();
         if node == self.mynode() {
             self.run_here(m, ReplyPath::Loopback);
             return;

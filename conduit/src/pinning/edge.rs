@@ -56,6 +56,28 @@ pub(super) fn load(addr: u64, out: &mut [u8]) {
     unsafe { std::ptr::copy(from, out.as_mut_ptr(), out.len()) }
 }
 
+/// First address and length of the calling thread's stack; `None` of the first thread, or where the C library does not know.
+pub(super) fn own_stack() -> Option<(u64, u64)> {
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        return None;
+    }
+    // SAFETY: plain bytes, for which zeroes are good.
+    let mut about: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: takes no memory.
+    let this = unsafe { libc::pthread_self() };
+    // SAFETY: the calling thread; the answer is written to `about`.
+    if unsafe { libc::pthread_getattr_np(this, &raw mut about) } != 0 {
+        return None;
+    }
+    let (mut from, mut len) = (std::ptr::null_mut(), 0);
+    // SAFETY: filled in above; the answers are written to these.
+    let asked =
+        unsafe { libc::pthread_attr_getstack(&raw const about, &raw mut from, &raw mut len) };
+    // SAFETY: filled in above, and not used any more.
+    unsafe { libc::pthread_attr_destroy(&raw mut about) };
+    (asked == 0).then(|| (from.addr() as u64, len as u64))
+}
+
 impl Conduit {
     /// Memory outside of the own segment that puts, gets and Longs read or write is pinned by units that stay pinned, and not
     /// for each message, in whatever way this rank attaches. To be called before that, and on all ranks alike.

@@ -1,11 +1,11 @@
 //! Own memory that is pinned by units which stay: for peers, and for own transfers.
 
+use super::elsewhere::Elsewhere;
 use super::maps::Maps;
+use super::stacks;
 use super::units::{For, Pin, Pinner, Units};
 use ::firehose::{Limits, OwnError, Owner, Span, Unit};
 use portals_shim::Interface;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory from which and to which own transfers go by units that stay pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +17,6 @@ pub(super) enum Kept {
     All,
 }
 
-/// The usual size of a stack, bytes.
-const STACK: u64 = 8 << 20;
-
-/// Whether memory is, or may be, of the calling thread's stack.
-#[inline]
-fn is_stack(addr: u64) -> bool {
-    let here = 0u8;
-    addr.abs_diff((&raw const here).addr() as u64) < STACK
-}
-
 /// What is pinned of the memory of this rank.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -35,24 +25,8 @@ pub(crate) struct Home {
     pub(super) units: Units,
     pub(super) maps: Maps,
     pub(super) limits: Limits,
-    /// Memory went that nobody named here.
+    /// What other threads took away.
     went: Elsewhere,
-}
-
-/// Says that memory has gone, from threads that may not use the conduit ([`crate::Conduit::elsewhere`]).
-#[derive(Clone, Debug, Default)]
-pub struct Elsewhere(Arc<AtomicBool>);
-
-impl Elsewhere {
-    /// Some memory has been unmapped, or its contents taken away: what stays pinned for transfers of this rank alone is
-    /// pinned anew before its next use. Memory that peers reach is not looked at.
-    pub fn forget_own(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn is_due(&self) -> bool {
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
-    }
 }
 
 impl Home {
@@ -86,8 +60,13 @@ impl Home {
                 let offset = addr.checked_sub(from);
                 offset.is_some_and(|o| o.checked_add(len).is_some_and(|end| end <= size))
             }
-            Kept::All => self.units.whom() == For::Peers || !is_stack(addr),
+            Kept::All => !stacks::is_near(addr) || self.keeps_near(addr),
         }
+    }
+
+    /// [`Home::keeps`] near the stack pointer. The first thread's stack stays, but is only looked at near the pointer.
+    fn keeps_near(&self, addr: u64) -> bool {
+        stacks::is_own(addr).map_or(self.units.whom() == For::Peers, |own| !own)
     }
 
     /// What pins and is idle goes, so that there is room for what is registered without a unit.
@@ -97,13 +76,13 @@ impl Home {
     }
 
     /// Pins the first of `len` bytes at `addr` for an own transfer: the unit to release, and how many bytes of them it holds.
-    /// `None`: there are some that cannot be pinned.
+    /// `None`: there are some that cannot be pinned, or are of a stack.
     ///
     /// # Errors
     /// See [`OwnError`].
     pub(crate) fn take(&mut self, addr: u64, len: u64) -> Result<Option<(Unit, u64)>, OwnError> {
-        if self.units.whom() == For::OwnTransfers && self.went.is_due() {
-            self.forget(0, u64::MAX);
+        if self.went.is_due() {
+            self.forget_elsewhere();
         }
         let (unit, n) = self.limits.shape.reach(addr, len);
         let held = |pin: &Pin| {
@@ -113,12 +92,19 @@ impl Home {
         let found = match self.owner.hit(unit) {
             Some(pin) => held(pin),
             None => {
+                self.leave_own_stack();
+                if self.units.stacks.touch(addr, 1) {
+                    return Ok(None);
+                }
                 let (owner, mut pins) = self.pins();
                 owner.acquire(Span::one(unit), &mut pins)?;
                 owner.key(unit).and_then(held)
             }
         };
         let found = found.or_else(|| {
+            if self.units.stacks.touch(addr, 1) {
+                return None;
+            }
             let (owner, mut pins) = self.pins();
             owner.renew(unit, &mut pins).and_then(held)
         });
@@ -132,7 +118,7 @@ impl Home {
     #[inline]
     pub(crate) fn hit(&mut self, addr: u64, len: u64) -> Option<Unit> {
         let (unit, n) = self.limits.shape.reach(addr, len);
-        if n < len || !self.keeps(addr, len) {
+        if n < len || !self.keeps(addr, len) || self.went.is_due() {
             return None;
         }
         let pin = self.owner.hit(unit)?;
@@ -156,6 +142,16 @@ impl Home {
         let (first, last) = self.limits.shape.touching(addr, len);
         let mut pinned = self.owner.pinned_within(first, last);
         pinned.any(|pin| pin.reaches.touch(addr, len))
+    }
+
+    /// What other threads took away is not for new transfers; what peers hold of it is asked back.
+    #[cold]
+    fn forget_elsewhere(&mut self) {
+        for (addr, len) in self.went.take() {
+            if self.pins_any(addr, len) {
+                self.forget(addr, len);
+            }
+        }
     }
 
     /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.

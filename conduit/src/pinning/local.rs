@@ -10,7 +10,8 @@
 //! | that cannot be pinned, as constants | for the message |
 //! | on the stack of the thread that calls, which goes with the thread and unsaid | for the message |
 
-use super::home::{Elsewhere, Home, Kept};
+use super::elsewhere::Elsewhere;
+use super::home::{Home, Kept};
 use super::maps::Maps;
 use super::units::For;
 use crate::am::request::Source;
@@ -83,6 +84,10 @@ impl Core {
     pub(crate) fn pin_now(&mut self, memory: &UserMem) -> Option<Unit> {
         let home = self.home.as_mut()?;
         let len = memory.len() as u64;
+        if !home.keeps(memory.addr(), len) {
+            home.leave_own_stack();
+            return None;
+        }
         let (unit, n) = home.take(memory.addr(), len).ok()??;
         if n == len {
             return Some(unit);

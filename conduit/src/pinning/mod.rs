@@ -23,6 +23,7 @@
 //! 4. Whoever waits for a unit at a peer holds none, nor anything at home.
 
 mod edge;
+mod elsewhere;
 mod home;
 mod lanes;
 mod local;
@@ -30,6 +31,7 @@ mod long;
 mod maps;
 mod messages;
 mod open;
+mod stacks;
 mod talk;
 mod transfer;
 mod units;
@@ -41,7 +43,7 @@ use crate::fault::{Fault, refused};
 use crate::ops::Key;
 use crate::tmpmd::UserMem;
 use ::firehose::{Counts, Holder, Limits, Ticket};
-pub use home::Elsewhere;
+pub use elsewhere::Elsewhere;
 pub(crate) use home::Home;
 use lanes::Lanes;
 pub(crate) use local::SEGMENT_USES;

@@ -192,6 +192,7 @@ impl Conduit {
     /// it waits for has been handled. Not in handlers.
     #[inline]
     pub(crate) fn flush_pinning(&self) -> bool {
+        self.mind_elsewhere();
         let due = {
             let core = self.core.borrow();
             let moves = core.fire.as_ref().is_some_and(|f| f.holder.has_moves());

@@ -363,6 +363,7 @@ impl Conduit {
         let (addr, len) = (memory.addr(), memory.len() as u64);
         let kept = |c: &Core| c.home.as_ref().is_some_and(|h| h.keeps(addr, len));
         if !kept(&self.core.borrow()) {
+            self.leave_own_stack();
             return Ok(None);
         }
         let pinned = self.wait_flushing(|c| match c.home.as_mut()?.take(addr, len) {
@@ -377,6 +378,17 @@ impl Conduit {
                 ..
             }) => Ok(None),
             Err(_) => Err(()),
+        }
+    }
+
+    /// See [`super::home::Home::leave_own_stack`].
+    fn leave_own_stack(&self) {
+        let left = {
+            let mut core = self.core.borrow_mut();
+            core.home.as_mut().and_then(|h| h.leave_own_stack())
+        };
+        if let Some((first, last)) = left {
+            self.wait_until_gone(first, last);
         }
     }
 
@@ -432,6 +444,14 @@ impl Conduit {
             tracing::debug!(addr, len, "memory went unsaid while it was pinned");
             self.forget_if_possible(&[(addr, len)]);
         }
+    }
+
+    /// Whether any of `len` bytes at `addr` is pinned, for a peer or for transfers of this rank.
+    pub fn is_pinned(&self, addr: u64, len: u64) -> bool {
+        self.mind_elsewhere();
+        let core = self.core.borrow();
+        let home = core.home.as_ref();
+        home.is_some_and(|h| h.pins_any(addr, len))
     }
 
     /// Makes a call that takes ranges away, addresses and lengths, when nothing of them is pinned any more; from anywhere. `None`,

@@ -5,6 +5,7 @@
 use super::edge::open_memory;
 use super::maps::Maps;
 use super::portal_of;
+use super::stacks::Stacks;
 use super::wire::{PIECES, Reach, Reaches};
 use ::firehose::{Pins, Refusal, Shape, Unit};
 use portals_shim::{
@@ -40,6 +41,8 @@ pub(super) struct Units {
     shape: Shape,
     whom: For,
     next_bits: u64,
+    /// Never pinned.
+    pub(super) stacks: Stacks,
 }
 
 impl Units {
@@ -49,6 +52,7 @@ impl Units {
             shape,
             whom,
             next_bits: 0,
+            stacks: Stacks::default(),
         }
     }
 
@@ -140,7 +144,8 @@ impl Pins for Pinner<'_> {
 
     fn pin(&mut self, unit: Unit) -> Result<Pin, Refusal> {
         let e = self.units.shape.extent(unit);
-        let mut pieces = self.maps.writable(e.addr, e.len);
+        let pieces = self.maps.writable(e.addr, e.len);
+        let mut pieces = self.units.stacks.without(pieces);
         pieces.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
         pieces.truncate(PIECES);
         let mut held = Vec::with_capacity(pieces.len());
@@ -173,7 +178,8 @@ impl Pins for Pinner<'_> {
             return;
         }
         self.maps.look();
-        for (base, len) in self.maps.within(e.addr, e.len) {
+        let pieces = self.maps.within(e.addr, e.len);
+        for (base, len) in self.units.stacks.without(pieces) {
             for piece in key.reaches.missing(base, len) {
                 if key.held.len() >= PIECES {
                     return;

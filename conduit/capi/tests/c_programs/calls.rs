@@ -5,6 +5,7 @@ use crate::programs::{
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 #[test]
 fn every_call_does_what_it_says() {
@@ -194,20 +195,104 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
     if !compiler("cc") {
         return;
     }
+    let [first, second] = objects();
+    let objects = [first.to_str().unwrap(), second.to_str().unwrap()];
     let program = compile("gasnet_sources", SEQ);
     let (_, kept) = misses(&program, &["keep"], &[]);
     assert!(kept > 8, "{kept}");
     for way in [
-        "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid",
+        "munmap", "mmap", "madvise", "mremap", "over", "thread", "unsaid", "shmdt", "remap", "brk",
+        "sbrk", "object",
     ] {
-        passes(2, &program, &[way]);
-        let (_, found) = misses(&program, &[way], &[]);
+        let args = [&[way], &objects[..]].concat();
+        passes(2, &program, &args);
+        let (_, found) = misses(&program, &args, &[]);
         assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
     }
     let (held, _) = misses(&everywhere(), &["one", "keep"], &[]);
-    for way in ["munmap", "mmap", "madvise", "mremap", "over", "unsaid"] {
-        let (found, _) = misses(&everywhere(), &["one", way], &[]);
+    for way in [
+        "munmap", "mmap", "madvise", "mremap", "over", "unsaid", "thread", "shmdt", "remap",
+        "sbrk", "object",
+    ] {
+        let args = [&["one", way], &objects[..]].concat();
+        let (found, _) = misses(&everywhere(), &args, &[]);
         assert!(found >= 2 * held, "{way}: {found}, {held} without it");
+    }
+}
+
+/// Two shared objects of one layout.
+fn objects() -> [PathBuf; 2] {
+    static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        ["1", "2"].map(|contents| {
+            let out =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gasnet-object-{contents}.so"));
+            let output = Command::new("cc")
+                .args(["-shared", "-fPIC", "-D"])
+                .arg(format!("CONTENTS={contents}"))
+                .arg(places().root.join("tests/c/gasnet_object.c"))
+                .arg("-o")
+                .arg(&out)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", text(&output));
+            out
+        })
+    });
+    made.clone()
+}
+
+/// Nothing of memory that has come is pinned, in no kind of segment and no thread model. `cargo xtask heap` runs more steps over
+/// verbs.
+#[test]
+fn memory_of_every_kind_comes_and_goes() {
+    if !compiler("cc") {
+        return;
+    }
+    let [first, second] = objects();
+    let objects = [first.to_str().unwrap(), second.to_str().unwrap()];
+    let mut seed = 0;
+    for model in ["seq", "parsync", "par"] {
+        for segment in [
+            "-DGASNET_SEGMENT_FAST",
+            "-DGASNET_SEGMENT_LARGE",
+            "-DGASNET_SEGMENT_EVERYTHING",
+        ] {
+            let b = Build {
+                model,
+                compiled_for: model,
+                flags: &["-std=gnu99", segment],
+                ..SEQ
+            };
+            seed += 1;
+            let program = compile("gasnet_shadow", b);
+            passes(
+                2,
+                &program,
+                &[&seed.to_string(), "300", objects[0], objects[1]],
+            );
+        }
+    }
+}
+
+/// What is on the stack of a thread is not pinned when another thread gets that.
+#[test]
+fn stacks_of_threads_stay_pinned_for_nobody() {
+    if !compiler("cc") {
+        return;
+    }
+    for segment in [
+        "-DGASNET_SEGMENT_FAST",
+        "-DGASNET_SEGMENT_LARGE",
+        "-DGASNET_SEGMENT_EVERYTHING",
+    ] {
+        let b = Build {
+            model: "parsync",
+            compiled_for: "parsync",
+            flags: &["-std=gnu99", segment],
+            ..SEQ
+        };
+        passes(2, &compile("gasnet_sources", b), &["stack"]);
     }
 }
 
@@ -255,6 +340,33 @@ fn a_wait_looks_again_after_it_sent_of_a_collective() {
     assert!(output.status.success(), "{said}");
     for node in 0..2 {
         assert!(said.contains(&format!("node {node}: all right")), "{said}");
+    }
+}
+
+/// Calls of an object that came by `dlopen`, with the library behind it, are the C library's.
+#[test]
+fn memory_is_not_kept_where_calls_do_not_pass_by_the_library() {
+    if !compiler("cc") {
+        return;
+    }
+    let b = Build {
+        flags: &["-std=gnu99", "-shared", "-fPIC", "-Dmain=run"],
+        ..SEQ
+    };
+    let object = compile("gasnet_sources", b);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet_apart");
+    let output = Command::new("cc")
+        .args(["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Werror"])
+        .arg(places().root.join("tests/c/gasnet_apart.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let object = object.to_str().unwrap();
+    for way in ["munmap", "madvise", "shmdt"] {
+        passes(2, &program, &[object, way]);
     }
 }
 

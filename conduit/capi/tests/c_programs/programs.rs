@@ -134,7 +134,7 @@ pub(crate) fn try_compile(source: &str, b: Build<'_>) -> (PathBuf, Output) {
         .arg(&lib)
         .arg(format!("-Wl,-rpath,{}", lib.display()))
         .arg(format!("-lgasnet-portals-{}", b.model))
-        .arg("-lpthread")
+        .args(["-lpthread", "-ldl"])
         .output()
         .unwrap();
     (out, output)

@@ -1,0 +1,146 @@
+// UNSAFETY: functions of the C library, in front of its own of the same names.
+#![expect(
+    unsafe_code,
+    reason = "functions of the C library by their names, and those behind them"
+)]
+//! The end of the heap, and what the allocator may give back of it.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::next::Next;
+use super::{busy, came, fails_with, is_watched, take_away};
+
+type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
+type Trim = unsafe extern "C" fn(usize) -> c_int;
+type Opt = unsafe extern "C" fn(c_int, c_int) -> c_int;
+
+static BRK: Next = Next::new(c"brk");
+static SBRK: Next = Next::new(c"sbrk");
+static TRIM: Next = Next::new(c"malloc_trim");
+static OPT: Next = Next::new(c"mallopt");
+
+/// The allocator was told to give nothing back.
+static KEPT: AtomicBool = AtomicBool::new(false);
+
+/// What the allocator of the GNU C library is told: its own calls pass by no name.
+#[cfg(target_env = "gnu")]
+const KEEP: [(c_int, c_int); 3] = [
+    (libc::M_MMAP_MAX, 0),
+    (libc::M_TRIM_THRESHOLD, -1),
+    (libc::M_ARENA_MAX, 1),
+];
+#[cfg(not(target_env = "gnu"))]
+const KEEP: [(c_int, c_int); 0] = [];
+
+/// Tells the allocator to give nothing back to the system, and keeps the program from telling it otherwise.
+pub(super) fn keep() {
+    for (what, value) in KEEP {
+        set(what, value);
+    }
+    KEPT.store(true, Ordering::Release);
+}
+
+fn is_kept() -> bool {
+    KEPT.load(Ordering::Acquire) && is_watched()
+}
+
+fn set(what: c_int, value: c_int) -> c_int {
+    let next = OPT.get();
+    if next.is_null() {
+        return 0;
+    }
+    // SAFETY: the C library's function of this name and so of this type.
+    let mallopt = unsafe { std::mem::transmute::<*mut c_void, Opt>(next) };
+    // SAFETY: sets a number of the allocator.
+    unsafe { mallopt(what, value) }
+}
+
+/// The C library's `sbrk`.
+fn real_sbrk(more: isize) -> *mut c_void {
+    let next = SBRK.get();
+    if next.is_null() {
+        return fails_with(libc::ENOMEM, libc::MAP_FAILED);
+    }
+    // SAFETY: the C library's function of this name and so of this type.
+    let sbrk = unsafe { std::mem::transmute::<*mut c_void, Sbrk>(next) };
+    // SAFETY: the caller's call.
+    unsafe { sbrk(more) }
+}
+
+/// `sbrk`: less than before takes the end of the heap away.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
+    let less = more.unsigned_abs();
+    if more > 0 {
+        return came(real_sbrk(more), less);
+    }
+    if more == 0 || !is_watched() {
+        return real_sbrk(more);
+    }
+    let from = real_sbrk(0).map_addr(|end| end.saturating_sub(less));
+    take_away([(from, less)], || real_sbrk(more)).unwrap_or_else(|| busy(libc::MAP_FAILED))
+}
+
+/// `brk`: lower than before takes the end of the heap away.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+    let next = BRK.get();
+    if next.is_null() {
+        return fails_with(libc::ENOMEM, -1);
+    }
+    // SAFETY: the C library's function of this name and so of this type.
+    let real = unsafe { std::mem::transmute::<*mut c_void, Brk>(next) };
+    // SAFETY: the caller's call.
+    let call = || unsafe { real(end) };
+    // Null is how programs ask whether there is a heap.
+    if end.is_null() || !is_watched() {
+        return call();
+    }
+    let before = real_sbrk(0);
+    let (less, more) = (
+        before.addr().saturating_sub(end.addr()),
+        end.addr().saturating_sub(before.addr()),
+    );
+    if less > 0 {
+        return take_away([(end, less)], call).unwrap_or_else(|| busy(-1));
+    }
+    let done = call();
+    if done == 0 && more > 0 {
+        came(before, more);
+    }
+    done
+}
+
+/// `malloc_trim`: an allocator that keeps all has nothing to give back. With `GASNET_DISABLE_MUNMAP=0` all memory may go.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_trim(keep: usize) -> c_int {
+    let next = TRIM.get();
+    if next.is_null() || is_kept() {
+        return 0;
+    }
+    // SAFETY: the C library's function of this name and so of this type.
+    let real = unsafe { std::mem::transmute::<*mut c_void, Trim>(next) };
+    // SAFETY: the caller's call.
+    let call = || unsafe { real(keep) };
+    take_away([(std::ptr::null_mut(), usize::MAX)], call).unwrap_or(0)
+}
+
+/// `mallopt`: what keeps the allocator from giving memory back stays as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(what: c_int, value: c_int) -> c_int {
+    if is_kept() && KEEP.iter().any(|(kept, _)| *kept == what) {
+        return 1;
+    }
+    set(what, value)
+}
