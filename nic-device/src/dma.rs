@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nic_model::{HostFault, HostMemory, NodeId};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, fstat, fstatfs};
 
 use crate::memory::{read_at, write_at};
+
+/// File systems whose files are memory: tmpfs (a memfd's too), hugetlbfs, ramfs.
+const MEMORY: [u32; 3] = [0x0102_1994, 0x9584_58F6, 0x8584_58F6];
 
 /// Ranges a device takes.
 const MOST: usize = 4096;
@@ -47,6 +50,9 @@ pub enum DmaMapError {
         /// Bytes.
         size: u64,
     },
+    /// The file is on a disk, or served by somebody, who may keep the reader waiting for ever.
+    #[error("the descriptor is no memory; use a memfd, or a file of tmpfs or hugetlbfs")]
+    Kind,
     /// Too many ranges.
     #[error("{MOST} ranges are mapped already")]
     Full,
@@ -115,6 +121,9 @@ impl DmaMap {
         });
         if !held {
             return Err(DmaMapError::File { offset, size });
+        }
+        if !fstatfs(&file).is_ok_and(|fs| MEMORY.contains(&(fs.f_type as u32))) {
+            return Err(DmaMapError::Kind);
         }
         let range = Range {
             size,
@@ -229,6 +238,21 @@ mod tests {
         assert!(map.read(u64::MAX, &mut two).is_err());
         map.unmap(0x1000, 0x1000).unwrap();
         assert!(map.read(0x1FFE, &mut two).is_err());
+    }
+
+    /// A file of another kind may be served by somebody who keeps its readers waiting.
+    #[test]
+    fn only_memory_is_mapped() {
+        let file = std::fs::File::open("/sys/kernel/mm/transparent_hugepage/enabled")
+            .or_else(|_| std::fs::File::open("/sys/kernel/uevent_seqnum"));
+        let Ok(file) = file else {
+            println!("skipped: no file of sysfs can be opened");
+            return;
+        };
+        let held = file.metadata().unwrap().len();
+        let mut map = DmaMap::new(NodeId(0));
+        let error = map.map(0, held.max(1), (file.into(), 0), (true, false));
+        assert!(matches!(error, Err(DmaMapError::Kind)), "{error:?}");
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod pci;
 mod proto;
 mod serve;
 mod server;
+mod signal;
 mod socket;
 
 pub use chips::{Chips, TOUCH};

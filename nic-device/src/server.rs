@@ -3,11 +3,8 @@
 //! No I/O here but that of the descriptors a client hands over. Whatever a client says is
 //! answered, with an errno where it cannot be meant.
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use nic_model::NodeId;
 use nic_model::defs::map::{WINDOW, WINDOW_LEN};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use vfio_bindings::bindings::vfio as abi;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +16,8 @@ use crate::proto::{
     Command, DeviceInfo, DmaMapRequest, DmaUnmapRequest, Header, IrqInfo, MAX_DATA, MAX_FDS,
     RegionAccess, RegionInfo, SetIrqs, VERSION, Version, error_reply, flags, message,
 };
-use crate::socket::{Message, timespec};
+use crate::signal::Bell;
+use crate::socket::Message;
 
 pub(crate) const BAR0: u32 = abi::VFIO_PCI_BAR0_REGION_INDEX;
 pub(crate) const CONFIG: u32 = abi::VFIO_PCI_CONFIG_REGION_INDEX;
@@ -44,7 +42,7 @@ type Refused = Errno;
 pub(crate) struct Endpoint {
     node: NodeId,
     config: ConfigSpace,
-    interrupt: Option<OwnedFd>,
+    interrupt: Option<Bell>,
     agreed: bool,
 }
 
@@ -75,7 +73,7 @@ impl From<DmaMapError> for Errno {
             DmaMapError::Overlap { .. } => Self::EXIST,
             DmaMapError::NotMapped { .. } => Self::NOENT,
             DmaMapError::Full => Self::NOSPC,
-            DmaMapError::Range { .. } | DmaMapError::File { .. } => Self::INVAL,
+            DmaMapError::Range { .. } | DmaMapError::File { .. } | DmaMapError::Kind => Self::INVAL,
         }
     }
 }
@@ -197,9 +195,10 @@ impl Endpoint {
         match set.flags.get() & !TRIGGER {
             _ if set.flags.get() & TRIGGER == 0 => return Err(Errno::OPNOTSUPP),
             abi::VFIO_IRQ_SET_DATA_EVENTFD => {
-                self.interrupt = match set.count.get() {
-                    0 => None,
-                    _ => message.fds.into_iter().next(),
+                let event = message.fds.into_iter().next();
+                self.interrupt = match event.filter(|_| set.count.get() > 0) {
+                    None => None,
+                    Some(event) => Some(Bell::new(event).map_err(|_| Errno::NOMEM)?),
                 };
             }
             abi::VFIO_IRQ_SET_DATA_NONE if set.count.get() == 0 => self.interrupt = None,
@@ -272,20 +271,10 @@ impl Endpoint {
 
     /// Tells the client of `count` interrupts.
     pub(crate) fn signal(&self, count: u64) {
-        let Some(fd) = &self.interrupt else { return };
-        if count == 0 {
-            return;
-        }
-        // The client may have handed over anything; a descriptor that would block is left alone.
-        let ready = poll(
-            &mut [PollFd::new(fd, PollFlags::OUT)],
-            Some(&timespec(std::time::Duration::ZERO)),
-        );
-        if matches!(ready, Ok(1)) && rustix::io::write(fd.as_fd(), &count.to_ne_bytes()).is_err() {
-            tracing::debug!(
-                node = self.node.0,
-                "the interrupt's descriptor takes nothing"
-            );
+        let Some(bell) = &self.interrupt else { return };
+        // The client may have handed over anything.
+        if let Err(error) = bell.ring(count) {
+            tracing::debug!(node = self.node.0, %error, "the interrupt's descriptor takes nothing");
         }
     }
 }

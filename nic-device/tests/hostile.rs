@@ -2,6 +2,8 @@
 //! and never in the way of others.
 
 use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +17,8 @@ use nic_model::defs::command::{Command as _, InitEq, InitProcess, MarkAlive, OpC
 use nic_model::defs::niccb::Counter;
 use nic_model::defs::{mailbox, map};
 use nic_model::{Machine, RegisterIo};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use zerocopy::FromZeros as _;
 
 /// A server in a thread; ends when its clients are gone.
@@ -95,12 +99,63 @@ impl Raw {
         }
     }
 
+    /// Says something with a descriptor beside it, which the server takes.
+    fn give(&mut self, (command, body): &(u16, [u32; 5]), fd: impl AsFd) {
+        self.hand(*command, &words(body), fd.as_fd());
+    }
+
+    fn hand(&mut self, command: u16, body: &[u8], fd: BorrowedFd<'_>) {
+        let message = bytes(command, 16 + body.len() as u32, 0, body);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        let parts = [std::io::IoSlice::new(&message)];
+        sendmsg(&self.0, &parts, &mut control, SendFlags::empty()).unwrap();
+        assert!(self.hear().is_some_and(|(flags, ..)| flags == 1));
+    }
+
     fn agree(&mut self) {
         let reply = self.ask(1, b"\0\0\x01\0{}\0").unwrap();
         assert_eq!(reply[..4], [0, 0, 1, 0]);
         assert_eq!(*reply.last().unwrap(), 0);
     }
 }
+
+/// A client that wants no answers: what it says, to be sent at once.
+struct Quiet(Vec<u8>);
+
+impl Quiet {
+    fn write32(&mut self, address: u32, value: u32) {
+        let body = [at(address), words(&[value])].concat();
+        self.0.extend(bytes(10, 36, 0x10, &body));
+    }
+
+    fn read32(&mut self, address: u32) {
+        self.0.extend(bytes(9, 32, 0x10, &at(address)));
+    }
+}
+
+impl RegisterIo for Raw {
+    fn read32(&mut self, address: u32) -> u32 {
+        let body = self.ask(9, &at(address)).unwrap();
+        u32::from_le_bytes(body[16..20].try_into().unwrap())
+    }
+
+    fn write32(&mut self, address: u32, value: u32) {
+        let body = [at(address), words(&[value])].concat();
+        self.ask(10, &body).unwrap();
+    }
+}
+
+/// The body of an access to one register.
+fn at(address: u32) -> Vec<u8> {
+    access(u64::from(address - map::WINDOW), 0, 4)
+}
+
+/// The message that sets the interrupt to the descriptor beside it, and the body of the one that triggers it.
+const SET_INTERRUPT: (u16, [u32; 5]) = (8, [20, 0x24, 1, 0, 1]);
+const TRIGGER: [u32; 5] = [20, 0x21, 1, 0, 1];
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -221,7 +276,7 @@ fn a_client_that_does_not_listen_is_not_heard() {
 }
 
 /// Boots a chip whose host memory begins at `base`, as the generic process.
-fn boot(function: &mut UserFunction, base: u64) {
+fn boot(function: &mut impl RegisterIo, base: u64) {
     let entry = map::HtMapEntry::mapping(base).unwrap();
     function.write32(map::ht_slot(8), entry.0);
     function.write32(map::HT_INTERRUPT, 1);
@@ -247,7 +302,7 @@ fn boot(function: &mut UserFunction, base: u64) {
 }
 
 /// Writes the command of slot `slot` and takes the result if there is one.
-fn command(function: &mut UserFunction, slot: u32, entry: &[u8; 64]) {
+fn command(function: &mut impl RegisterIo, slot: u32, entry: &[u8; 64]) {
     mailbox::write_command(function, 0, slot, entry);
     function.write32(mailbox::address(0, mailbox::COMMAND_WRITE), slot + 1);
     let write = function.read32(mailbox::address(0, mailbox::RESULT_WRITE));
@@ -283,33 +338,55 @@ fn memory_that_was_never_mapped_or_went_away_is_a_fault_of_the_transfer() {
 
 #[test]
 fn any_descriptor_may_be_handed_over_as_interrupt() {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    use std::mem::MaybeUninit;
-    use std::os::fd::AsFd as _;
     let server = Server::new(1);
     let mut client = server.raw(0);
     client.agree();
     // A pipe that nobody reads: it fills, and must not hold the server up.
     let (_reader, writer) = rustix::pipe::pipe().unwrap();
-    let set = bytes(8, 36, 0, &words(&[20, 0x24, 1, 0, 1]));
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [writer.as_fd()];
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-    sendmsg(
-        &client.0,
-        &[std::io::IoSlice::new(&set)],
-        &mut control,
-        SendFlags::empty(),
-    )
-    .unwrap();
-    assert!(client.hear().is_some_and(|(flags, ..)| flags == 1));
+    client.give(&SET_INTERRUPT, &writer);
     // Triggered by hand more often than a pipe has room for.
     for _ in 0..10_000 {
-        assert!(client.ask(8, &words(&[20, 0x21, 1, 0, 1])).is_ok());
+        assert!(client.ask(8, &words(&TRIGGER)).is_ok());
     }
     drop(client);
     server.end();
+}
+
+/// Two interrupts at once are more than an event descriptor has room for that takes one: a write of both would block.
+#[test]
+fn an_event_descriptor_near_its_limit_holds_nobody_up() {
+    for below in [0u64, 1, 2] {
+        let server = Server::new(2);
+        let mut good = server.function(1);
+        let mut client = server.raw(0);
+        client.agree();
+        let memory = DmaMemory::new(1 << 20).unwrap();
+        let map = words(&[32, 3, 0, 0, 0, 0, 1 << 20, 0]);
+        client.hand(2, &map, memory.as_fd());
+        boot(&mut client, 0);
+        let event = eventfd(0, EventfdFlags::empty()).unwrap();
+        let full = u64::MAX - 1 - below;
+        rustix::io::write(&event, &full.to_ne_bytes()).unwrap();
+        client.give(&SET_INTERRUPT, &event);
+        let mut quiet = Quiet(Vec::new());
+        let mut bad = [0; 64];
+        bad[0] = 77;
+        for slot in 3..6 {
+            let mut at = mailbox::command(0, slot);
+            for word in bad.as_chunks::<4>().0 {
+                quiet.write32(at, u32::from_le_bytes(*word));
+                at += 4;
+            }
+            quiet.write32(mailbox::address(0, mailbox::COMMAND_WRITE), slot + 1);
+            quiet.read32(mailbox::address(0, mailbox::RESULT_WRITE));
+            quiet.read32(mailbox::address(0, mailbox::RESULT_WRITE));
+        }
+        client.0.write_all(&quiet.0).unwrap();
+        assert_eq!(client.read32(map::NID), 0);
+        assert_eq!(good.read32(map::NID), 1);
+        drop((client, good));
+        server.end();
+    }
 }
 
 #[test]
