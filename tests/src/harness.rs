@@ -98,7 +98,7 @@ pub const MODES: &[Mode] = &[
             Box::new(Shm {
                 options: shm::Options {
                     attach: false,
-                    attach_ends: false,
+                    ..shm::Options::default()
                 },
                 ..Shm::default()
             })

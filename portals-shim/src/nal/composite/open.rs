@@ -28,7 +28,7 @@ use crate::interface::Interface;
 use crate::job::Job;
 use crate::nal::shm::alarm::Alarm;
 use crate::nal::shm::door::{self, Door, Guest};
-use crate::nal::shm::{Joining, Members, Memory, Options, Shm};
+use crate::nal::shm::{self, Joining, Members, Memory, Options, Own, Shm};
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
 use crate::place::Placement;
@@ -126,16 +126,22 @@ const JOINED: &str = "ok";
 /// What the first of a group tells that has no door; nobody finds it.
 const NONE: &str = "none";
 
-/// The memory of a group and the door to it, or why there is none.
-type Made = Result<(Memory, Door), String>;
+/// Descriptors that each rank of a group brings: its file, and the end of its alarm that others have.
+const EACH: usize = 2;
 
-/// A rank that has met its group, with its alarm, or why it has not.
-type Met = Result<(Alarm, Side), String>;
+/// The common file of a group and the door, or why there is none.
+type Made = Result<(OwnedFd, Door), String>;
+
+/// A rank's file and alarm.
+type Mine = (Own, Alarm);
+
+/// A rank that has met its group, or why it has not.
+type Met = Result<(Mine, Side), String>;
 
 /// Which side of the door it is on.
 enum Side {
-    /// Inside, with the end of its alarm that others have.
-    First(Memory, Door, OwnedFd),
+    /// Inside, with what it brings.
+    First(OwnedFd, Door, Vec<OwnedFd>),
     Guest(Guest),
 }
 
@@ -171,9 +177,9 @@ impl Sharing<'_> {
             return Ok(None);
         }
         let make = || -> Made {
-            let memory = Memory::new(self.size()).map_err(|e| e.to_string())?;
-            let door = Door::open(self.size(), 1).map_err(|e| e.to_string())?;
-            Ok((memory, door))
+            let common = shm::common(self.size()).map_err(|e| e.to_string())?;
+            let door = Door::open(self.size(), EACH).map_err(|e| e.to_string())?;
+            Ok((common, door))
         };
         let made = make();
         let told = made.as_ref().map(|(_, door)| door.told());
@@ -182,26 +188,35 @@ impl Sharing<'_> {
         Ok(Some(made))
     }
 
+    /// What this rank has for the group.
+    fn bring(&self) -> Result<(Mine, Vec<OwnedFd>), String> {
+        let no_socket = |e| format!("no socket to sleep on: {e}");
+        let alarm = Alarm::new().map_err(no_socket)?;
+        let own = Own::new(self.number(), self.size()).map_err(|e| e.to_string())?;
+        let file = own.descriptor().map_err(|e| e.to_string())?;
+        let line = alarm.line().map_err(no_socket)?;
+        Ok(((own, alarm), vec![file, line]))
+    }
+
     /// Comes to the door, and tells the first whether that worked; the first looks who is there.
     fn meet(&self, made: Option<Made>) -> Result<Option<Met>, FabricError> {
         if self.size() < 2 {
             return Ok(None);
         }
-        let alarm = Alarm::new().and_then(|alarm| Ok((alarm.line()?, alarm)));
-        let alarm = alarm.map_err(|e| format!("no socket to sleep on: {e}"));
+        let mine = self.bring();
         if let Some(mut made) = made {
             if let Ok((_, door)) = &mut made {
                 door.expect();
             }
-            return Ok(Some(alarm.and_then(|(line, alarm)| {
-                let (memory, door) = made?;
-                Ok((alarm, Side::First(memory, door, line)))
+            return Ok(Some(mine.and_then(|(mine, bring)| {
+                let (common, door) = made?;
+                Ok((mine, Side::First(common, door, bring)))
             })));
         }
         let told = self.job.get(&self.key("door", self.first()))?;
-        let met = alarm.and_then(|(line, alarm)| {
-            let guest = Guest::knock(&told, self.number(), vec![line]);
-            Ok((alarm, Side::Guest(guest.map_err(|e| e.to_string())?)))
+        let met = mine.and_then(|(mine, bring)| {
+            let guest = Guest::knock(&told, self.number(), bring);
+            Ok((mine, Side::Guest(guest.map_err(|e| e.to_string())?)))
         });
         let word = match &met {
             Ok((_, Side::Guest(guest))) => guest.word().to_owned(),
@@ -226,9 +241,20 @@ impl Sharing<'_> {
             }
             _ => Vec::new(),
         };
-        let joined = met.and_then(|(alarm, side)| {
-            let (memory, lines) = self.hand_over(side, &words)?;
-            let joining = Joining::new(&memory, self.number(), ni, Options::default());
+        let joined = met.and_then(|((own, alarm), side)| {
+            let (common, all) = self.hand_over(side, &words)?;
+            // A file and an end of each.
+            let (mut files, mut lines) = (Vec::new(), Vec::new());
+            for (i, fd) in all.into_iter().enumerate() {
+                let list = if i.is_multiple_of(EACH) {
+                    &mut files
+                } else {
+                    &mut lines
+                };
+                list.push(fd);
+            }
+            let mapped = own.with(&common, &files);
+            let joining = mapped.and_then(|mapped| Joining::process(mapped, ni));
             let joining = joining.map_err(|e| e.to_string())?;
             Ok(joining.with_alarm(alarm, lines))
         });
@@ -237,19 +263,20 @@ impl Sharing<'_> {
         Ok(joined.ok())
     }
 
-    /// The memory, and by number the ends of everybody's alarms.
-    fn hand_over(&self, side: Side, words: &[String]) -> Result<(Memory, Vec<OwnedFd>), String> {
+    /// The common file, and by number what each has brought.
+    fn hand_over(&self, side: Side, words: &[String]) -> Result<(OwnedFd, Vec<OwnedFd>), String> {
         match side {
-            Side::First(memory, door, line) => {
-                let common = [memory.descriptor().map_err(|e| e.to_string())?];
-                let all = door.serve(&common, vec![line], words);
-                let lines = all.map_err(|e| e.to_string())?;
-                Ok((memory, lines.into_iter().flatten().collect()))
+            Side::First(common, door, bring) => {
+                let common = [common];
+                let all = door.serve(&common, bring, words);
+                let all = all.map_err(|e| e.to_string())?;
+                let [common] = common;
+                Ok((common, all.into_iter().flatten().collect()))
             }
             Side::Guest(guest) => {
-                let taken = guest.take(1 + self.group.len());
-                let mut lines = taken.map_err(|e| e.to_string())?;
-                Ok((Memory::of(lines.remove(0), self.size()), lines))
+                let taken = guest.take(1 + EACH * self.group.len());
+                let mut all = taken.map_err(|e| e.to_string())?;
+                Ok((all.remove(0), all))
             }
         }
     }

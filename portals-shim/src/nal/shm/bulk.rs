@@ -1,6 +1,6 @@
 //! The area of a ring for data that does not fit its cells: where pieces lie, and what the sender knows to be free.
 
-use super::ring::Word;
+use super::ring::{Corrupt, Word};
 
 /// Pieces begin on lines of their own.
 const GRAIN: u32 = 64;
@@ -25,15 +25,23 @@ pub(super) fn give_back(freed: &impl Word, position: u32) {
 }
 
 /// How far the reader of an area is by its word, if that is between `before`, where it was, and `next`, where the
-/// writer is; else `before`.
+/// writer is.
 ///
 /// The word brings its own order with what the reader has read: it may be newer than the ring's word of released
 /// cells that was looked at before it.
 #[inline]
-pub(super) fn given_back(freed: &impl Word, before: u32, next: u32) -> u32 {
+pub(super) fn given_back(freed: &impl Word, before: u32, next: u32) -> Result<u32, Corrupt> {
     let claimed = freed.acquire();
     let possible = claimed.wrapping_sub(before) <= next.wrapping_sub(before);
-    if possible { claimed } else { before }
+    if possible {
+        Ok(claimed)
+    } else {
+        Err(Corrupt {
+            claimed,
+            from: before,
+            to: next,
+        })
+    }
 }
 
 /// The sender's account of a ring's bulk area. Positions count up and wrap; a piece never crosses the end.

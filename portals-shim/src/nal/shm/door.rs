@@ -56,6 +56,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(in crate::nal) enum DoorError {
     #[error("no socket to meet at: {0}")]
     Open(#[source] io::Error),
+    #[error(
+        "a rank is in another network namespace, and it cannot be met at {} ({source})", at.display()
+    )]
+    Second { at: PathBuf, source: io::Error },
     #[error("what rank 0 has told makes no sense")]
     Told,
     #[error(
@@ -274,7 +278,10 @@ impl Door {
         random(&mut bytes).map_err(DoorError::Open)?;
         let name: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         let secret = Secret::new().map_err(DoorError::Open)?;
-        let directory = std::env::temp_dir().join(format!("portolan-{name}"));
+        let usual = std::env::temp_dir();
+        let places = [usual.clone(), "/tmp".into(), "/dev/shm".into()];
+        let place = places.into_iter().find(|p| p.is_dir()).unwrap_or(usual);
+        let directory = place.join(format!("portolan-{name}"));
         let listening = || {
             let socket = seqpacket()?;
             bind(
@@ -417,7 +424,11 @@ impl Door {
             return Err(error);
         }
         if words.iter().any(|word| word.as_str() == AWAY) {
-            let second = Second::open(self.address.directory.clone()).map_err(DoorError::Open)?;
+            let at = &self.address.directory;
+            let second = Second::open(at.clone()).map_err(|source| DoorError::Second {
+                at: at.clone(),
+                source,
+            })?;
             self.look_until(Some(&second), Instant::now() + PATIENCE);
         }
         self.missing()

@@ -1,11 +1,17 @@
-//! Where everything is in the memory of a job.
+//! Where everything is in the memory of a job, and who writes it.
 //!
 //! ```text
-//!  page 0     header: magic, version, ranks, cells, bulk            written by the rank that makes the memory
-//!  block r    bell │ adverts' generation │ who it is │ who writes to it │ adverts │ busy[0..n]       rank r's
-//!  ring a→b   consumed │ starved │ cells │ bulk                                  one for each ordered pair
-//!  lanes a→b  heads │ cells │ bulk areas of two lanes of frames                  one for each ordered pair
+//!  common     header: magic, version, ranks, cells, bulk                                     the rank that makes it
+//!             bell of r │ who writes to r, who sends it frames, for each r                   anybody
+//!             starved a→b, for each ordered pair                                             a and b
+//!  file of r  block: adverts │ who it is │ to whom it writes │ busy[0..n]                     r alone
+//!             consumed a→r, freed a→r, for each a
+//!             ring r→b: cells │ bulk, for each b
+//!             lanes r→b: cells │ bulk areas of two lanes of frames, for each b
 //! ```
+//!
+//! Each file is written by the rank whose it is; others map it for reading only. In the common one stands nothing but what
+//! makes somebody look sooner: whoever writes nonsense there makes others look in vain, or later.
 //!
 //! A page that nobody touches takes no memory: the rings of two ranks that never talk cost nothing.
 
@@ -18,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(in crate::nal) const VERSION: u32 = 5;
+pub(in crate::nal) const VERSION: u32 = 6;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 
@@ -41,7 +47,11 @@ const _: () = assert!(CALLERS_AT + MOST_RANKS as usize / 8 <= OFFERS_AT);
 const _: () = assert!(OFFERS_AT + MOST_RANKS as usize / 8 <= PROCESSORS_AT);
 const _: () = assert!(PROCESSORS_AT + processors::WORDS * 8 <= ADVERTS_AT);
 /// What two processors write stands on lines of its own; two of them, because processors fetch pairs.
-const RING_HEAD: usize = 2 * LINE;
+const APART: usize = 2 * LINE;
+/// What anybody writes for a rank: its bell, and two sets of ranks.
+const COMMON_LEN: usize = APART + 2 * MOST_RANKS as usize / 8;
+/// What a reader writes for a writer: how far it is in the ring, and in each lane.
+const HEADS_LEN: usize = (1 + LANES) * APART;
 
 /// Lanes of frames from one rank to another.
 pub(super) const LANES: usize = 2;
@@ -60,11 +70,15 @@ pub(super) struct Layout {
     lane_cells: u32,
     /// Bytes of a lane for frames that do not fit its cells, a power of two.
     lane_bulk: u32,
-    block_len: usize,
-    ring_len: usize,
+    starved_at: usize,
+    common_len: usize,
+    /// Within a rank's file.
+    heads_at: usize,
     rings_at: usize,
-    lanes_len: usize,
+    ring_len: usize,
     lanes_at: usize,
+    lanes_len: usize,
+    file_len: usize,
 }
 
 impl Layout {
@@ -76,56 +90,85 @@ impl Layout {
             _ => (16, 16 << 10, 16, 8 << 10),
         };
         let ranks = ranks as usize;
-        let block_len = (BUSY_AT + ranks * LINE).next_multiple_of(PAGE);
-        let ring = (RING_HEAD + cells as usize * CELL + bulk as usize).next_multiple_of(PAGE);
-        let lane = RING_HEAD + lane_cells as usize * LANE_CELL + lane_bulk as usize;
-        let rings_at = PAGE + ranks * block_len;
+        let starved_at = PAGE + ranks * COMMON_LEN;
+        let common_len = (starved_at + ranks * ranks * LINE).next_multiple_of(PAGE);
+        let heads_at = BUSY_AT + ranks * LINE;
+        let rings_at = (heads_at + ranks * HEADS_LEN).next_multiple_of(PAGE);
+        let ring = (cells as usize * CELL + bulk as usize).next_multiple_of(PAGE);
+        let lane = lane_cells as usize * LANE_CELL + lane_bulk as usize;
+        let lanes_at = rings_at + ranks * ring;
+        let lanes_len = (LANES * lane).next_multiple_of(PAGE);
         Self {
             ranks,
             cells,
             bulk,
             lane_cells,
             lane_bulk,
-            block_len,
-            ring_len: ring,
+            starved_at,
+            common_len,
+            heads_at,
             rings_at,
-            lanes_len: (LANES * lane).next_multiple_of(PAGE),
-            lanes_at: rings_at + ranks * ranks * ring,
+            ring_len: ring,
+            lanes_at,
+            lanes_len,
+            file_len: lanes_at + ranks * lanes_len,
         }
+    }
+
+    /// Where the common file is, and its bytes.
+    pub(super) const fn common(&self) -> (usize, usize) {
+        (0, self.common_len)
+    }
+
+    /// Where the file of a rank is, and its bytes.
+    pub(super) const fn file(&self, rank: usize) -> (usize, usize) {
+        (self.common_len + rank * self.file_len, self.file_len)
     }
 
     /// Bytes of all.
     pub(super) const fn total(&self) -> usize {
-        self.lanes_at + self.ranks * self.ranks * self.lanes_len
+        self.common_len + self.ranks * self.file_len
     }
 
     /// The block of a rank.
     #[inline]
     pub(super) const fn block(&self, rank: usize) -> Block {
         Block {
-            at: PAGE + rank * self.block_len,
+            at: self.file(rank).0,
+            common: PAGE + rank * COMMON_LEN,
         }
+    }
+
+    /// What the reader of what `from` sends to `to` writes for it.
+    const fn heads(&self, from: usize, to: usize) -> usize {
+        self.file(to).0 + self.heads_at + from * HEADS_LEN
+    }
+
+    /// The words by which the two of a pair ask for being woken, one for the ring and one for each lane.
+    const fn starved(&self, from: usize, to: usize) -> usize {
+        self.starved_at + (from * self.ranks + to) * LINE
     }
 
     /// The ring from one rank to another.
     pub(super) const fn ring(&self, from: usize, to: usize) -> Ring {
         Ring {
-            at: self.rings_at + (from * self.ranks + to) * self.ring_len,
+            at: self.file(from).0 + self.rings_at + to * self.ring_len,
+            consumed: self.heads(from, to),
+            starved: self.starved(from, to),
             cells: self.cells,
             bulk: self.bulk,
         }
     }
 
-    /// Lane `lane`, below [`LANES`], from one rank to another. Heads and cells of all lanes come before what few
-    /// frames need.
+    /// Lane `lane`, below [`LANES`], from one rank to another. The cells of all lanes come before what few frames need.
     pub(super) const fn lane(&self, from: usize, to: usize, lane: usize) -> LaneAt {
-        let at = self.lanes_at + (from * self.ranks + to) * self.lanes_len;
+        let at = self.file(from).0 + self.lanes_at + to * self.lanes_len;
         let cells = self.lane_cells as usize * LANE_CELL;
-        let cells_at = at + LANES * RING_HEAD;
         LaneAt {
-            head: at + lane * RING_HEAD,
-            first: (cells_at + lane * cells) / LANE_CELL,
-            bulk_at: cells_at + LANES * cells + lane * self.lane_bulk as usize,
+            head: self.heads(from, to) + (1 + lane) * APART,
+            starved: self.starved(from, to) + 4 * (1 + lane),
+            first: (at + lane * cells) / LANE_CELL,
+            bulk_at: at + LANES * cells + lane * self.lane_bulk as usize,
             mask: self.lane_cells - 1,
             bulk: self.lane_bulk,
         }
@@ -166,7 +209,10 @@ impl Layout {
 /// A rank's block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
+    /// In the rank's own file.
     at: usize,
+    /// In the common one.
+    common: usize,
 }
 
 /// What a rank says of itself.
@@ -199,7 +245,7 @@ impl Block {
     /// Where the bell is.
     #[inline]
     pub(super) const fn bell_at(self) -> usize {
-        self.at
+        self.common
     }
 
     /// Of its adverts: even, or odd while they change.
@@ -217,19 +263,29 @@ impl Block {
         map.long(self.at + ADVERTS_AT + (index * ADVERT_WORDS + word) * 8)
     }
 
-    /// Rank `by` is copying to or from advertised memory of this rank.
-    pub(super) fn busy(self, map: &Map, by: usize) -> &AtomicU32 {
-        map.word(self.at + BUSY_AT + by * LINE)
+    /// This rank is copying to or from advertised memory of rank `of`.
+    pub(super) fn busy(self, map: &Map, of: usize) -> &AtomicU32 {
+        map.word(self.at + BUSY_AT + of * LINE)
     }
 
-    /// 64 bits of the set of ranks that write to this one.
+    /// 64 bits of the set of ranks that write to this one, as others say.
     pub(super) fn contacts(self, map: &Map, word: usize) -> &AtomicU64 {
+        map.long(self.common + APART + word * 8)
+    }
+
+    /// 64 bits of the set of ranks that send frames to this one, as others say.
+    #[inline]
+    pub(super) fn callers(self, map: &Map, word: usize) -> &AtomicU64 {
+        map.long(self.common + APART + MOST_RANKS as usize / 8 + word * 8)
+    }
+
+    /// 64 bits of the set of ranks that this one writes to.
+    pub(super) fn writes_to(self, map: &Map, word: usize) -> &AtomicU64 {
         map.long(self.at + CONTACTS_AT + word * 8)
     }
 
-    /// 64 bits of the set of ranks that send frames to this one.
-    #[inline]
-    pub(super) fn callers(self, map: &Map, word: usize) -> &AtomicU64 {
+    /// 64 bits of the set of ranks that this one sends frames to.
+    pub(super) fn calls(self, map: &Map, word: usize) -> &AtomicU64 {
         map.long(self.at + CALLERS_AT + word * 8)
     }
 
@@ -320,6 +376,8 @@ impl Block {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     at: usize,
+    consumed: usize,
+    starved: usize,
     cells: u32,
     bulk: u32,
 }
@@ -338,7 +396,7 @@ impl Ring {
     /// The first byte of a cell.
     #[inline]
     pub(super) const fn cell(&self, index: u32) -> usize {
-        self.at + RING_HEAD + (index & (self.cells - 1)) as usize * CELL
+        self.at + (index & (self.cells - 1)) as usize * CELL
     }
 
     /// The first line of a cell.
@@ -350,7 +408,7 @@ impl Ring {
     /// Bytes `offset .. offset + len` of the bulk area, if it has them.
     pub(super) fn bulk(&self, offset: u32, len: u32) -> Option<usize> {
         let end = offset.checked_add(len)?;
-        let start = self.at + RING_HEAD + self.cells as usize * CELL;
+        let start = self.at + self.cells as usize * CELL;
         (end <= self.bulk).then_some(start + offset as usize)
     }
 
@@ -375,11 +433,11 @@ impl Words for RingWords<'_> {
     }
     #[inline]
     fn consumed(&self) -> &AtomicU32 {
-        self.map.word(self.ring.at)
+        self.map.word(self.ring.consumed)
     }
     #[inline]
     fn starved(&self) -> &AtomicU32 {
-        self.map.word(self.ring.at + LINE)
+        self.map.word(self.ring.starved)
     }
 }
 
@@ -387,6 +445,7 @@ impl Words for RingWords<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneAt {
     head: usize,
+    starved: usize,
     /// The line of the first cell.
     first: usize,
     bulk_at: usize,
@@ -452,7 +511,7 @@ impl Words for LaneWords<'_> {
     }
     #[inline]
     fn starved(&self) -> &AtomicU32 {
-        self.map.word(self.lane.head + LINE)
+        self.map.word(self.lane.starved)
     }
 }
 
@@ -466,18 +525,37 @@ mod tests {
             let l = Layout::new(ranks);
             let n = ranks as usize;
             assert!(l.cells.is_power_of_two() && l.bulk.is_power_of_two());
-            assert!(BUSY_AT + n * LINE <= l.block_len);
-            assert_eq!(l.block(n).at, l.rings_at);
-            assert_eq!(l.ring(n - 1, n - 1).at + l.ring_len, l.lanes_at);
-            assert_eq!(l.lane(n - 1, n - 1, 0).head + l.lanes_len, l.total());
+            // The common file.
+            assert_eq!(l.block(n).common, l.starved_at);
+            assert_eq!(l.starved(n - 1, n), l.starved(n, 0));
+            assert!(l.starved(n, 0) <= l.common_len && 4 * (1 + LANES) <= LINE);
+            // Files one behind the other, and a rank's.
+            assert_eq!(l.file(0).0, l.common_len);
+            assert_eq!(l.file(n).0, l.total());
+            assert_eq!(l.file(0).1, l.file_len);
+            for start in [l.common_len, l.file_len, l.rings_at, l.lanes_at] {
+                assert!(start.is_multiple_of(PAGE));
+            }
+            let last = l.file(n - 1).0;
+            assert_eq!(l.block(n - 1).at, last);
+            assert!(BUSY_AT + n * LINE <= l.heads_at);
+            assert!(l.heads(n, n - 1) <= last + l.rings_at);
+            assert_eq!(l.ring(n - 1, n).at, last + l.lanes_at);
+            assert_eq!(l.lane(n - 1, n, 0).first * LINE, l.total());
+            // What a reader writes is in its own file.
+            let own = l.file(n - 1).0..l.file(n - 1).0 + l.rings_at;
+            assert!(own.contains(&l.ring(0, n - 1).consumed));
+            assert!(own.contains(&(l.lane(0, n - 1, LANES - 1).head + APART - 1)));
+            assert_eq!(l.lane(0, 0, 0).head, l.ring(0, 0).consumed + APART);
+            assert_eq!(l.lane(0, 0, 1).head, l.ring(0, 0).consumed + 2 * APART);
+            // Lanes of a pair.
             let (first, last) = (l.lane(0, 0, 0), l.lane(0, 0, LANES - 1));
-            assert_eq!(last.head + RING_HEAD, first.first * LINE);
             assert_eq!(first.cell(l.lane_cells - 1) + 1, last.first);
             assert_eq!((last.cell(l.lane_cells - 1) + 1) * LINE, first.bulk_at);
             assert_eq!(first.cell(l.lane_cells), first.first);
             assert_eq!(first.bulk_at(0) + l.lane_bulk as usize, last.bulk_at);
             let end = last.bulk_at(0) + l.lane_bulk as usize;
-            assert!(end <= first.head + l.lanes_len && first.head % LINE == 0);
+            assert!(end <= first.first * LINE + l.lanes_len);
             let ring = l.ring(0, 0);
             let last = ring.bulk(0, l.bulk).unwrap() + l.bulk as usize;
             assert!(last <= ring.at + l.ring_len);
@@ -489,7 +567,7 @@ mod tests {
 
     #[test]
     fn a_pair_reserves_what_is_promised() {
-        for (ranks, kib) in [(16, 624), (64, 176), (MOST_RANKS, 88)] {
+        for (ranks, kib) in [(16, 608), (64, 160), (MOST_RANKS, 80)] {
             let l = Layout::new(ranks);
             assert_eq!(2 * (l.ring_len + l.lanes_len), kib << 10, "{ranks}");
         }

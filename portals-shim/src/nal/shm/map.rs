@@ -12,6 +12,7 @@
 //!   mapping and so end this process with a bus error.
 //! * Nothing has a name in any file system; the memory is gone with its last mapping and descriptor.
 //! * Every access is within the mapping: ranges are checked here, whatever the caller worked out from a peer's words.
+//! * A file that one rank writes can be mapped for reading only by whoever is handed it, from before it is handed over.
 
 use portals_core::Segment;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -20,7 +21,7 @@ use rustix::process::{Resource, getrlimit};
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -32,6 +33,15 @@ pub(super) const LINE: usize = 64;
 /// # Errors
 /// The system has no such files, or not of this length.
 pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
+    create_with(name, len, SealFlags::SEAL)
+}
+
+/// As [`create`], for a file that its maker may [seal](seal_for_others) once it has mapped it.
+pub(super) fn create_own(name: &str, len: usize) -> io::Result<OwnedFd> {
+    create_with(name, len, SealFlags::empty())
+}
+
+fn create_with(name: &str, len: usize, seals: SealFlags) -> io::Result<OwnedFd> {
     // Beyond the limit the process would be killed by a signal that says nothing.
     if let Some(most) = getrlimit(Resource::Fsize).current
         && len as u64 > most
@@ -41,11 +51,34 @@ pub(crate) fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
     }
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, len as u64)?;
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | seals)?;
     Ok(fd)
 }
 
-/// A mapping of a shared file.
+/// Whether a file has `len` bytes for ever.
+fn look_at(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    let size = rustix::fs::fstat(fd)?.st_size;
+    if len == 0 || usize::try_from(size) != Ok(len) {
+        let text = format!("the shared memory has {size} bytes, not {len}");
+        return Err(io::Error::other(text));
+    }
+    if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+        return Err(io::Error::other("the shared memory is not sealed"));
+    }
+    Ok(())
+}
+
+/// From now on a file that [`create`] made is mapped for reading only, and not written by system calls. What is mapped
+/// for writing already stays so.
+///
+/// # Errors
+/// The kernel is older than 5.1.
+pub(super) fn seal_for_others(fd: &OwnedFd) -> io::Result<()> {
+    rustix::fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+    Ok(())
+}
+
+/// A mapping of one or several shared files.
 #[derive(Debug)]
 pub(super) struct Map {
     base: NonNull<u8>,
@@ -71,14 +104,7 @@ impl Map {
     /// Maps a file of exactly `len` bytes that cannot shrink.
     pub(super) fn new(fd: impl AsFd, len: usize) -> io::Result<Self> {
         let fd = fd.as_fd();
-        let size = rustix::fs::fstat(fd)?.st_size;
-        if len == 0 || usize::try_from(size) != Ok(len) {
-            let text = format!("the shared memory has {size} bytes, not {len}");
-            return Err(io::Error::other(text));
-        }
-        if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
-            return Err(io::Error::other("the shared memory is not sealed"));
-        }
+        look_at(fd, len)?;
         // SAFETY: a shared mapping at an address the kernel chooses overlaps nothing; the seal looked at above keeps
         // all of it backed by the file for its whole life.
         let base = unsafe {
@@ -99,6 +125,56 @@ impl Map {
             len,
             lines: len / LINE,
         })
+    }
+
+    /// Room for `len` bytes, in which files are to be [placed](Map::place) everywhere before it is used.
+    pub(super) fn reserve(len: usize) -> io::Result<Self> {
+        // SAFETY: an anonymous private mapping at an address the kernel chooses overlaps nothing; nothing can be read or
+        // written there.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self {
+            base,
+            len,
+            lines: len / LINE,
+        })
+    }
+
+    /// Maps a file of exactly `len` bytes that cannot shrink at `at`, for writing too or for reading only.
+    pub(super) fn place(
+        &mut self,
+        fd: impl AsFd,
+        (at, len): (usize, usize),
+        write: bool,
+    ) -> io::Result<()> {
+        let fd = fd.as_fd();
+        look_at(fd, len)?;
+        let to = self.at(at, len).cast::<c_void>();
+        let write = if write {
+            ProtFlags::WRITE
+        } else {
+            ProtFlags::empty()
+        };
+        // SAFETY: the range is within the mapping that this value owns, by `at`, and nobody has a pointer into that, as
+        // this borrow is exclusive; the seal looked at above keeps all of it backed by the file.
+        unsafe {
+            rustix::mm::mmap(
+                to,
+                len,
+                ProtFlags::READ | write,
+                MapFlags::SHARED | MapFlags::FIXED,
+                fd,
+                0,
+            )
+        }?;
+        Ok(())
     }
 
     /// Bytes.
@@ -335,6 +411,7 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{Mode, OFlags};
 
     fn place(bytes: &mut [u8]) -> Segment {
         Segment {
@@ -363,6 +440,32 @@ mod tests {
         let fd = create("test", 4096).unwrap();
         assert!(rustix::fs::ftruncate(&fd, 0).is_err());
         assert!(Map::new(&fd, 8192).is_err(), "another size");
+    }
+
+    #[test]
+    fn what_is_sealed_for_others_is_written_by_its_owner_alone() {
+        let fd = create_own("test", 8192).unwrap();
+        let mut own = Map::reserve(16384).unwrap();
+        own.place(&fd, (8192, 8192), true).unwrap();
+        if seal_for_others(&fd).is_err() {
+            println!("skipped: this kernel has no F_SEAL_FUTURE_WRITE");
+            return;
+        }
+        let mut others = Map::reserve(8192).unwrap();
+        assert!(others.place(&fd, (0, 8192), true).is_err(), "for writing");
+        assert!(Map::new(&fd, 8192).is_err());
+        assert!(rustix::io::write(&fd, b"x").is_err(), "by a system call");
+        // Not even through another description of the file.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+        if let Ok(again) = rustix::fs::open(path, OFlags::RDWR, Mode::empty()) {
+            assert!(others.place(&again, (0, 8192), true).is_err());
+        }
+        others.place(&fd, (0, 8192), false).unwrap();
+        own.write(8192, b"own");
+        let mut seen = [0; 3];
+        others.read(0, &mut seen);
+        assert_eq!(&seen, b"own");
+        assert!(others.place(&fd, (0, 4096), false).is_err(), "another size");
     }
 
     #[test]

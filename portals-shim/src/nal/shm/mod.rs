@@ -25,6 +25,7 @@
 //! | `bulk.rs` | where data lies that does not fit cells |
 //! | `members.rs` | who shares the memory |
 //! | `door.rs` | who is handed the memory, and by whom |
+//! | `fault.rs` | what happens when a peer writes nonsense |
 //! | `nap.rs`, `alarm.rs` | the futex; the socket of ranks that must sleep on other descriptors too |
 //! | `map.rs`, `attach.rs` | mappings, copies, the kernel's copies: all unsafe code |
 //!
@@ -35,9 +36,10 @@
 //!   dead writer stops nobody, no message needs an atomic read-modify-write, and a reader looks only at the rings of
 //!   ranks that have ever written to it.
 //! * **No lock is in shared memory.** The only thing anybody waits for there is `busy`, and not for the dead.
-//! * **What a peer writes is copied once and checked, and then only the copy is used.** Offsets and lengths end
-//!   within their area, or the cell is dropped and counted. What a peer says cannot make this process read or write
-//!   anything but the shared memory and the memory of the descriptor that `portals-core` chose.
+//! * **A rank writes its own file, and others read it.** What a peer writes is copied once and checked, and then only the
+//!   copy is used. Offsets and lengths end within their area, or the job ends by the name of the rank that wrote them
+//!   (`fault.rs`). What a peer says cannot make this process read or write anything but the shared memory, the memory of
+//!   the descriptor that `portals-core` chose, and memory of that peer itself.
 //! * A message is handled completely before its cell is given back, so `consumed` also says which messages have had
 //!   their effect. A one-sided operation is used only when all earlier messages to that peer have (rule 24).
 //! * No memory has a name: it is gone when the last process is.
@@ -48,6 +50,7 @@ mod attach;
 mod bulk;
 mod cell;
 pub(in crate::nal) mod door;
+mod fault;
 mod layout;
 pub(crate) mod map;
 mod members;
@@ -69,6 +72,7 @@ use crate::delivery;
 use crate::identity::life::{Life, life};
 use crate::region::Region;
 use alarm::{Alarm, Lines};
+pub use fault::OnFault;
 pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
 use map::Map;
@@ -77,14 +81,14 @@ use nap::Futex;
 pub(in crate::nal) use nap::LONGEST;
 pub use near::{FRAME, Frame, Lane, Link, Near};
 use onesided::Published;
-pub(in crate::nal) use open::Joining;
 pub(crate) use open::open;
+pub(in crate::nal) use open::{Joining, Own, common};
 pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whether bytes of a peer can be read as a cell; for the fuzz target of the parser.
@@ -99,6 +103,8 @@ pub fn is_cell(bytes: &[u8]) -> bool {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a rank that has something to send looks whether a peer that does not take it still lives.
 const LOOK: Duration = Duration::from_millis(100);
+/// After how many looks in vain a rank that does not sleep asks around.
+const IDLE: u32 = 1 << 14;
 
 /// Whether a peer is proven to have ended; `pid` is its number here, if it has one.
 fn is_dead(pid: Option<i32>) -> bool {
@@ -152,6 +158,14 @@ struct Core {
     /// Before it sleeps it orders all other ranks.
     orders: bool,
     counters: Counters,
+    on_fault: OnFault,
+    /// How long a peer may be at work on what this rank shows.
+    patience: Duration,
+    /// The ranks that send frames to this one, as they say in their own files.
+    calling: Arc<[AtomicU64]>,
+    /// Looks in vain, and when others' files were last asked who they write to.
+    idle: u32,
+    asked: Option<Instant>,
     /// When peers that do not take what waits for them were last looked at.
     looked: Option<Instant>,
     closed: bool,
@@ -206,10 +220,50 @@ impl Core {
         if !self.backlog.is_empty() {
             any |= self.flush(map, ni);
         }
-        if !any && !self.is_drained() {
-            any = self.give_up(map, ni);
+        if !any {
+            self.idle = self.idle.wrapping_add(1);
+            if self.idle.is_multiple_of(IDLE) {
+                self.ask_around(map);
+            }
+            if !self.is_drained() {
+                any = self.give_up(map, ni);
+            }
         }
         any
+    }
+
+    /// Asks every rank's own file whether it writes to this one. What the common file says of that is quicker to look at,
+    /// and anybody can spoil it.
+    #[cold]
+    fn ask_around(&mut self, map: &Map) {
+        let now = Instant::now();
+        if self.asked.is_some_and(|at| now < at + LOOK) {
+            return;
+        }
+        self.asked = Some(now);
+        let (word, bit) = (self.rank / 64, 1 << (self.rank % 64));
+        let mut writers = vec![0; self.contacts.len()];
+        for rank in (0..self.peers.len()).filter(|rank| *rank != self.rank) {
+            let block = self.layout.block(rank);
+            if block.writes_to(map, word).load(Ordering::Acquire) & bit != 0 {
+                writers[rank / 64] |= 1 << (rank % 64);
+            }
+            if block.calls(map, word).load(Ordering::Acquire) & bit != 0
+                && let Some(calling) = self.calling.get(rank / 64)
+            {
+                calling.fetch_or(1 << (rank % 64), Ordering::Relaxed);
+            }
+        }
+        for (word, now) in writers.into_iter().enumerate() {
+            self.met(word, now);
+        }
+        for at in 0..self.callers.len() {
+            let rank = self.callers[at];
+            let peer = &self.peers[rank];
+            if !peer.arriving.is_possible(&peer.from.words(map)) {
+                self.bad(rank, &"it has spoiled one that it had not finished");
+            }
+        }
     }
 
     /// Gives up what is meant for peers that are dead or have closed. Returns whether there was any.
@@ -402,11 +456,12 @@ impl Nal for Shm {
         let map = Arc::clone(&self.map);
         let (members, who) = (core.members.clone(), core.who);
         Some(Near::new(
-            map,
+            (map, Arc::clone(&core.calling)),
             core.layout,
             core.rank,
             members,
             who,
+            core.on_fault,
             (core.orders, core.lines.clone()),
         ))
     }
@@ -444,6 +499,7 @@ impl Drop for Shm {
 impl Core {
     /// Before a sleep: whoever makes work from now on rings the bell.
     fn prepare(&mut self, map: &Map) {
+        self.ask_around(map);
         ring::Bell::prepare(self.layout.block(self.rank).bell(map));
         for at in 0..self.backlog.len() {
             let rank = self.backlog[at];

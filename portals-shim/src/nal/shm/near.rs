@@ -21,7 +21,7 @@
 //! * Where the rest of a frame lies in the bulk area follows from the lengths of the frames before it, on both sides
 //!   by the same rule ([`place`]): a length that lies moves nothing but the liar's own bytes. Length and tag are copied
 //!   once, and the copy is checked; bytes are copied when they are asked for ([`Link::read`]), so whoever asks once
-//!   has a copy that nobody changes. Cells that make no sense are dropped and counted.
+//!   has a copy that nobody changes. Cells that make no sense end the job.
 //! * A reader looks only at lanes of ranks that have ever sent it a frame ([`Near::callers`]), and a pair that sends
 //!   none touches no memory.
 //! * A rank sends frames only to one that takes them and to which it has offered the same, so an answer can always go
@@ -31,10 +31,13 @@
 
 use super::alarm::Lines;
 use super::bulk::{give_back, given_back, place};
+use super::fault::OnFault;
 use super::layout::{Block, LANES, LaneAt, Layout, State};
 use super::map::{Line as Cell, Map};
 use super::members::Members;
-use super::ring::{Bell, Order, Producer, SharedConsumer, SharedProducer, is_written};
+use super::ring::{
+    Bell, Corrupt, Order, Producer, SharedConsumer, SharedProducer, is_possible, is_written,
+};
 use super::{is_dead, nap};
 use portals_core::ProcessId;
 use std::sync::Arc;
@@ -84,17 +87,21 @@ pub struct Near {
     members: Members,
     /// User and job.
     who: (u32, u32),
+    on_fault: OnFault,
     orders: bool,
     lines: Lines,
+    /// Who says in its own file that it sends frames to this rank.
+    calling: Arc<[AtomicU64]>,
 }
 
 impl Near {
     pub(super) fn new(
-        map: Arc<Map>,
+        (map, calling): (Arc<Map>, Arc<[AtomicU64]>),
         layout: Layout,
         rank: usize,
         members: Members,
         who: (u32, u32),
+        on_fault: OnFault,
         (orders, lines): (bool, Lines),
     ) -> Self {
         Self {
@@ -104,8 +111,10 @@ impl Near {
             own: layout.block(rank),
             members,
             who,
+            on_fault,
             orders,
             lines,
+            calling,
         }
     }
 
@@ -160,6 +169,8 @@ impl Near {
         Some(Link {
             map: Arc::clone(&self.map),
             own,
+            on_fault: self.on_fault,
+            own_block: self.own,
             block,
             pid: who.process.number(own_process),
             order,
@@ -180,7 +191,9 @@ impl Near {
     /// The numbers from 64 `word` on of ranks that have sent a frame to this one, a bit each.
     #[inline]
     pub fn callers(&self, word: usize) -> u64 {
-        self.own.callers(&self.map, word).load(Ordering::Acquire)
+        let said = self.own.callers(&self.map, word).load(Ordering::Acquire);
+        let calling = self.calling.get(word);
+        said | calling.map_or(0, |c| c.load(Ordering::Relaxed))
     }
 }
 
@@ -204,18 +217,17 @@ impl Out {
         }
     }
 
-    /// Learns how far the reader is. What it cannot mean is not believed.
+    /// Learns how far the reader is. What it cannot mean is an error.
     #[cold]
-    fn look(&self, map: &Map) {
+    fn look(&self, map: &Map) -> Result<(), Corrupt> {
         let mut cells = self.cells.get();
-        if cells.look(&self.lane.words(map)).is_err() {
-            return;
-        }
+        cells.look(&self.lane.words(map))?;
         self.cells.set(&cells);
         let (next, freed) = (&self.next, &self.freed);
         let (next, before) = (next.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-        let now = given_back(self.lane.freed(map), before, next);
+        let now = given_back(self.lane.freed(map), before, next)?;
         freed.store(now, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Where `rest` bytes go in the bulk area, and the position after them, if they fit.
@@ -230,15 +242,11 @@ impl Out {
         fits.then_some((at, after))
     }
 
-    /// The cell for a frame of `len` bytes, and where its rest goes.
+    /// The cell for a frame of `len` bytes, and where its rest goes, as far as the reader was when it was last looked at.
     #[inline]
-    fn room(&self, map: &Map, len: usize) -> Option<(u32, (u32, u32))> {
+    fn room(&self, len: usize) -> Option<(u32, (u32, u32))> {
         let rest = len.saturating_sub(INLINE);
-        let known = || self.cells.get().room().zip(self.bulk(rest));
-        known().or_else(|| {
-            self.look(map);
-            known()
-        })
+        self.cells.get().room().zip(self.bulk(rest))
     }
 }
 
@@ -303,6 +311,8 @@ impl Frame {
 pub struct Link {
     map: Arc<Map>,
     own: usize,
+    on_fault: OnFault,
+    own_block: Block,
     block: Block,
     pid: Option<i32>,
     /// How the peer's sleeps are ordered with what this rank writes.
@@ -329,7 +339,7 @@ impl Link {
         if len > FRAME {
             return false;
         }
-        let Some((index, (at, after))) = out.room(map, len) else {
+        let Some((index, (at, after))) = self.room(out, len) else {
             return false;
         };
         let cell = map.line(out.lane.cell(index));
@@ -352,10 +362,22 @@ impl Link {
         true
     }
 
+    /// As [`Out::room`], of now.
+    #[inline]
+    fn room(&self, out: &Out, len: usize) -> Option<(u32, (u32, u32))> {
+        out.room(len).or_else(|| {
+            if let Err(error) = out.look(&self.map) {
+                let what = format_args!("has written a word that makes no sense ({error})");
+                self.bad(&what);
+            }
+            out.room(len)
+        })
+    }
+
     /// Whether a frame of `len` bytes would find room.
     #[inline]
     pub fn has_room(&self, lane: Lane, len: usize) -> bool {
-        self.out[lane.index()].room(&self.map, len).is_some()
+        self.room(&self.out[lane.index()], len).is_some()
     }
 
     /// As [`Link::has_room`]; where there is none, the peer wakes this rank when it has made some. To be called after
@@ -392,7 +414,9 @@ impl Link {
             let (len, tag) = ((said & 0xffff) as usize, (said >> 16) as u16);
             if len > FRAME {
                 from.cells.release();
-                self.bad(len);
+                self.bad(&format_args!(
+                    "has written a frame of {len} bytes; {FRAME} are the most"
+                ));
                 continue;
             }
             map.prepare_read(from.lane.cell(position.wrapping_add(BEHIND)));
@@ -466,6 +490,13 @@ impl Link {
     /// Whether the peer is proven to have died, or has closed its interface. Makes system calls.
     #[cold]
     pub fn is_gone(&self) -> bool {
+        for from in &self.incoming {
+            let next = from.cells.position();
+            let ready = self.map.line(from.lane.cell(next)).word(0);
+            if !is_possible(ready, next, from.lane.cells()) {
+                self.bad(&"has spoiled a frame that it had not finished");
+            }
+        }
         self.block.state(&self.map) == State::Closed || is_dead(self.pid)
     }
 
@@ -475,10 +506,9 @@ impl Link {
     }
 
     #[cold]
-    fn bad(&self, len: usize) {
-        if self.bad.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(pid = self.pid.unwrap_or(0), len, "frame dropped");
-        }
+    fn bad(&self, what: &dyn std::fmt::Display) {
+        let first = self.bad.fetch_add(1, Ordering::Relaxed) == 0;
+        self.on_fault.found((self.own, self.number), what, first);
     }
 
     /// A frame was published: makes sure that the peer looks.
@@ -493,6 +523,8 @@ impl Link {
     #[cold]
     fn meet(&self) {
         self.met.store(true, Ordering::Relaxed);
+        let calls = self.own_block.calls(&self.map, self.number / 64);
+        calls.fetch_or(1 << (self.number % 64), Ordering::Release);
         let word = self.block.callers(&self.map, self.own / 64);
         word.fetch_or(1 << (self.own % 64), Ordering::SeqCst);
     }

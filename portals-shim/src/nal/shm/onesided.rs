@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  initiator   generation known? ─no─► copy the table        owner   generation odd
-//!              busy := 1                                              fence
+//!              own busy := 1                                          fence
 //!              fence                                                  wait until nobody is busy
 //!              generation as known? ─no─► busy := 0, again            write the table
 //!              copy the bytes                                         generation even
@@ -261,8 +261,13 @@ impl Core {
             }
         }
         if changed {
-            // Without a limit it does not fail.
-            let _ = self.show(map, None);
+            let patience = self.patience;
+            if let Err(rank) = self.show(map, Instant::now() + patience) {
+                let why = "has been copying for too long, by what it says";
+                let first = self.peers[rank].nonsense == 0;
+                self.peers[rank].nonsense += 1;
+                self.on_fault.found((self.rank, rank), &why, first);
+            }
         }
     }
 
@@ -275,19 +280,22 @@ impl Core {
         } else if !self.published.unconfirmed {
             return Ok(());
         }
-        self.show(map, Some(Instant::now() + PATIENCE))
+        let shown = self.show(map, Instant::now() + PATIENCE);
+        shown.map_err(|_| Error::MdInUse)
     }
 
     /// Takes everything back.
     pub(super) fn withdraw_all(&mut self, map: &Map) {
         if self.published.unconfirmed || self.published.lists.values().any(|l| !l.is_empty()) {
             self.published.lists.clear();
-            let _ = self.show(map, None);
+            let patience = self.patience;
+            let _ = self.show(map, Instant::now() + patience);
         }
     }
 
-    /// Writes the table of what [`Published`] lists; see the picture.
-    fn show(&mut self, map: &Map, until: Option<Instant>) -> Result<(), Error> {
+    /// Writes the table of what [`Published`] lists; see the picture. Fails with the living peer that does not leave the
+    /// old one in time.
+    fn show(&mut self, map: &Map, until: Instant) -> Result<(), usize> {
         let block = self.layout.block(self.rank);
         let generation = self.published.generation | 1;
         self.published.generation = generation;
@@ -295,16 +303,16 @@ impl Core {
         block.generation(map).store(generation, Ordering::Release);
         fence(Ordering::SeqCst);
         for rank in 0..self.peers.len() {
-            let busy = block.busy(map, rank);
+            let busy = self.layout.block(rank).busy(map, self.rank);
             let mut spins = 0u32;
             while rank != self.rank && busy.load(Ordering::Acquire) != 0 {
                 spins += 1;
                 std::thread::yield_now();
                 if spins.is_multiple_of(1024) {
                     if self.peers[rank].is_dead() {
-                        busy.store(0, Ordering::Relaxed);
-                    } else if until.is_some_and(|at| Instant::now() >= at) {
-                        return Err(Error::MdInUse);
+                        break;
+                    } else if Instant::now() >= until {
+                        return Err(rank);
                     }
                 }
             }
@@ -372,7 +380,7 @@ impl Core {
         if mapping.is_none() && there.is_none() {
             return false;
         }
-        let busy = block.busy(map, self.rank);
+        let busy = self.layout.block(self.rank).busy(map, rank);
         busy.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if block.generation(map).load(Ordering::Acquire) != generation {

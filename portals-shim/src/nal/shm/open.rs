@@ -23,7 +23,7 @@ use super::nap::{self, Futex};
 use super::onesided::Published;
 use super::peer::Peer;
 use super::ring::Order;
-use super::{Core, Counters, Members, Shm};
+use super::{Core, Counters, Members, OnFault, Shm};
 use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
@@ -36,6 +36,7 @@ use crate::region::permit_memory_access;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// How long a wait polls before it sleeps, where each rank has a processor.
@@ -56,11 +57,8 @@ pub fn check(ranks: Option<u32>) -> Result<(), String> {
     if let Some(ranks) = ranks.filter(|ranks| *ranks > MOST_RANKS) {
         return Err(too_many(ranks));
     }
-    let layout = Layout::new(1);
-    let fd = map::create("portolan-check", layout.total())
-        .map_err(|e| format!("no anonymous shared memory (memfd_create): {e}"))?;
-    let map = Map::new(fd, layout.total()).map_err(|e| e.to_string())?;
-    drop(map);
+    let own = Own::new(0, 1).map_err(|e| e.to_string())?;
+    drop(own);
     Ok(())
 }
 
@@ -68,11 +66,39 @@ fn too_many(ranks: u32) -> String {
     format!("{ranks} ranks; 1 to {MOST_RANKS} ranks can share memory")
 }
 
-/// The memory of a job, before ranks join.
+fn mapping(error: std::io::Error) -> FabricError {
+    unusable(format!("the shared memory cannot be mapped: {error}"))
+}
+
+fn no_memory(error: std::io::Error) -> FabricError {
+    unusable(format!(
+        "no anonymous shared memory (memfd_create): {error}"
+    ))
+}
+
+fn layout_of(ranks: u32) -> Result<Layout, FabricError> {
+    if ranks == 0 || ranks > MOST_RANKS {
+        return Err(unusable(too_many(ranks)));
+    }
+    Ok(Layout::new(ranks))
+}
+
+/// The file that all ranks write, which says of which layout the memory is.
+pub(in crate::nal) fn common(ranks: u32) -> Result<OwnedFd, FabricError> {
+    let layout = layout_of(ranks)?;
+    let (_, len) = layout.common();
+    let fd = map::create("portolan", len).map_err(no_memory)?;
+    layout.sign(&Map::new(&fd, len).map_err(mapping)?);
+    Ok(fd)
+}
+
+/// The memory of a job whose ranks are threads.
 #[derive(Debug)]
 pub struct Memory {
-    fd: OwnedFd,
     ranks: u32,
+    common: OwnedFd,
+    /// By rank.
+    files: Vec<OwnedFd>,
 }
 
 impl Memory {
@@ -81,43 +107,113 @@ impl Memory {
     /// # Errors
     /// The system has none, or it is too many ranks.
     pub fn new(ranks: u32) -> Result<Self, FabricError> {
-        if ranks == 0 || ranks > MOST_RANKS {
-            return Err(unusable(too_many(ranks)));
+        let len = layout_of(ranks)?.file(0).1;
+        let files = (0..ranks).map(|_| map::create_own("portolan", len));
+        Ok(Self {
+            ranks,
+            common: common(ranks)?,
+            files: files.collect::<Result<_, _>>().map_err(no_memory)?,
+        })
+    }
+
+    /// A mapping of all for tests that play ranks, and may write everything.
+    #[cfg(test)]
+    pub(super) fn map_for_test(&self) -> Map {
+        let layout = Layout::new(self.ranks);
+        let mut map = Map::reserve(layout.total()).unwrap();
+        map.place(&self.common, layout.common(), true).unwrap();
+        for (rank, fd) in self.files.iter().enumerate() {
+            map.place(fd, layout.file(rank), true).unwrap();
         }
-        let layout = Layout::new(ranks);
-        let fd = map::create("portolan", layout.total())
-            .map_err(|e| unusable(format!("no anonymous shared memory (memfd_create): {e}")))?;
-        let map = Map::new(&fd, layout.total()).map_err(|e| unusable(e.to_string()))?;
-        layout.sign(&map);
-        Ok(Self { fd, ranks })
+        map
     }
 
-    /// What another rank has handed over.
-    pub(in crate::nal) const fn of(fd: OwnedFd, ranks: u32) -> Self {
-        Self { fd, ranks }
+    /// As rank `rank` maps it.
+    fn mapped(&self, rank: u32) -> Result<Mapped, FabricError> {
+        let own = self.files.get(rank as usize);
+        let own = own.ok_or_else(|| unusable(format!("rank {rank} of {}", self.ranks)))?;
+        let layout = layout_of(self.ranks)?;
+        let mut map = Map::reserve(layout.total()).map_err(mapping)?;
+        map.place(own, layout.file(rank as usize), true)
+            .map_err(mapping)?;
+        Mapped { rank, layout, map }.with(&self.common, &self.files)
+    }
+}
+
+/// The memory as one rank maps it.
+#[derive(Debug)]
+pub(in crate::nal) struct Mapped {
+    rank: u32,
+    layout: Layout,
+    map: Map,
+}
+
+impl Mapped {
+    /// What others have handed over: the common file, and everybody's, of which the own one is mapped already.
+    fn with(mut self, common: &OwnedFd, files: &[OwnedFd]) -> Result<Self, FabricError> {
+        let Self { rank, layout, map } = &mut self;
+        map.place(common, layout.common(), true).map_err(mapping)?;
+        let others = files
+            .iter()
+            .enumerate()
+            .filter(|(r, _)| *r != *rank as usize);
+        for (other, fd) in others {
+            map.place(fd, layout.file(other), false).map_err(|e| {
+                unusable(format!("the memory of rank {other} cannot be mapped: {e}"))
+            })?;
+        }
+        if !layout.is_signed(map) {
+            return Err(unusable(
+                "the shared memory is of another version of portolan, or of another job",
+            ));
+        }
+        Ok(self)
+    }
+}
+
+/// A rank's own file, before it has others'.
+#[derive(Debug)]
+pub(in crate::nal) struct Own {
+    mapped: Mapped,
+    fd: OwnedFd,
+    ranks: u32,
+}
+
+impl Own {
+    /// Of rank `rank` of so many. From now on it is written by this process alone.
+    pub(in crate::nal) fn new(rank: u32, ranks: u32) -> Result<Self, FabricError> {
+        let layout = layout_of(ranks)?;
+        let place = layout.file(rank as usize);
+        let fd = map::create_own("portolan", place.1).map_err(no_memory)?;
+        let mut map = Map::reserve(layout.total()).map_err(mapping)?;
+        map.place(&fd, place, true).map_err(mapping)?;
+        if let Err(error) = map::seal_for_others(&fd) {
+            tracing::debug!(%error, "ranks could write each other's memory, if they wanted to");
+        }
+        let mapped = Mapped { rank, layout, map };
+        Ok(Self { mapped, fd, ranks })
     }
 
-    /// To be handed over.
+    /// To be handed to the others, who can read it.
     pub(in crate::nal) fn descriptor(&self) -> Result<OwnedFd, FabricError> {
         let fd = self.fd.try_clone();
         fd.map_err(|e| unusable(format!("no descriptor for the memory: {e}")))
     }
 
-    /// A mapping for tests that play a rank.
-    #[cfg(test)]
-    pub(super) fn map_for_test(&self) -> Map {
-        Map::new(&self.fd, Layout::new(self.ranks).total()).unwrap()
-    }
-
-    fn map(&self) -> Result<(Layout, Map), FabricError> {
-        let layout = Layout::new(self.ranks);
-        let map = Map::new(&self.fd, layout.total())
-            .ok()
-            .filter(|map| layout.is_signed(map));
-        let map = map.ok_or_else(|| {
-            unusable("the shared memory is of another version of portolan, or of another job")
-        })?;
-        Ok((layout, map))
+    /// With what the others have handed over: the common file, and by rank the file of each.
+    pub(in crate::nal) fn with(
+        self,
+        common: &OwnedFd,
+        files: &[OwnedFd],
+    ) -> Result<Mapped, FabricError> {
+        if files.len() != self.ranks as usize {
+            return Err(unusable(format!(
+                "{} files for {} ranks",
+                files.len(),
+                self.ranks
+            )));
+        }
+        self.mapped.with(common, files)
     }
 }
 
@@ -128,6 +224,10 @@ pub struct Options {
     pub attach: bool,
     /// After the start it does so no longer.
     pub attach_ends: bool,
+    /// What happens when a peer writes nonsense.
+    pub on_fault: OnFault,
+    /// How long a peer may be at work on what a rank shows, before that is nonsense.
+    pub patience: Duration,
 }
 
 impl Default for Options {
@@ -135,6 +235,8 @@ impl Default for Options {
         Self {
             attach: true,
             attach_ends: false,
+            on_fault: OnFault::Count,
+            patience: Duration::from_secs(60),
         }
     }
 }
@@ -154,17 +256,28 @@ pub(in crate::nal) struct Joining {
 }
 
 impl Joining {
-    /// First step: who this rank is.
+    /// First step, of a rank that is a thread.
     pub(in crate::nal) fn new(
         memory: &Memory,
         rank: u32,
         config: &NiConfig,
         options: Options,
     ) -> Result<Self, FabricError> {
-        let (layout, map) = memory.map()?;
-        if rank >= memory.ranks {
-            return Err(unusable(format!("rank {rank} of {}", memory.ranks)));
-        }
+        Self::of(memory.mapped(rank)?, config, options)
+    }
+
+    /// First step, of a rank that is a process.
+    pub(in crate::nal) fn process(mapped: Mapped, config: &NiConfig) -> Result<Self, FabricError> {
+        let options = Options {
+            on_fault: OnFault::End,
+            ..Options::default()
+        };
+        Self::of(mapped, config, options)
+    }
+
+    /// Who this rank is.
+    fn of(mapped: Mapped, config: &NiConfig, options: Options) -> Result<Self, FabricError> {
+        let Mapped { rank, layout, map } = mapped;
         permit_memory_access();
         let (word, probe) =
             attach::own_word().map_err(|e| unusable(format!("no random numbers: {e}")))?;
@@ -209,7 +322,7 @@ impl Joining {
         let block = self.layout.block(self.rank);
         block.set_orders(&self.map, self.orders);
         let next = (self.rank + 1) % ranks as usize;
-        let read = match self.there(next) {
+        let read = match self.there(next, ranks as usize) {
             Some(there) => attach::probe(&there).map_err(|e| e.to_string()),
             None => Err("the ranks are in PID namespaces of their own".to_owned()),
         };
@@ -224,7 +337,7 @@ impl Joining {
         can
     }
 
-    fn process(&self, rank: usize) -> Process {
+    fn process_of(&self, rank: usize) -> Process {
         self.layout.block(rank).identity(&self.map).process
     }
 
@@ -234,9 +347,15 @@ impl Joining {
     }
 
     /// A rank's memory, if it has a number here.
-    fn there(&self, rank: usize) -> Option<There> {
+    fn there(&self, rank: usize, ranks: usize) -> Option<There> {
         let who = self.layout.block(rank).identity(&self.map);
-        let pid = who.process.number(self.process(self.rank))?;
+        let pid = who.process.number(self.process_of(self.rank))?;
+        let is_one = |p: Process| (p.pid, p.namespace) == (who.process.pid, who.process.namespace);
+        // Who says that it is another rank would have others write to that one.
+        let same = |r: &usize| *r != rank && is_one(self.process_of(*r));
+        if self.options.on_fault == OnFault::End && (0..ranks).any(|r| same(&r)) {
+            return None;
+        }
         Some(There {
             pid,
             word: who.process.word,
@@ -246,8 +365,9 @@ impl Joining {
 
     /// Third step, when all have made the second: the fabric.
     pub(in crate::nal) fn nal(self, config: &NiConfig, members: Members, attaches: bool) -> Shm {
-        let own = self.process(self.rank);
-        let mut there: Vec<_> = (0..members.ids().len()).map(|r| self.there(r)).collect();
+        let own = self.process_of(self.rank);
+        let ranks = members.ids().len();
+        let mut there: Vec<_> = (0..ranks).map(|r| self.there(r, ranks)).collect();
         if self.options.attach_ends {
             // No process has this number.
             there.iter_mut().flatten().for_each(|t| t.pid = i32::MAX);
@@ -260,6 +380,7 @@ impl Joining {
             crowded,
             alarm,
             lines,
+            options,
             ..
         } = self;
         let peers = members
@@ -271,7 +392,14 @@ impl Joining {
                 let rings = (layout.ring(rank, r), layout.ring(r, rank));
                 let sizes = (layout.cells, layout.bulk);
                 let who = block.identity(&map);
-                let mut peer = Peer::new(*id, who, who.process.number(own), sizes, rings);
+                let mut peer = Peer::new(
+                    *id,
+                    who,
+                    ((rank, r), options.on_fault),
+                    who.process.number(own),
+                    sizes,
+                    rings,
+                );
                 peer.attaches = block.attaches(&map);
                 peer.there = there[r].filter(|_| attaches);
                 // The peer orders those that have registered, and this rank has.
@@ -290,6 +418,13 @@ impl Joining {
             who: (config.uid, config.jid),
             members,
             contacts: vec![0; peers.len().div_ceil(64)],
+            on_fault: options.on_fault,
+            patience: options.patience,
+            calling: (0..peers.len().div_ceil(64))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            idle: 0,
+            asked: None,
             peers,
             lines,
             latest: usize::MAX,
@@ -341,9 +476,11 @@ pub(crate) fn open(
     let key = format!("portolan.shm{opening}");
     let came = |rank: u32| format!("{key}.{rank}");
     let shut = |e: DoorError| unusable(e.to_string());
-    let memory = if job.rank() == 0 {
-        let memory = Memory::new(job.size())?;
-        let mut door = Door::open(job.size(), 0).map_err(shut)?;
+    let own = Own::new(job.rank(), job.size())?;
+    let bring = vec![own.descriptor()?];
+    let (common, files) = if job.rank() == 0 {
+        let common = common(job.size())?;
+        let mut door = Door::open(job.size(), bring.len()).map_err(shut)?;
         let (told, host) = (door.told(), job.host());
         job.put(&key, format!("{VERSION} {host} {told}"))?;
         job.fence()?;
@@ -352,23 +489,24 @@ pub(crate) fn open(
         let words = (1..job.size()).map(|rank| job.get(&came(rank)));
         let words = std::iter::once(Ok(String::new())).chain(words);
         let words = words.collect::<Result<Vec<_>, _>>()?;
-        let common = [memory.descriptor()?];
-        door.serve(&common, Vec::new(), &words).map_err(shut)?;
-        memory
+        let common = [common];
+        let files = door.serve(&common, bring, &words).map_err(shut)?;
+        let [common] = common;
+        (common, files.into_iter().flatten().collect())
     } else {
         job.fence()?;
         let told = job.get(&key)?;
         let told = door_told(&told, job.rank(), job.host()).map_err(unusable)?;
-        let guest = Guest::knock(told, job.rank(), Vec::new()).map_err(shut)?;
+        let guest = Guest::knock(told, job.rank(), bring).map_err(shut)?;
         job.put(&came(job.rank()), guest.word())?;
         job.fence()?;
-        let taken = guest.take(1).map_err(shut)?.pop();
-        let fd = taken.ok_or(DoorError::Gone).map_err(shut)?;
-        Memory::of(fd, job.size())
+        let mut files = guest.take(1 + job.size() as usize).map_err(shut)?;
+        (files.remove(0), files)
     };
     let place = config.place;
     let config = identity(job, place, wishes);
-    let mut joining = Joining::new(&memory, job.rank(), &config, Options::default())?;
+    let mut joining = Joining::process(own.with(&common, &files)?, &config)?;
+    drop((common, files));
     job.fence()?;
     let ids = ids.collect(job, place)?;
     let attaches = joining.probe(job.size());

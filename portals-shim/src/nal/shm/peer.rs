@@ -3,6 +3,7 @@
 use super::attach::{CopyError, There};
 use super::bulk::Bulk;
 use super::cell::{self, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT_AT};
+use super::fault::OnFault;
 use super::is_dead;
 use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
@@ -132,12 +133,16 @@ pub(super) struct Peer {
     pub(super) table: Table,
     /// Words and cells of it that made no sense.
     pub(super) nonsense: u64,
+    /// The numbers of this rank and of the peer, for whoever says so.
+    ranks: (usize, usize),
+    on_fault: OnFault,
 }
 
 impl Peer {
     pub(super) fn new(
         id: ProcessId,
         who: Identity,
+        (ranks, on_fault): ((usize, usize), OnFault),
         pid: Option<i32>,
         (cells, bulk): (u32, u32),
         (to, from): (Ring, Ring),
@@ -146,6 +151,8 @@ impl Peer {
             id,
             who: (who.uid, who.jid),
             pid,
+            ranks,
+            on_fault,
             there: None,
             attaches: false,
             announced: 0,
@@ -199,10 +206,10 @@ impl Peer {
             }
             Ok(_) => {}
             Err(error) => {
-                if self.nonsense == 0 {
-                    tracing::warn!(peer = %self.id.pid, %error, "not believed");
-                }
+                let first = self.nonsense == 0;
                 self.nonsense += 1;
+                let what = format_args!("has written a word that makes no sense ({error})");
+                self.on_fault.found(self.ranks, &what, first);
             }
         }
     }

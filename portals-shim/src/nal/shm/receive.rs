@@ -81,14 +81,14 @@ impl Core {
         }
     }
 
-    /// What cannot be read, or claims another sender, is counted and dropped.
+    /// A cell cannot be read, or claims another sender.
     #[cold]
-    fn bad(&mut self, rank: usize, why: &dyn std::fmt::Display) {
-        if self.peers[rank].nonsense == 0 {
-            tracing::warn!(peer = rank, %why, "cell dropped");
-        }
+    pub(super) fn bad(&mut self, rank: usize, why: &dyn std::fmt::Display) {
+        let first = self.peers[rank].nonsense == 0;
         self.peers[rank].nonsense += 1;
         self.counters.bad_cells += 1;
+        let what = format_args!("has written a message that makes no sense ({why})");
+        self.on_fault.found((self.rank, rank), &what, first);
     }
 
     #[inline]

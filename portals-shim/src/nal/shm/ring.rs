@@ -91,11 +91,11 @@ pub(super) trait Words {
 
 /// The other side's word says what it cannot mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a ring's consumer claims to be at {claimed}, which is not within {from}..={to}")]
+#[error("a reader claims to be at {claimed}, which is not within {from}..={to}")]
 pub(super) struct Corrupt {
-    claimed: u32,
-    from: u32,
-    to: u32,
+    pub(super) claimed: u32,
+    pub(super) from: u32,
+    pub(super) to: u32,
 }
 
 /// The sending end.
@@ -208,6 +208,12 @@ impl Consumer {
         is_written(words.ready(at), self.next).then_some(at)
     }
 
+    /// Whether the word of the cell that is read next makes sense.
+    pub(super) fn is_possible(&self, words: &impl Words) -> bool {
+        let ready = words.ready(self.next & self.mask);
+        is_possible(ready, self.next, self.mask + 1)
+    }
+
     /// The cell that [`Consumer::ready`] gave is no longer needed.
     #[inline]
     pub(super) fn release(&mut self) {
@@ -239,6 +245,13 @@ impl Consumer {
         order.fence::<W::Word>();
         words.starved().acquire() == 1 && words.starved().exchange(0) == 1
     }
+}
+
+/// Whether the word of the cell that is read next at `position` is one that its writer can have written: for it, for the
+/// one that lay there before, or none yet.
+pub(super) fn is_possible(ready: &impl Word, position: u32, cells: u32) -> bool {
+    let next = position.wrapping_add(1);
+    [next, next.wrapping_sub(cells), 0].contains(&ready.acquire())
 }
 
 /// Whether the cell of `position`, which has this word, has been written.

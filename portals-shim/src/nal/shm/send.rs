@@ -145,6 +145,9 @@ impl Core {
         let peer = &mut self.peers[rank];
         if !peer.met {
             peer.met = true;
+            let own = self.layout.block(self.rank);
+            own.writes_to(map, rank / 64)
+                .fetch_or(1 << (rank % 64), Ordering::Release);
             let bit = 1 << (self.rank % 64);
             block
                 .contacts(map, self.rank / 64)

@@ -220,7 +220,7 @@ fn the_rest_of_a_frame_is_not_overwritten() {
                 while p.room().is_none() || after - freed > REST {
                     loom::thread::yield_now();
                     p.look(&*sender.ring).unwrap();
-                    freed = given_back(&sender.freed, freed, next);
+                    freed = given_back(&sender.freed, freed, next).unwrap();
                 }
                 sender.rest.with_mut(|_| ());
                 next = after;
