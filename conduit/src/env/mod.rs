@@ -298,19 +298,53 @@ mod tests {
         assert!(!packs(&[limit("0")], 0) && !packs(&[limit("0")], 8));
         let off = ("GASNET_PORTAL_PACKED_LONG", "0");
         assert!(!packs(&[off, limit("1K")], 8));
-        assert!(with(&[limit("some")]).is_err());
+        assert_eq!(
+            with(&[limit("some")]).unwrap_err().to_string(),
+            "GASNET_PACKEDLONG_LIMIT=\"some\" is not a number"
+        );
+    }
+
+    #[test]
+    fn the_longest_exit_grows_with_the_ranks_between_its_limits() {
+        let e = with(&[
+            ("GASNET_EXITTIMEOUT_MIN", "1"),
+            ("GASNET_EXITTIMEOUT_FACTOR", "0.5"),
+            ("GASNET_EXITTIMEOUT_MAX", "10"),
+        ])
+        .unwrap();
+        let ns = |nodes| e.exit_timeout_ns(nodes, true);
+        assert_eq!(
+            [ns(1), ns(4), ns(18), ns(19), ns(1000)],
+            [
+                1_500_000_000,
+                3_000_000_000,
+                10_000_000_000,
+                10_000_000_000,
+                10_000_000_000
+            ]
+        );
+        // Before there is a segment 3 s, and 1 s for each 8 ranks.
+        assert_eq!(e.exit_timeout_ns(17, false), 5_000_000_000);
     }
 
     #[test]
     fn nonsense_is_named() {
-        let e = with(&[("GASNET_PORTAL_MSG_LIMIT", "many")]).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "GASNET_PORTAL_MSG_LIMIT=\"many\" is not a number"
-        );
-        assert!(with(&[("GASNET_PORTAL_FLOW_CONTROL", "maybe")]).is_err());
-        assert!(with(&[("GASNET_MAX_SEGSIZE", "big")]).is_err());
-        assert!(with(&[("GASNET_EXITTIMEOUT_MIN", "-1")]).is_err());
+        for (name, value, is_not) in [
+            ("GASNET_PORTAL_MSG_LIMIT", "many", "a number"),
+            ("GASNET_PORTAL_FLOW_CONTROL", "maybe", "yes or no"),
+            ("GASNET_MAX_SEGSIZE", "big", "a number"),
+            ("GASNET_EXITTIMEOUT_MIN", "-1", "a number of seconds"),
+            ("GASNET_EXITTIMEOUT", "inf", "a number of seconds"),
+            (
+                "GASNET_PHYSMEM_PINNABLE_RATIO",
+                "1",
+                "a number between 0 and 1",
+            ),
+            ("GASNET_FIREHOSE_M", "1.5.2", "an amount of memory"),
+        ] {
+            let said = with(&[(name, value)]).unwrap_err().to_string();
+            assert_eq!(said, format!("{name}=\"{value}\" is not {is_not}"));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Flow control under load: request buffers wrap, credits run out, all ranks send at once.
 
+use super::trace::Files;
 use super::{pattern, returned};
 use crate::{BarrierName, HandlerEntry, MAX_MEDIUM, Payload, threads};
 use std::cell::Cell;
@@ -209,5 +210,137 @@ fn an_overflow_is_fatal() {
         };
         assert!(message.contains("flow control failed"), "{message}");
         assert!(message.contains("node 0"), "{message}");
+    }
+}
+
+/// The first lines of the credit statistics of rank 0 of two, which sends nothing; `None` where none were written. The name
+/// is the test's.
+fn statistics(test: &str, variables: &[(&str, &str)]) -> Option<String> {
+    let folder = Files::new(test);
+    let name = folder.0.display().to_string();
+    let variables = [&[("GASNET_TMPDIR", name.as_str())], variables].concat();
+    let ends = threads::run_in(2, &variables, |conduit| {
+        conduit.attach(vec![], 0).unwrap();
+    });
+    returned(ends);
+    let [text, other] = [0, 1]
+        .map(|rank| std::fs::read_to_string(folder.0.join(format!("portals-credits.{rank}"))).ok());
+    assert_eq!(other.is_some(), text.is_some(), "one file for each rank");
+    let lines: Vec<_> = text?.lines().take(2).map(str::to_owned).collect();
+    Some(lines.join("; "))
+}
+
+#[test]
+fn statistics_of_credits_are_written_if_asked_for() {
+    assert_eq!(statistics("stats", &[]), None);
+    for name in ["GASNET_PORTAL_CREDIT_STATS", "GASNET_PORTAL_STATS"] {
+        assert_eq!(statistics("stats", &[(name, "no")]), None);
+        let said = "# credits of rank 0 of 2: dynamic; # bank 7984 lent 200 total 8184";
+        assert_eq!(
+            statistics("stats", &[(name, "1")]).as_deref(),
+            Some(said),
+            "{name}"
+        );
+    }
+}
+
+/// Each row of the table of who starts with how many. A buffer backs 8184 credits of 256 bytes.
+#[test]
+fn who_starts_with_how_many_credits_is_what_the_variables_say() {
+    let (each, bank, space, dynamic) = (
+        |n| ("GASNET_PORTAL_CRED_PER_NODE", n),
+        |n| ("GASNET_PORTAL_BANKED_CREDITS", n),
+        |n| ("GASNET_PORTAL_AMRECV_SPACE", n),
+        |n| ("GASNET_PORTAL_DYNAMIC_CREDITS", n),
+    );
+    for (variables, said) in [
+        (
+            &[each("16"), bank("9000")][..],
+            "dynamic; # bank 16352 lent 16 total 16368",
+        ),
+        (
+            &[each("16"), space("4M")],
+            "dynamic; # bank 24536 lent 16 total 24552",
+        ),
+        (&[each("16")], "dynamic; # bank 8168 lent 16 total 8184"),
+        (
+            &[bank("9000"), space("4M")],
+            "dynamic; # bank 17168 lent 7384 total 24552",
+        ),
+        (
+            &[bank("20000")],
+            "dynamic; # bank 24352 lent 200 total 24552",
+        ),
+        (
+            &[space("4M")],
+            "dynamic; # bank 8168 lent 16384 total 24552",
+        ),
+        (&[dynamic("0")], "static; # bank 0 lent 8184 total 8184"),
+        (
+            &[dynamic("0"), each("9000")],
+            "static; # bank 0 lent 16368 total 16368",
+        ),
+        (
+            &[dynamic("0"), space("4M")],
+            "static; # bank 0 lent 24552 total 24552",
+        ),
+        (
+            &[("GASNET_PORTAL_FLOW_CONTROL", "0")],
+            "off; # bank 0 lent 0 total 0",
+        ),
+    ] {
+        let asked = [&[("GASNET_PORTAL_CREDIT_STATS", "1")], variables].concat();
+        let found = statistics("plans", &asked).unwrap();
+        assert_eq!(
+            found,
+            format!("# credits of rank 0 of 2: {said}"),
+            "{variables:?}"
+        );
+    }
+}
+
+/// What does not fit ends the start on every rank.
+#[test]
+fn credits_that_cannot_be_end_the_start() {
+    let (each, bank, space) = (
+        |n| ("GASNET_PORTAL_CRED_PER_NODE", n),
+        |n| ("GASNET_PORTAL_BANKED_CREDITS", n),
+        |n| ("GASNET_PORTAL_AMRECV_SPACE", n),
+    );
+    let raise = "raise GASNET_PORTAL_CRED_PER_NODE or GASNET_PORTAL_AMRECV_SPACE";
+    for (variables, why) in [
+        (
+            &[each("7")][..],
+            format!("7 credits for each of 1 peers; a full message needs 8: {raise}"),
+        ),
+        (
+            &[space("1K")],
+            format!("4 credits for each of 1 peers; a full message needs 8: {raise}"),
+        ),
+        (
+            &[each("16"), space("1K")],
+            "GASNET_PORTAL_AMRECV_SPACE holds 4 credits of 256 bytes, and 16 were asked for"
+                .to_owned(),
+        ),
+        (
+            &[bank("41"), space("10K")],
+            "GASNET_PORTAL_AMRECV_SPACE holds 40 credits of 256 bytes, and 41 were asked for"
+                .to_owned(),
+        ),
+        (
+            &[bank("9G")],
+            "9663676616 credits need more request buffers than a job can have".to_owned(),
+        ),
+    ] {
+        let ends = threads::run_in(2, variables, |_| panic!("it started"));
+        for end in ends {
+            let threads::RankEnd::Aborted(said) = end else {
+                panic!("{variables:?}: {end:?}")
+            };
+            // Whichever rank was first.
+            let (rank, said) = said.split_at("rank 0: ".len());
+            assert!(["rank 0: ", "rank 1: "].contains(&rank), "{rank}{said}");
+            assert_eq!(said, why, "{variables:?}");
+        }
     }
 }

@@ -34,6 +34,39 @@ fn every_message_with_frames_switched_off() {
     am::every_message(&[SHM, ("GASNET_PORTAL_NEAR", "no")]);
 }
 
+/// Ranks that share memory have neighbours, unless that is switched off; then messages take credits as between machines.
+#[test]
+fn frames_are_used_unless_they_are_switched_off() {
+    for (variables, has_frames) in [
+        (&[SHM][..], true),
+        (&[SHM, ("GASNET_PORTAL_NEAR", "0")], false),
+    ] {
+        let ends = threads::run_in(2, variables, |conduit| {
+            let taken = Rc::new(Cell::new(0));
+            let t = taken.clone();
+            let take = HandlerEntry::new(TAKE, move |_, _, _| t.set(t.get() + 1));
+            conduit.attach(vec![take], 0).unwrap();
+            for _ in 0..5 {
+                let peer = 1 - conduit.mynode();
+                conduit.am_request_short(peer, TAKE, &[]).unwrap();
+            }
+            conduit.block_until(|| taken.get() == 5);
+            conduit.barrier(BarrierName::Anonymous).unwrap();
+            let report = conduit.core.borrow().credits.report().to_string();
+            let peer = report.lines().last().unwrap();
+            let most_in_use: u32 = peer.split(' ').nth(5).unwrap().parse().unwrap();
+            (frames(conduit), most_in_use > 0)
+        });
+        for (rank, (frames, took_credits)) in returned(ends).into_iter().enumerate() {
+            // Sent and taken.
+            let line = format!("frames {} 5 0 0 5 0 0", 1 - rank);
+            let last = frames.lines().last();
+            assert_eq!(last, has_frames.then_some(line.as_str()));
+            assert_eq!(took_credits, !has_frames);
+        }
+    }
+}
+
 #[test]
 fn longs_from_the_segment_both_ways() {
     am::longs_from_the_segment(&[SHM]);

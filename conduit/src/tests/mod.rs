@@ -9,12 +9,15 @@ mod flow;
 mod frames;
 mod holes;
 mod hostile;
+mod limits;
 mod local;
 mod notices;
 mod par;
+mod paths;
 mod rma;
 mod trace;
 mod unreachable;
+mod wire;
 
 use crate::threads::RankEnd;
 

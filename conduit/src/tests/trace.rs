@@ -6,10 +6,10 @@ use crate::{BarrierName, Conduit, HandlerEntry, Par, threads};
 use std::path::PathBuf;
 
 /// A folder for the files of one test.
-struct Files(PathBuf);
+pub(super) struct Files(pub(super) PathBuf);
 
 impl Files {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("conduit-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
