@@ -191,6 +191,43 @@ fn longer(r: &Rank) {
 }
 
 fn swap(r: &Rank) {
+    swap_once(r);
+    r.barrier();
+    swap_lengths(r);
+}
+
+/// Of both memories every byte is exchanged, and none beside them.
+fn swap_lengths(r: &Rank) {
+    for len in [1, 7, 8, 9, 15, 16, 17, 24, 25, 47, 48, 49, 56, 63, 64] {
+        let (there, here) = (Buf::pattern(len, 50), Buf::pattern(len, 0xa7));
+        if r.is_target() {
+            let t = r.target(len, |d| d.options = PUT | GET | REMOTE);
+            t.buf.write(0, &there);
+            r.barrier();
+            let e = r.take(t.eq, &[GetPutStart, GetPutEnd]);
+            assert_eq!((e[1].rlength, e[1].mlength), (len as u64, len as u64));
+            assert_eq!(t.buf.read(), here, "{len} bytes");
+            t.buf.check_guards();
+            r.barrier();
+            r.ni.me_unlink(t.me).expect("not in use");
+        } else {
+            let (get, put) = (r.source(len, |_| ()), r.source(len, |_| ()));
+            put.buf.write(0, &here);
+            r.barrier();
+            r.ni.get_put(get.md, put.md, r.to(), 0)
+                .expect("the getput starts");
+            r.take(put.eq, &[SendStart, SendEnd]);
+            r.take(get.eq, &[ReplyStart, ReplyEnd]);
+            assert_eq!(get.buf.read(), there, "{len} bytes");
+            assert_eq!(put.buf.read(), here, "{len} bytes");
+            get.buf.check_guards();
+            r.barrier();
+        }
+        r.barrier();
+    }
+}
+
+fn swap_once(r: &Rank) {
     if r.is_target() {
         let t = r.target(8, |d| d.options = PUT | GET);
         t.buf.write(0, &Buf::pattern(8, 50));
@@ -228,23 +265,32 @@ fn swap(r: &Rank) {
 }
 
 fn longest(r: &Rank) {
-    let most = r.ni.limits().max_getput_md as usize;
+    let most = 64;
+    assert_eq!(r.ni.limits().max_getput_md, 64);
     if r.is_target() {
-        r.target(most + 1, |d| d.options = PUT | GET);
+        let t = r.target(most + 1, |d| d.options = PUT | GET);
+        r.barrier();
+        r.take(t.eq, &[GetPutStart, GetPutEnd]);
+        let mut expected = Buf::pattern(most, 0xa7);
+        expected.push(FILL);
+        assert_eq!(t.buf.read(), expected);
         r.barrier();
         return;
     }
     let (fits, more) = (r.source(most, |_| ()), r.source(most + 1, |_| ()));
+    fits.buf.write(0, &Buf::pattern(most, 0xa7));
     r.barrier();
     let too_long = r.ni.get_put(more.md, more.md, r.to(), 0);
     assert_eq!(too_long, Err(Error::MdIllegal));
     r.ni.get_put(more.md, fits.md, r.to(), 0)
         .expect("the getput starts");
     r.take(fits.eq, &[SendStart, SendEnd]);
-    assert_eq!(
-        r.take(more.eq, &[ReplyStart, ReplyEnd])[1].mlength,
-        most as u64
-    );
+    let e = r.take(more.eq, &[ReplyStart, ReplyEnd]);
+    assert_eq!(e[1].mlength, 64);
+    let mut expected = vec![FILL; most];
+    expected.push(Buf::pattern(most + 1, 0)[most]);
+    assert_eq!(more.buf.read(), expected);
+    r.barrier();
 }
 
 /// Rounds after which the ranks meet: on a busy machine, the first to have done all of its own would wait for the others for
@@ -307,12 +353,18 @@ fn lock(r: &Rank) {
 /// Two ranks exchange what they have with one place of a third: in the end everything is somewhere, once.
 fn conserved(r: &Rank) {
     const LISTS: u64 = BITS + 1;
-    let (lengths, rounds) = ([8, 16, 17, 24, 63, 64], r.many(200, 40));
+    let (lengths, rounds) = ([8, 16, 17, 24, 48, 49, 63, 64], r.many(200, 40));
     let kept = rounds as usize * 8;
-    // A value that nobody else has, as often as it fits.
+    // A value that nobody else has, and behind it bytes that differ from those of the exchanges before and after.
     let value = |who: u32, n: u64, len: usize| {
-        let unit = (u64::from(who) << 32 | n).to_le_bytes();
-        unit.into_iter().cycle().take(len).collect::<Vec<u8>>()
+        let mut all = (u64::from(who) << 32 | n).to_le_bytes().to_vec();
+        all.extend((8..len as u64).map(|i| (n * 37 + u64::from(who) * 101 + i * 7) as u8));
+        all
+    };
+    let whole = |seen: &[u8]| {
+        let unit = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
+        let (who, n) = ((unit >> 32) as u32, unit & 0xffff_ffff);
+        assert_eq!(seen, value(who, n, seen.len()), "of one exchange");
     };
     for len in lengths {
         if r.rank == 0 {
@@ -329,6 +381,8 @@ fn conserved(r: &Rank) {
             r.barrier();
             let mut all: Vec<Vec<u8>> = lists.read().chunks(8).map(<[u8]>::to_vec).collect();
             let last = t.buf.read();
+            whole(&last);
+            t.buf.check_guards();
             all.push(last[..8].to_vec());
             let mut begun: Vec<_> = [1, 2]
                 .iter()
@@ -357,8 +411,7 @@ fn conserved(r: &Rank) {
             r.take(put.eq, &[SendEnd]);
             r.take(get.eq, &[ReplyEnd]);
             let seen = get.buf.read();
-            let repeated = seen.iter().zip(seen.iter().cycle().skip(8));
-            assert!(repeated.take(len - 8).all(|(a, b)| a == b), "{seen:?}");
+            whole(&seen);
             list.buf.write(n as usize * 8, &seen[..8]);
         }
         let to = Target {
