@@ -231,13 +231,14 @@ mod tests {
         assert_eq!(two, [1, 2]);
         memory.read(0, &mut two).unwrap();
         assert_eq!(two, [3, 4]);
-        assert!(map.write(0x2FFE, &[9; 4]).is_err());
+        let fault = |address, length| Err(HostFault::new(NodeId(0), address, length));
+        assert_eq!(map.write(0x2FFE, &[9; 4]), fault(0x2FFE, 4));
         memory.read(0xFFE, &mut two).unwrap();
         assert_eq!(two, [0, 0], "all or nothing");
-        assert!(map.read(0xFFF, &mut two).is_err());
-        assert!(map.read(u64::MAX, &mut two).is_err());
+        assert_eq!(map.read(0xFFF, &mut two), fault(0xFFF, 2));
+        assert_eq!(map.read(u64::MAX, &mut two), fault(u64::MAX, 2));
         map.unmap(0x1000, 0x1000).unwrap();
-        assert!(map.read(0x1FFE, &mut two).is_err());
+        assert_eq!(map.read(0x1FFE, &mut two), fault(0x1FFE, 2));
     }
 
     /// A file of another kind may be served by somebody who keeps its readers waiting.
@@ -298,9 +299,10 @@ mod tests {
             .unwrap();
         rustix::fs::ftruncate(&memory, 0x1000).unwrap();
         let mut word = [0; 4];
-        assert!(map.read(0x1FF0, &mut word).is_err());
-        assert!(map.write(0x1FF0, &word).is_err());
-        assert!(map.write(0x0FF0, &word).is_ok());
+        let fault = Err(HostFault::new(NodeId(0), 0x1FF0, 4));
+        assert_eq!(map.read(0x1FF0, &mut word), fault);
+        assert_eq!(map.write(0x1FF0, &word), fault);
+        assert_eq!(map.write(0x0FF0, &word), Ok(()));
     }
 
     #[test]

@@ -155,12 +155,19 @@ fn memory_that_is_not_there_is_an_error_and_nothing_is_touched() {
         };
         assert_eq!(conduit.put(peer, 8, &[1; 16]), Err(unmapped));
         for addr in [0u64, 8, 0x10_0000, (1 << 47) - 8, u64::MAX - 3] {
-            assert!(conduit.put(peer, addr, &[1; 8]).is_err());
-            assert!(conduit.get(&mut [0; 3000], peer, addr).is_err());
-            assert!(conduit.put_nbi(peer, addr, &[1; 3000]).is_err());
+            // What leaves the addresses of processes is no memory of any.
+            let refused = |node, len: usize| match addr.checked_add(len as u64) {
+                Some(end) if end <= 1 << 47 => Err(RmaError::Unmapped { node, addr, len }),
+                _ => Err(RmaError::Remote { node, addr, len }),
+            };
+            let (me, mut kept) = (conduit.mynode(), [9; 3000]);
+            assert_eq!(conduit.put(peer, addr, &[1; 8]), refused(peer, 8));
+            assert_eq!(conduit.get(&mut kept, peer, addr), refused(peer, 3000));
+            assert_eq!(kept, [9; 3000]);
+            let put = conduit.put_nbi(peer, addr, &[1; 3000]);
+            assert_eq!(put, refused(peer, 3000));
+            assert_eq!(conduit.put(me, addr, &[1; 8]), refused(me, 8));
         }
-        // Of this rank's own.
-        assert!(conduit.put(conduit.mynode(), 8, &[1; 8]).is_err());
         conduit.wait_nbi_all();
         let to = addrs[peer as usize];
         for (len, addr) in [(8, u64::MAX - 3), (3000, 8)] {
@@ -405,8 +412,21 @@ fn large_segments_are_pinned_where_they_are_used() {
         own.read(3 << 20, &mut got).unwrap();
         assert!(got == pattern(0, 40_000));
         let beyond = conduit.put(peer, there.addr + LEN as u64 - 7, &[1; 8]);
-        assert!(matches!(beyond, Err(RmaError::Remote { .. })));
-        assert!(conduit.put_from_segment(peer, there.addr, LEN, 1).is_err());
+        assert_eq!(
+            beyond,
+            Err(RmaError::Remote {
+                node: peer,
+                addr: there.addr + LEN as u64 - 7,
+                len: 8
+            })
+        );
+        assert_eq!(
+            conduit.put_from_segment(peer, there.addr, LEN, 1),
+            Err(RmaError::Local {
+                offset: LEN,
+                len: 1
+            })
+        );
         conduit.barrier(BarrierName::Anonymous).unwrap();
         stats(conduit)
     });

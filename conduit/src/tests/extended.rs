@@ -1,7 +1,9 @@
 //! Operations of many pieces, memset, and the implicit operations of several threads.
 
 use super::{pattern, returned};
-use crate::{BarrierName, Conduit, Counted, Handle, HandlerEntry, Piece, RmaError, threads};
+use crate::{
+    AttachError, BarrierName, Conduit, Counted, Handle, HandlerEntry, Piece, RmaError, threads,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -133,7 +135,9 @@ fn memset_fills_exactly_its_range() {
             assert!(back[0] != value && back[len + 1] != value);
         }
         let end = there + SIZE as u64;
-        assert!(conduit.memset(peer, end, 0, 1, Counted::Explicit).is_err());
+        let beyond = conduit.memset(peer, end, 0, 1, Counted::Explicit);
+        let (node, addr, len) = (peer, end, 1);
+        assert_eq!(beyond, Err(RmaError::Remote { node, addr, len }));
     });
 }
 
@@ -168,7 +172,11 @@ fn layers_have_handlers_of_their_own() {
         let layer = HandlerEntry::new(100, move |_, _, args| counter.set(args[0]));
         conduit.register_extended(vec![layer]).unwrap();
         let client = HandlerEntry::new(128, |_, _, _| {});
-        assert!(conduit.register_extended(vec![client]).is_err());
+        let refused = conduit.register_extended(vec![client]);
+        assert!(
+            matches!(refused, Err(AttachError::HandlerIndex { index: 128 })),
+            "{refused:?}"
+        );
         conduit.attach(vec![], 4096).unwrap();
         conduit
             .am_request_short(1 - conduit.mynode(), 100, &[7])

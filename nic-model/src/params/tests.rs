@@ -130,9 +130,30 @@ fn one_parameter_can_be_changed_by_name() {
         (Some(3), SimDuration::from_us(1))
     );
     assert_eq!(slow.host.trap, xt4.host.trap);
-    assert!(xt4.with("chip.tx_rate", 0).is_err());
-    assert!(xt4.with("chip.tx_burst", 100).is_err());
-    assert!(xt4.with("tx_rate", 3).is_err());
+    for (name, value, said) in [
+        (
+            "chip.tx_rate",
+            0,
+            "machine file line 0: chip.tx_rate = 0 MB/s, want 1 to 100000",
+        ),
+        (
+            "chip.tx_rate",
+            100_001,
+            "machine file line 0: chip.tx_rate = 100001 MB/s, want 1 to 100000",
+        ),
+        (
+            "chip.tx_burst",
+            100,
+            "machine file line 0: chip.tx_burst = 100 B, want a multiple of 64",
+        ),
+        (
+            "tx_rate",
+            3,
+            "\"tx_rate\" is not a parameter; SECTION.KEY is expected, such as host.trap",
+        ),
+    ] {
+        assert_eq!(xt4.with(name, value).unwrap_err().to_string(), said);
+    }
 }
 
 #[test]
