@@ -174,6 +174,8 @@ impl Map {
                 0,
             )
         }?;
+        // SAFETY: mapped above.
+        unsafe { crate::dump::leave_out(to, len) };
         Ok(())
     }
 
