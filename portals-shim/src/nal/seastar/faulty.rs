@@ -263,6 +263,7 @@ fn run_with(mode: Mode, machine: &Machine, faults: &Faults, further: u32) -> Vec
         topology: None,
         mode,
         faults: faults.clone(),
+        patience: None,
     };
     let all = &Barrier::new(RANKS as usize);
     let waiting = in_threads_on(RANKS, Placement::ONE, setting).unwrap();

@@ -132,6 +132,7 @@ fn judge(mode: Mode, ranks: u32, faults: Faults, dies: bool) -> (u32, u32) {
         topology: None,
         mode,
         faults,
+        patience: None,
     };
     let all = &Barrier::new(ranks as usize);
     let waiting = in_threads_on(ranks, Placement::ONE, setting).unwrap();

@@ -29,6 +29,7 @@ fn setting(machine: Machine, mode: Mode) -> Setting {
         topology: None,
         mode,
         faults: Faults::none(),
+        patience: None,
     }
 }
 

@@ -51,6 +51,7 @@ use rustix::net::{
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 pub use mode::Mode;
 pub use server::ServeError;
@@ -138,6 +139,24 @@ pub fn is_machine_file(choice: &str) -> bool {
     Machine::is_file(choice)
 }
 
+/// How long a rank may run without a call before virtual time passes without it, in seconds of wall time; 0 is for
+/// ever, 60 when unset.
+pub const SILENT_RANK: &str = "PORTOLAN_SILENT_RANK";
+
+fn patience() -> Result<Option<Duration>, String> {
+    const USUAL: Duration = Duration::from_secs(60);
+    let value = match std::env::var(SILENT_RANK) {
+        Ok(value) if !value.is_empty() => value,
+        _ => return Ok(Some(USUAL)),
+    };
+    let seconds = value.parse().ok().filter(|s| (0.0..=1e6).contains(s));
+    let seconds: f64 = seconds.ok_or_else(|| {
+        let shown: String = value.chars().take(60).collect();
+        format!("{SILENT_RANK}={shown:?}: expected seconds from 0 to 1000000")
+    })?;
+    Ok((seconds > 0.0).then(|| Duration::from_secs_f64(seconds)))
+}
+
 /// The machine to simulate with its faults; an error says what is wrong with the choice.
 fn setting(config: &FabricConfig) -> Result<Setting, String> {
     Ok(Setting {
@@ -166,6 +185,7 @@ fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
         topology,
         mode,
         faults: Faults::none(),
+        patience: patience()?,
     })
 }
 
@@ -364,6 +384,7 @@ pub fn in_threads_with(
         topology: None,
         mode,
         faults: Faults::none(),
+        patience: None,
     };
     in_threads_on(ranks, place, setting)
 }
@@ -442,3 +463,6 @@ mod given_up;
 
 #[cfg(test)]
 mod many_peers;
+
+#[cfg(test)]
+mod silent;

@@ -1,5 +1,6 @@
 //! The simulation's side: sockets in, sockets out, and [`Sim`] between them.
 
+use super::SILENT_RANK;
 use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
 use super::sim::{Request, Return, Setting, Sim, SimError};
 use super::trace;
@@ -268,8 +269,20 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
     Ok(())
 }
 
+/// No rank has said anything for as long as one may run without a call.
+fn silence(sim: &mut Sim) {
+    let seconds = sim.patience.map_or(0.0, |p| p.as_secs_f64());
+    for rank in sim.go_on_without_silent() {
+        tracing::warn!(
+            "rank {rank} has made no call for {seconds} s and held virtual time; the others go on without it, and what \
+             they see is not the same in every run ({SILENT_RANK} is how long they wait, 0 for ever)"
+        );
+    }
+}
+
 /// Waits for at least one question and hands all that have come to the simulation.
 fn hear(sockets: &mut [Option<OwnedFd>], sim: &mut Sim) -> Result<(), ServeError> {
+    let patience = sim.patience.and_then(|p| Timespec::try_from(p).ok());
     let ready: Vec<usize> = {
         let open: Vec<(usize, &OwnedFd)> = sockets
             .iter()
@@ -281,7 +294,8 @@ fn hear(sockets: &mut [Option<OwnedFd>], sim: &mut Sim) -> Result<(), ServeError
             .map(|(_, s)| PollFd::new(*s, PollFlags::IN))
             .collect();
         loop {
-            match poll(&mut fds, None) {
+            match poll(&mut fds, patience.as_ref()) {
+                Ok(0) => return Ok(silence(sim)),
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(system("waiting for a call")(e)),

@@ -28,12 +28,15 @@
 //! * A rank outside (waiting for others by means unknown here) does not hold time; all that are
 //!   outside return together, at the latest of their clocks and the present. Leaving is answered,
 //!   so that nobody comes back from a fence before the simulation knows who went to it.
+//! * A rank that runs for longer than [`Setting::patience`] while others are in a call does not hold time any more
+//!   (`silent.rs`): what it and they see then depends on the wall clock. Its next call is made at the present.
 //! * When every live rank waits without limit and nothing is on its way, all waits end with
 //!   [`Error::Fail`]: a deadlock of the program.
 
 mod accelerated;
 mod failure;
 mod ranks;
+mod silent;
 
 use super::accel::Accelerated;
 use super::grid;
@@ -54,6 +57,7 @@ use nic_model::{
 use portals_core::{Error, NiConfig, ProcessId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use accelerated::{Fallback, Writing};
 
@@ -66,6 +70,8 @@ pub(super) struct Setting {
     pub(super) mode: Mode,
     /// What goes wrong; times are those of the world, which has booted first.
     pub(super) faults: Faults,
+    /// How long a rank may run without a call, in wall time, before virtual time passes without it; `None`: for ever.
+    pub(super) patience: Option<Duration>,
 }
 
 /// Why a simulation could not be built.
@@ -148,6 +154,8 @@ enum RankState {
         late: bool,
     },
     Outside,
+    /// It runs, and has made no call for so long that time passes without it.
+    Silent,
     Rejoining,
     Gone {
         closed: bool,
@@ -236,6 +244,8 @@ pub(super) struct Sim {
     accels: Vec<Option<Box<Accelerated>>>,
     /// By rank: how it has fallen back to its kernel.
     fallbacks: Vec<Option<Fallback>>,
+    /// See [`Setting::patience`]; whoever hears the ranks measures it.
+    pub(super) patience: Option<Duration>,
 }
 
 impl std::fmt::Debug for Sim {
@@ -259,6 +269,7 @@ impl Sim {
             topology,
             mode,
             faults,
+            patience,
         } = setting;
         let places = ranks::place(configs)?;
         let count = places.iter().map(|p| p.0 + 1).max().unwrap_or(1);
@@ -320,6 +331,7 @@ impl Sim {
             calls: trace::Calls::default(),
             accels: configs.iter().map(|_| None).collect(),
             fallbacks: vec![None; configs.len()],
+            patience,
         };
         sim.boot(configs, contexts > 0)?;
         if mode == Mode::Accelerated {
@@ -390,6 +402,11 @@ impl Sim {
         let Some(r) = self.ranks.get_mut(rank) else {
             return;
         };
+        if matches!(r.state, RankState::Silent) {
+            r.state = RankState::Running;
+            r.clock = r.clock.max(self.now);
+            self.running += 1;
+        }
         match (&r.state, request) {
             (RankState::Running, Request::Call(call)) => {
                 self.running -= 1;

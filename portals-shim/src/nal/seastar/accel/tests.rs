@@ -33,6 +33,7 @@ fn ranks_on<R: Send>(
         topology: None,
         mode,
         faults: nic_model::Faults::none(),
+        patience: None,
     };
     let waiting = in_threads_on(n, place, setting).unwrap();
     super::super::tests::each(waiting, body)
