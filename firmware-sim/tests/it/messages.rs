@@ -1,7 +1,7 @@
 //! Messages end to end through driver, firmware, chip and network.
 
 use nic_model::defs::command::{OpCode, Receive, Transmit, flags};
-use nic_model::defs::event::EventType;
+use nic_model::defs::event::{EventType, RejectedCommand, refusal};
 use nic_model::defs::map;
 use nic_model::defs::niccb::Counter;
 use nic_model::{Machine, RegisterIo, SimTime};
@@ -287,4 +287,48 @@ fn interrupts_coalesce_until_taken_and_can_be_masked() {
         .run_until(SimTime(now.0 + 1_000_000_000), &mut sim.memory);
     assert_eq!(sim.counter(1, Counter::INTERRUPTS_MASKED), 1);
     assert!(!std::iter::from_fn(|| sim.world.poll_interrupt()).any(|i| i.1.0 == 1));
+}
+
+/// Unknown flags of a RECEIVE are refused, and leave the message as it was.
+#[test]
+fn a_receive_with_unknown_flags_is_refused() {
+    let mut sim = Sim::pair(4 << 20);
+    sim.hosts[1].deaf = true;
+    sim.store(0, DATA, &[7; 300]);
+    let message = Message {
+        to: 1,
+        id: 1,
+        payload: vec![(DATA, 300)],
+        deposit: DATA,
+        keep: 300,
+        ..Message::default()
+    };
+    let now = sim.now();
+    sim.send(0, now, &message);
+    sim.run();
+    let pending = sim.hosts[1].unanswered[0];
+    for bit in 0..8 {
+        let flag = 1 << bit;
+        if [flags::RELEASE, flags::SILENT].contains(&flag) {
+            continue;
+        }
+        let mut receive = Receive::new_zeroed();
+        receive.op = OpCode::RECEIVE;
+        receive.flags = flags::RELEASE | flag;
+        receive.length = 300.into();
+        receive.address = (DATA >> 2).into();
+        receive.pending_index = pending.into();
+        let now = sim.now();
+        sim.write(1, now, &receive);
+        sim.run();
+        let (_, event) = *sim.hosts[1].log.last().unwrap();
+        assert_eq!(event.kind(), EventType::REJECTED, "flag {flag:#x}");
+        let reason = RejectedCommand(event.index()).reason();
+        assert_eq!(reason, refusal::FLAGS, "flag {flag:#x}");
+        assert_eq!(sim.load(1, DATA, 300), [0; 300]);
+    }
+    sim.answer_all(1);
+    sim.run();
+    assert_eq!(sim.load(1, DATA, 300), [7; 300]);
+    assert_eq!(sim.hosts[1].arrived.len(), 1);
 }

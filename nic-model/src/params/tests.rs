@@ -162,3 +162,52 @@ fn a_file_is_chosen_by_its_path() {
     let error = Machine::choose("/no/such.toml").unwrap_err().to_string();
     assert_eq!(error, "cannot read machine file /no/such.toml");
 }
+
+/// Each value of a machine file, and what a file, or a change by name, may not make of it.
+#[test]
+fn every_value_has_a_range() {
+    let xt4 = Machine::named("xt4").unwrap();
+    for parameter in &xt4.parameters {
+        let (key, unit) = (parameter.key, parameter.unit);
+        for value in [-1, i64::MIN, 1_000_000_000_000_000_000, i64::MAX] {
+            let line = format!(
+                "{key} = {{ value = {value}, unit = \"{unit}\", status = \"ours\", source = \"-\" }}"
+            );
+            let (text, at) = with(&format!("{key} ="), &line);
+            let error = Machine::from_toml(&text).unwrap_err().to_string();
+            let section = parameter.section;
+            let begin = format!("machine file line {at}: {section}.{key} = {value} {unit}, want ");
+            assert!(error.starts_with(&begin), "{error}");
+        }
+        let name = format!("{}.{key}", parameter.section);
+        assert!(
+            xt4.with(&name, 1_000_000_000_000_000_000).is_err(),
+            "{name}"
+        );
+        assert!(xt4.with(&name, u64::MAX).is_err(), "{name}");
+    }
+}
+
+/// The last values that are taken, and the first that are not, of some that have reasons.
+#[test]
+fn ranges_end_where_they_should() {
+    let xt4 = Machine::named("xt4").unwrap();
+    for (name, least, most) in [
+        // A hop takes time, and at most a microsecond.
+        ("network.router_hop", 1, 1_000_000),
+        // Three policies.
+        ("protocol.exhaustion", 0, 2),
+        // One for messages to a peer, one for those of another; node ids have 15 bits.
+        ("firmware.sources", 2, 32_768),
+        // The header packet has 64 bytes, of which a header takes 48.
+        ("protocol.inline_data", 0, 16),
+        ("protocol.source_size", 16, 1_024),
+        ("protocol.datagram", 4, 65_536),
+        ("accelerated.md_segments", 1, 4_096),
+    ] {
+        let with = |value| xt4.with(name, value);
+        assert!(with(least).is_ok() && with(most).is_ok(), "{name}");
+        assert!(with(most + 1).is_err(), "{name}");
+        assert!(least == 0 || with(least - 1).is_err(), "{name}");
+    }
+}

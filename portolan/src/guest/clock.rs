@@ -59,4 +59,28 @@ mod tests {
         assert!(one > 100_000, "{one}");
         assert!(one.abs_diff(other) < one / 100, "{one} {other}");
     }
+
+    /// A time and the counter, at most 50 µs apart, however often the thread is interrupted.
+    fn near() -> (Instant, u64) {
+        for _ in 0..100_000 {
+            let before = Instant::now();
+            let ticks = counter();
+            if before.elapsed() < Duration::from_micros(50) {
+                return (before, ticks);
+            }
+        }
+        panic!("every look at the clock takes longer than 50 µs");
+    }
+
+    /// Against ticks that are counted here, over another length.
+    #[test]
+    fn the_rate_is_that_of_the_counter() {
+        let (from, first) = near();
+        std::thread::sleep(5 * LENGTH);
+        let (to, last) = near();
+        let nanos = u64::try_from(to.duration_since(from).as_nanos()).unwrap();
+        let rate = (last - first) * 1_000_000 / nanos;
+        let told = ticks_per_ms();
+        assert!(told.abs_diff(rate) < rate / 50, "{told} of {rate}");
+    }
 }

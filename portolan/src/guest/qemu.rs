@@ -469,12 +469,17 @@ mod tests {
             console: &console,
             messages: &messages,
             wire: None,
-            ticks_per_ms: 1,
+            ticks_per_ms: 2_345_678,
         };
         let ends = [(); 3].map(|()| OwnedFd::from(UnixStream::pair().unwrap().0));
         let command = command(&tools, &options, Path::new("/boot/kernel"), host, &ends);
         let words: Vec<_> = command.get_args().map(|w| w.to_string_lossy()).collect();
         assert!(!words.iter().any(|w| w.contains("secret")), "{words:?}");
+        // The kernel is told the counter's rate in kHz, which is ticks in a millisecond.
+        let told = words
+            .iter()
+            .any(|w| w.contains("tsc=reliable tsc_early_khz=2345678 "));
+        assert!(told, "{words:?}");
         let after = |word| words.iter().skip_while(|w| *w != word).nth(1).cloned();
         let path = |handover: &Handover| handover.path().display().to_string();
         assert_eq!(after("-initrd").unwrap(), path(&initramfs));
