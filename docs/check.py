@@ -11,6 +11,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * each row of the table of the conduit's README names a test, a file, a command or a page, or says why it does not apply
   * the parameter table is the one of nic-model/machines/xt4.toml
   * the list of files with unsafe code in CONTRIBUTING.md is the true one
+  * so is that of files that speak to peers over sockets or event descriptors, and those that may not block do not
 """
 
 import pathlib
@@ -164,6 +165,43 @@ def check_unsafe():
         problem(page, f"{f} is listed and has no unsafe code")
 
 
+# Names without which nobody reaches a socket or an event descriptor.
+PEERS = re.compile(r"\brustix::net\b|\bos::unix::net\b|\b(?:TcpStream|TcpListener|UdpSocket)\b|\bEventfdFlags\b|\bSYS_io_submit\b")
+# What a call, or the descriptor it is of, has that does not block.
+AT_ONCE = re.compile(r"NONBLOCK|set_nonblocking|DONTWAIT|SYS_io_submit")
+# Folders and files that no user runs.
+TESTS = re.compile(r"(^|/)(tests|examples|benches|fuzz)/|/tests\.rs$|^xtask/")
+
+
+def check_peers():
+    page = ROOT / "CONTRIBUTING.md"
+    block = re.search(r"<!-- peers -->(.*?)<!-- /peers -->", page.read_text(), re.S)
+    listed = {}
+    for row in block[1].splitlines() if block else []:
+        cells = [c.strip() for c in row.strip("|").split("|")]
+        for f in re.findall(r"`([\w./\-]+\.rs)`", cells[0]):
+            listed[f] = cells[1]
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "*.rs"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    true = set()
+    for f in files:
+        if TESTS.search(f) or not (ROOT / f).exists():
+            continue
+        text = re.split(r"\n#\[cfg\(test\)\]\nmod \w+ \{", (ROOT / f).read_text())[0]
+        if not PEERS.search(text):
+            continue
+        true.add(f)
+        if f not in listed:
+            problem(page, f"{f} speaks to peers and is not listed: who waits when one does not answer, or does not read?")
+        elif listed[f] == "never" and not AT_ONCE.search(text):
+            problem(page, f"{f} is listed as one that never blocks, and says nowhere that it does not")
+        elif listed[f] not in ("never", "itself"):
+            problem(page, f"{f}: blocks {listed[f]!r}, which is neither never nor itself")
+    for f in sorted(set(listed) - true):
+        problem(page, f"{f} is listed and speaks to nobody")
+
+
 def main():
     if "--write" in sys.argv:
         TABLE.write_text(table())
@@ -178,6 +216,7 @@ def main():
             if f"({page.relative_to(SRC).as_posix()})" not in summary:
                 problem(page, "not in SUMMARY.md")
     check_unsafe()
+    check_peers()
     check_coverage()
     for p in problems:
         print(p)
