@@ -160,6 +160,28 @@ static void *on_its_stack(void *what)
 	return NULL;
 }
 
+/* The allocator gives nothing of what was freed back to the system, whatever it is told: what was in it is there still. For fabrics
+ * that pin. */
+static void trim(void)
+{
+	char *own = (char *)malloc(LEN), *above = (char *)malloc(LEN);
+	uintptr_t at = (uintptr_t)own;
+	char *volatile again;
+
+	CHECK(own != NULL && above != NULL);
+	use(own, 7);
+	memset(own, 7, LEN);
+	barrier();
+	CHECK(mallopt(M_TRIM_THRESHOLD, 0) && mallopt(M_MMAP_MAX, 1 << 16));
+	free(own);
+	CHECK(malloc_trim(0) == 0);
+	again = (char *)malloc(LEN);
+	CHECK((uintptr_t)again == at && again[LEN / 2] == 7);
+	use(again, 8);
+	free(again);
+	free(above);
+}
+
 /* In one of the ways the memory goes, and other memory is in its place. */
 static char *replace(char *own, const char *way, int round)
 {
@@ -236,7 +258,8 @@ int main(int argc, char **argv)
 	objects[0] = argc > 2 ? argv[2] : NULL;
 	objects[1] = argc > 3 ? argv[3] : NULL;
 	own = come(way);
-	for (round = 0; round < 4; round++) {
+	if (strcmp(way, "trim") == 0) trim();
+	for (round = 0; round < 4 && strcmp(way, "trim") != 0; round++) {
 		char what = (char)(1 + 4 * round);
 
 		if (strcmp(way, "stack") == 0) {

@@ -185,6 +185,7 @@ const PROGRAMS: [Program; 12] = [
             "brk",
             "sbrk",
             "object OBJECTS",
+            "trim",
         ],
     },
     Program {

@@ -209,6 +209,8 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
         let (_, found) = misses(&program, &args, &[]);
         assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
     }
+    let output = run_on("seastar", 2, &program, &["trim"]);
+    assert!(output.status.success(), "{}", text(&output));
     let (held, _) = misses(&everywhere(), &["one", "keep"], &[]);
     for way in [
         "munmap", "mmap", "madvise", "mremap", "over", "unsaid", "thread", "shmdt", "remap",
