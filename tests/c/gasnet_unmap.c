@@ -17,6 +17,8 @@
 
 #include "gasnet_check.h"
 
+extern int gasneti_is_pinned(const void *addr, size_t len);
+
 enum { WHERE = 200, DROP, DROPPED, LEN = 1 << 20 };
 
 static gasnet_node_t me, peer;
@@ -199,6 +201,7 @@ static void one(const char *way, char **objects)
 	} else {
 		CHECK(strcmp(way, "keep") == 0);
 	}
+	if (strcmp(way, "keep") != 0) CHECK(!gasneti_is_pinned(mine, LEN));
 	exchange(2);
 }
 
