@@ -1,14 +1,14 @@
 //! Two interfaces joined by the in-process fabric, or by shared memory, as a program calls them: what the library costs
 //! between the calls and the fabric, besides what [`crate::Pair`] measures.
 
-use crate::{BYTES, interface};
+use crate::BYTES;
 use portals_core::{
     AckRequest, EqHandle, Error, EventKind, InsertPosition, MdHandle, MdOptions, MeSpec, ProcessId,
     THRESHOLD_INFINITE, Unlink,
 };
-use portals_shim::nal::inproc::{Hub, InProc};
+use portals_shim::fabric;
 use portals_shim::nal::shm;
-use portals_shim::place::{self, Placement};
+use portals_shim::place::Placement;
 use portals_shim::{Interface, MdMemory, MdSpec, Region, Target};
 
 /// Portal of the entry.
@@ -51,11 +51,11 @@ impl Joined {
     /// # Errors
     /// [`Error::NoSpace`] when there is no memory for them.
     pub fn new() -> Result<Self, Error> {
-        let ids = [1, 2].map(|pid| ProcessId::new(place::nid(0), pid));
         let place = Placement::new(2).ok_or(Error::Fail)?;
-        let hub = Hub::new(ids.to_vec(), place);
-        let [from, to] = [(0, ids[0]), (1, ids[1])]
-            .map(|(i, id)| Interface::direct(interface(id), InProc::new(hub.clone(), i)));
+        let opened = fabric::in_process_placed(2, place);
+        let mut opened = opened.into_iter().map(|o| o.interface);
+        let both = opened.next().zip(opened.next());
+        let (from, to) = both.ok_or(Error::Fail)?;
         Self::join(from, to)
     }
 

@@ -451,6 +451,16 @@ pub fn in_process(n: u32) -> Vec<Opened> {
     in_process_placed(n, Placement::ONE)
 }
 
+/// An interface of one process that reaches itself alone; its node is that of [`Placement::ONE`].
+pub fn alone(config: NiConfig) -> Opened {
+    let id = config.id;
+    let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0);
+    Opened {
+        interface: Interface::direct(Ni::new(config), nal),
+        peers: vec![id],
+    }
+}
+
 /// As [`in_process`], with several ranks on a node.
 pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
     let configs: Vec<_> = (0..n).map(|r| rank_config(place, r, 1)).collect();

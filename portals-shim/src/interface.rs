@@ -17,7 +17,7 @@ use crate::direct::Direct;
 use crate::library::Library;
 use crate::nal::Nal;
 use crate::nal::shm::Near;
-use crate::region::{Region, RegionError};
+use crate::region::{Region, RegionError, Trust};
 use portals_core::{Error, Handle, Limits, NiConfig, ProcessId, Status, Usage};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,8 +69,13 @@ struct Inner {
 }
 
 impl Interface {
-    /// An interface whose library runs here, over `nal`.
-    pub fn direct<N: Nal + 'static>(ni: portals_core::Ni, nal: N) -> Self {
+    /// An interface whose library runs here, over a fabric of the caller's; see [`Trust`].
+    pub fn over<N: Nal + 'static>(ni: portals_core::Ni, nal: N, _: Trust) -> Self {
+        Self::direct(ni, nal)
+    }
+
+    /// An interface whose library runs here, over `nal`. Whoever calls it has made no descriptor of `ni`.
+    pub(crate) fn direct<N: Nal + 'static>(ni: portals_core::Ni, nal: N) -> Self {
         let config = *ni.config();
         Self::bridged(Box::new(Direct::new(Library::new(ni, nal))), config)
     }

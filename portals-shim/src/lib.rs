@@ -43,7 +43,7 @@ pub use memory_limits::MemoryLimits;
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use privilege::{PRIVILEGED, is_privileged};
-pub use region::{RawMemory, Region, RegionError};
+pub use region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use say::say;
 
 pub use portals_core as core;

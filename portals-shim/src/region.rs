@@ -6,13 +6,15 @@
     reason = "maps memory that other agents write, and copies through raw pointers"
 )]
 
+mod bytes;
+
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Why a region call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -114,9 +116,8 @@ pub(crate) fn mapping_of(memory: portals_core::Segment) -> Option<u64> {
     known(memory).map(|(_, known)| known.number)
 }
 
-// SAFETY: the mapping is plain memory owned by this value; every access goes through raw copies
-// or atomics, none through references, so threads may share it (data races are the user's
-// protocol's business and touch bytes only).
+// SAFETY: the mapping is plain memory owned by this value; every access goes through atomic copies (`bytes`) or atomic
+// words, none through references, so threads may share it.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapping {}
@@ -139,7 +140,12 @@ impl Drop for Mapping {
 /// Page-aligned zeroed memory, shared by clones, freed with the last one.
 ///
 /// Any thread may call every method; concurrent accesses to the same bytes, local or remote, see
-/// some mixture of old and new bytes unless the program orders them (events, barriers).
+/// some mixture of old and new bytes unless the program orders them (events, barriers). Among the threads of a process that
+/// is no data race: each byte is copied as by a relaxed atomic operation. What other processes, the kernel and network adapters do to
+/// the bytes is outside of what Rust's memory model describes; no Rust reference points there, so it changes bytes and nothing
+/// else.
+///
+/// A descriptor over a region keeps it mapped, see [`crate::MdMemory::Region`].
 #[derive(Clone, Debug)]
 pub struct Region {
     mapping: Arc<Mapping>,
@@ -246,6 +252,17 @@ impl Region {
         self.mapping.len
     }
 
+    /// Clones of this region, this one included, and descriptors over its memory: 1 if dropping this one frees it. Other
+    /// threads may change the number at any time.
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.mapping)
+    }
+
+    /// A way to ask for it that does not keep it.
+    pub fn downgrade(&self) -> WeakRegion {
+        WeakRegion(Arc::downgrade(&self.mapping))
+    }
+
     /// Never true: a region has at least one page.
     pub fn is_empty(&self) -> bool {
         self.mapping.len == 0
@@ -271,7 +288,7 @@ impl Region {
         let from = self.at(offset, out.len())?;
         // SAFETY: `at` checked the source range against the live mapping; `out` is an exclusive
         // Rust slice, so it cannot overlap memory nobody has references to.
-        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        unsafe { bytes::copy(from, out.as_mut_ptr(), out.len()) };
         Ok(())
     }
 
@@ -279,7 +296,7 @@ impl Region {
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), RegionError> {
         let to = self.at(offset, data.len())?;
         // SAFETY: `at` checked the destination range against the live mapping; see `read`.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        unsafe { bytes::copy(data.as_ptr(), to, data.len()) };
         Ok(())
     }
 
@@ -295,8 +312,8 @@ impl Region {
         len: usize,
     ) -> Result<(), RegionError> {
         let from = self.at(offset, len)?;
-        // SAFETY: `at` checked the source range, the caller promises the destination; `copy` allows overlap.
-        unsafe { std::ptr::copy(from, to, len) };
+        // SAFETY: `at` checked the source range, the caller promises the destination; the copy allows overlap.
+        unsafe { bytes::copy(from, to, len) };
         Ok(())
     }
 
@@ -312,8 +329,8 @@ impl Region {
         len: usize,
     ) -> Result<(), RegionError> {
         let to = self.at(offset, len)?;
-        // SAFETY: `at` checked the destination range, the caller promises the source; `copy` allows overlap.
-        unsafe { std::ptr::copy(from, to, len) };
+        // SAFETY: `at` checked the destination range, the caller promises the source; the copy allows overlap.
+        unsafe { bytes::copy(from, to, len) };
         Ok(())
     }
 
@@ -327,8 +344,8 @@ impl Region {
     ) -> Result<(), RegionError> {
         let src = from.at(from_offset, len)?;
         let dst = self.at(offset, len)?;
-        // SAFETY: both ranges were checked by `at`; `copy` allows overlap.
-        unsafe { std::ptr::copy(src, dst, len) };
+        // SAFETY: both ranges were checked by `at`; the copy allows overlap.
+        unsafe { bytes::copy(src, dst, len) };
         Ok(())
     }
 
@@ -336,7 +353,7 @@ impl Region {
     pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), RegionError> {
         let to = self.at(offset, len)?;
         // SAFETY: `at` checked the range.
-        unsafe { std::ptr::write_bytes(to, value, len) };
+        unsafe { bytes::fill(to, len, value) };
         Ok(())
     }
 
@@ -372,6 +389,17 @@ impl Region {
     }
 }
 
+/// A region that this value does not keep.
+#[derive(Clone, Debug)]
+pub struct WeakRegion(Weak<Mapping>);
+
+impl WeakRegion {
+    /// See [`Region::owners`]; 0 if it is gone.
+    pub fn owners(&self) -> usize {
+        self.0.strong_count()
+    }
+}
+
 /// A promise that addresses may be read and written by the library.
 #[derive(Clone, Debug)]
 pub struct RawMemory {
@@ -390,8 +418,67 @@ impl RawMemory {
     }
 }
 
+/// A promise about memory that others than the calls of an [`crate::Interface`] tell a fabric of.
+///
+/// Descriptors are made by calls of the interface over a [`Region`] or a [`RawMemory`], so whoever writes no `unsafe` cannot make
+/// the library touch memory that is not the program's to give:
+///
+/// ```compile_fail
+/// #![forbid(unsafe_code)]
+/// use portals_shim::core::{MdDesc, Memory, Ni, NiConfig};
+/// use portals_shim::nal::inproc::{Hub, InProc};
+/// use portals_shim::place::Placement;
+/// use portals_shim::{Interface, Limits, MdOptions, ProcessId, Unlink};
+///
+/// let id = ProcessId::new(0, 1);
+/// let limits = Limits::LIBRARY;
+/// let mut ni = Ni::new(NiConfig { id, uid: 0, jid: 0, interface: 0, limits, get_send_events: false });
+/// let memory = Memory::contiguous(0xdead_0000, 64);
+/// let options = MdOptions::empty();
+/// let md = MdDesc { memory, threshold: -1, max_size: 0, options, user_ptr: 0, eq: None };
+/// ni.md_bind(md, Unlink::Retain).unwrap();
+/// let hub = Hub::new(vec![id], Placement::ONE);
+/// let interface = Interface::direct(ni, InProc::new(hub, 0));
+/// ```
+///
+/// A test that puts a fabric of its own under an interface has an [`portals_core::Ni`] in its hands, and promises by this value what
+/// the type of a descriptor's memory promises elsewhere. It takes `unsafe` to make one:
+///
+/// ```compile_fail,E0133
+/// portals_shim::Trust::new();
+/// ```
+///
+/// ```
+/// use portals_shim::core::{Ni, NiConfig};
+/// use portals_shim::nal::inproc::{Hub, InProc};
+/// use portals_shim::place::Placement;
+/// use portals_shim::{Interface, Limits, ProcessId, Trust};
+///
+/// // SAFETY: nothing here makes a descriptor but by calls of the interface.
+/// let trust = unsafe { Trust::new() };
+/// let id = Placement::ONE.of(0);
+/// let limits = Limits::LIBRARY;
+/// let ni = Ni::new(NiConfig { id, uid: 0, jid: 0, interface: 0, limits, get_send_events: false });
+/// let fabric = InProc::trusted(Hub::new(vec![id], Placement::ONE), 0, trust);
+/// let interface = Interface::over(ni, fabric, trust);
+/// assert_eq!(interface.id(), id);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Trust(());
+
+impl Trust {
+    /// # Safety
+    ///
+    /// Every descriptor that a [`portals_core::Ni`] has or gets which is given to an interface made with this value, but for those
+    /// that calls of the interface make, and every segment that a fabric made with it is given, keeps to what
+    /// [`RawMemory::new`] asks for.
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
 /// Copies bytes between described memory and buffers, on behalf of fabrics that move data with the
-/// processor. The segments come from MDs, whose makers promised them ([`RawMemory::new`], or a
+/// processor; other threads may use the memory meanwhile, as a [`Region`]'s. The segments come from MDs, whose makers promised them ([`RawMemory::new`], or a
 /// [`Region`] kept alive by its interface).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCopy;
@@ -406,7 +493,7 @@ impl LocalCopy {
             let at = out.len();
             // SAFETY: `from` is valid for `len` bytes by the promise of the MD's maker, which
             // `Ni` keeps until the operation's `*_end`; the destination was just reserved.
-            unsafe { std::ptr::copy(from, out.as_mut_ptr().wrapping_add(at), len) };
+            unsafe { bytes::copy(from, out.as_mut_ptr().wrapping_add(at), len) };
             // SAFETY: `len` bytes past `at` were just initialised within the reserved capacity.
             unsafe { out.set_len(at + len) };
         }
@@ -438,7 +525,7 @@ impl LocalCopy {
         let from = std::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         // SAFETY: `from` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
         // which `Ni` keeps until the operation's `*_end`; `out` has `len` bytes.
-        unsafe { copy(from, out.as_mut_ptr(), len) };
+        unsafe { bytes::copy(from, out.as_mut_ptr(), len) };
         len
     }
 
@@ -468,49 +555,9 @@ impl LocalCopy {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr as usize);
         // SAFETY: `to` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
         // which `Ni` keeps until the operation's `*_end`.
-        unsafe { copy(data.as_ptr(), to, len) };
+        unsafe { bytes::copy(data.as_ptr(), to, len) };
         len
     }
-}
-
-/// [`std::ptr::copy`], which of a few bytes takes no call.
-///
-/// # Safety
-///
-/// As there.
-#[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    match len {
-        // A message may well have no bytes.
-        0 => {}
-        // SAFETY: by the caller; 8 to 16 bytes.
-        8..=16 => unsafe { copy_ends::<u64>(from, to, len) },
-        // SAFETY: by the caller; 4 to 7 bytes.
-        4..=7 => unsafe { copy_ends::<u32>(from, to, len) },
-        // SAFETY: by the caller; 17 to 32 bytes.
-        17..=32 => unsafe { copy_ends::<u128>(from, to, len) },
-        // SAFETY: by the caller.
-        _ => unsafe { std::ptr::copy(from, to, len) },
-    }
-}
-
-/// Copies `len` bytes, at least as many as an `N` has and at most twice as many, as the first `N` and the last one of them.
-///
-/// # Safety
-///
-/// As [`std::ptr::copy`]; any bytes are an `N`.
-#[inline(always)]
-unsafe fn copy_ends<N: Copy>(from: *const u8, to: *mut u8, len: usize) {
-    let last = len - size_of::<N>();
-    // Both are read before one is written: the places may overlap.
-    // SAFETY: the first bytes of `len` that may be read, by the caller.
-    let first: N = unsafe { from.cast::<N>().read_unaligned() };
-    // SAFETY: the last ones of them.
-    let end: N = unsafe { from.wrapping_add(last).cast::<N>().read_unaligned() };
-    // SAFETY: the first bytes of `len` that may be written, by the caller.
-    unsafe { to.cast::<N>().write_unaligned(first) };
-    // SAFETY: the last ones of them.
-    unsafe { to.wrapping_add(last).cast::<N>().write_unaligned(end) };
 }
 
 /// Lets other processes of this user read and write this one's memory, where a security module
@@ -589,21 +636,36 @@ mod tests {
             target.read(0, &mut out).unwrap();
             assert_eq!(out, expected, "scattered {len}");
             // Within the same memory, three bytes further.
-            let from = portals_core::Segment {
-                addr: target.addr() + 4,
-                len: len as u64,
-            };
-            // SAFETY: both places are in the region, which lives.
-            unsafe {
-                copy(
-                    std::ptr::with_exposed_provenance(from.addr as usize),
-                    std::ptr::with_exposed_provenance_mut(from.addr as usize + 3),
-                    len,
-                );
-            }
+            target.copy_from(7, &target, 4, len).unwrap();
             target.read(0, &mut out).unwrap();
             assert_eq!(out[7..7 + len], source[..len], "moved {len}");
         }
+    }
+
+    /// Two threads at one region: each sees old bytes or new ones. `valgrind`, Miri and ThreadSanitizer see no race.
+    #[test]
+    fn threads_that_read_and_write_see_old_bytes_or_new_ones() {
+        const ROUNDS: u8 = if cfg!(miri) { 10 } else { 200 };
+        let region = Region::new(4096).unwrap();
+        let lengths = [1, 3, 8, 13, 31, 64, 100, 2100];
+        std::thread::scope(|s| {
+            for own in [1_u8, 2] {
+                let region = &region;
+                s.spawn(move || {
+                    for round in 0..ROUNDS {
+                        for (at, len) in (0..).zip(lengths) {
+                            let at = at + usize::from(round % 7);
+                            region.write(at, &vec![own; len]).unwrap();
+                            let mut seen = vec![9; len];
+                            region.read(at, &mut seen).unwrap();
+                            assert!(seen.iter().all(|b| [1, 2].contains(b)), "{seen:?}");
+                            region.copy_from(at, region, at + 3, len).unwrap();
+                            region.fill(at, len + 3, own).unwrap();
+                        }
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Ranks that cannot be reached any more: whatever the others are in, the job ends and says which rank it was.
+// UNSAFETY: puts a fabric of its own under an interface, and promises what that does to memory.
+#![expect(unsafe_code, reason = "`Trust::new` is unsafe")]
 
 use crate::conduit::Conduit;
 use crate::threads::{self, RankEnd};
@@ -7,7 +9,7 @@ use portals_shim::core::{Header, Limits, Ni, NiConfig, NiFail, Segment, Transmit
 use portals_shim::fabric::{Opened, Placement};
 use portals_shim::nal::Nal;
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{Interface, ProcessId};
+use portals_shim::{Interface, ProcessId, Trust};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,6 +87,8 @@ fn ends(says: Says, call: impl Fn(Conduit, u64) + Sync) -> Vec<RankEnd<()>> {
     let ids: Vec<ProcessId> = (0..RANKS).map(|r| place.of(r)).collect();
     let hub = Hub::new(ids.clone(), place);
     let cut = Arc::new(AtomicBool::new(false));
+    // SAFETY: `Frail` makes no descriptor, and sends what it was given.
+    let trust = unsafe { Trust::new() };
     let opened = (0..RANKS).map(|own| {
         let config = NiConfig {
             id: ids[own as usize],
@@ -95,7 +99,7 @@ fn ends(says: Says, call: impl Fn(Conduit, u64) + Sync) -> Vec<RankEnd<()>> {
             get_send_events: false,
         };
         let nal = Frail {
-            inner: InProc::new(hub.clone(), own),
+            inner: InProc::trusted(hub.clone(), own, trust),
             gone: ids[GONE as usize],
             cut: cut.clone(),
             says,
@@ -103,7 +107,7 @@ fn ends(says: Says, call: impl Fn(Conduit, u64) + Sync) -> Vec<RankEnd<()>> {
             told: false,
         };
         Opened {
-            interface: Interface::direct(Ni::new(config), nal),
+            interface: Interface::over(Ni::new(config), nal, trust),
             peers: ids.clone(),
         }
     });

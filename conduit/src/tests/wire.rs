@@ -1,5 +1,7 @@
 //! The in-process fabric with a record of what ranks send. It says when a rank waits for another one, and keeps the memory
 //! that a rank sends from for as long as a test wants.
+// UNSAFETY: puts a fabric of its own under an interface, and promises what that does to memory.
+#![expect(unsafe_code, reason = "`Trust::new` is unsafe")]
 
 use super::returned;
 use crate::{Conduit, threads};
@@ -7,7 +9,7 @@ use portals_shim::core::{Header, Limits, Ni, NiConfig, NiFail, OpId, Segment, Tr
 use portals_shim::fabric::{Opened, Placement};
 use portals_shim::nal::Nal;
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{Interface, ProcessId};
+use portals_shim::{Interface, ProcessId, Trust};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -131,6 +133,8 @@ pub(super) fn run<R: Send + std::fmt::Debug>(
     let wire = Arc::new(Wire { ends });
     let ids: Vec<ProcessId> = (0..ranks).map(|r| Placement::ONE.of(r)).collect();
     let hub = Hub::new(ids.clone(), Placement::ONE);
+    // SAFETY: `Recorded` makes no descriptor, and sends what it was given.
+    let trust = unsafe { Trust::new() };
     let opened = (0..ranks).map(|own| {
         let config = NiConfig {
             id: ids[own as usize],
@@ -141,13 +145,13 @@ pub(super) fn run<R: Send + std::fmt::Debug>(
             get_send_events: false,
         };
         let nal = Recorded {
-            inner: InProc::new(hub.clone(), own),
+            inner: InProc::trusted(hub.clone(), own, trust),
             own: own as usize,
             wire: wire.clone(),
             kept: Vec::new(),
         };
         Opened {
-            interface: Interface::direct(Ni::new(config), nal),
+            interface: Interface::over(Ni::new(config), nal, trust),
             peers: ids.clone(),
         }
     });

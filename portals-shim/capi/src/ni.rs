@@ -5,9 +5,8 @@
 )]
 //! Interfaces and identity: `PtlNI*`, `PtlGetUid`, `PtlGetId`, `PtlGetJid`, `PtlACEntry`.
 
-use portals_shim::core::{Gauge, HandleKind, Ni, NiConfig};
+use portals_shim::core::{Gauge, HandleKind, NiConfig};
 use portals_shim::fabric::{self, FabricConfig, LARGEST_PID, Opened, RANK_PID, Wishes};
-use portals_shim::nal::inproc::{Hub, InProc};
 use portals_shim::place::Placement;
 use portals_shim::{
     AcEntry, ClockKind, EqHandle, Error, Handle, Interface, Limits, MdHandle, Wait,
@@ -93,11 +92,7 @@ fn open_own(wishes: &Wishes) -> Opened {
         limits: wishes.limits.min(Limits::LIBRARY),
         get_send_events: wishes.get_send_events,
     };
-    let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0);
-    Opened {
-        interface: Interface::direct(Ni::new(config), nal),
-        peers: vec![id],
-    }
+    fabric::alone(config)
 }
 
 fn effective_uid() -> u32 {

@@ -2,9 +2,10 @@
 
 use super::rank::*;
 use super::{Case, LOCAL, case};
-use portals_shim::core::{Ni, NiConfig, NiFail, Transmit};
-use portals_shim::nal::Nal;
-use portals_shim::{Error, Interface, Limits, MdSpec, ProcessId, Target, Unlink, Wait};
+use portals_shim::core::NiConfig;
+use portals_shim::fabric;
+use portals_shim::place::Placement;
+use portals_shim::{Error, Interface, Limits, MdSpec, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
     case("interfaces of one process do not mix", "7, 8", mixed).not_served(LOCAL),
@@ -22,29 +23,9 @@ pub(super) const CASES: &[Case] = &[
     .ranks(3),
 ];
 
-/// A fabric without other processes; what a process sends to itself never gets to a fabric.
-#[derive(Debug)]
-struct Alone(ProcessId);
-
-impl Nal for Alone {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        if let Some(op) = tx.op {
-            ni.send_end(op, NiFail::FAIL);
-        }
-    }
-
-    fn progress(&mut self, _: &mut Ni) -> bool {
-        false
-    }
-
-    fn distance(&self, to: ProcessId) -> Option<u64> {
-        (to == self.0).then_some(0)
-    }
-}
-
 /// An interface of the own process alone, beside that of the case.
 fn second(limits: Limits) -> Interface {
-    let id = ProcessId::new(0, 7);
+    let id = Placement::ONE.of_pid(0, 7);
     let config = NiConfig {
         id,
         uid: 1000,
@@ -53,7 +34,7 @@ fn second(limits: Limits) -> Interface {
         limits,
         get_send_events: false,
     };
-    Interface::direct(Ni::new(config), Alone(id))
+    fabric::alone(config).interface
 }
 
 fn mixed(r: &Rank) {
