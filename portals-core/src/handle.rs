@@ -107,6 +107,12 @@ macro_rules! typed {
                 Self(Handle(raw))
             }
 
+            /// Which of the objects of its kind and interface it is, from 0: no other one has the number while this one
+            /// is there.
+            pub const fn number(self) -> u32 {
+                self.0.slot()
+            }
+
             pub(crate) const fn of(interface: u8, generation: u16, slot: u32) -> Self {
                 Self(Handle::pack(HandleKind::$kind, interface, generation, slot))
             }

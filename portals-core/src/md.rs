@@ -76,6 +76,8 @@ pub(crate) struct MdRest {
     pub(crate) acks_due: u32,
     /// Replies that may still come.
     pub(crate) replies_due: u32,
+    /// The owner is told when it is gone.
+    watched: bool,
     /// Bytes of the memory.
     length: u64,
     /// The memory of an iovec.
@@ -87,6 +89,7 @@ impl MdRest {
         me: None,
         acks_due: 0,
         replies_due: 0,
+        watched: false,
         length: 0,
         pieces: Vec::new(),
     };
@@ -246,6 +249,8 @@ pub(crate) struct MdTable {
     mds: Table<Md>,
     /// By slot; meaningful where there is an [`Md`].
     rests: Vec<MdRest>,
+    /// Slots of watched descriptors that are gone, until the owner has taken them.
+    gone: Vec<u32>,
 }
 
 impl MdTable {
@@ -253,7 +258,27 @@ impl MdTable {
         Self {
             mds: Table::new(),
             rests: Vec::new(),
+            gone: Vec::new(),
         }
+    }
+
+    /// From now on [`MdTable::take_gone`] tells of the end of the descriptor in a slot that is in use.
+    #[inline]
+    pub(crate) fn watch(&mut self, slot: u32) {
+        if let Some(rest) = self.rests.get_mut(slot as usize) {
+            rest.watched = true;
+        }
+    }
+
+    /// Whether [`MdTable::take_gone`] has one.
+    #[inline(always)]
+    pub(crate) const fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// The slot of a watched descriptor that is gone.
+    pub(crate) fn take_gone(&mut self) -> Option<u32> {
+        self.gone.pop()
     }
 
     #[inline]
@@ -420,6 +445,10 @@ impl MdTable {
         if !rest.pieces.is_empty() {
             rest.pieces = Vec::new();
         }
+        if rest.watched {
+            rest.watched = false;
+            self.gone.push(slot);
+        }
         rest.me.take()
     }
 
@@ -427,7 +456,9 @@ impl MdTable {
         self.mds.clear();
         self.rests.iter_mut().for_each(|rest| {
             rest.me = None;
+            rest.watched = false;
             rest.pieces = Vec::new();
         });
+        self.gone.clear();
     }
 }

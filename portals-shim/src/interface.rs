@@ -5,12 +5,16 @@
 //! | `interface/entries.rs` | match entries, memory descriptors, access control |
 //! | `interface/events.rs` | event queues |
 //! | `interface/movement.rs` | puts and gets |
+//! | `interface/kept.rs` | how long regions stay mapped where the library is in another process |
 //! | `interface/bridge.rs` | how calls reach the library |
 
 mod bridge;
 mod entries;
 mod events;
+mod kept;
 mod movement;
+#[cfg(test)]
+mod tests;
 
 use crate::call::{Answer, Call, Paths, Target};
 use crate::direct::Direct;
@@ -19,13 +23,13 @@ use crate::nal::Nal;
 use crate::nal::shm::Near;
 use crate::region::{Region, RegionError, Trust};
 use portals_core::{Error, Handle, Limits, NiConfig, ProcessId, Status, Usage};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use bridge::Bridge;
 pub use entries::{MdMemory, MdSpec, RegionPart};
 pub use events::PollError;
+pub(crate) use kept::{Effect, Kept};
 pub use movement::RemoteKey;
 
 /// What a fabric's clock counts.
@@ -61,10 +65,6 @@ pub struct Interface {
 struct Inner {
     bridge: Box<dyn Bridge>,
     config: NiConfig,
-    /// Regions that descriptors were made of, by address; released when the interface closes.
-    kept: Mutex<BTreeMap<u64, Region>>,
-    /// The address of one that is kept, the last that was asked for; 0 before there is one.
-    kept_last: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -85,8 +85,6 @@ impl Interface {
             inner: Arc::new(Inner {
                 bridge,
                 config,
-                kept: Mutex::default(),
-                kept_last: AtomicU64::new(0),
                 closed: AtomicBool::new(false),
             }),
         }
@@ -194,29 +192,6 @@ impl Interface {
         self.inner.bridge.near()
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Region>> {
-        self.inner
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps a region until the interface closes.
-    #[inline]
-    fn keep(&self, region: &Region) {
-        // One that is kept has its address for itself; after the close no descriptor is made of any.
-        if self.inner.kept_last.load(Ordering::Relaxed) != region.addr() {
-            self.keep_another(region);
-        }
-    }
-
-    #[inline(never)]
-    fn keep_another(&self, region: &Region) {
-        let addr = region.addr();
-        self.kept().entry(addr).or_insert_with(|| region.clone());
-        self.inner.kept_last.store(addr, Ordering::Relaxed);
-    }
-
     /// `PtlNIDist`
     pub fn distance(&self, to: ProcessId) -> Result<u64, Error> {
         match self.call(Call::Distance(to))? {
@@ -271,7 +246,6 @@ impl Interface {
     pub fn close(&self) -> Result<(), Error> {
         self.done(Call::Close)?;
         self.inner.closed.store(true, Ordering::Release);
-        self.kept().clear();
         Ok(())
     }
 }

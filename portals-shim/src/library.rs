@@ -1,6 +1,7 @@
 //! One interface and its fabric: executes the API's calls.
 
 mod awaited;
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -8,8 +9,11 @@ use crate::call::{Answer, Call, Place, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
 use crate::interface::PollError;
 use crate::nal::Nal;
+use crate::region::Region;
+use kept::Kept;
 use portals_core::{
-    AckRequest, EqHandle, Error, MdHandle, Ni, NiFail, ProcessId, ReadyPut, Transmit,
+    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Ni, NiFail,
+    ProcessId, ReadyPut, Transmit, Unlink,
 };
 use std::time::Instant;
 
@@ -17,8 +21,11 @@ use std::time::Instant;
 /// the next progress, because the API forbids delivering them inside the call (rule 22).
 #[derive(Debug)]
 pub(crate) struct Library<N> {
-    pub(crate) ni: Ni,
+    // It goes before the regions do: a fabric may have told peers of their addresses.
     pub(crate) nal: N,
+    pub(crate) ni: Ni,
+    /// The regions that descriptors were made of.
+    kept: Kept,
     own: Messages,
     /// Those that are being delivered; empty between calls.
     taken: Messages,
@@ -42,8 +49,9 @@ pub(crate) const fn is_in_use(answer: &Result<Answer, Error>) -> bool {
 impl<N: Nal> Library<N> {
     pub(crate) fn new(ni: Ni, nal: N) -> Self {
         Self {
-            ni,
             nal,
+            ni,
+            kept: Kept::default(),
             own: Messages::default(),
             taken: Messages::default(),
             lucky: 0,
@@ -104,6 +112,15 @@ impl<N: Nal> Library<N> {
             self.take_own();
         }
         self.moved = true;
+        self.changed();
+    }
+
+    /// What follows a call that may have ended or changed descriptors: their regions go, and peers are told.
+    #[inline(always)]
+    pub(crate) fn changed(&mut self) {
+        if self.ni.has_gone_mds() || self.kept.has_former() {
+            self.kept.release(&mut self.ni);
+        }
         self.nal.lists_changed(&mut self.ni);
     }
 
@@ -244,7 +261,7 @@ impl<N: Nal> Library<N> {
             if let Some(id) = lent {
                 let op = self.ni.begin_lent(&ready)?;
                 self.nal.begun(id, op);
-                self.nal.lists_changed(&mut self.ni);
+                self.changed();
                 return Ok(false);
             }
         }
@@ -256,7 +273,7 @@ impl<N: Nal> Library<N> {
             let tx = begun.as_mut().map_err(|error| *error)?;
             self.transmit(tx, keep);
         }
-        self.nal.lists_changed(&mut self.ni);
+        self.changed();
         Ok(taken && silent)
     }
 
@@ -287,7 +304,7 @@ impl<N: Nal> Library<N> {
             return Ok(false);
         }
         self.ni.pass_put(&ready, NiFail::OK, true);
-        self.nal.lists_changed(&mut self.ni);
+        self.changed();
         Ok(true)
     }
 
@@ -304,7 +321,7 @@ impl<N: Nal> Library<N> {
             return Ok(false);
         }
         self.ni.pass_put(&ready, NiFail::OK, true);
-        self.nal.lists_changed(&mut self.ni);
+        self.changed();
         Ok(true)
     }
 
@@ -346,7 +363,7 @@ impl<N: Nal> Library<N> {
         }
         let mut tx = self.ni.begin_put(ready)?;
         self.nal.write_ahead(&mut self.ni, &mut tx);
-        self.nal.lists_changed(&mut self.ni);
+        self.changed();
         Ok(true)
     }
 
@@ -357,8 +374,9 @@ impl<N: Nal> Library<N> {
         region: Option<(u64, u64)>,
         from: &Target,
     ) -> Result<(), Error> {
-        // No list changes by that.
         if self.nal.fetch_now(&mut self.ni, md, region, from) {
+            // No list changes by that, but the descriptor may have been for one operation.
+            self.let_go();
             return Ok(());
         }
         self.get_by_message(md, region, from)
@@ -383,8 +401,37 @@ impl<N: Nal> Library<N> {
         );
         let tx = begun.as_mut().map_err(|error| *error)?;
         self.transmit(tx, keep);
-        self.nal.lists_changed(&mut self.ni);
+        self.changed();
         Ok(())
+    }
+
+    /// Regions of descriptors that are gone go.
+    #[inline(always)]
+    fn let_go(&mut self) {
+        if self.ni.has_gone_mds() {
+            self.kept.release(&mut self.ni);
+        }
+    }
+
+    /// [`Call::MeMdPost`], with the region that the memory is part of.
+    #[inline(always)]
+    pub(crate) fn me_md_post(
+        &mut self,
+        base: MeHandle,
+        spec: &MeSpec,
+        position: InsertPosition,
+        (desc, region): (&MdDesc, Option<&Region>),
+        unlink: Unlink,
+        test: Option<EqHandle>,
+    ) -> Result<(MeHandle, MdHandle), Error> {
+        let made = self
+            .ni
+            .me_md_post_of(base, spec, position, desc, unlink, test)?;
+        if let Some(region) = region {
+            self.kept.keep(&mut self.ni, made.1, region);
+        }
+        self.changed();
+        Ok(made)
     }
 
     fn retire(&mut self, md: MdHandle) -> Result<(), Error> {
@@ -394,14 +441,27 @@ impl<N: Nal> Library<N> {
     /// Executes one call; a poll does not block here. One that is refused because something is in use has made progress:
     /// a program may repeat it until it succeeds.
     pub(crate) fn execute(&mut self, call: Call) -> Result<Answer, Error> {
-        let answer = self.answer(call);
+        self.execute_with(call, None)
+    }
+
+    /// As [`Library::execute`], of a call that describes memory in `region`.
+    pub(crate) fn execute_with(
+        &mut self,
+        call: Call,
+        region: Option<&Region>,
+    ) -> Result<Answer, Error> {
+        let answer = self.answer(call, region);
         if is_in_use(&answer) {
             self.progress();
         }
         answer
     }
 
-    fn answer(&mut self, call: Call) -> Result<Answer, Error> {
+    fn answer(&mut self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
+        let changed = match &call {
+            Call::MdUpdate { md, .. } => Some(*md),
+            _ => None,
+        };
         let ni = &mut self.ni;
         let answer = match call {
             Call::MeAttach {
@@ -536,10 +596,22 @@ impl<N: Nal> Library<N> {
             Call::Close => {
                 self.nal.close(&mut self.ni);
                 self.ni.close();
+                self.kept.clear();
                 Answer::Done
             }
         };
-        self.nal.lists_changed(&mut self.ni);
+        match (&answer, region) {
+            (Answer::Md(md) | Answer::MeMd(_, md), Some(region)) => {
+                self.kept.keep(&mut self.ni, *md, region);
+            }
+            (Answer::Snapshot(_), _) => {
+                if let Some(md) = changed {
+                    self.kept.change(&mut self.ni, md, region);
+                }
+            }
+            _ => {}
+        }
+        self.changed();
         Ok(answer)
     }
 }

@@ -451,6 +451,29 @@ impl Ni {
         Ok(MdHandle::of(self.config.interface, generation, slot))
     }
 
+    /// The owner of the interface keeps something for this descriptor, and [`Ni::take_gone_md`] tells it of the descriptor's
+    /// end. Returns the number by which it does, which is another descriptor's afterwards; `None` if there is no such
+    /// descriptor.
+    #[inline]
+    pub fn watch_md(&mut self, md: MdHandle) -> Option<u32> {
+        let slot = md.0.slot();
+        self.md(md)?;
+        self.mds.watch(slot);
+        Some(slot)
+    }
+
+    /// Whether a watched descriptor is gone of which [`Ni::take_gone_md`] has not told.
+    #[inline(always)]
+    pub const fn has_gone_mds(&self) -> bool {
+        self.mds.has_gone()
+    }
+
+    /// The number of a watched descriptor that is gone, and whose operations are over; each once. The owner takes all before
+    /// it makes a descriptor, which might get the same number. Nothing is told of those that [`Ni::close`] ends.
+    pub fn take_gone_md(&mut self) -> Option<u32> {
+        self.mds.take_gone()
+    }
+
     /// `PtlMDAttach`: gives an entry its memory.
     pub fn md_attach(
         &mut self,

@@ -6,6 +6,7 @@ use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
 use crate::library::{Library, is_in_use};
 use crate::nal::Nal;
 use crate::nal::shm::Near;
+use crate::region::Region;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
@@ -152,17 +153,11 @@ impl<N: Nal> Bridge for Direct<N> {
         base: MeHandle,
         spec: &MeSpec,
         position: InsertPosition,
-        desc: &MdDesc,
+        memory: (&MdDesc, Option<&Region>),
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        self.start(|library| {
-            let made = library
-                .ni
-                .me_md_post_of(base, spec, position, desc, unlink, test)?;
-            library.nal.lists_changed(&mut library.ni);
-            Ok(made)
-        })
+        self.start(|library| library.me_md_post(base, spec, position, memory, unlink, test))
     }
 
     fn renews(&self) -> bool {
@@ -180,7 +175,7 @@ impl<N: Nal> Bridge for Direct<N> {
         self.start(|library| library.ni.md_renew(md, threshold, user_ptr, test))
     }
 
-    fn call(&self, call: Call) -> Result<Answer, Error> {
+    fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
         let shared = self.entered();
         if let Call::EqPoll { eqs, wait } = call {
             let mut polled = Polled::default();
@@ -190,7 +185,7 @@ impl<N: Nal> Bridge for Direct<N> {
             };
         }
         let last = matches!(call, Call::Close);
-        let answer = shared.lock().execute(call);
+        let answer = shared.lock().execute_with(call, region);
         if last {
             // Threads that wait for no queue are woken to see it.
             shared.ended.store(true, Ordering::SeqCst);

@@ -3,14 +3,21 @@
 use super::{ClockKind, PollError, RemoteKey, Window};
 use crate::call::{Answer, Awaited, Brief, Call, EqList, Polled, Taken, Target, Wait};
 use crate::nal::shm::Near;
+use crate::region::Region;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
 
 /// How calls reach the library.
 pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
-    /// Makes the call; `Wait` of a poll is honoured.
-    fn call(&self, call: Call) -> Result<Answer, Error>;
+    /// Makes the call; `Wait` of a poll is honoured. The memory of a descriptor that it makes or changes is part of `region`,
+    /// if that is given, which stays mapped until no operation can touch it by that descriptor any more.
+    fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error>;
+
+    /// As [`Bridge::call_with`], of a call that describes no region.
+    fn call(&self, call: Call) -> Result<Answer, Error> {
+        self.call_with(call, None)
+    }
 
     // The calls that programs make for each message have a way of their own, on which a library in
     // this process is not told of them by a value.
@@ -161,24 +168,25 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.get(md, Some(region), from).map(|()| Awaited::Begun)
     }
 
-    /// [`Call::MeMdPost`]
+    /// [`Call::MeMdPost`], with the region that the memory is part of, as for [`Bridge::call_with`].
     fn me_md_post(
         &self,
         base: MeHandle,
         spec: &MeSpec,
         position: InsertPosition,
-        desc: &MdDesc,
+        (desc, region): (&MdDesc, Option<&Region>),
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        match self.call(Call::MeMdPost {
+        let call = Call::MeMdPost {
             base,
             spec: *spec,
             position,
             desc: desc.clone(),
             unlink,
             test,
-        })? {
+        };
+        match self.call_with(call, region)? {
             Answer::MeMd(me, md) => Ok((me, md)),
             _ => Err(Error::Fail),
         }

@@ -11,7 +11,8 @@ use portals_core::{
 /// The memory of a new descriptor.
 #[derive(Clone, Debug)]
 pub enum MdMemory {
-    /// Part of a region, which the interface keeps mapped until it closes.
+    /// Part of a region, which stays mapped as long as an operation may touch it by the descriptor: until the descriptor is
+    /// gone, however it goes, or the interface closed. Nothing else keeps it.
     Region {
         /// The region.
         region: Region,
@@ -37,7 +38,7 @@ impl MdMemory {
     }
 }
 
-/// As [`MdMemory::Region`], lent: the interface clones the region only if it does not keep it yet. None of its bytes is
+/// As [`MdMemory::Region`], lent. None of its bytes is
 /// [`MdMemory::Empty`].
 #[derive(Clone, Copy, Debug)]
 pub struct RegionPart<'a> {
@@ -141,9 +142,9 @@ impl Interface {
         self.done(Call::MeUnlink(me))
     }
 
-    /// Keeps a region mapped; where its part is.
+    /// Where the part of a region is.
     #[inline]
-    fn place(&self, part: RegionPart<'_>) -> Result<Memory, Error> {
+    fn place(part: RegionPart<'_>) -> Result<Memory, Error> {
         let RegionPart {
             region,
             offset,
@@ -152,34 +153,35 @@ impl Interface {
         if offset.checked_add(len).is_none_or(|end| end > region.len()) {
             return Err(Error::MdIllegal);
         }
-        self.keep(region);
         Ok(Memory::Contiguous(Segment {
             addr: region.addr() + offset as u64,
             len: len as u64,
         }))
     }
 
-    /// Keeps a region mapped and describes its memory to the library.
-    fn describe(&self, spec: MdSpec) -> Result<MdDesc, Error> {
+    /// Describes memory to the library; the region that it is part of, if it is one.
+    fn describe(spec: MdSpec) -> Result<(MdDesc, Option<Region>), Error> {
         let (memory, spec) = spec.split();
-        let memory = match memory {
+        Ok(match memory {
             MdMemory::Region {
                 region,
                 offset,
                 len,
-            } => self.place(RegionPart {
-                region: &region,
-                offset,
-                len,
-            })?,
-            MdMemory::Raw(raw) => raw.memory,
-            MdMemory::Empty => Memory::contiguous(0, 0),
-        };
-        Ok(spec.of(memory))
+            } => {
+                let memory = Self::place(RegionPart {
+                    region: &region,
+                    offset,
+                    len,
+                })?;
+                (spec.of(memory), Some(region))
+            }
+            MdMemory::Raw(raw) => (spec.of(raw.memory), None),
+            MdMemory::Empty => (spec.of(Memory::contiguous(0, 0)), None),
+        })
     }
 
-    fn new_md(&self, call: Call) -> Result<MdHandle, Error> {
-        match self.call(call)? {
+    fn new_md(&self, call: Call, region: Option<&Region>) -> Result<MdHandle, Error> {
+        match self.open()?.call_with(call, region)? {
             Answer::Md(md) => Ok(md),
             _ => Err(Error::Fail),
         }
@@ -187,14 +189,14 @@ impl Interface {
 
     /// `PtlMDAttach`
     pub fn md_attach(&self, me: MeHandle, spec: MdSpec, unlink: Unlink) -> Result<MdHandle, Error> {
-        let desc = self.describe(spec)?;
-        self.new_md(Call::MdAttach { me, desc, unlink })
+        let (desc, region) = Self::describe(spec)?;
+        self.new_md(Call::MdAttach { me, desc, unlink }, region.as_ref())
     }
 
     /// `PtlMDBind`
     pub fn md_bind(&self, spec: MdSpec, unlink: Unlink) -> Result<MdHandle, Error> {
-        let desc = self.describe(spec)?;
-        self.new_md(Call::MdBind { desc, unlink })
+        let (desc, region) = Self::describe(spec)?;
+        self.new_md(Call::MdBind { desc, unlink }, region.as_ref())
     }
 
     /// `PtlMDUnlink`
@@ -202,8 +204,8 @@ impl Interface {
         self.done(Call::MdUnlink(md))
     }
 
-    fn snapshot(&self, call: Call) -> Result<MdSnapshot, Error> {
-        match self.call(call)? {
+    fn snapshot(&self, call: Call, region: Option<&Region>) -> Result<MdSnapshot, Error> {
+        match self.open()?.call_with(call, region)? {
             Answer::Snapshot(s) => Ok(s),
             _ => Err(Error::Fail),
         }
@@ -211,7 +213,7 @@ impl Interface {
 
     /// `PtlMDUpdate` without new values.
     pub fn md_query(&self, md: MdHandle) -> Result<MdSnapshot, Error> {
-        self.snapshot(Call::MdQuery(md))
+        self.snapshot(Call::MdQuery(md), None)
     }
 
     /// `PtlMDUpdate` with new values; returns the old ones.
@@ -221,8 +223,8 @@ impl Interface {
         new: MdSpec,
         test: Option<EqHandle>,
     ) -> Result<MdSnapshot, Error> {
-        let new = self.describe(new)?;
-        self.snapshot(Call::MdUpdate { md, new, test })
+        let (new, region) = Self::describe(new)?;
+        self.snapshot(Call::MdUpdate { md, new, test }, region.as_ref())
     }
 
     /// `PtlMEMDPost`
@@ -235,9 +237,10 @@ impl Interface {
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        let desc = self.describe(md)?;
-        let bridge = self.open()?;
-        bridge.me_md_post(base, &spec, position, &desc, unlink, test)
+        let (desc, region) = Self::describe(md)?;
+        let memory = (&desc, region.as_ref());
+        self.open()?
+            .me_md_post(base, &spec, position, memory, unlink, test)
     }
 
     /// As [`Interface::me_md_post`], over part of a region.
@@ -251,9 +254,9 @@ impl Interface {
         unlink: Unlink,
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
-        let memory = match md.memory.len {
-            0 => Memory::contiguous(0, 0),
-            _ => self.place(md.memory)?,
+        let (memory, region) = match md.memory.len {
+            0 => (Memory::contiguous(0, 0), None),
+            _ => (Self::place(md.memory)?, Some(md.memory.region)),
         };
         let desc = MdDesc {
             memory,
@@ -264,7 +267,7 @@ impl Interface {
             eq: md.eq,
         };
         self.open()?
-            .me_md_post(base, spec, position, &desc, unlink, test)
+            .me_md_post(base, spec, position, (&desc, region), unlink, test)
     }
 
     /// Whether [`Interface::md_renew`] is there on this interface's fabric: its library is in this process.

@@ -18,7 +18,7 @@ pub mod shm;
 pub mod verbs;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use crate::call::{Paths, Target};
 use crate::direct::Bell;

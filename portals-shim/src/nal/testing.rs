@@ -6,7 +6,7 @@ use crate::interface::{MdMemory, MdSpec};
 use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink};
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.
-pub(super) struct EndOnPanic;
+pub(crate) struct EndOnPanic;
 
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
@@ -17,7 +17,7 @@ impl Drop for EndOnPanic {
 }
 
 /// A message between two processes, on portal 4.
-pub(super) fn message(body: Body) -> Header {
+pub(crate) fn message(body: Body) -> Header {
     Header {
         target: ProcessId::new(1, 1),
         source: ProcessId::new(2, 1),
@@ -30,7 +30,7 @@ pub(super) fn message(body: Body) -> Header {
 }
 
 /// A descriptor without a limit, for puts and gets at the offsets that their initiators name.
-pub(super) fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
+pub(crate) fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
     MdSpec {
         memory,
         threshold: -1,
@@ -42,7 +42,7 @@ pub(super) fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
 }
 
 /// An entry for messages of everybody with these bits.
-pub(super) fn entry(match_bits: u64) -> MeSpec {
+pub(crate) fn entry(match_bits: u64) -> MeSpec {
     MeSpec {
         match_id: ProcessId::ANY,
         match_bits,
@@ -52,7 +52,7 @@ pub(super) fn entry(match_bits: u64) -> MeSpec {
 }
 
 /// The entry of these bits on portal 4.
-pub(super) fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
+pub(crate) fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
     Target {
         process,
         pt_index: 4,

@@ -4,13 +4,14 @@ use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
 use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
 use crate::gate::Gate;
-use crate::interface::{Bridge, ClockKind};
-use portals_core::{Error, NiConfig};
+use crate::interface::{Bridge, ClockKind, Effect, Kept};
+use crate::region::Region;
+use portals_core::{Error, MdHandle, NiConfig};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Virtual time after which a wait lets the other threads of its process in, nanoseconds.
 const SLICE: u64 = 20_000;
@@ -32,6 +33,8 @@ pub(super) struct Client {
     lost: AtomicBool,
     /// This rank has left it; nobody would answer any more.
     closed: AtomicBool,
+    /// The regions that descriptors were made of.
+    kept: Mutex<Kept>,
 }
 
 /// The socket, and a datagram, which is more than a thread with a small stack has room for.
@@ -89,6 +92,7 @@ impl Client {
             clock: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            kept: Mutex::default(),
         };
         let hello = Question::Hello {
             version: VERSION,
@@ -134,6 +138,10 @@ impl Client {
         Ok(reply)
     }
 
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A wait of a process with several threads.
     fn wait_in_slices(&self, eqs: &EqList, wait: Wait) -> Result<Answer, Error> {
         let mut left = match wait {
@@ -170,15 +178,32 @@ impl Bridge for Client {
         true
     }
 
-    fn call(&self, call: Call) -> Result<Answer, Error> {
-        if let Call::EqPoll { eqs, wait } = &call
-            && *wait != Wait::No
-            && self.own_process
-            && has_threads()
-        {
-            return self.wait_in_slices(eqs, *wait);
+    fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
+        let effect = Effect::of(&call, region);
+        if matches!(effect, Effect::Nothing) {
+            let answer = match &call {
+                Call::EqPoll { eqs, wait }
+                    if *wait != Wait::No && self.own_process && has_threads() =>
+                {
+                    self.wait_in_slices(eqs, *wait)?
+                }
+                _ => self.ask(&Question::Call(call))?,
+            };
+            self.kept().answered(effect, &answer);
+            return Ok(answer);
         }
-        self.ask(&Question::Call(call))
+        // In the order in which the simulation answers: numbers of descriptors come back.
+        let mut kept = self.kept();
+        let answer = self.ask(&Question::Call(call))?;
+        kept.answered(effect, &answer);
+        let questions = kept.questions();
+        if !questions.is_empty() {
+            let known = |md: &MdHandle| self.ask(&Question::Call(Call::MdQuery(*md)));
+            let is_gone = |md: &MdHandle| matches!(known(md), Err(Error::MdInvalid));
+            let gone: Vec<MdHandle> = questions.into_iter().filter(is_gone).collect();
+            kept.answers(&gone);
+        }
+        Ok(answer)
     }
 
     fn now(&self) -> u64 {

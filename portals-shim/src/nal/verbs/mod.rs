@@ -779,4 +779,4 @@ impl Verbs {
 const BYE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -28,7 +28,7 @@ mod withdrawal;
 mod written;
 
 /// The device to test on; `None`, with a word about it, without one.
-pub(super) fn device() -> Option<String> {
+pub(crate) fn device() -> Option<String> {
     let device = std::env::var("PORTOLAN_TEST_DEVICE")
         .ok()
         .filter(|d| !d.is_empty());
