@@ -105,6 +105,7 @@ pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
 pub use pinning::{Elsewhere, FirehoseStats};
+pub use portals_shim::gate::this_thread;
 pub use portals_shim::job::end_by;
 pub use portals_shim::say;
 pub use portals_shim::{ClockKind, Region, RegionError, is_own_thread, spawn_own_thread};

@@ -235,7 +235,7 @@ fn request<A>(
     if state::checked() {
         lock::may_communicate(call);
     }
-    match state::endpoint() {
+    match state::held() {
         Some(endpoint) => code(call, send(endpoint, contents)),
         None => NOT_INIT,
     }

@@ -13,7 +13,7 @@ use conduit::hsl;
 use conduit::trace::Tracer;
 use conduit::{
     AmError, AttachError, Conduit, Elsewhere, HandlerEntry, Implicit, Near, OnError, Par,
-    ParHandler, SegInfo, is_own_thread,
+    ParHandler, SegInfo, is_own_thread, this_thread,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -134,6 +134,8 @@ static SEGMENT_LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 static NEAR: AtomicPtr<Near> = AtomicPtr::new(std::ptr::null_mut());
 /// The thread whose implicit operations the conduit counts; changed by the thread that has the turn.
 static COUNTING: AtomicUsize = AtomicUsize::new(0);
+/// The thread that called `gasnet_init`, by a number that no other thread ever has; 0 before.
+static OWNER: AtomicU64 = AtomicU64::new(0);
 /// The implicit operations of the others.
 static SET_ASIDE: Mutex<Vec<(usize, Implicit)>> = Mutex::new(Vec::new());
 
@@ -246,6 +248,7 @@ pub(crate) fn install(conduit: Conduit, build: Build, limits: (u64, u64)) -> boo
     REACH.store(build.reach as u8, Ordering::Relaxed);
     CHECKED.store(build.checked, Ordering::Relaxed);
     COUNTING.store(thread_id(), Ordering::Relaxed);
+    OWNER.store(this_thread(), Ordering::Relaxed);
     set_phase(Phase::Initialised);
     true
 }
@@ -262,7 +265,7 @@ pub(crate) unsafe fn attach<F>(
 where
     F: Fn(&mut conduit::Token<'_>, conduit::Payload<'_>, &[i32]) + Send + 'static,
 {
-    Some(match endpoint()? {
+    Some(match held()? {
         Endpoint::Alone(c) => {
             let all = handlers
                 .into_iter()
@@ -293,7 +296,7 @@ pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> O
         return Some(call());
     }
     let own = thread_id() == COUNTING.load(Ordering::Relaxed);
-    match endpoint() {
+    match held() {
         Some(Endpoint::Alone(c)) if own => c.take_away(ranges, call),
         Some(Endpoint::Shared(p)) if !is_own_thread() => {
             let take_away = || p.take_away(ranges, call);
@@ -328,7 +331,7 @@ pub(crate) fn near() -> Option<&'static Near> {
 
 /// Whether the conduit itself ends the process on this thread, because another rank exited: it has told all.
 pub(crate) fn ends_itself() -> bool {
-    match endpoint() {
+    match held() {
         None => false,
         Some(Endpoint::Alone(c)) => c.has_ended(),
         Some(Endpoint::Shared(p)) => p.is_inside() && p.with(Conduit::has_ended),
@@ -337,7 +340,7 @@ pub(crate) fn ends_itself() -> bool {
 
 /// Whether another thread is in the library, or leaves the job.
 pub(crate) fn is_elsewhere() -> bool {
-    match endpoint() {
+    match held() {
         Some(Endpoint::Shared(p)) => !p.is_inside(),
         _ => false,
     }
@@ -353,7 +356,7 @@ pub(crate) fn stay_if_another_ends() {
 /// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`, and where a signal interrupted a call
 /// in which the conduit's state is in use: then the launcher ends the other ranks.
 pub(crate) fn exit(code: i32) {
-    match endpoint() {
+    match held() {
         Some(Endpoint::Alone(c)) if !c.is_in_use() => c.exit(code),
         Some(Endpoint::Shared(p)) if !p.is_inside() || !p.with(Conduit::is_in_use) => p.exit(code),
         _ => {}
@@ -364,15 +367,32 @@ pub(crate) fn exit(code: i32) {
 /// in every function that C calls.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
-    Some(match endpoint()? {
+    Some(match held()? {
         Endpoint::Alone(c) => f(c),
         Endpoint::Shared(p) => p.with(f),
     })
 }
 
-/// The conduit of this process, for a Rust program around the C library; `None` before `gasnet_init`.
+/// The conduit of this process, for a Rust program around the C library; `None` before `gasnet_init`, and, of a program that
+/// was compiled for one thread, on every thread but that which called it: what one thread uses is no other's. A reference
+/// stays there too:
+///
+/// ```compile_fail,E0277
+/// if let Some(endpoint) = gasnet_c::endpoint() {
+///     std::thread::spawn(move || matches!(endpoint, gasnet_c::Endpoint::Alone(_)));
+/// }
+/// ```
 #[inline]
 pub fn endpoint() -> Option<&'static Endpoint> {
+    match held()? {
+        Endpoint::Alone(_) if OWNER.load(Ordering::Relaxed) != this_thread() => None,
+        endpoint => Some(endpoint),
+    }
+}
+
+/// As [`endpoint`] on every thread, for calls of C: by GASNet's rule for programs of one thread they are made by one.
+#[inline]
+pub(crate) fn held() -> Option<&'static Endpoint> {
     ENDPOINT.get().map(|held| &held.0)
 }
 
@@ -382,7 +402,7 @@ pub(crate) fn came(addr: u64, len: u64) {
         return;
     }
     let own = thread_id() == COUNTING.load(Ordering::Relaxed);
-    match endpoint() {
+    match held() {
         Some(Endpoint::Alone(c)) if own => c.renew_mapped(addr, len),
         Some(Endpoint::Shared(p)) if can_wait(p) => p.with(|c| c.renew_mapped(addr, len)),
         _ => leave_word(&[(addr, len)]),
