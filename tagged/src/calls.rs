@@ -7,7 +7,7 @@ use crate::comm::Comm;
 use crate::context::Context;
 use crate::error::{CallError, TagError};
 use crate::layout::{Layout, Pattern};
-use crate::request::{End, Request};
+use crate::request::{End, Request, Ticket};
 use crate::world::Shared;
 use crate::{Slice, Status};
 use std::sync::MutexGuard;
@@ -22,14 +22,15 @@ type Receiving<R> = fn(&Comm, &Slice, Option<u32>, Option<i32>) -> R;
 pub(crate) struct Calls {
     pub(crate) pattern: fn(&Layout, u32, Option<u32>, Option<i32>) -> Pattern,
     pub(crate) send: Sending<Result<(), TagError>>,
-    pub(crate) isend: Sending<Result<Request, CallError>>,
+    pub(crate) isend: Sending<Result<Ticket, CallError>>,
     pub(crate) receive: Receiving<Result<Status, TagError>>,
-    pub(crate) ireceive: Receiving<Result<Request, CallError>>,
-    pub(crate) wait: fn(&Comm, &Request) -> Result<Status, TagError>,
+    pub(crate) ireceive: Receiving<Result<Ticket, CallError>>,
+    pub(crate) wait: fn(&Comm, &Ticket) -> Result<Status, TagError>,
     pub(crate) wait_all: fn(&Comm, &[Request]) -> Result<(), TagError>,
     pub(crate) progress: fn(&mut Context) -> Result<bool, CallError>,
     pub(crate) progress_wait: fn(&mut Context) -> Result<(), CallError>,
-    pub(crate) cancel: fn(&mut Context, &Request) -> Result<bool, CallError>,
+    pub(crate) cancel: fn(&mut Context, &Ticket) -> Result<bool, CallError>,
+    pub(crate) abandon: fn(&mut Context, &Ticket),
 }
 
 impl Calls {
@@ -45,6 +46,7 @@ impl Calls {
             progress: Context::progress::<FULL>,
             progress_wait: Context::progress_wait::<FULL>,
             cancel: Context::cancel::<FULL>,
+            abandon: Context::abandon::<FULL>,
         }
     }
 }
@@ -73,7 +75,7 @@ fn send<const FULL: bool>(
 fn sent<'a, const FULL: bool>(
     comm: &'a Comm,
     context: MutexGuard<'a, Context>,
-    request: &Request,
+    request: &Ticket,
 ) -> Result<(), TagError> {
     wait_in::<FULL>(comm, context, request).map(drop)
 }
@@ -85,11 +87,11 @@ fn isend<const FULL: bool>(
     to: u32,
     tag: i32,
     sync: bool,
-) -> Result<Request, CallError> {
+) -> Result<Ticket, CallError> {
     let to = (comm.cid, comm.of_job(to)?, tag);
     let mut context = comm.shared.context(comm.context)?;
     match context.send::<FULL>(to, data, sync)? {
-        None => Ok(Request::sent(comm.context, data.len)),
+        None => Ok(Ticket::sent(comm.context, data.len)),
         Some(request) => Ok(request),
     }
 }
@@ -113,14 +115,14 @@ fn ireceive<const FULL: bool>(
     into: &Slice,
     source: Option<u32>,
     tag: Option<i32>,
-) -> Result<Request, CallError> {
+) -> Result<Ticket, CallError> {
     let wanted = (comm.cid, comm.source_of_job(source)?, tag);
     let mut context = comm.shared.context(comm.context)?;
     context.receive::<FULL>(wanted, into)
 }
 
 /// Waits for the end of a request.
-fn wait<const FULL: bool>(comm: &Comm, request: &Request) -> Result<Status, TagError> {
+fn wait<const FULL: bool>(comm: &Comm, request: &Ticket) -> Result<Status, TagError> {
     if let Some(status) = request.ended_at_once() {
         return comm.end(&Ok(status));
     }
@@ -129,20 +131,21 @@ fn wait<const FULL: bool>(comm: &Comm, request: &Request) -> Result<Status, TagE
 
 /// Waits for the ends of requests, with the context locked once for all of them where no other thread may need it.
 fn wait_all<const FULL: bool>(comm: &Comm, requests: &[Request]) -> Result<(), TagError> {
-    let together = !comm.shared.threads && requests.iter().all(|r| r.context == comm.context);
+    let together =
+        !comm.shared.threads && requests.iter().all(|r| r.ticket.context == comm.context);
     let mut all = Ok(());
     if !together {
         for request in requests {
-            all = all.and(wait::<FULL>(comm, request).map(drop));
+            all = all.and(wait::<FULL>(comm, &request.ticket).map(drop));
         }
         return all;
     }
     let mut context = comm.shared.context(comm.context)?;
     for request in requests {
-        if request.ended_at_once().is_some() {
+        if request.ticket.ended_at_once().is_some() {
             continue;
         }
-        let end = ended::<FULL>(&mut context, request).map_err(TagError::from);
+        let end = ended::<FULL>(&mut context, &request.ticket).map_err(TagError::from);
         all = all.and(end.and_then(|end| comm.end(end)).map(drop));
     }
     all
@@ -152,7 +155,7 @@ fn wait_all<const FULL: bool>(comm: &Comm, requests: &[Request]) -> Result<(), T
 #[inline(always)]
 fn ended<'a, const FULL: bool>(
     context: &'a mut Context,
-    request: &Request,
+    request: &Ticket,
 ) -> Result<&'a End, CallError> {
     while !context.has_ended(request)? {
         context.progress_wait::<FULL>()?;
@@ -165,7 +168,7 @@ fn ended<'a, const FULL: bool>(
 fn wait_in<'a, const FULL: bool>(
     comm: &'a Comm,
     mut context: MutexGuard<'a, Context>,
-    request: &Request,
+    request: &Ticket,
 ) -> Result<Status, TagError> {
     if comm.shared.threads {
         context = poll::<FULL>(&comm.shared, context, request)?;
@@ -178,7 +181,7 @@ fn wait_in<'a, const FULL: bool>(
 fn poll<'a, const FULL: bool>(
     shared: &'a Shared,
     mut context: MutexGuard<'a, Context>,
-    request: &Request,
+    request: &Ticket,
 ) -> Result<MutexGuard<'a, Context>, CallError> {
     while !context.has_ended(request)? {
         shared.progress_once(context)?;

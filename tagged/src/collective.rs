@@ -4,7 +4,7 @@
 use crate::Slice;
 use crate::comm::{Comm, Group};
 use crate::error::{CallError, OpenError, TagError};
-use crate::world::lock;
+use crate::world::{Shared, lock};
 use portals_shim::Region;
 
 /// Tags that no program has.
@@ -29,8 +29,53 @@ impl From<CallError> for CommError {
     }
 }
 
-fn scratch(len: usize) -> Result<Region, CommError> {
-    Ok(Region::new(len).map_err(|e| OpenError::Start(e.to_string()))?)
+/// Pieces of memory that are kept for the next call.
+const KEPT: usize = 8;
+
+/// Memory of a collective call.
+struct Scratch<'a> {
+    region: Region,
+    shared: &'a Shared,
+}
+
+impl<'a> Scratch<'a> {
+    fn new(shared: &'a Shared, len: usize) -> Result<Self, CommError> {
+        let kept = lock(&shared.scratch).pop();
+        let region = match kept.filter(|region| region.len() >= len) {
+            Some(region) => region,
+            None => Region::new(len).map_err(|e| OpenError::Start(e.to_string()))?,
+        };
+        Ok(Self { region, shared })
+    }
+}
+
+impl Drop for Scratch<'_> {
+    /// A call that failed may have left a message under way, which is the library's own and hurts no other.
+    fn drop(&mut self) {
+        let mut kept = lock(&self.shared.scratch);
+        if kept.len() < KEPT {
+            kept.push(self.region.clone());
+        }
+    }
+}
+
+/// The ranks of a communicator look for an id.
+struct Asking<'a> {
+    shared: &'a Shared,
+    by: u32,
+}
+
+impl<'a> Asking<'a> {
+    fn new(shared: &'a Shared, by: u32) -> Self {
+        lock(&shared.ids).ask(by);
+        Self { shared, by }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.ids).done(self.by);
+    }
 }
 
 fn read(region: &Region, at: usize) -> u64 {
@@ -47,7 +92,8 @@ fn write(region: &Region, at: usize, value: u64) {
 impl Comm {
     /// The largest of the values that the ranks give. Collective.
     pub fn all_max(&self, value: u64) -> Result<u64, CommError> {
-        let region = scratch(16)?;
+        let scratch = Scratch::new(&self.shared, 16)?;
+        let region = scratch.region.clone();
         write(&region, 0, value);
         let (rank, size) = (self.rank(), self.size());
         let mut bit = 1;
@@ -85,7 +131,8 @@ impl Comm {
     fn gather(&self, pair: (u64, u64)) -> Result<Vec<(u64, u64)>, CommError> {
         const PAIR: usize = 16;
         let (rank, size) = (self.rank(), self.size());
-        let region = scratch(size as usize * PAIR)?;
+        let scratch = Scratch::new(&self.shared, size as usize * PAIR)?;
+        let region = scratch.region.clone();
         let at = |rank: u32| rank as usize * PAIR;
         write(&region, at(rank), pair.0);
         write(&region, at(rank) + 8, pair.1);
@@ -105,20 +152,34 @@ impl Comm {
         Ok(pairs.collect())
     }
 
-    /// An id that is free at all ranks, taken. Collective.
+    /// An id that is free at all ranks, taken. Collective. Other threads may look for one for other communicators.
     fn agree(&self) -> Result<u32, CommError> {
         let max = self.shared.place.layout.max_cid();
+        let none = u64::from(max) + 1;
+        let ids = &self.shared.ids;
+        let _asking = Asking::new(&self.shared, self.cid);
         let mut from = 1;
         loop {
-            let free = (from..=max).find(|cid| !lock(&self.shared.cids).contains(cid));
-            let wanted = self.all_max(free.map_or(u64::from(max) + 1, u64::from))?;
+            // A rank at which it is another's turn answers so, and all try again.
+            let free = if lock(ids).has_turn(self.cid) {
+                self.shared.reclaim_ids();
+                lock(ids).free(from, max).map_or(none, u64::from)
+            } else {
+                u64::MAX
+            };
+            let wanted = self.all_max(free)?;
+            if wanted == u64::MAX {
+                lock(ids).give_way(self.cid);
+                std::thread::yield_now();
+                continue;
+            }
             let cid = u32::try_from(wanted).unwrap_or(u32::MAX);
             if cid > max {
                 return Err(CallError::NoCommunicator { max }.into());
             }
-            let taken = lock(&self.shared.cids).contains(&cid);
+            let taken = lock(ids).is_used(cid);
             if self.all_max(u64::from(taken))? == 0 {
-                lock(&self.shared.cids).insert(cid);
+                lock(ids).take(cid);
                 return Ok(cid);
             }
             from = cid + 1;
@@ -143,7 +204,7 @@ impl Comm {
         let all = self.gather((mine, u64::from(key)))?;
         let cid = self.agree()?;
         if colour.is_none() {
-            lock(&self.shared.cids).remove(&cid);
+            lock(&self.shared.ids).untake(cid);
             return Ok(None);
         }
         let mut members: Vec<(u64, u32)> = (0..)

@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::error::{CallError, RequestError, TagError};
 use crate::layout::Pattern;
-use crate::request::{End, Message, Request};
+use crate::request::{End, Message, Request, Ticket};
 use crate::world::{Shared, lock};
 use crate::{Slice, Status};
 use std::borrow::Borrow;
@@ -79,23 +79,18 @@ pub struct Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         if self.cid != 0 {
-            lock(&self.shared.cids).remove(&self.cid);
+            lock(&self.shared.ids).leave(self.cid);
         }
     }
 }
 
 impl Comm {
     pub(crate) fn new(shared: &Arc<Shared>, cid: u32, group: Group, rank: u32) -> Self {
-        let context = if shared.grouping {
-            cid % shared.contexts()
-        } else {
-            0
-        };
         Self {
             shared: Arc::clone(shared),
             calls: shared.calls,
             cid,
-            context: context as u16,
+            context: shared.context_of(cid),
             group,
             rank,
             max_tag: shared.place.layout.max_tag(),
@@ -215,13 +210,24 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        (self.calls.ireceive)(self, into, source, tag)
+        self.request((self.calls.ireceive)(self, into, source, tag))
+    }
+
+    #[inline]
+    fn request(&self, begun: Result<Ticket, CallError>) -> Result<Request, CallError> {
+        begun.map(|ticket| Request::new(ticket, &self.shared))
     }
 
     /// Begins a send. The data must stay as it is until the request has ended.
     #[inline]
     pub fn isend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<Request, CallError> {
-        (self.calls.isend)(self, data.borrow(), to, self.check_tag(tag)?, false)
+        self.request((self.calls.isend)(
+            self,
+            data.borrow(),
+            to,
+            self.check_tag(tag)?,
+            false,
+        ))
     }
 
     /// As [`Comm::isend`]; the request ends when the message has been received.
@@ -232,7 +238,13 @@ impl Comm {
         to: u32,
         tag: i32,
     ) -> Result<Request, CallError> {
-        (self.calls.isend)(self, data.borrow(), to, self.check_tag(tag)?, true)
+        self.request((self.calls.isend)(
+            self,
+            data.borrow(),
+            to,
+            self.check_tag(tag)?,
+            true,
+        ))
     }
 
     /// Sends; returns when the data may be changed.
@@ -266,7 +278,8 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Request, CallError> {
-        (self.calls.ireceive)(self, into.borrow(), source, self.check_any_tag(tag)?)
+        let tag = self.check_any_tag(tag)?;
+        self.request((self.calls.ireceive)(self, into.borrow(), source, tag))
     }
 
     /// Receives.
@@ -322,9 +335,9 @@ impl Comm {
         let tag = self.check_any_tag(tag)?;
         let (pattern, source) = self.pattern(source, tag)?;
         let found = self.shared.probe_message(self.context, pattern, source)?;
-        Ok(found.map(|message| Message {
-            status: self.own(message.status),
-            ..message
+        Ok(found.map(|mut message| {
+            message.status = self.own(message.status);
+            Message::new(message, &self.shared)
         }))
     }
 
@@ -339,8 +352,16 @@ impl Comm {
     }
 
     /// Begins the receive of a message that a probe took.
-    pub fn imrecv(&self, message: Message, into: impl Borrow<Slice>) -> Result<Request, CallError> {
-        self.shared.receive_message(&message, into.borrow())
+    pub fn imrecv(
+        &self,
+        mut message: Message,
+        into: impl Borrow<Slice>,
+    ) -> Result<Request, CallError> {
+        let begun = self.shared.receive_message(&message.found, into.borrow());
+        if begun.is_ok() {
+            message.spend();
+        }
+        self.request(begun)
     }
 
     /// Receives a message that a probe took.
@@ -352,13 +373,13 @@ impl Comm {
     /// Takes a receive back. `false` when it has its message, or is a send, which is not taken back; the request is to
     /// be waited for in either case, and ends as [`crate::RequestError::Cancelled`] when this says `true`.
     pub fn cancel(&self, request: &Request) -> Result<bool, CallError> {
-        self.shared.cancel(request)
+        self.shared.cancel(&request.ticket)
     }
 
     /// Waits for a request of this communicator.
     #[inline]
     pub fn wait(&self, request: Request) -> Result<Status, TagError> {
-        (self.calls.wait)(self, &request)
+        (self.calls.wait)(self, &request.spend())
     }
 
     /// As [`Comm::wait`] for each of these requests of this communicator, which are used up: none is left. The first error
@@ -366,12 +387,15 @@ impl Comm {
     #[inline]
     pub fn wait_all(&self, requests: &mut Vec<Request>) -> Result<(), TagError> {
         let all = (self.calls.wait_all)(self, requests);
-        requests.clear();
+        for request in requests.drain(..) {
+            request.spend();
+        }
         all
     }
 
     /// Whether a request has ended, and how; it is used up then. Of a send that ended within its call this may be asked again.
     pub fn test(&self, request: &Request) -> Result<Option<End>, CallError> {
+        let request = &request.ticket;
         if let Some(status) = request.ended_at_once() {
             return Ok(Some(Ok(self.own(status))));
         }

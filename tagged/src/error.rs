@@ -46,6 +46,15 @@ pub enum OpenError {
         /// What it said.
         error: Error,
     },
+    /// Another rank made other choices.
+    #[error(
+        "rank {rank} has opened tag matching with other options; mode, format, short, overflow, contexts and thread_grouping \
+         are the same everywhere"
+    )]
+    Differs {
+        /// A rank that differs from this one, or knows of two that do.
+        rank: u32,
+    },
     /// No memory for buffers, or the ranks could not meet.
     #[error("{0}")]
     Start(String),
@@ -98,6 +107,12 @@ pub enum CallError {
     /// Portals refused.
     #[error("portals: {0}")]
     Portals(#[from] Error),
+    /// Ranks opened tag matching with options that differ where all have to make the same choice.
+    #[error("ranks have opened tag matching with different options: rank {rank} says so")]
+    Differs {
+        /// A rank that differs from this one, or knows of two that do.
+        rank: u32,
+    },
     /// Events were lost: nothing can be relied on any more.
     #[error("an event queue overflowed")]
     EventsLost,

@@ -4,7 +4,11 @@
 //! * Short messages in flight to a peer, or there and not received, plus credits here, plus credits on their way back,
 //!   plus those owed there, are [`Peer::new`]'s `most`, always.
 //! * At most `most` messages that the receiver releases are under way to a peer, and [`RESERVE`] of the library's own:
-//!   those never wait for the program to receive something, so communicators can agree and meet whatever else waits.
+//!   those never wait for the program to receive something, so communicators can agree and meet whatever else waits. One is
+//!   under way until the receiver has released it, or has a note of it and says so ([`Flow::noted`]): then it takes no place in
+//!   a queue any more, and only memory.
+//! * A receiver has fewer than [`Flow::due`] unnoted messages of a peer after its progress, unless its notes have no room: so
+//!   a sender of any number of messages is held up by the receiver's memory alone.
 //! * A receiver owes less than [`Flow::due`] after its progress, so a sender that waits for a credit gets one.
 
 /// One peer, both directions.
@@ -16,6 +20,8 @@ pub(crate) struct Peer {
     unreleased: u16,
     /// Short ones of its received here and not given back.
     owed: u16,
+    /// Of its, to be released here, those that came before their receive and are not noted.
+    unnoted: u16,
 }
 
 /// All peers.
@@ -25,6 +31,10 @@ pub(crate) struct Flow {
     peers: Vec<Peer>,
     /// Peers that are owed so much that nobody should wait for a message to carry it.
     due: Vec<u32>,
+    /// Peers so many of whose messages are not noted that they may wait for that.
+    notes: Vec<u32>,
+    /// No message goes any more.
+    refused: bool,
     /// Credits that a peer gave back and did not have.
     pub(crate) excess: u64,
 }
@@ -49,11 +59,14 @@ impl Flow {
             credits: most,
             unreleased: 0,
             owed: 0,
+            unnoted: 0,
         };
         Self {
             most,
             peers: vec![peer; peers],
             due: Vec::new(),
+            notes: Vec::new(),
+            refused: false,
             excess: 0,
         }
     }
@@ -101,6 +114,43 @@ impl Flow {
                 Way::Wait => {}
             }
         }
+    }
+
+    /// The peer has a note of one.
+    pub(crate) fn noted(&mut self, by: u32) {
+        self.released(by);
+    }
+
+    /// One of the peer's came before its receive.
+    pub(crate) fn notable(&mut self, from: u32) {
+        let threshold = self.threshold();
+        if let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.unnoted = peer.unnoted.saturating_add(1);
+            if peer.unnoted == threshold {
+                self.notes.push(from);
+            }
+        }
+    }
+
+    /// It is noted, or received.
+    pub(crate) fn unnotable(&mut self, from: u32) {
+        if let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.unnoted = peer.unnoted.saturating_sub(1);
+        }
+    }
+
+    /// A peer whose messages are to be noted.
+    pub(crate) fn note(&mut self) -> Option<u32> {
+        self.notes.pop()
+    }
+
+    /// No message goes any more.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = true;
+    }
+
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// The peer released one.
@@ -151,10 +201,10 @@ impl Flow {
         given
     }
 
-    /// Whether [`Flow::due`] may give something.
+    /// Whether [`Flow::due`] or [`Flow::note`] may give something, or nothing goes any more.
     #[inline]
     pub(crate) const fn is_any_due(&self) -> bool {
-        !self.due.is_empty()
+        !self.due.is_empty() || !self.notes.is_empty() || self.refused
     }
 
     /// A peer that must get its credits in a message of their own.

@@ -3,7 +3,7 @@
 use crate::context::MOST_CONTEXTS;
 use crate::error::OpenError;
 use crate::header::OPERATIONS;
-use crate::layout::{NO_RESERVED_BITS, TagMode};
+use crate::layout::{Layout, NO_RESERVED_BITS, TagMode};
 
 /// The choices. All ranks of a job make the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct Options {
     pub overflow: usize,
     /// Requests of a context at one time.
     pub requests: u32,
+    /// Memory, bytes, of a context for what is known of messages that came before their receive and whose data their senders
+    /// keep: long ones, and short ones beyond what `overflow` has room for; some 100 bytes each. Senders of more wait until
+    /// something is received.
+    pub unexpected: usize,
 }
 
 impl Default for Options {
@@ -41,6 +45,7 @@ impl Default for Options {
             short: 8192,
             overflow: 64 << 20,
             requests: 8192,
+            unexpected: 64 << 20,
         }
     }
 }
@@ -78,6 +83,28 @@ impl Options {
     pub fn credits(&self, peers: u64) -> u16 {
         let all = self.overflow as u64 / (self.short as u64 * 2);
         (all / peers.max(1)).clamp(1, MOST_CREDITS) as u16
+    }
+
+    /// A hash of what all ranks have to choose alike, of 62 bits.
+    pub(crate) fn hash(&self, layout: &Layout, peers: u64) -> u64 {
+        let (cid, source, tag) = layout.widths();
+        let chosen = [
+            u64::from(cid),
+            u64::from(source),
+            u64::from(tag),
+            u64::from(layout.is_full()),
+            self.format,
+            self.short as u64,
+            u64::from(self.credits(peers)),
+            u64::from(self.contexts),
+            u64::from(self.thread_grouping),
+        ];
+        let bytes = chosen.iter().flat_map(|value| value.to_le_bytes());
+        // FNV-1a.
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        hash >> 2
     }
 
     /// Half of what all credits may bring, and a message that a buffer's end has no room for. Four of these hold: what

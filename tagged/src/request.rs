@@ -3,13 +3,61 @@
 use crate::context::{Outgoing, Spot};
 use crate::error::{CallError, RequestError};
 use crate::unexpected::Id;
+use crate::world::Shared;
 use crate::{Slice, Status};
 use portals_shim::MeHandle;
+use std::sync::Arc;
 
 /// A send, receive or fetch under way; used up by [`crate::Comm::wait`], or by a test that says it has ended.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a request has ended only when somebody has waited for it"]
+///
+/// A receive whose request is dropped before is taken back: nothing is written into its memory any more, and the message goes
+/// to another receive. If it has a message already, that is gone; a send goes on.
+#[derive(Debug)]
+#[must_use = "a receive that nobody waits for is taken back"]
 pub struct Request {
+    pub(crate) ticket: Ticket,
+    /// Where it is; `None` when it is used up, or has ended within its call.
+    shared: Option<Arc<Shared>>,
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.ticket == other.ticket
+    }
+}
+
+impl Eq for Request {}
+
+impl Request {
+    #[inline]
+    pub(crate) fn new(ticket: Ticket, shared: &Arc<Shared>) -> Self {
+        let open = ticket.ended_at_once().is_none();
+        Self {
+            ticket,
+            shared: open.then(|| Arc::clone(shared)),
+        }
+    }
+
+    /// It is used up.
+    #[inline]
+    pub(crate) fn spend(mut self) -> Ticket {
+        self.shared = None;
+        self.ticket
+    }
+}
+
+impl Drop for Request {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.abandon(&self.ticket);
+        }
+    }
+}
+
+/// Which request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
     pub(crate) context: u16,
     pub(crate) slot: u32,
     pub(crate) generation: u32,
@@ -18,7 +66,7 @@ pub struct Request {
 /// The slot of requests that have none: sends that ended within their call.
 const NO_SLOT: u32 = u32::MAX;
 
-impl Request {
+impl Ticket {
     /// Of a send of so many bytes that ended within its call, and needs no slot: fewer than 2^32, as all such sends have.
     pub(crate) const fn sent(context: u16, len: usize) -> Self {
         Self {
@@ -39,19 +87,56 @@ impl Request {
     }
 }
 
-/// A message that a probe has taken out of the reach of other receives.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "the message stays until it is received"]
+/// A message that a probe has taken out of the reach of other receives; one that is dropped is in their reach again, where it
+/// was.
+#[derive(Debug)]
+#[must_use = "a message that is not received is put back"]
 pub struct Message {
+    pub(crate) found: Found,
+    /// Where it is; `None` when it has been received.
+    shared: Option<Arc<Shared>>,
+}
+
+/// Which message, and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
     pub(crate) context: u16,
     pub(crate) id: Id,
     pub(crate) status: Status,
 }
 
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.found == other.found
+    }
+}
+
+impl Eq for Message {}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.put_back(&self.found);
+        }
+    }
+}
+
 impl Message {
+    pub(crate) fn new(found: Found, shared: &Arc<Shared>) -> Self {
+        Self {
+            found,
+            shared: Some(Arc::clone(shared)),
+        }
+    }
+
+    /// It is received.
+    pub(crate) fn spend(&mut self) {
+        self.shared = None;
+    }
+
     /// What the message is.
     pub const fn status(&self) -> Status {
-        self.status
+        self.found.status
     }
 }
 
@@ -69,9 +154,11 @@ pub(crate) enum Kind {
         me: MeHandle,
         sent: bool,
         released: bool,
+        /// The receiver has a note of it: it is on its way no more.
+        noted: bool,
     },
     /// A match entry waits for the message.
-    Posted { spot: Spot },
+    Posted { spot: Spot, cid: u32 },
     /// Waits for the data of a message that it has taken; holds the place for it.
     Arriving,
     /// Gets the data from the sender.
@@ -104,6 +191,8 @@ struct Slot {
 pub(crate) struct Requests {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Of requests that nobody waits for.
+    orphans: Vec<u32>,
     most: u32,
 }
 
@@ -112,6 +201,7 @@ impl Requests {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            orphans: Vec::new(),
             most,
         }
     }
@@ -130,6 +220,10 @@ impl Requests {
 
     #[cold]
     fn grow(&mut self) -> Result<u32, CallError> {
+        self.bury();
+        if let Some(slot) = self.free.last() {
+            return Ok(*slot);
+        }
         let slot = self.slots.len() as u32;
         if slot >= self.most {
             return Err(CallError::NoRequest { max: self.most });
@@ -198,12 +292,50 @@ impl Requests {
     pub(crate) fn receipt(&mut self, slot: u32) -> Option<(&mut End, Spot)> {
         let entry = self.slots.get_mut(slot as usize)?;
         match entry.kind {
-            Kind::Posted { spot } if entry.phase == Phase::Active => {
+            Kind::Posted { spot, .. } if entry.phase == Phase::Active => {
                 entry.phase = Phase::Ended;
                 Some((&mut entry.end, spot))
             }
             _ => None,
         }
+    }
+
+    /// Nobody waits for it: it is forgotten when it has ended.
+    pub(crate) fn orphan(&mut self, slot: u32) {
+        self.orphans.push(slot);
+        self.bury();
+    }
+
+    /// Forgets those that nobody waits for and that have ended.
+    fn bury(&mut self) {
+        let mut orphans = std::mem::take(&mut self.orphans);
+        orphans.retain(|slot| {
+            let ended = self.slots.get(*slot as usize);
+            let ended = ended.is_none_or(|entry| entry.phase == Phase::Ended);
+            if ended {
+                self.forget(*slot);
+            }
+            !ended
+        });
+        self.orphans = orphans;
+    }
+
+    /// Whether the data of a send has to stay, for the fabric to take it or the receiver to get it.
+    pub(crate) fn is_sending(&self) -> bool {
+        let active = self.slots.iter().filter(|s| s.phase == Phase::Active);
+        active
+            .map(|s| &s.kind)
+            .any(|kind| matches!(kind, Kind::Short | Kind::Queued(_) | Kind::Released { .. }))
+    }
+
+    /// Whether a receive of a communicator waits, or a send of it, which `sends` tells of by its match bits.
+    pub(crate) fn any_of(&self, cid: u32, sends: impl Fn(u64) -> bool) -> bool {
+        let active = self.slots.iter().filter(|s| s.phase == Phase::Active);
+        active.map(|s| &s.kind).any(|kind| match kind {
+            Kind::Posted { cid: of, .. } => *of == cid,
+            Kind::Queued(message) => sends(message.bits),
+            _ => false,
+        })
     }
 
     /// Nobody was told of it.
@@ -221,7 +353,7 @@ impl Requests {
     /// # Errors
     /// [`CallError::NotARequest`] for none of ours.
     #[inline]
-    pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
+    pub(crate) fn has_ended(&self, request: &Ticket) -> Result<bool, CallError> {
         if request.ended_at_once().is_some() {
             return Ok(true);
         }
@@ -238,7 +370,7 @@ impl Requests {
     /// # Errors
     /// [`CallError::NotARequest`] for none of ours, and for one that is under way.
     #[inline]
-    pub(crate) fn close(&mut self, request: &Request) -> Result<&End, CallError> {
+    pub(crate) fn close(&mut self, request: &Ticket) -> Result<&End, CallError> {
         match self.slots.get_mut(request.slot as usize) {
             Some(entry)
                 if entry.generation == request.generation && entry.phase == Phase::Ended =>

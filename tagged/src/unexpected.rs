@@ -44,6 +44,8 @@ pub(crate) struct Arrived {
     pub(crate) place: Place,
     /// The request that waits for the rest of it.
     pub(crate) taker: Option<u32>,
+    /// The sender knows that it is here.
+    pub(crate) noted: bool,
 }
 
 /// A message of the slab; valid until it is removed.
@@ -55,6 +57,8 @@ struct Entry {
     previous: Option<Id>,
     next: Option<Id>,
     listed: bool,
+    /// Of arrival.
+    order: u64,
 }
 
 /// The messages.
@@ -67,6 +71,9 @@ pub(crate) struct Unexpected {
     /// Those whose data is on its way, by the number that START and END share.
     arriving: Vec<(u32, Id)>,
     listed: usize,
+    came: u64,
+    /// Those whose senders keep the data and wait for a note, perhaps, and such as are gone.
+    notable: Vec<Id>,
     /// Memory of messages that were out of the way of an overflow buffer: no more pieces than there were such messages
     /// at a time, none much longer than a short message.
     spares: Vec<Vec<u8>>,
@@ -101,7 +108,9 @@ impl Unexpected {
             previous: self.last,
             next: None,
             listed: true,
+            order: self.came,
         };
+        self.came += 1;
         let id = match self.free.pop() {
             Some(id) => {
                 if let Some(slot) = self.entry(id) {
@@ -165,6 +174,74 @@ impl Unexpected {
         self.listed -= 1;
     }
 
+    /// Back in the list, where it was.
+    pub(crate) fn put_back(&mut self, id: Id) {
+        let entry = self.slab.get(id as usize);
+        let Some(order) = entry
+            .filter(|e| !e.listed && e.arrived.is_some())
+            .map(|e| e.order)
+        else {
+            return;
+        };
+        let (mut previous, mut next) = (self.last, None);
+        while let Some(at) = previous
+            && let Some(entry) = self.slab.get(at as usize)
+            && entry.order > order
+        {
+            (previous, next) = (entry.previous, Some(at));
+        }
+        if let Some(entry) = self.entry(id) {
+            (entry.previous, entry.next) = (previous, next);
+            entry.listed = true;
+        }
+        match previous {
+            Some(p) => self.slab[p as usize].next = Some(id),
+            None => self.first = Some(id),
+        }
+        match next {
+            Some(n) => self.slab[n as usize].previous = Some(id),
+            None => self.last = Some(id),
+        }
+        self.listed += 1;
+    }
+
+    /// Whether there is one whose match bits are so.
+    pub(crate) fn any(&self, bits: impl Fn(u64) -> bool) -> bool {
+        let mut arrived = self.slab.iter().filter_map(|e| e.arrived.as_ref());
+        arrived.any(|a| bits(a.bits))
+    }
+
+    /// Bytes of what is known of the messages, without their data.
+    pub(crate) fn held(&self) -> usize {
+        (self.slab.len() - self.free.len()) * size_of::<Entry>()
+    }
+
+    /// Its sender keeps the data, and waits for a note, perhaps.
+    pub(crate) fn notable(&mut self, id: Id) {
+        self.notable.push(id);
+    }
+
+    /// A message of `source` of which its sender gets a note from here on; the sender's number of it.
+    pub(crate) fn take_notable(&mut self, source: u32) -> Option<(Id, u32)> {
+        let mut at = 0;
+        while let Some(id) = self.notable.get(at).copied() {
+            let arrived = self.entry(id).and_then(|e| e.arrived.as_mut());
+            match arrived.filter(|a| !a.noted && matches!(a.place, Place::AtSender)) {
+                Some(arrived) if arrived.source == source => {
+                    arrived.noted = true;
+                    let operation = arrived.operation;
+                    self.notable.swap_remove(at);
+                    return Some((id, operation));
+                }
+                Some(_) => at += 1,
+                None => {
+                    self.notable.swap_remove(at);
+                }
+            }
+        }
+        None
+    }
+
     /// Gone.
     pub(crate) fn remove(&mut self, id: Id) -> Option<Arrived> {
         self.take(id);
@@ -216,6 +293,7 @@ mod tests {
             length: 0,
             place: Place::Arriving,
             taker: None,
+            noted: false,
         }
     }
 
@@ -245,7 +323,12 @@ mod tests {
                     assert_eq!(list.find(pattern, Some(1)), None);
                     if let Some(at) = at {
                         let (id, bits) = plain.remove(at);
-                        if rng.bool() {
+                        if rng.u8(0..3) == 0 {
+                            list.take(id);
+                            list.put_back(id);
+                            list.put_back(id);
+                            plain.insert(at, (id, bits));
+                        } else if rng.bool() {
                             list.take(id);
                             taken.push(id);
                         } else {

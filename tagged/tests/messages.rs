@@ -12,6 +12,8 @@ use tagged::{CallError, Comm, OpenError, Options, RequestError, Slice, TagError,
 
 #[path = "messages/alike.rs"]
 mod alike;
+#[path = "messages/ends.rs"]
+mod ends;
 #[path = "messages/requests.rs"]
 mod requests;
 

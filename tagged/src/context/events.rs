@@ -5,7 +5,7 @@ use super::receive::ended;
 use super::{Context, OTHERS, Place as Whereabouts, Receipts, owner};
 use crate::error::{CallError, RequestError};
 use crate::flow::Flow;
-use crate::header::HeaderData;
+use crate::header::{HeaderData, Word};
 use crate::request::{Kind, Requests};
 use crate::unexpected::{Arrived, Loss, Place};
 use crate::{Counts, Status};
@@ -38,6 +38,7 @@ impl Context {
                 let data = HeaderData::unpack(event.hdr_data);
                 if self.is_from(event, data.source) {
                     self.flow.given_back(data.source, data.credits);
+                    return self.handle_word(data.source, Word::unpack(event.match_bits));
                 }
             }
             // The end of a descriptor that was made for one operation.
@@ -71,6 +72,7 @@ impl Context {
             length: event.rlength,
             place: Place::Arriving,
             taker: None,
+            noted: false,
         };
         let id = self.unexpected.push(arrived, event.link);
         if known.is_none() {
@@ -99,8 +101,33 @@ impl Context {
             None if arrived.sync => Place::AtSender,
             None => Place::Lost(Loss::NoRoom),
         };
-        if let Some(slot) = arrived.taker {
+        let kept = matches!(arrived.place, Place::AtSender);
+        let (taker, source) = (arrived.taker, arrived.source);
+        if kept {
+            self.unexpected.notable(id);
+            self.flow.notable(source);
+        }
+        if let Some(slot) = taker {
             self.deliver(slot, id);
+        }
+    }
+
+    /// What a message of the library's own says, beside credits.
+    fn handle_word(&mut self, source: u32, word: Word) -> Result<(), CallError> {
+        match word {
+            Word::Credits => Ok(()),
+            Word::Note(slot) => {
+                if let Some(Kind::Released { to, noted, .. }) = self.requests.active(slot)
+                    && *to == source
+                    && !*noted
+                {
+                    *noted = true;
+                    self.flow.noted(source);
+                }
+                Ok(())
+            }
+            Word::Hello(options) if options == self.options => Ok(()),
+            Word::Hello(_) | Word::Refused => self.refuse(source),
         }
     }
 
@@ -184,6 +211,7 @@ impl Context {
             me,
             sent,
             released,
+            noted,
         }) = self.requests.active(slot)
         else {
             return;
@@ -197,7 +225,9 @@ impl Context {
             return;
         }
         let (to, len, me) = (*to, *len, *me);
-        self.flow.released(to);
+        if !*noted {
+            self.flow.released(to);
+        }
         let gone = self.place.ni.me_unlink(me);
         if let Err(error) = gone {
             tracing::debug!("the entry of a message that was released: {error}");

@@ -29,13 +29,13 @@ use crate::flow::{Flow, RESERVE};
 use crate::header::{MOST_CREDITS, OPERATIONS};
 use crate::layout::Layout;
 use crate::options::OVERFLOW_BUFFERS;
-use crate::request::{End, Request, Requests};
+use crate::request::{End, Requests, Ticket};
 use crate::unexpected::Unexpected;
 use crate::{Counts, Options};
 use kept::Kept;
 use portals_shim::{
     Brief, EqHandle, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle,
-    MeSpec, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait,
+    MeSpec, ProcessId, Region, THRESHOLD_INFINITE, Taken, Target, Unlink, Wait, WeakRegion,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ const FIRST_PORTAL: u32 = 44;
 const PORTALS: u32 = 3;
 /// Contexts that there are portal indexes for.
 pub(crate) const MOST_CONTEXTS: u16 = 6;
-/// Descriptors of sent regions that are kept.
+/// Descriptors of sent regions that are kept; the regions stay mapped as long.
 const MOST_SOURCES: usize = 64;
 
 /// The index of the queue for everything but unexpected messages.
@@ -102,6 +102,12 @@ pub(crate) struct Context {
     overflow: Vec<Region>,
     short: u64,
     unexpected: Unexpected,
+    /// See [`Options::unexpected`].
+    unexpected_bytes: usize,
+    /// A hash of the options that all ranks have to agree on.
+    options: u64,
+    /// A rank that does not.
+    refused_by: Option<u32>,
     requests: Requests,
     kept: Kept,
     flow: Flow,
@@ -110,7 +116,7 @@ pub(crate) struct Context {
     /// Sends that wait.
     waiting: Waiting,
     /// Descriptors of the regions that were sent from, by address.
-    sources: BTreeMap<u64, MdHandle>,
+    sources: BTreeMap<u64, (MdHandle, WeakRegion)>,
     last_source: Option<(u64, MdHandle)>,
     /// For credits, of which no event tells.
     silent: MdHandle,
@@ -206,6 +212,9 @@ impl Context {
             overflow: Vec::new(),
             short: options.short as u64,
             unexpected: Unexpected::default(),
+            unexpected_bytes: options.unexpected,
+            options: options.hash(&place.layout, peers),
+            refused_by: None,
             requests: Requests::new(options.requests.min(OPERATIONS)),
             kept: Kept::new(ni.renews()),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
@@ -281,9 +290,9 @@ impl Context {
 
     /// A request of which nothing is known yet.
     #[inline(always)]
-    fn open(&mut self) -> Result<Request, CallError> {
+    fn open(&mut self) -> Result<Ticket, CallError> {
         let (slot, generation) = self.requests.open()?;
-        Ok(Request {
+        Ok(Ticket {
             context: self.number,
             slot,
             generation,
@@ -292,13 +301,13 @@ impl Context {
 
     /// Whether a request has ended.
     #[inline]
-    pub(crate) fn has_ended(&self, request: &Request) -> Result<bool, CallError> {
+    pub(crate) fn has_ended(&self, request: &Ticket) -> Result<bool, CallError> {
         self.requests.has_ended(request)
     }
 
     /// The end of a request that has one, which is used up.
     #[inline]
-    pub(crate) fn ended(&mut self, request: &Request) -> Result<&End, CallError> {
+    pub(crate) fn ended(&mut self, request: &Ticket) -> Result<&End, CallError> {
         self.requests.close(request)
     }
 
@@ -306,7 +315,7 @@ impl Context {
     #[inline(never)]
     pub(crate) fn progress<const FULL: bool>(&mut self) -> Result<bool, CallError> {
         let any = self.steps::<FULL>(self.events_per_call)?;
-        if any {
+        if any || self.flow.is_any_due() {
             self.settle()?;
         }
         Ok(any)
@@ -382,10 +391,18 @@ impl Context {
 
     #[inline(never)]
     fn settle_now(&mut self) -> Result<(), CallError> {
+        if let Some(rank) = self.refused_by.filter(|_| self.flow.is_refused()) {
+            return Err(CallError::Differs { rank });
+        }
         self.send_waiting();
         while let Some(peer) = self.flow.due() {
             self.send_credits(peer)?;
         }
-        Ok(())
+        self.send_notes()
+    }
+
+    /// Whether sends wait for their turn, for the fabric to take their data, or for their receivers to get it.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.waiting.is_empty() || self.requests.is_sending()
     }
 }

@@ -4,7 +4,7 @@ use super::kept::{Like, Plan, Spot};
 use super::{Context, owner, user};
 use crate::error::{CallError, RequestError};
 use crate::layout::Pattern;
-use crate::request::{End, Kind, Message, Request};
+use crate::request::{End, Found, Kind, Ticket};
 use crate::unexpected::{Arrived, Id, Loss, Place};
 use crate::world::Wanted;
 use crate::{Slice, Status};
@@ -25,7 +25,7 @@ impl Context {
         &mut self,
         (cid, source, tag): Wanted,
         into: &Slice,
-    ) -> Result<Request, CallError> {
+    ) -> Result<Ticket, CallError> {
         let pattern = self.place.layout.pattern::<FULL>(cid, source, tag);
         let request = self.open()?;
         match self.take_or_post::<FULL>(request.slot, pattern, source, into) {
@@ -106,6 +106,7 @@ impl Context {
             if let Some(kind) = self.requests.active(slot) {
                 *kind = Kind::Posted {
                     spot: Spot::Kept(md),
+                    cid: self.place.layout.cid(like.pattern.bits),
                 };
             }
             return Ok(());
@@ -160,13 +161,16 @@ impl Context {
         self.counts.posted += 1;
         let spot = self.kept.posted(like, me, keep.then_some(md));
         if let Some(kind) = self.requests.active(slot) {
-            *kind = Kind::Posted { spot };
+            *kind = Kind::Posted {
+                spot,
+                cid: self.place.layout.cid(pattern.bits),
+            };
         }
         Ok(())
     }
 
     /// Begins the receive of a message that is out of the list.
-    pub(crate) fn receive_taken(&mut self, id: Id, into: &Slice) -> Result<Request, CallError> {
+    pub(crate) fn receive_taken(&mut self, id: Id, into: &Slice) -> Result<Ticket, CallError> {
         let request = self.open()?;
         match self.await_taken(request.slot, id, into) {
             Ok(()) => Ok(request),
@@ -210,14 +214,41 @@ impl Context {
     }
 
     /// Takes a message out of the reach of receives.
-    pub(crate) fn take(&mut self, id: Id) -> Option<Message> {
+    pub(crate) fn take(&mut self, id: Id) -> Option<Found> {
         let status = self.status(id)?;
         self.unexpected.take(id);
-        Some(Message {
+        Some(Found {
             context: self.number,
             id,
             status,
         })
+    }
+
+    /// A message that was taken is not received.
+    pub(crate) fn put_back(&mut self, id: Id) {
+        self.unexpected.put_back(id);
+    }
+
+    /// Whether anything that was begun with a communicator is left, or came for it.
+    pub(crate) fn uses(&self, cid: u32) -> bool {
+        let layout = self.place.layout;
+        let is_of = |bits| layout.cid(bits) == cid;
+        self.requests.any_of(cid, is_of) || self.unexpected.any(is_of)
+    }
+
+    /// Nobody waits for a request: a receive without a message is taken back, and all else is forgotten when it has ended.
+    pub(crate) fn abandon<const FULL: bool>(&mut self, request: &Ticket) {
+        if let Err(error) = self.cancel::<FULL>(request) {
+            tracing::debug!("a request that nobody waits for: {error}");
+        }
+        match self.has_ended(request) {
+            Ok(true) => {
+                let _ = self.requests.close(request);
+            }
+            Ok(false) => self.requests.orphan(request.slot),
+            // It was used up.
+            Err(_) => {}
+        }
     }
 
     /// Gives a receive the message it has taken, which has come.
@@ -225,6 +256,9 @@ impl Context {
         let Some(arrived) = self.unexpected.remove(id) else {
             return;
         };
+        if matches!(arrived.place, Place::AtSender) && !arrived.noted {
+            self.flow.unnotable(arrived.source);
+        }
         let Some(kind) = self.requests.active(slot) else {
             return;
         };
@@ -308,15 +342,12 @@ impl Context {
     }
 
     /// Takes a receive back; `false` when it has its message already.
-    pub(crate) fn cancel<const FULL: bool>(
-        &mut self,
-        request: &Request,
-    ) -> Result<bool, CallError> {
+    pub(crate) fn cancel<const FULL: bool>(&mut self, request: &Ticket) -> Result<bool, CallError> {
         self.progress::<FULL>()?;
         if self.has_ended(request)? {
             return Ok(false);
         }
-        let Some(Kind::Posted { spot }) = self.requests.active(request.slot) else {
+        let Some(Kind::Posted { spot, .. }) = self.requests.active(request.slot) else {
             return Ok(false);
         };
         let spot = *spot;
@@ -335,7 +366,7 @@ impl Context {
     /// Takes a receive back that is or was kept, whose descriptor is there with its message and without; whether it had none.
     fn take_kept_back<const FULL: bool>(
         &mut self,
-        request: &Request,
+        request: &Ticket,
         md: MdHandle,
     ) -> Result<bool, CallError> {
         if self.place.ni.md_unlink(md).is_err() {

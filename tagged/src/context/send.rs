@@ -3,13 +3,13 @@
 use super::{Context, MOST_SOURCES, owner, user};
 use crate::error::{CallError, RequestError};
 use crate::flow::Way;
-use crate::header::{HeaderData, MOST_CREDITS};
+use crate::header::{HeaderData, MOST_CREDITS, Word};
 use crate::request::Kind;
 use crate::world::{Begun, Outward};
 use crate::{Slice, Status};
 use portals_shim::{
     AckRequest, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
-    THRESHOLD_INFINITE, Target, Unlink,
+    THRESHOLD_INFINITE, Target, Unlink, WeakRegion,
 };
 
 /// A message that has not been handed to Portals.
@@ -17,7 +17,7 @@ use portals_shim::{
 pub(crate) struct Outgoing<D> {
     pub(super) to: u32,
     /// Without the sync bit.
-    pub(super) bits: u64,
+    pub(crate) bits: u64,
     pub(super) data: D,
     pub(super) sync: bool,
     /// The library's, with a tag below 0.
@@ -46,6 +46,16 @@ impl<D> Outgoing<D> {
 /// Lanes of so many peers.
 pub(super) const fn lanes(peers: usize) -> usize {
     peers * 2
+}
+
+/// Ranks beside `rank` in a binomial tree of so many.
+fn beside(rank: u32, size: u32) -> impl Iterator<Item = u32> {
+    let parent = (rank > 0).then(|| rank & (rank - 1));
+    let bits = (0..32).map(|n| 1_u32 << n);
+    let children = bits
+        .take_while(move |bit| rank & bit == 0)
+        .filter_map(move |bit| rank.checked_add(bit).filter(|child| *child < size));
+    parent.into_iter().chain(children)
 }
 
 /// How far a send has come that was begun.
@@ -219,6 +229,7 @@ impl Context {
                 me,
                 sent: false,
                 released: false,
+                noted: false,
             };
         }
         self.counts.released += 1;
@@ -315,13 +326,64 @@ impl Context {
 
     /// Gives credits back in a message of their own.
     pub(super) fn send_credits(&mut self, to: u32) -> Result<(), CallError> {
-        let target = self.target(to, 2, 0)?;
+        self.send_word(to, Word::Credits)?;
+        self.counts.credit_messages += 1;
+        Ok(())
+    }
+
+    /// Tells the senders of messages that wait here, and whose data they keep, that there is a note of them.
+    pub(super) fn send_notes(&mut self) -> Result<(), CallError> {
+        // Beyond that, senders wait until something is received.
+        while self.unexpected.held() < self.unexpected_bytes {
+            let Some(peer) = self.flow.note() else {
+                break;
+            };
+            while let Some((id, slot)) = self.unexpected.take_notable(peer) {
+                self.flow.unnotable(peer);
+                if let Err(error) = self.send_word(peer, Word::Note(slot)) {
+                    if let Some(arrived) = self.unexpected.get_mut(id) {
+                        arrived.noted = false;
+                    }
+                    self.unexpected.notable(id);
+                    self.flow.notable(peer);
+                    return Err(error);
+                }
+                self.counts.notes += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message of the library's own, with the credits that are due.
+    fn send_word(&mut self, to: u32, word: Word) -> Result<(), CallError> {
+        let target = self.target(to, 2, word.pack())?;
         let header = self.with_credits(to, 0);
         let ni = &self.place.ni;
         let put = ni.put(self.silent, AckRequest::NoAck, target, header.pack());
-        put.map_err(|refused| self.unsent(to, header, refused))?;
-        self.counts.credit_messages += 1;
+        put.map_err(|refused| self.unsent(to, header, refused))
+    }
+
+    /// Greets the ranks beside this one in the tree of all: two that have other options than each other learn of it.
+    pub(crate) fn greet(&mut self) -> Result<(), CallError> {
+        self.tell(Word::Hello(self.options))
+    }
+
+    fn tell(&mut self, word: Word) -> Result<(), CallError> {
+        let size = self.place.peers.len() as u32;
+        for to in beside(self.place.me, size) {
+            self.send_word(to, word)?;
+        }
         Ok(())
+    }
+
+    /// A rank has other options, or knows of one that has: no call goes any more, and the others are told.
+    #[cold]
+    pub(super) fn refuse(&mut self, rank: u32) -> Result<(), CallError> {
+        if self.refused_by.replace(rank).is_none() {
+            self.flow.refuse();
+            self.tell(Word::Refused)?;
+        }
+        Err(CallError::Differs { rank })
     }
 
     /// The descriptor of the region that data lies in.
@@ -344,8 +406,9 @@ impl Context {
     fn another_source(&mut self, data: &Slice) -> Result<MdHandle, CallError> {
         let addr = data.region.addr();
         let md = match self.sources.get(&addr) {
-            Some(md) => *md,
+            Some((md, _)) => *md,
             None => {
+                self.let_sources_go();
                 if self.sources.len() >= MOST_SOURCES {
                     self.let_a_source_go();
                 }
@@ -358,12 +421,20 @@ impl Context {
                     eq: Some(self.queues[1]),
                 };
                 let md = self.place.ni.md_bind(spec, Unlink::Retain)?;
-                self.sources.insert(addr, md);
+                self.sources.insert(addr, (md, data.region.downgrade()));
                 md
             }
         };
         self.last_source = Some((addr, md));
         Ok(md)
+    }
+
+    /// Gives up the descriptors of regions that nobody else has, unless something is under way from them.
+    fn let_sources_go(&mut self) {
+        let ni = &self.place.ni;
+        let keep = |md, region: &WeakRegion| region.owners() > 1 || ni.md_unlink(md).is_err();
+        self.sources.retain(|_, (md, region)| keep(*md, region));
+        self.last_source = None;
     }
 
     /// Gives up the descriptor of a region that nothing is under way from.
@@ -372,7 +443,7 @@ impl Context {
         let idle = self
             .sources
             .iter()
-            .find(|(_, md)| ni.md_unlink(**md).is_ok());
+            .find(|(_, (md, _))| ni.md_unlink(*md).is_ok());
         if let Some(addr) = idle.map(|(addr, _)| *addr) {
             self.sources.remove(&addr);
             self.last_source = None;
