@@ -10,6 +10,7 @@ mod datagrams;
 mod device;
 mod endtoend;
 mod faults;
+mod growth;
 mod heap;
 mod hostile;
 mod hosts;
@@ -20,6 +21,7 @@ mod packages;
 mod perf;
 mod perf_shm;
 mod slides;
+mod sound;
 mod tag_oracle;
 mod test;
 mod wait;
@@ -68,6 +70,10 @@ enum Task {
     Slides(slides::Options),
     /// Tag matching under random use on every fabric, over RDMA in a guest
     TagOracle(tag_oracle::Options),
+    /// Regions and the fabric within a process under ThreadSanitizer: no data races
+    Races(sound::Options),
+    /// Resident memory over a million operations of each kind of tags, conduit and Portals, as a table
+    Growth(growth::Options),
     /// What a round trip of an active message costs on the model: time, traps, packets, interrupts, as a table
     /// of the book
     AmTrip,
@@ -122,6 +128,8 @@ fn run() -> Result<()> {
         Task::Datagrams(options) => datagrams::run(&options),
         Task::Slides(options) => slides::run(&options),
         Task::TagOracle(options) => tag_oracle::run(&options),
+        Task::Races(options) => sound::races(&options),
+        Task::Growth(options) => growth::run(&options),
         Task::AmTrip => am_trip::run(),
         Task::Install(options) => install::run(&options),
         Task::InGuest(options) => device::in_guest(&options),

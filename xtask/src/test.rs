@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, cargo};
-use crate::{book, device, hostile, packages};
+use crate::{book, device, hostile, packages, sound};
 use anyhow::{Result, bail};
 
 /// The target that counts instructions.
@@ -87,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
     look_and_build(!options.no_lint)?;
     workspace(!options.no_guest)?;
+    sound::miri()?;
     costs()?;
     hostile::test()?;
     book::example()?;
