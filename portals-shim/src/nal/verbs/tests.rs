@@ -23,6 +23,7 @@ mod links;
 mod quiet;
 mod raw;
 mod rings;
+mod strangers;
 mod waits;
 mod withdrawal;
 mod written;

@@ -11,12 +11,12 @@ const EVIL: usize = 0;
 const TARGET: usize = 1;
 const OTHER: usize = 2;
 
-fn bad_frames(raw: &Raw) -> u64 {
+pub(super) fn bad_frames(raw: &Raw) -> u64 {
     raw.library.nal.counters.bad_frames
 }
 
 /// Messages go between all that are asked, both the library's way and the adapter's.
-fn all_is_well(raws: &mut [Raw], pairs: &[(usize, usize)]) {
+pub(super) fn all_is_well(raws: &mut [Raw], pairs: &[(usize, usize)]) {
     let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();
     for (from, to_whom) in pairs.iter().copied() {
         for raw in &mut *raws {
