@@ -544,6 +544,16 @@ fn a_rank_that_scribbles_harms_nobody_else() {
                 };
                 map.word(at).store(word, Ordering::Relaxed);
             }
+            // A cell that its reader will look at next, as it says itself.
+            let ring = layout.ring(1, [0, 2][rng.usize(..2)]);
+            let next = Words::consumed(&ring.words(&map)).load(Ordering::Relaxed);
+            if rng.u8(..4) == 0 {
+                let mut bytes = [0; cell::HEAD + cell::INLINE];
+                rng.fill(&mut bytes);
+                bytes[0] = rng.u8(0..7);
+                bytes[3] &= rng.u8(..2);
+                send_cell(&map, ring, next, &bytes);
+            }
             while a.look().is_some() {}
             if step % 16 == 0 {
                 let bits = [LOUD, QUIET][rng.usize(..2)];
