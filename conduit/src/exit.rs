@@ -23,6 +23,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
+use portals_shim::job::is_child_of_rank;
 use portals_shim::{
     AckRequest, Brief, ClockKind, PRIVILEGED, Wait, is_privileged, spawn_own_thread,
 };
@@ -277,7 +278,8 @@ impl Conduit {
     /// Tells all ranks of the own `end`, learns the common one, closes the interface. A good end whose files are not
     /// whole is none.
     fn part(&self, end: u32) -> u32 {
-        if self.ended.replace(true) {
+        if self.ended.replace(true) || is_child_of_rank() {
+            // The rings, rooms and sockets of a child are its parent's.
             return end;
         }
         let timeout = {

@@ -396,11 +396,13 @@ impl<'a> Ids<'a> {
 
 /// Opens the fabric; collective over the job.
 pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
+    crate::job::stdio::occupy();
     open_wishing(job, config, None)
 }
 
 /// As [`open`] with wishes; ranks must all call this one or all the other.
 pub fn open_with(job: &Job, config: &FabricConfig, wishes: &Wishes) -> Result<Opened, FabricError> {
+    crate::job::stdio::occupy();
     open_wishing(job, config, Some(wishes))
 }
 

@@ -712,6 +712,46 @@ fn mpichs_launcher_speaks_pmi_2_too() {
 }
 
 #[test]
+fn of_launchers_under_one_another_the_nearest_counts() {
+    let there = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    let hydra = "mpiexec.hydra -n N";
+    let mpirun = "mpirun.openmpi --allow-run-as-root --oversubscribe -n N";
+    let ours = format!("{PORTOLAN} run -n N --");
+    for (outer, inner) in [
+        (mpirun, hydra),
+        (hydra, mpirun),
+        (mpirun, &*ours),
+        (&ours, hydra),
+        (&ours, mpirun),
+        (hydra, &ours),
+    ] {
+        let names = [outer, inner].map(|l| l.split(' ').next().unwrap());
+        if let Some(missing) = names.iter().find(|name| !there(name)) {
+            println!("skipped: no {missing}");
+            continue;
+        }
+        // With a script in between, and without.
+        for script in ["", "sh -c '\"$@\"; exit $?' sh "] {
+            let outer = outer.replace("-n N", "-n 1");
+            let inner = inner.replace("-n N", "-n 3");
+            let line = format!("{outer} {inner} {script}{PORTOLAN} probe");
+            let output = Command::new("sh")
+                .args(["-c", &line])
+                .env("PORTOLAN_FABRIC", "shm")
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+            for rank in 0..3 {
+                let words = format!("rank {rank} of 3: ok, 3 here");
+                assert!(said.contains(&words), "{line}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_mpi_program_runs_under_portolan() {
     let folder = std::env::temp_dir().join(format!("portolan-mpi-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();

@@ -49,8 +49,11 @@ extern "C" fn caught(signal: c_int) {
         text,
         "*** Caught a fatal signal: {name}({signal}) on node {me}/{nodes}"
     );
-    // SAFETY: the bytes are initialised; writing is allowed in a handler.
-    let _ = unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
+    // A child of the node is not the node.
+    if !conduit::is_child_of_rank() {
+        // SAFETY: the bytes are initialised; writing is allowed in a handler.
+        let _ = unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
+    }
     if BACKTRACE.load(Ordering::Relaxed) {
         let mut frames = [std::ptr::null_mut::<c_void>(); 64];
         // SAFETY: room for 64 addresses; the function was called before, so it loads nothing here.

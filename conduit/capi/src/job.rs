@@ -165,7 +165,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
         return;
     }
     // A forked child is no rank.
-    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+    if conduit::is_child_of_rank() || PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
     if state::ends_itself() {
@@ -185,7 +185,8 @@ fn leave(code: c_int) -> ! {
 /// `gasnet_exit`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_exit(code: c_int) -> ! {
-    if phase() == Phase::Fresh {
+    // A child of a rank ends itself alone, and waits for no thread of its parent.
+    if phase() == Phase::Fresh || conduit::is_child_of_rank() {
         ending::end(code);
     }
     state::stay_if_another_ends();

@@ -94,7 +94,7 @@ pub(crate) fn leave() {
 
 /// Whether this process has joined the job, and not one that it is a child of.
 fn has_joined() -> bool {
-    PROCESS.load(Ordering::Acquire) == std::process::id()
+    PROCESS.load(Ordering::Acquire) == std::process::id() && !state::is_forked()
 }
 
 /// Whether this process has joined the job and not left it.

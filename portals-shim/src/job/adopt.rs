@@ -1,7 +1,8 @@
-// UNSAFETY: the launcher names the rank's socket by number in PMI_FD; borrowing a bare number is unsafe by nature.
+// UNSAFETY: the launcher names the rank's socket by number in PMI_FD; borrowing a bare number is unsafe by nature, and so
+// is to ask an MPI library of the process.
 #![expect(
     unsafe_code,
-    reason = "PMI_FD is a bare descriptor number handed over by the launcher"
+    reason = "PMI_FD is a bare descriptor number, and functions of an MPI library are found by name"
 )]
 //! The socket that the launcher opened for this rank.
 //!
@@ -11,6 +12,7 @@
 //!   closes it when it has finalized. This library uses a duplicate.
 //! * Neither is inherited by programs that the rank starts.
 
+use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,37 @@ pub(super) fn once() -> Result<(), JobError> {
         return Err(JobError::AlreadyJoined);
     }
     Ok(())
+}
+
+/// An MPI library of this process that speaks PMI over the same line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mpi {
+    /// There is none.
+    Absent,
+    /// It has not joined the job.
+    Waiting,
+    /// It has.
+    Joined,
+}
+
+/// Looks for an MPI library as MPICH's. Open MPI's speaks PMIx alone.
+pub(super) fn mpi() -> Mpi {
+    type Initialized = extern "C" fn(*mut c_int) -> c_int;
+    // SAFETY: looks for a name among the libraries of the process.
+    let open_mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ompi_mpi_comm_world".as_ptr()) };
+    // SAFETY: as above.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MPI_Initialized".as_ptr()) };
+    if found.is_null() || !open_mpi.is_null() {
+        return Mpi::Absent;
+    }
+    // SAFETY: the function of the MPI standard of this name, which may be called at any time, is of this type in C.
+    let initialized = unsafe { std::mem::transmute::<*mut c_void, Initialized>(found) };
+    let mut flag = 0;
+    initialized(&raw mut flag);
+    match flag {
+        0 => Mpi::Waiting,
+        _ => Mpi::Joined,
+    }
 }
 
 /// The descriptor that `PMI_FD` names.
@@ -45,6 +78,17 @@ impl Inherited {
     pub(super) fn is_closed(&self) -> bool {
         Self::read(self.fd).map_or(true, |now| now != self.socket)
     }
+}
+
+/// Whether `fd` is a connected socket of this process.
+pub(super) fn is_connected(fd: RawFd) -> bool {
+    let is_socket = |path: PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"socket:");
+    if fd < 0 || !Inherited::read(fd).is_ok_and(is_socket) {
+        return false;
+    }
+    // SAFETY: the descriptor is open (its /proc entry was read above), and is only asked for its peer.
+    let lent = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::net::getpeername(lent).is_ok()
 }
 
 /// Duplicates descriptor `fd`, once in the life of the process.
@@ -68,7 +112,8 @@ pub(super) fn socket(fd: RawFd) -> Result<(OwnedFd, Inherited), JobError> {
     // SAFETY: the descriptor is open (its /proc entry was read above), and who closes it does so when it leaves the job,
     // which is not while this library joins.
     let lent = unsafe { BorrowedFd::borrow_raw(fd) };
-    let own = lent.try_clone_to_owned().map_err(not_open)?;
+    // Not below 3, whatever is free there: what is printed would go to the launcher.
+    let own = rustix::io::fcntl_dupfd_cloexec(lent, 3).map_err(|errno| not_open(errno.into()))?;
     rustix::io::fcntl_setfd(lent, rustix::io::FdFlags::CLOEXEC)
         .map_err(|errno| not_open(errno.into()))?;
     Ok((own, Inherited { fd, socket }))

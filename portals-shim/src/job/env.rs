@@ -1,23 +1,57 @@
 //! How the launcher says that this process is a rank.
 //!
 //! Launchers stand under one another (`mpirun` within `srun`, `portolan run` within either), and the
-//! inner one does not always take away what the outer one has set. The order below is that of how sure a
-//! sign is:
+//! inner one does not always take away what the outer one has set:
 //!
 //! 1. `PORTOLAN_LAUNCHER` names the protocol: the user has chosen.
-//! 2. `PMIX_NAMESPACE` and `PMIX_RANK`: PMIx. `portolan run` takes them from its ranks; no other launcher
-//!    with a socket is usually started by a rank of PMIx.
-//! 3. `PMI_FD`: PMI-2 where `PMI_JOBID` stands beside it, which servers of PMI-2 set, else PMI-1.
-//! 4. `PMI_PORT`: PMI-1, connecting.
-//! 5. None: a job of one, unless the launcher says that it started several processes.
+//! 2. Of the launchers that have left a sign the nearest counts (`above`). Signs are `PMI_FD`; `PMI_PORT`; `PMIX_NAMESPACE`
+//!    or `PMIX_RANK`. What this process itself has set since its start is none: Open MPI's library sets variables of
+//!    PMIx where it makes a job of one.
+//! 3. Where that does not tell two apart, as a launcher runs as another user or gives a process several ways: `PMI_FD`
+//!    that names a connected socket, as only a process that the launcher itself has started has it; then PMIx; then
+//!    `PMI_PORT`; then any `PMI_FD`.
+//! 4. No sign: a job of one, unless a launcher says that it started several processes.
+//!
+//! Over `PMI_FD` PMI-2 is spoken where `PMI_JOBID` comes from the same launcher, which servers of PMI-2 set, else PMI-1.
+//! A `PMI_FD` of the nearest launcher that is closed is an error and no job of one: a library of this process may have
+//! left the job already.
 
 use std::env;
 
+use super::above::{self, Environment};
+use super::adopt::{self, Mpi};
 use super::space::Space;
 use super::{JobError, pmix};
 
 /// Variable that names the protocol.
 pub(super) const CHOICE: &str = "PORTOLAN_LAUNCHER";
+
+/// What counts beside the variables of this process.
+pub(super) struct Around<'a> {
+    /// Whether a descriptor is a connected socket.
+    pub(super) is_live: &'a dyn Fn(i32) -> bool,
+    /// The environments of this process, as it was started, and of those above it, the parent's first.
+    pub(super) line: &'a dyn Fn() -> Vec<Environment>,
+}
+
+/// The ways in which a launcher tells a process that it is a rank, the surest first, and the variables that are its sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    LiveFd,
+    Pmix,
+    Port,
+    DeadFd,
+}
+
+impl Way {
+    fn sign(self) -> &'static [&'static str] {
+        match self {
+            Self::LiveFd | Self::DeadFd => &["PMI_FD", "PMI_RANK", "PMI_SIZE"],
+            Self::Pmix => &["PMIX_NAMESPACE", "PMIX_RANK"],
+            Self::Port => &["PMI_PORT", "PMI_ID"],
+        }
+    }
+}
 
 /// What the environment says about the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,11 +96,19 @@ const SEVERAL: [(&str, &str, &str); 3] = [
 impl Start {
     /// Reads the environment of this process.
     pub(super) fn from_env() -> Result<Self, JobError> {
-        Self::from_lookup(|name| env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+        let around = Around {
+            is_live: &adopt::is_connected,
+            line: &above::environments,
+        };
+        let get = |name: &str| env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        Self::from_lookup(get, &around)
     }
 
     /// Reads the variables through `get`.
-    pub(super) fn from_lookup(get: impl Fn(&str) -> Option<String>) -> Result<Self, JobError> {
+    pub(super) fn from_lookup(
+        get: impl Fn(&str) -> Option<String>,
+        around: &Around<'_>,
+    ) -> Result<Self, JobError> {
         match get(CHOICE).as_deref() {
             None | Some("") => {}
             Some("none") => return Ok(Self::Singleton),
@@ -78,14 +120,43 @@ impl Start {
             Some("pmi1") => return inherited(&get, false),
             other => return Err(bad(CHOICE, other, "pmi1, pmi2, pmix or none is expected")),
         }
-        if get("PMIX_NAMESPACE").is_some() || get("PMIX_RANK").is_some() {
-            return pmix(&get);
+        let sign = |names: &[&'static str]| -> Vec<(&'static str, String)> {
+            let set = |name: &&'static str| get(name).map(|value| (*name, value));
+            names.iter().filter_map(set).collect()
+        };
+        let is_live = |fd: String| fd.parse().is_ok_and(around.is_live);
+        let fd = get("PMI_FD").map(|fd| {
+            if is_live(fd) {
+                Way::LiveFd
+            } else {
+                Way::DeadFd
+            }
+        });
+        let pmix_is_there = get("PMIX_NAMESPACE").is_some() || get("PMIX_RANK").is_some();
+        let mut ways: Vec<Way> = fd.filter(|w| *w == Way::LiveFd).into_iter().collect();
+        ways.extend(pmix_is_there.then_some(Way::Pmix));
+        ways.extend(get("PMI_PORT").map(|_| Way::Port));
+        ways.extend(fd.filter(|w| *w == Way::DeadFd));
+        let job = sign(&["PMI_JOBID"]);
+        let line = if ways.len() > 1 || !job.is_empty() {
+            (around.line)()
+        } else {
+            Vec::new()
+        };
+        let was_given = |way: &Way| above::was_given(&sign(way.sign()), &line);
+        if ways.iter().any(was_given) {
+            ways.retain(was_given);
         }
-        if get("PMI_FD").is_some() {
-            return inherited(&get, get("PMI_JOBID").is_some());
-        }
-        if get("PMI_PORT").is_some() {
-            return port(&get);
+        let reach = |way: Way| above::reach(&sign(way.sign()), &line);
+        // Of equal ones the first.
+        match ways.iter().min_by_key(|way| reach(**way)) {
+            Some(Way::Pmix) => return pmix(&get),
+            Some(Way::Port) => return port(&get),
+            Some(way) => {
+                let second = !job.is_empty() && above::reach(&job, &line) <= reach(*way);
+                return inherited(&get, second);
+            }
+            None => {}
         }
         let several = |name: &str| {
             let count = get(name).and_then(|n| n.trim().parse::<u32>().ok());
@@ -96,6 +167,35 @@ impl Start {
             None => Ok(Self::Singleton),
         }
     }
+}
+
+/// Whether an MPI library of this process has joined the job over the line to a server that takes one `init` of a process,
+/// and answers no other. Slurm's plugin for PMI-2 and PMI-1 is such a server; it is known by `PMI_JOBID`.
+///
+/// # Errors
+/// That library will join later, and would wait for an answer for ever.
+pub(super) fn is_behind_mpi(mpi: Mpi, job: Option<&str>) -> Result<bool, JobError> {
+    match (mpi, job) {
+        (Mpi::Absent, _) | (_, None) => Ok(false),
+        (Mpi::Joined, Some(_)) => Ok(true),
+        (Mpi::Waiting, job) => Err(bad(
+            "PMI_JOBID",
+            job,
+            "this server lets a process join once, so MPI_Init must come first",
+        )),
+    }
+}
+
+/// Whether the user has chosen the protocol.
+pub(super) fn is_chosen() -> bool {
+    env::var_os(CHOICE).is_some_and(|choice| !choice.is_empty())
+}
+
+/// Whether a library of this process has made a job of its own by PMIx, of which no launcher knows.
+pub(super) fn has_job_of_its_own() -> bool {
+    const NAME: &str = "PMIX_NAMESPACE";
+    let name = env::var_os(NAME).map(|v| v.to_string_lossy().into_owned());
+    name.is_some_and(|name| !above::was_given(&[(NAME, name)], &above::environments()))
 }
 
 /// Whether the launcher does not notice a rank that exits with 0 without leaving the job: Slurm's plugin
@@ -194,12 +294,28 @@ fn bad(name: &'static str, value: Option<&str>, reason: &'static str) -> JobErro
 mod tests {
     use super::*;
 
+    /// With sockets that are open, and nothing known of the processes above.
     fn start(vars: &[(&str, &str)]) -> Result<Start, JobError> {
-        Start::from_lookup(|n| {
-            vars.iter()
-                .find(|(k, _)| *k == n)
-                .map(|(_, v)| (*v).to_owned())
-        })
+        start_below(vars, true, &[])
+    }
+
+    fn start_below(
+        vars: &[(&str, &str)],
+        live: bool,
+        above: &[Environment],
+    ) -> Result<Start, JobError> {
+        let get = |n: &str| {
+            let found = vars.iter().find(|(k, _)| *k == n);
+            found.map(|(_, v)| (*v).to_owned())
+        };
+        let around = Around {
+            is_live: &|_| live,
+            line: &|| {
+                let own = Environment::new(vars);
+                std::iter::once(own).chain(above.iter().cloned()).collect()
+            },
+        };
+        Start::from_lookup(get, &around)
     }
 
     #[test]
@@ -245,7 +361,7 @@ mod tests {
     const PMIX: [(&str, &str); 2] = [("PMIX_NAMESPACE", "prterun-1@1"), ("PMIX_RANK", "0")];
 
     #[test]
-    fn of_several_launchers_the_surest_sign_counts() {
+    fn of_launchers_that_cannot_be_told_apart_the_surest_sign_counts() {
         let slurm = [
             &PMI[..],
             &[("PMI_JOBID", "3.0"), ("SLURM_STEP_NUM_TASKS", "4")],
@@ -259,15 +375,93 @@ mod tests {
         };
         assert_eq!(start(&slurm).unwrap(), pmi2);
         let both = [&slurm[..], &PMIX[..]].concat();
-        assert_eq!(start(&both).unwrap(), Start::Pmix);
+        assert_eq!(start(&both).unwrap(), pmi2);
+        assert_eq!(start_below(&both, false, &[]).unwrap(), Start::Pmix);
         let chosen = |word| start(&[&both[..], &[(CHOICE, word)]].concat());
         assert_eq!(chosen("pmi2").unwrap(), pmi2);
         assert!(matches!(chosen("pmi1"), Ok(Start::Inherited { fd: 7, .. })));
         assert_eq!(chosen("pmix").unwrap(), Start::Pmix);
         assert_eq!(chosen("none").unwrap(), Start::Singleton);
-        assert_eq!(chosen("").unwrap(), Start::Pmix);
+        assert_eq!(chosen("").unwrap(), pmi2);
         let words = chosen("mpd").unwrap_err().to_string();
         assert!(words.starts_with("PORTOLAN_LAUNCHER is \"mpd\""), "{words}");
+    }
+
+    #[test]
+    fn of_several_launchers_the_nearest_counts() {
+        let both = [&PMI[..], &PMIX[..]].concat();
+        let pmi1 = Start::Inherited {
+            fd: 7,
+            rank: 2,
+            size: 4,
+        };
+        let of = |vars: &[(&str, &str)]| Environment::new(vars);
+        for live in [true, false] {
+            let start = |above: &[Environment]| start_below(&both, live, above).unwrap();
+            // `mpiexec.hydra` under `mpirun`, and the other way round, with a script between launcher and rank. A closed
+            // socket of the nearest launcher is refused where it is taken over.
+            let script = of(&both);
+            assert_eq!(start(&[script.clone(), of(&PMIX)]), pmi1);
+            assert_eq!(start(&[script.clone(), of(&PMI)]), Start::Pmix);
+            // Another rank's variables are another launcher's.
+            let other = [&PMIX[..], &[("PMI_FD", "7"), ("PMI_RANK", "0")]].concat();
+            assert_eq!(start(&[of(&other), of(&[])]), pmi1);
+        }
+        let ported = [&PMIX[..], &[("PMI_PORT", "h:1"), ("PMI_ID", "3")]].concat();
+        let start = |above: &[Environment]| start_below(&ported, true, above).unwrap();
+        assert!(matches!(start(&[of(&PMIX)]), Start::Port { id: 3, .. }));
+        assert_eq!(start(&[of(&[])]), Start::Pmix);
+    }
+
+    #[test]
+    fn what_the_process_has_set_itself_is_no_sign() {
+        let both = [&PMI[..], &PMIX[..]].concat();
+        let get = |n: &str| {
+            let found = both.iter().find(|(k, _)| *k == n);
+            found.map(|(_, v)| (*v).to_owned())
+        };
+        let given = |own: &[(&str, &str)], above: &[(&str, &str)]| {
+            let around = Around {
+                is_live: &|_| false,
+                line: &|| [own, above].map(Environment::new).to_vec(),
+            };
+            Start::from_lookup(get, &around).unwrap()
+        };
+        // With a script between launcher and rank, whose socket a library has closed.
+        assert!(matches!(given(&PMI, &PMI), Start::Inherited { .. }));
+        assert_eq!(given(&PMIX, &[]), Start::Pmix);
+        // A test, or a program that starts a server of its own.
+        assert_eq!(given(&[], &[]), Start::Pmix);
+    }
+
+    #[test]
+    fn the_job_of_another_launcher_does_not_make_it_pmi_2() {
+        let of = |vars: &[(&str, &str)]| Environment::new(vars);
+        let vars = [&PMI[..], &[("PMI_JOBID", "3.0")]].concat();
+        let second = |above: &[Environment]| {
+            let start = start_below(&vars, true, above).unwrap();
+            matches!(start, Start::Pmi2 { .. })
+        };
+        assert!(second(&[]) && second(&[of(&[])]) && second(&[of(&vars), of(&[])]));
+        // `mpiexec.hydra` in a shell that `srun --mpi=pmi2` has started.
+        assert!(!second(&[of(&[
+            ("PMI_JOBID", "3.0"),
+            ("PMI_FD", "5"),
+            ("PMI_RANK", "0")
+        ])]));
+    }
+
+    #[test]
+    fn a_server_that_takes_one_init_is_shared_with_an_mpi_library_that_came_first() {
+        for (mpi, behind) in [(Mpi::Absent, false), (Mpi::Joined, true)] {
+            assert_eq!(is_behind_mpi(mpi, Some("3.0")).unwrap(), behind);
+            assert!(!is_behind_mpi(mpi, None).unwrap());
+        }
+        assert!(!is_behind_mpi(Mpi::Waiting, None).unwrap());
+        let words = is_behind_mpi(Mpi::Waiting, Some("3.0"))
+            .unwrap_err()
+            .to_string();
+        assert!(words.contains("MPI_Init must come first"), "{words}");
     }
 
     #[test]

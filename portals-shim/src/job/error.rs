@@ -185,6 +185,12 @@ pub enum JobError {
         /// What is wrong.
         reason: String,
     },
+    /// This process is a child of a rank.
+    #[error("cannot {doing}: this process is a child of the rank, and no rank")]
+    Child {
+        /// What the process was about.
+        doing: &'static str,
+    },
     /// The job is finalized.
     #[error("cannot {doing}: this rank has already finalized its job")]
     Finalized {

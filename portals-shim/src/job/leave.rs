@@ -7,9 +7,11 @@
 //!
 //! `portolan run`, Hydra and Open MPI notice it. Slurm, by PMI-2 or PMIx, does not where the status is 0: the other
 //! ranks would wait for ever. So a rank of such a launcher aborts the job itself when it exits with whatever status
-//! and has not finalized. A forked child has its parent's exit handlers, and is no rank.
+//! and has not finalized. A forked child has its parent's exit handlers, and is no rank: it has its parent's lines too,
+//! and says nothing over them.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::space::Space;
@@ -51,6 +53,34 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// The process that has joined a job over a line of its own; 0: none.
+static RANK: AtomicU32 = AtomicU32::new(0);
+
+/// This process was made by `fork` from one that has joined. Numbers of processes do not tell: a child in a name space
+/// of its own may have its parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Marks this process as a rank, so that its children know that they are none.
+pub(super) fn become_rank() {
+    extern "C" fn in_child() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    if RANK.swap(std::process::id(), Ordering::Relaxed) == 0 {
+        // SAFETY: the function stores to an atomic, which the child of a process with threads may do, and lives as long
+        // as the program.
+        if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
+            tracing::debug!("children of this rank are known by their numbers only");
+        }
+    }
+}
+
+/// Whether this process is a child, by `fork` or `vfork`, of one that has joined a job, and not that itself. May be called
+/// anywhere, by handlers of signals too.
+pub fn is_child_of_rank() -> bool {
+    let rank = RANK.load(Ordering::Relaxed);
+    FORKED.load(Ordering::Relaxed) || (rank != 0 && rank != std::process::id())
+}
+
 /// From now on an exit of this process aborts the job of `space`.
 pub(super) fn watch(space: Weak<Space>) {
     *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Joined {
@@ -76,6 +106,9 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     let Ok(joined) = JOINED.try_lock() else {
         return;
     };
+    if is_child_of_rank() {
+        return;
+    }
     if let Some((space, code)) = joined.aborted(std::process::id(), status) {
         space.abort(code, "exited without leaving the job");
     }

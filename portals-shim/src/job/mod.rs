@@ -20,6 +20,7 @@
 //! All calls take `&Job`. Questions of several threads are asked one after the other; [`Job::abort`]
 //! waits for none of them.
 
+mod above;
 mod adopt;
 mod channel;
 mod ending;
@@ -33,6 +34,7 @@ mod pmi1;
 pub mod pmi2;
 mod pmix;
 mod space;
+pub(crate) mod stdio;
 mod stream;
 mod value;
 pub mod wire;
@@ -48,6 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub use ending::{end_by, end_process};
 use env::Start;
 pub use error::JobError;
+pub use leave::is_child_of_rank;
 use space::{Joined, Space};
 
 /// A rank's membership in its job.
@@ -89,6 +92,11 @@ impl Reader {
     }
 }
 
+/// Whether the job is not one of PMIx, and a library beside this one has made one of its own by that.
+fn is_alone_by_pmix(space: &Space) -> bool {
+    !matches!(space, Space::Pmix(_)) && env::has_job_of_its_own()
+}
+
 impl Job {
     /// Joins the job this process was started in; without a launcher, makes a job of one.
     ///
@@ -99,14 +107,26 @@ impl Job {
     /// The environment is inconsistent, the launcher does not answer as its protocol says, or its library
     /// is not here.
     pub fn from_env() -> Result<Self, JobError> {
+        stdio::occupy();
+        let server = std::env::var("PMI_JOBID").ok();
         let mut inherited = None;
         let joined = match Start::from_env()? {
-            Start::Singleton => return Ok(Self::singleton()),
+            Start::Singleton => {
+                leave::become_rank();
+                return Ok(Self::singleton());
+            }
             Start::Inherited { fd, rank, size } => {
+                // Another launcher's, unless the user has chosen PMI-1.
+                let server = server.filter(|_| env::is_chosen());
+                let behind = env::is_behind_mpi(adopt::mpi(), server.as_deref())?;
                 let (socket, of) = adopt::socket(fd)?;
                 inherited = Some(of);
                 parent::die_with_it()?;
-                pmi1::join(socket, rank, size)?
+                if behind {
+                    pmi1::join_behind_mpi(socket, rank, size)?
+                } else {
+                    pmi1::join(socket, rank, size)?
+                }
             }
             Start::Pmi2 {
                 fd,
@@ -114,10 +134,15 @@ impl Job {
                 size,
                 job,
             } => {
+                let behind = env::is_behind_mpi(adopt::mpi(), server.as_deref())?;
                 let (socket, of) = adopt::socket(fd)?;
                 inherited = Some(of);
                 parent::die_with_it()?;
-                pmi2::join(socket, rank, size, job.as_deref())?
+                if behind {
+                    pmi1::join_behind_mpi(socket, rank, size)?
+                } else {
+                    pmi2::join(socket, rank, size, job.as_deref())?
+                }
             }
             Start::Port { address, id } => {
                 let socket = TcpStream::connect(&address)
@@ -137,6 +162,14 @@ impl Job {
             inherited,
             ..Self::of(joined)
         };
+        leave::become_rank();
+        if job.size > 1 && job.rank == 0 && is_alone_by_pmix(&job.space) {
+            crate::say(format_args!(
+                "rank 0 of {}: an MPI library of this process has made a job of one rank, as it does not know this \
+                 launcher; start the program by its own",
+                job.size
+            ));
+        }
         if env::leaves_unnoticed(&job.space) {
             leave::watch(Arc::downgrade(&job.space));
         }
@@ -303,6 +336,9 @@ impl Job {
     /// The launcher does not acknowledge, or this rank has finalized before.
     pub fn finalize(&self) -> Result<(), JobError> {
         const DOING: &str = "finalize";
+        if is_child_of_rank() {
+            return Err(JobError::Child { doing: DOING });
+        }
         if self.finalized.swap(true, Ordering::AcqRel) {
             return Err(JobError::Finalized { doing: DOING });
         }
@@ -330,11 +366,17 @@ impl Job {
             "rank {} of {}: {message}",
             self.rank, self.size
         ));
-        leave::forget();
-        self.space.abort(code, message);
+        // A child ends itself only: its parent's job is none of its business.
+        if !is_child_of_rank() {
+            leave::forget();
+            self.space.abort(code, message);
+        }
     }
 
     fn check_open(&self, doing: &'static str) -> Result<(), JobError> {
+        if is_child_of_rank() {
+            return Err(JobError::Child { doing });
+        }
         if self.finalized.load(Ordering::Acquire) {
             return Err(JobError::Finalized { doing });
         }

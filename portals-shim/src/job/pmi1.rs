@@ -23,12 +23,21 @@ pub(super) struct Pmi1 {
     limits: Limits,
     /// The name of the key space, which is the job's.
     id: String,
+    /// An MPI library has joined over the line, and leaves.
+    of_mpi: bool,
 }
 
 /// Joins as `rank` of `size`, both told by the environment.
 pub(super) fn join(socket: OwnedFd, rank: u32, size: u32) -> Result<Joined, JobError> {
     env::check(rank, size)?;
-    hello(Channel::new(socket)?, rank, size)
+    hello(Channel::new(socket)?, rank, size, false)
+}
+
+/// As [`join`], over the line of an MPI library of this process that has joined. For servers that take one `init` and one
+/// `finalize` of a process: they are the MPI library's.
+pub(super) fn join_behind_mpi(socket: OwnedFd, rank: u32, size: u32) -> Result<Joined, JobError> {
+    env::check(rank, size)?;
+    hello(Channel::new(socket)?, rank, size, true)
 }
 
 /// The `PMI_PORT` style: tell the launcher the process id it gave, be told rank and size.
@@ -60,17 +69,12 @@ pub(super) fn introduce(socket: OwnedFd, id: u32) -> Result<Joined, JobError> {
         });
     };
     env::check(rank, size)?;
-    hello(channel, rank, size)
+    hello(channel, rank, size, false)
 }
 
-fn hello(channel: Channel, rank: u32, size: u32) -> Result<Joined, JobError> {
-    let hello = format("init", &[("pmi_version", &1), ("pmi_subversion", &1)]);
-    let answer = channel.call(&hello, "join the job", "response_to_init")?;
-    let major = answer.number("pmi_version").unwrap_or(1);
-    let minor = answer.number("pmi_subversion").unwrap_or(1);
-    if major != 1 {
-        let ours = "1.1";
-        return Err(JobError::Version { major, minor, ours });
+fn hello(channel: Channel, rank: u32, size: u32, of_mpi: bool) -> Result<Joined, JobError> {
+    if !of_mpi {
+        init(&channel)?;
     }
 
     let doing = "learn the limits";
@@ -118,8 +122,21 @@ fn hello(channel: Channel, rank: u32, size: u32) -> Result<Joined, JobError> {
             channel,
             limits,
             id,
+            of_mpi,
         }),
     })
+}
+
+fn init(channel: &Channel) -> Result<(), JobError> {
+    let hello = format("init", &[("pmi_version", &1), ("pmi_subversion", &1)]);
+    let answer = channel.call(&hello, "join the job", "response_to_init")?;
+    let major = answer.number("pmi_version").unwrap_or(1);
+    let minor = answer.number("pmi_subversion").unwrap_or(1);
+    if major != 1 {
+        let ours = "1.1";
+        return Err(JobError::Version { major, minor, ours });
+    }
+    Ok(())
 }
 
 fn put_line(id: &str, key: &str, text: &str) -> String {
@@ -135,8 +152,10 @@ impl Pmi1 {
     }
 
     pub(super) fn finalize(&self, doing: &'static str) -> Result<(), JobError> {
-        self.channel
-            .call(&format("finalize", &[]), doing, "finalize_ack")?;
+        if !self.of_mpi {
+            self.channel
+                .call(&format("finalize", &[]), doing, "finalize_ack")?;
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 
 mod bad;
 mod calls;
+mod children;
 mod costs;
 mod edges;
 mod ends;

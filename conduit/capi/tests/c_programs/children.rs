@@ -1,0 +1,34 @@
+//! Children of a node, and a node that has no standard descriptors.
+
+use crate::programs::{FABRICS, SEQ, compile, compiler, launch, passes, text};
+use std::path::Path;
+
+#[test]
+fn a_forked_child_does_not_speak_for_its_node() {
+    if compiler("cc") {
+        passes(2, &compile("gasnet_children", SEQ), &[]);
+    }
+}
+
+#[test]
+fn closed_standard_descriptors_are_not_taken_by_the_library() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_children", SEQ);
+    for closed in ["<&- >&- 2>&-", "<&-", ">&- 2>&-"] {
+        // Those that stay open are as those that are opened.
+        let script = format!("exec \"$0\" closed </dev/null >/dev/null 2>/dev/null {closed}");
+        for fabric in FABRICS {
+            let program = program.to_string_lossy();
+            let args = ["-c", &script, &*program];
+            let output = launch(fabric, 2, Path::new("sh"), &args).output().unwrap();
+            let said = text(&output);
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{closed} on {fabric}: {said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which launcher stands nearest above this process.
+//!
+//! Launchers stand under one another, and variables of the outer ones come through the inner ones. A process that is
+//! above this one and has a variable with the same value got it from a launcher above *it*; so the launcher whose
+//! variables go up least far is the nearest.
+//!
+//! ```text
+//!   mpirun ──▶ mpiexec.hydra ──▶ hydra_pmi_proxy ──▶ this process
+//!              PMIX_RANK=0       PMIX_RANK=0         PMIX_RANK=0, PMI_FD=6
+//! ```
+
+use std::fs;
+
+/// The environment of a process, as it was started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Environment(Vec<u8>);
+
+impl Environment {
+    /// Of `process`; none where this process may not see it.
+    fn of(process: u32) -> Option<Self> {
+        fs::read(format!("/proc/{process}/environ")).ok().map(Self)
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(variables: &[(&str, &str)]) -> Self {
+        let text = variables.iter().map(|(k, v)| format!("{k}={v}\0"));
+        Self(text.collect::<String>().into_bytes())
+    }
+
+    fn has(&self, name: &str, value: &str) -> bool {
+        let mut variables = self.0.split(|b| *b == 0);
+        variables.any(|v| {
+            let rest = v.strip_prefix(name.as_bytes());
+            rest.and_then(|r| r.strip_prefix(b"=")) == Some(value.as_bytes())
+        })
+    }
+}
+
+/// The parent of `process`, as far as this process can see it.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // `pid (name) state ppid …`; the name may contain blanks and brackets.
+    let (_, after) = stat.rsplit_once(')')?;
+    let parent = after.split_whitespace().nth(1)?.parse().ok()?;
+    (parent != 0).then_some(parent)
+}
+
+/// The environments of this process, as it was started, and of those above it, the parent's first, up to the first that
+/// may not be seen.
+pub(super) fn environments() -> Vec<Environment> {
+    /// More are not looked at: no launchers stand so far under one another.
+    const MOST: usize = 64;
+    let line = std::iter::successors(Some(std::process::id()), |p| parent_of(*p));
+    line.take(MOST).map_while(Environment::of).collect()
+}
+
+/// Whether this process was started with these variables, as far as it can see that.
+pub(super) fn was_given(variables: &[(&str, String)], line: &[Environment]) -> bool {
+    line.first()
+        .is_none_or(|own| variables.iter().all(|(name, value)| own.has(name, value)))
+}
+
+/// How many of the processes above, in a row from the parent on, have these variables too. `line` begins with this one.
+pub(super) fn reach(variables: &[(&str, String)], line: &[Environment]) -> usize {
+    let has = |e: &&Environment| variables.iter().all(|(name, value)| e.has(name, value));
+    line.iter().skip(1).take_while(has).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_whole() {
+        let e = Environment::new(&[("A", "1"), ("AB", "2=3"), ("C", "")]);
+        assert!(e.has("A", "1") && e.has("AB", "2=3") && e.has("C", ""));
+        assert!(!e.has("A", "") && !e.has("A", "12") && !e.has("B", "2=3") && !e.has("", "1"));
+    }
+
+    #[test]
+    fn the_parent_comes_first_and_has_what_this_process_has() {
+        let parent = parent_of(std::process::id());
+        assert_eq!(
+            parent,
+            rustix::process::getppid().map(|p| p.as_raw_nonzero().get().cast_unsigned())
+        );
+        let own = Environment::of(std::process::id());
+        assert_eq!(environments().first(), own.as_ref());
+        assert_eq!(
+            environments().get(1),
+            parent.and_then(Environment::of).as_ref()
+        );
+        assert_eq!(parent_of(0), None);
+    }
+
+    #[test]
+    fn how_far_up_variables_go_is_counted_from_the_parent() {
+        let above = [
+            Environment::new(&[]),
+            Environment::new(&[("X", "1"), ("Y", "1")]),
+            Environment::new(&[("X", "1")]),
+            Environment::new(&[]),
+            Environment::new(&[("X", "1")]),
+        ];
+        let reach = |list: &[(&'static str, &str)]| {
+            let list: Vec<_> = list.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+            super::reach(&list, &above)
+        };
+        assert_eq!(reach(&[("X", "1")]), 2);
+        assert_eq!(reach(&[("X", "1"), ("Y", "1")]), 1);
+        assert_eq!(reach(&[("X", "2")]), 0);
+    }
+}
