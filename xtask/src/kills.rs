@@ -1,12 +1,17 @@
-//! `cargo xtask kills`: jobs over shared memory of which one rank is killed at a random moment, start-up included.
-//! Each must end by itself, and nothing may be left: no process, nothing in `/dev/shm`.
+//! `cargo xtask kills`: jobs of which one process is killed at a random moment, start-up included: a rank, the front of the
+//! launcher, its supervisor, or the simulation. Each must end by itself, and within a second nothing may be left: no
+//! process, nothing in `/dev/shm`.
+//!
+//! What is left of a job has a variable that only this job had. It is a child of this process too, whatever its
+//! environment, group and session: orphans below come to it.
 
 use crate::cargo::{self, release_dir};
 use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,12 +23,67 @@ pub(crate) struct Options {
     /// The same number gives the same moments and victims, as far as time repeats itself
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Folder of portolan and gups that are built already
+    #[arg(long)]
+    built: Option<PathBuf>,
 }
 
 /// How long a job may take to end after the kill.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long anything of a job may be there after its launcher has ended.
+const GONE: Duration = Duration::from_secs(1);
 /// The kill comes within so many milliseconds of the start; a job is in its work after some 50.
 const MOMENTS: u64 = 250;
+/// The variable that marks the processes of a job.
+const MARK: &str = "XTASK_KILLS_MARK";
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Rank,
+    Front,
+    Supervisor,
+    Simulation,
+}
+
+impl Victim {
+    const ALL: [Self; 4] = [Self::Rank, Self::Front, Self::Supervisor, Self::Simulation];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rank => "a rank",
+            Self::Front => "the launcher",
+            Self::Supervisor => "the supervisor",
+            Self::Simulation => "the simulation",
+        }
+    }
+
+    /// The victim in the job of `launcher`, if it is there.
+    fn find(self, launcher: u32, random: &mut Random) -> Option<u32> {
+        let supervisor = || children(launcher).first().copied();
+        let below = || supervisor().map(children).unwrap_or_default();
+        let is_simulation = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|b| *b == 0).any(|word| word == b"seastar-sim")
+        };
+        match self {
+            Self::Front => Some(launcher),
+            Self::Supervisor => supervisor(),
+            Self::Rank => {
+                let mut ranks = below();
+                ranks.retain(|pid| !is_simulation(pid));
+                let at = random.below(ranks.len() as u64) as usize;
+                ranks.get(at).copied()
+            }
+            Self::Simulation => {
+                let ranks = below();
+                let all = ranks.iter().flat_map(|rank| children(*rank));
+                let all: Vec<u32> = all.chain(ranks.iter().copied()).collect();
+                all.into_iter().find(is_simulation)
+            }
+        }
+    }
+}
 
 /// SplitMix64.
 struct Random(u64);
@@ -55,39 +115,64 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Processes whose command line has this word.
-fn marked(word: &str) -> Vec<u32> {
+/// Processes with this mark in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let variable = format!("{MARK}={mark}");
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|e| e.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|b| *b == 0).any(|w| w == word.as_bytes())
+            let set = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            set.split(|b| *b == 0).any(|v| v == variable.as_bytes())
         })
         .collect()
 }
 
+/// What is left of the job of this mark. Orphans that have ended are collected.
+fn left(mark: &str) -> Vec<u32> {
+    while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+    let mut left = children(std::process::id());
+    left.extend(marked(mark));
+    left.sort_unstable();
+    left.dedup();
+    left
+}
+
 /// What became of a job.
 struct Ended {
+    fabric: &'static str,
     ranks: u64,
+    victim: Victim,
     /// From its start to the kill, at least.
     moment: Duration,
     /// From the kill to its end.
     took: Duration,
+    /// From that to the end of its last process.
+    rest: Duration,
 }
 
 /// One job.
-fn job(random: &mut Random, round: u32) -> Result<Ended> {
-    let bin = release_dir();
-    // A number that nobody else uses marks the processes.
+fn job(bin: &Path, random: &mut Random, round: u32) -> Result<Ended> {
+    let victim = Victim::ALL[round as usize % Victim::ALL.len()];
+    // A number that nobody else uses.
     let mark = format!("9{:07}{round:04}", std::process::id());
     let ranks = 2 + random.below(7);
     let moment = Duration::from_millis(random.below(MOMENTS));
+    let fabric = match victim {
+        Victim::Simulation => "seastar",
+        _ if random.below(2) == 0 => "seastar",
+        _ => "shm",
+    };
+    let what = format!(
+        "round {round}, {} of {ranks} ranks on {fabric}",
+        victim.name()
+    );
     let program = bin.join("gups");
-    let starts = Changes::uses(&program)?;
+    let starts = Changes::uses(&bin.join("portolan"))?;
     let mut launcher = Command::new(bin.join("portolan"))
-        .args(["run", "--fabric", "shm", "-n", &ranks.to_string(), "--"])
+        .args(["run", "--fabric", fabric, "-n", &ranks.to_string(), "--"])
         .arg(&program)
         .args(["--log2-table", "14", "--updates", &mark])
+        .env(MARK, &mark)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -95,66 +180,110 @@ fn job(random: &mut Random, round: u32) -> Result<Ended> {
         .context("cannot start portolan run")?;
     let running = Process::open(launcher.id())?;
     if running.ends_within(moment)? {
-        bail!("round {round}: the job ended before a rank was killed");
+        bail!("{what}: the job ended before the kill");
     }
-    let there = || Ok(Some(children(launcher.id())).filter(|pids| !pids.is_empty()));
-    let there = starts.until(&running, PATIENCE, there)?;
-    let there = there.with_context(|| format!("round {round}: no rank started"))?;
-    let victim = there[random.below(there.len() as u64) as usize];
-    Process::open(victim)
+    let began = Instant::now();
+    let pid = loop {
+        if let Some(pid) = victim.find(launcher.id(), random) {
+            break pid;
+        }
+        // Nothing tells of a process that becomes the child of another.
+        let soon = Duration::from_millis(5);
+        let found = || Ok(victim.find(launcher.id(), random));
+        if let Some(pid) = starts.until(&running, soon, found)? {
+            break pid;
+        }
+        if began.elapsed() > PATIENCE || running.ends_within(Duration::ZERO)? {
+            bail!("{what}: it did not start");
+        }
+    };
+    Process::open(pid)
         .and_then(|process| process.signal(Signal::KILL))
-        .with_context(|| format!("round {round}: rank {victim} had ended before it was killed"))?;
+        .with_context(|| format!("{what}: process {pid} had ended before it was killed"))?;
     let killed = Instant::now();
     let Some(status) = wait::end(&mut launcher, PATIENCE)? else {
         let _ = launcher.kill();
         let _ = launcher.wait();
-        bail!("round {round}: {ranks} ranks go on {PATIENCE:?} after one was killed at {moment:?}");
+        bail!("{what}: the job goes on {PATIENCE:?} after the kill at {moment:?}");
     };
     let took = killed.elapsed();
     if status.success() {
-        bail!("round {round}: the job says that it succeeded");
+        bail!("{what}: the job says that it succeeded");
     }
-    while let Some(pid) = marked(&mark).first() {
-        let left = PATIENCE.saturating_sub(killed.elapsed());
-        // One that cannot be opened has ended since.
-        if let Ok(process) = Process::open(*pid)
-            && !process.ends_within(left)?
-        {
-            bail!("round {round}: processes are left: {:?}", marked(&mark));
+    let ended = Instant::now();
+    loop {
+        let left = left(&mark);
+        let Some(one) = left.first() else { break };
+        if ended.elapsed() >= GONE {
+            let line = std::fs::read_to_string(format!("/proc/{one}/cmdline"));
+            let line = line.unwrap_or_default().replace('\0', " ");
+            bail!(
+                "{what}, killed at {moment:?}: processes are left after {GONE:?}: {left:?}, {line}"
+            );
+        }
+        if let Ok(process) = Process::open(*one) {
+            process.ends_within(GONE.saturating_sub(ended.elapsed()))?;
         }
     }
     Ok(Ended {
+        fabric,
         ranks,
+        victim,
         moment,
         took,
+        rest: ended.elapsed(),
     })
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    cargo::build(&["--package", "portolan", "--package", "programs"])?;
+    let bin = match &options.built {
+        Some(folder) => folder.canonicalize()?,
+        None => {
+            cargo::build(&["--package", "portolan", "--package", "programs"])?;
+            release_dir()
+        }
+    };
+    set_child_subreaper(Some(getpid()))?;
     let before = shared_memory();
     let mut random = Random(options.seed);
-    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    let began = Instant::now();
+    let mut counts = Victim::ALL.map(|victim| (victim, 0_u32, Duration::ZERO, Duration::ZERO));
     for round in 0..options.runs {
-        let job = job(&mut random, round)?;
-        longest = longest.max(job.took);
+        let job = job(&bin, &mut random, round)?;
         println!(
-            "{:>4} of {}: {} ranks, one killed after {:>3} ms, ended {:>4} ms later",
+            "{:>4} of {}: {} ranks on {}, {} killed after {:>3} ms, ended {:>4} ms later, nothing left after {:>3} ms",
             round + 1,
             options.runs,
             job.ranks,
+            job.fabric,
+            job.victim.name(),
             job.moment.as_millis(),
-            job.took.as_millis()
+            job.took.as_millis(),
+            job.rest.as_millis()
         );
+        for (victim, count, took, rest) in &mut counts {
+            if *victim == job.victim {
+                *count += 1;
+                *took = job.took.max(*took);
+                *rest = job.rest.max(*rest);
+            }
+        }
     }
     let left: Vec<_> = shared_memory().difference(&before).cloned().collect();
     if !left.is_empty() {
         bail!("left in /dev/shm: {left:?}");
     }
+    for (victim, count, took, rest) in counts {
+        println!(
+            "{count} kills of {}: all jobs ended, the slowest within {:.2} s, and their last process {:.2} s after them",
+            victim.name(),
+            took.as_secs_f64(),
+            rest.as_secs_f64()
+        );
+    }
     println!(
-        "{} jobs ended after the kill of a rank, the slowest within {:.2} s, all in {:.0} s; no process left, nothing in /dev/shm",
+        "{} jobs in {:.0} s; no process left, nothing in /dev/shm",
         options.runs,
-        longest.as_secs_f64(),
         began.elapsed().as_secs_f64()
     );
     Ok(())
