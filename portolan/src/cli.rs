@@ -324,26 +324,94 @@ mod tests {
 
     #[test]
     fn nonsense_is_bad_usage() {
-        for line in [
-            "portolan dance",
-            "portolan run -n 0 -- prog",
-            "portolan run -n 2",
-            "portolan run -- prog",
-            "portolan run -n 2 --fabric myrinet -- prog",
-            "portolan run -n 2 --env A -- prog",
-            "portolan bench",
-            "portolan bench teleport",
-            "portolan run -n 2 --ranks-per-node 0 -- prog",
-            "portolan run -n 2 --ranks-per-node 65 -- prog",
-            "portolan bench pingpong --sizes 8,x",
-            "portolan trace -n 2 --svg s --window 3..2 -- prog",
-            "portolan trace -n 2 --format pdf -- prog",
-            "portolan seastar-device",
+        for (line, said) in [
+            ("dance", "unrecognized subcommand 'dance'"),
+            (
+                "run -n 0 -- prog",
+                "'0' for '--ranks <N>': 0 is not in 1..=4096",
+            ),
+            ("run -n 2", "not provided:\n  <PROGRAM>..."),
+            ("run -- prog", "not provided:\n  --ranks <N>"),
+            (
+                "run -n 2 --fabric myrinet -- prog",
+                "unknown fabric \"myrinet\"; the fabrics are seastar, verbs and shm",
+            ),
+            (
+                "run -n 2 --env A -- prog",
+                "'A' for '--env <K=V>': K=V is expected",
+            ),
+            ("bench", "not provided:\n  <NAME>..."),
+            ("bench teleport", "'teleport' for '<NAME>...'"),
+            (
+                "run -n 2 --ranks-per-node 0 -- prog",
+                "'--ranks-per-node <R>': 0 is not in 1..=64",
+            ),
+            (
+                "run -n 2 --ranks-per-node 65 -- prog",
+                "'--ranks-per-node <R>': 65 is not in 1..=64",
+            ),
+            (
+                "bench pingpong --sizes 8,x",
+                "'--sizes <LIST>': \"x\" is no size; 8, 64, 1K or 1M is expected",
+            ),
+            (
+                "trace -n 2 --svg s --window 3..2 -- prog",
+                "'3..2' for '--window <FROM..TO>': FROM..TO in microseconds is expected",
+            ),
+            (
+                "trace -n 2 --format pdf -- prog",
+                "'pdf' for '--format <NAME>'",
+            ),
+            ("seastar-device", "not provided:\n  --socket <PATH>"),
         ] {
-            let error = Cli::try_parse_from(line.split(' '))
-                .map(|_| ())
-                .unwrap_err();
+            let words = format!("portolan {line}");
+            let error = Cli::try_parse_from(words.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
+            let error = error.to_string();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+
+    /// What `--timeout` is given that is no time, and what is said of it, wherever there is one.
+    #[test]
+    fn a_time_limit_is_a_number_of_seconds() {
+        for (text, said) in [
+            ("abc", "a number of seconds is expected"),
+            ("", "a number of seconds is expected"),
+            ("5s", "a number of seconds is expected"),
+            ("1,5", "a number of seconds is expected"),
+            ("0", "more than 0 is expected"),
+            ("0.0000000001", "more than 0 is expected"),
+            (
+                "-1",
+                "cannot convert float seconds to Duration: value is negative",
+            ),
+            (
+                "nan",
+                "cannot convert float seconds to Duration: value is either too big or NaN",
+            ),
+            (
+                "inf",
+                "cannot convert float seconds to Duration: value is either too big or NaN",
+            ),
+            (
+                "1e300",
+                "cannot convert float seconds to Duration: value is either too big or NaN",
+            ),
+        ] {
+            for start in ["run -n 2", "bench pingpong", "trace -n 2", "firehose"] {
+                let option = format!("--timeout={text}");
+                let words = start.split(' ').chain([option.as_str(), "--", "prog"]);
+                let error = Cli::try_parse_from(["portolan"].into_iter().chain(words)).unwrap_err();
+                assert_eq!(error.exit_code(), 2, "{start} {option}");
+                let error = error.to_string();
+                let said = format!("'{text}' for '--timeout <SECONDS>': {said}");
+                assert!(error.contains(&said), "{start} {option}: {error}");
+            }
+        }
+        for (text, limit) in [("0.3", 300_000_000), ("90", 90_000_000_000), ("1e-9", 1)] {
+            let limit = Ok(std::time::Duration::from_nanos(limit));
+            assert_eq!(crate::cmd::run::seconds(text), limit);
         }
     }
 }

@@ -148,15 +148,26 @@ fn tables_files_and_plots_come_from_one_run() {
 
 #[test]
 fn bad_usage_is_2() {
-    for line in [
-        "bench",
-        "bench teleport",
-        "bench pingpong -n 1",
-        "bench pingpong --sizes 2G",
-        "bench match-depth --sizes 1M",
-        "bench pingpong --iters 0",
+    for (line, said) in [
+        ("bench", "not provided:\n  <NAME>..."),
+        ("bench teleport", "'teleport' for '<NAME>...'"),
+        ("bench pingpong -n 1", "1 is not in 2..=4096"),
+        ("bench pingpong --sizes 2G", "\"2G\" is more than 1G"),
+        (
+            "bench match-depth --sizes 1M",
+            "match-depth goes up to 100000, not 1M",
+        ),
+        ("bench pingpong --iters 0", "0 is not in 1..=1000000"),
+        (
+            "bench pingpong --timeout abc",
+            "a number of seconds is expected",
+        ),
     ] {
-        assert_eq!(portolan(line).status.code(), Some(2), "{line}");
+        let output = portolan(line);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
+        assert!(errors.contains(said), "{line}: {errors}");
+        assert_eq!(output.stdout, b"", "{line}");
     }
 }
 

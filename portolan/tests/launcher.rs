@@ -593,6 +593,7 @@ fn bad_usage_is_2_and_starts_nothing() {
         ),
         ("run -n 2 -- /etc/passwd", "no program \"/etc/passwd\""),
         ("run -n 2 --timeout 0 -- true", "more than 0"),
+        ("run -n 2 --timeout abc -- true", "a number of seconds"),
         (
             "run -n 2 --no-shm -- true",
             "--no-shm is for --fabric verbs",

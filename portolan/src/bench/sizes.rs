@@ -77,8 +77,17 @@ mod tests {
             "1KK",
             "é",
         ] {
-            assert!(parse(text).is_err(), "{text:?}");
+            let why = match text {
+                "2G" => "is more than 1G",
+                _ => "is no size; 8, 64, 1K or 1M is expected",
+            };
+            assert_eq!(parse(text), Err(format!("{text:?} {why}")));
         }
+        assert_eq!(parse("1G"), Ok(1 << 30));
+        assert_eq!(
+            parse("1073741825"),
+            Err("\"1073741825\" is more than 1G".to_owned())
+        );
     }
 
     #[test]

@@ -306,8 +306,12 @@ mod tests {
             assert!(targets.len() > 20);
             let values = model::run(&machine, &points(&targets)).unwrap();
             for (target, value) in targets.iter().zip(&values) {
+                let promised = match target.point {
+                    Point::OneWay(bytes) if bytes > 16 << 10 => 0.1,
+                    _ => 0.05,
+                };
                 assert!(
-                    target.error(*value).abs() <= target.bound,
+                    target.error(*value).abs() <= promised,
                     "{}: {} is {value} and not {}",
                     curve.machine,
                     words(target.point),
@@ -317,12 +321,17 @@ mod tests {
         }
     }
 
+    fn within_a_tenth(targets: &[Target], values: &[f64]) -> bool {
+        let mut both = targets.iter().zip(values);
+        both.all(|(target, value)| target.error(*value).abs() <= 0.1)
+    }
+
     #[test]
     fn the_model_keeps_its_bounds_within_a_node() {
         let curve = curve_of("xt4").unwrap();
         let targets = within(&curve);
         let values = model::run(&named("xt4").unwrap(), &points(&targets)).unwrap();
-        assert!(worst(&targets, &values) <= 1.0, "{values:?}");
+        assert!(within_a_tenth(&targets, &values), "{values:?}");
     }
 
     #[test]
@@ -331,7 +340,7 @@ mod tests {
         let targets = within(&curve);
         assert!(targets.iter().all(|t| !t.fitted_on));
         let values = model::run(&named("redstorm").unwrap(), &points(&targets)).unwrap();
-        assert!(worst(&targets, &values) <= 1.0, "{values:?}");
+        assert!(within_a_tenth(&targets, &values), "{values:?}");
     }
 
     #[test]
@@ -340,7 +349,7 @@ mod tests {
         let targets = rate(&curve);
         assert_eq!(targets.len(), 1);
         let values = model::run(&named("xt4").unwrap(), &points(&targets)).unwrap();
-        assert!(worst(&targets, &values) <= 1.0, "{values:?}");
+        assert!(within_a_tenth(&targets, &values), "{values:?}");
     }
 
     #[test]
