@@ -263,32 +263,26 @@ mod tests {
         let mut try_map =
             |address, size, offset, access| map.map(address, size, (file(&memory), offset), access);
         let both = (true, true);
-        assert!(matches!(
-            try_map(0, 0, 0, both),
-            Err(DmaMapError::Range { .. })
-        ));
-        assert!(matches!(
-            try_map(u64::MAX - 1, 4, 0, both),
-            Err(DmaMapError::Range { .. })
-        ));
-        assert!(matches!(
-            try_map(0, 0x1000, 0, (false, false)),
-            Err(DmaMapError::Range { .. })
-        ));
-        assert!(matches!(
-            try_map(0, 0x3000, 0, both),
-            Err(DmaMapError::File { .. })
-        ));
-        assert!(matches!(
-            try_map(0, 0x1000, u64::MAX - 8, both),
-            Err(DmaMapError::File { .. })
-        ));
+        for (address, size, access) in [
+            (0, 0, both),
+            (u64::MAX - 1, 4, both),
+            (0, 0x1000, (false, false)),
+        ] {
+            let got = try_map(address, size, 0, access);
+            assert_eq!(got, Err(DmaMapError::Range { address, size }));
+        }
+        for (size, offset) in [(0x3000, 0), (0x1000, 0x1001), (0x1000, u64::MAX - 8)] {
+            let got = try_map(0, size, offset, both);
+            assert_eq!(got, Err(DmaMapError::File { offset, size }));
+        }
         try_map(0x1000, 0x1000, 0, both).unwrap();
         for (address, size) in [(0x1000, 0x1000), (0x1FFF, 1), (0x800, 0x801), (0, 0x2000)] {
             let got = try_map(address, size, 0, both);
             assert_eq!(got, Err(DmaMapError::Overlap { address, size }));
         }
-        assert!(map.unmap(0x1000, 0x800).is_err());
+        let (address, size) = (0x1000, 0x800);
+        let got = map.unmap(address, size);
+        assert_eq!(got, Err(DmaMapError::NotMapped { address, size }));
     }
 
     #[test]
@@ -310,6 +304,6 @@ mod tests {
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         let mut map = DmaMap::new(NodeId(0));
         let got = map.map(0, 1, (reader, 0), (true, true));
-        assert!(matches!(got, Err(DmaMapError::File { .. })));
+        assert_eq!(got, Err(DmaMapError::File { offset: 0, size: 1 }));
     }
 }

@@ -159,8 +159,13 @@ static void messages(void)
 	}
 	CHECK(sums == 7 * want && lengths == 4 * (1 + 7 + LONGEST));
 
-	CHECK(gasnet_AMMaxArgs() == 16 && gasnet_AMMaxMedium() >= 512);
-	CHECK(gasnet_AMMaxLongRequest() >= 512 && gasnet_AMMaxLongReply() >= 512);
+	CHECK(gasnet_AMMaxArgs() == 16 && gasnet_AMMaxMedium() == 1984);
+	CHECK(gasnet_AMMaxLongRequest() == 1073741824);
+#if defined(GASNET_SEGMENT_EVERYTHING) || defined(GASNET_SEGMENT_LARGE)
+	CHECK(gasnet_AMMaxLongReply() == 1976);
+#else
+	CHECK(gasnet_AMMaxLongReply() == 1073741824);
+#endif
 	CHECK(gasnet_AMRequestShort0(nodes, PING) == GASNET_ERR_BAD_ARG);
 	CHECK(gasnet_AMRequestMedium0(next, FIRST, outside, gasnet_AMMaxMedium() + 1) == GASNET_ERR_BAD_ARG);
 #ifdef GASNET_SEGMENT_EVERYTHING

@@ -222,10 +222,11 @@ fn close(r: &Rank) {
     if r.is_target() {
         r.take(t.eq, &[PutStart]);
         r.ni.close().expect("the interface closes");
-        assert!(r.ni.eq_get(t.eq).is_err());
-        assert!(r.ni.md_unlink(t.md).is_err());
-        assert!(r.ni.me_unlink(t.me).is_err());
-        assert!(r.ni.put(s.md, NoAck, r.to(), 0).is_err());
+        assert_eq!(r.ni.eq_get(t.eq), Err(Error::NiInvalid));
+        assert_eq!(r.ni.md_unlink(t.md), Err(Error::NiInvalid));
+        assert_eq!(r.ni.me_unlink(t.me), Err(Error::NiInvalid));
+        let put = r.ni.put(s.md, NoAck, r.to(), 0);
+        assert_eq!(put, Err(Error::NiInvalid));
         return;
     }
     // The peer may be gone at any of these; nothing worse than a failed or missing answer follows.

@@ -408,7 +408,7 @@ fn close(r: &Rank) {
         let left = t.buf.read();
         t.buf.fill(0x33);
         assert_eq!(left, [7; 16]);
-        assert!(r.ni.md_unlink(t.md).is_err());
+        assert_eq!(r.ni.md_unlink(t.md), Err(Error::NiInvalid));
         assert_eq!(t.buf.read(), [0x33; 16]);
         return;
     }
