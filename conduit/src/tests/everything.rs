@@ -171,15 +171,16 @@ fn memory_that_is_not_there_is_an_error_and_nothing_is_touched() {
         conduit.wait_nbi_all();
         let to = addrs[peer as usize];
         for (len, addr) in [(8, u64::MAX - 3), (3000, 8)] {
-            assert!(matches!(
+            let node = peer;
+            assert_eq!(
                 conduit.am_request_long(peer, 128, &vec![1; len], addr, &[]),
-                Err(AmError::Destination { .. })
-            ));
+                Err(AmError::Destination { node, addr, len })
+            );
         }
-        assert!(matches!(
+        assert_eq!(
             conduit.am_request_long_from_segment(peer, 128, 64, 8, to, &[]),
-            Err(AmError::Source { .. })
-        ));
+            Err(AmError::Source { offset: 64, len: 8 })
+        );
         conduit.put(peer, to, b"works").unwrap();
         conduit.barrier(BarrierName::Anonymous).unwrap();
         assert_eq!(&memory[..5], b"works");

@@ -70,7 +70,8 @@ fn pieces_arrive_where_they_belong_and_nowhere_else() {
         #[expect(unsafe_code, reason = "raw pieces")]
         let refused =
             unsafe { conduit.transfer_pieces(peer, true, Counted::Explicit, [bad].into_iter()) };
-        assert!(matches!(refused, Err(RmaError::Remote { .. })));
+        let (node, addr, len) = (peer, seg.addr + seg.size, 1);
+        assert_eq!(refused, Err(RmaError::Remote { node, addr, len }));
     });
 }
 
