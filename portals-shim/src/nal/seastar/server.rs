@@ -10,6 +10,7 @@ use portals_core::{Error, NiConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -273,8 +274,9 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
 fn silence(sim: &mut Sim) {
     let seconds = sim.patience.map_or(0.0, |p| p.as_secs_f64());
     for rank in sim.go_on_without_silent() {
-        tracing::warn!(
-            "rank {rank} has made no call for {seconds} s and held virtual time; the others go on without it, and what \
+        let _ = writeln!(
+            std::io::stderr(),
+            "portolan: rank {rank} has made no call for {seconds} s and held virtual time; the others go on without it, and what \
              they see is not the same in every run ({SILENT_RANK} is how long they wait, 0 for ever)"
         );
     }
