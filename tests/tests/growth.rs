@@ -21,7 +21,7 @@ const BOUND: u64 = 2048;
 /// Operations of the warm-up, of one thread.
 const WARM: u64 = 3000;
 /// Of so many operations of one thread one of ranks that wait for each other, on a machine that may have other work.
-const RATIO: u64 = 10;
+const RATIO: u64 = 30;
 
 /// Resident memory, KiB.
 fn resident() -> u64 {
@@ -240,7 +240,8 @@ fn tags(table: &Table, fabric: &'static str, opened: Vec<Opened>) {
     };
     let exchange = |len: usize| {
         move |comm: &Comm| {
-            let region = touched(len);
+            // So much that a few hundred that were kept would be seen.
+            let region = touched(len.max(16 << 10));
             let slice = Slice::new(&region, 0, len).unwrap();
             if comm.rank() == 0 {
                 comm.send(&slice, 1, 3).unwrap();
@@ -254,7 +255,7 @@ fn tags(table: &Table, fabric: &'static str, opened: Vec<Opened>) {
     both("tag send, receive, 8 bytes", &exchange(8));
     both("tag send, receive, 16 KiB", &exchange(16 << 10));
     both("tag receive, dropped", &|comm| {
-        let region = touched(64);
+        let region = touched(16 << 10);
         drop(comm.irecv(Slice::whole(&region), None, Some(9)).unwrap());
     });
     both("tag barrier", &|comm| comm.barrier().unwrap());
