@@ -15,7 +15,7 @@ use crate::core::{Attached, Core};
 use crate::credits::{BUFFER_BYTES, Plan};
 use crate::descriptors::Descriptors;
 use crate::dissemination::distances;
-use crate::env::Env;
+use crate::env::{Env, Sharing};
 use crate::error::{AttachError, InitError};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
@@ -207,10 +207,26 @@ impl Conduit {
             let neighbours = Neighbours::new(near, &self.core.borrow());
             let _ = self.neighbours.set(Arc::new(neighbours));
         }
+        self.say_what_is_idle();
         if let Some(t) = &self.tracer {
             t.introduce();
         }
         Ok(indexes)
+    }
+
+    /// Rank 0 says which variables change nothing in a job such as this one.
+    fn say_what_is_idle(&self) {
+        if self.mynode() > 0 {
+            return;
+        }
+        let mut others = (0..self.nodes()).filter(|node| *node != self.mynode());
+        let near = self.neighbours.get();
+        let near = near.is_some_and(|n| others.all(|node| n.find(node).is_some()));
+        let core = self.core.borrow();
+        let pins = core.ni.pins();
+        for line in core.env.idle(Sharing { near, pins }) {
+            crate::say(format_args!("WARNING: {line}"));
+        }
     }
 
     /// The segments that are memory of this process; none before `attach`.

@@ -206,6 +206,13 @@ impl FabricConfig {
     pub fn from_env() -> Result<Self, FabricError> {
         let var = |name| std::env::var(name).ok().filter(|v| !v.is_empty());
         let default = Self::default();
+        if let Some(value) = var("PORTOLAN_SPIN").filter(|v| v.trim().parse::<u64>().is_err()) {
+            return Err(FabricError::Variable {
+                name: "PORTOLAN_SPIN",
+                value: value.chars().take(60).collect(),
+                expected: "a number of microseconds".to_owned(),
+            });
+        }
         let is_file = |value: &String| crate::nal::seastar::is_machine_file(value);
         let named = [
             ("PORTOLAN_MACHINE", var("PORTOLAN_MACHINE").filter(is_file)),
@@ -411,6 +418,9 @@ fn open_wishing(
     config: &FabricConfig,
     wishes: Option<&Wishes>,
 ) -> Result<Opened, FabricError> {
+    if job.rank() == 0 {
+        crate::variables::say_unknown();
+    }
     match config.kind {
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
         FabricKind::Verbs => crate::nal::composite::open(job, config, wishes),

@@ -32,6 +32,7 @@ mod process;
 mod processors;
 mod region;
 mod say;
+mod variables;
 
 pub use bystander::Bystander;
 pub use call::{Awaited, Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
@@ -43,8 +44,10 @@ pub use memory_limits::MemoryLimits;
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use privilege::{PRIVILEGED, is_privileged};
+pub use processors::allowed_processors;
 pub use region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use say::say;
+pub use variables::{nearest, unknown_variables};
 
 pub use portals_core as core;
 pub use portals_core::{

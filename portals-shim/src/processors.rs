@@ -45,6 +45,11 @@ impl Processors {
     }
 }
 
+/// The numbers of the processors that this thread may run on; none if that is not known.
+pub fn allowed_processors() -> Vec<usize> {
+    Processors::own().each().collect()
+}
+
 /// How many threads of this process run at once, as far as is known: its processors, or what its control group leaves.
 pub(crate) fn at_once() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -639,6 +639,46 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_write() {
     }
 }
 
+#[test]
+fn variables_without_effect_are_said_once() {
+    let updates = ["--log2-table", "8", "--updates", "64"];
+    let mut job = clean(job_over("shm", 3, GUPS, &updates));
+    for (name, value) in [
+        ("PORTOLAN_FABRIK", "verbs"),
+        ("GASNET_FIREHOSE_M", "400"),
+        ("GASNET_PORTAL_FLOW_CONTROL", "1"),
+        ("GASNET_GM_ANYTHING", "1"),
+        ("GASNET_PORTAL_MSG_LIMIT", "0"),
+    ] {
+        job.env(name, value);
+    }
+    let said = |job: &mut Command| {
+        let output = job.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        errors
+    };
+    let errors = said(&mut job);
+    for line in [
+        "PORTOLAN_FABRIK is no variable of Portolan; is it PORTOLAN_FABRIC?",
+        "GASNET_FIREHOSE_M has no effect in this job: this fabric pins no memory",
+        "GASNET_PORTAL_FLOW_CONTROL has no effect in this job: the other ranks share memory",
+        "GASNET_GM_ANYTHING has no effect: it is of another conduit",
+        "GASNET_PORTAL_MSG_LIMIT=0 counts as 12",
+    ] {
+        assert_eq!(errors.matches(line).count(), 1, "{line}: {errors}");
+    }
+    let errors = said(job.env("GASNET_QUIET", "1"));
+    assert!(!errors.contains("WARNING"), "{errors}");
+    let output = job.env("PORTOLAN_SPIN", "soon").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let line = "PORTOLAN_SPIN is \"soon\": a number of microseconds is expected";
+    assert!(
+        !output.status.success() && errors.contains(line),
+        "{errors}"
+    );
+}
+
 /// What ends a program with status 1 and says why.
 fn refuses_the_disk(mut command: Command, line: &str) {
     let output = command.output().unwrap();

@@ -29,13 +29,17 @@ const MIB: u64 = 1 << 20;
 impl Pinning {
     pub(super) fn read<F: Fn(&str) -> Option<String>>(r: &Reader<F>) -> Result<Self, EnvError> {
         Ok(Self {
-            m: r.megabytes("GASNET_FIREHOSE_M", "3/4 of what may be pinned")?,
-            max_victim: r.megabytes("GASNET_FIREHOSE_MAXVICTIM_M", "1/4 of what may be pinned")?,
+            m: r.megabytes("GASNET_FIREHOSE_M", "3/4 of what may be pinned", |n| n)?,
+            max_victim: r.megabytes(
+                "GASNET_FIREHOSE_MAXVICTIM_M",
+                "1/4 of what may be pinned",
+                |n| n,
+            )?,
             region: r
-                .megabytes("GASNET_FIREHOSE_MAXREGION_SIZE", "131072")?
-                .unwrap_or(MIB / 8)
-                .clamp(PAGE, 1 << 30)
-                .next_power_of_two(),
+                .megabytes("GASNET_FIREHOSE_MAXREGION_SIZE", "128K", |n| {
+                    n.clamp(PAGE, 1 << 30).next_power_of_two()
+                })?
+                .unwrap_or(MIB / 8),
             physmem_max: r.number("GASNET_PHYSMEM_MAX", "the machine's")?,
             ratio: r.ratio("GASNET_PHYSMEM_PINNABLE_RATIO", 0.7)?,
             local: r.switch("GASNET_USE_FIREHOSE", true)?,

@@ -12,6 +12,7 @@ use crate::credits::{Knobs, Wishes};
 use crate::debugging;
 use crate::trace;
 pub(crate) use firehose::Pinning;
+pub(crate) use names::Sharing;
 pub use reader::EnvError;
 use reader::{Reader, Shown};
 
@@ -59,6 +60,8 @@ pub(crate) struct Env {
     /// Trace and statistics files.
     pub(crate) trace: trace::Wishes,
     pub(crate) firehose: Pinning,
+    /// Variables that the environment has.
+    set: Vec<&'static str>,
     quiet: bool,
     /// What rank 0 says at the start.
     pub(crate) notes: Vec<String>,
@@ -80,9 +83,9 @@ impl Env {
         let on = r.switch("GASNET_PORTAL_PACKED_LONG", true)?;
         let chunk = crate::chunks::CHUNK as u64;
         let limit = r
-            .number("GASNET_PACKEDLONG_LIMIT", &chunk.to_string())?
+            .number_up_to("GASNET_PACKEDLONG_LIMIT", &chunk.to_string(), chunk)?
             .unwrap_or(chunk);
-        Ok(if on { limit.min(chunk) as usize } else { 0 })
+        Ok(if on { limit as usize } else { 0 })
     }
 
     /// The process's environment.
@@ -105,18 +108,17 @@ impl Env {
         let credits = Self::credits(&r, &mut notes)?;
         let chunk = crate::chunks::CHUNK as u64;
         let bounce = r
-            .number("GASNET_PORTAL_PUTGET_BOUNCE_LIMIT", "2048")?
-            .unwrap_or(chunk)
-            .min(chunk);
+            .number_up_to("GASNET_PORTAL_PUTGET_BOUNCE_LIMIT", "2048", chunk)?
+            .unwrap_or(chunk);
         let put_bounce = r
-            .number("GASNET_PORTAL_PUT_BOUNCE_LIMIT", &bounce.to_string())?
+            .number_up_to("GASNET_PORTAL_PUT_BOUNCE_LIMIT", &bounce.to_string(), chunk)?
             .unwrap_or(bounce);
+        // The first 8 bytes of a get's chunk are not payload in the conduit's format.
+        let most = chunk - 8;
+        let usual = bounce.min(most);
         let get_bounce = r
-            .number(
-                "GASNET_PORTAL_GET_BOUNCE_LIMIT",
-                &bounce.min(chunk - 8).to_string(),
-            )?
-            .unwrap_or(bounce);
+            .number_up_to("GASNET_PORTAL_GET_BOUNCE_LIMIT", &usual.to_string(), most)?
+            .unwrap_or(usual);
         let limit = |n: u32| if n == 0 { u32::MAX } else { n };
         let most = u64::from(u32::MAX);
         let mut env = Self {
@@ -135,9 +137,8 @@ impl Env {
             sys_limit: limit(r.count("GASNET_PORTAL_SYS_LIMIT", 0, 0, most)?),
             safe_limit: limit(r.count("GASNET_PORTAL_SAFE_LIMIT", 12, 0, most)?),
             am_limit: limit(r.count("GASNET_PORTAL_AM_LIMIT", 8, 0, most)?),
-            put_bounce: usize::try_from(put_bounce.min(chunk)).unwrap_or(0),
-            // The first 8 bytes of a get's chunk are not payload in the conduit's format.
-            get_bounce: usize::try_from(get_bounce.min(chunk - 8)).unwrap_or(0),
+            put_bounce: usize::try_from(put_bounce).unwrap_or(0),
+            get_bounce: usize::try_from(get_bounce).unwrap_or(0),
             exit_timeout: r.seconds("GASNET_EXITTIMEOUT", "from the number of ranks")?,
             exit_max: r.seconds("GASNET_EXITTIMEOUT_MAX", "360")?.unwrap_or(360.0),
             exit_min: r.seconds("GASNET_EXITTIMEOUT_MIN", "5")?.unwrap_or(5.0),
@@ -163,16 +164,31 @@ impl Env {
             )?,
             firehose: Pinning::read(&r)?,
             notes,
+            set: Vec::new(),
             quiet,
         };
         for known in &names::NO_EFFECT {
             r.shown_text(known.name, "no effect");
         }
+        let read = r.done();
+        env.set = read.set();
+        if !quiet {
+            let bent = read.bent.iter().map(|line| format!("WARNING: {line}"));
+            env.notes.extend(bent);
+        }
         if verbose {
-            let shown = r.shown();
-            env.notes.splice(0..0, shown.iter().map(Shown::to_string));
+            let shown = read.shown.iter().map(Shown::to_string);
+            env.notes.splice(0..0, shown);
         }
         Ok(env)
+    }
+
+    /// What to say, once the ranks are attached, of variables that change nothing in this job.
+    pub(crate) fn idle(&self, job: names::Sharing) -> Vec<String> {
+        if self.quiet {
+            return Vec::new();
+        }
+        names::idle(&self.set, job)
     }
 
     /// What the environment says of credits. Without flow control there are none to move; where it
@@ -361,6 +377,69 @@ mod tests {
         assert_eq!(c(&[(dynamic, "0")]), (true, false, 0));
         assert_eq!(c(&[(flow, "0")]), (false, false, 0));
         assert_eq!(c(&[(flow, "0"), (dynamic, "1")]), (true, true, 1));
+    }
+
+    #[test]
+    fn values_that_count_as_others_are_said() {
+        let said = |pairs: &[(&str, &str)]| with(pairs).unwrap().notes;
+        for (name, value, counts) in [
+            ("GASNET_PORTAL_MSG_LIMIT", "0", "12"),
+            ("GASNET_PORTAL_SB_CHUNKS", "1M", "4096"),
+            ("GASNET_PORTAL_MAX_CRED_PER_NODE", "70000", "65535"),
+            ("GASNET_PACKEDLONG_LIMIT", "4K", "2048"),
+            ("GASNET_PORTAL_PUTGET_BOUNCE_LIMIT", "4K", "2048"),
+            ("GASNET_PORTAL_PUT_BOUNCE_LIMIT", "4K", "2048"),
+            ("GASNET_PORTAL_GET_BOUNCE_LIMIT", "2048", "2040"),
+            ("GASNET_FIREHOSE_MAXREGION_SIZE", "5K", "8K"),
+            ("GASNET_FIREHOSE_MAXREGION_SIZE", "2048", "1G"),
+        ] {
+            let line = format!("WARNING: {name}={value} counts as {counts}");
+            assert_eq!(said(&[(name, value)]), [line]);
+            assert!(said(&[(name, value), ("GASNET_QUIET", "1")]).is_empty());
+        }
+        assert!(said(&[("GASNET_FIREHOSE_MAXREGION_SIZE", "8K")]).is_empty());
+    }
+
+    #[test]
+    fn verbose_shows_amounts_in_the_unit_that_is_read() {
+        let e = with(&[
+            ("GASNET_VERBOSEENV", "1"),
+            ("GASNET_FIREHOSE_M", "400"),
+            ("GASNET_FIREHOSE_MAXVICTIM_M", "0.5"),
+        ])
+        .unwrap();
+        let line = |name: &str| e.notes.iter().find(|n| n.contains(name)).unwrap().clone();
+        assert!(line("FIREHOSE_M ").ends_with("GASNET_FIREHOSE_M = 400 (400M)"));
+        assert!(line("MAXVICTIM_M").ends_with(" = 0.5 (512K)"));
+        assert!(line("MAXREGION_SIZE").contains(" = 128K "));
+    }
+
+    #[test]
+    fn variables_that_change_nothing_in_a_job_are_said() {
+        let e = with(&[
+            ("GASNET_PORTAL_FLOW_CONTROL", "1"),
+            ("GASNET_FIREHOSE_M", "400"),
+            ("GASNET_EXITTIMEOUT", "9"),
+        ])
+        .unwrap();
+        let said = |near, pins| e.idle(Sharing { near, pins }).join("|");
+        assert_eq!(said(false, true), "");
+        let far = said(false, false);
+        assert!(far.starts_with("GASNET_FIREHOSE_M has no effect"), "{far}");
+        assert!(!far.contains('|'), "{far}");
+        let near = said(true, true);
+        assert!(near.starts_with("GASNET_PORTAL_FLOW_CONTROL has no effect"));
+        assert!(!near.contains('|'), "{near}");
+        assert_eq!(said(true, false).matches('|').count(), 1);
+        let quiet = with(&[("GASNET_QUIET", "1"), ("GASNET_FIREHOSE_M", "1")]).unwrap();
+        assert!(
+            quiet
+                .idle(Sharing {
+                    near: true,
+                    pins: false
+                })
+                .is_empty()
+        );
     }
 
     #[test]

@@ -39,6 +39,25 @@ impl fmt::Display for Shown {
 pub(super) struct Reader<F> {
     get: F,
     shown: RefCell<Vec<Shown>>,
+    /// What counts as something else than it says.
+    bent: RefCell<Vec<String>>,
+}
+
+/// What a reader has read.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// All variables, in order.
+    pub(super) shown: Vec<Shown>,
+    /// A line for each value that counts as another one.
+    pub(super) bent: Vec<String>,
+}
+
+impl Read {
+    /// The variables that the environment has.
+    pub(super) fn set(&self) -> Vec<&'static str> {
+        let set = self.shown.iter().filter(|shown| shown.text.is_some());
+        set.map(|shown| shown.name).collect()
+    }
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
@@ -46,12 +65,16 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         Self {
             get,
             shown: RefCell::default(),
+            bent: RefCell::default(),
         }
     }
 
-    /// All that was read, in order.
-    pub(super) fn shown(self) -> Vec<Shown> {
-        self.shown.into_inner()
+    /// All that was read.
+    pub(super) fn done(self) -> Read {
+        Read {
+            shown: self.shown.into_inner(),
+            bent: self.bent.into_inner(),
+        }
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
@@ -98,20 +121,55 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         self.read(name, unset, "a number", parse_number)
     }
 
-    /// An amount of memory: megabytes, unless a suffix says otherwise.
+    /// A value that counts as what `fit` makes of it, which is said where that is something else.
+    fn fitted<T: fmt::Display + PartialEq + Copy>(
+        &self,
+        name: &'static str,
+        unset: &str,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+        fit: impl Fn(T) -> T,
+    ) -> Result<Option<T>, EnvError> {
+        let parsed = |text: &str| parse(text).map(|said| (said, fit(said)));
+        let found = self.read(name, unset, expected, |text| {
+            let (said, counts) = parsed(text)?;
+            if said != counts {
+                let line = format!("{name}={text} counts as {counts}");
+                self.bent.borrow_mut().push(line);
+            }
+            Some(counts)
+        })?;
+        Ok(found)
+    }
+
+    /// A number that counts as `most` where it is more.
+    pub(super) fn number_up_to(
+        &self,
+        name: &'static str,
+        unset: &str,
+        most: u64,
+    ) -> Result<Option<u64>, EnvError> {
+        self.fitted(name, unset, "a number", parse_number, |n| n.min(most))
+    }
+
+    /// An amount of memory: megabytes, unless a suffix says otherwise. It counts as what `fit` makes of it.
     pub(super) fn megabytes(
         &self,
         name: &'static str,
         unset: &str,
+        fit: impl Fn(u64) -> u64,
     ) -> Result<Option<u64>, EnvError> {
-        self.read(name, unset, "an amount of memory", |text| {
+        let parse = |text: &str| {
             let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
             if plain {
-                parse_number(&format!("{text}M"))
+                parse_number(&format!("{text}M")).map(Bytes)
             } else {
-                parse_number(text)
+                parse_number(text).map(Bytes)
             }
-        })
+        };
+        let fit = |Bytes(n)| Bytes(fit(n));
+        let found = self.fitted(name, unset, "an amount of memory", parse, fit)?;
+        Ok(found.map(|Bytes(n)| n))
     }
 
     /// A number between 0 and 1, neither of them.
@@ -131,8 +189,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         least: u64,
         most: u64,
     ) -> Result<u32, EnvError> {
-        let parse = |text: &str| parse_number(text).map(|n| n.clamp(least, most));
-        let n = self.read(name, &default.to_string(), "a number", parse)?;
+        let fit = |n: u64| n.clamp(least, most);
+        let n = self.fitted(name, &default.to_string(), "a number", parse_number, fit)?;
         Ok(u32::try_from(n.unwrap_or(default)).unwrap_or(u32::MAX))
     }
 
@@ -163,6 +221,21 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     pub(super) fn switch(&self, name: &'static str, default: bool) -> Result<bool, EnvError> {
         Ok(self.choice(name, default)?.unwrap_or(default))
+    }
+}
+
+/// An amount of memory, written so that it is read as the same again.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+        let whole = |(shift, _): &(u32, &str)| self.0 > 0 && self.0.trailing_zeros() >= *shift;
+        match units.into_iter().find(whole) {
+            Some((shift, unit)) => f.pad(&format!("{}{unit}", self.0 >> shift)),
+            None => f.pad(&format!("{}B", self.0)),
+        }
     }
 }
 
@@ -199,6 +272,20 @@ fn parse_number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_written_as_they_are_read() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1000, "1000B"),
+            (131_072, "128K"),
+            (400 << 20, "400M"),
+            (1 << 40, "1T"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+            assert_eq!(parse_number(text), Some(bytes));
+        }
+    }
 
     #[test]
     fn numbers() {
