@@ -591,7 +591,10 @@ fn bad_usage_is_2_and_starts_nothing() {
             "run -n 2 -- no-such-program",
             "no program \"no-such-program\"",
         ),
-        ("run -n 2 -- /etc/passwd", "no program \"/etc/passwd\""),
+        (
+            "run -n 2 -- /etc/passwd",
+            "/etc/passwd cannot be executed: permission denied",
+        ),
         ("run -n 2 --timeout 0 -- true", "more than 0"),
         ("run -n 2 --timeout abc -- true", "a number of seconds"),
         (

@@ -12,7 +12,7 @@ use crate::cli::FabricArgs;
 use crate::error::CmdError;
 use crate::run::hosts::list::{self, ListError, Place};
 use crate::run::hosts::{self, Hosts};
-use crate::run::{JobSpec, find_program, launch};
+use crate::run::{JobSpec, find_program, launch, no_program};
 
 /// The most ranks one machine is asked to hold.
 const RANKS_MAX: i64 = 4096;
@@ -164,8 +164,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     };
     let elsewhere = options.hosts.elsewhere();
     if !elsewhere && find_program(program).is_none() {
-        let message = format!("no program {program:?} here, in PATH or beside portolan");
-        return Err(CmdError::Usage(message));
+        return Err(CmdError::Usage(no_program(program)));
     }
     let (ranks, places) = options.hosts.places(options.ranks)?;
     let chosen = options.fabric();

@@ -17,7 +17,7 @@ use portals_shim::nal::seastar::{
 use crate::cli::FabricArgs;
 use crate::cmd::failed;
 use crate::error::CmdError;
-use crate::run::{JOB_VARIABLE, JobSpec, find_program, launch, same_addresses};
+use crate::run::{JOB_VARIABLE, JobSpec, find_program, launch, no_program, same_addresses};
 
 /// How the timeline is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,8 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         ));
     }
     if find_program(program).is_none() {
-        let message = format!("no program {program:?} here, in PATH or beside portolan");
-        return Err(CmdError::Usage(message));
+        return Err(CmdError::Usage(no_program(program)));
     }
     fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
     let Format::Perfetto = options.format;

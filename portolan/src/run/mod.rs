@@ -41,7 +41,7 @@ use front::Part;
 use interrupts::Interrupts;
 use pmi_server::PmiServer;
 use policy::{Policy, Verdict};
-pub(crate) use spawn::find_program;
+pub(crate) use spawn::{find_program, no_program};
 use supervise::Supervisor;
 
 /// Variable of the ranks that names their job.
@@ -117,12 +117,8 @@ fn end_with<T>(job: T, title: &'static str, verdict: Verdict, lost: impl FnOnce(
 /// # Errors
 /// The program does not exist ([`CmdError::Usage`]) or processes cannot be started.
 pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
-    let program = find_program(&spec.program).ok_or_else(|| {
-        CmdError::Usage(format!(
-            "no program {:?} here, in PATH or beside portolan",
-            spec.program
-        ))
-    })?;
+    let program =
+        find_program(&spec.program).ok_or_else(|| CmdError::Usage(no_program(&spec.program)))?;
     with_front(spec.title, |line| supervise(spec, &program, line))
 }
 

@@ -68,6 +68,28 @@ pub(crate) fn find_program(program: &OsStr) -> Option<PathBuf> {
     places.find_map(|place| Some(place.join(given)).filter(|p| is_program(p)))
 }
 
+/// Why [`find_program`] finds none: there is a file that may not be executed, or nothing.
+pub(crate) fn no_program(program: &OsStr) -> String {
+    let given = Path::new(program);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).map(|place| place.join(given));
+    let bare = given.components().count() == 1;
+    let mut places = std::iter::once(given.to_owned()).chain(in_path.filter(|_| bare));
+    match places.find(|place| place.is_file()) {
+        Some(file) => format!("{} cannot be executed: permission denied", file.display()),
+        None if given.is_dir() && !bare => format!("{} is a directory", given.display()),
+        None if hidden(given) && !bare => {
+            format!("{} cannot be reached: permission denied", given.display())
+        }
+        None => format!("no program {program:?} here, in PATH or beside portolan"),
+    }
+}
+
+fn hidden(path: &Path) -> bool {
+    let found = path.metadata().map_err(|error| error.kind());
+    matches!(found, Err(io::ErrorKind::PermissionDenied))
+}
+
 fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
@@ -136,6 +158,17 @@ mod tests {
             find_program(OsStr::new("/bin/sh")),
             Some(PathBuf::from("/bin/sh"))
         );
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_executed_is_told_from_none() {
+        let said = |name: &str| no_program(OsStr::new(name));
+        assert_eq!(
+            said("/etc/passwd"),
+            "/etc/passwd cannot be executed: permission denied"
+        );
+        assert_eq!(said("/etc"), "/etc is a directory");
+        assert!(said("no-such-program-anywhere").starts_with("no program \"no-such"));
     }
 
     #[test]

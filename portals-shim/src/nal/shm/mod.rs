@@ -83,7 +83,7 @@ pub use near::{FRAME, Frame, Lane, Link, Near};
 use onesided::Published;
 pub(crate) use open::open;
 pub(in crate::nal) use open::{Joining, Own, common};
-pub use open::{Memory, Options, check, in_threads, in_threads_with, join};
+pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
 use std::os::fd::OwnedFd;

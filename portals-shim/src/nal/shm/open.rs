@@ -67,7 +67,23 @@ fn too_many(ranks: u32) -> String {
 }
 
 fn mapping(error: std::io::Error) -> FabricError {
-    unusable(format!("the shared memory cannot be mapped: {error}"))
+    let why = match error.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            "; the address space (ulimit -v), the mappings of a process (vm.max_map_count) or memory are at their limit"
+        }
+        _ => "",
+    };
+    unusable(format!("the shared memory cannot be mapped: {error}{why}"))
+}
+
+/// Whether the kernel copies between processes: asked of this one, to which all is permitted that is to any.
+///
+/// # Errors
+/// Says what refuses it.
+pub fn check_copies() -> Result<(), String> {
+    let (word, at) = attach::own_word().map_err(|e| e.to_string())?;
+    let pid = std::process::id().cast_signed();
+    attach::probe(&There { pid, word, at }).map_err(|e| e.to_string())
 }
 
 fn no_memory(error: std::io::Error) -> FabricError {
@@ -593,6 +609,16 @@ pub fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_the_system_refuses_is_not_of_another_version() {
+        // More than there are addresses.
+        let refused = Map::reserve(1 << 60).unwrap_err();
+        let said = mapping(refused).to_string();
+        assert!(said.contains("Cannot allocate memory"), "{said}");
+        assert!(said.contains("ulimit -v"), "{said}");
+        assert!(!said.contains("version"), "{said}");
+    }
 
     #[test]
     fn another_version_or_machine_is_named_in_the_refusal() {

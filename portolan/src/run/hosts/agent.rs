@@ -22,7 +22,7 @@ use crate::run::signals;
 use crate::run::socket::{LineSocket, Received};
 use crate::run::spawn::{self, Process};
 use crate::run::watch::{Ready, Watch};
-use crate::run::{JobSpec, find_program, wait};
+use crate::run::{JobSpec, find_program, no_program, wait};
 
 /// The longest order: an environment may be large.
 const ORDER_MAX: usize = 8 << 20;
@@ -192,12 +192,8 @@ pub(crate) fn run() -> Result<u8, CmdError> {
 impl Agent {
     fn start(&mut self, order: &Order) -> Result<(), String> {
         std::env::set_current_dir(&order.folder).map_err(|e| format!("{}: {e}", order.folder))?;
-        let program = find_program(order.program.as_ref()).ok_or_else(|| {
-            format!(
-                "no program {:?} here, in PATH or beside portolan",
-                order.program
-            )
-        })?;
+        let program = find_program(order.program.as_ref())
+            .ok_or_else(|| no_program(order.program.as_ref()))?;
         let spec = JobSpec {
             title: "portolan agent",
             ranks: order.size,
