@@ -243,6 +243,72 @@ fn info_says_of_each_fabric_whether_and_why() {
     );
 }
 
+#[test]
+fn info_says_what_the_library_finds_of_the_machine() {
+    let found = lines(&success_in(
+        &[("PMIX_NAMESPACE", "job.7"), ("PORTOLAN_FABRIK", "shm")],
+        "info --json",
+    ));
+    let host = found.iter().find(|l| l["kind"] == "host").unwrap();
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    assert_eq!(host["kernel"], read("/proc/sys/kernel/osrelease").trim());
+    for probe in ["pidfd", "copies"] {
+        let works = host[probe]["works"].as_bool().unwrap();
+        assert_eq!(works, host[probe]["reason"].is_null(), "{host}");
+    }
+    let pid = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let namespaces = host["namespaces"].as_array().unwrap();
+    let own = namespaces.iter().find(|n| n["namespace"] == "pid").unwrap();
+    let id = own["id"].as_str().unwrap();
+    assert_eq!(pid.to_string_lossy(), format!("pid:[{id}]"));
+    assert_eq!(host["dumpable"], true);
+    let processors = host["processors"].as_array().unwrap().len();
+    assert!(processors > 0 && host["at_once"].as_u64().unwrap() as usize <= processors);
+    assert!(host["memory"]["machine"].as_u64().unwrap() > 0);
+    assert!(host["descriptors"].is_object());
+    let launchers = host["launchers"].as_array().unwrap();
+    assert!(
+        launchers
+            .iter()
+            .any(|l| l["launcher"] == "PMIx" && l["found"] == "PMIX_NAMESPACE=job.7")
+    );
+    let unknown = host["variables"][0].as_str().unwrap();
+    assert!(unknown.starts_with("PORTOLAN_FABRIK"), "{unknown}");
+    // What stands under a fabric is that fabric's.
+    let kinds: Vec<_> = found.iter().map(|l| l["kind"].as_str().unwrap()).collect();
+    let at = |name: &str| found.iter().position(|l| l["fabric"] == name).unwrap();
+    let (verbs, shm) = (at("verbs"), at("shm"));
+    for (at, kind) in kinds.iter().enumerate() {
+        if ["library", "device", "port", "gid"].contains(kind) {
+            assert!(verbs < at && at < shm, "{kinds:?}");
+        }
+    }
+}
+
+/// Less than the machine has is what is said: processors, descriptors, locked memory.
+#[test]
+fn info_sees_the_limits_that_it_was_started_with() {
+    let first = lines(&success("info --json"));
+    let first = first.iter().find(|l| l["kind"] == "host").unwrap();
+    let processor = first["processors"][0].as_u64().unwrap();
+    let script = format!(
+        "ulimit -n 100 && ulimit -l 64 && exec taskset -c {processor} {} info --json",
+        env!("CARGO_BIN_EXE_portolan")
+    );
+    let Ok(output) = Command::new("taskset").arg("--version").output() else {
+        eprintln!("skipped: no taskset");
+        return;
+    };
+    assert!(output.status.success());
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let found = lines(&String::from_utf8(output.stdout).unwrap());
+    let host = found.iter().find(|l| l["kind"] == "host").unwrap();
+    assert_eq!(host["processors"], serde_json::json!([processor]));
+    assert_eq!(host["at_once"], 1);
+    assert_eq!(host["descriptors"]["soft"], 100);
+    assert_eq!(host["memory"]["locked"], 65_536);
+}
+
 /// Each parameter of Firehose, and what it changes.
 #[test]
 fn every_parameter_of_firehose_changes_what_it_says() {

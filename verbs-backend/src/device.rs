@@ -97,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) context: NonNull<sys::ibv_context>,
     name: String,
     limits: Limits,
+    firmware: String,
     iwarp: bool,
 }
 
@@ -193,10 +194,43 @@ pub struct PortInfo {
     pub lid: u16,
     /// Largest packet payload in use.
     pub mtu: Mtu,
+    /// Rate of the link in Mbit/s, by its lanes and their nominal speed; 0 if the driver does not say.
+    pub rate_mbps: u32,
     /// Bytes of the longest message.
     pub message_bytes: u32,
     /// Slots of the table of addresses, most of them empty.
     pub gid_slots: u32,
+}
+
+/// The text before the NUL of a field.
+fn text(field: &[std::ffi::c_char]) -> String {
+    let bytes = field.iter().map(|c| c.to_ne_bytes()[0]);
+    let bytes: Vec<u8> = bytes.take_while(|b| *b != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// Mbit/s of a link, by the codes of `active_width` and `active_speed` (ibv_query_port(3)); 0 for others.
+fn rate(width: u8, speed: u8) -> u32 {
+    let lanes = match width {
+        1 => 1,
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 0,
+    };
+    let each = match speed {
+        1 => 2_500,
+        2 => 5_000,
+        // QDR and FDR-10.
+        4 | 8 => 10_000,
+        16 => 14_000,
+        32 => 25_000,
+        64 => 50_000,
+        128 => 100_000,
+        _ => 0,
+    };
+    lanes * each
 }
 
 /// The list that libibverbs hands out, freed on drop.
@@ -326,6 +360,7 @@ impl Device {
             context,
             name,
             limits,
+            firmware: text(&attr.fw_ver),
         }));
         device.check(status, || "limits".to_owned())?;
         Ok(device)
@@ -338,6 +373,11 @@ impl Device {
     /// The device's name, such as `rxe0` or `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The version of the device's firmware, as its driver writes it; empty for devices without.
+    pub fn firmware(&self) -> &str {
+        &self.0.firmware
     }
 
     /// The device's limits.
@@ -364,6 +404,7 @@ impl Device {
             iwarp: self.0.iwarp,
             lid: attr.lid,
             mtu: Mtu::from_code(attr.active_mtu),
+            rate_mbps: rate(attr.active_width, attr.active_speed),
             message_bytes: attr.max_msg_sz,
             gid_slots: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
         })
@@ -555,5 +596,28 @@ impl Device {
             what: what(),
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_lanes_times_speed() {
+        // SDR x1, QDR x4, EDR x4, HDR x2, NDR x4.
+        let rates = [(1, 1), (2, 4), (2, 32), (16, 64), (2, 128)].map(|(w, s)| rate(w, s));
+        assert_eq!(rates, [2_500, 40_000, 100_000, 100_000, 400_000]);
+        assert_eq!(rate(0, 32), 0);
+        assert_eq!(rate(2, 0), 0);
+    }
+
+    #[test]
+    fn firmware_ends_at_its_nul() {
+        let mut field = [0; 64];
+        for (to, from) in field.iter_mut().zip(b"20.31.1014") {
+            *to = from.cast_signed() as std::ffi::c_char;
+        }
+        assert_eq!(text(&field), "20.31.1014");
     }
 }

@@ -1,6 +1,9 @@
 //! `portolan info`: what can be used on this machine, why the rest cannot, and what to do about it.
 
+mod host;
+
 use clap::Args;
+use host::HostInfo;
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
 use rustix::fs::Access;
 use serde::Serialize;
@@ -26,6 +29,15 @@ enum Line {
     Port(PortLine),
     Gid(GidLine),
     Guest(GuestInfo),
+    Host(HostInfo),
+    Library(LibraryInfo),
+}
+
+/// The library that drives RDMA devices.
+#[derive(Debug, Serialize)]
+struct LibraryInfo {
+    /// Its file, whose name ends with its version.
+    library: String,
 }
 
 /// A fabric, and why it cannot be used.
@@ -48,6 +60,9 @@ struct DeviceInfo {
     named: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    /// Version of its firmware; absent for devices that have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firmware: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<LimitsInfo>,
 }
@@ -75,6 +90,9 @@ struct PortLine {
     link: &'static str,
     /// Payload of one packet, bytes.
     mtu: usize,
+    /// Mbit/s of the link; absent where the driver does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_mbps: Option<u32>,
     lid: u16,
 }
 
@@ -103,9 +121,18 @@ struct GuestInfo {
 
 /// Prints what there is.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
-    let mut lines: Vec<Line> = FabricKind::ALL.into_iter().map(fabric_line).collect();
-    lines.extend(device_lines());
+    let mut lines = Vec::new();
+    for kind in FabricKind::ALL {
+        lines.push(fabric_line(kind));
+        if kind == FabricKind::Verbs {
+            let devices = device_lines();
+            let library = host::verbs_library().map(|library| LibraryInfo { library });
+            lines.extend(library.map(Line::Library));
+            lines.extend(devices);
+        }
+    }
     lines.push(guest_line());
+    lines.push(Line::Host(HostInfo::look()));
     for line in &lines {
         if options.json {
             let text = serde_json::to_string(line)
@@ -151,6 +178,7 @@ fn device_lines() -> Vec<Line> {
             Ok(device) => {
                 lines.push(Line::Device(DeviceInfo {
                     limits: Some(limits(&device)),
+                    firmware: Some(device.firmware().to_owned()).filter(|f| !f.is_empty()),
                     device: name,
                     default: is_default,
                     named: is_default && named,
@@ -190,6 +218,7 @@ fn problem(device: &str, default: bool, error: &DeviceError) -> Line {
         default,
         named: false,
         problem,
+        firmware: None,
         limits: None,
     })
 }
@@ -222,6 +251,7 @@ fn port_lines(device: &Device, port: u8, lines: &mut Vec<Line>) -> Result<(), De
             (false, false) => "infiniband",
         },
         mtu: info.mtu.bytes(),
+        rate_mbps: Some(info.rate_mbps).filter(|rate| *rate > 0),
         lid: info.lid,
     }));
     let chosen = portals_shim::nal::verbs::chosen_gid(device, port);
@@ -288,15 +318,19 @@ fn words(line: &Line) -> String {
                 )
             });
             let problem = d.problem.as_ref().map(|p| format!(": {p}"));
+            let firmware = d.firmware.as_ref().map(|f| format!(", firmware {f}"));
             format!(
-                "  device {}{default}{}",
+                "  device {}{default}{}{}",
                 d.device,
+                firmware.unwrap_or_default(),
                 limits.or(problem).unwrap_or_default()
             )
         }
         Line::Port(p) => {
+            let gbps = |mbps: u32| format!(", {} Gbit/s", f64::from(mbps) / 1000.0);
+            let rate = p.rate_mbps.map_or_else(String::new, gbps);
             format!(
-                "    port {}: {}, {}, MTU {}, LID {}",
+                "    port {}: {}, {}{rate}, MTU {}, LID {}",
                 p.port, p.state, p.link, p.mtu, p.lid
             )
         }
@@ -311,6 +345,8 @@ fn words(line: &Line) -> String {
         Line::Guest(g) => {
             format!("{:<8} not usable: {}", "guest", g.missing.join("; "))
         }
+        Line::Host(h) => h.words(),
+        Line::Library(l) => format!("  library {}", l.library),
         Line::Gid(g) => {
             let mark = if g.chosen { " <- used" } else { "" };
             format!("      GID {:>3} {} {}{mark}", g.index, g.gid, g.packets)
