@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -44,12 +45,29 @@ pub struct UserFunction {
     fault: Option<DeviceError>,
 }
 
+/// Whether user `own` takes `user` for somebody to hand memory to.
+const fn trusts(own: u32, user: u32) -> bool {
+    const ROOT: u32 = 0;
+    user == own || user == ROOT || own == ROOT
+}
+
 impl UserFunction {
     /// Connects to the function served at `path` and sets its interrupt up.
     ///
     /// # Errors
-    /// Nobody serves it, the server does not keep to the protocol, or it serves something else.
+    /// Nobody serves it, somebody does who is neither root nor the caller's user, the server does not keep to the protocol,
+    /// or it serves something else.
     pub fn connect(path: &Path) -> Result<Self, DeviceError> {
+        // The server is given the driver's memory.
+        let own = rustix::process::geteuid().as_raw();
+        if let Ok(user) = std::fs::metadata(path).map(|file| file.uid())
+            && !trusts(own, user)
+        {
+            return Err(DeviceError::OtherUser {
+                path: path.to_owned(),
+                user,
+            });
+        }
         let stream = UnixStream::connect(path).map_err(|source| DeviceError::NotServed {
             path: path.to_owned(),
             source,
@@ -420,5 +438,16 @@ impl Link {
         let parts = [access.as_bytes(), data];
         let bytes = message(id, Command::REGION_WRITE, flags::NO_REPLY, &parts);
         self.connection.send(&bytes, &[], self.patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_handed_to_no_other_user() {
+        assert!(trusts(1000, 1000) && trusts(1000, 0) && trusts(0, 1000));
+        assert!(!trusts(1000, 1001) && !trusts(1000, 65534));
     }
 }

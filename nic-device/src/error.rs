@@ -31,6 +31,14 @@ pub enum DeviceError {
         #[source]
         source: io::Error,
     },
+    /// Somebody else serves the socket.
+    #[error("{} belongs to user {user}, who is neither root nor who runs this", path.display())]
+    OtherUser {
+        /// The socket.
+        path: PathBuf,
+        /// Whose it is.
+        user: u32,
+    },
     /// A socket is there and somebody serves it.
     #[error("{} is in use by another server; choose another path or end that one", path.display())]
     InUse {

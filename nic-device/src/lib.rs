@@ -28,6 +28,7 @@
 //! * While no client of a server says anything, [`IDLE_STEP`] passes for each millisecond.
 
 mod bar;
+mod callers;
 mod chips;
 mod client;
 mod dma;

@@ -7,8 +7,13 @@ use std::time::{Duration, Instant};
 
 use nic_model::{NodeId, SimDuration};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
+use crate::callers::{Agreed, Callers};
 use crate::chips::{Chips, TOUCH};
 use crate::error::DeviceError;
 use crate::server::{Endpoint, Outcome};
@@ -18,6 +23,8 @@ use crate::socket::{Connection, Received, timespec};
 pub const IDLE_STEP: SimDuration = SimDuration::from_us(1_000);
 /// How long time waits for a client that has been interrupted, in wall time.
 const HOLD: Duration = Duration::from_secs(1);
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 128;
 /// Messages of one client before the others' turn.
 const TURN: usize = 64;
 
@@ -65,12 +72,10 @@ impl Listeners {
                 }
                 Err(_) => {}
             }
-            let listener = UnixListener::bind(&name)
-                .and_then(|l| l.set_nonblocking(true).map(|()| l))
-                .map_err(DeviceError::system(format!(
-                    "make socket {}",
-                    name.display()
-                )))?;
+            let listener = listen_at(&name).map_err(DeviceError::system(format!(
+                "make socket {}",
+                name.display()
+            )))?;
             sockets.sockets.push((listener, name));
         }
         Ok(sockets)
@@ -80,6 +85,17 @@ impl Listeners {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.sockets.iter().map(|(_, path)| path.as_path())
     }
+}
+
+/// A socket that only the user of this process, and root, can connect to: whoever connects must be permitted to write to its
+/// file, which is made with this mode whatever the umask is.
+fn listen_at(path: &Path) -> rustix::io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 impl Drop for Listeners {
@@ -111,12 +127,21 @@ pub fn serve(
     options: ServeOptions,
 ) -> Result<(), DeviceError> {
     let mut clients: Vec<Option<Client>> = listeners.sockets.iter().map(|_| None).collect();
+    let mut callers = Callers::default();
     let mut came = false;
     loop {
-        let ready = wait(listeners, &clients, !chips.at_rest())?;
+        let ready = wait(listeners, &clients, &callers, !chips.at_rest())?;
         let mut said = false;
+        // From the last to the first, as they are taken out.
+        for &at in ready.newcomers.iter().rev() {
+            if let Some(agreed) = callers.hear(at, chips) {
+                said = true;
+                came |= admit(listeners, agreed, &mut clients, chips);
+            }
+        }
+        callers.lose_patience();
         for node in ready.callers {
-            accept(listeners, node, &mut clients, chips, &mut came);
+            accept(listeners, node, &mut clients, chips, &mut callers);
         }
         for node in ready.speakers {
             said |= turn(&mut clients, node, chips);
@@ -159,6 +184,8 @@ fn lose_patience(clients: &mut [Option<Client>], chips: &mut Chips) {
 struct Ready {
     /// Somebody connects.
     callers: Vec<usize>,
+    /// Who has connected and is no client yet has said something, in order.
+    newcomers: Vec<usize>,
     /// The client has said something, hears again, or is gone.
     speakers: Vec<usize>,
 }
@@ -167,14 +194,20 @@ struct Ready {
 fn wait(
     listeners: &Listeners,
     clients: &[Option<Client>],
+    callers: &Callers,
     moving: bool,
 ) -> Result<Ready, DeviceError> {
-    let mut fds: Vec<PollFd<'_>> = listeners
-        .sockets
-        .iter()
-        .map(|(l, _)| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN))
-        .collect();
-    let mut nodes = Vec::new();
+    let mut fds = Vec::new();
+    let mut who = Vec::new();
+    let mut add = |fd, what, is| {
+        fds.push(PollFd::from_borrowed_fd(fd, what));
+        who.push(is);
+    };
+    if callers.accepts() {
+        for (node, (listener, _)) in listeners.sockets.iter().enumerate() {
+            add(listener.as_fd(), PollFlags::IN, Who::Listener(node));
+        }
+    }
     for (node, client) in clients.iter().enumerate() {
         let Some(client) = client else { continue };
         let what = if client.connection.is_backed_up() {
@@ -182,23 +215,36 @@ fn wait(
         } else {
             PollFlags::IN
         };
-        fds.push(PollFd::from_borrowed_fd(client.connection.as_fd(), what));
-        nodes.push(node);
+        add(client.connection.as_fd(), what, Who::Client(node));
     }
-    let limit = moving.then(|| timespec(Duration::from_millis(1)));
+    for (at, fd) in callers.fds().enumerate() {
+        add(fd, PollFlags::IN, Who::Newcomer(at));
+    }
+    let tick = moving.then_some(Duration::from_millis(1));
+    let limit = tick.into_iter().chain(callers.rest()).min().map(timespec);
     match poll(&mut fds, limit.as_ref()) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(Ready::default()),
         Err(e) => return Err(DeviceError::system("wait for clients")(e)),
     }
-    let (calls, said) = fds.split_at(listeners.sockets.len());
-    let something = |fd: &PollFd<'_>| !fd.revents().is_empty();
-    let callers = calls.iter().enumerate().filter(|(_, fd)| something(fd));
-    let speakers = said.iter().zip(nodes).filter(|(fd, _)| something(fd));
-    Ok(Ready {
-        callers: callers.map(|(node, _)| node).collect(),
-        speakers: speakers.map(|(_, node)| node).collect(),
-    })
+    let mut ready = Ready::default();
+    for (fd, is) in fds.iter().zip(who) {
+        match is {
+            _ if fd.revents().is_empty() => {}
+            Who::Listener(node) => ready.callers.push(node),
+            Who::Client(node) => ready.speakers.push(node),
+            Who::Newcomer(at) => ready.newcomers.push(at),
+        }
+    }
+    Ok(ready)
+}
+
+/// Whose descriptor it is.
+#[derive(Clone, Copy)]
+enum Who {
+    Listener(usize),
+    Client(usize),
+    Newcomer(usize),
 }
 
 fn accept(
@@ -206,12 +252,12 @@ fn accept(
     node: usize,
     clients: &mut [Option<Client>],
     chips: &mut Chips,
-    came: &mut bool,
+    callers: &mut Callers,
 ) {
     let Some((listener, path)) = listeners.sockets.get(node) else {
         return;
     };
-    while let Ok((stream, _)) = listener.accept() {
+    while let Some(stream) = callers.accept(listener) {
         // The one before may have hung up and not been heard of since.
         turn(clients, node, chips);
         if clients[node].is_some() {
@@ -219,14 +265,36 @@ fn accept(
             continue;
         }
         if let Ok(connection) = Connection::new(stream) {
-            *came = true;
-            clients[node] = Some(Client {
-                connection,
-                endpoint: Endpoint::new(NodeId(node as u16)),
-                held: None,
-            });
+            callers.push(node, connection);
         }
     }
+}
+
+/// Makes a client of a connection whose other end keeps to the protocol; whether there was none before.
+fn admit(
+    listeners: &Listeners,
+    agreed: Agreed,
+    clients: &mut [Option<Client>],
+    chips: &mut Chips,
+) -> bool {
+    let Agreed {
+        node,
+        connection,
+        endpoint,
+    } = agreed;
+    turn(clients, node, chips);
+    if clients[node].is_some() {
+        if let Some((_, path)) = listeners.sockets.get(node) {
+            tracing::warn!("{} has a client; another was turned away", path.display());
+        }
+        return false;
+    }
+    clients[node] = Some(Client {
+        connection,
+        endpoint,
+        held: None,
+    });
+    true
 }
 
 /// Hears what one client has to say; whether it said something.

@@ -259,6 +259,11 @@ impl Endpoint {
         self.config = ConfigSpace::default();
     }
 
+    /// Whether the client has said which version it speaks.
+    pub(crate) fn has_agreed(&self) -> bool {
+        self.agreed
+    }
+
     /// Whether the client hears of interrupts.
     pub(crate) fn listens(&self) -> bool {
         self.interrupt.is_some()

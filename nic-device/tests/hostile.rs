@@ -256,6 +256,43 @@ fn a_client_that_says_half_a_sentence_holds_nobody_up() {
     server.end();
 }
 
+/// Whoever connects first and says nothing, or half a version, is no client yet.
+#[test]
+fn a_client_finds_its_function_behind_those_who_never_agree() {
+    let server = Server::new(1);
+    let silent: Vec<Raw> = (0..30).map(|_| server.raw(0)).collect();
+    let mut half = server.raw(0);
+    half.0.write_all(&bytes(1, 30, 0, &[0; 3])).unwrap();
+    let wrong = server.raw(0);
+    (&wrong.0)
+        .write_all(&bytes(1, 23, 0, b"\x07\0\x01\0{}\0"))
+        .unwrap();
+    let mut good = server.function(0);
+    assert_eq!(good.read32(map::NID), 0);
+    // Who is late to agree is turned away, as there is a client.
+    half.0.write_all(b"\0{}\0\0\0\0\0\0\0\0").unwrap();
+    while half.hear().is_some() {}
+    // The silent ones are hung up on in time, while the client goes on.
+    let mut last = silent.into_iter().next_back().unwrap();
+    assert!(last.hear().is_none());
+    assert_eq!(good.read32(map::NID), 0);
+    drop(good);
+    server.end();
+}
+
+#[test]
+fn a_socket_is_for_its_user_alone_whatever_the_umask_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::new(1);
+    let mode = std::fs::metadata(&server.paths[0])
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(server.function(0));
+    server.end();
+}
+
 #[test]
 fn a_client_that_does_not_listen_is_not_heard() {
     let server = Server::new(2);
@@ -488,7 +525,10 @@ fn a_socket_in_use_is_not_taken_and_a_stale_one_is() {
     let server = Server::new(1);
     let socket = server.paths[0].clone();
     let base = socket.with_extension("");
-    let held = server.raw(0);
+    // That somebody looks does not end a server that waits for its client.
+    let error = Listeners::bind(&base, 1).unwrap_err();
+    assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
+    let held = server.function(0);
     let error = Listeners::bind(&base, 1).unwrap_err();
     assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
     drop(held);

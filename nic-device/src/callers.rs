@@ -1,0 +1,146 @@
+//! Whoever has connected and has not agreed on a version yet: no client, and in nobody's way.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use nic_model::NodeId;
+
+use crate::chips::Chips;
+use crate::proto::Command;
+use crate::server::{Endpoint, Outcome};
+use crate::socket::{Connection, Received};
+
+/// How long whoever connects may take for its first message, which a client says at once.
+const VERSION_WITHIN: Duration = Duration::from_secs(5);
+/// Connections without one at one time.
+const MOST: usize = 64;
+/// How long nobody is let in after the system had no descriptor left.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// One of them.
+struct Caller {
+    node: usize,
+    since: Instant,
+    connection: Connection,
+    endpoint: Endpoint,
+}
+
+/// A connection whose other end speaks vfio-user.
+pub(crate) struct Agreed {
+    pub(crate) node: usize,
+    pub(crate) connection: Connection,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// All of them, the oldest first.
+#[derive(Default)]
+pub(crate) struct Callers {
+    callers: Vec<Caller>,
+    breath: Option<Instant>,
+}
+
+impl Callers {
+    /// Their descriptors, in order.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.callers.iter().map(|caller| caller.connection.as_fd())
+    }
+
+    /// Whether somebody may be let in now.
+    pub(crate) fn accepts(&self) -> bool {
+        self.breath.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// How long nothing is to be done for them, if they say nothing.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        let oldest = self.callers.first().map(|c| c.since + VERSION_WITHIN);
+        let breath = self.breath.filter(|_| !self.accepts());
+        let until = oldest.into_iter().chain(breath).min()?;
+        Some(until.saturating_duration_since(Instant::now()))
+    }
+
+    /// The next who has connected to `listener`.
+    pub(crate) fn accept(&mut self, listener: &UnixListener) -> Option<UnixStream> {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    self.breath = None;
+                    return Some(stream);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR | libc::ECONNABORTED) => {}
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        // Room is made by those who have no claim to it. Otherwise somebody else may make some.
+                        if self.callers.is_empty() {
+                            self.breath = Some(Instant::now() + BREATH);
+                            return None;
+                        }
+                        self.callers.remove(0);
+                    }
+                    _ => return None,
+                },
+            }
+        }
+    }
+
+    /// Takes in a connection to the socket of `node`.
+    pub(crate) fn push(&mut self, node: usize, connection: Connection) {
+        if self.callers.len() >= MOST {
+            self.callers.remove(0);
+        }
+        self.callers.push(Caller {
+            node,
+            since: Instant::now(),
+            connection,
+            endpoint: Endpoint::new(NodeId(node as u16)),
+        });
+    }
+
+    /// Hears the one at `at`; gives it away when it has agreed on a version, and forgets it when it cannot be talked to.
+    pub(crate) fn hear(&mut self, at: usize, chips: &mut Chips) -> Option<Agreed> {
+        let caller = self.callers.get_mut(at)?;
+        let said = match caller.connection.receive() {
+            Ok(Received::Partial) => return None,
+            Ok(Received::Message(message)) if message.header.command == Command::VERSION => {
+                caller.endpoint.handle(chips, message, false)
+            }
+            _ => Outcome::Close,
+        };
+        if let Outcome::Reply(bytes) = &said {
+            caller.connection.queue(bytes);
+        }
+        if said == Outcome::Close || caller.connection.flush().is_err() {
+            self.callers.remove(at);
+            return None;
+        }
+        if !caller.endpoint.has_agreed() {
+            return None;
+        }
+        let Caller {
+            node,
+            connection,
+            endpoint,
+            ..
+        } = self.callers.remove(at);
+        Some(Agreed {
+            node,
+            connection,
+            endpoint,
+        })
+    }
+
+    /// Hangs up on those who have taken too long.
+    pub(crate) fn lose_patience(&mut self) {
+        let now = Instant::now();
+        self.callers.retain(|caller| {
+            let late = now.saturating_duration_since(caller.since) >= VERSION_WITHIN;
+            if late {
+                tracing::warn!(
+                    "a connection to node {} without a version within {VERSION_WITHIN:?} was closed",
+                    caller.node
+                );
+            }
+            !late
+        });
+    }
+}
