@@ -1,4 +1,5 @@
-//! Whoever has connected and has not agreed on a version yet: no client, and in nobody's way.
+//! Whoever has connected and has not agreed on a version yet: no client, and in nobody's way. Listeners (made with `NONBLOCK`)
+//! and connections do not block.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -143,6 +143,13 @@ impl NodeMemory {
         Some(user.as_mut()?.as_mut())
     }
 
+    /// A process has run since its memory was last accessed.
+    pub(super) fn has_run(&mut self, process: usize) {
+        if let Some(Some(user)) = self.users.get_mut(process) {
+            user.has_run();
+        }
+    }
+
     /// A process has left: neither what is under way from or to its memory nor anything later reaches it.
     pub(super) fn revoke(&mut self, process: usize) {
         if let Some(user) = self.users.get_mut(process) {

@@ -2,24 +2,28 @@
 //!
 //! ```text
 //!  rank (process or thread)              the process that holds the simulation
-//!  rank.rs     every call a question ──► server.rs   sockets
+//!  start.rs    rank 0 starts it          door.rs     who may join
+//!  rank.rs     every call a question ──► server.rs   sockets; line.rs: one
 //!                 over a socket,         sim.rs      virtual time, the order of everything
 //!                 proto.rs               kernel.rs   a node's kernel: traps and interrupts
 //!                                        process.rs  its processes; local.rs: between them
 //!                                        ssnal.rs    the host driver; header.rs: 48 bytes
-//!                                        memory.rs   what the NIC reaches; usermem.rs: of ranks
+//!                                        memory.rs   what the NIC reaches; usermem.rs: of ranks,
+//!                                                    areas.rs: which they may access
 //!                                        firmware-sim, nic-model
 //! ```
 //!
-//! Rank 0 starts the simulation ([`SIMULATION_COMMAND`]) and publishes its socket's name, which is
-//! in Linux's abstract name space: nothing is left in a file system, whatever ends the job. The
+//! Rank 0 starts the simulation ([`SIMULATION_COMMAND`]) and publishes its socket's name. The
 //! simulation ends when the last rank has left.
 
 mod accel;
+mod areas;
+mod door;
 mod faults;
 mod grid;
 mod header;
 mod kernel;
+mod line;
 mod local;
 mod lost;
 mod memory;
@@ -30,33 +34,30 @@ mod rank;
 mod server;
 mod sim;
 mod ssnal;
+mod start;
 mod trace;
 mod usermem;
 
 use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
+use crate::identity::secret::Secret;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::own_thread::spawn_own_thread;
 use crate::place::Placement;
-use crate::privilege::{PRIVILEGED, is_privileged, is_trusted};
 use nic_model::{Faults, Machine, Os, Topology};
 use portals_core::NiConfig;
-use rank::Client;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
-    socketpair,
-};
+use rank::{Client, Of};
+use start::Address;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use mode::Mode;
 pub use server::ServeError;
 use sim::Setting;
 pub use sim::SimError;
+pub use start::simulate;
 pub use trace::{
     COUNTERS_VARIABLE, ERRORS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE,
     SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
@@ -196,115 +197,14 @@ fn unusable(reason: impl Into<String>) -> FabricError {
     }
 }
 
-fn stream() -> rustix::io::Result<OwnedFd> {
-    socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-}
-
-fn abstract_address(name: &str) -> rustix::io::Result<SocketAddrUnix> {
-    SocketAddrUnix::new_abstract_name(name.as_bytes())
-}
-
-/// Where `portolan` is: named by [`EXECUTABLE_VARIABLE`], beside this executable, or in `PATH`. A privileged program
-/// starts only what is beside it, and that its caller cannot replace.
-fn executable() -> Result<PathBuf, FabricError> {
-    if is_privileged() {
-        let mut beside = beside();
-        return beside.find(|p| p.is_file() && is_trusted(p)).ok_or_else(|| {
-            unusable(format!(
-                "{PRIVILEGED}, and starts the simulation only from a portolan executable beside it that nobody but \
-                 root and its own user can replace"
-            ))
-        });
-    }
-    if let Some(named) = std::env::var_os(EXECUTABLE_VARIABLE) {
-        return Ok(named.into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|d| d.join("portolan"));
-    beside().chain(in_path).find(|p| p.is_file()).ok_or_else(|| {
-        unusable(format!(
-            "the portolan executable, which runs the simulation, is neither beside this program nor in PATH; set {EXECUTABLE_VARIABLE}"
-        ))
-    })
-}
-
-/// The places of `portolan` beside this program, and one folder up.
-fn beside() -> impl Iterator<Item = PathBuf> {
-    let own = std::env::current_exe().unwrap_or_default();
-    let folders: Vec<_> = own
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(Path::to_owned)
-        .collect();
-    folders.into_iter().map(|folder| folder.join("portolan"))
-}
-
-/// Starts the simulation of a job, connected to nobody yet.
-///
-/// The child gets the listening socket as its standard input, so that it is ready before any rank
-/// learns the name, and no name has to be agreed on twice.
-fn start_simulation(name: &str, ranks: u32, config: &FabricConfig) -> Result<(), FabricError> {
-    let start = || -> std::io::Result<OwnedFd> {
-        let listener = stream()?;
-        bind(&listener, &abstract_address(name)?)?;
-        listen(&listener, 128)?;
-        Ok(listener)
-    };
-    let listener =
-        start().map_err(|e| unusable(format!("cannot make the simulation's socket: {e}")))?;
-    let exe = executable()?;
-    let grid = config.topology.iter().flat_map(|t| ["--topology", t]);
-    let faults = config.faults.iter().flat_map(|f| ["--faults", f]);
-    let seed = config.fault_seed.iter().flat_map(|s| ["--fault-seed", s]);
-    let mut command = Command::new(&exe);
-    if is_privileged() {
-        command.env_clear();
-    }
-    command
-        .args([
-            SIMULATION_COMMAND,
-            "--ranks",
-            &ranks.to_string(),
-            "--machine",
-            &config.machine,
-            "--mode",
-            config.mode.name(),
-        ])
-        .args(grid)
-        .args(faults)
-        .args(seed)
-        .stdin(Stdio::from(listener))
-        .stdout(Stdio::null())
-        .spawn()
-        .map(drop)
-        .map_err(|e| unusable(format!("cannot start {}: {e}", exe.display())))
-}
-
-/// The body of [`SIMULATION_COMMAND`]: serves `ranks` ranks on the listening socket that is
-/// standard input, and returns when all have left.
-pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
-    use std::os::fd::AsFd;
-    let setting = setting(config).map_err(SimError::Setting)?;
-    let listener = std::io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|e| ServeError::Hello(format!("standard input is not a socket: {e}")))?;
-    server::serve(&listener, ranks as usize, setting)
-}
-
 fn join(
     socket: OwnedFd,
+    secret: &Secret,
     rank: u32,
     config: NiConfig,
-    own_process: bool,
+    of: Of,
 ) -> Result<Interface, FabricError> {
-    let client = Client::join(socket, rank, &config, own_process)
+    let client = Client::join(socket, secret, rank, &config, of)
         .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
     Ok(Interface::bridged(Box::new(client), config))
 }
@@ -319,37 +219,31 @@ pub(crate) fn open(
     let key = format!("portolan.seastar{opening}");
     let ids = Ids::announce(job, wishes, &opening)?;
     crate::fabric::check(config)?;
-    // The simulation reads and writes this rank's memory. Where the system restricts that to
-    // descendants, this permits it; elsewhere it does nothing.
-    crate::region::permit_memory_access();
+    let mut own_line = None;
     if job.rank() == 0 {
-        let name = format!("portolan-{}-{}{opening}", job.id(), std::process::id());
-        let started = start_simulation(&name, job.size(), config);
+        let started = start::start(job, config);
         // The others must not wait for a name that will never come.
-        let value = if started.is_ok() { name } else { String::new() };
+        let value = match &started {
+            Ok((address, _)) => address.to_text(),
+            Err(_) => String::new(),
+        };
         job.put(&key, &value)?;
         job.fence()?;
-        started?;
+        own_line = Some(started?.1);
     } else {
         job.fence()?;
     }
-    let name = job.get(&key)?;
-    if name.is_empty() {
-        return Err(unusable(
-            "rank 0 could not start the simulation; see its message",
-        ));
-    }
-    let connected = || -> std::io::Result<OwnedFd> {
-        let socket = stream()?;
-        connect(&socket, &abstract_address(&name)?)?;
-        Ok(socket)
-    };
-    let socket = connected().map_err(|e| unusable(format!("cannot reach the simulation: {e}")))?;
+    let address = Address::from_text(&job.get(&key)?)
+        .ok_or_else(|| unusable("rank 0 could not start the simulation; see its message"))?;
     let place = config.place;
     let peers = ids.collect(job, place)?;
     let config = identity(job, place, wishes);
+    let socket = match own_line {
+        Some(socket) => socket,
+        None => address.connect(job)?,
+    };
     Ok(Opened {
-        interface: join(socket, job.rank(), config, true)?,
+        interface: join(socket, &address.secret, job.rank(), config, Of::Process)?,
         peers,
     })
 }
@@ -396,16 +290,13 @@ fn in_threads_on(
 ) -> Result<Vec<InThread>, FabricError> {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
+    let secret = Secret::new().map_err(|e| unusable(format!("no random bytes: {e}")))?;
     for rank in 0..ranks {
-        let (a, b) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|e| unusable(format!("cannot make a socket pair: {e}")))?;
+        let (a, b) =
+            start::pair().map_err(|e| unusable(format!("cannot make a socket pair: {e}")))?;
         ours.push(InThread {
             socket: a,
+            secret,
             rank,
             ranks,
             place,
@@ -413,7 +304,7 @@ fn in_threads_on(
         theirs.push(b);
     }
     let serve = move || {
-        if let Err(e) = server::serve_connected(theirs, setting) {
+        if let Err(e) = server::serve_connected(theirs, secret, setting) {
             tracing::error!("simulation: {e}");
         }
     };
@@ -426,6 +317,7 @@ fn in_threads_on(
 #[derive(Debug)]
 pub struct InThread {
     socket: OwnedFd,
+    secret: Secret,
     rank: u32,
     ranks: u32,
     place: Placement,
@@ -443,9 +335,10 @@ impl InThread {
         Ok(Opened {
             interface: join(
                 self.socket,
+                &self.secret,
                 self.rank,
                 rank_config(self.place, self.rank, JID),
-                false,
+                Of::Thread,
             )?,
             peers: (0..self.ranks).map(|r| self.place.of(r)).collect(),
         })

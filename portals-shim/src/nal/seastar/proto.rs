@@ -3,33 +3,64 @@
 //!
 //! ```text
 //!   rank                         simulation
-//!    │ Hello { config, version } ──► │   (all ranks, then time starts)
+//!    │ hello, its memory ────────► │   (all ranks, then time starts)
 //!    │ ◄──────────── Reply Done    │
 //!    │ Call ─────────────────────► │
 //!    │ ◄──────────── Reply answer  │   … one question at a time
 //! ```
+//!
+//! What opens a connection begins with bytes that no build has otherwise ([`opening`]):
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0–7 | [`HELLO`] of a rank, or [`BEGIN`] of rank 0 to the simulation that it has started |
+//! | 8–11 | [`VERSION`], little endian |
+//! | 12–27 | the secret of the job |
+//! | 28– | of a hello: [`Hello`] |
+//!
+//! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
+use super::usermem::Probe;
 use crate::call::{Answer, Call};
+use crate::identity::secret::Secret;
 use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
+/// Begins the hello of a rank.
+pub(super) const HELLO: [u8; 8] = *b"\x89SeaStar";
+/// Begins what rank 0 says before.
+pub(super) const BEGIN: [u8; 8] = *b"\x89Seabegn";
+/// Bytes before what is particular.
+const OPENING: usize = 8 + 4 + Secret::LEN;
+
+/// Who a rank is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// Its rank in the job.
+    pub(super) rank: u32,
+    /// Who it is; its node id says on which node.
+    pub(super) config: NiConfig,
+    pub(super) memory: Handed,
+}
+
+/// How a rank's memory is reached.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Handed {
+    /// By the descriptors beside the hello.
+    Files(Probe),
+    /// It is the simulation's own: the rank is a thread of the same process.
+    Own,
+    /// Not at all, and why: the end of a sentence.
+    Refused(String),
+}
 
 /// What a rank says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Question {
-    /// First of all.
-    Hello {
-        /// [`VERSION`].
-        version: u32,
-        /// Its rank in the job.
-        rank: u32,
-        /// Who it is; its node id says on which node.
-        config: NiConfig,
-    },
     /// An API call.
     Call(Call),
     /// The rank waits for others outside.
@@ -47,4 +78,34 @@ pub(super) struct Reply {
     pub(super) result: Result<Answer, Error>,
     /// What the user should know of a failure; empty otherwise.
     pub(super) note: String,
+}
+
+/// The first bytes of a connection.
+pub(super) fn opening(kind: [u8; 8], secret: &Secret) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(OPENING);
+    bytes.extend(kind);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(secret.bytes());
+    bytes
+}
+
+/// What the first bytes of a connection say.
+#[derive(Debug)]
+pub(super) struct Opened<'a> {
+    pub(super) version: u32,
+    /// Of as many bytes as a secret.
+    pub(super) secret: &'a [u8],
+    pub(super) rest: &'a [u8],
+}
+
+/// Reads what [`opening`] wrote; `None` when it was something else.
+pub(super) fn read_opening(kind: [u8; 8], datagram: &[u8]) -> Option<Opened<'_>> {
+    let (said, rest) = datagram.split_first_chunk::<8>()?;
+    let (version, rest) = rest.split_first_chunk::<4>()?;
+    let (secret, rest) = rest.split_at_checked(Secret::LEN)?;
+    (*said == kind).then_some(Opened {
+        version: u32::from_le_bytes(*version),
+        secret,
+        rest,
+    })
 }

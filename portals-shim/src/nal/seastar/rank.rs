@@ -1,15 +1,18 @@
 //! The rank's side: every call is a question to the simulation.
 
-use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
+use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening};
+use super::start::send_with;
+use super::usermem::{Files, Probe};
 use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
 use crate::gate::Gate;
+use crate::identity::secret::{Secret, random};
 use crate::interface::{Bridge, ClockKind, Effect, Kept};
 use crate::region::Region;
 use portals_core::{Error, MdHandle, NiConfig};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -48,21 +51,47 @@ impl Line {
     /// `None`: the other side is gone.
     fn exchange(&mut self, question: &Question) -> Result<Option<Reply>, Error> {
         let bytes = postcard::to_slice(question, &mut self.datagram).map_err(|_| Error::NoSpace)?;
-        loop {
-            match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(_) => return Ok(None),
-            }
-        }
+        // Any other failure: the other side has closed the connection, and may have said why before.
+        while let Err(Errno::INTR) = send(&self.socket, bytes, SendFlags::NOSIGNAL) {}
+        Ok(self.hear())
+    }
+
+    /// Waits for an answer; `None`: the other side is gone.
+    fn hear(&mut self) -> Option<Reply> {
         loop {
             match recv(&self.socket, &mut self.datagram[..], RecvFlags::empty()) {
-                Ok((n, _)) if n > 0 => return Ok(postcard::from_bytes(&self.datagram[..n]).ok()),
-                Err(Errno::INTR) => {}
-                _ => return Ok(None),
+                Ok((n, _)) if n > 0 => return postcard::from_bytes(&self.datagram[..n]).ok(),
+                // Said once where the other side has closed without reading all; what it has said follows.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                _ => return None,
             }
         }
     }
+
+    /// Says hello and waits for the answer.
+    fn introduce(
+        &mut self,
+        secret: &Secret,
+        hello: &Hello,
+        files: Option<&Files>,
+    ) -> Option<Reply> {
+        let mut bytes = opening(HELLO, secret);
+        bytes.extend_from_slice(postcard::to_slice(hello, &mut self.datagram).ok()?);
+        let fds = files.map(Files::descriptors);
+        let fds = fds.as_ref().map_or(&[][..], |fds| &fds[..]);
+        // As in `exchange`.
+        let _ = send_with(self.socket.as_fd(), &bytes, fds);
+        self.hear()
+    }
+}
+
+/// Whose rank a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Of this process, which the simulation is not.
+    Process,
+    /// Of one of its threads; the others are ranks too, each with a client of its own.
+    Thread,
 }
 
 /// Gives the gate back.
@@ -78,32 +107,51 @@ impl Client {
     /// Joins as a rank and waits until all ranks have; an error says why not.
     pub(super) fn join(
         socket: OwnedFd,
+        secret: &Secret,
         rank: u32,
         config: &NiConfig,
-        own_process: bool,
+        of: Of,
     ) -> Result<Self, String> {
-        let client = Self {
-            line: Mutex::new(Line {
-                socket,
-                datagram: vec![0; MAX_DATAGRAM],
+        let mut line = Line {
+            socket,
+            datagram: vec![0; MAX_DATAGRAM],
+        };
+        // Somewhere in memory, for the simulation to show that it reads there.
+        let mut word = Box::new([0; Probe::LEN]);
+        random(&mut word[..]).map_err(|e| format!("no random bytes: {e}"))?;
+        let files = match of {
+            Of::Process => Some(Files::own()),
+            Of::Thread => None,
+        };
+        let memory = match &files {
+            None => Handed::Own,
+            Some(Ok(_)) => Handed::Files(Probe {
+                address: word.as_ptr().expose_provenance() as u64,
+                word: *word,
             }),
-            own_process,
+            Some(Err(why)) => Handed::Refused(why.chars().take(1000).collect()),
+        };
+        let hello = Hello {
+            rank,
+            config: *config,
+            memory,
+        };
+        let files = files.as_ref().and_then(|files| files.as_ref().ok());
+        let reply = line.introduce(secret, &hello, files);
+        drop(word);
+        let reply = reply.ok_or("the simulation ended before it began")?;
+        if reply.result.is_err() {
+            return Err(reply.note);
+        }
+        Ok(Self {
+            line: Mutex::new(line),
+            own_process: of == Of::Process,
             gate: Gate::new(),
-            clock: AtomicU64::new(0),
+            clock: AtomicU64::new(reply.clock),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             kept: Mutex::default(),
-        };
-        let hello = Question::Hello {
-            version: VERSION,
-            rank,
-            config: *config,
-        };
-        match client.exchange(&hello) {
-            Ok(reply) if reply.result.is_ok() => Ok(client),
-            Ok(reply) => Err(reply.note),
-            Err(_) => Err("the simulation ended before it began".to_owned()),
-        }
+        })
     }
 
     fn lost(&self) -> Error {

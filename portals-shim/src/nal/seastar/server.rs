@@ -1,21 +1,25 @@
-//! The simulation's side: sockets in, sockets out, and [`Sim`] between them.
+//! The simulation's side: sockets in, sockets out, and [`Sim`] between them. It waits for no single rank: one that does not
+//! read its answers leaves the simulation.
 
 use super::SILENT_RANK;
-use super::proto::{MAX_DATAGRAM, Question, Reply, VERSION};
+use super::door::{Door, Way};
+use super::line::{Line, Received, Sent};
+use super::proto::{MAX_DATAGRAM, Question, Reply};
 use super::sim::{Request, Return, Setting, Sim, SimError};
 use super::trace;
-use super::usermem::{ProcessMemory, UserMemory};
+use super::usermem::{Files, UserMemory};
 use crate::call::Answer;
-use portals_core::{Error, NiConfig};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::identity::secret::Secret;
+use portals_core::NiConfig;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// How long all ranks have to connect.
-const GATHER: Duration = Duration::from_secs(30);
+/// How long all ranks have to connect, from the first that did.
+pub(super) const GATHER: Duration = Duration::from_secs(30);
 
 /// Why a simulation ended before its ranks did.
 #[derive(Debug, thiserror::Error)]
@@ -34,179 +38,237 @@ pub enum ServeError {
         source: Errno,
     },
     /// Not all ranks came.
-    #[error("only {came} of {want} ranks joined the simulation within {GATHER:?}")]
+    #[error(
+        "only {came} of {want} ranks joined the simulation within {GATHER:?}; rank {first} did not{because}"
+    )]
     Missing {
         /// Ranks that joined.
         came: usize,
         /// Ranks of the job.
         want: usize,
+        /// The first of the others.
+        first: usize,
+        /// What kept connections out, if anything did; begins with a semicolon.
+        because: String,
     },
-    /// Somebody else connected, or with another build.
+    /// A rank ended while others were still to come.
+    #[error("rank {rank} left before all ranks had joined")]
+    Left {
+        /// Which.
+        rank: usize,
+    },
+    /// The simulation cannot read and write the memory of a rank.
+    #[error("the memory of rank {rank} cannot be reached: {why}")]
+    Memory {
+        /// Which.
+        rank: u32,
+        /// The end of the sentence.
+        why: String,
+    },
+    /// Whoever started this process does not say what for.
+    #[error("standard input is not the line of a rank that starts a simulation: {0}")]
+    Begin(String),
+    /// A rank of this job came with another build.
     #[error("a connection did not say hello as a rank of this job: {0}")]
     Hello(String),
 }
 
-fn system(what: &'static str) -> impl FnOnce(Errno) -> ServeError {
+pub(super) fn system(what: &'static str) -> impl FnOnce(Errno) -> ServeError {
     move |source| ServeError::System { what, source }
 }
 
-/// A rank that has said hello.
-struct Joined {
-    socket: OwnedFd,
-    config: NiConfig,
-    pid: i32,
-}
-
-/// Reads a hello; `Ok(None)` when the connection closed without one.
-fn hello(socket: OwnedFd, want: usize) -> Result<Option<(usize, Joined)>, ServeError> {
-    let mut buffer = [0; MAX_DATAGRAM];
-    let n = match recv(&socket, &mut buffer, RecvFlags::empty()) {
-        Ok((n, _)) => n,
-        Err(Errno::CONNRESET) => 0,
-        Err(e) => return Err(system("receiving a hello")(e)),
-    };
-    if n == 0 {
-        return Ok(None);
-    }
-    match postcard::from_bytes(&buffer[..n]) {
-        Ok(Question::Hello {
-            version: VERSION,
-            rank,
-            config,
-        }) if (rank as usize) < want => {
-            let credentials = rustix::net::sockopt::socket_peercred(&socket)
-                .map_err(system("asking for a rank's process id"))?;
-            let pid = credentials.pid.as_raw_nonzero().get();
-            Ok(Some((
-                rank as usize,
-                Joined {
-                    socket,
-                    config,
-                    pid,
-                },
-            )))
-        }
-        Ok(other) => Err(ServeError::Hello(format!("{other:?}"))),
-        Err(e) => Err(ServeError::Hello(e.to_string())),
-    }
-}
-
-/// The ranks that have come so far, by rank.
-type Gathered = Vec<Option<Joined>>;
-
-/// Waits for all ranks on a listening socket.
-fn gather(listener: &OwnedFd, joined: &mut Gathered) -> Result<(), ServeError> {
-    let deadline = Instant::now() + GATHER;
-    let want = joined.len();
-    let mut came = 0;
-    while came < want {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout));
-        match ready {
-            Ok(0) => return Err(ServeError::Missing { came, want }),
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(system("waiting for ranks")(e)),
-            Ok(_) => {}
-        }
-        let socket = rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
-            .map_err(system("accepting a rank"))?;
-        take_in(socket, joined)?;
-        came = joined.iter().flatten().count();
-    }
-    Ok(())
-}
-
-/// Reads a rank's hello. On an error the rank is told.
-fn take_in(socket: OwnedFd, joined: &mut Gathered) -> Result<(), ServeError> {
-    let spare = socket.try_clone();
-    let taken = hello(socket, joined.len()).and_then(|came| match came {
-        Some((rank, j)) => match joined[rank].replace(j) {
-            Some(_) => Err(ServeError::Hello(format!("rank {rank} twice"))),
-            None => Ok(()),
-        },
-        None => Ok(()),
-    });
-    if let (Err(error), Ok(socket)) = (&taken, spare) {
-        refuse(&socket, error);
-    }
-    taken
-}
-
-/// Waits for `want` ranks on a listening socket, then simulates until all have left. When that
-/// cannot be, every rank that came is told why.
-pub(super) fn serve(listener: &OwnedFd, want: usize, setting: Setting) -> Result<(), ServeError> {
-    let mut joined: Gathered = (0..want).map(|_| None).collect();
-    let gathered = gather(listener, &mut joined);
-    begin(gathered, joined, setting)
-}
-
-/// Simulates for connected sockets that each begin with a hello, in any order.
-pub(super) fn serve_connected(sockets: Vec<OwnedFd>, setting: Setting) -> Result<(), ServeError> {
-    let mut joined: Gathered = sockets.iter().map(|_| None).collect();
-    let want = sockets.len();
-    let gathered = sockets
-        .into_iter()
-        .try_for_each(|socket| take_in(socket, &mut joined))
-        .and_then(|()| match joined.iter().flatten().count() {
-            came if came == want => Ok(()),
-            came => Err(ServeError::Missing { came, want }),
-        });
-    begin(gathered, joined, setting)
-}
-
-fn begin(
-    gathered: Result<(), ServeError>,
-    joined: Gathered,
+/// Waits for `want` ranks, which have `secret`, on a listening socket; `founder` is the line of rank 0, which started this.
+/// Then simulates until all have left. When that cannot be, every rank that came is told why.
+pub(super) fn serve(
+    listener: OwnedFd,
+    founder: OwnedFd,
+    secret: Secret,
+    want: usize,
     setting: Setting,
 ) -> Result<(), ServeError> {
-    let joined: Vec<Joined> = joined.into_iter().flatten().collect();
-    let configs: Vec<NiConfig> = joined.iter().map(|j| j.config).collect();
-    let memories = joined
-        .iter()
-        .map(|j| Box::new(ProcessMemory { pid: j.pid }) as Box<dyn UserMemory>)
-        .collect();
-    let built = gathered.and_then(|()| Ok(Sim::new(setting, &configs, memories)?));
-    match built {
+    // Whoever has connected may be gone before it is accepted.
+    rustix::io::ioctl_fionbio(&listener, true).map_err(system("using the socket"))?;
+    begin(
+        Door::new(secret, Way::Listener(listener), want, vec![founder]),
+        setting,
+    )
+}
+
+/// Simulates for connected sockets that each begin with a hello, in any order; ranks are threads of this process.
+pub(super) fn serve_connected(
+    sockets: Vec<OwnedFd>,
+    secret: Secret,
+    setting: Setting,
+) -> Result<(), ServeError> {
+    let want = sockets.len();
+    let own = Files::own().map_err(|why| ServeError::Memory { rank: 0, why })?;
+    begin(
+        Door::new(secret, Way::Threads(Arc::new(own)), want, sockets),
+        setting,
+    )
+}
+
+fn begin(door: Door, setting: Setting) -> Result<(), ServeError> {
+    let mut configs: Vec<NiConfig> = Vec::new();
+    let mut memories: Vec<Box<dyn UserMemory>> = Vec::new();
+    let mut connected = Vec::new();
+    for joined in door.gather()? {
+        configs.push(joined.config);
+        memories.push(Box::new(joined.memory));
+        connected.push(Some(Connected {
+            line: joined.line,
+            process: joined.process,
+        }));
+    }
+    let ranks = Ranks::new(connected)?;
+    match Sim::new(setting, &configs, memories) {
         Ok(mut sim) => {
             trace::begin(&mut sim);
-            simulate(sim, joined.into_iter().map(|j| Some(j.socket)).collect())
+            simulate(sim, ranks)
         }
         Err(error) => {
-            for j in &joined {
-                refuse(&j.socket, &error);
+            for rank in ranks.connected.iter().flatten() {
+                rank.line.refuse(&error.to_string());
             }
-            Err(error)
+            Err(error.into())
         }
     }
 }
 
-/// Tells a rank why it cannot be simulated.
-fn refuse(socket: &OwnedFd, error: &ServeError) {
-    reply(
-        socket,
-        &Reply {
-            clock: 0,
-            result: Err(Error::Fail),
-            note: error.to_string(),
-        },
-    );
+/// A rank that takes part.
+#[derive(Debug)]
+struct Connected {
+    line: Line,
+    /// Tells of the end of its process.
+    process: Option<OwnedFd>,
 }
 
-fn reply(socket: &OwnedFd, reply: &Reply) -> bool {
-    let mut buffer = [0; MAX_DATAGRAM];
-    let Ok(bytes) = postcard::to_slice(reply, &mut buffer) else {
-        return false;
-    };
-    loop {
-        match send(socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(_) => return true,
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
+/// Most descriptors that are found ready at one time.
+const READY: usize = 256;
+
+/// The connections of all ranks.
+struct Ranks {
+    connected: Vec<Option<Connected>>,
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
+}
+
+/// What a descriptor of a rank is watched as: its socket, or its process.
+const fn watched(rank: usize, process: bool) -> epoll::EventData {
+    epoll::EventData::new_u64((rank as u64) << 1 | process as u64)
+}
+
+impl Ranks {
+    fn new(connected: Vec<Option<Connected>>) -> Result<Self, ServeError> {
+        let watch = || -> Result<OwnedFd, Errno> {
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            for (rank, of) in connected.iter().enumerate() {
+                let Some(of) = of else { continue };
+                epoll::add(
+                    &epoll,
+                    &of.line,
+                    watched(rank, false),
+                    epoll::EventFlags::IN,
+                )?;
+                if let Some(process) = &of.process {
+                    epoll::add(&epoll, process, watched(rank, true), epoll::EventFlags::IN)?;
+                }
+            }
+            Ok(epoll)
+        };
+        let epoll = watch().map_err(system("watching the ranks"))?;
+        Ok(Self {
+            connected,
+            epoll,
+            ready: Vec::with_capacity(READY),
+        })
+    }
+
+    /// Answers a rank. One that is gone, or does not read, takes part no longer.
+    fn answer(&mut self, sim: &mut Sim, rank: usize, reply: &Reply) {
+        let said = match &self.connected[rank] {
+            Some(of) => of.line.say(reply),
+            None => Sent::Closed,
+        };
+        match said {
+            Sent::Done => {}
+            Sent::Closed => self.gone(sim, rank),
+            Sent::Full => self.dismiss(sim, rank, "does not read its answers"),
         }
+    }
+
+    /// The process of a rank has ended, or has closed its connection.
+    fn gone(&mut self, sim: &mut Sim, rank: usize) {
+        self.forget(rank);
+        sim.handle_exit(rank);
+    }
+
+    /// A rank lives and does not keep to the rules.
+    fn dismiss(&mut self, sim: &mut Sim, rank: usize, why: &str) {
+        tracing::error!("rank {rank} {why}; the simulation goes on without it");
+        self.forget(rank);
+        sim.handle_dismissal(rank);
+    }
+
+    fn forget(&mut self, rank: usize) {
+        let Some(of) = self.connected[rank].take() else {
+            return;
+        };
+        // Others may have the same socket open, so that closing it would not be the end of watching it.
+        let _ = epoll::delete(&self.epoll, &of.line);
+        if let Some(process) = &of.process {
+            let _ = epoll::delete(&self.epoll, process);
+        }
+    }
+
+    /// Waits for at least one question and hands all that have come to the simulation. While that has more to do by itself
+    /// it is only looked who has gone.
+    fn hear(&mut self, sim: &mut Sim) -> Result<(), ServeError> {
+        let busy = sim.has_more();
+        let patience = sim.patience.and_then(|p| Timespec::try_from(p).ok());
+        let limit = if busy {
+            Some(Timespec::default())
+        } else {
+            patience
+        };
+        let spare = rustix::buffer::spare_capacity(&mut self.ready);
+        match epoll::wait(&self.epoll, spare, limit.as_ref()) {
+            Ok(0) if !busy => silence(sim),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(system("waiting for a call")(errno)),
+        }
+        while let Some(event) = self.ready.pop() {
+            let rank = (event.data.u64() >> 1) as usize;
+            let process = event.data.u64() & 1 != 0;
+            let flags = event.flags;
+            let closed = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+            if process || (busy && closed) {
+                self.gone(sim, rank);
+            } else if !busy {
+                self.hear_rank(sim, rank);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_rank(&mut self, sim: &mut Sim, rank: usize) {
+        let Some(of) = &self.connected[rank] else {
+            return;
+        };
+        let mut buffer = [0; MAX_DATAGRAM];
+        let question = match of.line.hear(&mut buffer) {
+            Received::Nothing => return,
+            Received::Closed => return self.gone(sim, rank),
+            Received::TooLong => None,
+            Received::Datagram(n) => postcard::from_bytes(&buffer[..n]).ok(),
+        };
+        let request = match question {
+            Some(Question::Call(call)) => Request::Call(call),
+            Some(Question::Leave) => Request::Leave,
+            Some(Question::Rejoin) => Request::Rejoin,
+            None => return self.dismiss(sim, rank, "says what no rank says"),
+        };
+        sim.handle_call(rank, request);
     }
 }
 
@@ -218,18 +280,18 @@ fn deadlock_note(sim: &Sim) -> String {
     )
 }
 
-fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), ServeError> {
-    for socket in sockets.iter().flatten() {
+fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
+    for rank in 0..ranks.connected.len() {
         let started = Reply {
             clock: sim.start().as_ps(),
             result: Ok(Answer::Done),
             note: String::new(),
         };
-        reply(socket, &started);
+        ranks.answer(&mut sim, rank, &started);
     }
     let mut told_of_all = false;
+    let mut before = sim.deadlocks();
     while sim.live() > 0 {
-        let before = sim.deadlocks();
         while let Some(Return {
             rank,
             clock,
@@ -249,18 +311,16 @@ fn simulate(mut sim: Sim, mut sockets: Vec<Option<OwnedFd>>) -> Result<(), Serve
             if sim.live() == 0 || deadlocked {
                 trace::end(&mut sim, &mut told_of_all);
             }
-            let told = sockets[rank]
-                .as_ref()
-                .is_some_and(|socket| reply(socket, &answer));
-            if !told {
-                sim.handle_exit(rank);
-            }
+            ranks.answer(&mut sim, rank, &answer);
         }
         if sim.live() == 0 {
             break;
         }
         let live = sim.live();
-        hear(&mut sockets, &mut sim)?;
+        if !sim.has_more() {
+            before = sim.deadlocks();
+        }
+        ranks.hear(&mut sim)?;
         if sim.live() < live {
             // A rank has vanished; its launcher will end this process too.
             trace::end(&mut sim, &mut told_of_all);
@@ -280,57 +340,4 @@ fn silence(sim: &mut Sim) {
              they see is not the same in every run ({SILENT_RANK} is how long they wait, 0 for ever)"
         );
     }
-}
-
-/// Waits for at least one question and hands all that have come to the simulation.
-fn hear(sockets: &mut [Option<OwnedFd>], sim: &mut Sim) -> Result<(), ServeError> {
-    let patience = sim.patience.and_then(|p| Timespec::try_from(p).ok());
-    let ready: Vec<usize> = {
-        let open: Vec<(usize, &OwnedFd)> = sockets
-            .iter()
-            .enumerate()
-            .filter_map(|(r, s)| Some((r, s.as_ref()?)))
-            .collect();
-        let mut fds: Vec<PollFd<'_>> = open
-            .iter()
-            .map(|(_, s)| PollFd::new(*s, PollFlags::IN))
-            .collect();
-        loop {
-            match poll(&mut fds, patience.as_ref()) {
-                Ok(0) => return Ok(silence(sim)),
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(system("waiting for a call")(e)),
-            }
-        }
-        open.iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|((r, _), _)| *r)
-            .collect()
-    };
-    let mut buffer = [0; MAX_DATAGRAM];
-    for rank in ready {
-        let Some(socket) = &sockets[rank] else {
-            continue;
-        };
-        let n = match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
-            Ok((n, _)) => n,
-            Err(Errno::AGAIN | Errno::INTR) => continue,
-            Err(_) => 0,
-        };
-        let request = match postcard::from_bytes(&buffer[..n]) {
-            Ok(Question::Call(call)) => Request::Call(call),
-            Ok(Question::Leave) => Request::Leave,
-            Ok(Question::Rejoin) => Request::Rejoin,
-            // The connection closed, or what came cannot come from a rank.
-            Ok(Question::Hello { .. }) | Err(_) => {
-                sockets[rank] = None;
-                sim.handle_exit(rank);
-                continue;
-            }
-        };
-        sim.handle_call(rank, request);
-    }
-    Ok(())
 }

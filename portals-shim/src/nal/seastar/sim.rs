@@ -220,6 +220,9 @@ impl HostMemories for Nodes {
 /// would otherwise keep it from ever returning.
 const WORDS: u32 = 32;
 
+/// Steps of the simulation between two looks at who has gone: some milliseconds of wall time.
+const STEPS: u32 = 10_000;
+
 /// How long a kernel waits before it looks at a full mailbox again.
 const RETRY: SimDuration = SimDuration::from_us(1);
 
@@ -237,6 +240,7 @@ pub(super) struct Sim {
     returns: VecDeque<Return>,
     running: usize,
     now: SimTime,
+    has_more: bool,
     waits: u64,
     deadlocks: u64,
     calls: trace::Calls,
@@ -326,6 +330,7 @@ impl Sim {
             returns: VecDeque::new(),
             running: configs.len(),
             now: SimTime::ZERO,
+            has_more: false,
             waits: 0,
             deadlocks: 0,
             calls: trace::Calls::default(),
@@ -407,6 +412,7 @@ impl Sim {
             r.clock = r.clock.max(self.now);
             self.running += 1;
         }
+        self.nodes.0[r.node].driver.memory.has_run(r.process);
         match (&r.state, request) {
             (RankState::Running, Request::Call(call)) => {
                 self.running -= 1;
@@ -484,10 +490,16 @@ impl Sim {
             .map(|(at, _, n)| (at, n))
     }
 
+    /// Whether [`Sim::poll_return`] gave nothing only to have somebody look who has gone.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Lets time pass until a rank returns; `None` when all that can happen next is a call of a
-    /// running rank, or nothing.
+    /// running rank, or nothing, and every now and then when there is more to do.
     pub(super) fn poll_return(&mut self) -> Option<Return> {
-        loop {
+        self.has_more = false;
+        for _ in 0..STEPS {
             if let Some(r) = self.returns.pop_front() {
                 return Some(r);
             }
@@ -522,6 +534,8 @@ impl Sim {
                 return None;
             }
         }
+        self.has_more = true;
+        None
     }
 
     fn step_world(&mut self) {

@@ -78,6 +78,16 @@ impl Sim {
 
     /// A rank's process is gone.
     pub(in super::super) fn handle_exit(&mut self, rank: usize) {
+        self.depart(rank, false);
+    }
+
+    /// A rank does not keep to the rules of its connection, which has been closed: to the others it has left, though its
+    /// process lives. Nobody else ends their waits for it.
+    pub(in super::super) fn handle_dismissal(&mut self, rank: usize) {
+        self.depart(rank, true);
+    }
+
+    fn depart(&mut self, rank: usize, closed: bool) {
         let Some(r) = self.ranks.get_mut(rank) else {
             return;
         };
@@ -86,9 +96,10 @@ impl Sim {
             RankState::Running => self.running -= 1,
             _ => {}
         }
-        r.state = RankState::Gone { closed: false };
+        r.state = RankState::Gone { closed };
+        let Rank { node, process, .. } = *r;
+        self.nodes.0[node].driver.memory.revoke(process);
         // An interrupt that waited for its call waits no more.
-        let node = r.node;
         if !self.nodes.0[node].handling && !self.calling(node) {
             self.interrupt(node);
         }

@@ -1,0 +1,170 @@
+//! The process that holds the simulated machine of a job, as users meet it: it ends with its job, whatever ends that, and
+//! reaches ranks that are shut in; where it cannot it says why.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const GUPS: &str = env!("CARGO_BIN_EXE_gups");
+/// Marks the processes of a job in their environments.
+const MARK: &str = "PORTOLAN_TEST_MARK";
+/// Less than ranks have to join (30 s), and more than any of this takes on a machine that is busy.
+const SOON: Duration = Duration::from_secs(20);
+
+fn portolan() -> PathBuf {
+    let path = Path::new(GUPS).with_file_name("portolan");
+    assert!(
+        path.exists(),
+        "{} is not built: cargo build --workspace",
+        path.display()
+    );
+    path
+}
+
+/// A job of two ranks on the model, each the program of `words`.
+fn job(words: &[&str]) -> Command {
+    let mut command = Command::new(portolan());
+    command.args(["run", "-n", "2", "--fabric", "seastar", "--"]);
+    command.args(words).stdin(Stdio::null());
+    for name in ["PORTOLAN_DEVICE", "PORTOLAN_MACHINE", "PORTOLAN_LOG"] {
+        command.env_remove(name);
+    }
+    command.env("PORTOLAN_EXE", portolan());
+    command
+}
+
+/// The simulations of the job that is marked so.
+fn simulations(mark: &str) -> Vec<i32> {
+    let marked = format!("{MARK}={mark}").into_bytes();
+    let of = |pid: &i32| {
+        let file = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let is = |text: &[u8], word: &[u8]| text.split(|b| *b == 0).any(|w| w == word);
+        is(&file("cmdline"), b"seastar-sim") && is(&file("environ"), &marked)
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
+    numbers.filter(of).collect()
+}
+
+/// Looks again and again until it is so; whether it was, in time.
+fn soon(so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < SOON {
+        if so() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+/// A job whose rank 1 never comes to the fabric, and whose simulation has been started.
+fn job_that_waits(mark: &str) -> Child {
+    let late = "[ \"$PMI_RANK\" = 1 ] && exec sleep 1000; exec \"$@\"";
+    let job = job(&["sh", "-c", late, "sh", GUPS, "--updates", "64"])
+        .env(MARK, mark)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(soon(|| simulations(mark).len() == 1), "no simulation");
+    job
+}
+
+#[test]
+fn the_simulation_ends_with_its_launcher_before_all_ranks_are_there() {
+    let mark = format!("launcher-{}", std::process::id());
+    let mut job = job_that_waits(&mark);
+    job.kill().unwrap();
+    job.wait().unwrap();
+    assert!(soon(|| simulations(&mark).is_empty()), "it goes on");
+}
+
+/// Whoever has started a rank need not notice its end.
+#[test]
+fn the_simulation_ends_with_rank_0_before_all_ranks_are_there() {
+    let mark = format!("rank-{}", std::process::id());
+    let mut job = job_that_waits(&mark);
+    let simulation = simulations(&mark)[0];
+    let stat = fs::read_to_string(format!("/proc/{simulation}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let rank_0 = fields.split_whitespace().nth(1).unwrap();
+    let killed = Command::new("kill").args(["-KILL", rank_0]).status();
+    assert!(killed.unwrap().success());
+    assert!(soon(|| simulations(&mark).is_empty()), "it goes on");
+    assert!(!job.wait().unwrap().success());
+}
+
+fn checksum(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    let mut words = text.split_whitespace();
+    assert!(words.any(|w| w == "checksum"), "{text}");
+    words.next().unwrap().to_owned()
+}
+
+/// As rootless containers are made.
+#[test]
+fn ranks_in_namespaces_of_their_own_are_reached() {
+    let gups = [GUPS, "--log2-table", "8", "--updates", "64"];
+    let right = checksum(&job(&gups).output().unwrap());
+    for flags in [
+        &["--user", "--map-root-user"][..],
+        &["--user", "--map-root-user", "--pid", "--fork"],
+        &[
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+        ],
+    ] {
+        let works = Command::new("unshare").args(flags).arg("true").output();
+        if !works.is_ok_and(|tried| tried.status.success()) {
+            eprintln!("skipped: unshare {flags:?} is not permitted here");
+            continue;
+        }
+        let words = [&["unshare"], flags, &gups].concat();
+        let output = job(&words).output().unwrap();
+        assert_eq!(checksum(&output), right, "{flags:?}");
+    }
+}
+
+/// The kernel closes a process's memory to everybody, itself included, where its user may not read its program.
+#[test]
+fn a_program_that_may_not_be_read_is_told_so_at_the_start() {
+    let folder = std::env::temp_dir().join(format!("portolan-unread-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let copy = folder.join("gups");
+    fs::copy(GUPS, &copy).unwrap();
+    fs::copy(portolan(), folder.join("portolan")).unwrap();
+    for (file, mode) in [(folder.clone(), 0o755), (copy.clone(), 0o711)] {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let runs = |command: &mut Command| command.output().is_ok_and(|o| o.status.success());
+    let mut tried = Command::new("setpriv");
+    tried.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    if !root || !runs(tried.arg(&copy).arg("--version")) {
+        eprintln!("skipped: another user's programs are tried as root, with setpriv");
+        fs::remove_dir_all(&folder).unwrap();
+        return;
+    }
+    command.arg(folder.join("portolan"));
+    command.args(["run", "-n", "2", "--fabric", "seastar", "--"]);
+    command.arg(&copy).args(["--updates", "64"]);
+    let output = command
+        .env("PORTOLAN_EXE", folder.join("portolan"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("may run, but not read"), "{errors}");
+    fs::remove_dir_all(&folder).unwrap();
+}
