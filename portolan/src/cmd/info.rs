@@ -29,7 +29,7 @@ enum Line {
     Port(PortLine),
     Gid(GidLine),
     Guest(GuestInfo),
-    Host(HostInfo),
+    Host(Box<HostInfo>),
     Library(LibraryInfo),
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         }
     }
     lines.push(guest_line());
-    lines.push(Line::Host(HostInfo::look()));
+    lines.push(Line::Host(Box::new(HostInfo::look())));
     for line in &lines {
         if options.json {
             let text = serde_json::to_string(line)
