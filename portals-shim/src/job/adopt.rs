@@ -14,8 +14,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::JobError;
 
@@ -61,32 +63,45 @@ pub(super) fn mpi() -> Mpi {
     }
 }
 
+/// A file by its device and its number there.
+type File = (u64, u64);
+
 /// The descriptor that `PMI_FD` names.
 #[derive(Debug)]
 pub(super) struct Inherited {
     fd: RawFd,
-    /// The socket, as the system names it.
-    socket: PathBuf,
+    /// The socket.
+    socket: File,
 }
 
 impl Inherited {
-    fn read(fd: RawFd) -> std::io::Result<PathBuf> {
-        std::fs::read_link(format!("/proc/self/fd/{fd}"))
+    /// The file behind a number, and its type. It is asked of the number, and not of `/proc`, which a rank in a container
+    /// need not have.
+    fn read(fd: RawFd) -> std::io::Result<(File, FileType)> {
+        if fd < 0 {
+            return Err(Errno::BADF.into());
+        }
+        // SAFETY: the number is not negative; one that names nothing is refused by the kernel, and nothing is changed.
+        let lent = unsafe { BorrowedFd::borrow_raw(fd) };
+        let stat = rustix::fs::fstat(lent)?;
+        Ok((
+            (stat.st_dev, stat.st_ino),
+            FileType::from_raw_mode(stat.st_mode),
+        ))
     }
 
     /// Whether somebody in this process has closed it: a library that has left the job over it.
     pub(super) fn is_closed(&self) -> bool {
-        Self::read(self.fd).map_or(true, |now| now != self.socket)
+        Self::read(self.fd).map_or(true, |(now, _)| now != self.socket)
     }
 }
 
 /// Whether `fd` is a connected socket of this process.
 pub(super) fn is_connected(fd: RawFd) -> bool {
-    let is_socket = |path: PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"socket:");
-    if fd < 0 || !Inherited::read(fd).is_ok_and(is_socket) {
+    if !Inherited::read(fd).is_ok_and(|(_, kind)| kind == FileType::Socket) {
         return false;
     }
-    // SAFETY: the descriptor is open (its /proc entry was read above), and is only asked for its peer.
+    // SAFETY: the descriptor is open, as was asked above, and is only asked for its peer.
     let lent = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::net::getpeername(lent).is_ok()
 }
@@ -97,19 +112,16 @@ pub(super) fn is_connected(fd: RawFd) -> bool {
 /// closed it would otherwise let this process talk PMI into one of its own files.
 pub(super) fn socket(fd: RawFd) -> Result<(OwnedFd, Inherited), JobError> {
     let not_open = |source| JobError::NotOpen { fd, source };
-    let socket = Inherited::read(fd).map_err(not_open)?;
-    if !socket
-        .as_os_str()
-        .as_encoded_bytes()
-        .starts_with(b"socket:")
-    {
+    let (socket, kind) = Inherited::read(fd).map_err(not_open)?;
+    if kind != FileType::Socket {
         return Err(JobError::NotASocket {
             fd,
-            target: socket.display().to_string(),
+            target: std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .map_or_else(|_| format!("{kind:?}"), |path| path.display().to_string()),
         });
     }
     once()?;
-    // SAFETY: the descriptor is open (its /proc entry was read above), and who closes it does so when it leaves the job,
+    // SAFETY: the descriptor is open as was asked above, and who closes it does so when it leaves the job,
     // which is not while this library joins.
     let lent = unsafe { BorrowedFd::borrow_raw(fd) };
     // Not below 3, whatever is free there: what is printed would go to the launcher.
