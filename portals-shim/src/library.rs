@@ -118,7 +118,8 @@ impl<N: Nal> Library<N> {
     /// What follows a call that may have ended or changed descriptors: their regions go, and peers are told.
     #[inline(always)]
     pub(crate) fn changed(&mut self) {
-        if self.ni.has_gone_mds() || self.kept.has_former() {
+        // One branch for both, as neither is common.
+        if self.ni.has_gone_mds() | self.kept.has_former() {
             self.kept.release(&mut self.ni);
         }
         self.nal.lists_changed(&mut self.ni);

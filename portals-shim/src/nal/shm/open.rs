@@ -490,7 +490,8 @@ pub(crate) fn open(
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
     let key = format!("portolan.shm{opening}");
-    let came = |rank: u32| format!("{key}.{rank}");
+    // The number of an opening stands last: behind the key alone a rank's number would be taken for one.
+    let came = |rank: u32| format!("portolan.shm.came.{rank}{opening}");
     let shut = |e: DoorError| unusable(e.to_string());
     let own = Own::new(job.rank(), job.size())?;
     let bring = vec![own.descriptor()?];
