@@ -207,7 +207,10 @@ fn every_way_in_which_memory_goes_ends_its_pins() {
         let args = [&[way], &objects[..]].concat();
         passes(2, &program, &args);
         let (_, found) = misses(&program, &args, &[]);
-        assert!(found >= 4 * kept, "{way}: {found}, {kept} without it");
+        // Memory that lies elsewhere may begin at a unit's start, and then fills one unit less.
+        let elsewhere = ["shmdt", "remap", "brk", "sbrk", "object"].contains(&way);
+        let units = if elsewhere { kept - 1 } else { kept };
+        assert!(found >= 4 * units, "{way}: {found}, {kept} without it");
     }
     let output = run_on("seastar", 2, &program, &["trim"]);
     assert!(output.status.success(), "{}", text(&output));
