@@ -129,8 +129,8 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
-        name: "affinity and limits cannot be read",
-        inside: &["DENY", "EPERM", "sched_getaffinity,prlimit64"],
+        name: "affinity cannot be read",
+        inside: &["DENY", "EPERM", "sched_getaffinity"],
         ..PLAIN
     },
     // Namespaces.
@@ -303,6 +303,10 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "files of no more than 4 KiB",
         inside: &["prlimit", "--fsize=4096"],
+        refused: &[
+            ("shm", "the limit of files (ulimit -f)"),
+            ("verbs", "the limit of files (ulimit -f)"),
+        ],
         ..PLAIN
     },
     // Descriptors and terminals.
