@@ -160,6 +160,7 @@ pub(super) const ALL: &[Environment] = &[
             "sh",
         ],
         needs: &[Need::Root],
+        refused: &[("seastar", "/proc is not mounted here")],
         ..PLAIN
     },
     Environment {
@@ -216,6 +217,10 @@ pub(super) const ALL: &[Environment] = &[
         name: "a network namespace a rank",
         inside: &["unshare", "--net"],
         needs: &[Need::Root],
+        refused: &[(
+            "seastar",
+            "they must be on one machine and in one network namespace",
+        )],
         ..PLAIN
     },
     Environment {
@@ -242,6 +247,7 @@ pub(super) const ALL: &[Environment] = &[
         outside: AS_USER,
         copy: Copy::NotReadable,
         needs: &[Need::Root],
+        refused: &[("seastar", "its user may run, but not read")],
         ..PLAIN
     },
     Environment {
@@ -249,6 +255,7 @@ pub(super) const ALL: &[Environment] = &[
         outside: AS_USER,
         copy: Copy::Capable,
         needs: &[Need::Root, Need::Command("setcap")],
+        refused: &[("seastar", "the kernel closes its /proc/self/mem")],
         ..PLAIN
     },
     Environment {
