@@ -521,6 +521,20 @@ fn endless_gups(updates: &str) -> (Child, i32) {
         );
         std::thread::yield_now();
     };
+    // The simulation lets ranks in one after the other, which takes it no time to speak of; it runs once it has used some.
+    let simulates = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+        let times = after.split(' ').skip(11).take(2);
+        times.filter_map(|t| t.parse::<u64>().ok()).sum::<u64>() >= 20
+    };
+    while !simulations_of(rank_2).iter().any(simulates) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the simulation does not run"
+        );
+        std::thread::yield_now();
+    }
     (child, rank_2)
 }
 
