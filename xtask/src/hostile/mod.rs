@@ -13,6 +13,7 @@ use environments::{ALL, Copy, Environment, Event, Need};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -180,6 +181,10 @@ impl Stage {
         if !environment.launcher.is_empty() {
             command.env("PORTOLAN_FABRIC", fabric.name);
         }
+        if environment.event == Event::StopAndContinue {
+            // The system stops no group whose parents are all outside of its session, as nobody could have it go on.
+            command.process_group(0);
+        }
         let mut child = command
             .args(&words[1..])
             .current_dir(&results)
@@ -207,7 +212,6 @@ impl Stage {
         if !left.is_empty() {
             bail!("left after {GONE:?}: {}", left.join(", "));
         }
-        use std::os::unix::process::ExitStatusExt as _;
         Ok(Ended {
             code: status
                 .code()
@@ -335,10 +339,14 @@ fn stop_and_continue(child: &mut Child, mark: &str) -> Result<()> {
             launcher.signal(Signal::TSTP)?;
             stopped = true;
         }
-        let still = all
+        let still = |(_, state, name): &&(u32, char, String)| {
+            PROGRAM.starts_with(name.as_str()) && *state == 'T'
+        };
+        // A shell continues what it has seen stop: the launcher, which stops after its ranks.
+        let launcher_too = all
             .iter()
-            .filter(|(_, state, name)| PROGRAM.starts_with(name.as_str()) && *state == 'T');
-        if stopped && still.count() == ranks {
+            .any(|(pid, state, _)| *pid == child.id() && *state == 'T');
+        if stopped && launcher_too && all.iter().filter(still).count() == ranks {
             launcher.signal(Signal::CONT)?;
             return Ok(());
         }
