@@ -110,7 +110,7 @@ impl Front {
             let ready = wait::readable(&fds, None)?;
             for signal in caught.take().collect::<Vec<_>>() {
                 match signal {
-                    SIGTSTP => self.stop()?,
+                    SIGTSTP => self.stop(&mut caught)?,
                     signal => self.pass(signal),
                 }
             }
@@ -141,7 +141,7 @@ impl Front {
     }
 
     /// Stops the ranks, then this process, then has the ranks go on.
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self, caught: &mut Caught) -> io::Result<()> {
         self.pass(SIGTSTP);
         let deadline = Instant::now() + STOP;
         let mut ready = false;
@@ -150,6 +150,15 @@ impl Front {
         }
         if ready && !self.hear() {
             // The loop sees the end again.
+            return Ok(());
+        }
+        // What has come meanwhile counts: who was told to go on before it stood still does not stop.
+        let mut goes_on = false;
+        for signal in caught.take().filter(|signal| *signal != SIGTSTP) {
+            goes_on |= signal == SIGCONT;
+            self.pass(signal);
+        }
+        if goes_on {
             return Ok(());
         }
         edge::stop_by(SIGTSTP)?;
