@@ -236,6 +236,13 @@ fn killed_rank(portolan: &Path, gups: &Path, device: &str, way: &[&str]) -> Resu
     ))
 }
 
+/// The parent of a process.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The process that is rank `rank` under launcher `launcher`, once it has opened the device.
 fn rank_process(launcher: u32, rank: u32) -> Result<u32> {
     let wanted = format!("PMI_RANK={rank}");
@@ -251,11 +258,8 @@ fn rank_process(launcher: u32, rank: u32) -> Result<u32> {
                 continue;
             };
             let dir = entry.path();
-            let stat = std::fs::read_to_string(dir.join("stat")).unwrap_or_default();
-            let parent = stat
-                .rsplit_once(')')
-                .and_then(|(_, r)| r.split_whitespace().nth(1)?.parse().ok());
-            if parent != Some(launcher) {
+            // The launcher's supervisor is its child, and the ranks are that one's.
+            if parent(pid).and_then(parent) != Some(launcher) {
                 continue;
             }
             let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
