@@ -242,20 +242,22 @@ impl Core {
         }
         self.asked = Some(now);
         let (word, bit) = (self.rank / 64, 1 << (self.rank % 64));
-        let mut writers = vec![0; self.contacts.len()];
-        for rank in (0..self.peers.len()).filter(|rank| *rank != self.rank) {
-            let block = self.layout.block(rank);
-            if block.writes_to(map, word).load(Ordering::Acquire) & bit != 0 {
-                writers[rank / 64] |= 1 << (rank % 64);
+        let ranks = self.peers.len();
+        for first in (0..ranks).step_by(64) {
+            let mut writers = 0;
+            let some = first..ranks.min(first + 64);
+            for rank in some.filter(|rank| *rank != self.rank) {
+                let block = self.layout.block(rank);
+                if block.writes_to(map, word).load(Ordering::Acquire) & bit != 0 {
+                    writers |= 1 << (rank % 64);
+                }
+                if block.calls(map, word).load(Ordering::Acquire) & bit != 0
+                    && let Some(calling) = self.calling.get(rank / 64)
+                {
+                    calling.fetch_or(1 << (rank % 64), Ordering::Relaxed);
+                }
             }
-            if block.calls(map, word).load(Ordering::Acquire) & bit != 0
-                && let Some(calling) = self.calling.get(rank / 64)
-            {
-                calling.fetch_or(1 << (rank % 64), Ordering::Relaxed);
-            }
-        }
-        for (word, now) in writers.into_iter().enumerate() {
-            self.met(word, now);
+            self.met(first / 64, writers);
         }
         for at in 0..self.callers.len() {
             let rank = self.callers[at];
