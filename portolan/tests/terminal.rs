@@ -41,7 +41,6 @@ impl Shell {
         let mut command = fresh("script");
         command
             .args(["-qfec", "bash --norc --noprofile -i", "/dev/null"])
-            .env("PS1", "> ")
             .env("PORTOLAN", PORTOLAN)
             .env("TERM", "dumb")
             .stdin(Stdio::piped())
@@ -51,12 +50,21 @@ impl Shell {
             return None;
         }
         let mut script = command.spawn().unwrap();
-        Some(Self {
+        let mut shell = Self {
             keys: script.stdin.take().unwrap(),
             screen: script.stdout.take().unwrap(),
             script,
             seen: String::new(),
-        })
+        };
+        // In two parts, so that the prompt differs from its own words on the screen.
+        shell.types("PS1='shell''> '\n");
+        shell.prompt();
+        Some(shell)
+    }
+
+    /// Waits until the shell reads again: what is typed before goes to the job.
+    fn prompt(&mut self) {
+        self.sees("shell> ");
     }
 
     fn types(&mut self, keys: &str) {
@@ -153,6 +161,7 @@ fn a_job_is_stopped_from_the_terminal_and_goes_on() {
     wait_until(&ranks, false);
     shell.types("\x03");
     shell.sees("stopped by signal 2 (SIGINT)");
+    shell.prompt();
     shell.types("echo status $?\n");
     shell.sees("status 130");
     assert!(ranks.iter().all(|pid| state(*pid) == '-'), "a rank is left");
@@ -198,7 +207,7 @@ fn what_is_typed_goes_to_rank_0_while_the_job_is_in_the_foreground() {
     shell.sees("0: got a word.");
     // What is typed before the job has ended is for the job.
     shell.sees("2 separate processes");
-    shell.sees("bash-");
+    shell.prompt();
     shell.types("echo status $?\n");
     shell.sees("status 0");
 }
