@@ -23,6 +23,7 @@ mod identity;
 mod interface;
 pub mod job;
 mod library;
+pub mod limit;
 mod memory_limits;
 pub mod nal;
 mod own_thread;

@@ -5,7 +5,8 @@
 //! Cgroups v1, v2 and both at a time (systemd's hybrid layout) are looked at as the kernel tells them in `/proc/self/cgroup` and
 //! `/proc/self/mountinfo`; see cgroups(7) and `Documentation/admin-guide/cgroup-v2.rst` of Linux.
 
-use rustix::process::{Resource, getrlimit};
+use crate::limit::limit;
+use rustix::process::Resource;
 
 /// Limits of memory, bytes; `None`: there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ impl MemoryLimits {
             let pages = pages.and_then(|p| p.parse::<u64>().ok()).unwrap_or(0);
             pages.saturating_mul(rustix::param::page_size() as u64)
         };
-        let left = |limit, field| {
-            let most = getrlimit(limit).current;
+        let left = |of, field| {
+            let most = limit(of).ok().and_then(|l| l.current);
             most.map(|most| most.saturating_sub(used(field)))
         };
         Self {

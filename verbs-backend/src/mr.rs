@@ -201,9 +201,15 @@ impl Mr {
     }
 }
 
-/// Bytes that this process may lock in memory (`RLIMIT_MEMLOCK`); `None` is no limit.
+/// Bytes that this process may lock in memory (`RLIMIT_MEMLOCK`); `None` is no limit, or one that the system does not tell.
 pub fn memlock_limit() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the structure is whole, and may be written while the call lasts. A call that is refused leaves it.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 fn memlock_hint() -> String {

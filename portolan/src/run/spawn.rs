@@ -12,7 +12,7 @@ use std::time::Duration;
 use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
 use rustix::fs::{Access, access};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use super::socket::LineSocket;
 use super::{JobSpec, edge};
@@ -33,13 +33,8 @@ pub(super) struct Process {
 
 /// Raises the limit of descriptors, for this process and the ranks, as far as it may be.
 pub(super) fn raise_descriptors() {
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current == limit.maximum {
-        return;
-    }
-    limit.current = limit.maximum;
-    if let Err(errno) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%errno, "the limit of descriptors stays as it is");
+    if let Err(error) = portals_shim::limit::raise_descriptors() {
+        tracing::warn!(%error, "the limit of descriptors stays as it is");
     }
 }
 

@@ -31,7 +31,6 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, bind, connect, listen, sendmsg, socket_with, socketpair,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -284,13 +283,8 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
 
 /// As many descriptors as the system permits: there are four for each rank.
 fn permit_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    if let Err(errno) = setrlimit(Resource::Nofile, most) {
-        tracing::debug!(%errno, "the limit of descriptors stays");
+    if let Err(error) = crate::limit::raise_descriptors() {
+        tracing::debug!(%error, "the limit of descriptors stays");
     }
 }
 

@@ -27,6 +27,7 @@
 
 use crate::identity::peer::{Credentials, is_own_user};
 use crate::identity::secret::{Secret, random};
+use crate::limit::raise_descriptors;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
     connect, listen, recvmsg, sendmsg, socket_with,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -249,7 +250,7 @@ pub(in crate::nal) struct Door {
     waiting: Vec<OwnedFd>,
     /// Descriptors that each brings.
     files: usize,
-    limit: Rlimit,
+    limit: Option<Rlimit>,
 }
 
 impl std::fmt::Debug for Door {
@@ -260,20 +261,17 @@ impl std::fmt::Debug for Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.limit);
+        if let Some(limit) = self.limit {
+            let _ = setrlimit(Resource::Nofile, limit);
+        }
     }
 }
 
 impl Door {
     /// For so many ranks, each of which brings `files` descriptors.
     pub(in crate::nal) fn open(ranks: u32, files: usize) -> Result<Self, DoorError> {
-        let limit = getrlimit(Resource::Nofile);
         // For a moment it holds those of all.
-        let raised = Rlimit {
-            current: limit.maximum,
-            ..limit
-        };
-        let _ = setrlimit(Resource::Nofile, raised);
+        let limit = raise_descriptors().ok();
         let mut bytes = [0; 16];
         random(&mut bytes).map_err(DoorError::Open)?;
         let name: String = bytes.iter().map(|b| format!("{b:02x}")).collect();

@@ -14,10 +14,11 @@
 //! * Every access is within the mapping: ranges are checked here, whatever the caller worked out from a peer's words.
 //! * A file that one rank writes can be mapped for reading only by whoever is handed it, from before it is handed over.
 
+use crate::limit::limit;
 use portals_core::Segment;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
@@ -43,7 +44,7 @@ pub(super) fn create_own(name: &str, len: usize) -> io::Result<OwnedFd> {
 
 fn create_with(name: &str, len: usize, seals: SealFlags) -> io::Result<OwnedFd> {
     // Beyond the limit the process would be killed by a signal that says nothing.
-    if let Some(most) = getrlimit(Resource::Fsize).current
+    if let Some(most) = limit(Resource::Fsize).ok().and_then(|l| l.current)
         && len as u64 > most
     {
         let words = format!("{len} bytes are needed, the limit of files (ulimit -f) is {most}");

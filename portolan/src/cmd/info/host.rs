@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
+use portals_shim::limit::limit;
 use portals_shim::nal::shm;
 use portals_shim::{MemoryLimits, allowed_processors, unknown_variables};
 use rustix::process::{
-    DumpableBehavior, PidfdFlags, Resource, dumpable_behavior, getpid, getrlimit, pidfd_open,
+    DumpableBehavior, PidfdFlags, Resource, dumpable_behavior, getpid, pidfd_open,
 };
 use serde::Serialize;
 
@@ -30,7 +31,8 @@ pub(super) struct HostInfo {
     processors: Vec<usize>,
     at_once: usize,
     memory: MemoryInfo,
-    descriptors: Limit,
+    /// None where the system does not say.
+    descriptors: Option<Limit>,
     launchers: Vec<Launcher>,
     /// Variables that nothing reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,7 +133,7 @@ impl HostInfo {
         };
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty());
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let descriptors = getrlimit(Resource::Nofile);
+        let descriptors = limit(Resource::Nofile).ok();
         Self {
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             pidfd: Probe::of(pidfd.map(drop).map_err(|e| e.to_string())),
@@ -142,10 +144,10 @@ impl HostInfo {
             processors: allowed_processors(),
             at_once: std::thread::available_parallelism().map_or(1, usize::from),
             memory: memory(),
-            descriptors: Limit {
-                soft: descriptors.current,
-                hard: descriptors.maximum,
-            },
+            descriptors: descriptors.map(|d| Limit {
+                soft: d.current,
+                hard: d.maximum,
+            }),
             launchers: launchers(),
             variables: unknown_variables(names),
         }
@@ -196,8 +198,12 @@ impl HostInfo {
             format!("locked memory {locked}, addresses left {addresses}"),
         );
         let count = |n: Option<u64>| n.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
-        let (soft, hard) = (count(self.descriptors.soft), count(self.descriptors.hard));
-        add("descriptors", format!("{soft}, at most {hard}"));
+        let words = |d: &Limit| format!("{}, at most {}", count(d.soft), count(d.hard));
+        let unknown = || "not known".to_owned();
+        add(
+            "descriptors",
+            self.descriptors.as_ref().map_or_else(unknown, words),
+        );
         let found = self.launchers.iter();
         let found: Vec<_> = found
             .map(|l| format!("{} ({})", l.launcher, l.found))
@@ -242,7 +248,7 @@ fn memory() -> MemoryInfo {
         // The kernel's word for no limit, in version 1, is the largest number of whole pages.
         control_group_limit: limits.group.filter(|limit| *limit < 1 << 62),
         addresses_left: limits.addresses,
-        locked: getrlimit(Resource::Memlock).current,
+        locked: limit(Resource::Memlock).ok().and_then(|l| l.current),
     }
 }
 
