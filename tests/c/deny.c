@@ -28,6 +28,7 @@ static const struct named calls[] = {
 	{ "membarrier", SYS_membarrier },
 	{ "madvise", SYS_madvise },
 	{ "sched_getaffinity", SYS_sched_getaffinity },
+	{ "prlimit64", SYS_prlimit64 },
 	{ "getrandom", SYS_getrandom },
 };
 static const struct named errors[] = { { "ENOSYS", ENOSYS }, { "EPERM", EPERM }, { "ENOMEM", ENOMEM } };

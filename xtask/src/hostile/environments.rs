@@ -129,8 +129,8 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
-        name: "affinity cannot be read",
-        inside: &["DENY", "EPERM", "sched_getaffinity"],
+        name: "affinity and limits cannot be read",
+        inside: &["DENY", "EPERM", "sched_getaffinity,prlimit64"],
         ..PLAIN
     },
     // Namespaces.
