@@ -167,6 +167,29 @@ fn a_job_is_stopped_from_the_terminal_and_goes_on() {
     assert!(ranks.iter().all(|pid| state(*pid) == '-'), "a rank is left");
 }
 
+/// The limit is shorter than the time in which the job stands still, and longer than what it needs otherwise.
+#[test]
+fn time_in_which_a_job_is_stopped_is_none_of_its_own() {
+    let Some(mut shell) = Shell::start() else {
+        return;
+    };
+    let program = "echo process $$.; read word; echo got $word.";
+    shell.types(&format!(
+        "$PORTOLAN run -n 1 --timeout 6 -- sh -c '{program}'\n"
+    ));
+    // The shell's own words are on the screen too.
+    shell.sees("process $$.");
+    shell.sees("process ");
+    shell.types("\x1a");
+    shell.sees("Stopped");
+    shell.prompt();
+    shell.types("sleep 7; fg; echo status $?\n");
+    shell.sees("run -n 1");
+    shell.types("a word\n");
+    shell.sees("got a word.");
+    shell.sees("status 0");
+}
+
 #[test]
 fn ranks_write_to_a_terminal_that_stops_who_writes_in_the_background() {
     let Some(mut shell) = Shell::start() else {

@@ -24,6 +24,7 @@ mod reap;
 mod signals;
 mod socket;
 mod spawn;
+mod standstill;
 mod supervise;
 mod wait;
 mod watch;

@@ -13,6 +13,7 @@ use super::reap::{self, Exit};
 use super::signals;
 use super::socket::LineSocket;
 use super::spawn::{LOOK, Process};
+use super::standstill::Standstill;
 use super::watch::{Ready, Watch};
 
 /// How long a rank may live on after it closed its line without finalizing.
@@ -41,10 +42,7 @@ pub(super) struct Supervisor {
     watch: Watch,
     /// Some rank's end has to be looked for.
     look: bool,
-    /// Since when ranks are stopped; that is no time of theirs.
-    stopped: Option<Instant>,
-    /// How long they were stopped before.
-    rested: Duration,
+    standstill: Standstill,
 }
 
 impl Supervisor {
@@ -64,8 +62,7 @@ impl Supervisor {
             interrupts,
             watch,
             look: false,
-            stopped: None,
-            rested: Duration::ZERO,
+            standstill: Standstill::default(),
         })
     }
 
@@ -109,16 +106,14 @@ impl Supervisor {
                 }
                 Told::Stop => {
                     self.signal(SIGTSTP);
-                    self.stopped.get_or_insert_with(Instant::now);
+                    self.standstill.begin(Instant::now());
                     self.interrupts.answer();
                 }
                 Told::Continue => {
                     self.signal(SIGCONT);
-                    let rested = self.stopped.take().map(|since| since.elapsed());
-                    let rested = rested.unwrap_or_default();
-                    self.rested += rested;
+                    let lasted = self.standstill.end(Instant::now());
                     for closed in self.ranks.iter_mut().filter_map(|r| r.closed.as_mut()) {
-                        *closed += rested;
+                        *closed += lasted;
                     }
                 }
                 Told::Pass(signal) => self.signal(signal),
@@ -141,9 +136,8 @@ impl Supervisor {
         loop {
             let lines = self.ranks.iter().filter_map(|r| r.closed);
             let lines = lines.map(|at| at + CLOSED_LINE);
-            let deadline = deadline.map(|at| at + self.rested);
-            let wake = lines.chain(deadline).min();
-            let wake = wake.filter(|_| self.stopped.is_none());
+            let wake = lines.chain(self.due(deadline)).min();
+            let wake = wake.filter(|_| !self.standstill.lasts());
             let look = self.look.then(|| Instant::now() + LOOK);
             let ready = self.wait(wake.into_iter().chain(look).min())?;
             if ready.contains(&Ready::Interrupt)
@@ -154,11 +148,12 @@ impl Supervisor {
             if let Some(verdict) = self.handle(&ready)? {
                 return Ok(verdict);
             }
-            if self.stopped.is_some() {
+            if self.standstill.lasts() {
                 continue;
             }
             let now = Instant::now();
-            if deadline.is_some_and(|at| now >= at) {
+            // Asked for again: a standstill may have ended since.
+            if self.due(deadline).is_some_and(|at| now >= at) {
                 let seconds = limit.as_secs_f64();
                 let words = format!("the job ran longer than {seconds} s; ending it");
                 return Ok(Verdict::new(TIMED_OUT, words));
@@ -168,6 +163,11 @@ impl Supervisor {
                 return Ok(self.policy.handle_overdue(number(rank)));
             }
         }
+    }
+
+    /// When the job's time is over, which is later by the time in which its ranks were stopped.
+    fn due(&self, deadline: Option<Instant>) -> Option<Instant> {
+        deadline.and_then(|at| at.checked_add(self.standstill.total()))
     }
 
     /// Sleeps until something is ready or `wake` has come.

@@ -19,6 +19,7 @@ use crate::run::pmi_server::PmiServer;
 use crate::run::policy::{Policy, Verdict};
 use crate::run::reap;
 use crate::run::spawn::{self, LOOK, Process};
+use crate::run::standstill::Standstill;
 use crate::run::{JobSpec, end_with, job_id, wait, with_front};
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
@@ -33,9 +34,7 @@ struct Host {
 struct Remote {
     job: Job,
     begun: Instant,
-    /// Since when ranks are stopped, and how long they were before: that is no time of theirs.
-    stopped: Option<Instant>,
-    rested: Duration,
+    standstill: Standstill,
     doors: Doors,
     hosts: Vec<Host>,
     interrupts: Interrupts,
@@ -82,8 +81,7 @@ fn supervise(spec: &JobSpec, hosts: &Hosts, line: Option<UnixStream>) -> Result<
             spec.timeout,
         ),
         begun: Instant::now(),
-        stopped: None,
-        rested: Duration::ZERO,
+        standstill: Standstill::default(),
         doors: Doors::default(),
         hosts: Vec::new(),
         interrupts,
@@ -166,7 +164,7 @@ impl Remote {
                 self.hosts[host].ended = true;
                 self.job.handle_ssh_end(host, exit);
             }
-            if self.stopped.is_none() {
+            if !self.standstill.lasts() {
                 self.job.handle_time(self.now());
             }
             if let Some(verdict) = self.job.poll_verdict() {
@@ -177,7 +175,7 @@ impl Remote {
 
     /// Since the job began, without the time in which its ranks were stopped.
     fn now(&self) -> Duration {
-        self.begun.elapsed().saturating_sub(self.rested)
+        self.begun.elapsed().saturating_sub(self.standstill.total())
     }
 
     /// Does what was asked for from outside; the verdict where nobody is left to wait for one.
@@ -193,13 +191,12 @@ impl Remote {
                 }
                 Told::Stop => {
                     self.signal(SIGTSTP);
-                    self.stopped.get_or_insert_with(Instant::now);
+                    self.standstill.begin(Instant::now());
                     self.interrupts.answer();
                 }
                 Told::Continue => {
                     self.signal(SIGCONT);
-                    let rested = self.stopped.take().map(|since| since.elapsed());
-                    self.rested += rested.unwrap_or_default();
+                    self.standstill.end(Instant::now());
                 }
                 Told::Pass(signal) => self.signal(signal),
             }
@@ -227,9 +224,9 @@ impl Remote {
             fds.extend(ssh.map(|fd| fd.as_fd()));
             look |= host.ssh.pidfd.is_none();
         }
-        let due = self.job.wake().map(|at| at + self.rested);
+        let due = self.job.wake().map(|at| at + self.standstill.total());
         let due = due.and_then(|at| self.begun.checked_add(at));
-        let due = due.filter(|_| self.stopped.is_none());
+        let due = due.filter(|_| !self.standstill.lasts());
         let look = look.then(|| Instant::now() + LOOK);
         let wake = self.doors.wake().into_iter().chain(due).chain(look).min();
         wait::readable(&fds, wake).map(|_| ())
