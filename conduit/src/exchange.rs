@@ -32,6 +32,10 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     fn abort_beside(&self, code: i32, message: &str) -> ! {
         self.abort(code, message)
     }
+    /// As [`Exchange::abort`] with status 1, from a handler of a signal, which may have interrupted anything.
+    fn abort_at_once(&self, message: &str) -> ! {
+        self.abort(1, message)
+    }
     /// This rank's thread unwinds from a panic. True if the job is ended by that: then the rank does not part from the
     /// others, which may have panicked too, and end it once more from within a destructor.
     fn panicked(&self) -> bool {
@@ -72,5 +76,10 @@ impl Exchange for Job {
     fn abort_beside(&self, code: i32, message: &str) -> ! {
         self.ask_to_end(code, message);
         signal_hook::low_level::exit(code)
+    }
+
+    fn abort_at_once(&self, message: &str) -> ! {
+        self.say_last_words(message);
+        signal_hook::low_level::exit(1)
     }
 }

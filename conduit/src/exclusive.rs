@@ -57,6 +57,6 @@ impl<T> Exclusive<T> {
     #[cold]
     #[inline(never)]
     fn refuse(&self) -> ! {
-        self.job.abort(1, WITHIN)
+        self.job.abort_at_once(WITHIN)
     }
 }

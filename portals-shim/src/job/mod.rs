@@ -360,6 +360,18 @@ impl Job {
         end_process(code)
     }
 
+    /// As [`Job::ask_to_end`] with exit status 1, from a handler of a signal too: it takes neither a lock nor memory. The
+    /// process must end at once. A launcher of PMIx is not asked, and goes by the exit.
+    pub fn say_last_words(&self, message: &str) {
+        crate::say::say_at_once(format_args!(
+            "rank {} of {}: {message}",
+            self.rank, self.size
+        ));
+        if !is_child_of_rank() {
+            self.space.abort_at_once();
+        }
+    }
+
     /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.
     pub fn ask_to_end(&self, code: i32, message: &str) {
         crate::say(format_args!(

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
 use super::channel::Channel;
-use super::space::{Joined, Limits, Space, TextSpace, plain};
+use super::space::{AT_ONCE, Joined, Limits, Space, TextSpace, plain};
 use super::wire::{self, excerpt, format};
 use super::{JobError, env};
 
@@ -25,6 +25,8 @@ pub(super) struct Pmi1 {
     id: String,
     /// An MPI library has joined over the line, and leaves.
     of_mpi: bool,
+    /// See [`Space::abort_at_once`].
+    last_words: String,
 }
 
 /// Joins as `rank` of `size`, both told by the environment.
@@ -123,8 +125,16 @@ fn hello(channel: Channel, rank: u32, size: u32, of_mpi: bool) -> Result<Joined,
             limits,
             id,
             of_mpi,
+            last_words: abort_line(AT_ONCE.0, AT_ONCE.1),
         }),
     })
+}
+
+const ABORTING: &str = "abort the job";
+
+fn abort_line(code: i32, message: &str) -> String {
+    let pairs: [(&str, &dyn Display); 2] = [("exitcode", &code), ("message", &plain(message))];
+    format("abort", &pairs)
 }
 
 fn init(channel: &Channel) -> Result<(), JobError> {
@@ -161,8 +171,12 @@ impl Pmi1 {
 
     /// Works while another thread waits in a fence.
     pub(super) fn abort(&self, code: i32, message: &str) {
-        let pairs: [(&str, &dyn Display); 2] = [("exitcode", &code), ("message", &plain(message))];
-        let _ = self.channel.post(&format("abort", &pairs), "abort the job");
+        let _ = self.channel.post(&abort_line(code, message), ABORTING);
+    }
+
+    /// See [`Space::abort_at_once`].
+    pub(super) fn abort_at_once(&self) {
+        let _ = self.channel.post(&self.last_words, ABORTING);
     }
 }
 

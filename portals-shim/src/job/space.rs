@@ -93,7 +93,19 @@ impl Space {
             Self::Pmix(pmix) => pmix.abort(code, message),
         }
     }
+
+    /// As [`Space::abort`] with [`AT_ONCE`], in words that were put together before: takes neither a lock nor memory.
+    pub(super) fn abort_at_once(&self) {
+        match self {
+            Self::Own(_) | Self::Pmix(_) => {}
+            Self::Pmi1(pmi) => pmi.abort_at_once(),
+            Self::Pmi2(pmi) => pmi.abort_at_once(),
+        }
+    }
 }
+
+/// Status and message of [`Space::abort_at_once`]; the rank itself says more.
+pub(super) const AT_ONCE: (i32, &str) = (1, "a call that is not allowed where it was made");
 
 /// The launcher's limits, in bytes a string may have (its terminator taken off).
 #[derive(Debug, Clone, Copy)]

@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use self::wire::{Frame, encode, take};
-use super::space::{Joined, Limits, Space, TextSpace, plain};
+use super::space::{AT_ONCE, Joined, Limits, Space, TextSpace, plain};
 use super::stream::Stream;
 use super::wire::{LINE_MAX, Line, excerpt, format as line};
 use super::{JobError, env};
@@ -41,6 +41,15 @@ pub(super) struct Pmi2 {
     inbox: Mutex<Vec<u8>>,
     /// The job's name.
     id: String,
+    /// See [`Space::abort_at_once`].
+    last_words: Vec<u8>,
+}
+
+const ABORTING: &str = "abort the job";
+
+fn abort_message(message: &str) -> Vec<u8> {
+    let pairs: [(&str, &dyn Display); 2] = [("isworld", &"TRUE"), ("msg", &plain(message))];
+    encode("abort", &pairs)
 }
 
 /// Joins as `rank` of `size` of the job that the launcher calls `job`.
@@ -55,6 +64,7 @@ pub(super) fn join(
         stream: Stream::new(socket)?,
         inbox: Mutex::new(Vec::new()),
         id: String::new(),
+        last_words: abort_message(AT_ONCE.1),
     };
     pmi.agree_on_version()?;
 
@@ -190,8 +200,12 @@ impl Pmi2 {
 
     /// Works while another thread waits in a fence.
     pub(super) fn abort(&self, message: &str) {
-        let pairs: [(&str, &dyn Display); 2] = [("isworld", &"TRUE"), ("msg", &plain(message))];
-        let _ = self.stream.post(&encode("abort", &pairs), "abort the job");
+        let _ = self.stream.post(&abort_message(message), ABORTING);
+    }
+
+    /// See [`Space::abort_at_once`].
+    pub(super) fn abort_at_once(&self) {
+        let _ = self.stream.post(&self.last_words, ABORTING);
     }
 }
 
