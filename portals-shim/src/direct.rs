@@ -27,7 +27,7 @@ use crate::call::{Place, Polled, Taken, Wait};
 use crate::interface::{PollError, RemoteKey};
 use crate::library::Library;
 use crate::nal::{Attendance, Nal, Nap};
-use crate::own_thread::spawn_own_thread;
+use host::own_thread::spawn_own_thread;
 use portals_core::{EqHandle, Error};
 use sleepers::{Sleepers, lock, sleep};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

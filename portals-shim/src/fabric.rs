@@ -1,12 +1,12 @@
 //! Which fabric a program runs on. Nothing above this module asks.
 
 use crate::interface::Interface;
-use crate::job::{Job, JobError};
 use crate::nal::inproc::{Hub, InProc};
 pub use crate::nal::seastar::Mode;
 pub use crate::place::Placement;
 pub use crate::place::{LARGEST_PID, MOST_PER_NODE, RANK_PID};
-use crate::privilege::{PRIVILEGED, is_privileged};
+use host::privilege::{PRIVILEGED, is_privileged};
+use launch::{Job, JobError};
 use portals_core::{Limits, Ni, NiConfig, ProcessId};
 use std::fmt;
 use std::str::FromStr;
@@ -403,13 +403,13 @@ impl<'a> Ids<'a> {
 
 /// Opens the fabric; collective over the job.
 pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
-    crate::job::stdio::occupy();
+    launch::stdio::occupy();
     open_wishing(job, config, None)
 }
 
 /// As [`open`] with wishes; ranks must all call this one or all the other.
 pub fn open_with(job: &Job, config: &FabricConfig, wishes: &Wishes) -> Result<Opened, FabricError> {
-    crate::job::stdio::occupy();
+    launch::stdio::occupy();
     open_wishing(job, config, Some(wishes))
 }
 
@@ -419,7 +419,7 @@ fn open_wishing(
     wishes: Option<&Wishes>,
 ) -> Result<Opened, FabricError> {
     if job.rank() == 0 {
-        crate::variables::say_unknown();
+        host::variables::say_unknown();
     }
     match config.kind {
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),

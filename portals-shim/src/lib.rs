@@ -11,45 +11,30 @@
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
-mod bystander;
 mod call;
 mod delivery;
 mod direct;
-mod dump;
 pub mod fabric;
 pub mod gate;
-pub mod handover;
-mod identity;
 mod interface;
-pub mod job;
 mod library;
-pub mod limit;
-mod memory_limits;
 pub mod nal;
-mod own_thread;
 pub mod place;
-mod privilege;
-mod process;
-mod processors;
 mod region;
-mod say;
-mod variables;
 
-pub use bystander::Bystander;
 pub use call::{Awaited, Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
 pub use delivery::Message;
+pub use host::{
+    Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
+    is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables,
+};
 pub use interface::{
     ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
 };
-pub use memory_limits::MemoryLimits;
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
-pub use own_thread::{is_own_thread, spawn_own_thread};
-pub use privilege::{PRIVILEGED, is_privileged};
-pub use processors::allowed_processors;
 pub use region::{RawMemory, Region, RegionError, Trust, WeakRegion};
-pub use say::say;
-pub use variables::{nearest, unknown_variables};
 
+pub use launch as job;
 pub use portals_core as core;
 pub use portals_core::{
     ANY, AcEntry, AckRequest, EqHandle, Error, Event, EventKind, Handle, InsertPosition, Limits,

@@ -223,7 +223,7 @@ impl Region {
         let base = base.map_err(|e| failed(e.into()))?;
         let base = NonNull::new(base).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
         // SAFETY: mapped by the caller, who has nothing of it yet.
-        unsafe { crate::dump::leave_out(base.as_ptr(), len) };
+        unsafe { host::dump::leave_out(base.as_ptr(), len) };
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         mappings.made += 1;
         let known = Known {

@@ -25,14 +25,14 @@ use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
 use crate::interface::Interface;
-use crate::job::Job;
 use crate::nal::shm::alarm::Alarm;
 use crate::nal::shm::door::{self, Door, Guest};
 use crate::nal::shm::{self, Joining, Members, Memory, Options, Own, Shm};
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
 use crate::place::Placement;
-use crate::processors;
+use host::processors;
+use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -41,11 +41,11 @@ mod usermem;
 use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
-use crate::identity::secret::Secret;
 use crate::interface::Interface;
-use crate::job::Job;
-use crate::own_thread::spawn_own_thread;
 use crate::place::Placement;
+use host::own_thread::spawn_own_thread;
+use host::secret::Secret;
+use launch::Job;
 use nic_model::{Faults, Machine, Os, Topology};
 use portals_core::NiConfig;
 use rank::{Client, Of};

@@ -22,7 +22,7 @@
 
 use super::usermem::Probe;
 use crate::call::{Answer, Call};
-use crate::identity::secret::Secret;
+use host::secret::Secret;
 use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};
 

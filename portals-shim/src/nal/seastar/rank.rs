@@ -3,12 +3,12 @@
 use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening};
 use super::start::send_with;
 use super::usermem::{Files, Probe};
-use crate::bystander::bystanders;
 use crate::call::{Answer, Call, EqList, Wait};
 use crate::gate::Gate;
-use crate::identity::secret::{Secret, random};
 use crate::interface::{Bridge, ClockKind, Effect, Kept};
 use crate::region::Region;
+use host::bystander::bystanders;
+use host::secret::{Secret, random};
 use portals_core::{Error, MdHandle, NiConfig};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};

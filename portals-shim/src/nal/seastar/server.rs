@@ -9,7 +9,7 @@ use super::sim::{Request, Return, Setting, Sim, SimError};
 use super::trace;
 use super::usermem::{Files, UserMemory};
 use crate::call::Answer;
-use crate::identity::secret::Secret;
+use host::secret::Secret;
 use portals_core::NiConfig;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;

@@ -22,10 +22,10 @@ use super::server::{self, ServeError};
 use super::sim::SimError;
 use super::{EXECUTABLE_VARIABLE, SIMULATION_COMMAND, setting, unusable};
 use crate::fabric::{FabricConfig, FabricError};
-use crate::identity::peer::{Credentials, is_own_user};
-use crate::identity::secret::{Secret, random};
-use crate::job::Job;
-use crate::privilege::{PRIVILEGED, is_privileged, is_trusted};
+use host::peer::{Credentials, is_own_user};
+use host::privilege::{PRIVILEGED, is_privileged, is_trusted};
+use host::secret::{Secret, random};
+use launch::Job;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -283,7 +283,7 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
 
 /// As many descriptors as the system permits: there are four for each rank.
 fn permit_descriptors() {
-    if let Err(error) = crate::limit::raise_descriptors() {
+    if let Err(error) = host::limit::raise_descriptors() {
         tracing::debug!(%error, "the limit of descriptors stays");
     }
 }

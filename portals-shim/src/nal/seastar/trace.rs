@@ -12,11 +12,11 @@
 //! | `PORTOLAN_TRACE_WINDOW` | `FROM..TO`, microseconds: the picture's part of the run |
 //! | `PORTOLAN_TRACE_ERRORS` | a line for each of the files above that is not whole |
 //!
-//! A file is a name, or a handover (`fd:7`, see [`crate::handover`]). The simulation of a privileged program writes none.
+//! A file is a name, or a handover (`fd:7`, see [`host::handover`]). The simulation of a privileged program writes none.
 
 use super::sim::Sim;
-use crate::handover;
-use crate::privilege::{PRIVILEGED, is_privileged};
+use host::handover;
+use host::privilege::{PRIVILEGED, is_privileged};
 use nic_model::SimTime;
 use nic_model::trace::{Capture, LinkTable, Picture, Scene, Sink, Timeline};
 use std::fs::File;

@@ -11,8 +11,8 @@
 //! with another word is not believed. Before a write the word is read. Between the two calls the process would have
 //! to end, be waited for, and all other numbers be given away.
 
-use crate::identity::secret::random;
-use crate::process::{bytes, on_memory_of};
+use host::process::{bytes, on_memory_of};
+use host::secret::random;
 use portals_core::Segment;
 use smallvec::SmallVec;
 use std::ffi::c_void;

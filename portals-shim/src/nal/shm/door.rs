@@ -25,9 +25,9 @@
 //! * The name is abstract and so within a network namespace. A rank of another one comes to a second door, a socket in a
 //!   directory that only the own user may enter, which is there only in such a start.
 
-use crate::identity::peer::{Credentials, is_own_user};
-use crate::identity::secret::{Secret, random};
-use crate::limit::raise_descriptors;
+use host::limit::raise_descriptors;
+use host::peer::{Credentials, is_own_user};
+use host::secret::{Secret, random};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -73,7 +73,7 @@ pub(in crate::nal) enum DoorError {
         path: io::Error,
     },
     #[error("the ranks must belong to one user: of rank 0, {0}")]
-    User(#[source] crate::identity::peer::OtherUser),
+    User(#[source] host::peer::OtherUser),
     #[error("descriptors cannot be handed over a socket: {0}")]
     Hand(#[source] io::Error),
     #[error("rank {0} has not come, although it says so")]

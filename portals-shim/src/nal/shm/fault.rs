@@ -3,8 +3,8 @@
 //! A message that cannot be read is a message that somebody waits for. So it is not passed over: the job ends, and says
 //! which rank wrote what. Nothing of it was used: it was copied once, and the copy did not stand its checks.
 
-use crate::job::end_process;
-use crate::say;
+use host::say;
+use launch::end_process;
 use std::fmt;
 
 /// What is done about it.

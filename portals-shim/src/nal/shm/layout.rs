@@ -17,8 +17,8 @@
 
 use super::map::{LINE, Map};
 use super::ring::Words;
-use crate::identity::life::Process;
-use crate::processors::{self, Processors};
+use host::life::Process;
+use host::processors::{self, Processors};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first bytes; "portolan" in ASCII.

@@ -14,7 +14,7 @@
 //! * Every access is within the mapping: ranges are checked here, whatever the caller worked out from a peer's words.
 //! * A file that one rank writes can be mapped for reading only by whoever is handed it, from before it is handed over.
 
-use crate::limit::limit;
+use host::limit::limit;
 use portals_core::Segment;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -119,7 +119,7 @@ impl Map {
             )
         }?;
         // SAFETY: mapped above.
-        unsafe { crate::dump::leave_out(base, len) };
+        unsafe { host::dump::leave_out(base, len) };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             base,
@@ -176,7 +176,7 @@ impl Map {
             )
         }?;
         // SAFETY: mapped above.
-        unsafe { crate::dump::leave_out(to, len) };
+        unsafe { host::dump::leave_out(to, len) };
         Ok(())
     }
 

@@ -27,12 +27,12 @@ use super::{Core, Counters, Members, OnFault, Shm};
 use crate::fabric::{
     FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
 };
-use crate::identity::life::Process;
 use crate::interface::Interface;
-use crate::job::Job;
 use crate::place::Placement;
-use crate::processors::{self, Processors};
 use crate::region::permit_memory_access;
+use host::life::Process;
+use host::processors::{self, Processors};
+use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

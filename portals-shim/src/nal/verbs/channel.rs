@@ -11,8 +11,8 @@ use super::{Verbs, connect};
 use crate::call::{Paths, Target};
 use crate::fabric::{Channel, FabricError};
 use crate::interface::RemoteKey;
-use crate::job::Reader;
 use crate::place::Placement;
+use launch::Reader;
 use portals_core::{
     Error, Header, Landing, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit,
 };

@@ -2,7 +2,7 @@
 
 use super::connect::{chain, unusable};
 use crate::fabric::FabricError;
-use crate::job::Reader;
+use launch::Reader;
 use portals_core::ProcessId;
 use std::collections::BTreeMap;
 use verbs_backend::DatagramAddress;

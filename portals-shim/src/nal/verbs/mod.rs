@@ -767,7 +767,7 @@ impl Verbs {
         let counters = self.counters;
         tracing::info!(?counters, "connections");
         if std::env::var_os("PORTOLAN_CONNECTION_STATS").is_some() {
-            crate::say(format_args!(
+            host::say(format_args!(
                 "rank {}: connections: {counters:?}",
                 self.rank
             ));

@@ -439,7 +439,7 @@ impl Nal for Auto {
         }
         tracing::info!(?channels, "datagrams and connections");
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
-            crate::say(format_args!("rank {}: {channels:?}", self.rank));
+            host::say(format_args!("rank {}: {channels:?}", self.rank));
         }
     }
 }

@@ -657,7 +657,7 @@ impl DatagramNal {
         let stats = self.rd.stats();
         tracing::info!(?stats, "reliable datagrams");
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
-            crate::say(format_args!("rank {}: {stats:?}", self.rank));
+            host::say(format_args!("rank {}: {stats:?}", self.rank));
         }
     }
 

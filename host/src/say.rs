@@ -14,7 +14,7 @@ pub fn say(line: fmt::Arguments<'_>) {
 const LONGEST: usize = 400;
 
 /// As [`say`], from a handler of a signal too: takes neither a lock nor memory. What does not fit is cut.
-pub(crate) fn say_at_once(line: fmt::Arguments<'_>) {
+pub fn say_at_once(line: fmt::Arguments<'_>) {
     let mut text = [0; LONGEST];
     let mut rest = &mut text[..LONGEST - 1];
     // A line that is too long is there as far as it fits.

@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 
 /// Fills `bytes` with random ones, as good as the kernel has them.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = &mut *bytes;
     while !rest.is_empty() {
         // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`, which is borrowed exclusively.
@@ -27,35 +27,36 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
 
 /// 128 random bits that the ranks of one job have, and nobody else. Not shown by `Debug`.
 #[derive(Clone, Copy)]
-pub(crate) struct Secret([u8; Self::LEN]);
+pub struct Secret([u8; Self::LEN]);
 
 impl Secret {
     /// Bytes.
-    pub(crate) const LEN: usize = 16;
+    pub const LEN: usize = 16;
 
     /// A new one.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let mut bytes = [0; Self::LEN];
         random(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    pub(crate) const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+    /// The secret of these bytes, which somebody has sent.
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
     /// To be sent to whoever may have it.
-    pub(crate) const fn bytes(&self) -> &[u8; Self::LEN] {
+    pub const fn bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
     /// As text of 32 hexadecimal digits.
-    pub(crate) fn to_hex(self) -> String {
+    pub fn to_hex(self) -> String {
         self.0.iter().map(|b| format!("{b:02x}")).collect()
     }
 
     /// What [`Secret::to_hex`] made.
-    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+    pub fn from_hex(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 2 * Self::LEN || !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;
@@ -65,7 +66,7 @@ impl Secret {
     }
 
     /// Whether `said` is it, in a time that does not depend on how much of it is right.
-    pub(crate) fn is(&self, said: &[u8]) -> bool {
+    pub fn is(&self, said: &[u8]) -> bool {
         if said.len() != Self::LEN {
             return false;
         }

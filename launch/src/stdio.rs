@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 /// Opens `/dev/null` at those of the descriptors 0, 1 and 2 that are closed; they are the process's from then on. To be
 /// called before anything is opened.
-pub(crate) fn occupy() {
+pub fn occupy() {
     let null = || open("/dev/null", OFlags::RDWR, Mode::empty());
     // Where there is none, what can be neither read nor written.
     let root = |_| open("/", OFlags::PATH, Mode::empty());

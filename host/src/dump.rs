@@ -14,7 +14,7 @@ const VARIABLE: &str = "PORTOLAN_DUMP_SEGMENTS";
 ///
 /// # Safety
 /// `len` bytes at `base` are a mapping of the caller's own.
-pub(crate) unsafe fn leave_out(base: *mut c_void, len: usize) {
+pub unsafe fn leave_out(base: *mut c_void, len: usize) {
     static WHOLE: OnceLock<bool> = OnceLock::new();
     let whole = *WHOLE.get_or_init(|| is_whole(std::env::var(VARIABLE).ok().as_deref()));
     if !whole {

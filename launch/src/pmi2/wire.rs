@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use crate::job::wire::excerpt;
+use crate::wire::excerpt;
 
 /// Characters of the length.
 pub const PREFIX: usize = 6;

@@ -18,28 +18,38 @@ const UNMAPPED: u32 = 65534;
 
 /// The process at the other end, at the time when it connected (or listened, or made the pair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     /// Its number in the PID namespace of the caller; none where it has none there. To be shown to people, not to act upon.
-    pub(crate) pid: Option<i32>,
+    pub pid: Option<i32>,
     /// Its effective user.
-    pub(crate) uid: u32,
+    pub uid: u32,
 }
 
 /// Why a process is not one of the own user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OtherUser {
+pub enum OtherUser {
+    /// Its user is another one.
     #[error("it runs as user {theirs}, this process as user {own}")]
-    Number { theirs: u32, own: u32 },
+    Number {
+        /// User that the peer runs as.
+        theirs: u32,
+        /// User that this process runs as.
+        own: u32,
+    },
+    /// Its user has no number here.
     #[error(
         "it runs as a user who has no number in this process's user namespace, where this one is user {own}"
     )]
-    Unmapped { own: u32 },
+    Unmapped {
+        /// User that this process runs as.
+        own: u32,
+    },
 }
 
 /// Whether `uid`, of a peer's [`Credentials`], is who this process runs as.
 ///
 /// Where neither has a number in this user namespace they cannot be told apart, and are taken for equal: a secret decides.
-pub(crate) fn is_own_user(uid: u32) -> Result<(), OtherUser> {
+pub fn is_own_user(uid: u32) -> Result<(), OtherUser> {
     same_user(uid, rustix::process::geteuid().as_raw())
 }
 
@@ -57,7 +67,7 @@ impl Credentials {
     /// Who is at the other end of a Unix socket.
     ///
     /// Unlike `rustix::net::sockopt::socket_peercred` this has an answer for a process of another PID namespace.
-    pub(crate) fn of(socket: impl AsFd) -> io::Result<Self> {
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut of = libc::ucred {
             pid: 0,
             uid: UNMAPPED,
@@ -88,7 +98,7 @@ impl Credentials {
 ///
 /// Before Linux 6.5 it is opened by number. If the peer has ended and its number belongs to another process already, the
 /// pidfd is that one's: it is good for noticing an end, not for a signal.
-pub(crate) fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
+pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let socket = socket.as_fd();
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -117,7 +127,7 @@ pub(crate) fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 /// Whether the process of a pidfd has ended, waited for or not.
-pub(crate) fn has_exited(pidfd: impl AsFd) -> bool {
+pub fn has_exited(pidfd: impl AsFd) -> bool {
     let at_once = Timespec::default();
     let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
     matches!(poll(&mut fds, Some(&at_once)), Ok(1))

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::job::JobError;
-use crate::privilege::{PRIVILEGED, is_privileged};
+use crate::JobError;
+use host::privilege::{PRIVILEGED, is_privileged};
 
 /// Name of the library, with the version of its binary interface.
 pub(super) const FILE: &str = "libpmix.so.2";

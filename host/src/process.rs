@@ -3,13 +3,13 @@
 use std::io;
 
 /// What a system call has said that returns a number of bytes.
-pub(crate) fn bytes(said: isize) -> io::Result<usize> {
+pub fn bytes(said: isize) -> io::Result<usize> {
     usize::try_from(said).map_err(|_| io::Error::last_os_error())
 }
 
 /// Makes a system call on the memory of process `pid`: by its first thread, or, if that has ended while others go on
 /// (`pthread_exit` in `main`), by one that has not, as a thread that has ended has no memory.
-pub(crate) fn on_memory_of(pid: i32, call: impl Fn(i32) -> io::Result<usize>) -> io::Result<usize> {
+pub fn on_memory_of(pid: i32, call: impl Fn(i32) -> io::Result<usize>) -> io::Result<usize> {
     let gone = |result: &io::Result<usize>| {
         let error = result.as_ref().err().and_then(io::Error::raw_os_error);
         error == Some(libc::ESRCH)

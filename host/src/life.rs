@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub enum Life {
     /// It has not ended.
     Alive,
     /// It has ended, which is proven.
@@ -18,17 +18,18 @@ pub(crate) enum Life {
 
 /// A process by its number and the PID namespace in which it has that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: u32,
-    /// 0: it does not know.
-    pub(crate) namespace: u64,
-    /// A [random](super::secret::random) word that it has made.
-    pub(crate) word: u64,
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Inode of its PID namespace; 0 where that is not known.
+    pub namespace: u64,
+    /// A [random](crate::secret::random) word that it has made.
+    pub word: u64,
 }
 
 impl Process {
     /// This process, which has made that word.
-    pub(crate) fn own(word: u64) -> Self {
+    pub fn own(word: u64) -> Self {
         Self {
             word,
             pid: getpid().as_raw_nonzero().get().cast_unsigned(),
@@ -37,7 +38,7 @@ impl Process {
     }
 
     /// Its number as the process `seen_by` may use it; `None` where that names another process, or nobody.
-    pub(crate) fn number(self, seen_by: Self) -> Option<i32> {
+    pub fn number(self, seen_by: Self) -> Option<i32> {
         let itself = self == seen_by;
         let together = self.namespace != 0 && self.namespace == seen_by.namespace;
         let pid = i32::try_from(self.pid).ok().filter(|pid| *pid > 0);
@@ -46,7 +47,7 @@ impl Process {
 }
 
 /// Whether the process of this number in the own PID namespace lives.
-pub(crate) fn life(pid: i32) -> Life {
+pub fn life(pid: i32) -> Life {
     let Some(pid) = Pid::from_raw(pid) else {
         return Life::Unknown;
     };

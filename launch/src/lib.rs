@@ -26,7 +26,6 @@ mod channel;
 mod ending;
 mod env;
 mod error;
-mod host;
 mod key;
 mod leave;
 mod parent;
@@ -34,7 +33,7 @@ mod pmi1;
 pub mod pmi2;
 mod pmix;
 mod space;
-pub(crate) mod stdio;
+pub mod stdio;
 mod stream;
 mod value;
 pub mod wire;
@@ -75,14 +74,14 @@ pub struct Job {
 /// Gets values of a job while that has not been finalized. A question waits for one that another thread has under
 /// way, a fence too.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     space: Arc<Space>,
     finalized: Arc<AtomicBool>,
 }
 
 impl Reader {
     /// As [`Job::get_bytes`].
-    pub(crate) fn get_bytes(&self, key: &str) -> Result<Vec<u8>, JobError> {
+    pub fn get_bytes(&self, key: &str) -> Result<Vec<u8>, JobError> {
         if self.finalized.load(Ordering::Acquire) {
             return Err(JobError::Finalized {
                 doing: "get a value",
@@ -164,7 +163,7 @@ impl Job {
         };
         leave::become_rank();
         if job.size > 1 && job.rank == 0 && is_alone_by_pmix(&job.space) {
-            crate::say(format_args!(
+            host::say(format_args!(
                 "rank 0 of {}: an MPI library of this process has made a job of one rank, as it does not know this \
                  launcher; start the program by its own",
                 job.size
@@ -200,7 +199,7 @@ impl Job {
             rank: joined.rank,
             size: joined.size,
             id: joined.id,
-            host: host::id(),
+            host: host::machine::id(),
             space: Arc::new(joined.space),
             inherited: None,
             finalized: Arc::default(),
@@ -294,7 +293,7 @@ impl Job {
     }
 
     /// The values put so far, to be asked for later and by any thread.
-    pub(crate) fn reader(&self) -> Reader {
+    pub fn reader(&self) -> Reader {
         Reader {
             space: Arc::clone(&self.space),
             finalized: Arc::clone(&self.finalized),
@@ -320,7 +319,7 @@ impl Job {
 
     /// What to append to the keys of the next opening of a fabric: nothing the first time. Ranks open
     /// fabrics in the same order, so they agree.
-    pub(crate) fn next_opening(&self) -> String {
+    pub fn next_opening(&self) -> String {
         match self.openings.fetch_add(1, Ordering::Relaxed) {
             0 => String::new(),
             n => format!(".{n}"),
@@ -363,7 +362,7 @@ impl Job {
     /// As [`Job::ask_to_end`] with exit status 1, from a handler of a signal too: it takes neither a lock nor memory. The
     /// process must end at once. A launcher of PMIx is not asked, and goes by the exit.
     pub fn say_last_words(&self, message: &str) {
-        crate::say::say_at_once(format_args!(
+        host::say::say_at_once(format_args!(
             "rank {} of {}: {message}",
             self.rank, self.size
         ));
@@ -374,7 +373,7 @@ impl Job {
 
     /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.
     pub fn ask_to_end(&self, code: i32, message: &str) {
-        crate::say(format_args!(
+        host::say(format_args!(
             "rank {} of {}: {message}",
             self.rank, self.size
         ));

@@ -91,7 +91,7 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
 }
 
 /// Says once in this process which variables nothing reads; `GASNET_QUIET` leaves it out, as other warnings.
-pub(crate) fn say_unknown() {
+pub fn say_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let quiet = std::env::var("GASNET_QUIET").is_ok_and(|value| {
@@ -103,7 +103,7 @@ pub(crate) fn say_unknown() {
         }
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for line in unknown_variables(names) {
-            crate::say(format_args!("WARNING: {line}"));
+            crate::say::say(format_args!("WARNING: {line}"));
         }
     });
 }

@@ -8,7 +8,7 @@ use rustix::process::{
 };
 
 use super::JobError;
-use crate::{Bystander, spawn_own_thread};
+use host::{Bystander, spawn_own_thread};
 
 fn failed(errno: Errno) -> JobError {
     JobError::Io {

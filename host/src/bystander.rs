@@ -34,6 +34,6 @@ impl Drop for Bystander {
 }
 
 /// How many there are.
-pub(crate) fn bystanders() -> usize {
+pub fn bystanders() -> usize {
     BYSTANDERS.load(Ordering::Relaxed)
 }

@@ -24,7 +24,7 @@ pub fn is_privileged() -> bool {
 }
 
 /// Whether only root and this process's effective user can change the file, or put another in its place.
-pub(crate) fn is_trusted(file: &Path) -> bool {
+pub fn is_trusted(file: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let safe = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|found| {

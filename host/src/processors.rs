@@ -7,17 +7,17 @@
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Processors that are told of.
-pub(crate) const MOST: usize = CpuSet::MAX_CPU;
+pub const MOST: usize = CpuSet::MAX_CPU;
 /// 64-bit words of a set.
-pub(crate) const WORDS: usize = MOST / 64;
+pub const WORDS: usize = MOST / 64;
 
 /// Where a rank may run; none if that is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Processors(pub(crate) [u64; WORDS]);
+pub struct Processors(pub [u64; WORDS]);
 
 impl Processors {
     /// Of the calling thread.
-    pub(crate) fn own() -> Self {
+    pub fn own() -> Self {
         let mut own = Self::default();
         if let Ok(set) = sched_getaffinity(None) {
             (0..MOST)
@@ -36,7 +36,7 @@ impl Processors {
     }
 
     /// Their numbers.
-    pub(crate) fn each(self) -> impl Iterator<Item = usize> {
+    pub fn each(self) -> impl Iterator<Item = usize> {
         let bits = |(i, word): (usize, u64)| {
             let is_set = move |bit: &usize| word & (1 << bit) != 0;
             (0..64).filter(is_set).map(move |bit| 64 * i + bit)
@@ -51,13 +51,13 @@ pub fn allowed_processors() -> Vec<usize> {
 }
 
 /// How many threads of this process run at once, as far as is known: its processors, or what its control group leaves.
-pub(crate) fn at_once() -> usize {
+pub fn at_once() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Whether rank `own` shares processors with more ranks than those are: there is a set of processors with too few for the
 /// ranks that may run nowhere else, and it is one of these. `at_once`: as [`at_once`] says.
-pub(crate) fn is_crowded(own: usize, ranks: &[Processors], at_once: usize) -> bool {
+pub fn is_crowded(own: usize, ranks: &[Processors], at_once: usize) -> bool {
     let known = |p: &Processors| p.count() > 0;
     let limited = ranks.get(own).is_none_or(|p| at_once < p.count());
     if limited || !ranks.iter().all(known) {

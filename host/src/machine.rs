@@ -16,7 +16,7 @@ fn clean(text: &str) -> String {
 /// The host name alone is not enough (two containers or guests may share one), nor is the boot id
 /// (containers of one kernel need not see each other's shared memory). A part that cannot be read is
 /// left empty.
-pub(super) fn id() -> String {
+pub fn id() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let ipc = fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
