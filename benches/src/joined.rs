@@ -64,7 +64,7 @@ impl Joined {
     /// # Errors
     /// As [`Joined::new`].
     pub fn over_memory() -> Result<Self, Error> {
-        let opened = shm::in_threads(2).map_err(|_| Error::NoSpace)?;
+        let opened = fabric::interfaces(shm::in_threads(2).map_err(|_| Error::NoSpace)?);
         let mut opened = opened.into_iter().map(|o| o.interface);
         let both = opened.next().zip(opened.next());
         let (from, to) = both.ok_or(Error::Fail)?;

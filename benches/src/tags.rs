@@ -46,9 +46,9 @@ impl Tagged {
     pub fn with(over: Over, options: &Options) -> Result<Self, tagged::OpenError> {
         let opened = match over {
             Over::Process => in_process(2),
-            Over::Memory => {
-                shm::in_threads(2).map_err(|e| tagged::OpenError::Start(e.to_string()))?
-            }
+            Over::Memory => portals_shim::fabric::interfaces(
+                shm::in_threads(2).map_err(|e| tagged::OpenError::Start(e.to_string()))?,
+            ),
         };
         let mut opened = opened.into_iter();
         let mut open = |rank| {

@@ -163,7 +163,7 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
     let idle = doing == Doing::Nothing;
     let mut opened = match over {
         Over::Process => fabric::in_process(2),
-        Over::Memory => shm::in_threads(2).ok()?,
+        Over::Memory => fabric::interfaces(shm::in_threads(2).ok()?),
     }
     .into_iter();
     let (first, second) = opened.next().zip(opened.next())?;

@@ -179,7 +179,7 @@ fn run_whole<R: Send>(
 /// Interfaces of `n` ranks, over what the variables say.
 pub(crate) fn opened(n: u32, variables: &[(&str, &str)]) -> Result<Vec<Opened>, FabricError> {
     if variables.contains(&("PORTOLAN_FABRIC", "shm")) {
-        portals_shim::nal::shm::in_threads(n)
+        portals_shim::nal::shm::in_threads(n).map(fabric::interfaces)
     } else {
         Ok(fabric::in_process(n))
     }

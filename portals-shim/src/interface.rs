@@ -5,52 +5,24 @@
 //! | `interface/entries.rs` | match entries, memory descriptors, access control |
 //! | `interface/events.rs` | event queues |
 //! | `interface/movement.rs` | puts and gets |
-//! | `interface/kept.rs` | how long regions stay mapped where the library is in another process |
-//! | `interface/bridge.rs` | how calls reach the library |
 
-mod bridge;
 mod entries;
 mod events;
-mod kept;
 mod movement;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Answer, Call, Paths, Target};
-use crate::direct::Direct;
-use crate::library::Library;
-use crate::nal::Nal;
 use crate::nal::shm::Near;
-use crate::region::{Region, RegionError, Trust};
+use fabric_api::attached::Attached;
+use fabric_api::bridge::{Bridge, ClockKind, Window};
+use fabric_api::call::{Answer, Call, Paths, Target};
+use fabric_api::nal::Nal;
+use fabric_api::region::{Region, RegionError, Trust};
 use portals_core::{Error, Handle, Limits, NiConfig, ProcessId, Status, Usage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use bridge::Bridge;
 pub use entries::{MdMemory, MdSpec, RegionPart};
-pub use events::PollError;
-pub(crate) use kept::{Effect, Kept};
-pub use movement::RemoteKey;
-
-/// What a fabric's clock counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockKind {
-    /// Simulated time; the same in every run.
-    Virtual,
-    /// Time of day's kind of time.
-    Wall,
-}
-
-/// Memory of another rank of this machine, mapped here; see [`Interface::window`].
-#[derive(Clone, Debug)]
-pub struct Window {
-    /// The mapping, which lives as long as this value.
-    pub region: Region,
-    /// Where the descriptor's memory begins in it, bytes.
-    pub offset: usize,
-    /// Bytes of the descriptor's memory.
-    pub len: usize,
-}
 
 /// An open interface; clones are the same interface. Any thread may call every method.
 ///
@@ -70,24 +42,20 @@ struct Inner {
 
 impl Interface {
     /// An interface whose library runs here, over a fabric of the caller's; see [`Trust`].
-    pub fn over<N: Nal + 'static>(ni: portals_core::Ni, nal: N, _: Trust) -> Self {
-        Self::direct(ni, nal)
+    pub fn over<N: Nal + 'static>(ni: portals_core::Ni, nal: N, trust: Trust) -> Self {
+        Self::attached(Attached::here(ni, nal, Vec::new(), trust)).0
     }
 
-    /// An interface whose library runs here, over `nal`. Whoever calls it has made no descriptor of `ni`.
-    pub(crate) fn direct<N: Nal + 'static>(ni: portals_core::Ni, nal: N) -> Self {
-        let config = *ni.config();
-        Self::bridged(Box::new(Direct::new(Library::new(ni, nal))), config)
-    }
-
-    pub(crate) fn bridged(bridge: Box<dyn Bridge>, config: NiConfig) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                bridge,
-                config,
-                closed: AtomicBool::new(false),
-            }),
-        }
+    /// The interface to a library that its fabric has joined.
+    pub(crate) fn attached(attached: Attached) -> (Self, Vec<ProcessId>) {
+        let (bridge, config, peers) = attached.into_parts(crate::nal::trusted::TRUST);
+        let inner = Inner {
+            bridge,
+            config,
+            closed: AtomicBool::new(false),
+        };
+        let inner = Arc::new(inner);
+        (Self { inner }, peers)
     }
 
     /// Every call after the close is refused here: nobody below is left to answer.
@@ -189,7 +157,8 @@ impl Interface {
         if self.inner.closed.load(Ordering::Acquire) {
             return None;
         }
-        self.inner.bridge.near()
+        let near = self.inner.bridge.extension()?;
+        near.downcast().ok().map(|near| *near)
     }
 
     /// `PtlNIDist`

@@ -11,28 +11,24 @@
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
-mod call;
-mod delivery;
-mod direct;
 pub mod fabric;
-pub mod gate;
 mod interface;
-mod library;
 pub mod nal;
-pub mod place;
-mod region;
 
-pub use call::{Awaited, Brief, Channels, EqList, Paths, Polled, Taken, Target, Wait};
-pub use delivery::Message;
+pub use fabric_api::attached::Attached;
+pub use fabric_api::bridge::{ClockKind, Window};
+pub use fabric_api::call::{
+    Awaited, Brief, Channels, EqList, Paths, PollError, Polled, RemoteKey, Taken, Target, Wait,
+};
+pub use fabric_api::delivery::Message;
+pub use fabric_api::region::{RawMemory, Region, RegionError, Trust, WeakRegion};
+pub use fabric_api::{gate, place};
 pub use host::{
     Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
     is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables,
 };
-pub use interface::{
-    ClockKind, Interface, MdMemory, MdSpec, PollError, RegionPart, RemoteKey, Window,
-};
+pub use interface::{Interface, MdMemory, MdSpec, RegionPart};
 pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
-pub use region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 
 pub use launch as job;
 pub use portals_core as core;

@@ -79,7 +79,7 @@ fn as_threads() {
         for rank in waiting {
             scope.spawn(move || {
                 let number = rank.rank();
-                let opened = rank.join().unwrap();
+                let opened = Opened::from(rank.join().unwrap());
                 body(number, &opened);
                 opened.interface.close().unwrap();
             });

@@ -25,7 +25,7 @@ fn world(endpoints: usize) -> Result<World, Failure> {
         threads: true,
         ..Options::default()
     };
-    let opened = (0..endpoints).map(|_| shm::in_threads(1));
+    let opened = (0..endpoints).map(|_| shm::in_threads(1).map(portals_shim::fabric::interfaces));
     let opened = opened.collect::<Result<Vec<_>, _>>()?;
     let opened = opened.into_iter().flatten().collect();
     let fence = || Ok::<(), Infallible>(());

@@ -685,7 +685,8 @@ fn messages_that_lie_are_counted_and_hurt_nobody() {
 #[test]
 fn a_burst_from_one_thread_ends() {
     for first in [true, false] {
-        let opened = portals_shim::nal::shm::in_threads(2).unwrap();
+        let opened =
+            portals_shim::fabric::interfaces(portals_shim::nal::shm::in_threads(2).unwrap());
         let worlds: Vec<_> = (0..)
             .zip(opened)
             .map(|(rank, opened)| open(opened, rank, &Options::default()).unwrap())

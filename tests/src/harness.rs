@@ -211,7 +211,7 @@ impl Harness for Seastar {
         Ok(seastar::in_threads_of(ranks, &self.config)
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|r| Box::new(move || r.join()) as Join)
+            .map(|r| Box::new(move || r.join().map(Opened::from)) as Join)
             .collect())
     }
 }
@@ -234,7 +234,7 @@ impl Harness for Shm {
         Ok(shm::in_threads_with(ranks, self.options)
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|o| Box::new(move || Ok(o)) as Join)
+            .map(|o| Box::new(move || Ok(o.into())) as Join)
             .collect())
     }
 
@@ -276,7 +276,7 @@ impl Harness for Verbs {
         Ok(verbs::in_threads(ranks, Some(device))
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|o| Box::new(move || Ok(o)) as Join)
+            .map(|o| Box::new(move || Ok(o.into())) as Join)
             .collect())
     }
 }
@@ -295,7 +295,7 @@ impl Harness for Datagrams {
         Ok(verbs::datagram::in_threads(ranks, Some(device))
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|o| Box::new(move || Ok(o)) as Join)
+            .map(|o| Box::new(move || Ok(o.into())) as Join)
             .collect())
     }
 }
@@ -327,7 +327,7 @@ impl Harness for Auto {
         Ok(verbs::auto::in_threads(ranks, Some(device), self.tuning)
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|o| Box::new(move || Ok(o)) as Join)
+            .map(|o| Box::new(move || Ok(o.into())) as Join)
             .collect())
     }
 }
@@ -346,7 +346,7 @@ impl Harness for Composite {
         Ok(composite::in_threads(ranks, 2, Some(device))
             .map_err(|e| e.to_string())?
             .into_iter()
-            .map(|o| Box::new(move || Ok(o)) as Join)
+            .map(|o| Box::new(move || Ok(o.into())) as Join)
             .collect())
     }
 }

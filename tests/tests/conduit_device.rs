@@ -23,7 +23,8 @@ fn ranks<R: Send + std::fmt::Debug>(n: u32, rank: impl Fn(Conduit) -> R + Sync) 
         println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
         return Vec::new();
     }
-    let opened = verbs::in_threads(n, Some(&device)).expect("the device");
+    let opened =
+        portals_shim::fabric::interfaces(verbs::in_threads(n, Some(&device)).expect("the device"));
     let ends = run_over(opened, &[], rank);
     let returned = |end| match end {
         RankEnd::Returned(result) => result,

@@ -330,7 +330,9 @@ fn memory_does_not_grow_with_the_number_of_operations() {
     type Open = fn() -> Vec<Opened>;
     let fabrics: [(&str, Open); 2] = [
         ("in process", || fabric::in_process(2)),
-        ("shared memory", || shm::in_threads(2).unwrap()),
+        ("shared memory", || {
+            fabric::interfaces(shm::in_threads(2).unwrap())
+        }),
     ];
     // The measurement sees what a region of each operation would come to.
     let (check, mut lost) = (Table::default(), Vec::new());

@@ -1,8 +1,8 @@
 //! Match entries, memory descriptors and access control: what others may reach.
 
 use super::Interface;
-use crate::call::{Answer, Call};
-use crate::region::{RawMemory, Region};
+use fabric_api::call::{Answer, Call};
+use fabric_api::region::{RawMemory, Region};
 use portals_core::{
     AcEntry, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MdOptions, MdSnapshot, MeHandle,
     MeSpec, Memory, Segment, Unlink,
@@ -175,7 +175,7 @@ impl Interface {
                 })?;
                 (spec.of(memory), Some(region))
             }
-            MdMemory::Raw(raw) => (spec.of(raw.memory), None),
+            MdMemory::Raw(raw) => (spec.of(raw.into_memory()), None),
             MdMemory::Empty => (spec.of(Memory::contiguous(0, 0)), None),
         })
     }

@@ -1,18 +1,8 @@
 //! Event queues.
 
 use super::Interface;
-use crate::call::{Answer, Brief, Call, Polled, Taken, Wait};
+use fabric_api::call::{Answer, Brief, Call, PollError, Polled, Taken, Wait};
 use portals_core::{EqHandle, Error, Event};
-
-/// Why a poll was refused: the queue at index `which` of its list is not one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{error} (index {which} of the poll)")]
-pub struct PollError {
-    /// Always [`Error::EqInvalid`], or the fabric's failure.
-    pub error: Error,
-    /// Index in the list given.
-    pub which: usize,
-}
 
 impl Interface {
     /// `PtlEQAlloc`

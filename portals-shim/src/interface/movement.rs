@@ -1,19 +1,8 @@
 //! Data movement: puts and gets.
 
 use super::Interface;
-use crate::call::{Awaited, Call, Target};
+use fabric_api::call::{Awaited, Call, RemoteKey, Target};
 use portals_core::{AckRequest, Error, MdHandle};
-
-/// How peers' adapters reach the memory of a descriptor, told by its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteKey {
-    /// Address of the descriptor's first byte, in the owner's process.
-    pub base: u64,
-    /// Its length, bytes.
-    pub len: u64,
-    /// From [`Interface::remote_key`].
-    pub rkey: u32,
-}
 
 impl Interface {
     /// `PtlPut`

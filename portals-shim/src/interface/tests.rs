@@ -192,7 +192,7 @@ fn regions_are_freed_in_process() {
 
 #[test]
 fn regions_are_freed_over_shared_memory() {
-    there(shm::in_threads(2).unwrap());
+    there(fabric::interfaces(shm::in_threads(2).unwrap()));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn regions_are_freed_on_the_model() {
             ..FabricConfig::default()
         };
         let waiting = seastar::in_threads_of(2, &config).unwrap();
-        let join = |w: seastar::InThread| move || w.join().unwrap();
+        let join = |w: seastar::InThread| move || Opened::from(w.join().unwrap());
         ranks(waiting.into_iter().map(join).collect());
     }
 }
@@ -211,7 +211,9 @@ fn regions_are_freed_on_the_model() {
 #[test]
 fn device_regions_are_freed() {
     if let Some(device) = verbs::tests::device() {
-        there(verbs::in_threads(2, Some(&device)).unwrap());
+        there(fabric::interfaces(
+            verbs::in_threads(2, Some(&device)).unwrap(),
+        ));
     }
 }
 

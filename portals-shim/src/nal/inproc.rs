@@ -1,10 +1,11 @@
 //! Interfaces of one process joined by queues: every message is copied once into a mailbox and
 //! once out of it. The plainest possible fabric, used to test what lies above.
 
-use super::Nal;
-use crate::delivery::{self, Message, Messages};
-use crate::place::Placement;
-use crate::region::Trust;
+use crate::nal::trusted::MEMORY;
+use fabric_api::delivery::{self, Message, Messages};
+use fabric_api::nal::Nal;
+use fabric_api::place::Placement;
+use fabric_api::region::Trust;
 use portals_core::{Header, Ni, NiFail, ProcessId, Segment, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +98,7 @@ impl Nal for InProc {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         let fail = match self.hub.rank(tx.header.target) {
             Some(rank) => {
-                self.hub.boxes[rank].add(|waiting| waiting.put(&tx.header, &tx.payload));
+                self.hub.boxes[rank].add(|waiting| waiting.put(MEMORY, &tx.header, &tx.payload));
                 NiFail::OK
             }
             None => NiFail::FAIL,
@@ -110,7 +111,7 @@ impl Nal for InProc {
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
         let rank = self.hub.rank(header.target);
         if let Some(rank) = rank {
-            self.hub.boxes[rank].add(|waiting| waiting.put(header, payload));
+            self.hub.boxes[rank].add(|waiting| waiting.put(MEMORY, header, payload));
         }
         rank.is_some()
     }
@@ -127,7 +128,9 @@ impl Nal for InProc {
             std::mem::swap(&mut *waiting, &mut self.read);
             drop(waiting);
             for message in self.read.iter() {
-                if let Some(mut answer) = delivery::deliver(ni, &message.header, &message.data) {
+                if let Some(mut answer) =
+                    delivery::deliver(MEMORY, ni, &message.header, &message.data)
+                {
                     self.hub.pass(&mut answer);
                 }
             }

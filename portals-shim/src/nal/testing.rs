@@ -1,8 +1,8 @@
 //! What the tests of several fabrics share: descriptors that take everything, and an end for a run in which a rank
 //! panics.
 
-use crate::call::Target;
 use crate::interface::{MdMemory, MdSpec};
+use fabric_api::call::Target;
 use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink};
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.

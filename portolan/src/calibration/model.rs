@@ -118,7 +118,7 @@ fn ranks(
     let all_here = Barrier::new(count as usize);
     let body = |rank: seastar::InThread| -> Result<Vec<f64>, BenchError> {
         let at = rank.rank() as usize;
-        let opened = rank.join()?;
+        let opened = portals_shim::fabric::Opened::from(rank.join()?);
         measure_on(&opened, at, software, plan, || {
             all_here.wait();
         })

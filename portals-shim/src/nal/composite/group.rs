@@ -5,7 +5,7 @@
 //! the first so many ranks, up to the limit, share one memory, then the next, and so on.
 
 use crate::nal::shm;
-use crate::place::Placement;
+use fabric_api::place::Placement;
 
 /// A rank's place: two ranks may share memory exactly if theirs are equal.
 ///
@@ -18,7 +18,7 @@ pub(super) struct Spot(u64);
 impl Spot {
     pub(super) const BYTES: usize = 8;
 
-    /// `most` as in [`FabricConfig::most_sharing`](crate::fabric::FabricConfig::most_sharing).
+    /// `most` as in [`FabricConfig::most_sharing`](fabric_api::config::FabricConfig::most_sharing).
     pub(super) fn new(host: &str, place: Placement, rank: u32, most: u32) -> Self {
         let named = place.per_node() > 1;
         let node = if named { place.of(rank).nid } else { 0 };

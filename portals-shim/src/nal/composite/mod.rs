@@ -33,13 +33,14 @@ mod open;
 pub use open::in_threads;
 pub(crate) use open::open;
 
-use super::shm::{Near, Shm};
+use super::shm::Shm;
 use super::verbs::channel::Far;
-use super::{Attendance, Awaiting, Nal};
-use crate::call::{Paths, Target};
-use crate::interface::RemoteKey;
-use crate::region::Region;
+use fabric_api::call::RemoteKey;
+use fabric_api::call::{Paths, Target};
+use fabric_api::nal::{Attendance, Awaiting, Nal};
+use fabric_api::region::Region;
 use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
+use std::any::Any;
 use std::time::{Duration, Instant};
 
 /// The fabric below one interface.
@@ -165,7 +166,7 @@ impl Nal for Composite {
     fn looks(&self) -> u32 {
         match self.spin {
             Some(_) => 1,
-            None if self.told => super::LOOKS,
+            None if self.told => fabric_api::nal::LOOKS,
             None => self.verbs.looks(),
         }
     }
@@ -222,8 +223,8 @@ impl Nal for Composite {
         self.shm.window(to)
     }
 
-    fn near(&mut self) -> Option<Near> {
-        self.shm.near()
+    fn extension(&mut self) -> Option<Box<dyn Any>> {
+        self.shm.extension()
     }
 
     fn paths(&self) -> Paths {

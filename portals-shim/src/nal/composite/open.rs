@@ -21,16 +21,16 @@
 
 use super::Composite;
 use super::group::{Spot, group};
-use crate::fabric::{
-    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
-};
-use crate::interface::Interface;
 use crate::nal::shm::alarm::Alarm;
 use crate::nal::shm::door::{self, Door, Guest};
 use crate::nal::shm::{self, Joining, Members, Memory, Options, Own, Shm};
+use crate::nal::trusted::TRUST;
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
-use crate::place::Placement;
+use fabric_api::attached::Attached;
+use fabric_api::config::{FabricConfig, FabricError, FabricKind};
+use fabric_api::identity::{Ids, Wishes, identity, rank_config};
+use fabric_api::place::Placement;
 use host::processors;
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
@@ -43,7 +43,7 @@ pub(crate) fn open(
     job: &Job,
     config: &FabricConfig,
     wishes: Option<&Wishes>,
-) -> Result<Opened, FabricError> {
+) -> Result<Attached, FabricError> {
     let (most, place) = (config.most_sharing, config.place);
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
@@ -99,10 +99,10 @@ fn join(
     shm: Option<Shm>,
     verbs: Far,
     (crowded, told): (bool, bool),
-) -> Opened {
+) -> Attached {
     let own = config.id;
     let ni = Ni::new(config);
-    let interface = match shm {
+    match shm {
         Some(shm) => {
             let spin = crowded.then_some(Duration::ZERO);
             let mut others = peers.iter().filter(|id| **id != own);
@@ -114,11 +114,10 @@ fn join(
                 spin,
                 told,
             };
-            Interface::direct(ni, nal)
+            Attached::here(ni, nal, peers, TRUST)
         }
-        None => Interface::direct(ni, verbs),
-    };
-    Opened { interface, peers }
+        None => Attached::here(ni, verbs, peers, TRUST),
+    }
 }
 
 /// What a rank says that has joined; others say why they could not.
@@ -309,7 +308,7 @@ pub fn in_threads(
     ranks: u32,
     together: u32,
     device: Option<&str>,
-) -> Result<Vec<Opened>, FabricError> {
+) -> Result<Vec<Attached>, FabricError> {
     const JID: u32 = 1;
     let place = Placement::ONE;
     let ids: Vec<ProcessId> = (0..ranks).map(|r| place.of(r)).collect();

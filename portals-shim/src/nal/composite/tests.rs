@@ -1,11 +1,11 @@
 //! Tests on a device, named by `PORTOLAN_TEST_DEVICE`; without it they say that they skipped. Four ranks, of which 0
 //! and 1 share memory, and 2 and 3.
 
-use crate::call::{Target, Wait};
 use crate::fabric::Opened;
 use crate::interface::MdMemory;
 use crate::nal::testing::{EndOnPanic, entry, spec};
-use crate::region::Region;
+use fabric_api::call::{Target, Wait};
+use fabric_api::region::Region;
 use portals_core::{
     AckRequest, EqHandle, EventKind, InsertPosition, MdHandle, MeSpec, NiFail, ProcessId, Unlink,
 };
@@ -24,7 +24,8 @@ fn ranks(len: usize, body: impl Fn(u32, &Opened, &Side) + Sync) {
         println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
         return;
     };
-    let opened = super::in_threads(RANKS, TOGETHER, Some(&device)).unwrap();
+    let opened =
+        crate::fabric::interfaces(super::in_threads(RANKS, TOGETHER, Some(&device)).unwrap());
     let sides: Vec<Side> = opened.iter().map(|o| side(o, len)).collect();
     std::thread::scope(|s| {
         let threads: Vec<_> = (0..)

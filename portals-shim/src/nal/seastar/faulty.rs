@@ -3,10 +3,11 @@
 
 use super::sim::Setting;
 use super::{Mode, in_threads_on};
-use crate::call::{Target, Wait};
-use crate::fabric::{Opened, Placement};
+use crate::fabric::Opened;
 use crate::interface::{Interface, MdMemory, MdSpec};
-use crate::region::Region;
+use fabric_api::call::{Target, Wait};
+use fabric_api::place::Placement;
+use fabric_api::region::Region;
 use nic_model::{Fault, FaultRates, Faults, Machine, NodeId, Port, SimDuration, SimTime};
 use portals_core::{
     AckRequest, EqHandle, Error, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId,

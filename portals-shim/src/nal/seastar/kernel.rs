@@ -14,8 +14,8 @@ use super::process::{self, Process};
 use super::ssnal::{
     Asked, CONTEXTS, EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS,
 };
-use crate::call::{Answer, Call, Polled, Taken};
-use crate::place;
+use fabric_api::call::{Answer, Call, Polled, Taken};
+use fabric_api::place;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
 use nic_model::defs::event::{EventType, EventWord, RejectedCommand};
 use nic_model::defs::ras::{Channel, RasEvent, event};

@@ -22,12 +22,12 @@ mod door;
 mod faults;
 mod grid;
 mod header;
+mod kept;
 mod kernel;
 mod line;
 mod local;
 mod lost;
 mod memory;
-mod mode;
 mod process;
 mod proto;
 mod rank;
@@ -38,22 +38,22 @@ mod start;
 mod trace;
 mod usermem;
 
-use crate::fabric::{
-    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
-};
-use crate::interface::Interface;
-use crate::place::Placement;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::config::{FabricConfig, FabricError, FabricKind};
+use fabric_api::identity::{Ids, Wishes, identity, rank_config};
+use fabric_api::place::Placement;
 use host::own_thread::spawn_own_thread;
 use host::secret::Secret;
 use launch::Job;
 use nic_model::{Faults, Machine, Os, Topology};
-use portals_core::NiConfig;
+use portals_core::{NiConfig, ProcessId};
 use rank::{Client, Of};
 use start::Address;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-pub use mode::Mode;
+pub use fabric_api::mode::Mode;
 pub use server::ServeError;
 use sim::Setting;
 pub use sim::SimError;
@@ -103,7 +103,19 @@ pub fn check_faults(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Str
     faults.check(&places).map_err(|why| format!("{from}{why}"))
 }
 
+/// Whoever calls a program with privileges chooses its environment, but no file that it reads.
+fn may_read(file: &str) -> Result<(), String> {
+    if host::is_privileged() {
+        return Err(format!(
+            "{file}: the file is not read: {}",
+            host::PRIVILEGED
+        ));
+    }
+    Ok(())
+}
+
 fn faults_of(config: &FabricConfig) -> Result<Faults, String> {
+    config.faults.as_deref().map_or(Ok(()), may_read)?;
     faults::choose(config.faults.as_deref(), config.fault_seed.as_deref())
 }
 
@@ -169,6 +181,9 @@ fn setting(config: &FabricConfig) -> Result<Setting, String> {
 /// The machine without its faults.
 fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
     let mode = config.mode;
+    if Machine::is_file(&config.machine) {
+        may_read(&config.machine)?;
+    }
     let machine = Machine::choose(&config.machine).map_err(|error| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}"));
         format!("{error}{}", source.unwrap_or_default())
@@ -203,10 +218,17 @@ fn join(
     rank: u32,
     config: NiConfig,
     of: Of,
-) -> Result<Interface, FabricError> {
+    peers: Vec<ProcessId>,
+) -> Result<Attached, FabricError> {
     let client = Client::join(socket, secret, rank, &config, of)
         .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
-    Ok(Interface::bridged(Box::new(client), config))
+    Ok(Attached::elsewhere(Box::new(client), config, peers, TRUST))
+}
+
+/// Whether the model can be used as it was chosen.
+fn check_choice(config: &FabricConfig) -> Result<(), FabricError> {
+    check_faults(config, None).map_err(|reason| FabricError::Faults { reason })?;
+    check(config).map_err(unusable)
 }
 
 /// Joins the simulation of the job; collective. Rank 0 starts it.
@@ -214,11 +236,11 @@ pub(crate) fn open(
     job: &Job,
     config: &FabricConfig,
     wishes: Option<&Wishes>,
-) -> Result<Opened, FabricError> {
+) -> Result<Attached, FabricError> {
     let opening = job.next_opening();
     let key = format!("portolan.seastar{opening}");
     let ids = Ids::announce(job, wishes, &opening)?;
-    crate::fabric::check(config)?;
+    check_choice(config)?;
     let mut own_line = None;
     if job.rank() == 0 {
         let started = start::start(job, config);
@@ -242,10 +264,14 @@ pub(crate) fn open(
         Some(socket) => socket,
         None => address.connect(job)?,
     };
-    Ok(Opened {
-        interface: join(socket, &address.secret, job.rank(), config, Of::Process)?,
+    join(
+        socket,
+        &address.secret,
+        job.rank(),
+        config,
+        Of::Process,
         peers,
-    })
+    )
 }
 
 /// A simulation in a thread of this process, and `ranks` sockets to it; for ranks that are threads.
@@ -330,18 +356,16 @@ impl InThread {
     }
 
     /// Joins and waits for the others.
-    pub fn join(self) -> Result<Opened, FabricError> {
+    pub fn join(self) -> Result<Attached, FabricError> {
         const JID: u32 = 1;
-        Ok(Opened {
-            interface: join(
-                self.socket,
-                &self.secret,
-                self.rank,
-                rank_config(self.place, self.rank, JID),
-                Of::Thread,
-            )?,
-            peers: (0..self.ranks).map(|r| self.place.of(r)).collect(),
-        })
+        join(
+            self.socket,
+            &self.secret,
+            self.rank,
+            rank_config(self.place, self.rank, JID),
+            Of::Thread,
+            (0..self.ranks).map(|r| self.place.of(r)).collect(),
+        )
     }
 }
 

@@ -1,8 +1,9 @@
 //! A process as the kernel of its node knows it: its library, whose messages the kernel takes.
 
-use crate::library::Library;
-use crate::nal::Nal;
-use crate::place;
+use crate::nal::trusted::TRUST;
+use fabric_api::library::Library;
+use fabric_api::nal::Nal;
+use fabric_api::place;
 use portals_core::{Ni, NiConfig, ProcessId, Transmit};
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ pub(super) fn new(config: NiConfig, nodes: u32) -> Process {
     let mut ni = Ni::new(config);
     // The kernel walks, and pays for each step.
     ni.walk_lists();
-    Library::new(ni, outbox)
+    Library::new(ni, outbox, TRUST)
 }
 
 /// What lies below a process's library: messages wait here until the kernel, at the end of the

@@ -21,7 +21,7 @@
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
 use super::usermem::Probe;
-use crate::call::{Answer, Call};
+use fabric_api::call::{Answer, Call};
 use host::secret::Secret;
 use portals_core::{Error, NiConfig};
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,11 @@
 use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening};
 use super::start::send_with;
 use super::usermem::{Files, Probe};
-use crate::call::{Answer, Call, EqList, Wait};
-use crate::gate::Gate;
-use crate::interface::{Bridge, ClockKind, Effect, Kept};
-use crate::region::Region;
+use crate::nal::seastar::kept::{Effect, Kept};
+use fabric_api::bridge::{Bridge, ClockKind};
+use fabric_api::call::{Answer, Call, EqList, Wait};
+use fabric_api::gate::Gate;
+use fabric_api::region::Region;
 use host::bystander::bystanders;
 use host::secret::{Secret, random};
 use portals_core::{Error, MdHandle, NiConfig};

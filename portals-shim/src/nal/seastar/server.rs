@@ -8,7 +8,7 @@ use super::proto::{MAX_DATAGRAM, Question, Reply};
 use super::sim::{Request, Return, Setting, Sim, SimError};
 use super::trace;
 use super::usermem::{Files, UserMemory};
-use crate::call::Answer;
+use fabric_api::call::Answer;
 use host::secret::Secret;
 use portals_core::NiConfig;
 use rustix::event::{Timespec, epoll};

@@ -3,8 +3,9 @@
 use super::sim::Setting;
 use super::tests::each;
 use super::{Mode, in_threads_on, setting};
-use crate::call::Wait;
-use crate::fabric::{FabricConfig, Placement};
+use fabric_api::call::Wait;
+use fabric_api::config::FabricConfig;
+use fabric_api::place::Placement;
 use portals_core::Error;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -44,10 +44,10 @@ mod trace;
 
 use super::kernel::{HandlerStep, Kernel};
 use super::memory::NodeMemory;
-use super::mode::Mode;
 use super::ssnal::KERNEL_MEMORY;
 use super::usermem::UserMemory;
-use crate::call::{Answer, Call, EqList};
+use fabric_api::call::{Answer, Call, EqList};
+use fabric_api::mode::Mode;
 use firmware_sim::SeaStarFirmware;
 use nic_model::defs::context::CONTEXT_LEN;
 use nic_model::{

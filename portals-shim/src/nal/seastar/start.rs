@@ -21,7 +21,7 @@ use super::proto::{BEGIN, MAX_DATAGRAM, VERSION, opening, read_opening};
 use super::server::{self, ServeError};
 use super::sim::SimError;
 use super::{EXECUTABLE_VARIABLE, SIMULATION_COMMAND, setting, unusable};
-use crate::fabric::{FabricConfig, FabricError};
+use fabric_api::config::{FabricConfig, FabricError};
 use host::peer::{Credentials, is_own_user};
 use host::privilege::{PRIVILEGED, is_privileged, is_trusted};
 use host::secret::{Secret, random};

@@ -1,8 +1,10 @@
 use super::*;
-use crate::call::{Target, Wait};
+use crate::fabric::Opened;
 use crate::interface::{MdMemory, MdSpec};
 use crate::nal::testing::spec;
-use crate::region::Region;
+use crate::nal::trusted::TRUST;
+use fabric_api::call::{Target, Wait};
+use fabric_api::region::Region;
 use nic_model::SimDuration;
 use portals_core::{
     AckRequest, EventKind, InsertPosition, MdOptions, MeSpec, NiFail, ProcessId, Unlink,
@@ -32,7 +34,7 @@ pub(super) fn each<R: Send>(
             .map(|w| {
                 s.spawn(move || {
                     let rank = w.rank();
-                    let opened = w.join().unwrap();
+                    let opened = Opened::from(w.join().unwrap());
                     let result = body(rank, &opened);
                     opened.interface.close().unwrap();
                     result
@@ -449,7 +451,7 @@ fn memory_of_a_process_that_has_closed_is_not_touched() {
                 let body = &body;
                 s.spawn(move || {
                     let rank = waiting.rank();
-                    body(&waiting.join().unwrap(), rank);
+                    body(&waiting.join().unwrap().into(), rank);
                 });
             }
         });
@@ -458,9 +460,10 @@ fn memory_of_a_process_that_has_closed_is_not_touched() {
 
 /// A page that is not mapped any more.
 fn bad_memory() -> MdMemory {
-    MdMemory::Raw(crate::region::RawMemory {
-        memory: portals_core::Memory::contiguous(0x1000, 64),
-    })
+    MdMemory::Raw(fabric_api::region::RawMemory::trusted(
+        portals_core::Memory::contiguous(0x1000, 64),
+        TRUST,
+    ))
 }
 
 /// Peers that answer every reply with a request at once keep the processor of rank 0 in its

@@ -576,7 +576,7 @@ mod tests {
     #[test]
     fn memory_of_another_layout_is_recognised() {
         let l = Layout::new(2);
-        let fd = super::super::map::create("test", l.total()).unwrap();
+        let fd = host::shared_file::create("test", l.total()).unwrap();
         let map = Map::new(fd, l.total()).unwrap();
         assert!(!l.is_signed(&map));
         l.sign(&map);

@@ -1,6 +1,6 @@
 //! Which ranks of a job share a memory, and the number that each has in it.
 
-use crate::place::Placement;
+use fabric_api::place::Placement;
 use portals_core::ProcessId;
 
 /// What [`Members`] says of a rank that is none.

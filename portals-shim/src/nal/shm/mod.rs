@@ -66,11 +66,11 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-use super::{Nal, Nap};
-use crate::call::{Paths, Target};
-use crate::delivery;
-use crate::region::Region;
 use alarm::{Alarm, Lines};
+use fabric_api::call::{Paths, Target};
+use fabric_api::delivery;
+use fabric_api::nal::{LOOKS, Nal, Nap};
+use fabric_api::region::Region;
 pub use fault::OnFault;
 use host::life::{Life, life};
 pub(in crate::nal) use layout::VERSION;
@@ -86,6 +86,7 @@ pub(in crate::nal) use open::{Joining, Own, common};
 pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -346,7 +347,7 @@ pub(in crate::nal) struct Shm {
     spin: Duration,
     /// What this rank sleeps on instead of the futex.
     alarm: Option<Alarm>,
-    /// [`Nal::near`] has been asked for.
+    /// [`Nal::extension`] has been asked for.
     near_given: bool,
 }
 
@@ -414,7 +415,7 @@ impl Nal for Shm {
     }
 
     fn looks(&self) -> u32 {
-        if self.spin.is_zero() { 1 } else { super::LOOKS }
+        if self.spin.is_zero() { 1 } else { LOOKS }
     }
 
     fn arm(&mut self) -> bool {
@@ -450,14 +451,14 @@ impl Nal for Shm {
         Some((region, share.offset, len))
     }
 
-    fn near(&mut self) -> Option<Near> {
+    fn extension(&mut self) -> Option<Box<dyn Any>> {
         if std::mem::replace(&mut self.near_given, true) {
             return None;
         }
         let core = &self.core;
         let map = Arc::clone(&self.map);
         let (members, who) = (core.members.clone(), core.who);
-        Some(Near::new(
+        Some(Box::new(Near::new(
             (map, Arc::clone(&core.calling)),
             core.layout,
             core.rank,
@@ -465,7 +466,7 @@ impl Nal for Shm {
             who,
             core.on_fault,
             (core.orders, core.lines.clone()),
-        ))
+        )))
     }
 
     /// Waits until peers have what was sent, takes back what was shown, and takes nothing any more.

@@ -3,7 +3,7 @@
 use super::layout::Block;
 use super::map::Map;
 use super::ring::Word;
-use crate::nal::Nap;
+use fabric_api::nal::Nap;
 use rustix::event::Timespec;
 use rustix::thread::{MembarrierCommand, futex, membarrier, membarrier_query};
 use std::sync::Arc;

@@ -21,8 +21,8 @@ use super::attach::{self, CopyError, Way};
 use super::layout::{ADVERTS, Block};
 use super::map::{Cursor, Map};
 use super::{Core, PATIENCE};
-use crate::call::Target;
-use crate::region::{self, Share};
+use fabric_api::call::Target;
+use fabric_api::region::{self, Share};
 use portals_core::{
     Advert, Body, Error, Header, Incoming, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit,
 };

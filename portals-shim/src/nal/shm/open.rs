@@ -18,20 +18,21 @@ use super::alarm::{Alarm, Lines};
 use super::attach::{self, There};
 use super::door::{Door, DoorError, Guest};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
-use super::map::{self, Map};
+use super::map::Map;
 use super::nap::{self, Futex};
 use super::onesided::Published;
 use super::peer::Peer;
 use super::ring::Order;
 use super::{Core, Counters, Members, OnFault, Shm};
-use crate::fabric::{
-    FabricConfig, FabricError, FabricKind, Ids, Opened, Wishes, identity, rank_config,
-};
-use crate::interface::Interface;
-use crate::place::Placement;
-use crate::region::permit_memory_access;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::config::{FabricConfig, FabricError, FabricKind};
+use fabric_api::identity::{Ids, Wishes, identity, rank_config};
+use fabric_api::place::Placement;
+use fabric_api::region::permit_memory_access;
 use host::life::Process;
 use host::processors::{self, Processors};
+use host::shared_file;
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
@@ -103,7 +104,7 @@ fn layout_of(ranks: u32) -> Result<Layout, FabricError> {
 pub(in crate::nal) fn common(ranks: u32) -> Result<OwnedFd, FabricError> {
     let layout = layout_of(ranks)?;
     let (_, len) = layout.common();
-    let fd = map::create("portolan", len).map_err(no_memory)?;
+    let fd = shared_file::create("portolan", len).map_err(no_memory)?;
     layout.sign(&Map::new(&fd, len).map_err(mapping)?);
     Ok(fd)
 }
@@ -124,7 +125,7 @@ impl Memory {
     /// The system has none, or it is too many ranks.
     pub fn new(ranks: u32) -> Result<Self, FabricError> {
         let len = layout_of(ranks)?.file(0).1;
-        let files = (0..ranks).map(|_| map::create_own("portolan", len));
+        let files = (0..ranks).map(|_| shared_file::create_own("portolan", len));
         Ok(Self {
             ranks,
             common: common(ranks)?,
@@ -200,10 +201,10 @@ impl Own {
     pub(in crate::nal) fn new(rank: u32, ranks: u32) -> Result<Self, FabricError> {
         let layout = layout_of(ranks)?;
         let place = layout.file(rank as usize);
-        let fd = map::create_own("portolan", place.1).map_err(no_memory)?;
+        let fd = shared_file::create_own("portolan", place.1).map_err(no_memory)?;
         let mut map = Map::reserve(layout.total()).map_err(mapping)?;
         map.place(&fd, place, true).map_err(mapping)?;
-        if let Err(error) = map::seal_for_others(&fd) {
+        if let Err(error) = shared_file::seal_for_others(&fd) {
             tracing::debug!(%error, "ranks could write each other's memory, if they wanted to");
         }
         let mapped = Mapped { rank, layout, map };
@@ -472,12 +473,9 @@ impl Joining {
         place: Placement,
         ids: Vec<ProcessId>,
         attaches: bool,
-    ) -> Opened {
+    ) -> Attached {
         let nal = self.nal(&config, Members::all(place, ids.clone()), attaches);
-        Opened {
-            interface: Interface::direct(Ni::new(config), nal),
-            peers: ids,
-        }
+        Attached::here(Ni::new(config), nal, ids, TRUST)
     }
 }
 
@@ -486,7 +484,7 @@ pub(crate) fn open(
     job: &Job,
     config: &FabricConfig,
     wishes: Option<&Wishes>,
-) -> Result<Opened, FabricError> {
+) -> Result<Attached, FabricError> {
     let opening = job.next_opening();
     let ids = Ids::announce(job, wishes, &opening)?;
     let key = format!("portolan.shm{opening}");
@@ -564,7 +562,7 @@ fn is_one_kernel(a: &str, b: &str) -> bool {
 ///
 /// # Errors
 /// As [`Memory::new`].
-pub fn in_threads(ranks: u32) -> Result<Vec<Opened>, FabricError> {
+pub fn in_threads(ranks: u32) -> Result<Vec<Attached>, FabricError> {
     in_threads_with(ranks, Options::default())
 }
 
@@ -572,7 +570,7 @@ pub fn in_threads(ranks: u32) -> Result<Vec<Opened>, FabricError> {
 ///
 /// # Errors
 /// As [`Memory::new`].
-pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Opened>, FabricError> {
+pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Attached>, FabricError> {
     const JID: u32 = 1;
     let memory = Memory::new(ranks)?;
     let place = Placement::ONE;
@@ -596,7 +594,7 @@ pub fn join(
     rank: u32,
     options: Options,
     mut meet: impl FnMut(),
-) -> Result<Opened, FabricError> {
+) -> Result<Attached, FabricError> {
     let place = Placement::ONE;
     let config = rank_config(place, rank, 1);
     let ids = (0..memory.ranks).map(|r| place.of(r)).collect();

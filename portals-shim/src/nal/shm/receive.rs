@@ -8,7 +8,7 @@ use super::cell::{
 use super::layout::Ring;
 use super::map::{Cursor, Map};
 use super::peer::{After, Awaited, Load, Outgoing, Stream};
-use crate::region::LocalCopy;
+use crate::nal::trusted::MEMORY;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segment, Segments};
 use smallvec::SmallVec;
 
@@ -243,7 +243,7 @@ impl Core {
             Incoming::Swap(s) => {
                 let length = s.length as usize;
                 let mut old: SmallVec<[u8; 64]> = SmallVec::from_elem(0, length);
-                LocalCopy::gather_into(&s.segments, &mut old);
+                MEMORY.gather_into(&s.segments, &mut old);
                 let fail = if part.len >= length {
                     map.scatter(part.at, &mut Cursor::new(&s.segments, 0), length);
                     NiFail::OK
@@ -413,7 +413,7 @@ impl Core {
         };
         Self::end(ni, a.after, fail);
         if fail != NiFail::OK {
-            crate::delivery::fail_answer(ni, &a.header);
+            fabric_api::delivery::fail_answer(ni, &a.header);
         }
     }
 }

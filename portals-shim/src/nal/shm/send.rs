@@ -4,7 +4,7 @@ use super::cell::{self, Kind, PIECES};
 use super::map::Map;
 use super::peer::{After, Load, Outgoing};
 use super::{Announced, Core};
-use crate::delivery;
+use fabric_api::delivery;
 use portals_core::{Header, Ni, NiFail, Segment, Segments, Transmit};
 use std::sync::atomic::Ordering;
 

@@ -5,12 +5,13 @@ use super::map::Map;
 use super::open::{Joining, Memory, Options};
 use super::ring::Words;
 use super::{Core, Own, cell, common};
-use crate::call::{Target, Wait};
-use crate::fabric::{Opened, rank_config};
+use crate::fabric::Opened;
 use crate::interface::MdMemory;
 use crate::nal::testing::{entry, spec, to};
-use crate::place::Placement;
-use crate::region::Region;
+use fabric_api::call::{Target, Wait};
+use fabric_api::identity::rank_config;
+use fabric_api::place::Placement;
+use fabric_api::region::Region;
 use portals_core::{
     AckRequest, Body, EqHandle, Event, EventKind, Header, InsertPosition, MdHandle, NiFail, Unlink,
 };
@@ -63,7 +64,7 @@ fn side(o: Opened, len: usize, shared: bool) -> Side {
 }
 
 fn sides(len: usize, shared: bool, options: Options) -> [Side; 2] {
-    let opened = super::in_threads_with(2, options).unwrap();
+    let opened = crate::fabric::interfaces(super::in_threads_with(2, options).unwrap());
     let made: Vec<Side> = opened.into_iter().map(|o| side(o, len, shared)).collect();
     made.try_into().ok().unwrap()
 }
@@ -303,7 +304,7 @@ fn alone_with(pid: u32, options: Options) -> (Side, Map, Layout) {
     layout.block(1).introduce(&map, who);
     layout.block(1).set_attaches(&map, true);
     let ids = (0..2).map(|r| Placement::ONE.of(r)).collect();
-    let opened = us.open(config(0), Placement::ONE, ids, true);
+    let opened = Opened::from(us.open(config(0), Placement::ONE, ids, true));
     (side(opened, 1 << 16, true), map, layout)
 }
 
@@ -505,8 +506,9 @@ fn a_rank_that_scribbles_harms_nobody_else() {
         drop(scribbler);
         let map = memory.map_for_test();
         let ids: Vec<_> = (0..3).map(|r| Placement::ONE.of(r)).collect();
-        let open =
-            |joining: Joining, r| joining.open(config(r), Placement::ONE, ids.clone(), false);
+        let open = |joining: Joining, r| {
+            Opened::from(joining.open(config(r), Placement::ONE, ids.clone(), false))
+        };
         let (a, b) = (
             side(open(first, 0), LEN, true),
             side(open(third, 2), LEN, true),
@@ -607,7 +609,7 @@ fn a_spoiled_hint_hides_no_message() {
     let map = memory.map_for_test();
     let ids: Vec<_> = (0..2).map(|r| Placement::ONE.of(r)).collect();
     let mut sides = (0..).zip(joined).map(|(r, joining)| {
-        let opened = joining.open(config(r), Placement::ONE, ids.clone(), false);
+        let opened = Opened::from(joining.open(config(r), Placement::ONE, ids.clone(), false));
         side(opened, 4096, false)
     });
     let (a, b) = (sides.next().unwrap(), sides.next().unwrap());
@@ -634,7 +636,11 @@ fn an_edited_word_holds_up_no_attach() {
     layout.block(1).introduce(&map, own);
     layout.block(1).busy(&map, 0).store(7, Ordering::SeqCst);
     let ids = (0..2).map(|r| Placement::ONE.of(r)).collect();
-    let us = side(joining.open(config, Placement::ONE, ids, false), 4096, true);
+    let us = side(
+        joining.open(config, Placement::ONE, ids, false).into(),
+        4096,
+        true,
+    );
     us.o.interface.close().unwrap();
 }
 

@@ -5,7 +5,7 @@
 //! stay, left there, and used again; all others have a [`Record`](super::Record).
 
 use super::Verbs;
-use crate::nal::Awaiting;
+use fabric_api::nal::Awaiting;
 use portals_core::{InPlace, MdHandle, Ni, NiFail, ProcessId};
 
 /// Marks the ids of these requests; those with a record have its index.

@@ -28,7 +28,7 @@ pub(super) mod choice;
 use super::Verbs;
 use super::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use super::memory::Transfer;
-use crate::region::LocalCopy;
+use crate::nal::trusted::MEMORY;
 use choice::{Reads, Way};
 use portals_core::{Ni, Segment};
 use std::time::Instant;
@@ -247,7 +247,7 @@ impl Verbs {
             |w| {
                 w.token(number);
                 if let Some(memory) = memory {
-                    LocalCopy::gather_into(&[memory], w.room(memory.len as usize));
+                    MEMORY.gather_into(&[memory], w.room(memory.len as usize));
                 }
             },
         );
@@ -280,7 +280,7 @@ impl Verbs {
         match data {
             Some(data) if data.len() as u64 == local.len => {
                 self.asks.pending = None;
-                LocalCopy::scatter(&[local], data);
+                MEMORY.scatter(&[local], data);
                 self.counters.paths.asked += 1;
                 self.alone_done(ni, pending.id);
             }

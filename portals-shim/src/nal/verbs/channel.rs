@@ -3,15 +3,15 @@
 //! All ranks of a job use the same channel ([`Channel`]); ranks that were told different ones do not find each other's
 //! addresses, and the job says so at its start.
 
-use super::super::{Attendance, Awaiting, Nal};
 use super::auto::{self, Auto};
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
 use super::{Verbs, connect};
-use crate::call::{Paths, Target};
-use crate::fabric::{Channel, FabricError};
-use crate::interface::RemoteKey;
-use crate::place::Placement;
+use fabric_api::call::RemoteKey;
+use fabric_api::call::{Paths, Target};
+use fabric_api::config::{Channel, FabricError};
+use fabric_api::nal::{Attendance, Awaiting, Nal};
+use fabric_api::place::Placement;
 use launch::Reader;
 use portals_core::{
     Error, Header, Landing, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit,

@@ -2,6 +2,7 @@
 
 use super::alone::is_alone;
 use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
+use crate::nal::trusted::MEMORY;
 use portals_core::{Body, Header, InPlace, Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
 
@@ -229,7 +230,7 @@ impl Verbs {
                 if let Some(fetched) = staged.filter(|_| !record.failed) {
                     let mut data = vec![0; fetched.len as usize];
                     if fetched.staged.region.read(0, &mut data).is_ok() {
-                        crate::region::LocalCopy::scatter(&fetched.segments, &data);
+                        MEMORY.scatter(&fetched.segments, &data);
                     }
                 }
                 self.fetched(ni, record.peer, token, request, Some(op), fail);

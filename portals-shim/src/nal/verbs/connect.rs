@@ -12,10 +12,12 @@ use super::ring::Rings;
 use super::settings::{Connect, Settings};
 use super::witness::Witness;
 use super::{Counters, Slab, Verbs};
-use crate::direct::Bell;
-use crate::fabric::{FabricError, FabricKind, Opened, rank_config};
-use crate::interface::Interface;
-use crate::place::Placement;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::bell::Bell;
+use fabric_api::config::{FabricError, FabricKind};
+use fabric_api::identity::rank_config;
+use fabric_api::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -369,12 +371,9 @@ impl Unconnected {
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
-    ) -> Result<Opened, FabricError> {
+    ) -> Result<Attached, FabricError> {
         let nal = self.nal(&config, place, ids.clone(), directory)?;
-        Ok(Opened {
-            interface: Interface::direct(Ni::new(config), nal),
-            peers: ids,
-        })
+        Ok(Attached::here(Ni::new(config), nal, ids, TRUST))
     }
 
     /// What an interface is made of.
@@ -392,7 +391,7 @@ impl Unconnected {
 }
 
 /// `ranks` interfaces of this process, connected through the device; for ranks that are threads.
-pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Attached>, FabricError> {
     in_threads_of(ranks, ranks, device)
 }
 
@@ -401,13 +400,13 @@ pub fn in_threads_of(
     ranks: u32,
     size: u32,
     device: Option<&str>,
-) -> Result<Vec<Opened>, FabricError> {
+) -> Result<Vec<Attached>, FabricError> {
     joined(&vec![1; ranks as usize], size, device)
 }
 
 /// Interfaces of this process that belong to these jobs.
 #[cfg(test)]
-pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Opened>, FabricError> {
+pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Attached>, FabricError> {
     joined(jids, jids.len() as u32, Some(device))
 }
 
@@ -428,7 +427,7 @@ pub(super) fn in_parts_by(
     each(&jids, ranks, Some(device), &settings, Unconnected::parts)
 }
 
-fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Attached>, FabricError> {
     let settings = Settings::from_env().map_err(unusable)?;
     each(jids, size, device, &settings, Unconnected::open)
 }

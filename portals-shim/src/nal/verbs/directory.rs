@@ -1,7 +1,7 @@
 //! How ranks find each other: what each says of itself in the job's key space.
 
 use super::connect::{chain, unusable};
-use crate::fabric::FabricError;
+use fabric_api::config::FabricError;
 use launch::Reader;
 use portals_core::ProcessId;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ pub(super) fn acquainted<U, C: Contact, T>(
 ) -> Result<Vec<T>, FabricError> {
     let ranks = ranks.collect::<Result<Vec<U>, _>>()?;
     let known: BTreeMap<u32, C> = (0..).zip(ranks.iter().map(contact)).collect();
-    let place = crate::place::Placement::ONE;
+    let place = fabric_api::place::Placement::ONE;
     let ids: Vec<ProcessId> = (0..size).map(|rank| place.of(rank)).collect();
     ranks
         .into_iter()

@@ -18,7 +18,7 @@ use super::Verbs;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
 use super::peer::{Late, Peer, Timer};
-use crate::delivery;
+use fabric_api::delivery;
 use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
 use verbs_backend::{Access, BufferPool, Endpoint, Gid, Mtu, Qp, QpOptions};

@@ -6,7 +6,7 @@
     reason = "registers descriptors' memory by address, and names it in requests"
 )]
 
-use crate::region::Region;
+use fabric_api::region::Region;
 use portals_core::{MdHandle, Segment};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -242,7 +242,7 @@ impl Registry {
             }
             return Ok(keys);
         }
-        let mapping = crate::region::mapping_of(region);
+        let mapping = fabric_api::region::mapping_of(region);
         let shared = mapping.filter(|_| purpose.is_private());
         let held_for = match mapping {
             Some(_) => purpose.of_own_memory(self.strict),
@@ -532,7 +532,7 @@ impl Registry {
                     addr: e.mr.address() as u64,
                     len: e.mr.length() as u64,
                 };
-                e.users == 0 && crate::region::mapping_of(memory) != e.mapping
+                e.users == 0 && fabric_api::region::mapping_of(memory) != e.mapping
             })
             .map(|(at, _)| at)
             .collect();

@@ -77,14 +77,15 @@ mod watch;
 mod witness;
 mod written;
 
-use super::{Attendance, Awaiting, Nal};
-use crate::call::{Paths, Target};
-use crate::direct::Bell;
-use crate::interface::RemoteKey;
-use crate::place::Placement;
-use crate::region::Region;
+use crate::nal::trusted::MEMORY;
 use alone::Alone;
 use asked::Asks;
+use fabric_api::bell::Bell;
+use fabric_api::call::RemoteKey;
+use fabric_api::call::{Paths, Target};
+use fabric_api::nal::{Attendance, Awaiting, LOOKS, Nal};
+use fabric_api::place::Placement;
+use fabric_api::region::Region;
 use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
@@ -394,7 +395,7 @@ impl Verbs {
         let region = Region::new(usize::try_from(len).ok()?).ok()?;
         if fill {
             let mut data = Vec::new();
-            crate::region::LocalCopy::gather(segments, &mut data);
+            MEMORY.gather(segments, &mut data);
             region.write(0, &data).ok()?;
         }
         let mr = self.registry.of_buffer(&region, purpose).ok()?;
@@ -639,7 +640,7 @@ impl Nal for Verbs {
     }
 
     fn looks(&self) -> u32 {
-        if self.crowded { 1 } else { super::LOOKS }
+        if self.crowded { 1 } else { LOOKS }
     }
 
     fn attendance(&self) -> Option<Attendance> {

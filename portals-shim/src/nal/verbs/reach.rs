@@ -18,8 +18,8 @@ use super::frame::{EAGER, RemoteMd};
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
 use super::send::reached_by;
-use crate::call::Target;
-use crate::interface::RemoteKey;
+use fabric_api::call::RemoteKey;
+use fabric_api::call::Target;
 use portals_core::{Body, Header, InPlace, Landing, MdHandle, Ni, ProcessId, Segment};
 use verbs_backend::Remote;
 

@@ -5,8 +5,8 @@ use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::peer::Late;
 use super::{After, Fetched, Verbs, Work};
-use crate::delivery;
-use crate::region::LocalCopy;
+use crate::nal::trusted::MEMORY;
+use fabric_api::delivery;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Place, Segment};
 use verbs_backend::Remote;
 
@@ -27,7 +27,7 @@ impl Place for Arrived<'_> {
     #[inline(always)]
     fn place(self, pieces: &[Segment], length: u64) -> NiFail {
         let keep = usize::try_from(length).map_or(self.data.len(), |l| l.min(self.data.len()));
-        LocalCopy::scatter(pieces, &self.data[..keep]);
+        MEMORY.scatter(pieces, &self.data[..keep]);
         self.fail
     }
 }
@@ -215,7 +215,7 @@ impl Verbs {
                 let keep = data
                     .len()
                     .min(usize::try_from(d.length).unwrap_or(usize::MAX));
-                LocalCopy::scatter(&d.segments, &data[..keep]);
+                MEMORY.scatter(&d.segments, &data[..keep]);
                 if is_request(header) {
                     self.request_done(rank);
                 }
@@ -250,7 +250,7 @@ impl Verbs {
             Late::Reply(r) if r.header.payload_len() as usize <= EAGER => {
                 self.request_done(rank);
                 self.eager(rank, &r.header, |room| {
-                    LocalCopy::gather_into(&r.segments, room)
+                    MEMORY.gather_into(&r.segments, room)
                 });
                 ni.reply_end(r.op, NiFail::OK);
             }
@@ -260,9 +260,9 @@ impl Verbs {
             }
             Late::Swap(s, new, fail) => {
                 let mut old = Vec::new();
-                LocalCopy::gather(&s.segments, &mut old);
+                MEMORY.gather(&s.segments, &mut old);
                 if fail == NiFail::OK {
-                    LocalCopy::scatter(&s.segments, &new[..s.length as usize]);
+                    MEMORY.scatter(&s.segments, &new[..s.length as usize]);
                 }
                 self.request_done(rank);
                 ni.swap_end(s.op, fail);

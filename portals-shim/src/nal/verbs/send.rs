@@ -6,9 +6,9 @@ use super::memory::{RegistryError, Transfer, Use};
 use super::peer::Fill;
 use super::reach::{Reach, Way, answer_in_place};
 use super::{After, Announced, Record, Verbs, Work};
-use crate::delivery;
-use crate::interface::RemoteKey;
-use crate::region::LocalCopy;
+use crate::nal::trusted::MEMORY;
+use fabric_api::call::RemoteKey;
+use fabric_api::delivery;
 use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
 
@@ -163,7 +163,7 @@ impl Verbs {
         } = tx;
         let (md, op) = (*md, *op);
         if header.payload_len() as usize <= EAGER {
-            self.eager(rank, header, |room| LocalCopy::gather_into(payload, room));
+            self.eager(rank, header, |room| MEMORY.gather_into(payload, room));
             // The data has been copied.
             if let Some(op) = op {
                 ni.send_end(op, NiFail::OK);

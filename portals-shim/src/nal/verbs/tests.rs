@@ -1,10 +1,10 @@
 //! Tests on a device, named by `PORTOLAN_TEST_DEVICE`; without it they say that they skipped.
 
-use crate::call::{Target, Wait};
 use crate::fabric::Opened;
 use crate::interface::MdMemory;
 use crate::nal::testing::{EndOnPanic, entry, spec, to};
-use crate::region::Region;
+use fabric_api::call::{Target, Wait};
+use fabric_api::region::Region;
 use portals_core::{
     ANY, AcEntry, AckRequest, EqHandle, EventKind, InsertPosition, MdOptions, NiFail, ProcessId,
     Unlink,
@@ -51,7 +51,7 @@ fn ranks<R: Send>(
     body: impl Fn(u32, &Opened, &Side) -> R + Sync,
 ) -> Option<Vec<R>> {
     let device = device()?;
-    let opened = super::in_threads(n, Some(&device)).unwrap();
+    let opened = crate::fabric::interfaces(super::in_threads(n, Some(&device)).unwrap());
     let sides: Vec<Side> = opened.iter().map(|o| side(o, len)).collect();
     let body = &body;
     Some(std::thread::scope(|s| {

@@ -17,7 +17,7 @@
 use super::memory::{Registry, Staged, Transfer, Use};
 use super::peer::Confirmed;
 use super::{Verbs, handshake};
-use crate::region::Region;
+use fabric_api::region::Region;
 use portals_core::{Ni, Segment};
 use verbs_backend::mr::MrError;
 use verbs_backend::{Completion, Endpoint, Gid, Opcode, Remote};

@@ -2,7 +2,7 @@
 
 use super::super::memory::NodeMemory;
 use super::{Accelerated, Begun};
-use crate::call::{Answer, Call, Target};
+use fabric_api::call::{Answer, Call, Target};
 use firmware_sim::accel::wire::{self, Outcome, OutcomeKind};
 use nic_model::defs::accel::{
     AccessCommand, Criteria, DescriptorCommand, DescriptorRecord, EVENT_LEN, EntryCommand,

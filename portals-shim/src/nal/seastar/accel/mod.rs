@@ -28,9 +28,9 @@ mod tests;
 
 use super::kernel::Written;
 use super::memory::NodeMemory;
-use crate::call::{Answer, Call, Polled, Wait};
-use crate::place;
 use ask::Asked;
+use fabric_api::call::{Answer, Call, Polled, Wait};
+use fabric_api::place;
 use firmware_sim::accel::wire;
 use known::Known;
 use nic_model::defs::accel::{Completion, InitAccel, MOVED, PLACES, SMALL_BUFFER, flags};
@@ -195,7 +195,7 @@ impl Accelerated {
                 .filter(|node| *node < self.nodes)
                 .map(|_| Answer::Distance(u64::from(to.nid != self.own.nid)))
                 .ok_or(Error::ProcessInvalid),
-            Call::Paths => Ok(Answer::Paths(crate::call::Paths::default())),
+            Call::Paths => Ok(Answer::Paths(fabric_api::call::Paths::default())),
             Call::Compute(_) => Ok(Answer::Done),
             _ => return self.command(call, memory),
         };
@@ -293,7 +293,7 @@ impl Accelerated {
     }
 
     /// Whether a poll may wait.
-    pub(super) fn wait_of(call: &Call) -> Option<(crate::call::EqList, Wait)> {
+    pub(super) fn wait_of(call: &Call) -> Option<(fabric_api::call::EqList, Wait)> {
         match call {
             Call::EqPoll { eqs, wait } if *wait != Wait::No => Some((eqs.clone(), *wait)),
             _ => None,

@@ -5,10 +5,12 @@ mod random;
 
 use super::super::sim::Setting;
 use super::super::{Mode, in_threads_on};
-use crate::call::{Target, Wait};
-use crate::fabric::{Opened, Placement, in_process};
+use crate::fabric::{Opened, in_process};
 use crate::interface::{Interface, MdMemory, MdSpec};
-use crate::region::Region;
+use crate::nal::trusted::TRUST;
+use fabric_api::call::{Target, Wait};
+use fabric_api::place::Placement;
+use fabric_api::region::Region;
 use nic_model::Machine;
 use portals_core::{
     AckRequest, EqHandle, Event, EventKind, InsertPosition, MdHandle, MdOptions, MeHandle, MeSpec,
@@ -162,9 +164,10 @@ fn with_bad_memory(mode: Mode, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
         let ni = &opened.interface;
         let eq = ni.eq_alloc(64).unwrap();
         let nowhere = || {
-            MdMemory::Raw(crate::region::RawMemory {
-                memory: portals_core::Memory::contiguous(0x1000, len),
-            })
+            MdMemory::Raw(fabric_api::region::RawMemory::trusted(
+                portals_core::Memory::contiguous(0x1000, len),
+                TRUST,
+            ))
         };
         let good = Region::new(64).unwrap();
         let here = || MdMemory::Region {

@@ -1,13 +1,16 @@
 use super::*;
-use crate::call::{Answer, Call, EqList, Wait};
-use crate::fabric::{FabricConfig, rank_config};
 use crate::interface::Interface;
 use crate::nal::seastar::proto::{Question, Reply, opening};
 use crate::nal::seastar::rank::{Client, Of};
 use crate::nal::seastar::start::send_with;
 use crate::nal::seastar::usermem::Probe;
 use crate::nal::seastar::{server, setting, start};
-use crate::place::Placement;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::call::{Answer, Call, EqList, Wait};
+use fabric_api::config::FabricConfig;
+use fabric_api::identity::rank_config;
+use fabric_api::place::Placement;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect,
     listen, recv, send, shutdown, socket_with, sockopt,
@@ -73,7 +76,13 @@ impl Served {
     fn join(&self, rank: u32, line: OwnedFd) -> Result<Interface, String> {
         let config = rank_config(Placement::ONE, rank, 1);
         let client = Client::join(line, &self.secret, rank, &config, Of::Process)?;
-        Ok(Interface::bridged(Box::new(client), config))
+        Ok(Interface::attached(Attached::elsewhere(
+            Box::new(client),
+            config,
+            Vec::new(),
+            TRUST,
+        ))
+        .0)
     }
 
     /// Has `n` ranks join, call and leave, each by a thread, rank 0 by its own line.

@@ -7,7 +7,7 @@
 use super::super::accel::{Accelerated, Begun, Found};
 use super::super::kernel::Kernel;
 use super::{RankState, Sim, SimError, Work};
-use crate::call::{Answer, Call, EqList, Wait};
+use fabric_api::call::{Answer, Call, EqList, Wait};
 use nic_model::defs::command::COMMAND_LEN;
 use nic_model::defs::map::MAILBOX_COUNT;
 use nic_model::{Machine, NodeId, SimDuration, SimTime};

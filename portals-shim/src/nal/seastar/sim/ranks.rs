@@ -1,7 +1,7 @@
 //! Where ranks are, and how they leave.
 
 use super::{Rank, RankState, Return, Sim, SimError};
-use crate::place;
+use fabric_api::place;
 use portals_core::NiConfig;
 
 impl Sim {

@@ -1,7 +1,7 @@
 //! What the simulation tells of its hosts: calls, the kernel's work, matches; and the counters.
 
 use super::Sim;
-use crate::call::{Call, Wait};
+use fabric_api::call::{Call, Wait};
 use nic_model::defs::niccb::Counter;
 use nic_model::trace::{Scene, Sink, What};
 use nic_model::{NodeId, RegisterIo, SimTime};

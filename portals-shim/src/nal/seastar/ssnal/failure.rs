@@ -5,7 +5,7 @@ use super::super::lost::{self, Answered, Awaited, Request};
 use super::super::process::Process;
 use super::Ssnal;
 use super::transmit::AfterTx;
-use crate::place;
+use fabric_api::place;
 use firmware_sim::answer::has_succeeded;
 use nic_model::defs::accel::Object;
 use nic_model::defs::command::{Command, OpCode};

@@ -3,7 +3,7 @@
 use super::super::header::{self, PACKET};
 use super::super::process::Process;
 use super::{KernelBuffer, Ssnal, UPPER_PENDINGS, piece};
-use crate::place;
+use fabric_api::place;
 use firmware_sim::accel::TRIES;
 use nic_model::defs::command::{self, Command, OpCode, flags};
 use nic_model::defs::pending::{UPPER_PENDING_LEN, UpperPending, status};

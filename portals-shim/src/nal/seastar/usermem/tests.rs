@@ -40,12 +40,12 @@ fn memory_that_may_not_be_written_is_not() {
 #[test]
 fn what_a_process_maps_while_it_runs_is_found() {
     let mut own = own();
-    let region = crate::region::Region::new(1 << 20).unwrap();
+    let region = fabric_api::region::Region::new(1 << 20).unwrap();
     let at = region.addr();
     assert!(own.write(at, &[5; 100]));
     drop(region);
     own.has_run();
-    assert!(!own.write(at, &[6; 100]) || crate::region::Region::new(4096).is_ok());
+    assert!(!own.write(at, &[6; 100]) || fabric_api::region::Region::new(4096).is_ok());
 }
 
 fn memory_of(child: &Child) -> Arc<Files> {

@@ -6,9 +6,9 @@ use super::super::open::{Memory, Options, in_threads};
 use super::super::ring::{Bell, Order, Words};
 use super::super::{Joining, Members, Shm};
 use super::{FRAME, INLINE, Lane, Link, Near};
-use crate::fabric::rank_config;
-use crate::nal::Nal;
-use crate::place::Placement;
+use fabric_api::identity::rank_config;
+use fabric_api::nal::Nal;
+use fabric_api::place::Placement;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::futex;
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ fn opened(memory: &Memory, ranks: u32) -> Vec<(Near, Shm)> {
         .map(|(r, joining)| {
             let members = Members::all(place, ids.clone());
             let mut shm = joining.nal(&rank_config(place, r, 1), members, false);
-            let near = shm.near().unwrap();
-            assert!(shm.near().is_none(), "a second time");
+            let near = *shm.extension().unwrap().downcast::<Near>().unwrap();
+            assert!(shm.extension().is_none(), "a second time");
             (near, shm)
         })
         .collect()
@@ -205,7 +205,7 @@ fn peers_that_lie() {
 
 #[test]
 fn a_peer_that_closed_is_gone() {
-    let mut opened = in_threads(2).unwrap();
+    let mut opened = crate::fabric::interfaces(in_threads(2).unwrap());
     let (second, first) = (opened.pop().unwrap(), opened.pop().unwrap());
     let (a, b) = (
         first.interface.near().unwrap(),

@@ -33,10 +33,11 @@ pub(super) use open::in_parts;
 pub(in crate::nal) use open::{Directory, Unconnected, key};
 pub use open::{Tuning, in_threads};
 
+use super::Verbs;
 use super::datagram::{DatagramNal, News};
-use super::{Attendance, Nal, Verbs};
-use crate::call::{Channels, Paths, Target};
-use crate::interface::RemoteKey;
+use fabric_api::call::RemoteKey;
+use fabric_api::call::{Channels, Paths, Target};
+use fabric_api::nal::{Attendance, Nal};
 use moves::{Moves, Todo, Way, Word};
 use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
 use std::collections::{BTreeMap, VecDeque};

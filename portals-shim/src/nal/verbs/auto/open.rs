@@ -7,9 +7,11 @@ use super::super::plan::Plan;
 use super::super::settings::{Settings, WINDOW};
 use super::Auto;
 use super::moves::{Moves, Rules, Time};
-use crate::fabric::{FabricError, Opened, rank_config};
-use crate::interface::Interface;
-use crate::place::Placement;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::config::FabricError;
+use fabric_api::identity::rank_config;
+use fabric_api::place::Placement;
 use launch::Reader;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
@@ -154,17 +156,14 @@ pub fn in_threads(
     ranks: u32,
     device: Option<&str>,
     tuning: Option<Tuning>,
-) -> Result<Vec<Opened>, FabricError> {
+) -> Result<Vec<Attached>, FabricError> {
     let mut settings = Settings::from_env().map_err(unusable)?;
     if let Some(tuning) = tuning {
         settings.chatty = tuning.chatty;
         settings.connections = Some(tuning.connections);
     }
     let peers: Vec<ProcessId> = (0..ranks).map(|rank| Placement::ONE.of(rank)).collect();
-    let opened = |(ni, nal)| Opened {
-        interface: Interface::direct(ni, Far::Auto(Box::new(nal))),
-        peers: peers.clone(),
-    };
+    let opened = |(ni, nal)| Attached::here(ni, Far::Auto(Box::new(nal)), peers.clone(), TRUST);
     let parts = in_parts(ranks, device, &settings)?;
     Ok(parts.into_iter().map(opened).collect())
 }

@@ -38,12 +38,12 @@ pub use open::in_threads;
 pub(in crate::nal) use open::{Contact, Directory, Unconnected};
 pub(in crate::nal::verbs) use words::News;
 
-use super::super::{Attendance, LOOKS};
 use super::expected::Expected;
 use super::{Counters, Slab, unusable_device};
-use crate::delivery;
-use crate::direct::Bell;
-use crate::place::Placement;
+use fabric_api::bell::Bell;
+use fabric_api::delivery;
+use fabric_api::nal::{Attendance, LOOKS};
+use fabric_api::place::Placement;
 use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};
 use receive::{Landing, Surplus};
 use send::Payload;
@@ -610,7 +610,7 @@ impl DatagramNal {
         self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
     }
 
-    pub(in crate::nal) fn way_counts(&self) -> crate::call::Paths {
+    pub(in crate::nal) fn way_counts(&self) -> fabric_api::call::Paths {
         self.counters.paths
     }
 

@@ -5,10 +5,12 @@ use super::super::directory;
 use super::super::settings::Settings;
 use super::super::{Counters, Slab};
 use super::DatagramNal;
-use crate::direct::Bell;
-use crate::fabric::{FabricError, Opened, rank_config};
-use crate::interface::Interface;
-use crate::place::Placement;
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::bell::Bell;
+use fabric_api::config::FabricError;
+use fabric_api::identity::rank_config;
+use fabric_api::place::Placement;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -228,7 +230,7 @@ impl Unconnected {
 ///
 /// # Errors
 /// The device cannot be had.
-pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, FabricError> {
+pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Attached>, FabricError> {
     let made = (0..ranks).map(|rank| {
         let config = rank_config(Placement::ONE, rank, 1);
         let made = Unconnected::new(rank, ranks, device, (config.uid, config.jid))?;
@@ -238,9 +240,6 @@ pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Opened>, Fabri
     directory::acquainted(made, ranks, contact, |(made, config), peers, directory| {
         let nal = made.nal(&config, Placement::ONE, peers.clone(), directory)?;
         let far = super::super::channel::Far::Ud(Box::new(nal));
-        Ok(Opened {
-            interface: Interface::direct(Ni::new(config), far),
-            peers,
-        })
+        Ok(Attached::here(Ni::new(config), far, peers, TRUST))
     })
 }

@@ -1,8 +1,8 @@
 //! What arrives: frames, which are matched, and the rest of their data.
 
 use super::{After, DatagramNal, Long, PeerId};
+use crate::nal::trusted::MEMORY;
 use crate::nal::verbs::frame::{self, Body as Frame, Ends};
-use crate::region::LocalCopy;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ impl DatagramNal {
                 let keep = data
                     .len()
                     .min(usize::try_from(d.length).unwrap_or(usize::MAX));
-                LocalCopy::scatter(&d.segments, &data[..keep]);
+                MEMORY.scatter(&d.segments, &data[..keep]);
                 // What is cut off is waited for too: the initiator's SEND_END comes when all has been acked, and an ack of
                 // the target must not come before it.
                 if rest == 0 {
@@ -85,11 +85,11 @@ impl DatagramNal {
             }
             Incoming::Swap(s) => {
                 let mut old = Vec::new();
-                LocalCopy::gather(&s.segments, &mut old);
+                MEMORY.gather(&s.segments, &mut old);
                 let taken = data.get(..usize::try_from(s.length).unwrap_or(usize::MAX));
                 let fail = match taken {
                     Some(taken) => {
-                        LocalCopy::scatter(&s.segments, taken);
+                        MEMORY.scatter(&s.segments, taken);
                         NiFail::OK
                     }
                     None => NiFail::FAIL,
@@ -169,7 +169,7 @@ impl DatagramNal {
         let keep = place.keep.saturating_sub(at).min(data.len() as u64) as usize;
         if keep > 0 {
             let to = Self::segments_from(&place.segments, at);
-            LocalCopy::scatter(&to, &data[..keep]);
+            MEMORY.scatter(&to, &data[..keep]);
         }
         if complete && let Some(place) = peer.landings.remove(&landing) {
             match place.op {

@@ -1,9 +1,9 @@
 //! The path of an outgoing message: a frame with the header and the first data, and for the rest a put.
 
 use super::{After, DatagramNal, EXPECTED, Long, PeerId};
-use crate::delivery;
+use crate::nal::trusted::MEMORY;
 use crate::nal::verbs::frame::{self, Kind, MESSAGE_HEAD, Writer};
-use crate::region::LocalCopy;
+use fabric_api::delivery;
 use portals_core::{Body, Header, Ni, NiFail, Segment, Segments, Transmit};
 use smallvec::SmallVec;
 use verbs_backend::rd::{SendError, Source};
@@ -26,10 +26,10 @@ impl Source for Payload {
                     addr: one.addr + offset,
                     len: to.len() as u64,
                 };
-                LocalCopy::gather_into(&[from], to);
+                MEMORY.gather_into(&[from], to);
             }
             Self::Pieces(pieces) => {
-                LocalCopy::gather_into(&DatagramNal::segments_from(pieces, offset), to);
+                MEMORY.gather_into(&DatagramNal::segments_from(pieces, offset), to);
             }
         }
     }
@@ -87,7 +87,7 @@ impl DatagramNal {
         bytes.resize(MESSAGE_HEAD + first, 0);
         let mut writer = Writer::new(&mut bytes, Kind::Message, false);
         writer.header(header, first as u64);
-        LocalCopy::gather_into(data, writer.room(first));
+        MEMORY.gather_into(data, writer.room(first));
         let used = writer.len();
         bytes.truncate(used);
         frame::stamp(&mut bytes, 0, landing);

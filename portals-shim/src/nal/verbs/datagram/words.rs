@@ -1,8 +1,8 @@
 //! What a fabric that has connections too says to a peer by datagrams, and is told.
 
 use super::{DatagramNal, Long, PeerId};
-use crate::direct::Bell;
 use crate::nal::verbs::frame::{Kind, WORD, Writer};
+use fabric_api::bell::Bell;
 use portals_core::{Ni, NiFail};
 use smallvec::SmallVec;
 use std::collections::VecDeque;

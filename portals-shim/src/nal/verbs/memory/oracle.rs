@@ -1,7 +1,7 @@
 //! Random use of the registry beside a naive one that forgets nothing and searches everything.
 
 use super::*;
-use crate::region::mapping_of;
+use fabric_api::region::mapping_of;
 use std::collections::BTreeSet;
 
 const PAGE: u64 = 4096;

@@ -3,8 +3,8 @@
 use super::Peer;
 use super::flight::Flying;
 use super::queue::Queued;
+use crate::nal::trusted::MEMORY;
 use crate::nal::verbs::memory;
-use crate::region::LocalCopy;
 use portals_core::Segment;
 use verbs_backend::{Remote, SendOp};
 
@@ -55,7 +55,7 @@ impl Peer {
         let Some(place) = self.copies.get_mut(at).and_then(|c| c.get_mut(..len)) else {
             return self.queue_inline(data, remote, id);
         };
-        LocalCopy::gather_into(&[data], place);
+        MEMORY.gather_into(&[data], place);
         self.batch.push(Small { len, remote, id });
         if self.batch.len() >= TOGETHER {
             self.flush();
@@ -131,7 +131,7 @@ impl Peer {
     #[cold]
     fn queue_inline(&mut self, data: Segment, remote: Remote, id: u64) {
         let mut bytes = Vec::new();
-        LocalCopy::gather(&[data], &mut bytes);
+        MEMORY.gather(&[data], &mut bytes);
         self.queue.push_back(Queued::Inline {
             data: bytes,
             remote,

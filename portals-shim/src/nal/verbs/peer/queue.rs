@@ -1,9 +1,9 @@
 //! What waits to be posted, and what is posted at once because nothing waits.
 
 use super::Peer;
+use crate::nal::trusted::MEMORY;
 use crate::nal::verbs::frame::{self, Kind, PREFIX, SLOT, Writer};
 use crate::nal::verbs::memory::Transfer;
-use crate::region::LocalCopy;
 use portals_core::{Header, Segment};
 use verbs_backend::{BufferPool, Remote, SendOp};
 
@@ -33,7 +33,7 @@ pub(in crate::nal::verbs) trait Fill {
 impl Fill for &[Segment] {
     #[inline(always)]
     fn fill(self, room: &mut [u8]) {
-        LocalCopy::gather_into(self, room);
+        MEMORY.gather_into(self, room);
     }
 }
 

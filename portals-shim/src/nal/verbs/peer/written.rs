@@ -18,9 +18,9 @@ use super::Peer;
 use super::flight::Flying;
 use super::queue::Queued;
 use super::renewal::Ended;
+use crate::nal::trusted::MEMORY;
 use crate::nal::verbs::frame::{self, Kind, Writer};
 use crate::nal::verbs::memory::Transfer;
-use crate::region::LocalCopy;
 use portals_core::{Header, MdHandle};
 use std::collections::VecDeque;
 
@@ -123,7 +123,7 @@ pub(super) fn as_messages(queue: VecDeque<Queued>, ended: &mut Vec<Ended>) -> Ve
             && transfer.again
         {
             let mut data = Vec::new();
-            LocalCopy::gather(&[transfer.local], &mut data);
+            MEMORY.gather(&[transfer.local], &mut data);
             if let Some(bytes) = frame::unwritten(bytes, &data) {
                 ended.push(Ended {
                     id: *id,

@@ -15,7 +15,7 @@
 //! * The sum is over all that the frame and its end consist of. An adapter may place the bytes of a packet in any order
 //!   (a processor that copies them backwards does): a frame of which some are missing is not there yet.
 
-use crate::region::Region;
+use fabric_api::region::Region;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a slot.

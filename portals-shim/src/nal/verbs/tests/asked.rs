@@ -4,13 +4,13 @@ use super::raw::{
     LOOKS, Raw, adverts, close, connect_all, frame, get_first, looking, raws_of, until,
 };
 use super::*;
-use crate::call::{Answer, Awaited, Call};
-use crate::nal::Nal;
 use crate::nal::verbs::asked::MOST;
 use crate::nal::verbs::asked::choice::Reads;
 use crate::nal::verbs::connect;
 use crate::nal::verbs::frame::Kind;
 use crate::nal::verbs::settings::Settings;
+use fabric_api::call::{Answer, Awaited, Call};
+use fabric_api::nal::Nal;
 use verbs_backend::Remote;
 
 const LEN: usize = 4096;

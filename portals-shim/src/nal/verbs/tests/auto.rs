@@ -2,9 +2,9 @@
 
 use super::raw::{Raw, close, raws_of, until};
 use super::*;
-use crate::call::{Answer, Call, Channels};
 use crate::nal::verbs::auto::{Auto, State, in_parts};
 use crate::nal::verbs::settings::Settings;
+use fabric_api::call::{Answer, Call, Channels};
 use portals_core::{Body, Header};
 use std::time::{Duration, Instant};
 

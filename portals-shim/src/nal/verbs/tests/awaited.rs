@@ -2,7 +2,7 @@
 
 use super::raw::{Raw, close, connect_all, get_first, raws, until};
 use super::*;
-use crate::call::Awaited;
+use fabric_api::call::Awaited;
 
 const LEN: usize = 4096;
 /// More than anything takes that ends.

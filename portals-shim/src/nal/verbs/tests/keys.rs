@@ -2,8 +2,8 @@
 
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
-use crate::call::Call;
-use crate::interface::RemoteKey;
+use fabric_api::call::Call;
+use fabric_api::call::RemoteKey;
 use std::collections::BTreeSet;
 
 /// What a rank believes that it may reach of another one.

@@ -2,7 +2,7 @@
 
 use super::raw::{Raw, close, connect_all, drained, raws, until};
 use super::*;
-use crate::call::{Answer, Call};
+use fabric_api::call::{Answer, Call};
 use std::time::{Duration, Instant};
 
 const INITIATOR: usize = 0;

@@ -27,7 +27,7 @@ fn alone(name: &str, wrap: &[&str], vars: &[(&str, &str)]) -> (bool, String) {
 /// Long puts between two ranks; the first event that says a failure, or none.
 fn long_puts(len: usize) -> NiFail {
     let device = device().unwrap();
-    let opened = super::super::in_threads(2, Some(&device)).unwrap();
+    let opened = crate::fabric::interfaces(super::super::in_threads(2, Some(&device)).unwrap());
     let s: Vec<Side> = opened.iter().map(|o| side(o, len)).collect();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let fail = std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn child_answers() {
     const BIG: usize = 16 << 20;
     const TINY: u64 = 20;
     let device = device().unwrap();
-    let opened = super::super::in_threads(2, Some(&device)).unwrap();
+    let opened = crate::fabric::interfaces(super::super::in_threads(2, Some(&device)).unwrap());
     // The memory that the one works from can be registered, that of the other one not.
     let (zero, one) = (&opened[0], &opened[1]);
     let (s0, s1) = (side(zero, SMALL), side(one, BIG));
@@ -326,7 +326,7 @@ fn device_a_device_taken_away_ends_every_operation() {
     ip(&["addr", "add", "10.9.9.1/24", "dev", "d9"]);
     ip(&["link", "set", "d9", "up"]);
     rdma(&["link", "add", spare, "type", "rxe", "netdev", "d9"]);
-    let opened = super::super::in_threads(2, Some(spare)).unwrap();
+    let opened = crate::fabric::interfaces(super::super::in_threads(2, Some(spare)).unwrap());
     let s: Vec<Side> = opened.iter().map(|o| side(o, 1 << 20)).collect();
     ring(&opened[0], &s[0], opened[0].peers[1]);
     wait(&opened[1], s[1].eq, EventKind::PutEnd, BELL);

@@ -104,7 +104,8 @@ fn device_thousands_of_peers_cost_what_is_used() {
     // Else the first byte of a thread's stack may cost 2 MiB, as the addresses fall.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let before = resident();
-    let opened = super::super::in_threads_of(2, SIZE, Some(&device)).unwrap();
+    let opened =
+        crate::fabric::interfaces(super::super::in_threads_of(2, SIZE, Some(&device)).unwrap());
     let open = resident();
     let s: Vec<Side> = opened.iter().map(|o| side(o, 4096)).collect();
     std::thread::scope(|scope| {
@@ -249,7 +250,8 @@ fn device_a_vanished_rank_fails_what_was_for_it() {
     let Some(device) = device() else { return };
     for _ in 0..rounds() {
         const LEN: u64 = 1 << 20;
-        let mut opened = super::super::in_threads(3, Some(&device)).unwrap();
+        let mut opened =
+            crate::fabric::interfaces(super::super::in_threads(3, Some(&device)).unwrap());
         let mut s: Vec<Side> = opened.iter().map(|o| side(o, LEN as usize)).collect();
         // Ranks 0 and 1 know each other and rank 2.
         for (from, to_whom) in [(0, 1), (0, 2), (1, 0)] {
@@ -330,7 +332,8 @@ fn wait_any(o: &Opened, eq: EqHandle, kind: EventKind) -> portals_core::Event {
 #[test]
 fn device_a_rank_that_is_not_there_is_a_failure() {
     let Some(device) = device() else { return };
-    let opened = super::super::in_threads_of(1, 2, Some(&device)).unwrap();
+    let opened =
+        crate::fabric::interfaces(super::super::in_threads_of(1, 2, Some(&device)).unwrap());
     let o = &opened[0];
     let s = side(o, 4096);
     o.interface
@@ -353,7 +356,8 @@ fn device_a_rank_that_is_not_there_is_a_failure() {
 #[test]
 fn device_another_job_reaches_only_what_it_may() {
     let Some(device) = device() else { return };
-    let opened = super::super::connect::in_threads_as(&[1, 2], &device).unwrap();
+    let opened =
+        crate::fabric::interfaces(super::super::connect::in_threads_as(&[1, 2], &device).unwrap());
     let s: Vec<Side> = opened.iter().map(|o| side(o, 4096)).collect();
     let (one, other) = (&opened[0], &opened[1]);
     // The first access control entry lets the own job in and nobody else.

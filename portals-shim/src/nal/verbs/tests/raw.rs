@@ -1,11 +1,12 @@
 //! Libraries that a test drives itself, so that it can make one of them say what no library says.
 
 use super::*;
-use crate::call::{Answer, Call};
-use crate::library::Library;
-use crate::nal::Nal;
+use crate::nal::trusted::TRUST;
 use crate::nal::verbs::frame::{Kind, RemoteMd, SLOT, Writer, stamp};
 use crate::nal::verbs::{Verbs, connect, peer};
+use fabric_api::call::{Answer, Call};
+use fabric_api::library::Library;
+use fabric_api::nal::Nal;
 use portals_core::{Body, Event, Header, MdDesc, MdHandle, MeHandle, Memory, Ni};
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};
@@ -37,7 +38,7 @@ pub(super) fn raws(n: u32, len: usize) -> Option<Vec<Raw>> {
 pub(super) fn raws_of<N: Nal>(parts: Vec<(Ni, N)>, len: usize) -> Vec<Raw<N>> {
     let parts = parts.into_iter();
     parts
-        .map(|(ni, nal)| Raw::new(Library::new(ni, nal), len))
+        .map(|(ni, nal)| Raw::new(Library::new(ni, nal, TRUST), len))
         .collect()
 }
 

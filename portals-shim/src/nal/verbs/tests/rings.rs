@@ -2,10 +2,10 @@
 
 use super::raw::{Raw, close, connect_all, drained, frame, raws};
 use super::*;
-use crate::nal::Nal;
 use crate::nal::verbs::frame::Kind;
 use crate::nal::verbs::peer;
 use crate::nal::verbs::ring::{self, HOT, Rings};
+use fabric_api::nal::Nal;
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};
 

@@ -2,9 +2,9 @@
 
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
-use crate::call::{Answer, Call};
-use crate::nal::Nal;
 use crate::nal::verbs::Verbs;
+use fabric_api::call::{Answer, Call};
+use fabric_api::nal::Nal;
 use std::cell::Cell;
 use std::sync::Barrier;
 

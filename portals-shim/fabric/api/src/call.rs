@@ -3,8 +3,8 @@
 //! the library's state.
 
 use portals_core::{
-    AcEntry, AckRequest, EqHandle, Event, EventKind, InsertPosition, MdDesc, MdHandle, MdSnapshot,
-    MeHandle, MeSpec, NiFail, ProcessId, Status, Unlink, Usage,
+    AcEntry, AckRequest, EqHandle, Error, Event, EventKind, InsertPosition, MdDesc, MdHandle,
+    MdSnapshot, MeHandle, MeSpec, NiFail, ProcessId, Status, Unlink, Usage,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -122,7 +122,7 @@ impl Default for Brief {
 }
 
 /// Where a poll puts the event that it takes, or as much of it as is asked for.
-pub(crate) trait Place {
+pub trait Place {
     /// Each part is moved once, from where it lies in the queue at index `which`.
     fn put(&mut self, event: &Event, dropped: bool, which: usize);
 }
@@ -167,8 +167,13 @@ pub enum Awaited {
     Begun,
 }
 
+/// A function of the API with its arguments, as a trap takes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Call {
+#[expect(
+    missing_docs,
+    reason = "each is the function of the API that it is named after, with its arguments or what it gives"
+)]
+pub enum Call {
     MeAttach {
         pt_index: u32,
         spec: MeSpec,
@@ -248,6 +253,27 @@ pub(crate) enum Call {
     Close,
 }
 
+/// How peers' adapters reach the memory of a descriptor, told by its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteKey {
+    /// Address of the descriptor's first byte, in the owner's process.
+    pub base: u64,
+    /// Its length, bytes.
+    pub len: u64,
+    /// From [`Interface::remote_key`](crate::Interface::remote_key).
+    pub rkey: u32,
+}
+
+/// Why a poll was refused: the queue at index `which` of its list is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error} (index {which} of the poll)")]
+pub struct PollError {
+    /// Always [`Error::EqInvalid`], or the fabric's failure.
+    pub error: Error,
+    /// Index in the list given.
+    pub which: usize,
+}
+
 /// Which way the messages of an interface went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paths {
@@ -282,7 +308,11 @@ pub struct Channels {
 
 /// What a call gives back when it succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Answer {
+#[expect(
+    missing_docs,
+    reason = "each is the function of the API that it is named after, with its arguments or what it gives"
+)]
+pub enum Answer {
     Done,
     Me(MeHandle),
     PortalMe(u32, MeHandle),

@@ -21,10 +21,8 @@ mod sleepers;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use sleepers::Bell;
-
 use crate::call::{Place, Polled, Taken, Wait};
-use crate::interface::{PollError, RemoteKey};
+use crate::call::{PollError, RemoteKey};
 use crate::library::Library;
 use crate::nal::{Attendance, Nal, Nap};
 use host::own_thread::spawn_own_thread;
@@ -101,7 +99,7 @@ struct Shared<N> {
 
 /// The library and the threads that use it.
 #[derive(Debug)]
-pub(crate) struct Direct<N> {
+pub struct Direct<N> {
     shared: Arc<Shared<N>>,
     attendant: Mutex<Option<JoinHandle<()>>>,
     /// A forked child has this value and not the thread.
@@ -109,7 +107,8 @@ pub(crate) struct Direct<N> {
 }
 
 impl<N: Nal + 'static> Direct<N> {
-    pub(crate) fn new(library: Library<N>) -> Self {
+    /// Takes the library, and starts what its fabric needs.
+    pub fn new(library: Library<N>) -> Self {
         let attendance = library.nal.attendance();
         let nap = library.nal.nap();
         let shares = library.nal.shares();

@@ -22,7 +22,7 @@ use portals_core::{AckRequest, Error, MdHandle, NiFail};
 impl<N: Nal> Library<N> {
     /// As [`Library::get`]; tries `looks` times to end it.
     #[inline]
-    pub(crate) fn get_awaited(
+    pub fn get_awaited(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
@@ -45,7 +45,7 @@ impl<N: Nal> Library<N> {
 
     /// As [`Library::put_here`] with an ack and silent; tries `looks` times to end it.
     #[inline]
-    pub(crate) fn put_awaited(
+    pub fn put_awaited(
         &mut self,
         md: MdHandle,
         region: (u64, u64),

@@ -57,15 +57,15 @@ struct Mapping {
 
 /// Where other processes can map a region's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub struct Share {
     /// The descriptor of its file in this process.
-    pub(crate) fd: i32,
+    pub fd: i32,
     /// The file's inode, by which a mapper knows that it opened the right one.
-    pub(crate) inode: u64,
+    pub inode: u64,
     /// Bytes of the file.
-    pub(crate) len: u64,
+    pub len: u64,
     /// Where the memory asked for begins in it.
-    pub(crate) offset: u64,
+    pub offset: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ fn known(memory: portals_core::Segment) -> Option<(u64, Known)> {
 }
 
 /// Where `memory` can be mapped from; `None` if it is not in a region that was made for it.
-pub(crate) fn share_of(memory: portals_core::Segment) -> Option<Share> {
+pub fn share_of(memory: portals_core::Segment) -> Option<Share> {
     let (offset, known) = known(memory)?;
     let (fd, inode) = known.file?;
     Some(Share {
@@ -112,7 +112,7 @@ pub(crate) fn share_of(memory: portals_core::Segment) -> Option<Share> {
 }
 
 /// The number of the region's mapping that holds all of `memory`; `None` if it is not a region's.
-pub(crate) fn mapping_of(memory: portals_core::Segment) -> Option<u64> {
+pub fn mapping_of(memory: portals_core::Segment) -> Option<u64> {
     known(memory).map(|(_, known)| known.number)
 }
 
@@ -178,8 +178,7 @@ impl Region {
     pub fn shared(len: usize) -> Result<Self, RegionError> {
         let page = rustix::param::page_size();
         let rounded = len.max(1).checked_next_multiple_of(page);
-        let file =
-            rounded.and_then(|len| crate::nal::shm::map::create("portolan-region", len).ok());
+        let file = rounded.and_then(|len| host::shared_file::create("portolan-region", len).ok());
         match (file, rounded) {
             (Some(file), Some(len)) => {
                 Self::of_file(file, len as u64, true).or_else(|_| Self::new(len))
@@ -190,7 +189,7 @@ impl Region {
 
     /// All of a file of `len` bytes that is sealed against shrinking; with `open` the file stays open, for others to
     /// map.
-    pub(crate) fn of_file(file: OwnedFd, len: u64, open: bool) -> Result<Self, RegionError> {
+    pub fn of_file(file: OwnedFd, len: u64, open: bool) -> Result<Self, RegionError> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let failed = |source: io::Error| RegionError::Map { len: bytes, source };
         let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
@@ -403,7 +402,7 @@ impl WeakRegion {
 /// A promise that addresses may be read and written by the library.
 #[derive(Clone, Debug)]
 pub struct RawMemory {
-    pub(crate) memory: portals_core::Memory,
+    memory: portals_core::Memory,
 }
 
 impl RawMemory {
@@ -415,6 +414,16 @@ impl RawMemory {
     /// ask for) has been written before.
     pub unsafe fn new(memory: portals_core::Memory) -> Self {
         Self { memory }
+    }
+
+    /// Memory that a fabric's own promise covers.
+    pub fn trusted(memory: portals_core::Memory, _: Trust) -> Self {
+        Self { memory }
+    }
+
+    /// The addresses.
+    pub fn into_memory(self) -> portals_core::Memory {
+        self.memory
     }
 }
 
@@ -481,11 +490,16 @@ impl Trust {
 /// processor; other threads may use the memory meanwhile, as a [`Region`]'s. The segments come from MDs, whose makers promised them ([`RawMemory::new`], or a
 /// [`Region`] kept alive by its interface).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalCopy;
+pub struct LocalCopy(());
 
 impl LocalCopy {
+    /// Copies for a fabric that is given segments of descriptors alone.
+    pub const fn of(_: Trust) -> Self {
+        Self(())
+    }
+
     /// Appends the bytes of `segments` to `out`.
-    pub(crate) fn gather(segments: &[portals_core::Segment], out: &mut Vec<u8>) {
+    pub fn gather(self, segments: &[portals_core::Segment], out: &mut Vec<u8>) {
         for s in segments {
             let len = s.len as usize;
             out.reserve(len);
@@ -501,26 +515,26 @@ impl LocalCopy {
 
     /// Copies the bytes of `segments` to the start of `out`; stops at the end of the shorter one.
     #[inline(always)]
-    pub(crate) fn gather_into(segments: &[portals_core::Segment], out: &mut [u8]) {
+    pub fn gather_into(self, segments: &[portals_core::Segment], out: &mut [u8]) {
         match segments {
             [one] => {
-                Self::read_one(one, out);
+                self.read_one(one, out);
             }
-            _ => Self::gather_pieces(segments, out),
+            _ => self.gather_pieces(segments, out),
         }
     }
 
     #[inline(never)]
-    fn gather_pieces(segments: &[portals_core::Segment], mut out: &mut [u8]) {
+    fn gather_pieces(self, segments: &[portals_core::Segment], mut out: &mut [u8]) {
         for s in segments {
-            let len = Self::read_one(s, out);
+            let len = self.read_one(s, out);
             out = &mut out[len..];
         }
     }
 
     /// Copies the bytes of a segment to the start of `out`, as many as both have; how many.
     #[inline(always)]
-    fn read_one(segment: &portals_core::Segment, out: &mut [u8]) -> usize {
+    fn read_one(self, segment: &portals_core::Segment, out: &mut [u8]) -> usize {
         let len = out.len().min(segment.len as usize);
         let from = std::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         // SAFETY: `from` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
@@ -531,26 +545,26 @@ impl LocalCopy {
 
     /// Places `data` into `segments`; stops at the end of the shorter one.
     #[inline(always)]
-    pub(crate) fn scatter(segments: &[portals_core::Segment], data: &[u8]) {
+    pub fn scatter(self, segments: &[portals_core::Segment], data: &[u8]) {
         match segments {
             [one] => {
-                Self::write_one(one, data);
+                self.write_one(one, data);
             }
-            _ => Self::scatter_pieces(segments, data),
+            _ => self.scatter_pieces(segments, data),
         }
     }
 
     #[inline(never)]
-    fn scatter_pieces(segments: &[portals_core::Segment], mut data: &[u8]) {
+    fn scatter_pieces(self, segments: &[portals_core::Segment], mut data: &[u8]) {
         for s in segments {
-            let len = Self::write_one(s, data);
+            let len = self.write_one(s, data);
             data = &data[len..];
         }
     }
 
     /// Places the start of `data` into a segment, as many bytes as both have; how many.
     #[inline(always)]
-    fn write_one(segment: &portals_core::Segment, data: &[u8]) -> usize {
+    fn write_one(self, segment: &portals_core::Segment, data: &[u8]) -> usize {
         let len = data.len().min(segment.len as usize);
         let to = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr as usize);
         // SAFETY: `to` is valid for `len <= segment.len` bytes by the promise of the MD's maker,
@@ -562,15 +576,19 @@ impl LocalCopy {
 
 /// Lets other processes of this user read and write this one's memory, where a security module
 /// would restrict that to ancestors. Failure means there is no such restriction to lift.
-pub(crate) fn permit_memory_access() {
+pub fn permit_memory_access() {
     const PR_SET_PTRACER: libc::c_int = 0x5961_6d61;
     // SAFETY: this prctl takes integers only and changes nothing but a permission.
     let _ = unsafe { libc::prctl(PR_SET_PTRACER, libc::c_ulong::MAX, 0, 0, 0) };
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    // SAFETY: tests of this crate make descriptors and segments of memory that they own.
+    pub(crate) const TRUST: Trust = unsafe { Trust::new() };
+    const LOCAL: LocalCopy = LocalCopy::of(TRUST);
 
     #[test]
     fn memory_is_known_by_its_mapping_while_that_lives() {
@@ -625,14 +643,14 @@ mod tests {
         };
         for len in 0..=40 {
             let mut out = [0; 48];
-            LocalCopy::gather_into(&[place(&source, 0, len)], &mut out[4..]);
+            LOCAL.gather_into(&[place(&source, 0, len)], &mut out[4..]);
             let mut expected = [0; 48];
             expected[4..4 + len].copy_from_slice(&source[..len]);
             assert_eq!(out, expected, "gathered {len}");
             let target = Region::new(48).unwrap();
             let mut to = place(&source, 0, len);
             to.addr = target.addr() + 4;
-            LocalCopy::scatter(&[to], &source);
+            LOCAL.scatter(&[to], &source);
             target.read(0, &mut out).unwrap();
             assert_eq!(out, expected, "scattered {len}");
             // Within the same memory, three bytes further.

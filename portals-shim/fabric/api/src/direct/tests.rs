@@ -1,9 +1,11 @@
 //! When a wait sleeps.
 
 use super::*;
-use crate::fabric::rank_config;
-use crate::interface::Bridge as _;
+use crate::bell::Bell;
+use crate::bridge::Bridge as _;
+use crate::identity::rank_config;
 use crate::place::Placement;
+use crate::region::tests::TRUST;
 use portals_core::{Ni, ProcessId, Transmit};
 
 /// A fabric to which others write until a time, without an event.
@@ -53,7 +55,7 @@ fn a_rank_that_others_write_to_sleeps_only_when_they_have_ceased() {
         bell: Arc::new(Bell::new().unwrap()),
         slept: Arc::clone(&slept),
     };
-    let direct = Direct::new(Library::new(ni, fabric));
+    let direct = Direct::new(Library::new(ni, fabric, TRUST));
     let long = u64::try_from((100 * SPIN).as_nanos()).unwrap();
     let found = direct.eq_poll(&[eq], Wait::Nanos(long)).unwrap();
     assert!(found.is_none());

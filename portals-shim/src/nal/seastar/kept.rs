@@ -4,8 +4,8 @@
 //! A descriptor is gone when a call has unlinked it, when an UNLINK event says so, or when its number is another's. What may
 //! have ended without any of these is asked for ([`Kept::questions`]) once so much memory is kept for it that it matters.
 
-use crate::call::{Answer, Call};
-use crate::region::Region;
+use fabric_api::call::{Answer, Call};
+use fabric_api::region::Region;
 use portals_core::{EventKind, MdDesc, MdHandle, MdOptions, MeHandle, THRESHOLD_INFINITE, Unlink};
 use std::collections::BTreeMap;
 

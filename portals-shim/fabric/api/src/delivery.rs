@@ -16,7 +16,7 @@ pub struct Message {
 /// Messages in the order of their arrival. Their places, and the buffers of these, stay for the next ones, so that a
 /// message needs no memory of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub struct Messages {
     places: Vec<Message>,
     /// Places that hold a message; they come first.
     used: usize,
@@ -27,15 +27,18 @@ const KEPT: usize = 16;
 const LARGEST_KEPT: usize = 64 << 10;
 
 impl Messages {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.used
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Message> {
+    /// Each, in the order of their arrival.
+    pub fn iter(&self) -> std::slice::Iter<'_, Message> {
         self.places[..self.used].iter()
     }
 
@@ -62,13 +65,13 @@ impl Messages {
 
     /// Adds a message with the bytes of `payload`.
     #[inline]
-    pub(crate) fn put(&mut self, header: &Header, payload: &[Segment]) {
-        LocalCopy::gather(payload, &mut self.place(header).data);
+    pub fn put(&mut self, copy: LocalCopy, header: &Header, payload: &[Segment]) {
+        copy.gather(payload, &mut self.place(header).data);
     }
 
     /// Adds a message, whose data it takes.
     #[inline]
-    pub(crate) fn push(&mut self, message: &mut Message) {
+    pub fn push(&mut self, message: &mut Message) {
         let place = self.place(&message.header);
         if !message.data.is_empty() {
             std::mem::swap(&mut place.data, &mut message.data);
@@ -76,7 +79,7 @@ impl Messages {
     }
 
     /// All messages have been read.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         for place in &mut self.places[..self.used] {
             place.data.clear();
             if place.data.capacity() > LARGEST_KEPT {
@@ -94,7 +97,7 @@ impl Messages {
 ///
 /// A payload shorter than the header claims fails the operation (`PTL_NI_FAIL` in the END event);
 /// nothing is read past it.
-pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Message> {
+pub fn deliver(copy: LocalCopy, ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Message> {
     let whole = payload.len() as u64 >= header.payload_len();
     let fail = if whole { NiFail::OK } else { NiFail::FAIL };
     if let Body::Put { .. } = header.body {
@@ -102,7 +105,7 @@ pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Me
             let keep = payload
                 .len()
                 .min(usize::try_from(length).unwrap_or(usize::MAX));
-            LocalCopy::scatter(places, &payload[..keep]);
+            copy.scatter(places, &payload[..keep]);
             fail
         });
         return taken?.ack.map(|header| Message {
@@ -115,7 +118,7 @@ pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Me
             let keep = payload
                 .len()
                 .min(usize::try_from(d.length).unwrap_or(usize::MAX));
-            LocalCopy::scatter(&d.segments, &payload[..keep]);
+            copy.scatter(&d.segments, &payload[..keep]);
             let ack = ni.deposit_end(d.op, fail)?;
             Some(Message {
                 header: ack,
@@ -124,7 +127,7 @@ pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Me
         }
         Incoming::Reply(r) => {
             let mut data = Vec::new();
-            LocalCopy::gather(&r.segments, &mut data);
+            copy.gather(&r.segments, &mut data);
             ni.reply_end(r.op, NiFail::OK);
             Some(Message {
                 header: r.header,
@@ -133,9 +136,9 @@ pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Me
         }
         Incoming::Swap(s) => {
             let mut old = Vec::new();
-            LocalCopy::gather(&s.segments, &mut old);
+            copy.gather(&s.segments, &mut old);
             if whole {
-                LocalCopy::scatter(&s.segments, &payload[..s.length as usize]);
+                copy.scatter(&s.segments, &payload[..s.length as usize]);
             }
             ni.swap_end(s.op, fail);
             Some(Message {
@@ -148,7 +151,7 @@ pub(crate) fn deliver(ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Me
 }
 
 /// The answer to `request` will not come: its ACK or REPLY event says that it failed.
-pub(crate) fn fail_answer(ni: &mut Ni, request: &Header) {
+pub fn fail_answer(ni: &mut Ni, request: &Header) {
     let (md, offset, length) = match request.body {
         Body::Get {
             reply_md,

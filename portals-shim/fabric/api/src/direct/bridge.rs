@@ -1,15 +1,16 @@
 //! The calls of an interface whose library is in the caller's process.
 
 use super::{Direct, nothing_else};
+use crate::bridge::{Bridge, ClockKind, Window};
 use crate::call::{Answer, Awaited, Brief, Call, Polled, Taken, Target, Wait};
-use crate::interface::{Bridge, ClockKind, PollError, RemoteKey, Window};
+use crate::call::{PollError, RemoteKey};
 use crate::library::{Library, is_in_use};
 use crate::nal::Nal;
-use crate::nal::shm::Near;
 use crate::region::Region;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
+use std::any::Any;
 use std::sync::atomic::Ordering;
 
 impl<N: Nal> Bridge for Direct<N> {
@@ -272,8 +273,8 @@ impl<N: Nal> Bridge for Direct<N> {
         })
     }
 
-    fn near(&self) -> Option<Near> {
-        self.shared.lock().nal.near()
+    fn extension(&self) -> Option<Box<dyn Any>> {
+        self.shared.lock().nal.extension()
     }
 
     fn leave(&self) -> Result<(), Error> {

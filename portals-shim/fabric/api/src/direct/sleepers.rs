@@ -1,38 +1,11 @@
 //! Threads that wait asleep, and what wakes them.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::io;
+use crate::bell::Bell;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-/// A descriptor that other threads make readable.
-#[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(
-            0,
-            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
-        )?))
-    }
-
-    /// Makes it readable.
-    pub(crate) fn ring(&self) {
-        // Fails only when the count is at its limit, and then it is readable.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    pub(super) fn descriptor(&self) -> &OwnedFd {
-        &self.0
-    }
-
-    pub(super) fn silence(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
 
 /// Sleeps until a descriptor is readable or the time has come.
 pub(super) fn sleep<'a>(fds: impl Iterator<Item = &'a OwnedFd>, until: Option<Instant>) {

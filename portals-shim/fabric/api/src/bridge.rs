@@ -1,15 +1,35 @@
 //! How calls reach the library: in this process, or by a trap.
 
-use super::{ClockKind, PollError, RemoteKey, Window};
+use super::call::{PollError, RemoteKey};
 use crate::call::{Answer, Awaited, Brief, Call, EqList, Polled, Taken, Target, Wait};
-use crate::nal::shm::Near;
 use crate::region::Region;
 use portals_core::{
     AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
+use std::any::Any;
+
+/// What a fabric's clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// Simulated time; the same in every run.
+    Virtual,
+    /// Time of day's kind of time.
+    Wall,
+}
+
+/// Memory of another rank of this machine, mapped here; see [`Interface::window`](crate::Interface::window).
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The mapping, which lives as long as this value.
+    pub region: Region,
+    /// Where the descriptor's memory begins in it, bytes.
+    pub offset: usize,
+    /// Bytes of the descriptor's memory.
+    pub len: usize,
+}
 
 /// How calls reach the library.
-pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
+pub trait Bridge: Send + Sync + std::fmt::Debug {
     /// Makes the call; `Wait` of a poll is honoured. The memory of a descriptor that it makes or changes is part of `region`,
     /// if that is given, which stays mapped until no operation can touch it by that descriptor any more.
     fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error>;
@@ -37,7 +57,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         };
         Err(PollError { error, which })
     }
-    /// See [`super::Interface::progress`]: a poll of no queue.
+    /// See [`crate::Interface::progress`]: a poll of no queue.
     fn progress(&self, wait: Wait) -> Result<(), Error> {
         let polled = self.eq_poll(&[], wait);
         polled.map(|_| ()).map_err(|refused| refused.error)
@@ -55,11 +75,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         self.eq_take(eqs, Wait::Forever, out)
     }
-    /// As [`Bridge::eq_await`], of what [`super::Interface::eq_take_or`] gives.
+    /// As [`Bridge::eq_await`], of what [`crate::Interface::eq_take_or`] gives.
     fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.eq_take_or(eqs, Wait::Forever, None, out)
     }
-    /// See [`super::Interface::eq_take_or`].
+    /// See [`crate::Interface::eq_take_or`].
     fn eq_take_or(
         &self,
         eqs: &[EqHandle],
@@ -73,13 +93,13 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         *out = Brief::new(&polled.event, polled.dropped, polled.which);
         Ok(Taken::More)
     }
-    /// See [`super::Interface::found_other`].
+    /// See [`crate::Interface::found_other`].
     fn found_other(&self) {}
-    /// See [`super::Interface::eq_there`].
+    /// See [`crate::Interface::eq_there`].
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.eq_take_or(eqs, Wait::No, None, out)
     }
-    /// See [`super::Interface::eq_take_while`].
+    /// See [`crate::Interface::eq_take_while`].
     fn eq_take_while(
         &self,
         _eq: EqHandle,
@@ -106,7 +126,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         })
         .map(|_| ())
     }
-    /// See [`super::Interface::put_region_silent`].
+    /// See [`crate::Interface::put_region_silent`].
     fn put_silent(
         &self,
         md: MdHandle,
@@ -118,7 +138,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.put(md, Some(region), ack, to, hdr_data)
             .map(|()| false)
     }
-    /// See [`super::Interface::put_region_awaited`].
+    /// See [`crate::Interface::put_region_awaited`].
     fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
         let taken = self.put_silent(md, region, AckRequest::Ack, to, 0)?;
         Ok(match taken {
@@ -126,11 +146,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
             false => Awaited::Begun,
         })
     }
-    /// See [`super::Interface::makes_puts`].
+    /// See [`crate::Interface::makes_puts`].
     fn makes_puts(&self) -> bool {
         false
     }
-    /// See [`super::Interface::put_region_made`].
+    /// See [`crate::Interface::put_region_made`].
     fn put_made(
         &self,
         _md: MdHandle,
@@ -141,7 +161,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<bool, Error> {
         Ok(false)
     }
-    /// See [`super::Interface::put_region_ahead`].
+    /// See [`crate::Interface::put_region_ahead`].
     fn put_ahead(
         &self,
         _md: MdHandle,
@@ -158,7 +178,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         self.call(Call::Get { md, region, from }).map(|_| ())
     }
 
-    /// See [`super::Interface::get_region_awaited`].
+    /// See [`crate::Interface::get_region_awaited`].
     fn get_awaited(
         &self,
         md: MdHandle,
@@ -192,11 +212,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// See [`super::Interface::renews`].
+    /// See [`crate::Interface::renews`].
     fn renews(&self) -> bool {
         false
     }
-    /// See [`super::Interface::md_renew`].
+    /// See [`crate::Interface::md_renew`].
     fn md_renew(
         &self,
         _md: MdHandle,
@@ -207,11 +227,11 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
         Err(Error::Fail)
     }
 
-    /// See [`super::Interface::remote_key`].
+    /// See [`crate::Interface::remote_key`].
     fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)
     }
-    /// See [`super::Interface::put_region_keyed`].
+    /// See [`crate::Interface::put_region_keyed`].
     fn put_keyed(
         &self,
         md: MdHandle,
@@ -221,7 +241,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<(), Error> {
         self.put(md, Some(region), AckRequest::Ack, to, 0)
     }
-    /// See [`super::Interface::put_region_keyed_now`].
+    /// See [`crate::Interface::put_region_keyed_now`].
     fn put_keyed_now(
         &self,
         _md: MdHandle,
@@ -231,7 +251,7 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<bool, Error> {
         Ok(false)
     }
-    /// See [`super::Interface::get_region_keyed`].
+    /// See [`crate::Interface::get_region_keyed`].
     fn get_keyed(
         &self,
         md: MdHandle,
@@ -241,36 +261,37 @@ pub(crate) trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<(), Error> {
         self.get(md, Some(region), from)
     }
-    /// See [`super::Interface::pins`].
+    /// See [`crate::Interface::pins`].
     fn pins(&self) -> bool {
         false
     }
-    /// See [`super::Interface::pinnable`].
+    /// See [`crate::Interface::pinnable`].
     fn pinnable(&self) -> Option<u64> {
         None
     }
-    /// See [`super::Interface::exposable`].
+    /// See [`crate::Interface::exposable`].
     fn exposable(&self) -> Option<u64> {
         None
     }
 
     /// Nanoseconds since the fabric was opened.
     fn now(&self) -> u64;
+    /// What [`Bridge::now`] counts.
     fn clock(&self) -> ClockKind;
-    /// The rank waits for others outside the fabric; see [`super::Interface::outside`].
+    /// The rank waits for others outside the fabric; see [`crate::Interface::outside`].
     fn leave(&self) -> Result<(), Error> {
         Ok(())
     }
-    /// See [`super::Interface::new_region`].
+    /// See [`crate::Interface::new_region`].
     fn shares(&self) -> bool {
         false
     }
-    /// See [`super::Interface::window`].
+    /// See [`crate::Interface::window`].
     fn window(&self, _to: &Target) -> Option<Window> {
         None
     }
-    /// See [`super::Interface::near`].
-    fn near(&self) -> Option<Near> {
+    /// See [`Nal::extension`](super::nal::Nal::extension).
+    fn extension(&self) -> Option<Box<dyn Any>> {
         None
     }
     /// The end of that.

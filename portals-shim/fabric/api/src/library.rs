@@ -5,11 +5,11 @@ mod kept;
 #[cfg(test)]
 mod tests;
 
+use crate::call::PollError;
 use crate::call::{Answer, Call, Place, Polled, Taken, Target};
 use crate::delivery::{self, Messages};
-use crate::interface::PollError;
 use crate::nal::Nal;
-use crate::region::Region;
+use crate::region::{LocalCopy, Region, Trust};
 use kept::Kept;
 use portals_core::{
     AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Ni, NiFail,
@@ -20,10 +20,13 @@ use std::time::Instant;
 /// The state behind an interface. Sends to the own process never reach the NAL; they wait here for
 /// the next progress, because the API forbids delivering them inside the call (rule 22).
 #[derive(Debug)]
-pub(crate) struct Library<N> {
+pub struct Library<N> {
     // It goes before the regions do: a fabric may have told peers of their addresses.
-    pub(crate) nal: N,
-    pub(crate) ni: Ni,
+    /// The fabric.
+    pub nal: N,
+    copy: LocalCopy,
+    /// The interface's objects.
+    pub ni: Ni,
     /// The regions that descriptors were made of.
     kept: Kept,
     own: Messages,
@@ -42,13 +45,15 @@ const LUCKY: u32 = 64;
 const OWN: usize = 16;
 
 /// Whether a call was refused for what only progress ends.
-pub(crate) const fn is_in_use(answer: &Result<Answer, Error>) -> bool {
+pub const fn is_in_use(answer: &Result<Answer, Error>) -> bool {
     matches!(answer, Err(Error::MdInUse | Error::MeInUse))
 }
 
 impl<N: Nal> Library<N> {
-    pub(crate) fn new(ni: Ni, nal: N) -> Self {
+    /// A library over `nal`.
+    pub fn new(ni: Ni, nal: N, trust: Trust) -> Self {
         Self {
+            copy: LocalCopy::of(trust),
             nal,
             ni,
             kept: Kept::default(),
@@ -78,7 +83,7 @@ impl<N: Nal> Library<N> {
     /// A message to the own process waits for the next progress.
     #[inline(never)]
     fn keep(&mut self, tx: &Transmit) {
-        self.own.put(&tx.header, &tx.payload);
+        self.own.put(self.copy, &tx.header, &tx.payload);
         if let Some(op) = tx.op {
             self.ni.send_end(op, NiFail::OK);
         }
@@ -86,7 +91,7 @@ impl<N: Nal> Library<N> {
 
     /// Handles arrivals without blocking; returns whether there were any.
     #[inline]
-    pub(crate) fn progress(&mut self) -> bool {
+    pub fn progress(&mut self) -> bool {
         // Most looks find nothing.
         if !self.nal.progress(&mut self.ni) && self.own.is_empty() {
             return false;
@@ -97,7 +102,7 @@ impl<N: Nal> Library<N> {
 
     /// As [`Library::progress`], between two of them: a look at where an answer is likely to be.
     #[inline]
-    pub(crate) fn glance(&mut self) -> bool {
+    pub fn glance(&mut self) -> bool {
         let any = self.nal.glance(&mut self.ni);
         if any {
             self.progressed();
@@ -117,7 +122,7 @@ impl<N: Nal> Library<N> {
 
     /// What follows a call that may have ended or changed descriptors: their regions go, and peers are told.
     #[inline(always)]
-    pub(crate) fn changed(&mut self) {
+    pub fn changed(&mut self) {
         // One branch for both, as neither is common.
         if self.ni.has_gone_mds() | self.kept.has_former() {
             self.kept.release(&mut self.ni);
@@ -133,7 +138,9 @@ impl<N: Nal> Library<N> {
         while !self.own.is_empty() {
             std::mem::swap(&mut taken, &mut self.own);
             for m in taken.iter() {
-                if let Some(mut answer) = delivery::deliver(&mut self.ni, &m.header, &m.data) {
+                if let Some(mut answer) =
+                    delivery::deliver(self.copy, &mut self.ni, &m.header, &m.data)
+                {
                     self.own.push(&mut answer);
                 }
             }
@@ -144,7 +151,7 @@ impl<N: Nal> Library<N> {
 
     /// Progress after a look that has found an event, if it is due.
     #[inline(always)]
-    pub(crate) fn progress_if_due(&mut self) {
+    pub fn progress_if_due(&mut self) {
         self.lucky += 1;
         if self.lucky >= LUCKY || self.own.len() >= OWN {
             self.progress_due();
@@ -159,13 +166,13 @@ impl<N: Nal> Library<N> {
 
     /// Whether any progress was made since the last time.
     #[inline]
-    pub(crate) fn take_moved(&mut self) -> bool {
+    pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
     /// What the attendant does when it wakes: connections and the device's events, and with `alone` all
     /// progress. Gives when to come back, and whether it must watch the alarm too.
-    pub(crate) fn attend(&mut self, alone: bool) -> (Option<Instant>, bool) {
+    pub fn attend(&mut self, alone: bool) -> (Option<Instant>, bool) {
         if self.nal.attend(&mut self.ni) {
             self.moved = true;
             self.nal.lists_changed(&mut self.ni);
@@ -182,11 +189,7 @@ impl<N: Nal> Library<N> {
 
     /// Takes the first event of the queues in index order, after one round of progress if all are empty.
     #[inline(always)]
-    pub(crate) fn poll(
-        &mut self,
-        eqs: &[EqHandle],
-        out: &mut impl Place,
-    ) -> Result<Taken, PollError> {
+    pub fn poll(&mut self, eqs: &[EqHandle], out: &mut impl Place) -> Result<Taken, PollError> {
         // Mostly there is none in any queue; then the look after the progress says too whether these are queues.
         let early = self.ni.has_events();
         if early {
@@ -205,11 +208,7 @@ impl<N: Nal> Library<N> {
 
     /// Takes the first event of the queues in index order.
     #[inline(always)]
-    pub(crate) fn look(
-        &mut self,
-        eqs: &[EqHandle],
-        out: &mut impl Place,
-    ) -> Result<Taken, PollError> {
+    pub fn look(&mut self, eqs: &[EqHandle], out: &mut impl Place) -> Result<Taken, PollError> {
         match self.ni.eq_first(eqs) {
             Ok(Some(first)) => {
                 out.put(first.event, first.lost, first.which);
@@ -222,7 +221,7 @@ impl<N: Nal> Library<N> {
 
     /// As [`Library::put_here`], in a call.
     #[inline(never)]
-    pub(crate) fn put(
+    pub fn put(
         &mut self,
         md: MdHandle,
         region: Option<(u64, u64)>,
@@ -236,7 +235,7 @@ impl<N: Nal> Library<N> {
 
     /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
     #[inline(always)]
-    pub(crate) fn put_here(
+    pub fn put_here(
         &mut self,
         md: MdHandle,
         region: Option<(u64, u64)>,
@@ -280,7 +279,7 @@ impl<N: Nal> Library<N> {
 
     /// A put whose bytes `fill` writes; `false`, and nothing has happened, where the fabric does not take it so now.
     #[inline(always)]
-    pub(crate) fn put_made(
+    pub fn put_made(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
@@ -311,7 +310,7 @@ impl<N: Nal> Library<N> {
 
     /// A put with an ack, if the fabric takes its data at once; `false`, and nothing has happened, if not.
     #[inline]
-    pub(crate) fn put_now(
+    pub fn put_now(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
@@ -351,7 +350,7 @@ impl<N: Nal> Library<N> {
 
     /// A put whose data is in place before anything that is sent to the target from here on; `false`, and nothing has
     /// happened, where the fabric cannot promise that.
-    pub(crate) fn put_ahead(
+    pub fn put_ahead(
         &mut self,
         md: MdHandle,
         region: (u64, u64),
@@ -369,7 +368,8 @@ impl<N: Nal> Library<N> {
     }
 
     #[inline(always)]
-    pub(crate) fn get(
+    /// See `Interface::get_region`.
+    pub fn get(
         &mut self,
         md: MdHandle,
         region: Option<(u64, u64)>,
@@ -416,7 +416,7 @@ impl<N: Nal> Library<N> {
 
     /// [`Call::MeMdPost`], with the region that the memory is part of.
     #[inline(always)]
-    pub(crate) fn me_md_post(
+    pub fn me_md_post(
         &mut self,
         base: MeHandle,
         spec: &MeSpec,
@@ -441,16 +441,12 @@ impl<N: Nal> Library<N> {
 
     /// Executes one call; a poll does not block here. One that is refused because something is in use has made progress:
     /// a program may repeat it until it succeeds.
-    pub(crate) fn execute(&mut self, call: Call) -> Result<Answer, Error> {
+    pub fn execute(&mut self, call: Call) -> Result<Answer, Error> {
         self.execute_with(call, None)
     }
 
     /// As [`Library::execute`], of a call that describes memory in `region`.
-    pub(crate) fn execute_with(
-        &mut self,
-        call: Call,
-        region: Option<&Region>,
-    ) -> Result<Answer, Error> {
+    pub fn execute_with(&mut self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
         let answer = self.answer(call, region);
         if is_in_use(&answer) {
             self.progress();

@@ -1,7 +1,7 @@
 //! Which regions are kept, by weak counts of their owners.
 
 use super::*;
-use crate::call::Polled;
+use fabric_api::call::Polled;
 use portals_core::{EqHandle, Event, Memory};
 
 const ME: MeHandle = MeHandle::from_raw(0x4000_0003);

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::call::Brief;
-use crate::fabric::rank_config;
+use crate::identity::rank_config;
 use crate::place::Placement;
+use crate::region::tests::TRUST;
 use portals_core::{MdDesc, MdOptions, Memory, Unlink};
 
 /// A fabric that takes what is sent, and counts how often it is to make progress.
@@ -48,7 +49,7 @@ impl World {
             eq: Some(eq),
         };
         let md = ni.md_bind(desc, Unlink::Retain).unwrap();
-        let library = Library::new(ni, Counts::default());
+        let library = Library::new(ni, Counts::default(), TRUST);
         Self { library, md, eq }
     }
 

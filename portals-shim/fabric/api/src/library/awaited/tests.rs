@@ -1,8 +1,9 @@
 //! What a caller that waits is told, by a fabric that ends its operations when the test says so.
 
 use super::*;
-use crate::fabric::rank_config;
+use crate::identity::rank_config;
 use crate::place::Placement;
+use crate::region::tests::TRUST;
 use portals_core::{
     EqHandle, Event, EventKind, InPlace, Landing, MdDesc, MdOptions, Memory, Ni, ProcessId,
     Transmit, Unlink,
@@ -135,7 +136,7 @@ fn world(threshold: i32, looks: u32, fails: bool) -> World {
         sent: 0,
     };
     World {
-        library: Library::new(ni, adapter),
+        library: Library::new(ni, adapter, TRUST),
         md: md.unwrap(),
         eq,
     }

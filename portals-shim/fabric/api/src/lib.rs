@@ -1,0 +1,25 @@
+//! What fabrics are made of, and what they are asked for.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`nal`] | the trait of a fabric |
+//! | [`library`], [`delivery`] | the library over one fabric; messages taken and answered |
+//! | [`bridge`], [`direct`], [`call`] | how an interface reaches the library: in this process, or by a value |
+//! | [`region`] | memory that descriptors name |
+//! | [`config`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
+//! | [`gate`], [`bell`] | who may enter, and what wakes a thread |
+
+pub mod attached;
+pub mod bell;
+pub mod bridge;
+pub mod call;
+pub mod config;
+pub mod delivery;
+pub mod direct;
+pub mod gate;
+pub mod identity;
+pub mod library;
+pub mod mode;
+pub mod nal;
+pub mod place;
+pub mod region;
