@@ -41,24 +41,36 @@ pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
 /// As [`check`], for a job of `ranks`, if that is known: the faults that are asked for are of nodes
 /// that it has.
 pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), FabricError> {
-    let faults = match config.kind {
-        FabricKind::Seastar => crate::nal::seastar::check_faults(config, ranks),
-        _ if config.faults.is_some() || config.fault_seed.is_some() => {
-            Err("faults can be chosen for the SeaStar model only: --fabric seastar".to_owned())
-        }
-        _ => Ok(()),
-    };
-    faults.map_err(|reason| FabricError::Faults { reason })?;
+    if config.kind != FabricKind::Seastar
+        && (config.faults.is_some() || config.fault_seed.is_some())
+    {
+        let reason = "faults can be chosen for the SeaStar model only: --fabric seastar".to_owned();
+        return Err(FabricError::Faults { reason });
+    }
     match config.kind {
-        FabricKind::Seastar => crate::nal::seastar::check(config),
+        #[cfg(feature = "seastar")]
+        FabricKind::Seastar => {
+            use crate::nal::seastar;
+            seastar::check_faults(config, ranks)
+                .map_err(|reason| FabricError::Faults { reason })?;
+            seastar::check(config)
+        }
+        #[cfg(feature = "verbs")]
         FabricKind::Verbs => crate::nal::verbs::check(config.device.as_deref()),
         FabricKind::Shm => crate::nal::shm::check(ranks),
+        #[cfg(not(all(feature = "seastar", feature = "verbs")))]
+        _ => Err(NOT_BUILT.to_owned()),
     }
     .map_err(|reason| FabricError::Unusable {
         kind: config.kind,
         reason,
     })
 }
+
+/// Why a fabric of which the program has nothing cannot be used.
+#[cfg(not(all(feature = "seastar", feature = "verbs")))]
+const NOT_BUILT: &str =
+    "this program was built without it; see the features of the crate portals-shim";
 
 /// Opens the fabric; collective over the job.
 pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
@@ -81,9 +93,16 @@ fn open_wishing(
         host::variables::say_unknown();
     }
     let attached = match config.kind {
+        #[cfg(feature = "seastar")]
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
+        #[cfg(feature = "verbs")]
         FabricKind::Verbs => crate::nal::composite::open(job, config, wishes),
         FabricKind::Shm => crate::nal::shm::open(job, config, wishes),
+        #[cfg(not(all(feature = "seastar", feature = "verbs")))]
+        kind => Err(FabricError::Unusable {
+            kind,
+            reason: NOT_BUILT.to_owned(),
+        }),
     }?;
     Ok(attached.into())
 }

@@ -7,12 +7,18 @@ use std::process::{Command, Stdio};
 
 /// Compilers that may have them: that of the workspace first.
 const TOOLCHAINS: [&[&str]; 2] = [&[], &["+nightly"]];
-/// Names of tests of `portals-shim`: regions, how long they live, and the fabric within a process.
-const TESTS: [&str; 4] = [
-    "region::",
-    "interface::kept::",
-    "interface::tests::an_interface_that_is_dropped",
-    "interface::tests::regions_are_freed_in_process",
+/// Packages, and names of their tests that need no device: regions, how long they live, and the fabric within a process.
+const TESTS: [(&str, &[&str]); 3] = [
+    ("portals-core", &[]),
+    ("fabric-api", &["region::"]),
+    (
+        "portals-shim",
+        &[
+            "seastar::kept::",
+            "interface::tests::an_interface_that_is_dropped",
+            "interface::tests::regions_are_freed_in_process",
+        ],
+    ),
 ];
 
 /// What is found in `PATH`, which knows toolchains by name; those of this process have chosen one.
@@ -46,7 +52,7 @@ pub(crate) fn miri() -> Result<()> {
         );
         return Ok(());
     };
-    for (package, tests) in [("portals-core", &[][..]), ("portals-shim", &TESTS[..])] {
+    for (package, tests) in TESTS {
         let mut miri = tool("cargo", toolchain);
         miri.args([
             "miri",
@@ -89,11 +95,14 @@ pub(crate) fn races(options: &Options) -> Result<()> {
     }
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg miri";
     let mut test = tool("cargo", &["+nightly"]);
-    test.args(["test", "--quiet", "--package", "portals-shim", "--lib"]);
+    test.args(["test", "--quiet", "--lib"]);
+    for (package, _) in TESTS {
+        test.args(["--package", package]);
+    }
     test.args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"]);
     test.arg(root().join("target/races")).arg("--");
     if options.tests.is_empty() {
-        test.args(TESTS);
+        test.args(TESTS.iter().flat_map(|(_, names)| *names));
     } else {
         test.args(&options.tests);
     }

@@ -28,6 +28,17 @@ fn lint() -> Result<()> {
         "-D",
         "warnings",
     ]))?;
+    // A program over shared memory alone builds without a device's library and the simulator.
+    cargo::run(&mut cargo(&[
+        "clippy",
+        "--package",
+        "tagged",
+        "--no-default-features",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     cargo::run(
         cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;
