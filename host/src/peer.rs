@@ -184,4 +184,50 @@ mod tests {
         assert!(has_exited(&of_child));
         assert!(!has_exited(&of_maker));
     }
+
+    /// Set for the process that is to look at the maker of its standard input from another PID namespace.
+    const NAMESPACE: &str = "PORTOLAN_TEST_PEER_OUTSIDE";
+
+    /// It is no other process either that has the number.
+    #[test]
+    fn a_process_that_has_no_number_here_is_watched() {
+        if std::env::var_os(NAMESPACE).is_some() {
+            let stdin = std::io::stdin();
+            assert_eq!(Credentials::of(&stdin).unwrap().pid, None);
+            assert!(!has_exited(pidfd(&stdin).unwrap()));
+            println!("watched");
+            return;
+        }
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+        if (numbers.next(), numbers.next()) < (Some(6), Some(5)) {
+            println!("skipped: Linux {release} has no SO_PEERPIDFD");
+            return;
+        }
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let unshare = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "identity::peer::tests::a_process_that_has_no_number_here_is_watched",
+                "--nocapture",
+            ])
+            .env(NAMESPACE, "1")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .output();
+        let output = match unshare {
+            Ok(output) => output,
+            Err(error) => return println!("skipped: unshare: {error}"),
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.starts_with("unshare: ") {
+            return println!("skipped: {said}");
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("watched"),
+            "{text}{said}"
+        );
+    }
 }

@@ -460,11 +460,13 @@ fn a_rank_whose_child_has_its_socket_is_gone_when_it_ends() {
         out.lines()
             .any(|line| line.is_ok_and(|l| l.contains("here")))
     );
+    // The child lives until then, and has the socket.
+    let stdin = process.stdin.take();
     process.kill().unwrap();
     process.wait().unwrap();
     // Only when rank 1 runs no more does time pass for rank 0.
     assert!(rank.ask(Call::Status).result.is_ok());
     assert!(rank.ask(Call::Close).result.is_ok());
-    drop(process.stdin.take());
+    drop(stdin);
     served.end().unwrap();
 }
