@@ -166,6 +166,12 @@ pub(in crate::nal) struct Mapped {
 }
 
 impl Mapped {
+    /// The mapping, for a test that plays the rank.
+    #[cfg(test)]
+    pub(super) fn map_for_test(self) -> Map {
+        self.map
+    }
+
     /// What others have handed over: the common file, and everybody's, of which the own one is mapped already.
     fn with(mut self, common: &OwnedFd, files: &[OwnedFd]) -> Result<Self, FabricError> {
         let Self { rank, layout, map } = &mut self;
@@ -293,7 +299,11 @@ impl Joining {
     }
 
     /// Who this rank is.
-    fn of(mapped: Mapped, config: &NiConfig, options: Options) -> Result<Self, FabricError> {
+    pub(super) fn of(
+        mapped: Mapped,
+        config: &NiConfig,
+        options: Options,
+    ) -> Result<Self, FabricError> {
         let Mapped { rank, layout, map } = mapped;
         permit_memory_access();
         let (word, probe) =

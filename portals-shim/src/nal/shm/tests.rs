@@ -19,6 +19,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+mod nonsense;
+mod scribble;
+mod shown;
+
 const LOUD: u64 = 1;
 const QUIET: u64 = 2;
 
@@ -488,116 +492,6 @@ fn a_peer_costs_little() {
     assert!(size_of::<Core>() <= 1024);
 }
 
-/// Rank 1 writes random words wherever it may: its own file and the common one. Ranks 0 and 2 go on, and reach each other.
-#[test]
-fn a_rank_that_scribbles_harms_nobody_else() {
-    const LEN: usize = 1 << 15;
-    for seed in 0..6 {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let options = Options {
-            patience: Duration::from_millis(20),
-            ..WITHOUT
-        };
-        let memory = Memory::new(3).unwrap();
-        let layout = Layout::new(3);
-        let config = |r| rank_config(Placement::ONE, r, 1);
-        let join = |r| Joining::new(&memory, r, &config(r), options).unwrap();
-        let (first, scribbler, third) = (join(0), join(1), join(2));
-        drop(scribbler);
-        let map = memory.map_for_test();
-        let ids: Vec<_> = (0..3).map(|r| Placement::ONE.of(r)).collect();
-        let open = |joining: Joining, r| {
-            Opened::from(joining.open(config(r), Placement::ONE, ids.clone(), false))
-        };
-        let (a, b) = (
-            side(open(first, 0), LEN, true),
-            side(open(third, 2), LEN, true),
-        );
-        let canary = vec![0xa5u8; 4096];
-        b.work.fill(0, LEN, 0x5a).unwrap();
-        let files = [layout.file(1), layout.common()];
-        // Where words stand that mean something.
-        let block = layout.file(1).0;
-        let places = [
-            block,
-            layout.ring(1, 0).cell(0),
-            layout.ring(1, 2).cell(0),
-            layout.lane(1, 0, 0).cell(0) * LANE_CELL,
-            layout.block(0).bell_at(),
-            layout.block(2).bell_at(),
-        ];
-        for step in 0..3000u64 {
-            for _ in 0..rng.usize(0..8) {
-                let at = if rng.bool() {
-                    rng.choice(places).unwrap() + 4 * rng.usize(0..512)
-                } else {
-                    let (at, len) = rng.choice(files).unwrap();
-                    at + 4 * rng.usize(0..len / 4)
-                };
-                let within = |(start, len): &(usize, usize)| (*start..start + len).contains(&at);
-                // The header says of which version the memory is, and is looked at once.
-                if !files.iter().any(within) || at < 64 {
-                    continue;
-                }
-                let word = match rng.u8(..4) {
-                    0 => rng.u32(..),
-                    1 => u32::MAX,
-                    _ => rng.u32(0..300),
-                };
-                map.word(at).store(word, Ordering::Relaxed);
-            }
-            // A cell that its reader will look at next, as it says itself.
-            let ring = layout.ring(1, [0, 2][rng.usize(..2)]);
-            let next = Words::consumed(&ring.words(&map)).load(Ordering::Relaxed);
-            if rng.u8(..4) == 0 {
-                let mut bytes = [0; cell::HEAD + cell::INLINE];
-                rng.fill(&mut bytes);
-                bytes[0] = rng.u8(0..7);
-                bytes[3] &= rng.u8(..2);
-                send_cell(&map, ring, next, &bytes);
-            }
-            while a.look().is_some() {}
-            if step % 16 == 0 {
-                let bits = [LOUD, QUIET][rng.usize(..2)];
-                a.put(rng.usize(0..20_000), to(ids[1], bits, rng.u64(..64)));
-            }
-            if step % 500 == 0 {
-                // It says that it copies, and so holds up what is shown.
-                layout.block(1).busy(&map, 0).store(1, Ordering::Relaxed);
-                let me = a.o.interface.me_attach(4, entry(77), InsertPosition::After);
-                let region = Region::new(64).unwrap();
-                let shown = spec(MdMemory::whole(&region), None);
-                (a.o.interface.md_attach(me.unwrap(), shown, Unlink::Retain)).unwrap();
-            }
-            if step % 100 == 0 {
-                let data = pattern(8000, step as usize);
-                a.work.write(0, &data).unwrap();
-                while b.look().is_some() {}
-                let ni = &a.o.interface;
-                let quiet = ni
-                    .md_bind(spec(MdMemory::whole(&a.work), None), Unlink::Retain)
-                    .unwrap();
-                let there = to(ids[2], LOUD, 0);
-                ni.put_region(quiet, (0, 8000), AckRequest::NoAck, there, step)
-                    .unwrap();
-                let came = (0..5_000_000).any(|_| {
-                    a.look();
-                    let event = b.look().filter(|e| e.kind == EventKind::PutEnd);
-                    event.is_some_and(|e| e.hdr_data == step && e.mlength == 8000)
-                });
-                assert!(came, "seed {seed}, step {step}");
-                let mut seen = vec![0; 8000];
-                b.loud.read(0, &mut seen).unwrap();
-                assert!(seen == data, "seed {seed}, step {step}");
-            }
-        }
-        let mut work = vec![0; LEN];
-        b.work.read(0, &mut work).unwrap();
-        assert!(work.iter().all(|byte| *byte == 0x5a));
-        assert!(canary.iter().all(|byte| *byte == 0xa5));
-    }
-}
-
 /// Who writes to whom stands in the common file too, which anybody can spoil: a message is found all the same.
 #[test]
 fn a_spoiled_hint_hides_no_message() {
@@ -642,69 +536,4 @@ fn an_edited_word_holds_up_no_attach() {
         true,
     );
     us.o.interface.close().unwrap();
-}
-
-/// Set for the process in which a rank meets this nonsense.
-const NONSENSE: &str = "PORTOLAN_TEST_NONSENSE";
-
-/// In a job of processes a message that makes no sense, a word that it cannot mean, and a cell that was spoiled end the job,
-/// by the names of both ranks.
-#[test]
-fn nonsense_ends_the_job_by_name() {
-    let Ok(which) = std::env::var(NONSENSE) else {
-        for (which, said) in [
-            (
-                "kind",
-                "rank 1 of them has written a message that makes no sense (unknown kind 77)",
-            ),
-            ("spoiled", "it has spoiled one that it had not finished"),
-            (
-                "consumed",
-                "rank 1 of them has written a word that makes no sense (a reader claims to be at 1000,",
-            ),
-            ("busy", "rank 1 of them has been copying for too long"),
-        ] {
-            let child = std::process::Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--exact",
-                    "nal::shm::tests::nonsense_ends_the_job_by_name",
-                    "--nocapture",
-                ])
-                .env(NONSENSE, which)
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&child.stderr).into_owned();
-            assert_eq!(child.status.code(), Some(1), "{which}: {text}");
-            assert!(text.contains(said), "{which}: {text}");
-        }
-        return;
-    };
-    let options = Options {
-        on_fault: super::OnFault::End,
-        patience: Duration::from_millis(10),
-        ..WITHOUT
-    };
-    let (us, map, layout) = alone_with(std::process::id(), options);
-    let ring = layout.ring(1, 0);
-    layout.block(0).contacts(&map, 0).store(2, Ordering::SeqCst);
-    match which.as_str() {
-        "kind" => send_cell(&map, ring, 0, &[77; cell::HEAD]),
-        "spoiled" => map.word(ring.cell(0)).store(5, Ordering::SeqCst),
-        "consumed" => {
-            let back = layout.ring(0, 1).words(&map);
-            Words::consumed(&back).store(1000, Ordering::SeqCst);
-            (0..200).for_each(|_| us.put(8, to(us.o.peers[1], LOUD, 0)));
-        }
-        _ => {
-            layout.block(1).busy(&map, 0).store(1, Ordering::SeqCst);
-            let ni = &us.o.interface;
-            let me = ni.me_attach(4, entry(77), InsertPosition::After).unwrap();
-            let shown = spec(MdMemory::whole(&us.work), None);
-            ni.md_attach(me, shown, Unlink::Retain).unwrap();
-        }
-    }
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) {
-        us.look();
-    }
 }
