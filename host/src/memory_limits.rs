@@ -8,7 +8,7 @@
 use crate::limit::limit;
 use rustix::process::Resource;
 
-/// Limits of memory, bytes; `None`: there is none.
+/// Limits of memory, bytes; `None`: there is none, or the system does not tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// Memory of the machine; 1 GiB where the kernel does not say.

@@ -74,7 +74,7 @@ struct Namespace {
     first: Option<bool>,
 }
 
-/// Bytes; an absent limit is none.
+/// Bytes; an absent limit is none, unless the system does not tell it.
 #[derive(Debug, Serialize)]
 struct MemoryInfo {
     machine: u64,
@@ -86,7 +86,25 @@ struct MemoryInfo {
     addresses_left: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     locked: Option<u64>,
+    /// Limits that the system does not tell: a filter of system calls may refuse that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<&'static str>,
 }
+
+impl MemoryInfo {
+    const LOCKED: &str = "locked";
+    const ADDRESSES: &str = "addresses_left";
+
+    fn limit(&self, name: &str, bytes: Option<u64>) -> String {
+        match bytes {
+            Some(bytes) => amount(bytes),
+            None if self.unknown.contains(&name) => NOT_KNOWN.to_owned(),
+            None => "unlimited".to_owned(),
+        }
+    }
+}
+
+const NOT_KNOWN: &str = "not known";
 
 /// A soft limit and the hard one; absent is none.
 #[derive(Debug, Serialize)]
@@ -191,18 +209,18 @@ impl HostInfo {
             "memory",
             format!("{}; control group {group}", amount(m.machine)),
         );
-        let limit = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), amount);
-        let (locked, addresses) = (limit(m.locked), limit(m.addresses_left));
+        let locked = m.limit(MemoryInfo::LOCKED, m.locked);
+        let addresses = m.limit(MemoryInfo::ADDRESSES, m.addresses_left);
         add(
             "limits",
             format!("locked memory {locked}, addresses left {addresses}"),
         );
         let count = |n: Option<u64>| n.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
         let words = |d: &Limit| format!("{}, at most {}", count(d.soft), count(d.hard));
-        let unknown = || "not known".to_owned();
+        let descriptors = self.descriptors.as_ref();
         add(
             "descriptors",
-            self.descriptors.as_ref().map_or_else(unknown, words),
+            descriptors.map_or_else(|| NOT_KNOWN.to_owned(), words),
         );
         let found = self.launchers.iter();
         let found: Vec<_> = found
@@ -242,13 +260,20 @@ fn namespaces() -> Vec<Namespace> {
 fn memory() -> MemoryInfo {
     let limits = MemoryLimits::now();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let locked = limit(Resource::Memlock);
+    let unknown = [
+        (MemoryInfo::LOCKED, locked.is_err()),
+        (MemoryInfo::ADDRESSES, limit(Resource::As).is_err()),
+    ];
+    let unknown = unknown.into_iter().filter(|(_, unknown)| *unknown);
     MemoryInfo {
         machine: limits.machine,
         control_group: group_of(&groups),
         // The kernel's word for no limit, in version 1, is the largest number of whole pages.
         control_group_limit: limits.group.filter(|limit| *limit < 1 << 62),
         addresses_left: limits.addresses,
-        locked: limit(Resource::Memlock).ok().and_then(|l| l.current),
+        locked: locked.ok().and_then(|l| l.current),
+        unknown: unknown.map(|(name, _)| name).collect(),
     }
 }
 
