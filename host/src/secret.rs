@@ -1,28 +1,10 @@
-// UNSAFETY: getrandom takes a raw buffer.
-#![expect(
-    unsafe_code,
-    reason = "fills a slice by the C library's getrandom, which takes a pointer"
-)]
 //! Random bytes that nobody can guess, and the word by which ranks of a job know each other.
 
-use std::io::{self, Read};
+use std::io;
 
-/// Fills `bytes` with random ones, as good as the kernel has them.
+/// Fills `bytes` with random ones, as good as the kernel has them, also where a filter of system calls refuses getrandom.
 pub fn random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut rest = &mut *bytes;
-    while !rest.is_empty() {
-        // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`, which is borrowed exclusively.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        let Ok(got) = usize::try_from(got) else {
-            match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => continue,
-                // A filter of system calls may be older than this one.
-                _ => return std::fs::File::open("/dev/urandom")?.read_exact(rest),
-            }
-        };
-        rest = &mut rest[got..];
-    }
-    Ok(())
+    Ok(getrandom::fill(bytes)?)
 }
 
 /// 128 random bits that the ranks of one job have, and nobody else. Not shown by `Debug`.

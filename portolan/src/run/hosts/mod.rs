@@ -39,9 +39,8 @@ pub(crate) struct Hosts {
 
 /// A secret that nobody guesses.
 fn token() -> io::Result<String> {
-    use std::io::Read as _;
     let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
