@@ -193,8 +193,16 @@ pub(crate) struct Requests {
     free: Vec<u32>,
     /// Of requests that nobody waits for.
     orphans: Vec<u32>,
+    /// How many of them were under way at the last look at all.
+    under_way: usize,
+    /// Looks at one of them, ever.
+    #[cfg(test)]
+    looks: usize,
     most: u32,
 }
+
+/// Orphans that are not worth a look.
+const FEW_ORPHANS: usize = 16;
 
 impl Requests {
     pub(crate) const fn new(most: u32) -> Self {
@@ -202,6 +210,9 @@ impl Requests {
             slots: Vec::new(),
             free: Vec::new(),
             orphans: Vec::new(),
+            under_way: 0,
+            #[cfg(test)]
+            looks: 0,
             most,
         }
     }
@@ -220,13 +231,11 @@ impl Requests {
 
     #[cold]
     fn grow(&mut self) -> Result<u32, CallError> {
-        self.bury();
-        if let Some(slot) = self.free.last() {
-            return Ok(*slot);
-        }
         let slot = self.slots.len() as u32;
         if slot >= self.most {
-            return Err(CallError::NoRequest { max: self.most });
+            self.bury();
+            let full = CallError::NoRequest { max: self.most };
+            return self.free.last().copied().ok_or(full);
         }
         self.slots.push(Slot {
             generation: 0,
@@ -303,12 +312,19 @@ impl Requests {
     /// Nobody waits for it: it is forgotten when it has ended.
     pub(crate) fn orphan(&mut self, slot: u32) {
         self.orphans.push(slot);
-        self.bury();
+        // A look at all whenever there are twice as many costs each a constant number of looks.
+        if self.orphans.len() > 2 * self.under_way + FEW_ORPHANS {
+            self.bury();
+        }
     }
 
     /// Forgets those that nobody waits for and that have ended.
     fn bury(&mut self) {
         let mut orphans = std::mem::take(&mut self.orphans);
+        #[cfg(test)]
+        {
+            self.looks += orphans.len();
+        }
         orphans.retain(|slot| {
             let ended = self.slots.get(*slot as usize);
             let ended = ended.is_none_or(|entry| entry.phase == Phase::Ended);
@@ -317,6 +333,7 @@ impl Requests {
             }
             !ended
         });
+        self.under_way = orphans.len();
         self.orphans = orphans;
     }
 
@@ -382,5 +399,47 @@ impl Requests {
             }
             _ => Err(CallError::NotARequest),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that nobody waits for and that stay under way cost a constant number of looks each, and their slots are used
+    /// again when they have ended.
+    #[test]
+    fn requests_that_are_dropped_cost_no_more_the_more_there_are() {
+        const MANY: u32 = 5000;
+        let mut requests = Requests::new(2 * MANY);
+        for _ in 0..MANY {
+            let (slot, _) = requests.open().unwrap();
+            requests.orphan(slot);
+        }
+        let many = MANY as usize;
+        assert!(requests.looks < 4 * many, "{} looks", requests.looks);
+        for slot in 0..MANY {
+            requests.end(slot, Ok(Status::sent(0)));
+        }
+        for _ in 0..20 * MANY {
+            let (slot, _) = requests.open().unwrap();
+            requests.end(slot, Ok(Status::sent(0)));
+            requests.orphan(slot);
+        }
+        assert!(requests.slots.len() <= 2 * many);
+        assert!(requests.looks < 50 * many, "{} looks", requests.looks);
+    }
+
+    #[test]
+    fn a_slot_of_a_dropped_request_is_free_when_there_is_no_other() {
+        let mut requests = Requests::new(3);
+        for _ in 0..3 {
+            let (slot, _) = requests.open().unwrap();
+            requests.orphan(slot);
+        }
+        assert_eq!(requests.open(), Err(CallError::NoRequest { max: 3 }));
+        requests.end(1, Ok(Status::sent(0)));
+        assert_eq!(requests.open().unwrap().0, 1);
+        assert!(requests.open().is_err());
     }
 }
