@@ -7,12 +7,18 @@
 //!
 //! `portolan run`, Hydra and Open MPI notice it. Slurm, by PMI-2 or PMIx, does not where the status is 0: the other
 //! ranks would wait for ever. So a rank of such a launcher aborts the job itself when it exits with whatever status
-//! and has not finalized. A forked child has its parent's exit handlers, and is no rank: it has its parent's lines too,
+//! and has not finalized.
+//!
+//! A rank whose [`Job`](super::Job) was dropped leaves at its exit, and not before: only its status says whether it left in
+//! good order. A program that returns an error from `main` drops its job first. Until then the line to the launcher stays
+//! open, since a rank that closes its line has failed.
+//!
+//! A forked child has its parent's exit handlers, and is no rank: it has its parent's lines too,
 //! and says nothing over them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::space::Space;
 
@@ -20,24 +26,39 @@ use super::space::Space;
 #[derive(Debug)]
 struct Joined {
     process: u32,
-    space: Weak<Space>,
+    /// To be aborted at an exit without leaving, as nobody else notices that.
+    watched: Weak<Space>,
+    /// The job was dropped, and whether in good order.
+    dropped: Option<(Arc<Space>, bool)>,
+}
+
+/// What becomes of a job at the exit of its rank.
+#[derive(Debug)]
+enum Exit {
+    /// The rank leaves in good order.
+    Leave(Arc<Space>),
+    /// It has failed with this status, and the launcher has to be asked to end the job.
+    Abort(Arc<Space>, c_int),
 }
 
 impl Joined {
     const NONE: Self = Self {
         process: 0,
-        space: Weak::new(),
+        watched: Weak::new(),
+        dropped: None,
     };
 
-    /// What is to be aborted when `process` exits with `status`, and with which status.
-    fn aborted(&self, process: u32, status: c_int) -> Option<(Arc<Space>, c_int)> {
-        let space = self.space.upgrade().filter(|_| self.process == process)?;
+    /// What is to be done when `process` exits with `status`.
+    fn exit(&self, process: u32, status: c_int) -> Option<Exit> {
+        if self.process != process {
+            return None;
+        }
         // Whoever waits for the process is told the low eight bits.
-        let code = match status & 0xff {
-            0 => 1,
-            code => code,
-        };
-        Some((space, code))
+        let code = status & 0xff;
+        match &self.dropped {
+            Some((space, true)) if code == 0 => Some(Exit::Leave(Arc::clone(space))),
+            _ => Some(Exit::Abort(self.watched.upgrade()?, code.max(1))),
+        }
     }
 }
 
@@ -81,24 +102,46 @@ pub fn is_child_of_rank() -> bool {
     FORKED.load(Ordering::Relaxed) || (rank != 0 && rank != std::process::id())
 }
 
-/// From now on an exit of this process aborts the job of `space`.
-pub(super) fn watch(space: Weak<Space>) {
-    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Joined {
-        process: std::process::id(),
-        space,
-    };
+fn joined() -> MutexGuard<'static, Joined> {
+    JOINED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn register() {
     let registered = REGISTERED.get_or_init(|| {
         // SAFETY: the function is of the type that is asked for, takes a null argument, and lives as long as the process.
         unsafe { on_exit(at_exit, std::ptr::null_mut()) == 0 }
     });
     if !registered {
-        tracing::warn!("an exit of this rank that is not in good order may go unnoticed");
+        tracing::warn!("what this rank's exit means may go unnoticed");
     }
+}
+
+/// From now on an exit of this process aborts the job of `space`.
+pub(super) fn watch(space: Weak<Space>) {
+    *joined() = Joined {
+        process: std::process::id(),
+        watched: space,
+        dropped: None,
+    };
+    register();
+}
+
+/// The job of `space` was dropped without having been left, which is `well` but for a panic: from now on an exit of this process
+/// with status 0 leaves it then.
+pub(super) fn at_exit_of(space: Arc<Space>, well: bool) {
+    if is_child_of_rank() {
+        return;
+    }
+    let mut joined = joined();
+    joined.process = std::process::id();
+    joined.dropped = Some((space, well));
+    drop(joined);
+    register();
 }
 
 /// From now on this process may exit.
 pub(super) fn forget() {
-    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = Joined::NONE;
+    *joined() = Joined::NONE;
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
@@ -109,8 +152,11 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     if is_child_of_rank() {
         return;
     }
-    if let Some((space, code)) = joined.aborted(std::process::id(), status) {
-        space.abort(code, "exited without leaving the job");
+    match joined.exit(std::process::id(), status) {
+        // A launcher that does not take it is gone, or sees a rank that has not left.
+        Some(Exit::Leave(space)) => drop(space.finalize("leave the job")),
+        Some(Exit::Abort(space, code)) => space.abort(code, "exited without leaving the job"),
+        None => {}
     }
 }
 
@@ -118,18 +164,57 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 mod tests {
     use super::*;
 
+    fn space() -> Arc<Space> {
+        Arc::new(Space::Own(Mutex::default()))
+    }
+
+    fn code(joined: &Joined, process: u32, status: c_int) -> Option<c_int> {
+        match joined.exit(process, status) {
+            Some(Exit::Abort(_, code)) => Some(code),
+            Some(Exit::Leave(_)) => Some(0),
+            None => None,
+        }
+    }
+
     #[test]
     fn the_process_that_has_joined_aborts_and_not_its_child() {
-        let space = Arc::new(Space::Own(Mutex::default()));
+        let space = space();
         let joined = Joined {
             process: 7,
-            space: Arc::downgrade(&space),
+            watched: Arc::downgrade(&space),
+            dropped: None,
         };
-        let code = |process, status| joined.aborted(process, status).map(|(_, code)| code);
-        assert_eq!((code(7, 3), code(8, 3)), (Some(3), None));
+        assert_eq!((code(&joined, 7, 3), code(&joined, 8, 3)), (Some(3), None));
         // No status says that all is well.
-        assert_eq!((code(7, 0), code(7, 256)), (Some(1), Some(1)));
+        assert_eq!(
+            (code(&joined, 7, 0), code(&joined, 7, 256)),
+            (Some(1), Some(1))
+        );
         drop(space);
-        assert_eq!(code(7, 3), None);
+        assert_eq!(code(&joined, 7, 3), None);
+    }
+
+    #[test]
+    fn a_job_that_was_dropped_is_left_by_an_exit_with_status_0_alone() {
+        let space = space();
+        let dropped = |watched: Weak<Space>, well| Joined {
+            process: 7,
+            watched,
+            dropped: Some((Arc::clone(&space), well)),
+        };
+        let ends = |joined: &Joined| [0, 256, 3].map(|status| code(joined, 7, status));
+        let watched = Arc::downgrade(&space);
+        assert_eq!(
+            ends(&dropped(watched.clone(), true)),
+            [Some(0), Some(0), Some(3)]
+        );
+        assert_eq!(
+            ends(&dropped(watched.clone(), false)),
+            [Some(1), Some(1), Some(3)]
+        );
+        // Its launcher notices by itself that a rank fails.
+        assert_eq!(ends(&dropped(Weak::new(), true)), [Some(0), Some(0), None]);
+        assert_eq!(ends(&dropped(Weak::new(), false)), [None, None, None]);
+        assert_eq!(code(&dropped(watched, true), 8, 0), None);
     }
 }

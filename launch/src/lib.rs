@@ -54,8 +54,8 @@ use space::{Joined, Space};
 
 /// A rank's membership in its job.
 ///
-/// Dropping a job without [`Job::finalize`] tells the launcher that the rank failed: it ends the job
-/// when the process exits, whatever its status.
+/// A rank whose job is dropped without [`Job::finish`] leaves when its process exits: in good order with status 0, and as one
+/// that has failed with any other, or if the job was dropped by a panic. A process that exits while it has its job has failed.
 #[derive(Debug)]
 pub struct Job {
     rank: u32,
@@ -69,6 +69,16 @@ pub struct Job {
     finalized: Arc<AtomicBool>,
     /// Fabrics opened so far; a key is put once, so each opening has keys of its own.
     openings: AtomicU32,
+    /// The process exits as a rank of it.
+    of_process: bool,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.of_process && !self.finalized.load(Ordering::Acquire) {
+            leave::at_exit_of(Arc::clone(&self.space), !std::thread::panicking());
+        }
+    }
 }
 
 /// Gets values of a job while that has not been finalized. A question waits for one that another thread has under
@@ -157,10 +167,9 @@ impl Job {
                 pmix::join()?
             }
         };
-        let job = Self {
-            inherited,
-            ..Self::of(joined)
-        };
+        let mut job = Self::of(joined);
+        job.inherited = inherited;
+        job.of_process = true;
         leave::become_rank();
         if job.size > 1 && job.rank == 0 && is_alone_by_pmix(&job.space) {
             host::say(format_args!(
@@ -204,6 +213,7 @@ impl Job {
             inherited: None,
             finalized: Arc::default(),
             openings: AtomicU32::new(0),
+            of_process: false,
         }
     }
 
@@ -326,7 +336,15 @@ impl Job {
         }
     }
 
-    /// Leaves the job in good order. A rank that exits without it counts as failed.
+    /// Leaves the job in good order, as [`Job::finalize`].
+    ///
+    /// # Errors
+    /// As [`Job::finalize`].
+    pub fn finish(self) -> Result<(), JobError> {
+        self.finalize()
+    }
+
+    /// Leaves the job in good order. A rank that exits without it, and has not dropped its job, counts as failed.
     ///
     /// An MPI library of this process that has left the job over the same socket, and closed it, has left for the rank: some
     /// launchers listen no more then, and that is no error.

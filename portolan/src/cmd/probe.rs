@@ -16,7 +16,7 @@ use crate::error::CmdError;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// What some rank does wrong after the exchange, as KIND@RANK: exit3, exit0, kill, abort7, hang,
-    /// outside (exits without joining), late5 (exits with 5 after it finalized)
+    /// outside (exits without joining), late5 (exits with 5 after it finalized), drop3 (drops its job and exits with 3)
     #[arg(long, value_name = "KIND@RANK")]
     fault: Vec<Fault>,
     /// Bytes of each rank's value
@@ -104,7 +104,7 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
         );
     }
     let local = job.local_ranks()?.len();
-    let mut late = None;
+    let mut end = None;
     for fault in options.fault.iter().filter(|f| f.rank == rank) {
         let (kind, code) = split_code(&fault.kind);
         match kind {
@@ -117,16 +117,20 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
             }
             "abort" => job.abort(code, "asked to by --fault"),
             "hang" => hang(),
-            "late" => late = Some(code),
+            "late" | "drop" => end = Some((kind, code)),
             _ => job.abort(2, &format!("unknown fault {:?}", fault.kind)),
         }
     }
     job.barrier()?;
-    job.finalize()?;
-    if let Some(code) = late {
-        std::process::exit(code);
+    let id = job.id().to_owned();
+    match end {
+        Some(("drop", _)) => drop(job),
+        _ => job.finish()?,
     }
-    println!("rank {rank} of {size}: ok, {local} here, job {}", job.id());
+    match end {
+        None | Some(("drop", 0)) => println!("rank {rank} of {size}: ok, {local} here, job {id}"),
+        Some((_, code)) => std::process::exit(code),
+    }
     Ok(0)
 }
 
