@@ -9,9 +9,9 @@ use nic_model::trace::What;
 
 /// Entries looked at when the known empty ones are used up.
 const SCAN: u32 = 64;
-/// Refusals that may wait for room; a host that never drains its queue cannot grow the rest,
-/// which its pendings limit.
-const BACKLOG_REFUSALS: usize = 1024;
+/// Refusals that wait for room before the mailbox is left alone; a host that never drains its queue cannot grow the rest, which
+/// its pendings limit.
+const MANY_REFUSALS: usize = 1024;
 
 /// One queue. The next entry is written only once it has been seen empty, so that a slow host
 /// loses nothing.
@@ -25,6 +25,8 @@ pub(crate) struct EventRing {
     room: u32,
     /// Events without room, and whether each interrupts.
     backlog: VecDeque<(EventWord, bool)>,
+    /// Refusals among them.
+    refusals: usize,
     /// A retry is on its way.
     retrying: bool,
     /// SRAM address of its control block: base, count, next.
@@ -39,6 +41,7 @@ impl EventRing {
             next: 0,
             room: 0,
             backlog: VecDeque::new(),
+            refusals: 0,
             retrying: false,
             control,
         }
@@ -52,13 +55,22 @@ impl EventRing {
         interrupt: bool,
         alarm: u64,
     ) {
-        if event.kind() == EventType::REJECTED && self.backlog.len() >= BACKLOG_REFUSALS {
-            ctx.count(Counter::EVENTS_LOST, 1);
-            return;
-        }
+        self.refusals += usize::from(event.kind() == EventType::REJECTED);
         self.backlog.push_back((event, interrupt));
         if !self.retrying {
             self.flush(ctx, alarm);
+        }
+    }
+
+    /// Whether so many refusals wait for room that no further command may be carried out: it might be refused too.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.refusals >= MANY_REFUSALS
+    }
+
+    /// The oldest event has its place, or none.
+    fn drop_oldest(&mut self) {
+        if let Some((event, _)) = self.backlog.pop_front() {
+            self.refusals -= usize::from(event.kind() == EventType::REJECTED);
         }
     }
 
@@ -71,7 +83,7 @@ impl EventRing {
     fn flush(&mut self, ctx: &mut FirmwareContext<'_>, alarm: u64) {
         while let Some(&(event, interrupt)) = self.backlog.front() {
             let Some(address) = ctx.translate(self.base + 4 * self.next) else {
-                self.backlog.pop_front();
+                self.drop_oldest();
                 ctx.count(Counter::EVENTS_LOST, 1);
                 continue;
             };
@@ -87,13 +99,13 @@ impl EventRing {
                     }
                     Some(room) => self.room = room,
                     None => {
-                        self.backlog.pop_front();
+                        self.drop_oldest();
                         ctx.count(Counter::EVENTS_LOST, 1);
                         continue;
                     }
                 }
             }
-            self.backlog.pop_front();
+            self.drop_oldest();
             ctx.host_write(address, &event.0.to_le_bytes());
             ctx.trace(What::Event {
                 word: event,

@@ -15,8 +15,9 @@ use nic_model::trace::What;
 use nic_model::{DmaSegment, FirmwareContext, SimDuration};
 use zerocopy::FromBytes;
 
+use crate::eq::EventRing;
 use crate::process::Process;
-use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work};
+use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work, alarm};
 
 /// What the firmware remembers of one mailbox.
 #[derive(Debug, Default)]
@@ -31,6 +32,13 @@ pub(crate) struct Mailbox {
     polling: bool,
     /// Next result to write.
     result_write: u32,
+    /// The host has to read a result before the next command; a look whether it has is on its way.
+    waits: bool,
+}
+
+/// Whether a command is answered in the result ring.
+fn has_result(op: OpCode) -> bool {
+    op.0 <= OpCode::INIT_EQ.0 || op == OpCode::INIT_ACCEL
 }
 
 /// A buffer as a command names it.
@@ -66,7 +74,7 @@ impl SeaStarFirmware {
     pub(crate) fn poll(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: usize) {
         let state = &mut self.mailboxes[mailbox];
         state.polling = false;
-        if state.read == state.write || self.accel_stalled(mailbox) {
+        if state.read == state.write || self.accel_stalled(mailbox) || self.is_held(ctx, mailbox) {
             return;
         }
         let state = &mut self.mailboxes[mailbox];
@@ -101,6 +109,39 @@ impl SeaStarFirmware {
         if more {
             self.later(ctx, self.costs.mailbox_poll, Work::Poll { mailbox });
         }
+    }
+
+    /// Whether the next command has to wait, as the host has not read enough of what was said of those before.
+    fn is_held(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: usize) -> bool {
+        let eq = self.processes[mailbox].as_ref().and_then(|p| p.eq.as_ref());
+        if eq.is_some_and(EventRing::is_behind) {
+            // It goes on when the queue has room.
+            return true;
+        }
+        let slot = self.mailboxes[mailbox].read;
+        let entry = ctx.sram_read32(mailbox::command(mailbox as u32, slot));
+        if !has_result(OpCode(entry as u8)) || self.has_result_room(ctx, mailbox) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.mailboxes[mailbox].waits, true) {
+            let again = alarm::RESULTS | mailbox as u64;
+            ctx.alarm(ctx.machine().firmware.eq_retry, again);
+        }
+        true
+    }
+
+    /// A look whether a host has read its results is due.
+    pub(crate) fn look_at_results(&mut self, ctx: &mut FirmwareContext<'_>, mailbox: usize) {
+        if let Some(state) = self.mailboxes.get_mut(mailbox) {
+            state.waits = false;
+            self.poll_again(ctx, mailbox);
+        }
+    }
+
+    fn has_result_room(&self, ctx: &mut FirmwareContext<'_>, mailbox: usize) -> bool {
+        let next = mailbox::next_result(self.mailboxes[mailbox].result_write);
+        let read = mailbox::address(mailbox as u32, mailbox::RESULT_READ);
+        ctx.sram_read32(read) % mailbox::RESULTS != next
     }
 
     /// Goes on with the commands of a mailbox that had to wait.
@@ -254,13 +295,14 @@ impl SeaStarFirmware {
         outcome: Result<(), u8>,
         success: u32,
     ) {
-        let at = |offset| mailbox::address(mailbox as u32, offset);
-        let state = &mut self.mailboxes[mailbox];
-        let next = mailbox::next_result(state.result_write);
-        if ctx.sram_read32(at(mailbox::RESULT_READ)) % mailbox::RESULTS == next {
+        if !self.has_result_room(ctx, mailbox) {
+            // There was room when the command was fetched: the host has written to what it reads.
             ctx.count(Counter::RESULTS_LOST, 1);
             return;
         }
+        let at = |offset| mailbox::address(mailbox as u32, offset);
+        let state = &mut self.mailboxes[mailbox];
+        let next = mailbox::next_result(state.result_write);
         let value = match outcome {
             Ok(()) => success,
             Err(reason) => RESULT_REFUSED | u32::from(reason),

@@ -46,6 +46,8 @@ pub(crate) mod alarm {
     pub(crate) const WATCH: u64 = 1 << 32;
     /// A back-off is over; the peer in the low half.
     pub(crate) const RESUME: u64 = 2 << 32;
+    /// A full result ring is looked at again; the mailbox in the low half.
+    pub(crate) const RESULTS: u64 = 3 << 32;
 }
 
 /// What a firmware without room for a message does (`exhaustion` of the machine's protocol).
@@ -271,10 +273,15 @@ impl Firmware for SeaStarFirmware {
         match token & alarm::KIND {
             alarm::WATCH => self.look(ctx),
             alarm::RESUME => self.resume(ctx, NodeId(token as u16)),
+            alarm::RESULTS => self.look_at_results(ctx, token as u32 as usize),
             _ => {
                 let process = self.processes.get_mut(token as usize);
                 if let Some(eq) = process.and_then(Option::as_mut).and_then(|p| p.eq.as_mut()) {
+                    let held = eq.is_behind();
                     eq.retry(ctx, token);
+                    if held && !eq.is_behind() {
+                        self.poll_again(ctx, token as usize);
+                    }
                 }
             }
         }

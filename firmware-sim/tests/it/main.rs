@@ -11,4 +11,5 @@ mod latency;
 mod many_peers;
 mod messages;
 mod peer;
+mod refusals;
 mod registers;
