@@ -252,7 +252,7 @@ machine! {
         exhaustion: u32 = "policy", 0, 2;
         /// From the first refusal of a message until it is sent again; doubles up to `backoff_max`.
         backoff_min: SimDuration = "ps", 1_000, 1_000_000_000_000;
-        /// Longest wait before a refused message is sent again.
+        /// Longest wait before a refused message is sent again; 3,000 senders to one node need some milliseconds.
         backoff_max: SimDuration = "ps", 1_000, 1_000_000_000_000;
         /// Without an acknowledgement for so long a firmware asks its peer what has arrived.
         probe_after: SimDuration = "ps", 1_000, 10_000_000_000_000;

@@ -93,6 +93,38 @@ fn a_node_talks_to_3_000_peers() {
     assert!(sim.counter(0, Counter::CONTEXTS_FETCHED) > 2_000);
 }
 
+/// All nodes of a machine send to one at the same time, some messages each.
+fn incast(dims: [u16; 3], each: u32) {
+    let nodes = dims.iter().product::<u16>();
+    let mut sim = hosts(1024, dims, SMALL, Faults::none());
+    let start = sim.now();
+    for id in 0..each {
+        for from in 1..nodes {
+            sim.send_later(from, start, &short(0, u32::from(from) * each + id));
+        }
+    }
+    sim.run();
+    let given_up = (0..nodes).map(|n| sim.counter(n, Counter::GIVEN_UP));
+    assert_eq!(given_up.sum::<u32>(), 0);
+    let mut orders = BTreeMap::new();
+    for arrived in &sim.hosts[0].arrived {
+        let last = orders.insert(arrived.source, arrived.id);
+        assert!(last < Some(arrived.id), "{arrived:?} after {last:?}");
+    }
+    let all = u32::from(nodes - 1) * each;
+    assert_eq!(sim.hosts[0].arrived.len(), all as usize);
+    // The processor of the target has time for what it takes.
+    let refused = sim.counter(0, Counter::NACKS_SENT);
+    assert!(refused < 20 * all, "{refused} refusals of {all} messages");
+}
+
+#[test]
+fn all_nodes_send_to_one_at_once() {
+    incast([5, 5, 4], 2);
+    incast([11, 10, 10], 1);
+    incast([20, 15, 10], 1);
+}
+
 /// With as many peers as there are structures, none of them is ever written to host memory.
 #[test]
 fn a_job_that_fits_its_structures_pays_for_no_table() {
