@@ -268,7 +268,9 @@ impl Ranks {
             Some(Question::Rejoin) => Request::Rejoin,
             None => return self.dismiss(sim, rank, "says what no rank says"),
         };
-        sim.handle_call(rank, request);
+        if !sim.handle_call(rank, request) {
+            self.dismiss(sim, rank, "asks before it is answered");
+        }
     }
 }
 

@@ -27,7 +27,8 @@
 //! * A rank's clock never goes back.
 //! * A rank outside (waiting for others by means unknown here) does not hold time; all that are
 //!   outside return together, at the latest of their clocks and the present. Leaving is answered,
-//!   so that nobody comes back from a fence before the simulation knows who went to it.
+//!   so that nobody comes back from a fence before the simulation knows who went to it. Other threads of such a rank may
+//!   call; what waits outside may wait for them. Their calls are made at the present and do not hold time afterwards.
 //! * A rank that runs for longer than [`Setting::patience`] while others are in a call does not hold time any more
 //!   (`silent.rs`): what it and they see then depends on the wall clock. Its next call is made at the present.
 //! * When every live rank waits without limit and nothing is on its way, all waits end with
@@ -153,6 +154,7 @@ enum RankState {
         stolen: SimDuration,
         late: bool,
     },
+    /// Threads of it are outside, and none is in a call.
     Outside,
     /// It runs, and has made no call for so long that time passes without it.
     Silent,
@@ -166,6 +168,8 @@ enum RankState {
 struct Rank {
     state: RankState,
     clock: SimTime,
+    /// Threads of it that have left and are not back; others may be in a call.
+    outside: u32,
     /// Index of its node.
     node: usize,
     /// Index among the processes of the node.
@@ -316,6 +320,7 @@ impl Sim {
         let rank = |&(node, process): &(usize, usize)| Rank {
             state: RankState::Running,
             clock: SimTime::ZERO,
+            outside: 0,
             node,
             process,
         };
@@ -399,63 +404,6 @@ impl Sim {
     /// Times at which every rank waited for nothing.
     pub(super) fn deadlocks(&self) -> u64 {
         self.deadlocks
-    }
-
-    /// A rank calls. Ignored unless it is running (or outside, for [`Request::Rejoin`]): a rank
-    /// has one call at a time.
-    pub(super) fn handle_call(&mut self, rank: usize, request: Request) {
-        let Some(r) = self.ranks.get_mut(rank) else {
-            return;
-        };
-        if matches!(r.state, RankState::Silent) {
-            r.state = RankState::Running;
-            r.clock = r.clock.max(self.now);
-            self.running += 1;
-        }
-        self.nodes.0[r.node].driver.memory.has_run(r.process);
-        match (&r.state, request) {
-            (RankState::Running, Request::Call(call)) => {
-                self.running -= 1;
-                r.state = RankState::Calling(call);
-            }
-            (RankState::Running, Request::Leave) => {
-                self.running -= 1;
-                r.state = RankState::Outside;
-                let clock = r.clock;
-                self.returns.push_back(Return {
-                    rank,
-                    clock,
-                    result: Ok(Answer::Done),
-                });
-            }
-            (RankState::Outside, Request::Rejoin) => {
-                r.state = RankState::Rejoining;
-                self.rejoin();
-            }
-            _ => {}
-        }
-    }
-
-    /// Lets the ranks that are back in, once nobody is outside any more.
-    fn rejoin(&mut self) {
-        if self
-            .ranks
-            .iter()
-            .any(|r| matches!(r.state, RankState::Outside))
-        {
-            return;
-        }
-        let back: Vec<usize> = (0..self.ranks.len())
-            .filter(|&r| matches!(self.ranks[r].state, RankState::Rejoining))
-            .collect();
-        let at = back
-            .iter()
-            .map(|&r| self.ranks[r].clock)
-            .fold(self.now, SimTime::max);
-        for rank in back {
-            self.ranks[rank].state = RankState::Returning;
-            self.finish(rank, at, Ok(Answer::Done));
-        }
     }
 
     fn schedule(&mut self, at: SimTime, work: Work) {
@@ -586,24 +534,7 @@ impl Sim {
                     self.finish(rank, at, Ok(Answer::Polled(None)));
                 }
             }
-            Work::Return(rank) => {
-                let Some(result) = self.results[rank].take() else {
-                    return;
-                };
-                let r = &mut self.ranks[rank];
-                if !matches!(r.state, RankState::Returning) {
-                    return;
-                }
-                r.state = RankState::Running;
-                r.clock = at;
-                self.trace_return(rank, at);
-                self.running += 1;
-                self.returns.push_back(Return {
-                    rank,
-                    clock: at,
-                    result,
-                });
-            }
+            Work::Return(rank) => self.return_to(rank, at),
         }
     }
 

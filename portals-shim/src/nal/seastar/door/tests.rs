@@ -17,6 +17,8 @@ use rustix::net::{
 };
 use std::thread::JoinHandle;
 
+mod outside;
+
 /// Longer than any of this takes on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -45,12 +45,8 @@ impl Sim {
     /// deals with, their waits fail.
     pub(super) fn break_deadlock(&mut self) -> bool {
         let vanished = |r: &Rank| matches!(r.state, RankState::Gone { closed: false });
-        let outside = |r: &Rank| {
-            matches!(
-                r.state,
-                RankState::Outside | RankState::Silent | RankState::Rejoining
-            )
-        };
+        let outside =
+            |r: &Rank| r.outside > 0 || matches!(r.state, RankState::Silent | RankState::Rejoining);
         if self.running > 0 || self.ranks.iter().any(|r| vanished(r) || outside(r)) {
             return false;
         }

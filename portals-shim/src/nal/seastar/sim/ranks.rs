@@ -1,10 +1,112 @@
-//! Where ranks are, and how they leave.
+//! Where ranks are, how they call, wait outside, return and leave.
 
-use super::{Rank, RankState, Return, Sim, SimError};
+use super::{Rank, RankState, Request, Return, Sim, SimError};
+use fabric_api::call::Answer;
 use fabric_api::place;
+use nic_model::SimTime;
 use portals_core::NiConfig;
 
+impl Rank {
+    /// Whether the ranks that are back from outside wait for it.
+    fn is_awaited(&self) -> bool {
+        let is_back = matches!(self.state, RankState::Rejoining | RankState::Gone { .. });
+        self.outside > 0 && !is_back
+    }
+}
+
 impl Sim {
+    /// A rank calls. `false`, and nothing happens: it may not ask that now, as a rank has one call at a time.
+    #[must_use]
+    pub(in super::super) fn handle_call(&mut self, rank: usize, request: Request) -> bool {
+        let now = self.now;
+        let Some(r) = self.ranks.get_mut(rank) else {
+            return false;
+        };
+        if matches!(r.state, RankState::Silent) {
+            r.state = RankState::Running;
+            r.clock = r.clock.max(now);
+            self.running += 1;
+        }
+        let runs = match r.state {
+            RankState::Running => true,
+            RankState::Outside => false,
+            _ => return false,
+        };
+        self.nodes.0[r.node].driver.memory.has_run(r.process);
+        if !runs {
+            // Time has passed without it.
+            r.clock = r.clock.max(now);
+        }
+        let returned = |r: &Rank| Return {
+            rank,
+            clock: r.clock,
+            result: Ok(Answer::Done),
+        };
+        match request {
+            Request::Call(call) => r.state = RankState::Calling(call),
+            Request::Leave => {
+                r.state = RankState::Outside;
+                r.outside += 1;
+                self.returns.push_back(returned(r));
+            }
+            Request::Rejoin if runs => return false,
+            Request::Rejoin if r.outside > 1 => {
+                r.outside -= 1;
+                self.returns.push_back(returned(r));
+            }
+            Request::Rejoin => {
+                r.state = RankState::Rejoining;
+                self.rejoin();
+            }
+        }
+        if runs {
+            self.running -= 1;
+        }
+        true
+    }
+
+    /// Lets the ranks that are back in, once nobody is outside any more.
+    pub(super) fn rejoin(&mut self) {
+        if self.ranks.iter().any(Rank::is_awaited) {
+            return;
+        }
+        let back: Vec<usize> = (0..self.ranks.len())
+            .filter(|&r| matches!(self.ranks[r].state, RankState::Rejoining))
+            .collect();
+        let at = back
+            .iter()
+            .map(|&r| self.ranks[r].clock)
+            .fold(self.now, SimTime::max);
+        for rank in back {
+            self.ranks[rank].outside = 0;
+            self.finish(rank, at, Ok(Answer::Done));
+        }
+    }
+
+    /// Answers a rank, which runs from `at` on; one of which a thread is outside does not hold time.
+    pub(super) fn return_to(&mut self, rank: usize, at: SimTime) {
+        let Some(result) = self.results[rank].take() else {
+            return;
+        };
+        let r = &mut self.ranks[rank];
+        if !matches!(r.state, RankState::Returning) {
+            return;
+        }
+        if r.outside == 0 {
+            r.state = RankState::Running;
+            self.running += 1;
+        } else {
+            r.state = RankState::Outside;
+        }
+        r.clock = at;
+        self.trace_return(rank, at);
+        self.returns.push_back(Return {
+            rank,
+            clock: at,
+            result,
+        });
+    }
+
     /// Answers the last call of a rank and counts it out.
     pub(super) fn close(&mut self, rank: usize) {
         let Some(result) = self.results[rank].take() else {
@@ -24,6 +126,7 @@ impl Sim {
             clock,
             result,
         });
+        self.rejoin();
     }
 }
 
