@@ -167,7 +167,10 @@ impl SeaStarFirmware {
                 process.ni.md_unlink(MdHandle::from_raw(object))?;
                 Outcome::Done
             }
-            OpCode::MD_QUERY => Outcome::State(process.ni.md_query(MdHandle::from_raw(object))?),
+            OpCode::MD_QUERY => {
+                let md = MdHandle::from_raw(object);
+                Outcome::State(process.ni.md_query(md)?, process.ni.is_md_in_use(md))
+            }
             OpCode::EQ_ALLOC => process.make_queue(&QueueCommand::from_entry(entry))?,
             OpCode::EQ_FREE => {
                 let eq = EqHandle::from_raw(object);
@@ -312,7 +315,9 @@ impl Accel {
             }
             OpCode::MD_BIND => Outcome::Descriptor(self.ni.md_bind(desc, spent)?),
             OpCode::MD_UPDATE => {
-                Outcome::State(self.ni.md_update(MdHandle::from_raw(object), desc, test)?)
+                let md = MdHandle::from_raw(object);
+                let before = self.ni.md_update(md, desc, test)?;
+                Outcome::State(before, self.ni.is_md_in_use(md))
             }
             _ => {
                 let spec = wire::entry_spec(&c.criteria, unlink(c.entry_unlink != 0));

@@ -2,7 +2,7 @@
 //! the mailbox use it.
 
 use nic_model::defs::accel::{
-    COMPLETION_DATA, Completion, Criteria, EventRecord, NO_HANDLE, StateRecord,
+    COMPLETION_DATA, Completion, Criteria, EventRecord, NO_HANDLE, QueriedState, StateRecord,
 };
 use portals_core::{
     EqHandle, Error, Event, EventKind, Gauge, MdHandle, MdOptions, MdSnapshot, MeHandle, MeSpec,
@@ -136,8 +136,8 @@ pub enum Outcome {
     Both(MeHandle, MdHandle),
     /// An event queue and the sequence number of its first event.
     Queue(EqHandle, u32),
-    /// A descriptor's state.
-    State(MdSnapshot),
+    /// A descriptor's state, and whether operations on it are under way.
+    State(MdSnapshot, bool),
     /// Status registers 0 to 5.
     Status(Status),
     /// Status registers 6 and on.
@@ -220,9 +220,12 @@ pub fn completion(tag: u32, result: Result<Outcome, Error>) -> Completion {
                     w.put(eq.raw().into());
                     w.put(first.into());
                 }
-                Outcome::State(md) => {
-                    let record = state(&md);
-                    w.data[..size_of::<StateRecord>()]
+                Outcome::State(md, in_use) => {
+                    let record = QueriedState {
+                        state: state(&md),
+                        in_use: u32::from(in_use).into(),
+                    };
+                    w.data[..size_of::<QueriedState>()]
                         .copy_from_slice(zerocopy::IntoBytes::as_bytes(&record));
                 }
                 Outcome::Status(s) => {
@@ -285,9 +288,10 @@ pub fn outcome(completion: &Completion, kind: OutcomeKind) -> Result<Outcome, Er
         ),
         OutcomeKind::Queue => Outcome::Queue(EqHandle::from_raw(word(&mut w)), word(&mut w)),
         OutcomeKind::State => {
-            let bytes = &completion.data[..size_of::<StateRecord>()];
-            let record = zerocopy::FromBytes::read_from_bytes(bytes).map_err(|_| Error::Fail)?;
-            Outcome::State(snapshot(&record))
+            let bytes = &completion.data[..size_of::<QueriedState>()];
+            let record: QueriedState =
+                zerocopy::FromBytes::read_from_bytes(bytes).map_err(|_| Error::Fail)?;
+            Outcome::State(snapshot(&record.state), record.in_use.get() != 0)
         }
         OutcomeKind::Status => Outcome::Status(Status {
             drop_count: w.take(),
@@ -343,9 +347,9 @@ mod tests {
                 Outcome::Queue(EqHandle::from_raw(0xC000_0001), u32::MAX - 7),
                 OutcomeKind::Queue,
             ),
-            (Outcome::State(md), OutcomeKind::State),
+            (Outcome::State(md, true), OutcomeKind::State),
             (
-                Outcome::State(MdSnapshot { eq: None, ..md }),
+                Outcome::State(MdSnapshot { eq: None, ..md }, false),
                 OutcomeKind::State,
             ),
             (

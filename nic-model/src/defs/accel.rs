@@ -470,6 +470,16 @@ pub struct EventRecord {
 pub const EVENT_LEN: u64 = 128;
 const _: () = assert!(size_of::<EventRecord>() as u64 == EVENT_LEN);
 
+/// What a query or a change of a descriptor is answered.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct QueriedState {
+    /// Its state, before the change.
+    pub state: StateRecord,
+    /// 1 while operations on it are under way.
+    pub in_use: U32,
+}
+
 /// A descriptor's state as events and queries show it.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -206,7 +206,7 @@ impl Interface {
 
     fn snapshot(&self, call: Call, region: Option<&Region>) -> Result<MdSnapshot, Error> {
         match self.open()?.call_with(call, region)? {
-            Answer::Snapshot(s) => Ok(s),
+            Answer::Snapshot(s, _) => Ok(s),
             _ => Err(Error::Fail),
         }
     }

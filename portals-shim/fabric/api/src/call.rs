@@ -319,7 +319,8 @@ pub enum Answer {
     Md(MdHandle),
     MeMd(MeHandle, MdHandle),
     Eq(EqHandle),
-    Snapshot(MdSnapshot),
+    /// Of a descriptor, and whether operations on it are under way.
+    Snapshot(MdSnapshot, bool),
     Polled(Option<Polled>),
     /// The queue at this index of a poll's list is not one.
     BadQueue(usize),

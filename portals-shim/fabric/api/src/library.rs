@@ -489,10 +489,11 @@ impl<N: Nal> Library<N> {
                 self.ni.md_unlink(md)?;
                 Answer::Done
             }
-            Call::MdQuery(md) => Answer::Snapshot(ni.md_query(md)?),
+            Call::MdQuery(md) => Answer::Snapshot(ni.md_query(md)?, ni.is_md_in_use(md)),
             Call::MdUpdate { md, new, test } => {
                 self.retire(md)?;
-                Answer::Snapshot(self.ni.md_update(md, new, test)?)
+                let before = self.ni.md_update(md, new, test)?;
+                Answer::Snapshot(before, self.ni.is_md_in_use(md))
             }
             Call::MeMdPost {
                 base,
@@ -601,7 +602,7 @@ impl<N: Nal> Library<N> {
             (Answer::Md(md) | Answer::MeMd(_, md), Some(region)) => {
                 self.kept.keep(&mut self.ni, *md, region);
             }
-            (Answer::Snapshot(_), _) => {
+            (Answer::Snapshot(..), _) => {
                 if let Some(md) = changed {
                     self.kept.change(&mut self.ni, md, region);
                 }

@@ -257,6 +257,11 @@ impl Region {
         Arc::strong_count(&self.mapping)
     }
 
+    /// Whether both are the same memory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.mapping, &other.mapping)
+    }
+
     /// A way to ask for it that does not keep it.
     pub fn downgrade(&self) -> WeakRegion {
         WeakRegion(Arc::downgrade(&self.mapping))

@@ -2,11 +2,14 @@
 //! No I/O.
 //!
 //! A descriptor is gone when a call has unlinked it, when an UNLINK event says so, or when its number is another's. What may
-//! have ended without any of these is asked for ([`Kept::questions`]) once so much memory is kept for it that it matters.
+//! have ended without any of these is asked for ([`Kept::questions`]) once so much memory is kept for it that it matters. So
+//! are descriptors that were changed while operations on them were under way: what they had before is kept until none is.
 
 use fabric_api::call::{Answer, Call};
 use fabric_api::region::Region;
-use portals_core::{EventKind, MdDesc, MdHandle, MdOptions, MeHandle, THRESHOLD_INFINITE, Unlink};
+use portals_core::{
+    Error, EventKind, MdDesc, MdHandle, MdOptions, MeHandle, THRESHOLD_INFINITE, Unlink,
+};
 use std::collections::BTreeMap;
 
 /// Bytes of regions that may be kept for descriptors that end by themselves before these are asked for.
@@ -32,10 +35,30 @@ pub(crate) struct Kept {
     by_number: BTreeMap<u32, Entry>,
     /// The descriptor of an entry, with which it goes.
     by_me: BTreeMap<MeHandle, MdHandle>,
-    /// Bytes kept for mortal ones, each counted for itself.
-    mortal: u64,
+    /// Bytes kept for mortal ones and from before changes, each counted for itself.
+    unsure: u64,
     /// As many as are kept before they are asked for.
     most: u64,
+}
+
+/// What the library knows of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Gone,
+    /// No operation on it is under way.
+    Idle,
+    InUse,
+}
+
+impl Known {
+    /// By the answer to [`Call::MdQuery`]; of one that failed otherwise the worst is assumed.
+    pub(crate) fn of(answer: &Result<Answer, Error>) -> Self {
+        match answer {
+            Err(Error::MdInvalid) => Self::Gone,
+            Ok(Answer::Snapshot(_, false)) => Self::Idle,
+            _ => Self::InUse,
+        }
+    }
 }
 
 /// What a call will have done if it succeeds.
@@ -52,8 +75,6 @@ pub(crate) enum Effect {
         md: MdHandle,
         region: Option<Region>,
         mortal: bool,
-        /// No operation was under way.
-        idle: bool,
     },
     Unlinked(MdHandle),
     EntryUnlinked(MeHandle),
@@ -82,11 +103,10 @@ impl Effect {
                 unlink: *unlink,
                 me: None,
             },
-            Call::MdUpdate { md, new, test } => Self::Changed {
+            Call::MdUpdate { md, new, .. } => Self::Changed {
                 md: *md,
                 region,
                 mortal: is_mortal(new),
-                idle: test.is_some(),
             },
             Call::MdUnlink(md) => Self::Unlinked(*md),
             Call::MeUnlink(me) => Self::EntryUnlinked(*me),
@@ -125,15 +145,9 @@ impl Kept {
                     me: me.filter(|_| unlink == Unlink::Unlink),
                 });
             }
-            (
-                Effect::Changed {
-                    md,
-                    region,
-                    mortal,
-                    idle,
-                },
-                Answer::Snapshot(_),
-            ) => self.changed(md, region, mortal, idle),
+            (Effect::Changed { md, region, mortal }, Answer::Snapshot(_, in_use)) => {
+                self.changed(md, region, mortal, *in_use)
+            }
             (Effect::Unlinked(md), Answer::Done) => self.gone(md),
             (Effect::EntryUnlinked(me), Answer::Done) => {
                 if let Some(md) = self.by_me.get(&me) {
@@ -157,11 +171,11 @@ impl Kept {
         if let Some(me) = entry.me {
             self.by_me.insert(me, entry.md);
         }
-        self.mortal += entry.counted();
+        self.unsure += entry.counted();
         self.by_number.insert(number, entry);
     }
 
-    fn changed(&mut self, md: MdHandle, region: Option<Region>, mortal: bool, idle: bool) {
+    fn changed(&mut self, md: MdHandle, region: Option<Region>, mortal: bool, in_use: bool) {
         let number = md.number();
         let Some(entry) = self.by_number.get_mut(&number).filter(|e| e.md == md) else {
             // It had no region so far; whether it goes with its entry is not known, only that its number will be another's.
@@ -174,14 +188,17 @@ impl Kept {
                 me: None,
             });
         };
-        self.mortal -= entry.counted();
-        entry.former.extend(entry.region.take());
-        if idle {
+        self.unsure -= entry.counted();
+        let before = std::mem::replace(&mut entry.region, region);
+        if in_use {
+            let kept = |old: &Region| entry.regions().any(|region| region.is_same(old));
+            let before = before.filter(|old| !kept(old));
+            entry.former.extend(before);
+        } else {
             entry.former.clear();
         }
-        entry.region = region;
         entry.mortal = mortal && entry.unlink == Unlink::Unlink;
-        self.mortal += entry.counted();
+        self.unsure += entry.counted();
     }
 
     fn gone(&mut self, md: MdHandle) {
@@ -190,7 +207,7 @@ impl Kept {
             return;
         }
         if let Some(entry) = self.by_number.remove(&number) {
-            self.mortal -= entry.counted();
+            self.unsure -= entry.counted();
             if let Some(me) = entry.me {
                 self.by_me.remove(&me);
             }
@@ -199,26 +216,49 @@ impl Kept {
 
     /// Descriptors that may have ended, if it is time to ask for them.
     pub(crate) fn questions(&mut self) -> Vec<MdHandle> {
-        if self.mortal <= self.most.max(UNASKED) {
+        if self.unsure <= self.most.max(UNASKED) {
             return Vec::new();
         }
-        let mortal = self.by_number.values().filter(|e| e.mortal);
-        mortal.map(|e| e.md).collect()
+        let unsure = |e: &&Entry| e.mortal || !e.former.is_empty();
+        self.by_number
+            .values()
+            .filter(unsure)
+            .map(|e| e.md)
+            .collect()
     }
 
-    /// Those of [`Kept::questions`] of which the library knows nothing any more.
-    pub(crate) fn answers(&mut self, gone: &[MdHandle]) {
-        for md in gone {
-            self.gone(*md);
+    /// What the library knows of those of [`Kept::questions`].
+    pub(crate) fn answers(&mut self, answers: &[(MdHandle, Known)]) {
+        for (md, known) in answers {
+            match known {
+                Known::Gone => self.gone(*md),
+                Known::Idle => self.idle(*md),
+                Known::InUse => {}
+            }
         }
-        self.most = self.mortal * 2;
+        self.most = self.unsure * 2;
+    }
+
+    /// Nothing is under way on a descriptor.
+    fn idle(&mut self, md: MdHandle) {
+        let entry = self.by_number.get_mut(&md.number());
+        if let Some(entry) = entry.filter(|e| e.md == md) {
+            self.unsure -= entry.counted();
+            entry.former.clear();
+            self.unsure += entry.counted();
+        }
     }
 }
 
 impl Entry {
+    fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.region.iter().chain(&self.former)
+    }
+
+    /// Bytes that it may keep for nothing.
     fn counted(&self) -> u64 {
-        let region = self.region.as_ref().filter(|_| self.mortal);
-        region.map_or(0, |region| region.len() as u64)
+        let sure = usize::from(self.region.is_some() && !self.mortal);
+        self.regions().skip(sure).map(|r| r.len() as u64).sum()
     }
 }
 

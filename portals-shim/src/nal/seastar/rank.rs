@@ -1,9 +1,9 @@
 //! The rank's side: every call is a question to the simulation.
 
+use super::kept::{Effect, Kept, Known};
 use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening};
 use super::start::send_with;
 use super::usermem::{Files, Probe};
-use crate::nal::seastar::kept::{Effect, Kept};
 use fabric_api::bridge::{Bridge, ClockKind};
 use fabric_api::call::{Answer, Call, EqList, Wait};
 use fabric_api::gate::Gate;
@@ -247,10 +247,10 @@ impl Bridge for Client {
         kept.answered(effect, &answer);
         let questions = kept.questions();
         if !questions.is_empty() {
-            let known = |md: &MdHandle| self.ask(&Question::Call(Call::MdQuery(*md)));
-            let is_gone = |md: &MdHandle| matches!(known(md), Err(Error::MdInvalid));
-            let gone: Vec<MdHandle> = questions.into_iter().filter(is_gone).collect();
-            kept.answers(&gone);
+            let ask = |md: MdHandle| self.ask(&Question::Call(Call::MdQuery(md)));
+            let known = |md| (md, Known::of(&ask(md)));
+            let answers: Vec<(MdHandle, Known)> = questions.into_iter().map(known).collect();
+            kept.answers(&answers);
         }
         Ok(answer)
     }

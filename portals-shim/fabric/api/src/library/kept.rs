@@ -49,7 +49,12 @@ impl Kept {
         };
         let place = self.regions.get_mut(number as usize);
         let before = place.and_then(Option::take);
-        self.former.extend(before.map(|region| (md, region)));
+        let kept = |old: &Region| {
+            let mut former = self.former.iter().filter(|(of, _)| *of == md);
+            region.is_some_and(|new| new.is_same(old)) || former.any(|(_, f)| f.is_same(old))
+        };
+        let before = before.filter(|old| !kept(old));
+        self.former.extend(before.map(|old| (md, old)));
         if let Some(region) = region {
             self.keep(ni, md, region);
         }

@@ -453,13 +453,13 @@ impl Accelerated {
                 self.rings.insert(eq, ring, count, first);
                 Ok(Answer::Eq(eq))
             }
-            (about, Outcome::State(state)) => {
+            (about, Outcome::State(state, in_use)) => {
                 if let (About::Changed, Some(d)) = (about, described)
                     && let Some(md) = d.md
                 {
                     self.known.update(md, &d.desc);
                 }
-                Ok(Answer::Snapshot(state))
+                Ok(Answer::Snapshot(state, in_use))
             }
             (_, Outcome::Status(status)) => Ok(Answer::Status(status)),
             (_, Outcome::Usage(usage)) => Ok(Answer::Usage(usage)),

@@ -84,16 +84,9 @@ fn a_region_goes_with_its_descriptor_however_that_goes() {
 fn memory_before_a_change_stays_while_it_may_be_in_use() {
     let mut kept = Kept::default();
     let mut before = bind(&mut kept, md(0, 0), -1, 1);
-    for (test, expected) in [(None, 2), (Some(EqHandle::from_raw(0)), 1)] {
+    for (in_use, expected) in [(true, 2), (false, 1)] {
         let after = Region::new(1).unwrap();
-        let call = Call::MdUpdate {
-            md: md(0, 0),
-            new: desc(-1, &after),
-            test,
-        };
-        let effect = Effect::of(&call, Some(&after));
-        let snapshot = Answer::Snapshot(Polled::default().event.md);
-        kept.answered(effect, &snapshot);
+        update(&mut kept, md(0, 0), &after, in_use);
         assert_eq!((before.owners(), after.owners()), (expected, 2));
         before = after;
     }
@@ -114,9 +107,68 @@ fn what_may_have_ended_unseen_is_asked_for_when_it_is_much() {
         .collect();
     let asked = kept.questions();
     assert_eq!(asked, (0..5).map(|n| md(n, 0)).collect::<Vec<_>>());
-    kept.answers(&asked[..4]);
+    let answers = [Known::Gone, Known::Gone, Known::Gone, Known::Gone];
+    let answers: Vec<_> = asked.iter().copied().zip(answers).collect();
+    kept.answers(&answers);
     let owners: Vec<usize> = regions.iter().map(Region::owners).collect();
     assert_eq!(owners, [1, 1, 1, 1, 2]);
     assert!(kept.questions().is_empty());
     assert_eq!(endless.owners(), 2);
+}
+
+fn update(kept: &mut Kept, md: MdHandle, region: &Region, in_use: bool) {
+    let call = Call::MdUpdate {
+        md,
+        new: desc(-1, region),
+        test: None,
+    };
+    let snapshot = Answer::Snapshot(Polled::default().event.md, in_use);
+    kept.answered(Effect::of(&call, Some(region)), &snapshot);
+}
+
+#[test]
+fn changes_to_the_same_memory_keep_it_once() {
+    let mut kept = Kept::default();
+    let first = bind(&mut kept, md(0, 0), -1, 1);
+    let second = Region::new(1).unwrap();
+    for _ in 0..1_000 {
+        update(&mut kept, md(0, 0), &first, true);
+    }
+    assert_eq!(first.owners(), 2);
+    for _ in 0..1_000 {
+        update(&mut kept, md(0, 0), &second, true);
+        update(&mut kept, md(0, 0), &first, true);
+    }
+    assert_eq!((first.owners(), second.owners()), (3, 2));
+    done(&mut kept, &Call::MdUnlink(md(0, 0)));
+    assert_eq!((first.owners(), second.owners()), (1, 1));
+}
+
+/// Fresh memory for each change, of a descriptor that lasts: what it had before goes once no operation can touch it.
+#[test]
+fn memory_before_changes_is_asked_for_when_it_is_much() {
+    let mut kept = Kept::default();
+    let len = usize::try_from(UNASKED).unwrap() / 4;
+    let mut weak = vec![bind(&mut kept, md(0, 0), -1, len).downgrade()];
+    for _ in 0..4 {
+        assert!(kept.questions().is_empty());
+        let region = Region::new(len).unwrap();
+        update(&mut kept, md(0, 0), &region, true);
+        weak.push(region.downgrade());
+    }
+    let next = Region::new(len).unwrap();
+    update(&mut kept, md(0, 0), &next, true);
+    assert_eq!(kept.questions(), [md(0, 0)]);
+    assert!(weak.iter().all(|region| region.owners() == 1));
+    let snapshot = Polled::default().event.md;
+    let in_use = Known::of(&Ok(Answer::Snapshot(snapshot, true)));
+    kept.answers(&[(md(0, 0), in_use)]);
+    assert!(weak.iter().all(|region| region.owners() == 1));
+    let idle = Known::of(&Ok(Answer::Snapshot(snapshot, false)));
+    kept.answers(&[(md(0, 0), idle)]);
+    assert!(weak.iter().all(|region| region.owners() == 0));
+    assert_eq!(next.owners(), 2);
+    let gone = Known::of(&Err(Error::MdInvalid));
+    kept.answers(&[(md(0, 0), gone)]);
+    assert_eq!(next.owners(), 1);
 }
