@@ -7,7 +7,7 @@
 //! | a peer that | is |
 //! |---|---|
 //! | runs as another user | dropped when it connects |
-//! | is silent | dropped after [`HELLO_WITHIN`], or for a newer one when [`MOST_PENDING`] are |
+//! | is silent | dropped after [`HELLO_WITHIN`], or for a newer one when [`MOST_PENDING`], and twice as many as the job has ranks, are |
 //! | hangs up | forgotten |
 //! | says anything but a hello with the secret | dropped |
 //!
@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How long whoever connects may take for its hello, which a rank says at once.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// Connections without a hello at one time.
+/// Connections without a hello at one time, of a job with fewer than half as many ranks: those of larger jobs leave the
+/// launcher's fence together, and all may connect before one is heard.
 const MOST_PENDING: usize = 256;
 /// How long ranks that come late are told why there is no job.
 const LINGER: Duration = Duration::from_millis(500);
@@ -384,7 +385,7 @@ impl Door {
         if let Err(why) = is_rank_user(&line) {
             return self.turn_away(&line, &why);
         }
-        if self.pending.len() >= MOST_PENDING {
+        if self.pending.len() >= MOST_PENDING.max(2 * self.joined.len()) {
             self.drop_oldest();
         }
         self.pending.push(Pending {

@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect,
     listen, recv, send, shutdown, socket_with, sockopt,
 };
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::thread::JoinHandle;
 
 mod outside;
@@ -471,4 +472,37 @@ fn a_rank_whose_child_has_its_socket_is_gone_when_it_ends() {
     assert!(rank.ask(Call::Close).result.is_ok());
     drop(stdin);
     served.end().unwrap();
+}
+
+/// The ranks of a large job leave the launcher's fence together: all connect before one of them says its hello.
+#[test]
+fn ranks_of_a_large_job_may_all_connect_before_they_say_hello() {
+    const RANKS: usize = 300;
+    let (mut limits, files) = (getrlimit(Resource::Nofile), Files::own().unwrap());
+    limits.current = limits.maximum;
+    setrlimit(Resource::Nofile, limits).unwrap();
+    let (listener, address) = listener("large");
+    let (founder, theirs) = start::pair().unwrap();
+    let secret = Secret::new().unwrap();
+    let mut door = Door::new(secret, Way::Listener(listener), RANKS, vec![theirs]);
+    let mut lines = vec![founder];
+    for _ in 1..RANKS {
+        let line = socket(SocketFlags::CLOEXEC);
+        connect(&line, &address).unwrap();
+        lines.push(line);
+    }
+    while door.turned_away == 0 && door.pending.len() < RANKS {
+        door.step().unwrap();
+    }
+    assert_eq!(door.turned_away, 0, "{} have come", door.pending.len());
+    let word = [9; Probe::LEN];
+    for (rank, line) in (0..).zip(&lines) {
+        let memory = Handed::Files(Probe {
+            address: word.as_ptr().expose_provenance() as u64,
+            word,
+        });
+        let hello = hello(&secret, rank, memory);
+        send_with(line.as_fd(), &hello, &files.descriptors()).unwrap();
+    }
+    assert_eq!(door.gather().unwrap().len(), RANKS);
 }
