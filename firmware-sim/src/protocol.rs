@@ -142,6 +142,8 @@ impl SeaStarFirmware {
         if let Some(source) = self.sources.known(nid) {
             let answered = source.unblock(ctx.now(), &self.limits);
             self.answered(ctx, nid, answered);
+            // All its messages may have been acknowledged meanwhile: it is idle only now.
+            self.send_waiting(ctx);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A small driver on the model: messages end to end, hostile hosts, determinism, latency.
 
 mod accelerated;
+mod back_off;
 mod bodies;
 mod datagrams;
 mod driver;
