@@ -27,6 +27,10 @@ const HOLD: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 128;
 /// Messages of one client before the others' turn.
 const TURN: usize = 64;
+/// Connections to one socket that are accepted before the clients' turn.
+const AT_ONCE: usize = 64;
+/// How long no client says anything before [`IDLE_STEP`] passes.
+const TICK: Duration = Duration::from_millis(1);
 
 /// How long a server serves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,6 +133,9 @@ pub fn serve(
     let mut clients: Vec<Option<Client>> = listeners.sockets.iter().map(|_| None).collect();
     let mut callers = Callers::default();
     let mut came = false;
+    let mut quiet = Quiet {
+        since: Instant::now(),
+    };
     loop {
         let ready = wait(listeners, &clients, &callers, !chips.at_rest())?;
         let mut said = false;
@@ -141,14 +148,16 @@ pub fn serve(
         }
         callers.lose_patience();
         for node in ready.callers {
-            accept(listeners, node, &mut clients, chips, &mut callers);
+            said |= accept(listeners, node, &mut clients, chips, &mut callers);
         }
         for node in ready.speakers {
             said |= turn(&mut clients, node, chips);
         }
         lose_patience(&mut clients, chips);
-        if !said {
+        if quiet.is_over(said, Instant::now()) {
             chips.advance(IDLE_STEP);
+        }
+        if !said {
             signal(&clients, chips);
         }
         let connected = clients.iter().flatten().count();
@@ -159,6 +168,23 @@ pub fn serve(
             came = false;
             chips.reset();
         }
+    }
+}
+
+/// A while in which no client says anything.
+struct Quiet {
+    since: Instant,
+}
+
+impl Quiet {
+    /// Whether [`TICK`] of it is over, of which the next begins then. Whoever wakes the server and says nothing, such as by
+    /// connecting, neither ends nor shortens it.
+    fn is_over(&mut self, said: bool, now: Instant) -> bool {
+        let is_over = !said && now.saturating_duration_since(self.since) >= TICK;
+        if said || is_over {
+            self.since = now;
+        }
+        is_over
     }
 }
 
@@ -220,7 +246,7 @@ fn wait(
     for (at, fd) in callers.fds().enumerate() {
         add(fd, PollFlags::IN, Who::Newcomer(at));
     }
-    let tick = moving.then_some(Duration::from_millis(1));
+    let tick = moving.then_some(TICK);
     let limit = tick.into_iter().chain(callers.rest()).min().map(timespec);
     match poll(&mut fds, limit.as_ref()) {
         Ok(_) => {}
@@ -247,19 +273,24 @@ enum Who {
     Newcomer(usize),
 }
 
+/// Takes in some who have connected; whether a client said something.
 fn accept(
     listeners: &Listeners,
     node: usize,
     clients: &mut [Option<Client>],
     chips: &mut Chips,
     callers: &mut Callers,
-) {
+) -> bool {
+    let mut said = false;
     let Some((listener, path)) = listeners.sockets.get(node) else {
-        return;
+        return said;
     };
-    while let Some(stream) = callers.accept(listener) {
+    for _ in 0..AT_ONCE {
+        let Some(stream) = callers.accept(listener) else {
+            break;
+        };
         // The one before may have hung up and not been heard of since.
-        turn(clients, node, chips);
+        said |= turn(clients, node, chips);
         if clients[node].is_some() {
             tracing::warn!("{} has a client; another was turned away", path.display());
             continue;
@@ -268,6 +299,7 @@ fn accept(
             callers.push(node, connection);
         }
     }
+    said
 }
 
 /// Makes a client of a connection whose other end keeps to the protocol; whether there was none before.
@@ -372,3 +404,6 @@ fn signal(clients: &[Option<Client>], chips: &mut Chips) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
