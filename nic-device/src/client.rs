@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -58,21 +57,24 @@ impl UserFunction {
     /// Nobody serves it, somebody does who is neither root nor the caller's user, the server does not keep to the protocol,
     /// or it serves something else.
     pub fn connect(path: &Path) -> Result<Self, DeviceError> {
-        // The server is given the driver's memory.
+        Self::connect_within(path, PATIENCE)
+    }
+
+    fn connect_within(path: &Path, patience: Duration) -> Result<Self, DeviceError> {
+        let stream = UnixStream::connect(path).map_err(|source| DeviceError::NotServed {
+            path: path.to_owned(),
+            source,
+        })?;
+        // The server is given the driver's memory. The path may have become another's meanwhile; the connection has not.
         let own = rustix::process::geteuid().as_raw();
-        if let Ok(user) = std::fs::metadata(path).map(|file| file.uid())
-            && !trusts(own, user)
-        {
+        let user = crate::peer::user(&stream).map_err(DeviceError::system("ask who serves"))?;
+        if !trusts(own, user) {
             return Err(DeviceError::OtherUser {
                 path: path.to_owned(),
                 user,
             });
         }
-        let stream = UnixStream::connect(path).map_err(|source| DeviceError::NotServed {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::over(stream, PATIENCE)
+        Self::over(stream, patience)
     }
 
     /// As [`UserFunction::connect`], over a connected socket, with another patience.
@@ -449,5 +451,45 @@ mod tests {
     fn memory_is_handed_to_no_other_user() {
         assert!(trusts(1000, 1000) && trusts(1000, 0) && trusts(0, 1000));
         assert!(!trusts(1000, 1001) && !trusts(1000, 65534));
+    }
+
+    /// The file of a socket says nothing of who serves it.
+    #[test]
+    fn who_serves_counts_and_not_whose_the_file_is() {
+        use rustix::fs::{Gid, Mode, Uid, chmod, chown};
+        use rustix::thread::set_thread_res_uid;
+        use std::os::unix::net::UnixListener;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can become another user");
+            return;
+        }
+        let (client, server) = (65532, 65533);
+        let name = format!("nic-user-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // Of one thread alone.
+        let become_user = |user| {
+            let user = Uid::from_raw(user);
+            set_thread_res_uid(user, user, user).unwrap();
+        };
+        let _listener = std::thread::scope(|s| {
+            let listen = || {
+                become_user(server);
+                UnixListener::bind(&path).unwrap()
+            };
+            s.spawn(listen).join().unwrap()
+        });
+        chown(&path, Some(Uid::from_raw(client)), None::<Gid>).unwrap();
+        chmod(&path, Mode::RWXU | Mode::RWXG | Mode::RWXO).unwrap();
+        let error = std::thread::scope(|s| {
+            let connect = || {
+                become_user(client);
+                let stream = UserFunction::connect_within(&path, Duration::from_millis(300));
+                stream.unwrap_err()
+            };
+            s.spawn(connect).join().unwrap()
+        });
+        std::fs::remove_file(&path).unwrap();
+        let refused = matches!(error, DeviceError::OtherUser { user, .. } if user == server);
+        assert!(refused, "{error}");
     }
 }

@@ -32,11 +32,11 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// Somebody else serves the socket.
-    #[error("{} belongs to user {user}, who is neither root nor who runs this", path.display())]
+    #[error("{} is served by user {user}, who is neither root nor who runs this", path.display())]
     OtherUser {
         /// The socket.
         path: PathBuf,
-        /// Whose it is.
+        /// Who does.
         user: u32,
     },
     /// A socket is there and somebody serves it.

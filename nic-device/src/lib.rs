@@ -38,6 +38,7 @@ mod kernel;
 mod memory;
 mod model;
 mod pci;
+mod peer;
 mod proto;
 mod serve;
 mod server;
