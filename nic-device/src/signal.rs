@@ -12,13 +12,18 @@
 )]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, write};
 
 /// Interrupts that are told at once; a client that has heard of so many and not looked hears of no more.
 const MOST: u64 = 16;
+/// What threads that write are named.
+const THREAD: &str = "nic-interrupt";
 /// The descriptor named by [`Request::resfd`] is counted up at the end.
 const FLAG_RESFD: u32 = 1;
 
@@ -130,7 +135,11 @@ impl Drop for Reads {
 #[derive(Debug)]
 enum Way {
     Reads(Reads),
-    Thread(SyncSender<u64>),
+    Thread {
+        counts: SyncSender<u64>,
+        /// Readable once the thread is to end.
+        stop: Arc<OwnedFd>,
+    },
 }
 
 /// An event descriptor that a client has handed over, or whatever it has handed over for one.
@@ -140,11 +149,38 @@ pub(crate) struct Bell {
     way: Way,
 }
 
-/// Writes for a client that may block it.
-fn write_alone(event: &OwnedFd, counts: &Receiver<u64>) {
+/// Waits until `event` takes more; `false` when the thread is to end.
+fn has_room(event: &OwnedFd, stop: &OwnedFd) -> bool {
+    let mut fds = [
+        PollFd::new(event, PollFlags::OUT),
+        PollFd::new(stop, PollFlags::IN),
+    ];
+    loop {
+        match poll(&mut fds, None) {
+            Ok(_) => return fds[1].revents().is_empty(),
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Writes for a client that may block it. One that has filled its descriptor is waited for before the write, where the end
+/// of the bell is noticed; and an event descriptor that takes anything takes one.
+fn write_alone(event: &OwnedFd, stop: &OwnedFd, counts: &Receiver<u64>) {
     while let Ok(count) = counts.recv() {
-        if rustix::io::write(event.as_fd(), &count.to_ne_bytes()).is_err() {
-            return;
+        for _ in 0..count {
+            if !has_room(event, stop) || write(event, &1u64.to_ne_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if let Way::Thread { stop, .. } = &self.way {
+            // It has room: nobody else counts it.
+            let _ = write(stop, &1u64.to_ne_bytes());
         }
     }
 }
@@ -163,12 +199,17 @@ impl Bell {
     fn with_thread(event: OwnedFd) -> io::Result<Self> {
         let (sender, counts) = sync_channel(MOST as usize);
         let own = event.try_clone()?;
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let stopped = Arc::clone(&stop);
         std::thread::Builder::new()
-            .name("nic-interrupt".to_owned())
-            .spawn(move || write_alone(&own, &counts))?;
+            .name(THREAD.to_owned())
+            .spawn(move || write_alone(&own, &stopped, &counts))?;
         Ok(Self {
             event,
-            way: Way::Thread(sender),
+            way: Way::Thread {
+                counts: sender,
+                stop,
+            },
         })
     }
 
@@ -179,9 +220,9 @@ impl Bell {
     pub(crate) fn ring(&self, count: u64) -> io::Result<()> {
         match &self.way {
             Way::Reads(reads) => (0..count.min(MOST)).try_for_each(|_| reads.count(&self.event)),
-            Way::Thread(_) if count == 0 => Ok(()),
+            Way::Thread { .. } if count == 0 => Ok(()),
             // What a thread that is blocked has no room for joins what it will write.
-            Way::Thread(sender) => match sender.try_send(count.min(MOST)) {
+            Way::Thread { counts, .. } => match counts.try_send(count.min(MOST)) {
                 Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
                 Err(TrySendError::Disconnected(_)) => Err(io::ErrorKind::BrokenPipe.into()),
             },
@@ -192,8 +233,8 @@ impl Bell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{EventfdFlags, eventfd};
-    use rustix::io::{read, write};
+    use rustix::io::read;
+    use std::time::{Duration, Instant};
 
     fn value(event: &OwnedFd) -> u64 {
         let mut bytes = [0; 8];
@@ -211,7 +252,12 @@ mod tests {
         assert_eq!(value(&event), 4);
         let bell = Bell::with_thread(event.try_clone().unwrap()).unwrap();
         bell.ring(2).unwrap();
-        assert_eq!(value(&event), 2);
+        // Written one by one.
+        let mut counted = value(&event);
+        while counted < 2 {
+            counted += value(&event);
+        }
+        assert_eq!(counted, 2);
     }
 
     /// Rings for descriptors at their limit, and for what is no event descriptor.
@@ -228,7 +274,7 @@ mod tests {
         }
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let bell = Bell::new(writer).unwrap();
-        assert!(bell.ring(1).is_err() || matches!(bell.way, Way::Thread(_)));
+        assert!(bell.ring(1).is_err() || matches!(bell.way, Way::Thread { .. }));
         drop(reader);
     }
 
@@ -243,5 +289,30 @@ mod tests {
             told.recv_timeout(std::time::Duration::from_secs(30)),
             Ok(())
         );
+    }
+
+    /// Threads of this process that write for bells.
+    fn threads() -> usize {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        let names = tasks.filter_map(|task| name(task.ok()?).ok());
+        names.filter(|name| name.trim() == THREAD).count()
+    }
+
+    #[test]
+    fn a_bell_that_is_gone_leaves_no_thread_behind() {
+        const BELLS: usize = 200;
+        for _ in 0..BELLS {
+            let event = eventfd(0, EventfdFlags::empty()).unwrap();
+            write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+            let bell = Bell::with_thread(event).unwrap();
+            bell.ring(3).unwrap();
+        }
+        // Other tests have some for a while.
+        let until = Instant::now() + Duration::from_secs(60);
+        while threads() > BELLS / 10 {
+            assert!(Instant::now() < until, "{} threads", threads());
+            std::thread::yield_now();
+        }
     }
 }
