@@ -27,6 +27,30 @@ impl Processors {
         own
     }
 
+    /// The words that are not 0, with the number of each.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let some = (0u8..).zip(self.0).filter(|(_, word)| *word != 0);
+        some.flat_map(|(i, word)| std::iter::once(i).chain(word.to_be_bytes()))
+            .collect()
+    }
+
+    /// What a peer has said; `None` if it makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut set = Self::default();
+        for said in bytes.chunks(9) {
+            let (number, word) = said.split_first()?;
+            *set.0.get_mut(usize::from(*number))? = u64::from_be_bytes(word.try_into().ok()?);
+        }
+        Some(set)
+    }
+
+    #[cfg(test)]
+    pub fn of(numbers: &[usize]) -> Self {
+        let mut set = Self::default();
+        numbers.iter().for_each(|p| set.add(*p));
+        set
+    }
+
     fn add(&mut self, processor: usize) {
         self.0[processor / 64] |= 1 << (processor % 64);
     }
@@ -53,6 +77,30 @@ pub fn allowed_processors() -> Vec<usize> {
 /// How many threads of this process run at once, as far as is known: its processors, or what its control group leaves.
 pub fn at_once() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Processors of the machine, whoever may run on them; what this process may use where that is not known.
+pub fn of_machine() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    online
+        .ok()
+        .and_then(|list| listed(&list))
+        .unwrap_or_else(at_once)
+}
+
+/// How many numbers a list of the kernel's names: `0-3,8`.
+fn listed(list: &str) -> Option<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.trim().split(',').map(range).sum()
+}
+
+/// Whether so many ranks that are threads of this process, bound to nothing, are more than it has processors.
+pub fn are_crowded(threads: usize) -> bool {
+    threads > at_once()
 }
 
 /// Whether rank `own` shares processors with more ranks than those are: there is a set of processors with too few for the
@@ -150,9 +198,18 @@ mod tests {
     use super::*;
 
     fn set(processors: &[usize]) -> Processors {
-        let mut set = Processors::default();
-        processors.iter().for_each(|p| set.add(*p));
-        set
+        Processors::of(processors)
+    }
+
+    #[test]
+    fn lists_of_processors_are_counted() {
+        assert_eq!(listed("0-3,8\n"), Some(5));
+        assert_eq!(listed("0\n"), Some(1));
+        assert_eq!(listed("0-63,128-191"), Some(128));
+        for wrong in ["", "a", "3-1", "0-18446744073709551615"] {
+            assert_eq!(listed(wrong), None, "{wrong}");
+        }
+        assert!(of_machine() >= at_once());
     }
 
     /// Which of the ranks are crowded.

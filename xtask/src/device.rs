@@ -11,12 +11,13 @@ use std::process::Command;
 
 /// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
 /// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 5] = [
+const SUITES: [(&str, &str); 6] = [
     ("device", ""),
     ("conduit_device", ""),
     ("portals_shim", "device_"),
     ("conformance", "verbs"),
     ("tag_oracle", "verbs"),
+    ("bound", "verbs"),
 ];
 /// The packages that have them.
 const PACKAGES: [&str; 3] = ["verbs-backend", "portals-shim", "portolan-tests"];
@@ -64,7 +65,9 @@ pub(crate) struct InGuest {
 
 /// Builds the tests and the programs that they start; (target name, path) of the tests.
 pub(crate) fn build() -> Result<Vec<(String, PathBuf)>> {
-    let built = cargo::release_tests(&PACKAGES, &TARGETS)?;
+    let mut built = cargo::release_tests(&PACKAGES, &TARGETS)?;
+    // Apart, as another test of this package has the name of one of the others'.
+    built.extend(cargo::release_tests(&["portolan"], &["--test", "bound"])?);
     faults::build()?;
     Ok(built)
 }

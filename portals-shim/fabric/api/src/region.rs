@@ -258,7 +258,7 @@ impl Region {
     }
 
     /// Whether both are the same memory.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.mapping, &other.mapping)
     }
 
@@ -588,11 +588,11 @@ pub fn permit_memory_access() {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub mod tests {
     use super::*;
 
     // SAFETY: tests of this crate make descriptors and segments of memory that they own.
-    pub(crate) const TRUST: Trust = unsafe { Trust::new() };
+    pub const TRUST: Trust = unsafe { Trust::new() };
     const LOCAL: LocalCopy = LocalCopy::of(TRUST);
 
     #[test]

@@ -11,6 +11,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `group.rs` | who shares memory with whom |
+//! | `location.rs` | what ranks say of where they run, and whether one has a processor of its own |
 //! | `open.rs` | the start, and the way back to the device alone where memory cannot be shared |
 //! | this one | which way a message goes ([`Composite::send`](Nal::send)) |
 //!
@@ -28,6 +29,7 @@
 //!   only copies under way are waited for, which end by themselves.
 
 mod group;
+mod location;
 mod open;
 
 pub use open::in_threads;
@@ -52,8 +54,6 @@ struct Composite {
     far: bool,
     /// How long a wait polls, where this rank has no processor of its own.
     spin: Option<Duration>,
-    /// All ranks of this machine are in this memory, and have told where they may run.
-    told: bool,
 }
 
 impl Nal for Composite {
@@ -164,11 +164,7 @@ impl Nal for Composite {
     }
 
     fn looks(&self) -> u32 {
-        match self.spin {
-            Some(_) => 1,
-            None if self.told => fabric_api::nal::LOOKS,
-            None => self.verbs.looks(),
-        }
+        self.verbs.looks()
     }
 
     fn arm(&mut self) -> bool {

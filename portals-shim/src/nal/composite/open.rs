@@ -20,14 +20,16 @@
 //! group says so.
 
 use super::Composite;
-use super::group::{Spot, group};
+use super::group::group;
+use super::location::{Location, is_crowded};
+use crate::nal::trusted::TRUST;
+use fabric_api::attached::Attached;
+
 use crate::nal::shm::alarm::Alarm;
 use crate::nal::shm::door::{self, Door, Guest};
 use crate::nal::shm::{self, Joining, Members, Memory, Options, Own, Shm};
-use crate::nal::trusted::TRUST;
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
-use fabric_api::attached::Attached;
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
 use fabric_api::identity::{Ids, Wishes, identity, rank_config};
 use fabric_api::place::Placement;
@@ -50,22 +52,24 @@ pub(crate) fn open(
     let ni = identity(job, place, wishes);
     let device = config.device.as_deref();
     let verbs = Unconnected::new(config.channel, job.rank(), job.size(), device, &ni)?;
-    let own = Spot::new(job.host(), place, job.rank(), most);
+    let own = Location::own(job.host(), place, job.rank(), most);
     let mut said = verbs.contact_bytes();
     said.extend(own.to_bytes());
     job.put(&verbs.key(job.rank(), &opening), said)?;
     job.fence()?;
 
     let mut directory = verbs.directory(job.reader(), opening.clone());
-    let mut spots = vec![None; job.size() as usize];
+    let mut locations = vec![None; job.size() as usize];
     // In large jobs that share nothing, addresses are asked for when they are needed.
     if most != 1 || job.size() <= PREFETCH {
         for peer in (0..job.size()).filter(|peer| *peer != job.rank()) {
-            spots[peer as usize] = Spot::from_bytes(&directory.learn(peer)?);
+            locations[peer as usize] = Location::from_bytes(&directory.learn(peer)?);
         }
     }
-    spots[job.rank() as usize] = Some(own);
+    locations[job.rank() as usize] = Some(own);
+    let spots: Vec<_> = locations.iter().map(|l| l.map(|l| l.spot)).collect();
     let group = group(job.rank(), &spots, most);
+    let crowded = is_crowded(job.rank(), &locations, processors::at_once());
     let sharing = Sharing {
         job,
         opening: &opening,
@@ -80,16 +84,14 @@ pub(crate) fn open(
     let mut joining = sharing.agree(joining)?;
     let attaches = joining
         .as_mut()
-        .is_some_and(|joining| joining.probe(group.len() as u32));
-    let crowded = joining.as_ref().is_some_and(Joining::is_crowded);
-    let told = most == 0 && place.per_node() == 1;
+        .is_some_and(|joining| joining.probe(group.len() as u32, crowded));
     let ids = ids.collect(job, place)?;
     let members = Members::some(place, &ids, &group);
-    let verbs = verbs.nal(&ni, place, ids.clone(), directory)?;
+    let verbs = verbs.nal(&ni, place, ids.clone(), directory, crowded)?;
     // From here on every rank answers.
     job.fence()?;
     let shm = joining.map(|joining| joining.nal(&ni, members, attaches));
-    Ok(join(ni, ids, shm, verbs, (crowded, told)))
+    Ok(join(ni, ids, shm, verbs, crowded))
 }
 
 /// The interface over what there is.
@@ -98,7 +100,7 @@ fn join(
     peers: Vec<ProcessId>,
     shm: Option<Shm>,
     verbs: Far,
-    (crowded, told): (bool, bool),
+    crowded: bool,
 ) -> Attached {
     let own = config.id;
     let ni = Ni::new(config);
@@ -112,7 +114,6 @@ fn join(
                 verbs,
                 far,
                 spin,
-                told,
             };
             Attached::here(ni, nal, peers, TRUST)
         }
@@ -319,6 +320,7 @@ pub fn in_threads(
         .zip(verbs.iter().map(verbs::Unconnected::contact))
         .collect();
     let all: Vec<u32> = (0..ranks).collect();
+    let crowded = processors::are_crowded(ranks as usize);
     let mut near = Vec::new();
     for group in all.chunks(together.max(1) as usize) {
         let size = group.len() as u32;
@@ -347,7 +349,7 @@ pub fn in_threads(
                 Ok(joining.with_alarm(alarm, lines))
             })
             .collect::<Result<Vec<_>, FabricError>>()?;
-        let attaches: Vec<bool> = joining.iter_mut().map(|j| j.probe(size)).collect();
+        let attaches: Vec<bool> = joining.iter_mut().map(|j| j.probe(size, crowded)).collect();
         for ((joining, attaches), rank) in joining.into_iter().zip(attaches).zip(group) {
             let members = Members::some(place, &ids, group);
             let config = rank_config(place, *rank, JID);
@@ -359,10 +361,9 @@ pub fn in_threads(
         .map(|(rank, (verbs, shm))| {
             let config = rank_config(place, rank, JID);
             let directory = Directory::of(known.clone());
-            let verbs = verbs.nal(&config, place, ids.clone(), directory)?;
+            let verbs = verbs.nal(&config, place, ids.clone(), directory, crowded)?;
             let far = Far::Rc(Box::new(verbs));
-            let crowded = ranks as usize > processors::at_once();
-            Ok(join(config, ids.clone(), shm, far, (crowded, false)))
+            Ok(join(config, ids.clone(), shm, far, crowded))
         })
         .collect()
 }

@@ -82,7 +82,7 @@ pub(in crate::nal) use nap::LONGEST;
 pub use near::{FRAME, Frame, Lane, Link, Near};
 use onesided::Published;
 pub(crate) use open::open;
-pub(in crate::nal) use open::{Joining, Own, common};
+pub(in crate::nal) use open::{Joining, Own, common, machine_of};
 pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};

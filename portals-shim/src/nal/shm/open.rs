@@ -338,12 +338,17 @@ impl Joining {
         self
     }
 
-    /// Second step, when all have made the first: whether there is a processor for this rank, and whether the kernel copies
-    /// for it.
-    pub(in crate::nal) fn probe(&mut self, ranks: u32) -> bool {
+    /// Whether this rank has no processor of its own among those of this memory; when all have made the first step.
+    fn is_crowded(&self, ranks: u32) -> bool {
         let sets = (0..ranks as usize).map(|r| self.layout.block(r).processors(&self.map));
         let sets: Vec<_> = sets.collect();
-        self.crowded = processors::is_crowded(self.rank, &sets, processors::at_once());
+        processors::is_crowded(self.rank, &sets, processors::at_once())
+    }
+
+    /// Second step, when all have made the first: whether the kernel copies for this rank. `crowded`: it has no processor
+    /// of its own.
+    pub(in crate::nal) fn probe(&mut self, ranks: u32, crowded: bool) -> bool {
+        self.crowded = crowded;
         // With more ranks than processors sleeps are frequent, and the fences of messages the smaller price.
         self.orders = nap::register_for_order() && !self.crowded;
         let block = self.layout.block(self.rank);
@@ -366,11 +371,6 @@ impl Joining {
 
     fn process_of(&self, rank: usize) -> Process {
         self.layout.block(rank).identity(&self.map).process
-    }
-
-    /// Whether this rank has no processor of its own; to be asked after the second step.
-    pub(in crate::nal) const fn is_crowded(&self) -> bool {
-        self.crowded
     }
 
     /// A rank's memory, if it has a number here.
@@ -534,7 +534,8 @@ pub(crate) fn open(
     drop((common, files));
     job.fence()?;
     let ids = ids.collect(job, place)?;
-    let attaches = joining.probe(job.size());
+    let crowded = joining.is_crowded(job.size());
+    let attaches = joining.probe(job.size(), crowded);
     job.fence()?;
     Ok(joining.open(config, place, ids, attaches))
 }
@@ -560,12 +561,13 @@ fn door_told<'a>(told: &'a str, rank: u32, host: &str) -> Result<&'a str, String
 /// Whether two host ids are of one machine. Containers of one have names and IPC namespaces of their own, which memory
 /// that is handed over does not mind.
 fn is_one_kernel(a: &str, b: &str) -> bool {
-    let boot = |id: &str| id.split('/').nth(1).unwrap_or_default().to_owned();
-    let (of_a, of_b) = (boot(a), boot(b));
-    if of_a.is_empty() || of_b.is_empty() {
-        return a == b;
-    }
-    of_a == of_b
+    machine_of(a) == machine_of(b)
+}
+
+/// The machine in a host id: what tells one start of a kernel from all others, where that is known.
+pub(in crate::nal) fn machine_of(host: &str) -> &str {
+    let boot = host.split('/').nth(1).unwrap_or_default();
+    if boot.is_empty() { host } else { boot }
 }
 
 /// `ranks` interfaces of this process, for ranks that are threads.
@@ -588,7 +590,11 @@ pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Attached>, Fa
     let mut joining = (0..ranks)
         .map(|r| Joining::new(&memory, r, &rank_config(place, r, JID), options))
         .collect::<Result<Vec<_>, _>>()?;
-    let attaches: Vec<bool> = joining.iter_mut().map(|j| j.probe(ranks)).collect();
+    let crowded = processors::are_crowded(ranks as usize);
+    let attaches: Vec<bool> = joining
+        .iter_mut()
+        .map(|j| j.probe(ranks, crowded))
+        .collect();
     let ranks = (0..).zip(joining).zip(attaches);
     Ok(ranks
         .map(|((r, j), attaches)| j.open(rank_config(place, r, JID), place, ids.clone(), attaches))
@@ -610,7 +616,8 @@ pub fn join(
     let ids = (0..memory.ranks).map(|r| place.of(r)).collect();
     let mut joining = Joining::new(memory, rank, &config, options)?;
     meet();
-    let attaches = joining.probe(memory.ranks);
+    let crowded = joining.is_crowded(memory.ranks);
+    let attaches = joining.probe(memory.ranks, crowded);
     meet();
     Ok(joining.open(config, place, ids, attaches))
 }
@@ -664,16 +671,11 @@ mod tests {
             let config = rank_config(Placement::ONE, rank, 1);
             Joining::new(&memory, rank, &config, Options::default()).unwrap()
         };
-        let mut joined = std::thread::scope(|s| {
+        let joined = std::thread::scope(|s| {
             let ranks = [0, 1].map(|r| s.spawn(move || (join(r), r)));
             ranks.map(|rank| rank.join().unwrap())
         });
-        (joined.iter_mut())
-            .map(|(joining, _)| {
-                joining.probe(2);
-                !joining.is_crowded()
-            })
-            .collect()
+        joined.iter().map(|(rank, _)| !rank.is_crowded(2)).collect()
     }
 
     /// A rank that is bound to a processor polls as one that is not, unless another is bound to the same.

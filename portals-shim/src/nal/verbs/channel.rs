@@ -103,25 +103,26 @@ impl Unconnected {
         }
     }
 
-    /// The fabric; `ids` are those of all ranks.
+    /// The fabric; `ids` are those of all ranks. `crowded`: there is no processor for this rank.
     pub(in crate::nal) fn nal(
         self,
         config: &NiConfig,
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<Far, FabricError> {
         match (self, directory) {
             (Self::Rc(own), Directory::Rc(directory)) => {
-                let nal = own.nal(config, place, ids, directory)?;
+                let nal = own.nal(config, place, ids, directory, crowded)?;
                 Ok(Far::Rc(Box::new(nal)))
             }
             (Self::Ud(own), Directory::Ud(directory)) => {
-                let nal = own.nal(config, place, ids, directory)?;
+                let nal = own.nal(config, place, ids, directory, crowded)?;
                 Ok(Far::Ud(Box::new(nal)))
             }
             (Self::Auto(own), Directory::Auto(directory)) => {
-                let nal = own.nal(config, place, ids, directory)?;
+                let nal = own.nal(config, place, ids, directory, crowded)?;
                 Ok(Far::Auto(Box::new(nal)))
             }
             _ => Err(connect::unusable("addresses of another channel")),

@@ -15,9 +15,12 @@ use super::{Counters, Slab, Verbs};
 use crate::nal::trusted::TRUST;
 use fabric_api::attached::Attached;
 use fabric_api::bell::Bell;
-use fabric_api::config::{FabricError, FabricKind};
+use fabric_api::config::FabricError;
+use fabric_api::config::FabricKind;
 use fabric_api::identity::rank_config;
+
 use fabric_api::place::Placement;
+use host::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -131,10 +134,6 @@ impl directory::Contact for Contact {
         let (token, rest) = rest.split_first_chunk::<8>()?;
         let address = DatagramAddress::from_bytes(address)?;
         Some(((address, u64::from_be_bytes(*token)), rest))
-    }
-
-    fn address(&self) -> &DatagramAddress {
-        &self.0
     }
 }
 
@@ -289,16 +288,15 @@ impl Unconnected {
         contact_bytes(&self.contact()).to_vec()
     }
 
-    /// The fabric; `ids` are those of all ranks, as far as they exist.
+    /// The fabric; `ids` are those of all ranks, as far as they exist. `crowded`: there is no processor for this rank.
     pub(in crate::nal) fn nal(
         self,
         config: &NiConfig,
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<Verbs, FabricError> {
-        let neighbours = directory.neighbours(&self.mail.address());
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
         let registry = Registry::new(self.pd, self.settings.budget, self.strict);
         let witness = match self.strict {
@@ -330,7 +328,7 @@ impl Unconnected {
             published: Published::default(),
             max_message: u64::from(self.port.message_bytes.max(4096)),
             counters: Counters::default(),
-            rings: Rings::new(if self.settings.thread || neighbours >= processors {
+            rings: Rings::new(if self.settings.thread || crowded {
                 0
             } else {
                 self.settings.rings
@@ -351,7 +349,7 @@ impl Unconnected {
             directory,
             token: self.token,
             attempts: random() as u32,
-            crowded: neighbours >= processors,
+            crowded,
             stirred: false,
             unripe: false,
             pending: 0,
@@ -371,8 +369,9 @@ impl Unconnected {
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<Attached, FabricError> {
-        let nal = self.nal(&config, place, ids.clone(), directory)?;
+        let nal = self.nal(&config, place, ids.clone(), directory, crowded)?;
         Ok(Attached::here(Ni::new(config), nal, ids, TRUST))
     }
 
@@ -384,8 +383,9 @@ impl Unconnected {
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<(Ni, Verbs), FabricError> {
-        let nal = self.nal(&config, place, ids, directory)?;
+        let nal = self.nal(&config, place, ids, directory, crowded)?;
         Ok((Ni::new(config), nal))
     }
 }
@@ -438,8 +438,16 @@ fn each<T>(
     size: u32,
     device: Option<&str>,
     settings: &Settings,
-    end: impl Fn(Unconnected, NiConfig, Placement, Vec<ProcessId>, Directory) -> Result<T, FabricError>,
+    end: impl Fn(
+        Unconnected,
+        NiConfig,
+        Placement,
+        Vec<ProcessId>,
+        Directory,
+        bool,
+    ) -> Result<T, FabricError>,
 ) -> Result<Vec<T>, FabricError> {
+    let crowded = processors::are_crowded(jids.len());
     let ranks = (0..).zip(jids).map(|(rank, jid)| {
         let config = rank_config(Placement::ONE, rank, *jid);
         let most = |_| size.saturating_sub(1);
@@ -448,6 +456,6 @@ fn each<T>(
     });
     let contact = |(rank, _): &(Unconnected, _)| rank.contact();
     directory::acquainted(ranks, size, contact, |(rank, config), ids, directory| {
-        end(rank, config, Placement::ONE, ids, directory)
+        end(rank, config, Placement::ONE, ids, directory, crowded)
     })
 }

@@ -5,7 +5,6 @@ use fabric_api::config::FabricError;
 use launch::Reader;
 use portals_core::ProcessId;
 use std::collections::BTreeMap;
-use verbs_backend::DatagramAddress;
 
 /// How a rank can be talked to.
 pub(in crate::nal) trait Contact: Copy {
@@ -14,9 +13,6 @@ pub(in crate::nal) trait Contact: Copy {
 
     /// What was said, and what may follow it.
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])>;
-
-    /// A queue pair of the rank, by which its port is known.
-    fn address(&self) -> &DatagramAddress;
 }
 
 /// The contacts of a job's ranks.
@@ -95,15 +91,6 @@ impl<C: Contact> Directory<C> {
             return Ok(*contact);
         }
         self.ask(rank).map(|(contact, _)| contact)
-    }
-
-    /// How many of the ranks known so far have the port of `own`, and with it this machine.
-    pub(super) fn neighbours(&self, own: &DatagramAddress) -> usize {
-        let here = |c: &&C| {
-            let a = c.address();
-            (a.gid, a.lid) == (own.gid, own.lid) && a.qpn != own.qpn
-        };
-        self.known.values().filter(here).count()
     }
 }
 

@@ -12,7 +12,7 @@
 //! | `PORTOLAN_CONNECT_TIMEOUT` | seconds | 10 |
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
-//! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors |
+//! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors of the machine |
 //! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`ring.rs`); 0: none | 8 |
 //! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`asked.rs`) | `measured` |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |

@@ -11,7 +11,9 @@ use crate::nal::trusted::TRUST;
 use fabric_api::attached::Attached;
 use fabric_api::config::FabricError;
 use fabric_api::identity::rank_config;
+
 use fabric_api::place::Placement;
+use host::processors;
 use launch::Reader;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::collections::BTreeMap;
@@ -90,9 +92,8 @@ impl Unconnected {
         who: (u32, u32),
         settings: Settings,
     ) -> Result<Self, FabricError> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (chatty, patience, most) = (settings.chatty, settings.patience, settings.connections);
-        let most = |qps| most.unwrap_or_else(|| Plan::connections(qps, processors));
+        let most = |qps| most.unwrap_or_else(|| Plan::connections(qps, processors::of_machine()));
         let connections = connect::Unconnected::with(rank, size, device, settings.clone(), most)?;
         let datagrams = datagram::Unconnected::with(rank, size, device, who, settings)?;
         let rules = Rules {
@@ -117,22 +118,23 @@ impl Unconnected {
         bytes
     }
 
-    /// The fabric; `ids` are those of all ranks, as far as they exist.
+    /// The fabric; `ids` are those of all ranks, as far as they exist. `crowded`: there is no processor for this rank.
     pub(in crate::nal) fn nal(
         self,
         config: &NiConfig,
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<Auto, FabricError> {
         let (own, size) = (self.rank as usize, self.size as usize);
         let of_datagrams = directory.datagrams;
-        let mut datagrams = self
-            .datagrams
-            .nal(config, place, ids.clone(), of_datagrams)?;
-        let mut connections = self
-            .connections
-            .nal(config, place, ids, directory.connections)?;
+        let mut datagrams =
+            self.datagrams
+                .nal(config, place, ids.clone(), of_datagrams, crowded)?;
+        let mut connections =
+            self.connections
+                .nal(config, place, ids, directory.connections, crowded)?;
         datagrams.keep_news();
         connections.lost = Some(Vec::new());
         // One attendant looks after both.
@@ -175,6 +177,7 @@ pub(in crate::nal::verbs) fn in_parts(
     settings: &Settings,
 ) -> Result<Vec<(Ni, Auto)>, FabricError> {
     let place = Placement::ONE;
+    let crowded = processors::are_crowded(ranks as usize);
     let made = (0..ranks).map(|rank| {
         let config = rank_config(place, rank, 1);
         let who = (config.uid, config.jid);
@@ -192,7 +195,7 @@ pub(in crate::nal::verbs) fn in_parts(
             datagrams: datagram::Directory::of(by_datagrams.clone()),
             connections: connect::Directory::of(by_connection.clone()),
         };
-        let nal = made.nal(&config, place, ids.clone(), directory)?;
+        let nal = made.nal(&config, place, ids.clone(), directory, crowded)?;
         Ok((Ni::new(config), nal))
     });
     parts.collect()

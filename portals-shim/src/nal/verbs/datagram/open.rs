@@ -10,7 +10,9 @@ use fabric_api::attached::Attached;
 use fabric_api::bell::Bell;
 use fabric_api::config::FabricError;
 use fabric_api::identity::rank_config;
+
 use fabric_api::place::Placement;
+use host::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -68,10 +70,6 @@ impl directory::Contact for Contact {
             who: (u32::from_be_bytes(*uid), u32::from_be_bytes(*jid)),
         };
         Some((contact, rest))
-    }
-
-    fn address(&self) -> &DatagramAddress {
-        &self.data
     }
 }
 
@@ -179,16 +177,15 @@ impl Unconnected {
         self.contact().to_bytes()
     }
 
-    /// The fabric; `ids` are those of all ranks, as far as they exist.
+    /// The fabric; `ids` are those of all ranks, as far as they exist. `crowded`: there is no processor for this rank.
     pub(in crate::nal) fn nal(
         self,
         config: &NiConfig,
         place: Placement,
         ids: Vec<ProcessId>,
         directory: Directory,
+        crowded: bool,
     ) -> Result<DatagramNal, FabricError> {
-        let neighbours = directory.neighbours(&self.data.address());
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
         let rd = Endpoint::new(self.config, self.rank, self.token);
         let scratch = vec![0; rd.config().data.mtu];
@@ -215,7 +212,7 @@ impl Unconnected {
             down: false,
             patience: self.settings.patience,
             thread: self.settings.thread,
-            crowded: neighbours >= processors,
+            crowded,
             bell: Arc::new(bell),
             asleep: false,
             looks_at: Cell::new(None),
@@ -237,8 +234,9 @@ pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Attached>, Fab
         Ok((made, config))
     });
     let contact = |(made, _): &(Unconnected, _)| made.contact();
+    let crowded = processors::are_crowded(ranks as usize);
     directory::acquainted(made, ranks, contact, |(made, config), peers, directory| {
-        let nal = made.nal(&config, Placement::ONE, peers.clone(), directory)?;
+        let nal = made.nal(&config, Placement::ONE, peers.clone(), directory, crowded)?;
         let far = super::super::channel::Far::Ud(Box::new(nal));
         Ok(Attached::here(Ni::new(config), far, peers, TRUST))
     })
