@@ -17,6 +17,17 @@ pub enum OnFault {
 }
 
 impl OnFault {
+    /// Rank `peer` of this memory is waited for, and why.
+    #[cold]
+    pub(super) fn waits(self, (own, peer): (usize, usize), why: &dyn fmt::Display) {
+        match self {
+            Self::End => say(format_args!(
+                "portals: rank {own} of the ranks that share memory waits for rank {peer} of them, which {why}"
+            )),
+            Self::Count => tracing::warn!(peer, %why, "waited for"),
+        }
+    }
+
     /// Rank `peer` of this memory has written nonsense; `first`: not before.
     #[cold]
     pub(super) fn found(self, (own, peer): (usize, usize), why: &dyn fmt::Display, first: bool) {

@@ -58,6 +58,7 @@ mod nap;
 mod near;
 mod onesided;
 mod open;
+mod patience;
 mod peer;
 mod receive;
 mod ring;

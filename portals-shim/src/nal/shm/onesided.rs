@@ -20,6 +20,7 @@
 use super::attach::{self, CopyError, Way};
 use super::layout::{ADVERTS, Block};
 use super::map::{Cursor, Map};
+use super::patience::{Patience, Verdict};
 use super::{Core, PATIENCE};
 use fabric_api::call::Target;
 use fabric_api::region::{self, Share};
@@ -260,14 +261,11 @@ impl Core {
                 self.published.lists.insert(portal, list);
             }
         }
-        if changed {
-            let patience = self.patience;
-            if let Err(rank) = self.show(map, Instant::now() + patience) {
-                let why = "has been copying for too long, by what it says";
-                let first = self.peers[rank].nonsense == 0;
-                self.peers[rank].nonsense += 1;
-                self.on_fault.found((self.rank, rank), &why, first);
-            }
+        if changed && let Err(rank) = self.show(map, self.patient()) {
+            let why = "has been copying for too long, by what it says";
+            let first = self.peers[rank].nonsense == 0;
+            self.peers[rank].nonsense += 1;
+            self.on_fault.found((self.rank, rank), &why, first);
         }
     }
 
@@ -280,7 +278,8 @@ impl Core {
         } else if !self.published.unconfirmed {
             return Ok(());
         }
-        let shown = self.show(map, Instant::now() + PATIENCE);
+        let until = Instant::now() + PATIENCE;
+        let shown = self.show(map, move |_, _| Instant::now() >= until);
         shown.map_err(|_| Error::MdInUse)
     }
 
@@ -288,14 +287,37 @@ impl Core {
     pub(super) fn withdraw_all(&mut self, map: &Map) {
         if self.published.unconfirmed || self.published.lists.values().any(|l| !l.is_empty()) {
             self.published.lists.clear();
-            let patience = self.patience;
-            let _ = self.show(map, Instant::now() + patience);
+            let _ = self.show(map, self.patient());
         }
     }
 
-    /// Writes the table of what [`Published`] lists; see the picture. Fails with the living peer that does not leave the
-    /// old one in time.
-    fn show(&mut self, map: &Map, until: Instant) -> Result<(), usize> {
+    /// Waits for peers as [`Patience`] does.
+    fn patient(&self) -> impl FnMut(usize, Option<i32>) -> bool + use<> {
+        let (all, own, on_fault) = (self.patience, self.rank, self.on_fault);
+        let mut of: Option<(usize, Patience)> = None;
+        move |rank, pid| {
+            let (_, patience) = match &mut of {
+                Some(of) if of.0 == rank => of,
+                other => other.insert((rank, Patience::new(all))),
+            };
+            match patience.look(pid) {
+                Verdict::Wait => false,
+                Verdict::Say(why) => {
+                    on_fault.waits((own, rank), &why);
+                    false
+                }
+                Verdict::GiveUp => true,
+            }
+        }
+    }
+
+    /// Writes the table of what [`Published`] lists; see the picture. Fails with the peer that does not leave the old one,
+    /// is not proven to be dead, and `is_late`, which is asked by its number and that of its process.
+    fn show(
+        &mut self,
+        map: &Map,
+        mut is_late: impl FnMut(usize, Option<i32>) -> bool,
+    ) -> Result<(), usize> {
         let block = self.layout.block(self.rank);
         let generation = self.published.generation | 1;
         self.published.generation = generation;
@@ -311,7 +333,7 @@ impl Core {
                 if spins.is_multiple_of(1024) {
                     if self.peers[rank].is_dead() {
                         break;
-                    } else if Instant::now() >= until {
+                    } else if is_late(rank, self.peers[rank].pid) {
                         return Err(rank);
                     }
                 }

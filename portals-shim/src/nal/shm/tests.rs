@@ -537,3 +537,41 @@ fn an_edited_word_holds_up_no_attach() {
     );
     us.o.interface.close().unwrap();
 }
+
+/// A debugger holds a peer while it copies, for longer than a copy may take: it is waited for.
+#[test]
+fn a_peer_that_is_held_while_it_copies_is_waited_for() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let mut child = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    while host::held::is_held(child.id().cast_signed()) != Some(true) {
+        std::thread::yield_now();
+    }
+    let options = Options {
+        patience: Duration::from_millis(5),
+        ..WITHOUT
+    };
+    let (us, map, layout) = alone_with(child.id(), options);
+    let busy = layout.block(1).busy(&map, 0);
+    busy.store(1, Ordering::SeqCst);
+    let ni = &us.o.interface;
+    let me = ni.me_attach(4, entry(77), InsertPosition::After).unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let held = Instant::now();
+            while held.elapsed() < 40 * options.patience {
+                std::thread::yield_now();
+            }
+            busy.store(0, Ordering::SeqCst);
+        });
+        let shown = spec(MdMemory::whole(&us.work), None);
+        ni.md_attach(me, shown, Unlink::Retain).unwrap();
+        assert_eq!(busy.load(Ordering::SeqCst), 0, "it still copies");
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
