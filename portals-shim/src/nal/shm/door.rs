@@ -30,11 +30,11 @@ use host::peer::{Credentials, is_own_user};
 use host::secret::{Secret, random};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recvmsg, sendmsg, socket_with,
+    connect, listen, recv, recvmsg, sendmsg, socket_with,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -51,6 +51,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the first rank looks at its door before a fence at which it waits for all of them anyway.
 const EARLY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
+/// How long is waited for descriptors to be given back.
+const BREATH: Duration = Duration::from_millis(20);
 
 /// Why descriptors could not be handed over.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,8 @@ pub(in crate::nal) enum DoorError {
     Hand(#[source] io::Error),
     #[error("rank {0} has not come, although it says so")]
     Missing(usize),
+    #[error("rank {rank} cannot be let in, as rank 0 has no descriptor left (ulimit -n): {source}")]
+    Full { rank: usize, source: io::Error },
     #[error("rank {0} cannot share memory: {1}")]
     Other(usize, String),
     #[error("rank 0 has gone, or has sent nonsense")]
@@ -136,6 +140,20 @@ fn receive(from: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<
         return Err(Errno::MFILE);
     }
     Ok((got.bytes, fds))
+}
+
+/// Whether somebody has said nothing yet, and is still there.
+fn is_silent(socket: &OwnedFd) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(recv(socket, &mut [0; 1], flags), Err(Errno::AGAIN))
+}
+
+/// Whether this process may have so many more descriptors.
+fn room_for(any: &OwnedFd, count: usize) -> rustix::io::Result<()> {
+    let copies = (0..count).map(|_| fcntl_dupfd_cloexec(any, 0));
+    copies
+        .collect::<rustix::io::Result<Vec<OwnedFd>>>()
+        .map(drop)
 }
 
 /// What a rank says when it comes: who it is, the secret, and how many descriptors it has with it.
@@ -248,6 +266,8 @@ pub(in crate::nal) struct Door {
     members: Vec<Option<Member>>,
     /// Those who have not said who they are.
     waiting: Vec<OwnedFd>,
+    /// Why somebody who is at the door could not be let in when it was last looked at.
+    full: Option<Errno>,
     /// Descriptors that each brings.
     files: usize,
     limit: Option<Rlimit>,
@@ -299,6 +319,7 @@ impl Door {
             },
             members: (0..ranks).map(|_| None).collect(),
             waiting: Vec::new(),
+            full: None,
             files,
             limit,
         })
@@ -314,21 +335,39 @@ impl Door {
         others.filter(|(_, m)| m.is_none()).map(|(n, _)| n).next()
     }
 
-    /// Lets in whoever is at a door. Never waits.
+    /// Lets in whoever is at a door. Never waits. Who finds no descriptor left stays where it is, with what it brings.
     fn look(&mut self, second: Option<&Second>) {
+        self.full = None;
         for door in std::iter::once(&self.socket).chain(second.map(|s| &s.socket)) {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            while let Ok(socket) = accept_with(door, flags) {
-                let user = Credentials::of(&socket).map(|c| is_own_user(c.uid));
-                match user {
-                    Ok(Ok(())) => self.waiting.push(socket),
-                    Ok(Err(error)) => tracing::debug!(%error, "not let in"),
-                    Err(error) => tracing::debug!(%error, "not let in"),
+            loop {
+                match accept_with(door, flags) {
+                    Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
+                        Ok(Ok(())) => self.waiting.push(socket),
+                        Ok(Err(error)) => tracing::debug!(%error, "not let in"),
+                        Err(error) => tracing::debug!(%error, "not let in"),
+                    },
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(errno) => {
+                        self.full = Some(errno);
+                        break;
+                    }
                 }
             }
         }
         let mut bytes = [0; Knock::LEN + 1];
         for socket in std::mem::take(&mut self.waiting) {
+            if is_silent(&socket) {
+                self.waiting.push(socket);
+                continue;
+            }
+            // The kernel drops what finds no number.
+            if let Err(errno) = room_for(&socket, self.files) {
+                self.full = Some(errno);
+                self.waiting.push(socket);
+                continue;
+            }
             match receive(&socket, &mut bytes) {
                 Ok((len, files)) => self.admit(socket, &bytes[..len], files),
                 Err(Errno::AGAIN | Errno::INTR) => self.waiting.push(socket),
@@ -364,6 +403,11 @@ impl Door {
                 return;
             }
             let door = second.map_or(&self.socket, |s| &s.socket);
+            // Its socket is readable until others give descriptors back.
+            if self.full.is_some() {
+                std::thread::sleep(BREATH);
+                continue;
+            }
             // A knock follows its connection at once, so that one need not be waited for.
             let most = if self.waiting.is_empty() && second.is_none() {
                 Duration::from_millis(20)
@@ -414,6 +458,14 @@ impl Door {
     /// Whether all are here, those included who could not come to the first door.
     fn agree(&mut self, words: &[String]) -> Result<(), DoorError> {
         self.look(None);
+        // What ranks say is in their sockets. Whoever has said nothing is none, and makes room for them.
+        while self.full.is_some() && self.waiting.iter().any(is_silent) {
+            self.waiting.retain(|socket| !is_silent(socket));
+            self.look(None);
+        }
+        if self.full.is_some() {
+            self.look_until(None, Instant::now() + PATIENCE);
+        }
         let other = |(n, word): (usize, &String)| {
             let why = word.strip_prefix(FAILED)?;
             Some(DoorError::Other(n, why.to_owned()))
@@ -429,8 +481,14 @@ impl Door {
             })?;
             self.look_until(Some(&second), Instant::now() + PATIENCE);
         }
-        self.missing()
-            .map_or(Ok(()), |n| Err(DoorError::Missing(n)))
+        match (self.missing(), self.full) {
+            (None, _) => Ok(()),
+            (Some(rank), None) => Err(DoorError::Missing(rank)),
+            (Some(rank), Some(errno)) => Err(DoorError::Full {
+                rank,
+                source: errno.into(),
+            }),
+        }
     }
 }
 

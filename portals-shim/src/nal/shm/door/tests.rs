@@ -127,3 +127,62 @@ fn who_cannot_reach_the_name_comes_to_the_second_door_which_leaves_nothing() {
     assert_eq!(inode(&all[1][0]), expected);
     assert!(!directory.exists());
 }
+
+/// Set for the process that has no descriptor left.
+const FULL: &str = "PORTOLAN_TEST_FULL_DOOR";
+
+/// A door without a descriptor for whoever comes does not spin and loses nobody: it lets them in when there are some, and
+/// else says why it cannot. Strangers that say nothing make room.
+#[test]
+fn a_door_without_descriptors_waits_and_loses_nobody() {
+    let Some(way) = std::env::var_os(FULL) else {
+        for way in ["freed", "kept", "strangers"] {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("nal::shm::door::tests::a_door_without_descriptors_waits_and_loses_nobody")
+                .env(FULL, way)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout).into_owned()
+                + &String::from_utf8_lossy(&child.stderr);
+            assert!(child.status.success(), "{way}: {said}");
+        }
+        return;
+    };
+    let mut door = Door::open(3, 2).unwrap();
+    let bring = || (0..2).map(|_| file()).collect::<Vec<_>>();
+    let guests = [1, 2].map(|n| Guest::knock(&door.told(), n, bring()).unwrap());
+    let strangers: Vec<OwnedFd> = match way.to_str() {
+        Some("strangers") => (0..4).map(|_| stranger(&door)).collect(),
+        _ => Vec::new(),
+    };
+    let (own, common) = (bring(), [file()]);
+    // One number is free: what is let in by it brings two more.
+    let limit = Rlimit {
+        current: Some(200),
+        maximum: Some(200),
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let mut filling: Vec<OwnedFd> = std::iter::from_fn(|| own[0].try_clone().ok()).collect();
+    filling.pop();
+    let before = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    door.expect();
+    let after = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let used = Duration::try_from(after).unwrap() - Duration::try_from(before).unwrap();
+    assert!(used < EARLY / 4, "{used:?} of the processor");
+    assert!(door.full.is_some() && door.missing() == Some(1));
+    if way == "kept" {
+        let error = door.serve(&common, own, &words(3)).unwrap_err().to_string();
+        let wanted = "rank 1 cannot be let in, as rank 0 has no descriptor left (ulimit -n)";
+        assert!(error.contains(wanted), "{error}");
+        return;
+    }
+    // Room for two more ranks and what they bring, and for no stranger.
+    filling.truncate(filling.len() - 6);
+    let all = door.serve(&common, own, &words(3)).unwrap();
+    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
+    drop((filling, strangers));
+    for guest in guests {
+        assert_eq!(guest.take(7).unwrap().len(), 7);
+    }
+}
