@@ -21,7 +21,12 @@ use error::CmdError;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = log::install(cli.command.as_ref()).and_then(|()| {
+    let kept = run::keep_children().map_err(|source| CmdError::System {
+        what: "cannot have the system keep how children end".to_owned(),
+        source,
+    });
+    let begun = kept.and_then(|()| log::install(cli.command.as_ref()));
+    let done = begun.and_then(|()| {
         match cli
             .command
             .unwrap_or(Command::Demo(cmd::demo::Options::default()))

@@ -404,6 +404,34 @@ fn ranks_die_with_a_killed_launcher() {
     }
 }
 
+/// A daemon's children inherit that the signal is ignored.
+#[test]
+fn a_job_runs_where_the_end_of_children_is_ignored() {
+    let ignoring = |program: &[&str]| {
+        let output = Command::new("env")
+            .args(["--ignore-signal=CHLD", PORTOLAN, "run", "-n", "2", "--"])
+            .args(program)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (output.status.code(), output)
+    };
+    let (status, output) = ignoring(&["grep", "SigIgn", "/proc/self/status"]);
+    assert_eq!(status, Some(0), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    for line in said.lines() {
+        let set = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        assert_ne!(set & 1 << 16, 0, "the ranks do not inherit it: {line}");
+    }
+    assert_eq!(said.lines().count(), 2);
+    let (status, output) = ignoring(&["sh", "-c", "[ $PMI_RANK = 0 ] || exit 4; exec sleep 3600"]);
+    assert_eq!(status, Some(4));
+    assert_eq!(
+        stderr(&output),
+        "portolan run: rank 1 exited with status 4; ending the job\n"
+    );
+}
+
 /// A rank, a process in its group, one that has left it and its session, and one that takes no signal but SIGKILL.
 const FAMILY: &str = r#"
     say='echo rank $PMI_RANK process $$; exec sleep 3600'

@@ -11,8 +11,22 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+
+/// Whether the signal of a child's end was ignored when this process began.
+static CHILDREN_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Has the system keep how children end until this process asks. Daemons ignore `SIGCHLD`, the programs that they start
+/// inherit that, and the system then forgets children at their end and may give their numbers to others.
+pub(crate) fn keep_children() -> io::Result<()> {
+    let former = set_action(libc::SIGCHLD, libc::SIG_DFL)?;
+    if former.sa_sigaction == libc::SIG_IGN {
+        CHILDREN_IGNORED.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
 
 /// Gives the process that `command` starts a session of its own, and makes the kernel kill it when the launcher dies,
 /// `SIGKILL` included.
@@ -20,7 +34,12 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, set
 /// The signal follows the *thread* that starts the process, so `command` must be spawned from the main
 /// thread.
 pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
+    let ignored = CHILDREN_IGNORED.load(Ordering::Relaxed);
     let before_exec = move || {
+        if ignored {
+            // As the program would have it without a launcher.
+            ignore(libc::SIGCHLD)?;
+        }
         setsid()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // A launcher that died before the line above sends no signal any more.
@@ -30,7 +49,7 @@ pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
             Err(io::Error::from_raw_os_error(libc::ESRCH))
         }
     };
-    // SAFETY: the closure runs between fork and exec and makes three system calls; it takes no lock and
+    // SAFETY: the closure runs between fork and exec and makes at most four system calls; it takes no lock and
     // allocates nothing (io::Error::from_raw_os_error and the errno conversion hold the bare number).
     unsafe { command.pre_exec(before_exec) };
 }
@@ -77,10 +96,16 @@ fn action(handler: libc::sighandler_t) -> libc::sigaction {
 
 /// From now on `signal` is ignored.
 pub(super) fn ignore(signal: i32) -> io::Result<()> {
-    let action = action(libc::SIG_IGN);
-    // SAFETY: the structure is whole, and the former one is not asked for.
-    match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
-        0 => Ok(()),
+    set_action(signal, libc::SIG_IGN).map(drop)
+}
+
+/// Sets what `signal` does; what it did before.
+fn set_action(signal: i32, handler: libc::sighandler_t) -> io::Result<libc::sigaction> {
+    let new = action(handler);
+    let mut former = new;
+    // SAFETY: both structures are whole, and the second may be written.
+    match unsafe { libc::sigaction(signal, &raw const new, &raw mut former) } {
+        0 => Ok(former),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -88,12 +113,7 @@ pub(super) fn ignore(signal: i32) -> io::Result<()> {
 /// Stops this process by `signal`, as if it were not caught; returns when the process goes on, or at once where the
 /// system does not stop it.
 pub(super) fn stop_by(signal: i32) -> io::Result<()> {
-    let default = action(libc::SIG_DFL);
-    let mut caught = default;
-    // SAFETY: both structures are whole, and the second may be written.
-    if unsafe { libc::sigaction(signal, &raw const default, &raw mut caught) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let caught = set_action(signal, libc::SIG_DFL)?;
     // SAFETY: sends a signal whose action is the default one.
     unsafe { libc::raise(signal) };
     // SAFETY: puts back what the first call has written.

@@ -92,8 +92,8 @@ pub(super) fn end_all(
             leaving.serve();
         }
     }
-    // The leaders are zombies or alive, so the numbers still name their groups.
-    for process in leaders {
+    // Those that are zombies or alive: the numbers still name their groups.
+    for process in leaders.iter().filter(|p| reap::is_child(p.pid)) {
         reap::signal_group(process.pid, Signal::KILL);
     }
     for process in leaders {

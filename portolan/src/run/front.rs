@@ -120,7 +120,7 @@ impl Front {
         }
         let exit = collect(self.supervisor)?;
         reap::sweep();
-        if let Exit::Signal(_) = exit {
+        if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
             portals_shim::say(format_args!("{title}: the supervisor of the job {exit}"));
         }
         Ok(exit.code())
@@ -185,6 +185,7 @@ fn collect(child: Pid) -> io::Result<Exit> {
                 return Ok(signal.unwrap_or_else(status));
             }
             Ok(None) | Err(Errno::INTR) => {}
+            Err(Errno::CHILD) => return Ok(Exit::Unknown),
             Err(errno) => return Err(errno.into()),
         }
     }

@@ -37,7 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::CmdError;
-pub(crate) use edge::same_addresses;
+pub(crate) use edge::{keep_children, same_addresses};
 use front::Part;
 use interrupts::Interrupts;
 use pmi_server::PmiServer;

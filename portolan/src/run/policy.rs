@@ -123,7 +123,7 @@ impl Policy {
             Exit::Signal(SIGABRT | SIGPIPE) => Doubt::Failed,
             Exit::Signal(_) => Doubt::Killed,
             Exit::Status(0) => Doubt::Left,
-            Exit::Status(_) => Doubt::Failed,
+            Exit::Status(_) | Exit::Unknown => Doubt::Failed,
         };
         let verdict = self.judge(rank, exit, stage);
         self.ending.remove(&rank);

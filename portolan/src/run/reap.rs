@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Status(i32),
     /// This signal killed it.
     Signal(i32),
+    /// It is gone, and the system has forgotten how it ended: its number may be another process's.
+    Unknown,
 }
 
 impl Exit {
@@ -25,6 +27,7 @@ impl Exit {
         let code = match self {
             Self::Status(status) => status & 0xff,
             Self::Signal(signal) => 128 + (signal & 0x7f),
+            Self::Unknown => 1,
         };
         u8::try_from(code).unwrap_or(u8::MAX)
     }
@@ -35,6 +38,7 @@ impl fmt::Display for Exit {
         match self {
             Self::Status(status) => write!(f, "exited with status {status}"),
             Self::Signal(signal) => write!(f, "was killed by {}", signal_words(*signal)),
+            Self::Unknown => f.write_str("ended, and the system does not tell how"),
         }
     }
 }
@@ -50,13 +54,21 @@ pub(crate) fn signal_words(signal: i32) -> String {
 /// How child `pid` ended, where it has; it stays a zombie, so that its number still names it and its group.
 pub(super) fn peek(pid: Pid) -> io::Result<Option<Exit>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let Some(status) = waitid(WaitId::Pid(pid), options)? else {
-        return Ok(None);
+    let status = match waitid(WaitId::Pid(pid), options) {
+        Ok(Some(status)) => status,
+        Ok(None) => return Ok(None),
+        Err(Errno::CHILD) => return Ok(Some(Exit::Unknown)),
+        Err(errno) => return Err(errno.into()),
     };
     Ok(status
         .exit_status()
         .map(Exit::Status)
         .or_else(|| status.terminating_signal().map(Exit::Signal)))
+}
+
+/// Whether the number `pid` is still that of this process's child, alive or a zombie.
+pub(super) fn is_child(pid: Pid) -> bool {
+    matches!(peek(pid), Ok(exit) if exit != Some(Exit::Unknown))
 }
 
 /// Sends `signal` to the group that `leader` leads or, as a zombie, has led. A group that is gone is no
@@ -128,6 +140,21 @@ mod tests {
         assert_eq!(Exit::Signal(63).to_string(), "was killed by signal 63");
         assert_eq!(Exit::Status(3).to_string(), "exited with status 3");
         assert_eq!(Exit::Status(3).code(), 3);
+    }
+
+    #[test]
+    fn the_number_of_a_child_that_the_system_has_forgotten_is_nobodys() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(is_child(pid));
+        child.wait().unwrap();
+        assert_eq!(peek(pid).unwrap(), Some(Exit::Unknown));
+        assert!(!is_child(pid));
+        assert_eq!(Exit::Unknown.code(), 1);
+        assert_eq!(
+            Exit::Unknown.to_string(),
+            "ended, and the system does not tell how"
+        );
     }
 
     #[test]

@@ -348,6 +348,11 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
+        name: "the end of children ignored, as daemons have it",
+        outside: &["env", "--ignore-signal=CHLD"],
+        ..PLAIN
+    },
+    Environment {
         name: "a terminal of its own",
         outside: &["setsid", "--wait"],
         ..PLAIN

@@ -322,7 +322,8 @@ impl Job {
             Up::Exit { status, signal, .. } => {
                 let exit = match (status, signal) {
                     (_, Some(signal)) => Exit::Signal(signal),
-                    (status, None) => Exit::Status(status.unwrap_or(1)),
+                    (Some(status), None) => Exit::Status(status),
+                    (None, None) => Exit::Unknown,
                 };
                 state.ended = true;
                 state.closed = None;

@@ -78,7 +78,7 @@ pub(super) enum Up {
     Endless { rank: u32 },
     /// A rank closed its line.
     Closed { rank: u32 },
-    /// A rank ended, with a status or by a signal.
+    /// A rank ended, with a status, by a signal, or in a way that the system does not tell.
     Exit {
         rank: u32,
         status: Option<i32>,
@@ -93,6 +93,7 @@ impl Up {
         let (status, signal) = match exit {
             Exit::Status(status) => (Some(status), None),
             Exit::Signal(signal) => (None, Some(signal)),
+            Exit::Unknown => (None, None),
         };
         Self::Exit {
             rank,
