@@ -432,6 +432,55 @@ fn a_job_runs_where_the_end_of_children_is_ignored() {
     );
 }
 
+/// What a script has started before it became the launcher, and what that starts, is not the job's to end.
+#[test]
+fn processes_of_the_shell_that_became_the_launcher_live_on() {
+    // The last is started while the job runs, and left to the launcher by its parent.
+    const SCRIPT: &str = r#"
+        exec 3>&1 >/dev/null
+        sleep 3600 & echo $! >&3
+        setsid sleep 3600 & echo $! >&3
+        (read -r go < "$FIFO.1"; sleep 3600 & echo $! >&3; echo $! > "$FIFO.2") &
+        exec "$0" run -n 1 -- bash -c "$1" 3>&-"#;
+    const RANK: &str = r#"
+        echo go > "$FIFO.1"
+        read -r left < "$FIFO.2"
+        front=$(ps -o ppid= $PPID)
+        until [ $(ps -o ppid= $left) = $front ]; do :; done"#;
+    let fifo = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("others.fifo");
+    for way in [1, 2] {
+        let fifo = fifo.with_extension(format!("fifo.{way}"));
+        let _ = fs::remove_file(&fifo);
+        assert!(
+            Command::new("mkfifo")
+                .arg(&fifo)
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let mut launcher = Command::new("bash")
+        .args(["-c", SCRIPT, PORTOLAN, RANK])
+        .env("FIFO", &fifo)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(launcher.stdout.take().unwrap()).lines();
+    let others: Vec<OwnedFd> = (0..3)
+        .map(|_| {
+            let pid = said.next().unwrap().unwrap().parse().unwrap();
+            pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap()
+        })
+        .collect();
+    let status = launcher.wait().unwrap();
+    let ended: Vec<bool> = others.iter().map(|o| ends(o, Duration::ZERO)).collect();
+    for other in &others {
+        let _ = pidfd_send_signal(other, Signal::KILL);
+    }
+    assert_eq!((status.code(), ended), (Some(0), vec![false; 3]));
+}
+
 /// A rank, a process in its group, one that has left it and its session, and one that takes no signal but SIGKILL.
 const FAMILY: &str = r#"
     say='echo rank $PMI_RANK process $$; exec sleep 3600'

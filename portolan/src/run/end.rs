@@ -9,7 +9,7 @@ use portals_shim::job::wire::Line;
 
 use super::interrupts::{Interrupts, Told};
 use super::pmi_server::PmiServer;
-use super::reap;
+use super::reap::{self, Others};
 use super::socket::LineSocket;
 use super::spawn::{LOOK, Process};
 use super::wait;
@@ -52,12 +52,13 @@ impl Leaving<'_> {
 }
 
 /// Ends what still runs: `SIGTERM` to the group of each leader, `SIGKILL` after the grace time, on a
-/// second interrupt, or at once where it is `hasty` or the front is gone, then collects every process.
+/// second interrupt, or at once where it is `hasty` or the front is gone, then collects every process and all that is left below this one but `others`.
 pub(super) fn end_all(
     leaders: &[&Process],
     interrupts: &mut Interrupts,
     mut hasty: bool,
     mut leaving: Option<Leaving<'_>>,
+    others: &Others,
 ) {
     let runs = |p: &&&Process| !matches!(reap::peek(p.pid), Ok(Some(_)) | Err(_));
     hasty |= interrupts.is_lost();
@@ -99,7 +100,7 @@ pub(super) fn end_all(
     for process in leaders {
         reap::collect(process.pid);
     }
-    reap::sweep();
+    reap::sweep(others);
 }
 
 #[cfg(test)]

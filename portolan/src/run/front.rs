@@ -35,7 +35,7 @@ use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN};
 
 use super::interrupts::{Caught, ENDING, PASSED};
-use super::reap::{self, Exit};
+use super::reap::{self, Exit, Others};
 use super::{edge, wait};
 
 /// How long ranks have to stop before this process does.
@@ -53,6 +53,7 @@ pub(super) enum Part {
 /// The front's view of the supervisor.
 pub(super) struct Front {
     supervisor: Pid,
+    others: Others,
     line: UnixStream,
     /// Where rank 0 reads what is typed at the terminal.
     input: Option<OwnedFd>,
@@ -73,9 +74,11 @@ pub(super) fn part() -> io::Result<Part> {
         .transpose()?;
     // What is buffered would be written by both.
     io::stdout().flush()?;
+    let others = Others::note();
     match edge::fork()? {
         Some(supervisor) => Ok(Part::Front(Front {
             supervisor,
+            others,
             line: ours,
             input: typed.map(|(_, input)| input),
         })),
@@ -119,7 +122,7 @@ impl Front {
             }
         }
         let exit = collect(self.supervisor)?;
-        reap::sweep();
+        reap::sweep(&self.others);
         if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
             portals_shim::say(format_args!("{title}: the supervisor of the job {exit}"));
         }

@@ -6,8 +6,8 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getsid, kill_process,
+    kill_process_group, waitid, waitpid,
 };
 
 /// How a process ended.
@@ -86,14 +86,48 @@ pub(super) fn collect(pid: Pid) {
     while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
 }
 
-/// Kills and collects every child this process still has.
+/// Processes that are none of the job's, though below this process: a shell had started them before it became this
+/// command by `exec`.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// Each with the time of its start.
+    noted: Vec<(Pid, u64)>,
+}
+
+impl Others {
+    /// Those who are there now, before anything of the job is.
+    pub(super) fn note() -> Self {
+        let all = all();
+        let mut below = vec![getpid()];
+        let mut at = 0;
+        while let Some(parent) = below.get(at).copied() {
+            let new = all.iter().filter(|p| p.parent == Some(parent));
+            below.extend(new.map(|p| p.pid));
+            at += 1;
+        }
+        let noted = all
+            .iter()
+            .filter(|p| below.contains(&p.pid) && p.pid != getpid());
+        Self {
+            noted: noted.map(|p| (p.pid, p.start)).collect(),
+        }
+    }
+
+    /// Whether `process` is of the job. What others have started since, and left behind, is told by its session: this
+    /// process's, which none of a job is in.
+    fn are_not(&self, process: &Stat) -> bool {
+        process.session != getsid(None).ok() && !self.noted.contains(&(process.pid, process.start))
+    }
+}
+
+/// Kills and collects every child this process still has, but not `others`.
 ///
 /// The launcher is a subreaper, so a process that left its rank's group and lost its parent is by now a
 /// child here. Its own children become ours when it dies, hence the rounds.
-pub(super) fn sweep() {
+pub(super) fn sweep(others: &Others) {
     const ROUNDS: usize = 100;
     for _ in 0..ROUNDS {
-        let children = children();
+        let children = children(others);
         if children.is_empty() {
             return;
         }
@@ -105,25 +139,46 @@ pub(super) fn sweep() {
     }
 }
 
-/// The processes whose parent is this one.
-fn children() -> Vec<Pid> {
-    let me = getpid();
+/// The processes of the job whose parent is this one.
+fn children(others: &Others) -> Vec<Pid> {
+    let ours = |p: &Stat| p.parent == Some(getpid()) && others.are_not(p);
+    let all = all().into_iter();
+    all.filter(ours).map(|p| p.pid).collect()
+}
+
+/// What the system says of a process.
+#[derive(Debug)]
+struct Stat {
+    pid: Pid,
+    parent: Option<Pid>,
+    session: Option<Pid>,
+    /// When it started, in ticks: a number that is used again has another.
+    start: u64,
+}
+
+/// The processes of this machine that can be seen.
+fn all() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let pids = entries
+    let numbers = entries
         .flatten()
         .filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(me))
-        .filter_map(Pid::from_raw)
-        .collect()
+    numbers.filter_map(stat).collect()
 }
 
-fn parent_of(pid: i32) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // `pid (name) state ppid …`; the name may contain blanks and brackets.
-    let (_, after_name) = stat.rsplit_once(')')?;
-    Pid::from_raw(after_name.split_whitespace().nth(1)?.parse().ok()?)
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid pgrp session …`; the name may contain blanks and brackets.
+    let (_, after_name) = text.rsplit_once(')')?;
+    let words: Vec<&str> = after_name.split_whitespace().collect();
+    let process = |at: usize| Pid::from_raw(words.get(at)?.parse().ok()?);
+    Some(Stat {
+        pid: Pid::from_raw(pid)?,
+        parent: process(1),
+        session: process(3),
+        start: words.get(19)?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -158,9 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_finds_its_parent() {
+    fn a_process_finds_its_parent_and_session() {
         let me = getpid().as_raw_nonzero().get();
-        assert_eq!(parent_of(me), rustix::process::getppid());
-        assert_eq!(parent_of(-1), None);
+        let stat = stat(me).unwrap();
+        assert_eq!(stat.parent, rustix::process::getppid());
+        assert_eq!(stat.session, getsid(None).ok());
+        assert!(super::stat(-1).is_none());
     }
 }

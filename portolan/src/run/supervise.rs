@@ -305,6 +305,8 @@ impl Supervisor {
             &mut self.interrupts,
             false,
             Some(Leaving { lines, server }),
+            // Nothing was below this process before the job.
+            &reap::Others::default(),
         );
         self.ranks.clear();
     }

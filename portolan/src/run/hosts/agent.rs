@@ -17,7 +17,7 @@ use crate::error::CmdError;
 use crate::run::end::end_all;
 use crate::run::front::take_in_orphans;
 use crate::run::interrupts::Interrupts;
-use crate::run::reap::{self, Exit};
+use crate::run::reap::{self, Exit, Others};
 use crate::run::signals;
 use crate::run::socket::{LineSocket, Received};
 use crate::run::spawn::{self, Process};
@@ -151,11 +151,13 @@ struct Agent {
     look: bool,
     /// The launcher is gone, and has not said that the job is to be ended: nobody waits for its ranks.
     lost: bool,
+    others: Others,
 }
 
 /// Runs the agent; must be called from the main thread, as ranks die with the thread that starts them.
 pub(crate) fn run() -> Result<u8, CmdError> {
     let order = order()?;
+    let others = Others::note();
     take_in_orphans();
     spawn::raise_descriptors();
     let interrupts = Interrupts::catch(None).map_err(failed("cannot catch signals"))?;
@@ -176,6 +178,7 @@ pub(crate) fn run() -> Result<u8, CmdError> {
         watch,
         look: false,
         lost: false,
+        others,
     };
     if let Err(reason) = agent.start(&order) {
         let _ = agent.link.send(&Up::Failed { reason });
@@ -343,6 +346,12 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         let processes: Vec<&Process> = self.ranks.iter().map(|r| &r.process).collect();
-        end_all(&processes, &mut self.interrupts, self.lost, None);
+        end_all(
+            &processes,
+            &mut self.interrupts,
+            self.lost,
+            None,
+            &self.others,
+        );
     }
 }

@@ -340,7 +340,9 @@ impl Remote {
             host.link = None;
         }
         let ssh: Vec<&Process> = self.hosts.iter().map(|h| &h.ssh).collect();
-        end_all(&ssh, &mut self.interrupts, false, None);
+        // Nothing was below this process before the job.
+        let others = reap::Others::default();
+        end_all(&ssh, &mut self.interrupts, false, None, &others);
         self.hosts.clear();
     }
 }
