@@ -31,7 +31,8 @@
 //!
 //! Peers give memory back when they are asked, so the call waits for them, and handles messages meanwhile. In a handler, and
 //! for a thread that holds an HSL, it does not wait: then `munmap` and `dlclose` leave the memory where it is, and the others
-//! fail with `EBUSY`. What other threads than the one that communicates take away in `GASNET_SEQ` goes first; the one that communicates
+//! fail with `EBUSY`. So do `brk` and `sbrk` when the end of the heap moves while they wait: a handler may have the allocator put memory there.
+//! What other threads than the one that communicates take away in `GASNET_SEQ` goes first; the one that communicates
 //! makes nothing of it be pinned before it sends, polls or transfers ([`conduit::Elsewhere`]). The same holds for what the library's own
 //! threads unmap in any model, a verbs driver below them at the end of a connection: they hold a lock that the thread with the turn may be
 //! waiting for.

@@ -82,8 +82,16 @@ pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     if more == 0 || !is_watched() {
         return real_sbrk(more);
     }
-    let from = real_sbrk(0).map_addr(|end| end.saturating_sub(less));
-    take_away([(from, less)], || real_sbrk(more)).unwrap_or_else(|| busy(libc::MAP_FAILED))
+    let end = real_sbrk(0);
+    let taken = take_end(end, less, || real_sbrk(more));
+    taken.unwrap_or_else(|| busy(libc::MAP_FAILED))
+}
+
+/// Makes the call that takes the last `less` bytes before `end` off the heap, if it still ends there when nothing of them is pinned:
+/// a handler that runs until then may have the allocator put memory above them, which the call would take instead, or as well.
+fn take_end<R>(end: *mut c_void, less: usize, call: impl FnOnce() -> R) -> Option<R> {
+    let from = end.map_addr(|end| end.saturating_sub(less));
+    take_away([(from, less)], || (real_sbrk(0) == end).then(call)).flatten()
 }
 
 /// `brk`: lower than before takes the end of the heap away.
@@ -110,7 +118,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
         end.addr().saturating_sub(before.addr()),
     );
     if less > 0 {
-        return take_away([(end, less)], call).unwrap_or_else(|| busy(-1));
+        return take_end(before, less, call).unwrap_or_else(|| busy(-1));
     }
     let done = call();
     if done == 0 && more > 0 {

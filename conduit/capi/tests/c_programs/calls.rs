@@ -84,6 +84,26 @@ fn memory_that_goes_is_noticed() {
     }
 }
 
+/// A handler that runs while `sbrk` or `brk` waits for a peer has the allocator put a block above what they take back.
+#[test]
+fn the_end_of_the_heap_stays_where_it_moved_during_the_call() {
+    if !compiler("cc") {
+        return;
+    }
+    for model in ["seq", "par"] {
+        let b = Build {
+            flags: &["-std=gnu99", "-DGASNET_SEGMENT_EVERYTHING"],
+            model,
+            compiled_for: model,
+            ..SEQ
+        };
+        let program = compile("gasnet_break", b);
+        for way in ["sbrk", "brk"] {
+            passes(2, &program, &[way]);
+        }
+    }
+}
+
 #[test]
 fn memory_that_became_longer_goes_after_a_transfer_across_its_old_end() {
     if compiler("cc") {
