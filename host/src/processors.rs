@@ -44,7 +44,8 @@ impl Processors {
         Some(set)
     }
 
-    #[cfg(test)]
+    /// Those of these numbers; numbers from [`MOST`] on make a panic.
+    #[must_use]
     pub fn of(numbers: &[usize]) -> Self {
         let mut set = Self::default();
         numbers.iter().for_each(|p| set.add(*p));

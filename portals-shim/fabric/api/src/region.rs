@@ -588,11 +588,11 @@ pub fn permit_memory_access() {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     // SAFETY: tests of this crate make descriptors and segments of memory that they own.
-    pub const TRUST: Trust = unsafe { Trust::new() };
+    pub(crate) const TRUST: Trust = unsafe { Trust::new() };
     const LOCAL: LocalCopy = LocalCopy::of(TRUST);
 
     #[test]

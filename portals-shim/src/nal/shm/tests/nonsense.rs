@@ -178,7 +178,7 @@ fn no_rank_answers_for_another() {
     let config = |r| rank_config(Placement::ONE, r, 1);
     let join = |r| Joining::new(&memory, r, &config(r), Options::default()).unwrap();
     let mut joining = [join(0), join(1), join(2)];
-    if !joining.each_mut().map(|j| j.probe(3))[0] {
+    if !joining.each_mut().map(|j| j.probe(3, false))[0] {
         println!("skipped: the kernel does not copy between processes here");
         return;
     }
