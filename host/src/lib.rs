@@ -7,7 +7,7 @@
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
-//! | [`say`], [`handover`], [`shared_file`], [`dump`] | what leaves the process? |
+//! | [`mod@say`], [`handover`], [`shared_file`], [`dump`] | what leaves the process? |
 //!
 //! A process id is a number that the next process may get, and it means something in one PID namespace only. So a process is
 //! held by a descriptor (a pidfd, its memory, its socket). Who it is, is proven by what the kernel says of its socket

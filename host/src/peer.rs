@@ -210,7 +210,7 @@ mod tests {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "identity::peer::tests::a_process_that_has_no_number_here_is_watched",
+                "peer::tests::a_process_that_has_no_number_here_is_watched",
                 "--nocapture",
             ])
             .env(NAMESPACE, "1")

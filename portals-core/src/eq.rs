@@ -1,6 +1,6 @@
 //! Event queues: bounded, never refusing, oldest event lost first (rules 53, 54).
 
-use crate::event::Event;
+use crate::event::{Event, NiFail};
 use crate::handle::{EqHandle, Handle};
 use alloc::vec::Vec;
 
@@ -22,6 +22,8 @@ pub(crate) struct EventQueue {
     pub(crate) promised: u32,
     /// MDs that name this queue.
     pub(crate) users: u32,
+    /// A process was given up, and nothing here has said so.
+    pub(crate) lost: bool,
     /// The events are kept by the interface's owner, who has taken those before this number.
     taken: Option<u32>,
 }
@@ -43,6 +45,7 @@ impl EventQueue {
             gap: false,
             promised: 0,
             users: 0,
+            lost: false,
             taken: None,
         })
     }
@@ -60,6 +63,7 @@ impl EventQueue {
             gap: false,
             promised: 0,
             users: 0,
+            lost: false,
             taken: Some(next_sequence),
         }
     }
@@ -182,6 +186,17 @@ impl EventQueue {
             return None;
         }
         Some((*self.ring.get(self.first)?, self.gap))
+    }
+
+    /// Whether an event that is here tells of a failure.
+    fn has_failure(&self) -> bool {
+        let mut unread = (0..self.len).filter_map(|n| self.ring.get(self.wrap(self.first + n)));
+        unread.any(|event| event.ni_fail != NiFail::OK)
+    }
+
+    /// A process was given up.
+    pub(crate) fn handle_lost(&mut self) {
+        self.lost = !self.has_failure();
     }
 
     pub(crate) fn is_empty(&self) -> bool {

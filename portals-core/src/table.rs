@@ -106,6 +106,11 @@ impl<T> Table<T> {
         self.values.get_mut(slot as usize)?.as_mut()
     }
 
+    /// All values.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.values.iter_mut().flatten()
+    }
+
     /// The generation of a slot, 0 for one that does not exist.
     #[inline]
     pub(crate) fn generation(&self, slot: u32) -> u16 {

@@ -324,6 +324,7 @@ impl Ni {
                 posted.md = md.shown;
                 posted.ni_fail = fail;
                 last = Some(posted.sequence);
+                queue.lost &= fail == NiFail::OK;
             }
         }
         let ack = match op.ack {
@@ -410,6 +411,7 @@ impl Ni {
             let posted = post(queue, &mut self.outlet, eq, None, fill);
             posted.ni_fail = fail;
             last = Some(posted.sequence);
+            queue.lost &= fail == NiFail::OK;
         }
         if spent {
             self.unlink_spent(&what.event(EventKind::Ack, md_handle, shown), last);
@@ -418,8 +420,10 @@ impl Ni {
 
     /// The fabric has given `process` up: messages to and from it may be lost, also such as have had
     /// their SEND_END. Each descriptor with [`MdOptions::EVENT_FAILURE_ENABLE`] gets a SEND_END with a
-    /// failure, whose initiator is that process; others are told by the operations that fail.
+    /// failure, whose initiator is that process. Where there is none, each queue whose events say nothing of a failure
+    /// is one of [`Ni::take_lost`], so that a wait on it ends.
     pub fn lost(&mut self, process: ProcessId) {
+        let mut told = false;
         for slot in 0..self.mds.slots() {
             let Some((md, generation)) = self.mds.at(slot).zip(self.mds.generation(slot)) else {
                 continue;
@@ -433,9 +437,30 @@ impl Ni {
                 let handle = MdHandle::of(self.config.interface, generation, slot);
                 let mut event = what.event(EventKind::SendEnd, handle, shown);
                 event.ni_fail = NiFail::FAIL;
-                self.post(&event, None);
+                told |= self.post(&event, None).is_some();
             }
         }
+        if told {
+            return;
+        }
+        for queue in self.eqs.values_mut() {
+            queue.handle_lost();
+        }
+    }
+
+    /// The first of these queues that is empty while a process was given up and no event has said so; each loss is told once
+    /// for all of them.
+    pub fn take_lost(&mut self, eqs: &[EqHandle]) -> Option<usize> {
+        let mut first = None;
+        for (which, eq) in eqs.iter().enumerate() {
+            if let Ok(queue) = self.eq_mut(*eq)
+                && queue.is_empty()
+                && core::mem::take(&mut queue.lost)
+            {
+                first = first.or(Some(which));
+            }
+        }
+        first
     }
 
     /// The payload of a [`super::Transmit`] may be reused by its owner (or could not be sent).

@@ -56,6 +56,11 @@ fn sweep(open: &Open, all: bool) {
     }
 }
 
+/// Whether a wait for ever is over because a peer was given up.
+fn is_lost(open: &Open, eqs: &[EqHandle], wait: Wait) -> bool {
+    wait == Wait::Forever && open.interface.take_lost(eqs).is_some()
+}
+
 fn handler_of(open: &Open, eq: u32) -> Option<Handler> {
     if !open.any_handler.load(Ordering::Acquire) {
         return None;
@@ -155,6 +160,7 @@ unsafe fn take(eq: u32, event: *mut PtlEvent, wait: Wait) -> c_int {
             match wait {
                 Wait::No => match &open.interface.eq_get(queue) {
                     Ok(Some(polled)) => Ok(hand_over(open, eq, polled, &out)),
+                    Ok(None) if is_lost(open, &[queue], wait) => Err(Error::Fail),
                     Ok(None) => Ok(EQ_EMPTY),
                     Err(error) => Err(*error),
                 },
@@ -290,6 +296,7 @@ unsafe fn poll(
                 let eq = eqs.get(polled.which).map_or(first, |eq| eq.raw());
                 Ok(hand_over(&open, eq, &polled, &out))
             }
+            Ok(None) if is_lost(&open, &eqs, wait) => Err(Error::Fail),
             Ok(None) => Ok(EQ_EMPTY),
             Err(e) if matches!(e.error, Error::EqInvalid | Error::NiInvalid) => Err(wrong(e.which)),
             Err(e) => Err(e.error),

@@ -114,6 +114,12 @@ impl Interface {
         }
     }
 
+    /// The first of these queues that is empty while the fabric has given a process up, and no event has said so. A wait for
+    /// ever ends by this with [`Error::Fail`], as what it waits for may be lost; each loss is told once.
+    pub fn take_lost(&self, eqs: &[EqHandle]) -> Option<usize> {
+        self.open().ok()?.take_lost(eqs)
+    }
+
     /// The program has found other work since it last polled: the polls that follow do not count as fruitless, after
     /// many of which a poll offers its core to others first.
     pub fn found_other(&self) {

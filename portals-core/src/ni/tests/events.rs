@@ -339,4 +339,37 @@ fn failures_alone_are_told() {
         (SendEnd, crate::NiFail::FAIL, gone)
     );
     assert!(w[0].events(deaf.eq).is_empty());
+    // Who listens is told by that event alone.
+    assert_eq!(w[0].ni.take_lost(&[src.eq, deaf.eq]), None);
+}
+
+/// Of a process that is given up each queue says so once, in a wait, unless its events do.
+#[test]
+fn a_process_that_is_given_up_is_told_to_who_waits() {
+    let mut w = World::new();
+    let gone = crate::ProcessId::new(1, 9);
+    let quiet = w.source_with(8, |_| (), Unlink::Retain);
+    let [failing, read] = [(); 2].map(|()| w.source_with(8, |_| (), Unlink::Retain));
+    let fail = |w: &mut World, md| {
+        let tx = w[0].ni.put(md, None, NoAck, gone, 4, 0, 7, 0, 0).unwrap();
+        w[0].ni.send_end(tx.op.unwrap(), crate::NiFail::FAIL);
+    };
+    fail(&mut w, read.md);
+    w[0].ni.lost(gone);
+    fail(&mut w, failing.md);
+    let all = [failing.eq, read.eq, quiet.eq];
+    assert_eq!(w[0].ni.take_lost(&all), Some(2));
+    assert_eq!(w[0].ni.take_lost(&all), None);
+    for eq in all {
+        w[0].events(eq);
+    }
+    assert_eq!(w[0].ni.take_lost(&all), None);
+    // What came before is taken first.
+    w[0].ni.lost(gone);
+    let tx = w[0].ni.put(quiet.md, None, NoAck, gone, 4, 0, 7, 0, 0);
+    w[0].ni.send_end(tx.unwrap().op.unwrap(), crate::NiFail::OK);
+    assert_eq!(w[0].ni.take_lost(&[quiet.eq]), None);
+    assert!(!w[0].events(quiet.eq).is_empty());
+    assert_eq!(w[0].ni.take_lost(&[quiet.eq, read.eq]), Some(0));
+    assert_eq!(w[0].ni.take_lost(&[failing.eq]), Some(0));
 }

@@ -17,7 +17,7 @@ pub enum ClockKind {
     Wall,
 }
 
-/// Memory of another rank of this machine, mapped here; see [`Interface::window`](crate::Interface::window).
+/// Memory of another rank of this machine, mapped here; see `Interface::window`.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The mapping, which lives as long as this value.
@@ -57,7 +57,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         };
         Err(PollError { error, which })
     }
-    /// See [`crate::Interface::progress`]: a poll of no queue.
+    /// See `Interface::progress`: a poll of no queue.
     fn progress(&self, wait: Wait) -> Result<(), Error> {
         let polled = self.eq_poll(&[], wait);
         polled.map(|_| ()).map_err(|refused| refused.error)
@@ -75,11 +75,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         self.eq_take(eqs, Wait::Forever, out)
     }
-    /// As [`Bridge::eq_await`], of what [`crate::Interface::eq_take_or`] gives.
+    /// As [`Bridge::eq_await`], of what `Interface::eq_take_or` gives.
     fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.eq_take_or(eqs, Wait::Forever, None, out)
     }
-    /// See [`crate::Interface::eq_take_or`].
+    /// See `Interface::eq_take_or`.
     fn eq_take_or(
         &self,
         eqs: &[EqHandle],
@@ -93,13 +93,17 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         *out = Brief::new(&polled.event, polled.dropped, polled.which);
         Ok(Taken::More)
     }
-    /// See [`crate::Interface::found_other`].
+    /// See `Interface::found_other`.
     fn found_other(&self) {}
-    /// See [`crate::Interface::eq_there`].
+    /// See `Interface::take_lost`.
+    fn take_lost(&self, _: &[EqHandle]) -> Option<usize> {
+        None
+    }
+    /// See `Interface::eq_there`.
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.eq_take_or(eqs, Wait::No, None, out)
     }
-    /// See [`crate::Interface::eq_take_while`].
+    /// See `Interface::eq_take_while`.
     fn eq_take_while(
         &self,
         _eq: EqHandle,
@@ -126,7 +130,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         })
         .map(|_| ())
     }
-    /// See [`crate::Interface::put_region_silent`].
+    /// See `Interface::put_region_silent`.
     fn put_silent(
         &self,
         md: MdHandle,
@@ -138,7 +142,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         self.put(md, Some(region), ack, to, hdr_data)
             .map(|()| false)
     }
-    /// See [`crate::Interface::put_region_awaited`].
+    /// See `Interface::put_region_awaited`.
     fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
         let taken = self.put_silent(md, region, AckRequest::Ack, to, 0)?;
         Ok(match taken {
@@ -146,11 +150,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
             false => Awaited::Begun,
         })
     }
-    /// See [`crate::Interface::makes_puts`].
+    /// See `Interface::makes_puts`.
     fn makes_puts(&self) -> bool {
         false
     }
-    /// See [`crate::Interface::put_region_made`].
+    /// See `Interface::put_region_made`.
     fn put_made(
         &self,
         _md: MdHandle,
@@ -161,7 +165,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<bool, Error> {
         Ok(false)
     }
-    /// See [`crate::Interface::put_region_ahead`].
+    /// See `Interface::put_region_ahead`.
     fn put_ahead(
         &self,
         _md: MdHandle,
@@ -178,7 +182,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         self.call(Call::Get { md, region, from }).map(|_| ())
     }
 
-    /// See [`crate::Interface::get_region_awaited`].
+    /// See `Interface::get_region_awaited`.
     fn get_awaited(
         &self,
         md: MdHandle,
@@ -212,11 +216,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// See [`crate::Interface::renews`].
+    /// See `Interface::renews`.
     fn renews(&self) -> bool {
         false
     }
-    /// See [`crate::Interface::md_renew`].
+    /// See `Interface::md_renew`.
     fn md_renew(
         &self,
         _md: MdHandle,
@@ -227,11 +231,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         Err(Error::Fail)
     }
 
-    /// See [`crate::Interface::remote_key`].
+    /// See `Interface::remote_key`.
     fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)
     }
-    /// See [`crate::Interface::put_region_keyed`].
+    /// See `Interface::put_region_keyed`.
     fn put_keyed(
         &self,
         md: MdHandle,
@@ -241,7 +245,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<(), Error> {
         self.put(md, Some(region), AckRequest::Ack, to, 0)
     }
-    /// See [`crate::Interface::put_region_keyed_now`].
+    /// See `Interface::put_region_keyed_now`.
     fn put_keyed_now(
         &self,
         _md: MdHandle,
@@ -251,7 +255,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<bool, Error> {
         Ok(false)
     }
-    /// See [`crate::Interface::get_region_keyed`].
+    /// See `Interface::get_region_keyed`.
     fn get_keyed(
         &self,
         md: MdHandle,
@@ -261,15 +265,15 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<(), Error> {
         self.get(md, Some(region), from)
     }
-    /// See [`crate::Interface::pins`].
+    /// See `Interface::pins`.
     fn pins(&self) -> bool {
         false
     }
-    /// See [`crate::Interface::pinnable`].
+    /// See `Interface::pinnable`.
     fn pinnable(&self) -> Option<u64> {
         None
     }
-    /// See [`crate::Interface::exposable`].
+    /// See `Interface::exposable`.
     fn exposable(&self) -> Option<u64> {
         None
     }
@@ -278,15 +282,15 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn now(&self) -> u64;
     /// What [`Bridge::now`] counts.
     fn clock(&self) -> ClockKind;
-    /// The rank waits for others outside the fabric; see [`crate::Interface::outside`].
+    /// The rank waits for others outside the fabric; see `Interface::outside`.
     fn leave(&self) -> Result<(), Error> {
         Ok(())
     }
-    /// See [`crate::Interface::new_region`].
+    /// See `Interface::new_region`.
     fn shares(&self) -> bool {
         false
     }
-    /// See [`crate::Interface::window`].
+    /// See `Interface::window`.
     fn window(&self, _to: &Target) -> Option<Window> {
         None
     }

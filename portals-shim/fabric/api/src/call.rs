@@ -260,7 +260,7 @@ pub struct RemoteKey {
     pub base: u64,
     /// Its length, bytes.
     pub len: u64,
-    /// From [`Interface::remote_key`](crate::Interface::remote_key).
+    /// From `Interface::remote_key`.
     pub rkey: u32,
 }
 
@@ -268,7 +268,7 @@ pub struct RemoteKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error} (index {which} of the poll)")]
 pub struct PollError {
-    /// Always [`Error::EqInvalid`], or the fabric's failure.
+    /// [`Error::EqInvalid`], the fabric's failure, or [`Error::Fail`] of a wait for ever (see `Interface::take_lost`).
     pub error: Error,
     /// Index in the list given.
     pub which: usize,

@@ -459,6 +459,13 @@ impl<N: Nal> Shared<N> {
             }
             let from = *sleep_from.get_or_insert(now + self.spin);
             if now >= from {
+                // Nobody can say whether what a wait for ever is for was lost with a peer.
+                if longest.is_none()
+                    && let Some(which) = self.lock().ni.take_lost(eqs)
+                {
+                    let error = Error::Fail;
+                    return Err(PollError { error, which });
+                }
                 let found = self.doze(eqs, deadline, &|| other(), out)?;
                 if found.ends() || other() {
                     self.fruitless.store(0, Ordering::Relaxed);

@@ -230,7 +230,7 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
-    /// See [`crate::Interface::remote_key`]; 0 where peers' adapters need nothing.
+    /// See `Interface::remote_key`; 0 where peers' adapters need nothing.
     fn remote_key(&mut self, _ni: &Ni, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)
     }
@@ -238,17 +238,17 @@ pub trait Nal: Send + std::fmt::Debug {
     /// The put or get that is sent next is for memory that this key reaches; `None`: it was sent, or not.
     fn aim(&mut self, _key: Option<RemoteKey>) {}
 
-    /// See [`crate::Interface::pins`].
+    /// See `Interface::pins`.
     fn pins(&self) -> bool {
         false
     }
 
-    /// See [`crate::Interface::pinnable`].
+    /// See `Interface::pinnable`.
     fn pinnable(&self) -> Option<u64> {
         None
     }
 
-    /// See [`crate::Interface::exposable`].
+    /// See `Interface::exposable`.
     fn exposable(&self) -> Option<u64> {
         None
     }

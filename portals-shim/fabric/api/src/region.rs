@@ -145,7 +145,7 @@ impl Drop for Mapping {
 /// the bytes is outside of what Rust's memory model describes; no Rust reference points there, so it changes bytes and nothing
 /// else.
 ///
-/// A descriptor over a region keeps it mapped, see [`crate::MdMemory::Region`].
+/// A descriptor over a region keeps it mapped, see `MdMemory::Region`.
 #[derive(Clone, Debug)]
 pub struct Region {
     mapping: Arc<Mapping>,
@@ -432,7 +432,7 @@ impl RawMemory {
     }
 }
 
-/// A promise about memory that others than the calls of an [`crate::Interface`] tell a fabric of.
+/// A promise about memory that others than the calls of an `Interface` tell a fabric of.
 ///
 /// Descriptors are made by calls of the interface over a [`Region`] or a [`RawMemory`], so whoever writes no `unsafe` cannot make
 /// the library touch memory that is not the program's to give:

@@ -72,6 +72,10 @@ impl<N: Nal> Bridge for Direct<N> {
         self.shared.fruitless.store(0, Ordering::Relaxed);
     }
 
+    fn take_lost(&self, eqs: &[EqHandle]) -> Option<usize> {
+        self.shared.lock().ni.take_lost(eqs)
+    }
+
     fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.entered().take(eqs, out, Library::look)
     }

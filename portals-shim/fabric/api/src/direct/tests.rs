@@ -6,7 +6,7 @@ use crate::bridge::Bridge as _;
 use crate::identity::rank_config;
 use crate::place::Placement;
 use crate::region::tests::TRUST;
-use portals_core::{Ni, ProcessId, Transmit};
+use portals_core::{Error, Ni, ProcessId, Transmit};
 
 /// A fabric to which others write until a time, without an event.
 #[derive(Debug)]
@@ -61,4 +61,64 @@ fn a_rank_that_others_write_to_sleeps_only_when_they_have_ceased() {
     assert!(found.is_none());
     assert_eq!(slept[0].load(Ordering::Relaxed), 0, "asleep too soon");
     assert!(slept[1].load(Ordering::Relaxed) > 0, "never asleep");
+}
+
+/// A fabric that gives a peer up at a time, of which nothing has failed, and says so to a thread that sleeps.
+#[derive(Debug)]
+struct Losing {
+    at: Instant,
+    lost: bool,
+    bell: Arc<Bell>,
+}
+
+impl Nal for Losing {
+    fn send(&mut self, _: &mut Ni, _: &mut Transmit) {}
+
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        let now = !self.lost && Instant::now() >= self.at;
+        if now {
+            self.lost = true;
+            ni.lost(ProcessId::new(1, 1));
+        }
+        now
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        Some(Attendance {
+            alarm: Vec::new(),
+            control: Vec::new(),
+            bell: Arc::clone(&self.bell),
+            thread: false,
+            longest: Some(SPIN),
+        })
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn distance(&self, _: ProcessId) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_wait_for_ever_ends_when_a_peer_is_given_up() {
+    for sleeps in [false, true] {
+        let mut ni = Ni::new(rank_config(Placement::ONE, 0, 1));
+        let eqs = [ni.eq_alloc(4).unwrap(), ni.eq_alloc(4).unwrap()];
+        let after = if sleeps { 20 * SPIN } else { Duration::ZERO };
+        let fabric = Losing {
+            at: Instant::now() + after,
+            lost: false,
+            bell: Arc::new(Bell::new().unwrap()),
+        };
+        let direct = Direct::new(Library::new(ni, fabric, TRUST));
+        let refused = direct.eq_poll(&eqs, Wait::Forever).unwrap_err();
+        assert_eq!((refused.error, refused.which), (Error::Fail, 0));
+        // It was told once, and to who waits for some time it is not told.
+        let long = u64::try_from((4 * SPIN).as_nanos()).unwrap();
+        assert_eq!(direct.eq_poll(&eqs, Wait::Nanos(long)), Ok(None));
+        assert_eq!(direct.take_lost(&eqs), None);
+    }
 }
