@@ -9,8 +9,8 @@ use nic_model::defs::command::{COMMAND_LEN, Command, OpCode};
 use nic_model::defs::event::refusal;
 use nic_model::defs::niccb::Counter;
 use portals_core::{
-    AcEntry, AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MdOptions, MeHandle,
-    Memory, ProcessId, Segment, Unlink,
+    AcEntry, AckRequest, EqHandle, Error, EventKind, InsertPosition, MdDesc, MdHandle, MdOptions,
+    MeHandle, Memory, ProcessId, Segment, Unlink,
 };
 use zerocopy::FromBytes;
 
@@ -86,6 +86,9 @@ impl SeaStarFirmware {
         let result = self.accel_execute(ctx, mailbox, op, entry);
         self.show_sram(ctx);
         let told = entry[1] & flags::ANSWER != 0;
+        if result.is_err() && !told {
+            self.end_refused(mailbox, op, entry);
+        }
         if told {
             self.answer(ctx, mailbox, result);
         } else {
@@ -99,6 +102,21 @@ impl SeaStarFirmware {
             // The process has kept to its own books and is wrong.
             Err(_) if !told => Err(refusal::STATE),
             _ => Ok(()),
+        }
+    }
+
+    /// A put or get that nobody waits for an answer to was refused: it ends with a failure. The process has kept to books of
+    /// its own, and they were wrong; a descriptor that does not exist has nobody who could be told.
+    fn end_refused(&mut self, mailbox: usize, op: OpCode, entry: &[u8; COMMAND_LEN]) {
+        let ends: &[EventKind] = match op {
+            OpCode::PUT if entry[1] & flags::ACK != 0 => &[EventKind::SendEnd, EventKind::Ack],
+            OpCode::PUT => &[EventKind::SendEnd],
+            OpCode::GET => &[EventKind::ReplyEnd],
+            _ => return,
+        };
+        if let Some(process) = self.accels[mailbox].as_deref_mut() {
+            let md = MdHandle::from_raw(Initiate::from_entry(entry).md.get());
+            process.ni.could_not_begin(md, ends);
         }
     }
 

@@ -341,3 +341,46 @@ fn judge(job: &Job, asked: &BTreeMap<u64, Asked>, may: May, context: &str) -> Ou
     }
     outcome
 }
+
+/// A put or get that is refused after its caller has gone on ends with a failure, once.
+#[test]
+fn what_is_posted_and_refused_ends_with_a_failure() {
+    let mut job = Job::new(Sim::new([2, 1, 1], MEMORY));
+    let md = job.processes[0].good.unwrap().raw();
+    let post = |job: &mut Job, op, flags, md: u32| {
+        let mut command = Initiate::new_zeroed();
+        (command.op, command.flags, command.portal) = (op, flags, PORTAL);
+        command.nid = (FIRST_NID + 1).into();
+        command.pid = PID.into();
+        command.md = md.into();
+        // Beyond its memory.
+        command.offset = (MEMORY as u64).into();
+        command.length = 8.into();
+        job.write(0, &command);
+        job.sim.run();
+    };
+    for (n, (op, more, ends)) in [
+        (OpCode::PUT, 0, &[EventKind::SendEnd][..]),
+        (
+            OpCode::PUT,
+            flags::ACK,
+            &[EventKind::SendEnd, EventKind::Ack],
+        ),
+        (OpCode::GET, 0, &[EventKind::ReplyEnd]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = job.events(0).len();
+        post(&mut job, op, more, md);
+        let new: Vec<_> = job.events(0).split_off(before);
+        let kinds: Vec<_> = new.iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, ends);
+        assert!(new.iter().all(|event| event.ni_fail == NiFail::FAIL));
+        assert_eq!(job.sim.counter(0, Counter::COMMANDS_REJECTED), n as u32 + 1);
+    }
+    // Of a descriptor that there is not nobody can be told.
+    let before = job.events(0).len();
+    post(&mut job, OpCode::PUT, flags::ACK, md ^ 0x100);
+    assert_eq!(job.events(0).len(), before);
+}

@@ -448,6 +448,19 @@ impl Ni {
         }
     }
 
+    /// An operation on a descriptor could not begin, and its caller is not told otherwise: the events that end it come with a
+    /// failure. Nothing where there is no such descriptor, or it has no queue.
+    pub fn could_not_begin(&mut self, handle: MdHandle, ends: &[EventKind]) {
+        let Some(shown) = self.md(handle).map(|md| md.shown) else {
+            return;
+        };
+        for kind in ends {
+            let mut event = What::own(&self.config).event(*kind, handle, shown);
+            event.ni_fail = NiFail::FAIL;
+            self.post(&event, None);
+        }
+    }
+
     /// The first of these queues that is empty while a process was given up and no event has said so; each loss is told once
     /// for all of them.
     pub fn take_lost(&mut self, eqs: &[EqHandle]) -> Option<usize> {
