@@ -138,7 +138,7 @@ impl Home {
     }
 
     /// Whether any of `len` bytes at `addr` is pinned.
-    pub(super) fn pins_any(&self, addr: u64, len: u64) -> bool {
+    pub(crate) fn pins_any(&self, addr: u64, len: u64) -> bool {
         let (first, last) = self.limits.shape.touching(addr, len);
         let mut pinned = self.owner.pinned_within(first, last);
         pinned.any(|pin| pin.reaches.touch(addr, len))
@@ -149,12 +149,21 @@ impl Home {
     fn forget_elsewhere(&mut self) {
         for (addr, len) in self.went.take() {
             if self.pins_any(addr, len) {
-                self.forget(addr, len);
+                self.forget_unwaited(addr, len);
             }
         }
     }
 
-    /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
+    /// As [`Home::forget`] where nobody can wait: what is still pinned is waited for by the next call that looks
+    /// ([`crate::Conduit::mind_elsewhere`]).
+    pub(super) fn forget_unwaited(&mut self, addr: u64, len: u64) {
+        if self.forget(addr, len).is_some() {
+            self.went.forget(addr, len);
+        }
+    }
+
+    /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned, for which the caller waits.
+    #[must_use]
     pub(super) fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
         self.maps.forget();
         let (first, last) = self.limits.shape.touching(addr, len);

@@ -3,7 +3,6 @@
 
 use super::edge::own_stack;
 use super::home::Home;
-use ::firehose::Unit;
 use std::cell::Cell;
 
 /// The usual size of a stack, bytes.
@@ -94,16 +93,16 @@ impl Stacks {
 }
 
 impl Home {
-    /// From here on nothing of the calling thread's stack is pinned but for a message; the units of it that are pinned up to their
-    /// last use.
+    /// From here on nothing of the calling thread's stack is pinned but for a message; units of it are pinned up to their last use.
     #[cold]
-    pub(super) fn leave_own_stack(&mut self) -> Option<(Unit, Unit)> {
-        let (addr, len) = own()?;
-        if self.units.stacks.holds(addr, len) {
-            return None;
+    pub(super) fn leave_own_stack(&mut self) {
+        let Some((addr, len)) = own() else {
+            return;
+        };
+        if !self.units.stacks.holds(addr, len) {
+            self.units.stacks.add(addr, len);
+            self.forget_unwaited(addr, len);
         }
-        self.units.stacks.add(addr, len);
-        self.forget(addr, len)
     }
 }
 

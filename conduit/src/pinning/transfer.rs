@@ -383,13 +383,10 @@ impl Conduit {
 
     /// See [`super::home::Home::leave_own_stack`].
     fn leave_own_stack(&self) {
-        let left = {
-            let mut core = self.core.borrow_mut();
-            core.home.as_mut().and_then(|h| h.leave_own_stack())
-        };
-        if let Some((first, last)) = left {
-            self.wait_until_gone(first, last);
+        if let Some(home) = &mut self.core.borrow_mut().home {
+            home.leave_own_stack();
         }
+        self.mind_elsewhere();
     }
 
     /// Gives back what this rank holds of the memory of `node` and does not use: its owner may unpin it, and a later put or
@@ -434,7 +431,7 @@ impl Conduit {
     }
 
     /// The system has given `len` bytes at `addr` anew. What is pinned of them is what was there before and went unsaid: it is
-    /// forgotten, where [`Conduit::take_away`] would make its call.
+    /// forgotten; what a handler, which cannot wait, leaves pinned of it is gone before the next call that sends.
     pub fn renew_mapped(&self, addr: u64, len: u64) {
         let stale = self.core.try_borrow().is_ok_and(|core| {
             let home = core.home.as_ref();
@@ -442,7 +439,9 @@ impl Conduit {
         });
         if stale {
             tracing::debug!(addr, len, "memory went unsaid while it was pinned");
-            self.forget_if_possible(&[(addr, len)]);
+            if !self.forget_if_possible(&[(addr, len)]) {
+                self.elsewhere.forget(addr, len);
+            }
         }
     }
 

@@ -41,14 +41,24 @@ fn with<R: Send + std::fmt::Debug>(
 }
 
 pub(super) fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
+    attach_with(conduit, addr, vec![])
+}
+
+/// As [`attach`] with more handlers, whose indexes are fixed.
+pub(super) fn attach_with(
+    conduit: &Conduit,
+    addr: u64,
+    mut handlers: Vec<HandlerEntry>,
+) -> Vec<u64> {
     let addrs = Rc::new(RefCell::new(vec![0; conduit.nodes() as usize]));
     let seen = addrs.clone();
     let tell = HandlerEntry::new(0, move |token, _, args| {
         let whole = |at: usize| u64::from(args[at].cast_unsigned());
         seen.borrow_mut()[token.source() as usize] = whole(0) | whole(1) << 32;
     });
+    handlers.insert(0, tell);
     // SAFETY: the tests name only memory that lives until their last barrier.
-    let tell = unsafe { conduit.attach_everything(vec![tell]) }.unwrap()[0];
+    let tell = unsafe { conduit.attach_everything(handlers) }.unwrap()[0];
     for node in 0..conduit.nodes() {
         let halves = [addr as u32, (addr >> 32) as u32];
         let args = halves.map(u32::cast_signed);
