@@ -6,6 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use nic_model::NodeId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::chips::Chips;
 use crate::proto::Command;
@@ -71,6 +72,11 @@ impl Callers {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR | libc::ECONNABORTED) => {}
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        // The kernel looks for a number first, and says so though nobody is there.
+                        let mut fds = [PollFd::new(listener, PollFlags::IN)];
+                        if poll(&mut fds, Some(&Timespec::default())) == Ok(0) {
+                            return None;
+                        }
                         // Room is made by those who have no claim to it. Otherwise somebody else may make some.
                         if self.callers.is_empty() {
                             self.breath = Some(Instant::now() + BREATH);
@@ -143,5 +149,66 @@ impl Callers {
             }
             !late
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::OwnedFd;
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::SocketAddr;
+
+    /// Set for the process that has no descriptor left.
+    const FULL: &str = "PORTOLAN_TEST_FULL_DEVICE";
+
+    /// Where there is no descriptor for whoever connects, the socket is not looked at for a while, and nobody is lost.
+    #[test]
+    fn a_socket_without_descriptors_is_left_alone_for_a_while() {
+        if std::env::var_os(FULL).is_none() {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("callers::tests::a_socket_without_descriptors_is_left_alone_for_a_while")
+                .env(FULL, "")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout).into_owned()
+                + &String::from_utf8_lossy(&child.stderr);
+            return assert!(child.status.success(), "{said}");
+        }
+        let name = format!("portolan-test-callers-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut client = UnixStream::connect_addr(&address).unwrap();
+        client.write_all(b"here").unwrap();
+        let limit = Rlimit {
+            current: Some(100),
+            maximum: Some(100),
+        };
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let copy = || client.as_fd().try_clone_to_owned().ok();
+        let filling: Vec<OwnedFd> = std::iter::from_fn(copy).collect();
+        let mut callers = Callers::default();
+        assert!(callers.accepts() && callers.accept(&listener).is_none());
+        assert!(!callers.accepts());
+        assert!(callers.rest().is_some_and(|rest| rest <= BREATH));
+        drop(filling);
+        while !callers.accepts() {
+            std::thread::yield_now();
+        }
+        let mut said = [0; 4];
+        let mut stream = callers.accept(&listener).unwrap();
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"here");
+        // Who has been let in stays, although there is no number for another one: there is none.
+        let connection = Connection::new(stream).unwrap();
+        callers.push(0, connection);
+        let _filling: Vec<OwnedFd> = std::iter::from_fn(copy).collect();
+        assert!(callers.accept(&listener).is_none());
+        assert_eq!(callers.callers.len(), 1);
+        assert!(callers.accepts());
     }
 }

@@ -367,6 +367,10 @@ impl Door {
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    // The kernel looks for a number first, and says so though nobody is there.
+                    if !is_readable(listener) {
+                        return Ok(());
+                    }
                     // Room is made by those who have no claim to it. Otherwise somebody else may make some.
                     if !self.drop_oldest() {
                         self.breath = Some((Instant::now() + BREATH, errno));
@@ -430,6 +434,11 @@ impl Door {
 
 /// What a first datagram is that begins with nothing known.
 const NO_HELLO: &str = "what it says is no hello of a rank of this build";
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    ready_of(&mut fds, Some(Duration::ZERO)).is_ok() && !fds[0].revents().is_empty()
+}
 
 /// Whether the peer runs as this process does; an error says why not.
 fn is_rank_user(line: &Line) -> Result<(), String> {

@@ -97,6 +97,11 @@ fn wait(fd: impl AsFd, flags: PollFlags, most: Duration) -> rustix::io::Result<(
     }
 }
 
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -124,7 +129,10 @@ fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Resu
 }
 
 /// A message that is there, with its descriptors.
-fn receive(from: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+pub(super) fn receive(
+    from: impl AsFd,
+    bytes: &mut [u8],
+) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -350,7 +358,10 @@ impl Door {
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(Errno::AGAIN) => break,
                     Err(errno) => {
-                        self.full = Some(errno);
+                        // The kernel looks for a number first, and says so though nobody is there.
+                        if is_readable(door) {
+                            self.full = Some(errno);
+                        }
                         break;
                     }
                 }

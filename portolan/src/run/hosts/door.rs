@@ -12,6 +12,8 @@ use std::net::{
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::link::Link;
 use crate::run::socket::Received;
 
@@ -114,6 +116,11 @@ impl Doors {
                 ErrorKind::Interrupted | ErrorKind::ConnectionAborted => return true,
                 ErrorKind::WouldBlock => return false,
                 _ => {
+                    // The kernel looks for a number first, and says so though nobody is there.
+                    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+                    if poll(&mut fds, Some(&Timespec::default())) == Ok(0) {
+                        return false;
+                    }
                     // No descriptor left, say. The connection stays where it is.
                     tracing::warn!(%error, "cannot take a connection");
                     self.make_room();
@@ -293,5 +300,57 @@ mod tests {
         assert!(doors.wake().unwrap() <= Instant::now());
         doors.meet(|_, _| panic!("nobody spoke"));
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// Set for the process that has no descriptor left.
+    const FULL: &str = "PORTOLAN_TEST_FULL_LAUNCHER";
+
+    /// A door without a descriptor for whoever comes is left alone for a while, and loses nobody.
+    #[test]
+    fn a_door_without_descriptors_loses_nobody() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        if std::env::var_os(FULL).is_none() {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("run::hosts::door::tests::a_door_without_descriptors_loses_nobody")
+                .env(FULL, "")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout).into_owned()
+                + &String::from_utf8_lossy(&child.stderr);
+            return assert!(child.status.success(), "{said}");
+        }
+        let mut doors = Doors::default();
+        let door = doors.open("127.0.0.1", None).unwrap();
+        let mut agent = TcpStream::connect(("127.0.0.1", door.port)).unwrap();
+        agent.write_all(b"hello\n").unwrap();
+        let limit = Rlimit {
+            current: Some(100),
+            maximum: Some(100),
+        };
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let filling: Vec<_> = std::iter::from_fn(|| agent.try_clone().ok()).collect();
+        doors.meet(|_, _| panic!("there is no descriptor"));
+        assert_eq!(doors.fds().count(), 0, "or whoever waits spins");
+        assert!(doors.wake().is_some());
+        drop(filling);
+        let mut heard = Vec::new();
+        while heard.is_empty() {
+            let fds: Vec<_> = doors.fds().collect();
+            crate::run::wait::readable(&fds, doors.wake()).unwrap();
+            doors.meet(|_, received| heard.extend(received.lines));
+        }
+        assert_eq!(heard, ["hello"]);
+        // Who has been let in stays, although there is no number for another one: there is none.
+        let _silent = TcpStream::connect(("127.0.0.1", door.port)).unwrap();
+        while doors.strangers.is_empty() {
+            let fds: Vec<_> = doors.fds().collect();
+            crate::run::wait::readable(&fds, doors.wake()).unwrap();
+            doors.meet(|_, _| panic!("nobody spoke"));
+        }
+        let _filling: Vec<_> = std::iter::from_fn(|| agent.try_clone().ok()).collect();
+        doors.meet(|_, _| panic!("nobody spoke"));
+        assert_eq!(doors.strangers.len(), 1);
+        assert!(doors.pause.is_none());
     }
 }

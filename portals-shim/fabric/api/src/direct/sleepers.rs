@@ -69,3 +69,27 @@ impl Sleepers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(bell: &Bell) -> bool {
+        let mut fds = [PollFd::new(bell.descriptor(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    /// Whoever rings does not wait for a sleeper that takes nothing, though the count is at its limit.
+    #[test]
+    fn a_bell_that_nobody_hears_holds_nobody_up() {
+        let bell = Bell::new().unwrap();
+        let most = u64::MAX - 1;
+        rustix::io::write(bell.descriptor(), &most.to_ne_bytes()).unwrap();
+        (0..3).for_each(|_| bell.ring());
+        assert!(is_readable(&bell));
+        bell.silence();
+        assert!(!is_readable(&bell));
+        bell.ring();
+        assert!(is_readable(&bell));
+    }
+}

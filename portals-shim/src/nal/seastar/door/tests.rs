@@ -506,3 +506,58 @@ fn ranks_of_a_large_job_may_all_connect_before_they_say_hello() {
     }
     assert_eq!(door.gather().unwrap().len(), RANKS);
 }
+
+/// Set for the process that has no descriptor left.
+const FULL: &str = "PORTOLAN_TEST_FULL_SIMULATION";
+
+/// A simulation without a descriptor for a rank that comes does not spin, does not end, and lets the rank in once it has one.
+#[test]
+fn a_simulation_without_descriptors_waits_and_loses_no_rank() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+    if std::env::var_os(FULL).is_none() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("nal::seastar::door::tests::a_simulation_without_descriptors_waits_and_loses_no_rank")
+            .env(FULL, "")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned()
+            + &String::from_utf8_lossy(&child.stderr);
+        return assert!(child.status.success(), "{said}");
+    }
+    let mut served = Served::new("full", 2);
+    // It has all that it needs once it answers.
+    let stranger = served.connect();
+    say(&stranger, b"noise");
+    assert!(!note(&stranger).is_empty() && closed(&stranger));
+    let line = socket(SocketFlags::CLOEXEC);
+    let limit = Rlimit {
+        current: Some(200),
+        maximum: Some(200),
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let filling: Vec<OwnedFd> = std::iter::from_fn(|| line.try_clone().ok()).collect();
+    connect(&line, &served.address).unwrap();
+    let used = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
+    let (before, window) = (used(), Duration::from_secs(1));
+    let mut fds = [PollFd::new(&line, PollFlags::IN)];
+    let most = Timespec::try_from(window).unwrap();
+    assert_eq!(poll(&mut fds, Some(&most)).unwrap(), 0, "the rank is lost");
+    let used = used() - before;
+    assert!(used < window / 4, "{used:?} of the processor");
+    drop(filling);
+    let founder = served.founder.take().unwrap();
+    std::thread::scope(|s| {
+        for (rank, line) in [(0, founder), (1, line)] {
+            let served = &served;
+            s.spawn(move || {
+                let ni = served.join(rank, line).unwrap();
+                ni.status().unwrap();
+                ni.close().unwrap();
+            });
+        }
+    });
+    served.end().unwrap();
+}
