@@ -52,7 +52,7 @@ struct Mapping {
     base: NonNull<c_void>,
     len: usize,
     /// Its file, if others may map it.
-    _file: Option<OwnedFd>,
+    _file: Option<Arc<OwnedFd>>,
 }
 
 /// Where other processes can map a region's memory.
@@ -68,12 +68,12 @@ pub struct Share {
     pub offset: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     len: u64,
     number: u64,
-    /// Descriptor and inode.
-    file: Option<(i32, u64)>,
+    /// With its inode.
+    file: Option<(Weak<OwnedFd>, u64)>,
 }
 
 /// The mappings of this process's regions.
@@ -96,19 +96,25 @@ fn known(memory: portals_core::Segment) -> Option<(u64, Known)> {
     let (start, known) = mappings.live.range(..=memory.addr).next_back()?;
     let offset = memory.addr - start;
     let within = offset.checked_add(memory.len)? <= known.len;
-    within.then_some((offset, *known))
+    within.then(|| (offset, known.clone()))
 }
 
 /// Where `memory` can be mapped from; `None` if it is not in a region that was made for it.
 pub fn share_of(memory: portals_core::Segment) -> Option<Share> {
     let (offset, known) = known(memory)?;
-    let (fd, inode) = known.file?;
+    let (file, inode) = known.file?;
     Some(Share {
-        fd,
+        fd: file.upgrade()?.as_raw_fd(),
         inode,
         len: known.len,
         offset,
     })
+}
+
+/// The file of the region that holds all of `memory`, and its inode; `None` if others cannot map it.
+pub fn file_of(memory: portals_core::Segment) -> Option<(u64, Arc<OwnedFd>)> {
+    let (file, inode) = known(memory)?.1.file?;
+    Some((inode, file.upgrade()?))
 }
 
 /// The number of the region's mapping that holds all of `memory`; `None` if it is not a region's.
@@ -223,12 +229,13 @@ impl Region {
         let base = NonNull::new(base).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
         // SAFETY: mapped by the caller, who has nothing of it yet.
         unsafe { host::dump::leave_out(base.as_ptr(), len) };
+        let file = file.map(|(fd, inode)| (Arc::new(fd), inode));
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         mappings.made += 1;
         let known = Known {
             len: len as u64,
             number: mappings.made,
-            file: file.as_ref().map(|(fd, inode)| (fd.as_raw_fd(), *inode)),
+            file: (file.as_ref()).map(|(fd, inode)| (Arc::downgrade(fd), *inode)),
         };
         mappings.live.insert(base.as_ptr().addr() as u64, known);
         drop(mappings);

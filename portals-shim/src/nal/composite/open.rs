@@ -27,6 +27,7 @@ use fabric_api::attached::Attached;
 
 use crate::nal::shm::alarm::Alarm;
 use crate::nal::shm::door::{self, Door, Guest};
+use crate::nal::shm::handing::Inbox;
 use crate::nal::shm::{self, Joining, Members, Memory, Options, Own, Shm};
 use crate::nal::verbs::channel::{Far, Unconnected};
 use crate::nal::verbs::{self, Directory, PREFETCH};
@@ -126,14 +127,14 @@ const JOINED: &str = "ok";
 /// What the first of a group tells that has no door; nobody finds it.
 const NONE: &str = "none";
 
-/// Descriptors that each rank of a group brings: its file, and the end of its alarm that others have.
-const EACH: usize = 2;
+/// Descriptors that each rank of a group brings: its file, and the ends of its alarm and its inbox that others have.
+const EACH: usize = 3;
 
 /// The common file of a group and the door, or why there is none.
 type Made = Result<(OwnedFd, Door), String>;
 
-/// A rank's file and alarm.
-type Mine = (Own, Alarm);
+/// A rank's file, alarm and inbox.
+type Mine = (Own, Alarm, Inbox);
 
 /// A rank that has met its group, or why it has not.
 type Met = Result<(Mine, Side), String>;
@@ -190,12 +191,14 @@ impl Sharing<'_> {
 
     /// What this rank has for the group.
     fn bring(&self) -> Result<(Mine, Vec<OwnedFd>), String> {
-        let no_socket = |e| format!("no socket to sleep on: {e}");
+        let no_socket = |e| format!("no socket to sleep on, or for descriptors: {e}");
         let alarm = Alarm::new().map_err(no_socket)?;
         let own = Own::new(self.number(), self.size()).map_err(|e| e.to_string())?;
         let file = own.descriptor().map_err(|e| e.to_string())?;
         let line = alarm.line().map_err(no_socket)?;
-        Ok(((own, alarm), vec![file, line]))
+        let inbox = Inbox::new().map_err(no_socket)?;
+        let to_inbox = inbox.line().map_err(no_socket)?;
+        Ok(((own, alarm, inbox), vec![file, line, to_inbox]))
     }
 
     /// Comes to the door, and tells the first whether that worked; the first looks who is there.
@@ -241,22 +244,14 @@ impl Sharing<'_> {
             }
             _ => Vec::new(),
         };
-        let joined = met.and_then(|((own, alarm), side)| {
+        let joined = met.and_then(|((own, alarm, inbox), side)| {
             let (common, all) = self.hand_over(side, &words)?;
-            // A file and an end of each.
-            let (mut files, mut lines) = (Vec::new(), Vec::new());
-            for (i, fd) in all.into_iter().enumerate() {
-                let list = if i.is_multiple_of(EACH) {
-                    &mut files
-                } else {
-                    &mut lines
-                };
-                list.push(fd);
-            }
+            let [files, lines, inboxes] = shm::sorted::<EACH>(all);
             let mapped = own.with(&common, &files);
             let joining = mapped.and_then(|mapped| Joining::process(mapped, ni));
             let joining = joining.map_err(|e| e.to_string())?;
-            Ok(joining.with_alarm(alarm, lines))
+            let joining = joining.with_alarm(alarm, lines);
+            Ok(joining.with_inboxes(inbox, inboxes))
         });
         let word = joined.as_ref().map_or_else(String::as_str, |_| JOINED);
         self.job.put(&self.key("joined", self.job.rank()), word)?;

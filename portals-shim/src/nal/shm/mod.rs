@@ -51,6 +51,7 @@ mod bulk;
 mod cell;
 pub(in crate::nal) mod door;
 mod fault;
+pub(in crate::nal) mod handing;
 mod layout;
 pub(crate) mod map;
 mod members;
@@ -73,6 +74,7 @@ use fabric_api::delivery;
 use fabric_api::nal::{LOOKS, Nal, Nap};
 use fabric_api::region::Region;
 pub use fault::OnFault;
+use handing::Handing;
 use host::life::{Life, life};
 pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
@@ -83,7 +85,7 @@ pub(in crate::nal) use nap::LONGEST;
 pub use near::{FRAME, Frame, Lane, Link, Near};
 use onesided::Published;
 pub(crate) use open::open;
-pub(in crate::nal) use open::{Joining, Own, common, machine_of};
+pub(in crate::nal) use open::{Joining, Own, common, machine_of, sorted};
 pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
 use peer::{After, Peer};
 use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
@@ -161,6 +163,8 @@ struct Core {
     orders: bool,
     counters: Counters,
     on_fault: OnFault,
+    /// Where peers cannot open each other's files.
+    handing: Option<Handing>,
     /// How long a peer may be at work on what this rank shows.
     patience: Duration,
     /// The ranks that send frames to this one, as they say in their own files.

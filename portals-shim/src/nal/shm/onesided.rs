@@ -154,6 +154,15 @@ impl Remote {
     }
 }
 
+/// A file that a peer has handed over.
+#[derive(Debug)]
+struct Handed {
+    inode: u64,
+    file: OwnedFd,
+    /// A copy of the table has named it.
+    named: bool,
+}
+
 /// What is known of a peer's table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -162,6 +171,8 @@ pub(super) struct Table {
     list: Vec<Remote>,
     /// Mappings by inode; none where the file could not be mapped.
     maps: Vec<(u64, Option<Arc<Map>>)>,
+    /// Files that the owner has handed over.
+    handed: Vec<Handed>,
 }
 
 impl Table {
@@ -205,9 +216,50 @@ impl Table {
             list.iter()
                 .any(|r| r.share.is_some_and(|s| s.inode == *inode))
         });
+        // One that no copy has named yet is of a newer table.
+        self.handed.retain_mut(|h| {
+            let named = (list.iter()).any(|r| r.share.is_some_and(|s| s.inode == h.inode));
+            let over = h.named && !named;
+            h.named |= named;
+            !over
+        });
         self.list = list;
         self.generation = generation;
         true
+    }
+
+    /// Whether nothing was tried yet to map a file.
+    #[inline]
+    fn is_new(&self, inode: u64) -> bool {
+        self.maps.iter().all(|(known, _)| *known != inode)
+    }
+
+    /// The owner, by what it says, has handed over a file.
+    fn hand(&mut self, file: OwnedFd) {
+        let Ok(stat) = rustix::fs::fstat(&file) else {
+            return;
+        };
+        // As many as a table has names for.
+        if self.handed.len() < ADVERTS {
+            self.handed.push(Handed {
+                inode: stat.st_ino,
+                file,
+                named: false,
+            });
+        }
+    }
+
+    /// The file of a region, and makes sure that it is that one.
+    fn open(&self, pid: Option<i32>, share: &Share) -> io::Result<OwnedFd> {
+        match self.handed.iter().find(|h| h.inode == share.inode) {
+            Some(handed) => handed.file.try_clone(),
+            None => open_share(pid, share),
+        }
+    }
+
+    fn map(&self, pid: Option<i32>, share: &Share) -> io::Result<Map> {
+        let len = usize::try_from(share.len).map_err(io::Error::other)?;
+        Map::new(self.open(pid, share)?, len)
     }
 
     /// The mapping that holds a descriptor.
@@ -216,7 +268,7 @@ impl Table {
         let at = match self.maps.iter().position(|(i, _)| *i == share.inode) {
             Some(at) => at,
             None => {
-                let made = map_share(pid, share);
+                let made = self.map(pid, share);
                 if let Err(error) = &made {
                     tracing::debug!(%error, "a peer's memory cannot be mapped");
                 }
@@ -237,11 +289,6 @@ fn open_share(pid: Option<i32>, share: &Share) -> io::Result<OwnedFd> {
         return Err(io::Error::other("the region is gone"));
     }
     Ok(fd)
-}
-
-fn map_share(pid: Option<i32>, share: &Share) -> io::Result<Map> {
-    let len = usize::try_from(share.len).map_err(io::Error::other)?;
-    Map::new(open_share(pid, share)?, len)
 }
 
 impl Core {
@@ -318,6 +365,12 @@ impl Core {
         map: &Map,
         mut is_late: impl FnMut(usize, Option<i32>) -> bool,
     ) -> Result<(), usize> {
+        if let Some(handing) = &mut self.handing {
+            let shown = self.published.lists.values().flatten().take(ADVERTS);
+            let mut files: Vec<_> = shown.filter_map(|a| region::file_of(a.region)).collect();
+            files.dedup_by_key(|(inode, _)| *inode);
+            handing.show(&files);
+        }
         let block = self.layout.block(self.rank);
         let generation = self.published.generation | 1;
         self.published.generation = generation;
@@ -390,6 +443,10 @@ impl Core {
             return false;
         }
         let (pid, there) = (peer.pid, peer.there);
+        if found.share.is_some_and(|s| peer.table.is_new(s.inode)) {
+            self.take_files();
+        }
+        let peer = &mut self.peers[rank];
         let mapping = found
             .share
             .as_ref()
@@ -448,10 +505,24 @@ impl Core {
         true
     }
 
+    /// Takes the files that peers have handed over.
+    #[cold]
+    fn take_files(&mut self) {
+        if let Some(handing) = &self.handing {
+            let peers = &mut self.peers;
+            handing.take(|rank, file| {
+                if let Some(peer) = peers.get_mut(rank) {
+                    peer.table.hand(file);
+                }
+            });
+        }
+    }
+
     /// Where a peer's memory can be mapped from that a message to `to` would reach: the file, its length, and the
     /// place of the descriptor in it.
     pub(super) fn window(&mut self, map: &Map, to: &Target) -> Option<(OwnedFd, Share, u64)> {
         let rank = self.rank_of(to.process)?;
+        self.take_files();
         let block = self.layout.block(rank);
         let peer = &mut self.peers[rank];
         if peer.who != self.who || !peer.table.refresh(map, block) {
@@ -463,7 +534,7 @@ impl Core {
                 r.admits(to.pt_index, *own, to.ac_index, to.match_bits) && r.put && r.get
             })?;
         let share = found.share?;
-        let fd = open_share(peer.pid, &share).ok()?;
+        let fd = peer.table.open(peer.pid, &share).ok()?;
         Some((fd, share, found.memory.len))
     }
 }

@@ -17,6 +17,7 @@
 use super::alarm::{Alarm, Lines};
 use super::attach::{self, There};
 use super::door::{Door, DoorError, Guest};
+use super::handing::{Handing, Inbox};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
 use super::map::Map;
 use super::nap::{self, Futex};
@@ -276,6 +277,7 @@ pub(in crate::nal) struct Joining {
     crowded: bool,
     alarm: Option<Alarm>,
     lines: Lines,
+    handing: Option<(Inbox, Vec<OwnedFd>)>,
 }
 
 impl Joining {
@@ -327,6 +329,7 @@ impl Joining {
             crowded: false,
             alarm: None,
             lines: Lines::new(Vec::new()),
+            handing: None,
         })
     }
 
@@ -343,6 +346,12 @@ impl Joining {
         let sets = (0..ranks as usize).map(|r| self.layout.block(r).processors(&self.map));
         let sets: Vec<_> = sets.collect();
         processors::is_crowded(self.rank, &sets, processors::at_once())
+    }
+
+    /// Part of the first step: where this rank gets descriptors, and the same of each, by number.
+    pub(in crate::nal) fn with_inboxes(mut self, own: Inbox, all: Vec<OwnedFd>) -> Self {
+        self.handing = Some((own, all));
+        self
     }
 
     /// Second step, when all have made the first: whether the kernel copies for this rank. `crowded`: it has no processor
@@ -407,9 +416,14 @@ impl Joining {
             crowded,
             alarm,
             lines,
+            handing,
             options,
-            ..
         } = self;
+        let number = |r: usize| layout.block(r).identity(&map).process.number(own);
+        let reads = |r: usize| layout.block(r).attaches(&map);
+        let needs = |r: usize| r != rank && (!reads(r) || number(r).is_none());
+        let gets = !reads(rank) || (0..ranks).any(|r| number(r).is_none());
+        let handing = handing.and_then(|both| Handing::new(rank, both, needs, gets));
         let peers = members
             .ids()
             .iter()
@@ -446,6 +460,7 @@ impl Joining {
             members,
             contacts: vec![0; peers.len().div_ceil(64)],
             on_fault: options.on_fault,
+            handing,
             patience: options.patience,
             calling: (0..peers.len().div_ceil(64))
                 .map(|_| AtomicU64::new(0))
@@ -502,8 +517,10 @@ pub(crate) fn open(
     let came = |rank: u32| format!("portolan.shm.came.{rank}{opening}");
     let shut = |e: DoorError| unusable(e.to_string());
     let own = Own::new(job.rank(), job.size())?;
-    let bring = vec![own.descriptor()?];
-    let (common, files) = if job.rank() == 0 {
+    let no_socket = |e| unusable(format!("no socket for descriptors: {e}"));
+    let inbox = Inbox::new().map_err(no_socket)?;
+    let bring = vec![own.descriptor()?, inbox.line().map_err(no_socket)?];
+    let (common, all): (_, Vec<OwnedFd>) = if job.rank() == 0 {
         let common = common(job.size())?;
         let mut door = Door::open(job.size(), bring.len()).map_err(shut)?;
         let (told, host) = (door.told(), job.host());
@@ -525,12 +542,14 @@ pub(crate) fn open(
         let guest = Guest::knock(told, job.rank(), bring).map_err(shut)?;
         job.put(&came(job.rank()), guest.word())?;
         job.fence()?;
-        let mut files = guest.take(1 + job.size() as usize).map_err(shut)?;
+        let mut files = guest.take(1 + 2 * job.size() as usize).map_err(shut)?;
         (files.remove(0), files)
     };
+    let [files, inboxes] = sorted(all);
     let place = config.place;
     let config = identity(job, place, wishes);
-    let mut joining = Joining::process(own.with(&common, &files)?, &config)?;
+    let joining = Joining::process(own.with(&common, &files)?, &config)?;
+    let mut joining = joining.with_inboxes(inbox, inboxes);
     drop((common, files));
     job.fence()?;
     let ids = ids.collect(job, place)?;
@@ -538,6 +557,15 @@ pub(crate) fn open(
     let attaches = joining.probe(job.size(), crowded);
     job.fence()?;
     Ok(joining.open(config, place, ids, attaches))
+}
+
+/// What ranks have brought, `N` descriptors each, by kind and rank.
+pub(in crate::nal) fn sorted<const N: usize>(all: Vec<OwnedFd>) -> [Vec<OwnedFd>; N] {
+    let mut kinds = [const { Vec::new() }; N];
+    for (i, fd) in all.into_iter().enumerate() {
+        kinds[i % N].push(fd);
+    }
+    kinds
 }
 
 /// Where the door is by what rank 0 has told, if it is of this version and machine.

@@ -1,5 +1,6 @@
 //! Two ranks of this process over shared memory: sizes, peers that lie, die, close or sleep, and windows.
 
+use super::handing::Inbox;
 use super::layout::{LANE_CELL, Layout, Ring};
 use super::map::Map;
 use super::open::{Joining, Memory, Options};
@@ -118,16 +119,22 @@ const SIZES: [usize; 16] = [
     3_000_000,
 ];
 
+/// More than the last of them.
+const LONGEST: usize = 3 << 20;
+
 /// Puts and gets of every size, by every path; the number that initiators served by themselves.
 fn every_size(bits: u64, shared: bool, options: Options) -> u64 {
-    let [a, b] = sides(3 << 20, shared, options);
+    all_sizes(&sides(LONGEST, shared, options), bits)
+}
+
+fn all_sizes([a, b]: &[Side; 2], bits: u64) -> u64 {
     let there = b.o.interface.id();
     let memory = if bits == LOUD { &b.loud } else { &b.quiet };
     for (seed, size) in SIZES.into_iter().enumerate() {
         let data = pattern(size, seed);
         a.work.write(0, &data).unwrap();
         a.put(size, to(there, bits, 5));
-        let ack = event(&[&a, &b], EventKind::Ack);
+        let ack = event(&[a, b], EventKind::Ack);
         assert_eq!((ack.ni_fail, ack.mlength), (NiFail::OK, size as u64));
         let mut seen = vec![0; size];
         memory.read(5, &mut seen).unwrap();
@@ -136,7 +143,7 @@ fn every_size(bits: u64, shared: bool, options: Options) -> u64 {
         let region = (0, size as u64);
         let ni = &a.o.interface;
         ni.get_region(a.source, region, to(there, bits, 5)).unwrap();
-        let reply = event(&[&a, &b], EventKind::ReplyEnd);
+        let reply = event(&[a, b], EventKind::ReplyEnd);
         assert_eq!((reply.ni_fail, reply.mlength), (NiFail::OK, size as u64));
         a.work.read(0, &mut seen).unwrap();
         assert!(seen == data, "get of {size} bytes");
@@ -161,6 +168,53 @@ fn data_of_every_size_arrives_on_every_path() {
     assert_eq!(every_size(QUIET, true, without), served, "mapped");
     assert_eq!(every_size(QUIET, false, Options::default()), served);
     assert_eq!(every_size(QUIET, false, without), 0, "no way to its memory");
+}
+
+/// Ranks of PID namespaces of their own have no number of each other by which a file could be opened: they are handed it.
+#[test]
+fn regions_are_mapped_where_numbers_name_nobody() {
+    let layout = Layout::new(2);
+    let config = |r| rank_config(Placement::ONE, r, 1);
+    let opened = |handing: bool| {
+        let memory = Memory::new(2).unwrap();
+        let inboxes = [0, 1].map(|_| Inbox::new().unwrap());
+        let lines = || inboxes.iter().map(|i| i.line().unwrap()).collect();
+        let lines: [Vec<OwnedFd>; 2] = [lines(), lines()];
+        let joined = (0..).zip(inboxes.into_iter().zip(lines));
+        let mut joined = joined.map(|(r, (own, all))| {
+            let joining = Joining::new(&memory, r, &config(r), Options::default()).unwrap();
+            if handing {
+                joining.with_inboxes(own, all)
+            } else {
+                joining
+            }
+        });
+        let mut joined = [(); 2].map(|()| joined.next().unwrap());
+        let map = memory.map_for_test();
+        for r in 0..2 {
+            let mut who = layout.block(r).identity(&map);
+            who.process.namespace = 1000 + r as u64;
+            layout.block(r).introduce(&map, who);
+        }
+        joined.iter_mut().for_each(|j| assert!(!j.probe(2, false)));
+        let ids: Vec<_> = (0..2).map(|r| Placement::ONE.of(r)).collect();
+        let mut rank = 0..;
+        joined.map(|joining| {
+            let config = config(rank.next().unwrap());
+            let opened = joining.open(config, Placement::ONE, ids.clone(), false);
+            side(opened.into(), LONGEST, true)
+        })
+    };
+    assert_eq!(all_sizes(&opened(false), QUIET), 0);
+    let sides = opened(true);
+    assert_eq!(all_sizes(&sides, QUIET), 2 * SIZES.len() as u64 - 2);
+    let [a, b] = sides;
+    let there = to(b.o.interface.id(), QUIET, 0);
+    let window = a.o.interface.window(&there).unwrap();
+    window.region.write(window.offset, b"by a window").unwrap();
+    let mut seen = [0; 11];
+    b.quiet.read(0, &mut seen).unwrap();
+    assert_eq!(&seen, b"by a window");
 }
 
 /// More than rings hold, without a poll in between; nothing is lost and the order stays.
