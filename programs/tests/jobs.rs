@@ -782,6 +782,42 @@ fn privileged(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     (root && seen.is_ok_and(|seen| seen.status.success())).then_some((copy, spy))
 }
 
+/// A caller that has a capability itself, and hands it on as an ambient one, lends the program nothing that it lacks.
+#[test]
+fn a_program_with_an_ambient_capability_follows_variables() {
+    let folder = std::env::temp_dir().join(format!("portolan-ambient-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let input = folder.join("grid");
+    let grid = input.display().to_string();
+    succeed(program(HEAT3D, &["--generate", "4", "4", "4", "1", &grid]));
+    if privileged(&folder).is_none() {
+        eprintln!("skipped: capabilities are tried as root, with setpriv");
+        fs::remove_dir_all(&folder).unwrap();
+        return;
+    }
+    let copy = folder.join("ordinary");
+    fs::copy(HEAT3D, &copy).unwrap();
+    let traced = folder.join("trace");
+    let mut caller = Command::new("setpriv");
+    caller
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args([
+            "--inh-caps=+net_bind_service",
+            "--ambient-caps=+net_bind_service",
+        ])
+        .arg(&copy)
+        .arg(&input);
+    let output = clean(caller)
+        .env("PORTOLAN_FABRIC", "shm")
+        .env("GASNET_TRACEFILE", &traced)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(traced.exists(), "{errors}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_privileged_program_starts_and_opens_nothing_that_variables_name() {
     let folder = std::env::temp_dir().join(format!("portolan-setuid-{}", std::process::id()));
