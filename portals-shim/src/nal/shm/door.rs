@@ -21,9 +21,12 @@
 //!   by the random name that it alone has.
 //! * **A stranger delays nobody.** All sockets are non-blocking. Another user is shown out when it comes, and one of the
 //!   own user that says nothing, or nonsense, is passed over: what ranks say is in their sockets before the second
-//!   fence, and nobody is waited for after it but who has told that it could not come in this way.
-//! * The name is abstract and so within a network namespace. A rank of another one comes to a second door, a socket in a
-//!   directory that only the own user may enter, which is there only in such a start.
+//!   fence, and nobody is waited for after it but who has told that it could not come in this way. Strangers that come
+//!   without a pause are taken in rounds, between which the time is looked at; after the fence no more than the queue
+//!   held are in front of a rank.
+//! * The name is abstract and so within a network namespace, and everybody can read it. A rank of another namespace, and
+//!   one that finds the queue full of strangers, comes to a second door: a socket in a directory that only the own user
+//!   may enter, of a name that nobody else knows, which is there only in such a start.
 
 use host::limit::raise_descriptors;
 use host::peer::{Credentials, is_own_user};
@@ -53,6 +56,12 @@ const EARLY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long is waited for descriptors to be given back.
 const BREATH: Duration = Duration::from_millis(20);
+/// How long a rank tries to get into the queue of the first door, which strangers may keep full, before it takes the second.
+const QUEUE: Duration = Duration::from_millis(100);
+/// Connections that a queue holds.
+const BACKLOG: i32 = 4096;
+/// Connections of a door that are taken in one look: strangers may come as fast as they are shown out.
+const ROUND: usize = 64;
 
 /// Why descriptors could not be handed over.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +222,7 @@ impl Second {
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         let opened = seqpacket().and_then(|socket| {
             bind(&socket, &SocketAddrUnix::new(door_in(&directory))?)?;
-            listen(&socket, 4096)?;
+            listen(&socket, BACKLOG)?;
             Ok(socket)
         });
         match opened {
@@ -300,21 +309,26 @@ impl Door {
     pub(in crate::nal) fn open(ranks: u32, files: usize) -> Result<Self, DoorError> {
         // For a moment it holds those of all.
         let limit = raise_descriptors().ok();
-        let mut bytes = [0; 16];
-        random(&mut bytes).map_err(DoorError::Open)?;
-        let name: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let random_name = || -> Result<String, DoorError> {
+            let mut bytes = [0; 16];
+            random(&mut bytes).map_err(DoorError::Open)?;
+            Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+        };
+        let name = random_name()?;
+        // Abstract names can be read by everybody, who might take the directory's before it is needed.
+        let hidden = random_name()?;
         let secret = Secret::new().map_err(DoorError::Open)?;
         let usual = std::env::temp_dir();
         let places = [usual.clone(), "/tmp".into(), "/dev/shm".into()];
         let place = places.into_iter().find(|p| p.is_dir()).unwrap_or(usual);
-        let directory = place.join(format!("portolan-{name}"));
+        let directory = place.join(format!("portolan-{hidden}"));
         let listening = || {
             let socket = seqpacket()?;
             bind(
                 &socket,
                 &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
             )?;
-            listen(&socket, 4096)?;
+            listen(&socket, BACKLOG)?;
             Ok(socket)
         };
         let socket = listening().map_err(|e: Errno| DoorError::Open(e.into()))?;
@@ -343,19 +357,26 @@ impl Door {
         others.filter(|(_, m)| m.is_none()).map(|(n, _)| n).next()
     }
 
-    /// Lets in whoever is at a door. Never waits. Who finds no descriptor left stays where it is, with what it brings.
-    fn look(&mut self, second: Option<&Second>) {
+    /// Lets in whoever is at a door, at most [`ROUND`] at each; whether there may be more. Never waits. Who finds no descriptor
+    /// left stays where it is, with what it brings.
+    fn look(&mut self, second: Option<&Second>) -> bool {
         self.full = None;
+        let mut more = false;
         for door in std::iter::once(&self.socket).chain(second.map(|s| &s.socket)) {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            loop {
+            let mut left = ROUND;
+            while left > 0 {
                 match accept_with(door, flags) {
-                    Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
-                        Ok(Ok(())) => self.waiting.push(socket),
-                        Ok(Err(error)) => tracing::debug!(%error, "not let in"),
-                        Err(error) => tracing::debug!(%error, "not let in"),
-                    },
-                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Ok(socket) => {
+                        left -= 1;
+                        match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
+                            Ok(Ok(())) => self.waiting.push(socket),
+                            Ok(Err(error)) => tracing::debug!(%error, "not let in"),
+                            Err(error) => tracing::debug!(%error, "not let in"),
+                        }
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::CONNABORTED) => left -= 1,
                     Err(Errno::AGAIN) => break,
                     Err(errno) => {
                         // The kernel looks for a number first, and says so though nobody is there.
@@ -366,6 +387,7 @@ impl Door {
                     }
                 }
             }
+            more |= left == 0;
         }
         let mut bytes = [0; Knock::LEN + 1];
         for socket in std::mem::take(&mut self.waiting) {
@@ -385,6 +407,7 @@ impl Door {
                 Err(error) => tracing::debug!(%error, "not let in"),
             }
         }
+        more
     }
 
     fn admit(&mut self, socket: OwnedFd, said: &[u8], files: Vec<OwnedFd>) {
@@ -409,9 +432,12 @@ impl Door {
 
     fn look_until(&mut self, second: Option<&Second>, until: Instant) {
         loop {
-            self.look(second);
+            let more = self.look(second);
             if self.missing().is_none() || Instant::now() >= until {
                 return;
+            }
+            if more {
+                continue;
             }
             let door = second.map_or(&self.socket, |s| &s.socket);
             // Its socket is readable until others give descriptors back.
@@ -466,13 +492,25 @@ impl Door {
         Ok(all)
     }
 
+    /// Lets in those who have told that they came. They stand in the queue, and in front of them no more than it holds.
+    fn clear_queue(&mut self, words: &[String]) {
+        let queues = (BACKLOG as usize).div_ceil(ROUND) + 1;
+        for _ in 0..queues {
+            let more = self.look(None);
+            let mut came = words.iter().zip(&self.members).skip(1);
+            if !more || came.all(|(word, member)| member.is_some() || word != CAME) {
+                return;
+            }
+        }
+    }
+
     /// Whether all are here, those included who could not come to the first door.
     fn agree(&mut self, words: &[String]) -> Result<(), DoorError> {
-        self.look(None);
+        self.clear_queue(words);
         // What ranks say is in their sockets. Whoever has said nothing is none, and makes room for them.
         while self.full.is_some() && self.waiting.iter().any(is_silent) {
             self.waiting.retain(|socket| !is_silent(socket));
-            self.look(None);
+            self.clear_queue(words);
         }
         if self.full.is_some() {
             self.look_until(None, Instant::now() + PATIENCE);
@@ -508,7 +546,7 @@ const REFUSAL: u8 = 2;
 
 /// What a rank tells that has come.
 const CAME: &str = "ok";
-/// What it tells if the first door is out of its reach.
+/// What it tells if the first door is out of its reach, or full of strangers.
 const AWAY: &str = "away";
 /// What it tells, with the reason behind it, if it does not come at all.
 const FAILED: &str = "no: ";
@@ -536,7 +574,7 @@ impl Guest {
     ) -> Result<Self, DoorError> {
         let address = Address::told(told).ok_or(DoorError::Told)?;
         let to = SocketAddrUnix::new_abstract_name(address.name.as_bytes());
-        let socket = match to.and_then(|to| reach(&to)) {
+        let socket = match to.and_then(|to| reach(&to, QUEUE)) {
             Ok(socket) => {
                 enter(&socket, &address, number, &files)?;
                 Ok(socket)
@@ -601,10 +639,10 @@ impl Guest {
     }
 }
 
-/// Connects, however many others do so at this moment.
-fn reach(to: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
+/// Connects, however many others do so at this moment, as long as `patience` lasts.
+fn reach(to: &SocketAddrUnix, patience: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = seqpacket()?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     loop {
         match connect(&socket, to) {
             Ok(()) => return Ok(socket),
@@ -619,7 +657,7 @@ fn second(address: &Address, name: io::Error) -> Result<OwnedFd, DoorError> {
     let at = door_in(&address.directory);
     let until = Instant::now() + PATIENCE;
     loop {
-        match SocketAddrUnix::new(&at).and_then(|to| reach(&to)) {
+        match SocketAddrUnix::new(&at).and_then(|to| reach(&to, PATIENCE)) {
             Ok(socket) => return Ok(socket),
             Err(Errno::NOENT | Errno::CONNREFUSED) if Instant::now() < until => {
                 std::thread::sleep(PAUSE);

@@ -14,7 +14,7 @@ fn inode(fd: &OwnedFd) -> u64 {
 
 fn stranger(door: &Door) -> OwnedFd {
     let to = SocketAddrUnix::new_abstract_name(door.address.name.as_bytes()).unwrap();
-    reach(&to).unwrap()
+    reach(&to, PATIENCE).unwrap()
 }
 
 fn words(ranks: u32) -> Vec<String> {
@@ -185,4 +185,76 @@ fn a_door_without_descriptors_waits_and_loses_nobody() {
     for guest in guests {
         assert_eq!(guest.take(7).unwrap().len(), 7);
     }
+}
+
+/// Another user connects and goes away as fast as it can, from several processes: the queue never becomes empty.
+#[test]
+fn strangers_that_come_without_a_pause_delay_nobody() {
+    const RANKS: u32 = 4;
+    const FLOOD: &str = "\
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(flush=True)
+while os.getppid() == int(sys.argv[2]):
+    try:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking(False)
+        s.connect('\\0' + sys.argv[1])
+    except OSError: pass
+    s.close()
+";
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be another user too");
+        return;
+    }
+    let mut door = Door::open(RANKS, 1).unwrap();
+    let told = door.told();
+    let mut flood = Vec::new();
+    for _ in 0..3 {
+        let child = std::process::Command::new("python3")
+            .args(["-c", FLOOD, &door.address.name])
+            .arg(std::process::id().to_string())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            println!("skipped: no python3");
+            return;
+        };
+        let begun = std::io::Read::read(child.stdout.as_mut().unwrap(), &mut [0]);
+        assert_eq!(begun.unwrap(), 1);
+        flood.push(child);
+    }
+    let begun = Instant::now();
+    // The last comes late, after the first rank has given up looking.
+    let early: Vec<Guest> = std::thread::scope(|s| {
+        let knocking: Vec<_> = (1..RANKS - 1)
+            .map(|n| {
+                let told = &told;
+                s.spawn(move || Guest::knock(told, n, vec![file()]).unwrap())
+            })
+            .collect();
+        door.expect();
+        knocking.into_iter().map(|k| k.join().unwrap()).collect()
+    });
+    let late = Guest::knock(&told, RANKS - 1, vec![file()]).unwrap();
+    let guests: Vec<Guest> = early.into_iter().chain([late]).collect();
+    let mut words = vec![String::new()];
+    words.extend(guests.iter().map(|g| g.word().to_owned()));
+    let all = std::thread::scope(|s| {
+        let served = s.spawn(move || door.serve(&[file()], vec![file()], &words).unwrap());
+        for guest in guests {
+            assert_eq!(
+                guest.take(RANKS as usize + 1).unwrap().len(),
+                RANKS as usize + 1
+            );
+        }
+        served.join().unwrap()
+    });
+    let took = begun.elapsed();
+    for mut child in flood {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(all.len(), RANKS as usize);
+    assert!(took < EARLY + Duration::from_secs(2), "{took:?}");
 }
