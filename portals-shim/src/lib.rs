@@ -11,6 +11,12 @@
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
+mod awake;
+mod bystander;
+mod call;
+mod delivery;
+mod direct;
+mod dump;
 pub mod fabric;
 mod interface;
 pub mod nal;

@@ -68,14 +68,16 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-use alarm::{Alarm, Lines};
+use fabric_api::nal::{Nal, Nap};
+use crate::awake::Awake;
 use fabric_api::call::{Paths, Target};
 use fabric_api::delivery;
-use fabric_api::nal::{LOOKS, Nal, Nap};
+use host::life::{Life, life};
 use fabric_api::region::Region;
+use alarm::{Alarm, Lines};
+use fabric_api::nal::{LOOKS, Nal, Nap};
 pub use fault::OnFault;
 use handing::Handing;
-use host::life::{Life, life};
 pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
 use map::Map;
@@ -481,8 +483,8 @@ impl Nal for Shm {
             return;
         }
         core.withdraw_all(&self.map);
-        let end = Instant::now() + PATIENCE;
-        while !core.is_drained() && Instant::now() < end {
+        let mut left = Awake::new(PATIENCE);
+        while !core.is_drained() && !left.is_over() {
             if !core.progress(&self.map, ni) {
                 std::thread::yield_now();
             }
