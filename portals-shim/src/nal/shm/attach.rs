@@ -136,8 +136,13 @@ fn read(
     // which its maker promised to the library until the operation's `*_end`.
     let said = unsafe { libc::process_vm_readv(thread, into.as_ptr(), h, out.as_ptr(), t, 0) };
     let read = match bytes(said) {
-        // It has nothing where the word was.
-        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => 0,
+        // Some piece is not there, of either side. By the word alone it is known which.
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) && !from.is_empty() => {
+            read(there, thread, &[], &[])?;
+            return Err(error);
+        }
+        // The system may have no memory for the page of the word: that says nothing about whose number it is.
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Err(unread()),
         other => other?,
     };
     if read < WORD_LEN || std::hint::black_box(seen) != there.word {
@@ -163,6 +168,11 @@ fn write(
 /// What [`read`] says of a process with another word; no system call does.
 fn stranger() -> io::Error {
     io::ErrorKind::InvalidData.into()
+}
+
+/// What [`read`] says of a process whose word cannot be read.
+fn unread() -> io::Error {
+    io::Error::other("the word of the other process cannot be read")
 }
 
 /// Whether the kernel copies from there.
@@ -278,6 +288,17 @@ mod tests {
             &there,
             8
         )));
+        // Own memory where no user's can be: the kernel refuses the call before it looks at the other process.
+        let nowhere = [Segment {
+            addr: 1 << 47,
+            len: 8,
+        }];
+        let mut good = [0u8; 8];
+        let there = [place(&mut good)];
+        for way in [Way::Read, Way::Write] {
+            let said = copy(way, &own, &nowhere, &there, 8);
+            assert!(is_memory(said), "{way:?}");
+        }
         let mut from = [0u8; 4];
         let short = [place(&mut from)];
         assert!(is_memory(copy(
@@ -294,21 +315,23 @@ mod tests {
     fn another_process_of_the_same_number_is_not_touched() {
         let good = own();
         let (mut theirs, mut ours) = ([1u8; 64], [2u8; 64]);
-        let bad = [
-            There {
-                word: good.word ^ 1,
-                ..good
-            },
-            // It has nothing there.
-            There { at: 8, ..good },
-        ];
-        for there in bad {
-            assert!(matches!(probe(&there), Err(CopyError::Stranger(_))));
-            let (local, remote) = ([place(&mut ours)], [place(&mut theirs)]);
-            let written = copy(Way::Write, &there, &local, &remote, 64);
-            assert!(matches!(written, Err(CopyError::Stranger(_))));
-            let read = copy(Way::Read, &there, &local, &remote, 64);
-            assert!(matches!(read, Err(CopyError::Stranger(_))));
+        let other_word = There {
+            word: good.word ^ 1,
+            ..good
+        };
+        // It has nothing there, or the system no memory to say what: nobody knows who that is.
+        let no_word = There { at: 8, ..good };
+        for (there, known) in [(other_word, true), (no_word, false)] {
+            let is_expected = |said: Result<(), CopyError>| match said {
+                Err(CopyError::Stranger(_)) => known,
+                Err(CopyError::Refused(_)) => !known,
+                _ => false,
+            };
+            assert!(is_expected(probe(&there)));
+            for way in [Way::Write, Way::Read] {
+                let (local, remote) = ([place(&mut ours)], [place(&mut theirs)]);
+                assert!(is_expected(copy(way, &there, &local, &remote, 64)));
+            }
         }
         assert_eq!(theirs, [1; 64]);
         probe(&good).unwrap();
