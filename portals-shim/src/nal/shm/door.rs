@@ -287,7 +287,8 @@ pub(in crate::nal) struct Door {
     full: Option<Errno>,
     /// Descriptors that each brings.
     files: usize,
-    limit: Option<Rlimit>,
+    /// For a moment it holds the descriptors of all.
+    _raised: Raised,
 }
 
 impl std::fmt::Debug for Door {
@@ -296,9 +297,19 @@ impl std::fmt::Debug for Door {
     }
 }
 
-impl Drop for Door {
+/// As many descriptors as this process may have, until it is dropped.
+#[derive(Debug)]
+struct Raised(Option<Rlimit>);
+
+impl Raised {
+    fn new() -> Self {
+        Self(raise_descriptors().ok())
+    }
+}
+
+impl Drop for Raised {
     fn drop(&mut self) {
-        if let Some(limit) = self.limit {
+        if let Some(limit) = self.0 {
             let _ = setrlimit(Resource::Nofile, limit);
         }
     }
@@ -307,8 +318,6 @@ impl Drop for Door {
 impl Door {
     /// For so many ranks, each of which brings `files` descriptors.
     pub(in crate::nal) fn open(ranks: u32, files: usize) -> Result<Self, DoorError> {
-        // For a moment it holds those of all.
-        let limit = raise_descriptors().ok();
         let random_name = || -> Result<String, DoorError> {
             let mut bytes = [0; 16];
             random(&mut bytes).map_err(DoorError::Open)?;
@@ -343,7 +352,7 @@ impl Door {
             waiting: Vec::new(),
             full: None,
             files,
-            limit,
+            _raised: Raised::new(),
         })
     }
 
@@ -560,6 +569,8 @@ pub(in crate::nal) fn failed(why: &str) -> String {
 #[derive(Debug)]
 pub(in crate::nal) struct Guest {
     address: Address,
+    /// For a moment it holds the descriptors of all.
+    raised: Raised,
     number: u32,
     files: Vec<OwnedFd>,
     socket: Result<OwnedFd, io::Error>,
@@ -573,6 +584,7 @@ impl Guest {
         files: Vec<OwnedFd>,
     ) -> Result<Self, DoorError> {
         let address = Address::told(told).ok_or(DoorError::Told)?;
+        let raised = Raised::new();
         let to = SocketAddrUnix::new_abstract_name(address.name.as_bytes());
         let socket = match to.and_then(|to| reach(&to, QUEUE)) {
             Ok(socket) => {
@@ -583,6 +595,7 @@ impl Guest {
         };
         Ok(Self {
             address,
+            raised,
             number,
             files,
             socket,
@@ -601,6 +614,7 @@ impl Guest {
     pub(in crate::nal) fn take(self, count: usize) -> Result<Vec<OwnedFd>, DoorError> {
         let Self {
             address,
+            raised: _raised,
             number,
             files,
             socket,

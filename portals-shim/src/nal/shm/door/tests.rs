@@ -258,3 +258,32 @@ while os.getppid() == int(sys.argv[2]):
     assert_eq!(all.len(), RANKS as usize);
     assert!(took < EARLY + Duration::from_secs(2), "{took:?}");
 }
+
+/// The rank that knocks holds everybody's descriptors for a moment, as the first does.
+#[test]
+fn who_knocks_may_have_as_many_descriptors_as_the_system_gives() {
+    use rustix::process::getrlimit;
+    const NAME: &str = "PORTOLAN_TEST_FEW_DESCRIPTORS";
+    if std::env::var_os(NAME).is_none() {
+        let child = std::process::Command::new("prlimit")
+            .arg("--nofile=64:1024")
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("nal::shm::door::tests::who_knocks_may_have_as_many_descriptors_as_the_system_gives")
+            .env(NAME, "")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned()
+            + &String::from_utf8_lossy(&child.stderr);
+        return assert!(child.status.success(), "{said}");
+    }
+    let door = Door::open(2, 0).unwrap();
+    let told = door.told();
+    drop(door);
+    let before = getrlimit(Resource::Nofile);
+    assert_eq!((before.current, before.maximum), (Some(64), Some(1024)));
+    let guest = Guest::knock(&told, 1, Vec::new()).unwrap();
+    assert_eq!(getrlimit(Resource::Nofile).current, Some(1024));
+    drop(guest);
+    assert_eq!(getrlimit(Resource::Nofile), before);
+}
