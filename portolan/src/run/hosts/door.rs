@@ -21,6 +21,8 @@ use crate::run::socket::Received;
 const PROOF: Duration = Duration::from_secs(5);
 /// How many may try at a time.
 const STRANGERS: usize = 64;
+/// Connections that are taken at a time, before the rest of the job has its turn.
+const ROUND: usize = 16;
 /// How long no connection is taken after the system had nothing left for one.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -101,7 +103,12 @@ impl Doors {
         self.listen_to_strangers(&mut hear);
         self.strangers.retain(|s| now < s.since + PROOF);
         for at in 0..self.listeners.len() {
-            while self.pause.is_none() && self.accept(at, &mut hear) {}
+            // Strangers may come as fast as they are dropped, and others wait for this process too.
+            for _ in 0..ROUND {
+                if self.pause.is_some() || !self.accept(at, &mut hear) {
+                    break;
+                }
+            }
         }
     }
 
@@ -285,6 +292,19 @@ mod tests {
         doors.shut();
         assert_eq!(doors.fds().count(), 0);
         assert!(TcpStream::connect(("127.0.0.1", door.port)).is_err());
+    }
+
+    #[test]
+    fn of_many_who_come_a_few_are_met_at_a_time() {
+        let mut doors = Doors::default();
+        let door = doors.open("127.0.0.1", None).unwrap();
+        let knock = || TcpStream::connect(("127.0.0.1", door.port)).unwrap();
+        let came: Vec<TcpStream> = (0..3 * ROUND).map(|_| knock()).collect();
+        for met in 1..=3 {
+            doors.meet(|_, _| panic!("nobody spoke"));
+            assert_eq!(doors.strangers.len(), met * ROUND);
+        }
+        drop(came);
     }
 
     #[test]
