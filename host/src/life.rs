@@ -59,6 +59,25 @@ pub fn life(pid: i32) -> Life {
     judge(ended, || test_kill_process(pid))
 }
 
+/// Whether the number is that of a process, and not of another of its threads, which names the same memory. Where the
+/// system does not say it is taken for one.
+pub fn is_process(pid: i32) -> bool {
+    let Some(number) = Pid::from_raw(pid) else {
+        return false;
+    };
+    match pidfd_open(number, PidfdFlags::empty()) {
+        Ok(_) => true,
+        // Older kernels say the first of a thread, newer ones the second.
+        Err(Errno::INVAL | Errno::NOENT) => false,
+        Err(_) => {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            let status = status.unwrap_or_default();
+            let group = status.lines().find_map(|l| l.strip_prefix("Tgid:"));
+            group.is_none_or(|group| group.trim().parse() == Ok(pid))
+        }
+    }
+}
+
 /// `ended`: what its pidfd has said; `exists`: what a signal that is not sent says, which takes no descriptor and no
 /// kernel that has pidfds.
 fn judge(ended: rustix::io::Result<bool>, exists: impl FnOnce() -> rustix::io::Result<()>) -> Life {

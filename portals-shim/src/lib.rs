@@ -12,11 +12,6 @@
 //! processes found each other.
 
 mod awake;
-mod bystander;
-mod call;
-mod delivery;
-mod direct;
-mod dump;
 pub mod fabric;
 mod interface;
 pub mod nal;

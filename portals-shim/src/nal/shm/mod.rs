@@ -68,16 +68,15 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-use fabric_api::nal::{Nal, Nap};
 use crate::awake::Awake;
+use alarm::{Alarm, Lines};
 use fabric_api::call::{Paths, Target};
 use fabric_api::delivery;
-use host::life::{Life, life};
-use fabric_api::region::Region;
-use alarm::{Alarm, Lines};
 use fabric_api::nal::{LOOKS, Nal, Nap};
+use fabric_api::region::Region;
 pub use fault::OnFault;
 use handing::Handing;
+use host::life::{Life, life};
 pub(in crate::nal) use layout::VERSION;
 use layout::{Layout, Ring, State};
 use map::Map;

@@ -29,11 +29,12 @@ use crate::nal::trusted::TRUST;
 use fabric_api::attached::Attached;
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
 use fabric_api::identity::{Ids, Wishes, identity, rank_config};
+use host::life::{Process, is_process};
+use host::shared_file;
+
 use fabric_api::place::Placement;
 use fabric_api::region::permit_memory_access;
-use host::life::Process;
 use host::processors::{self, Processors};
-use host::shared_file;
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
@@ -383,13 +384,15 @@ impl Joining {
     }
 
     /// A rank's memory, if it has a number here.
-    fn there(&self, rank: usize, ranks: usize) -> Option<There> {
+    pub(super) fn there(&self, rank: usize, ranks: usize) -> Option<There> {
         let who = self.layout.block(rank).identity(&self.map);
         let pid = who.process.number(self.process_of(self.rank))?;
-        let is_one = |p: Process| (p.pid, p.namespace) == (who.process.pid, who.process.namespace);
-        // Who says that it is another rank would have others write to that one.
+        let told = |p: Process| (p.pid, p.namespace);
+        let is_one = |p: Process| told(p) == told(who.process) || p.word == who.process.word;
+        // Who says that it is another rank, or one of its threads, would have others write to that one.
         let same = |r: &usize| *r != rank && is_one(self.process_of(*r));
-        if self.options.on_fault == OnFault::End && (0..ranks).any(|r| same(&r)) {
+        let is_another = || (0..ranks).any(|r| same(&r)) || !is_process(pid);
+        if self.options.on_fault == OnFault::End && is_another() {
             return None;
         }
         Some(There {

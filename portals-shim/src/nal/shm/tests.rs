@@ -592,6 +592,60 @@ fn an_edited_word_holds_up_no_attach() {
     us.o.interface.close().unwrap();
 }
 
+/// A rank that tells the numbers of another, of a thread of it, or its word would have others write to that one.
+#[test]
+fn who_says_that_it_is_another_rank_is_not_copied_to() {
+    let memory = Memory::new(3).unwrap();
+    let options = Options {
+        on_fault: super::OnFault::End,
+        ..Options::default()
+    };
+    let join = |r| {
+        let config = rank_config(Placement::ONE, r, 1);
+        Joining::new(&memory, r, &config, options).unwrap()
+    };
+    let ranks = [join(0), join(1), join(2)];
+    let (map, layout) = (memory.map_for_test(), Layout::new(3));
+    let own = layout.block(0).identity(&map);
+    let mut child = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (told, thread) = std::sync::mpsc::channel();
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        told.send(
+            rustix::thread::gettid()
+                .as_raw_nonzero()
+                .get()
+                .cast_unsigned(),
+        )
+        .unwrap();
+        let _ = waits.recv();
+    });
+    let thread = thread.recv().unwrap();
+    // Rank 2 is far away, so that it cannot be the one that is told twice.
+    let mut away = layout.block(2).identity(&map);
+    (away.process.pid, away.process.word) = (1, 3);
+    layout.block(2).introduce(&map, away);
+    let tells = |pid, word| {
+        let mut who = layout.block(1).identity(&map);
+        (who.process.pid, who.process.word) = (pid, word);
+        layout.block(1).introduce(&map, who);
+        ranks[0]
+            .there(1, 3)
+            .map(|t| (t.pid.cast_unsigned(), t.word))
+    };
+    assert_eq!(tells(child.id(), 7), Some((child.id(), 7)));
+    assert_eq!(tells(own.process.pid, 7), None, "its number");
+    assert_eq!(tells(child.id(), own.process.word), None, "its word");
+    assert_eq!(tells(thread, 7), None, "a thread of it");
+    drop(go);
+    other.join().unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
 /// A debugger holds a peer while it copies, for longer than a copy may take: it is waited for.
 #[test]
 fn a_peer_that_is_held_while_it_copies_is_waited_for() {
