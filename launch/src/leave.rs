@@ -74,18 +74,38 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The process that has joined a job over a line of its own; 0: none.
+/// The process that has joined a job; 0: none.
 static RANK: AtomicU32 = AtomicU32::new(0);
 
 /// This process was made by `fork` from one that has joined. Numbers of processes do not tell: a child in a name space
 /// of its own may have its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
+/// This process, or one that it was forked from, has joined over lines of a launcher: its children have them too, and must
+/// not come to use them.
+static LINES: AtomicBool = AtomicBool::new(false);
+
+/// What the kernel's copy of this process does first.
+pub(super) extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Marks this process as the rank of a job of its own, without a launcher. A child of such a rank may have one too.
+pub(super) fn become_single() {
+    if !LINES.load(Ordering::Relaxed) {
+        FORKED.store(false, Ordering::Relaxed);
+        mark();
+    }
+}
+
 /// Marks this process as a rank, so that its children know that they are none.
 pub(super) fn become_rank() {
-    extern "C" fn in_child() {
-        FORKED.store(true, Ordering::Relaxed);
-    }
+    LINES.store(true, Ordering::Relaxed);
+    FORKED.store(false, Ordering::Relaxed);
+    mark();
+}
+
+fn mark() {
     if RANK.swap(std::process::id(), Ordering::Relaxed) == 0 {
         // SAFETY: the function stores to an atomic, which the child of a process with threads may do, and lives as long
         // as the program.

@@ -121,7 +121,7 @@ impl Job {
         let mut inherited = None;
         let joined = match Start::from_env()? {
             Start::Singleton => {
-                leave::become_rank();
+                leave::become_single();
                 return Ok(Self::singleton());
             }
             Start::Inherited { fd, rank, size } => {
@@ -154,6 +154,7 @@ impl Job {
                 }
             }
             Start::Port { address, id } => {
+                adopt::once()?;
                 let socket = TcpStream::connect(&address)
                     .map_err(|source| JobError::Connect { address, source })?;
                 // Each message is one small line that is answered before the next.

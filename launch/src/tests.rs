@@ -253,6 +253,43 @@ fn a_job_of_one_keeps_its_own_values() {
     job.finalize().unwrap();
 }
 
+/// Set for a process that no launcher has started, by which it is a job of one.
+const ALONE: &str = "PORTOLAN_TEST_ALONE";
+
+/// As between `fork` and the child's own start, in a process of its own.
+#[test]
+fn the_child_of_a_job_of_one_may_be_a_job_of_one() {
+    if std::env::var_os(ALONE).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "--nocapture"]);
+        child.arg("job::tests::the_child_of_a_job_of_one_may_be_a_job_of_one");
+        for (name, _) in std::env::vars_os() {
+            if ["PMI", "SLURM"]
+                .iter()
+                .any(|b| name.as_encoded_bytes().starts_with(b.as_bytes()))
+            {
+                child.env_remove(name);
+            }
+        }
+        let output = child.env(ALONE, "").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        return assert!(output.status.success(), "{said}");
+    }
+    let parents = Job::from_env().unwrap();
+    parents.put("a", "1").unwrap();
+    leave::in_child();
+    assert!(matches!(parents.put("b", "1"), Err(JobError::Child { .. })));
+    let own = Job::from_env().unwrap();
+    own.put("a", "2").unwrap();
+    own.finalize().unwrap();
+    // The child of a rank with a launcher has that one's lines.
+    leave::become_rank();
+    leave::in_child();
+    let own = Job::from_env().unwrap();
+    assert!(matches!(own.put("a", "2"), Err(JobError::Child { .. })));
+}
+
 #[test]
 fn random_bytes_from_the_launcher_never_panic() {
     let mut rng = fastrand::Rng::with_seed(33);
