@@ -9,6 +9,12 @@ pub(crate) struct Options {
     /// Operations of each kind
     #[arg(long, default_value_t = 1_000_000)]
     operations: u64,
+    /// Operations of each kind on the SeaStar model, which simulates every packet: a quarter if not given
+    #[arg(long)]
+    modelled: Option<u64>,
+    /// Rows whose `operation, fabric` contains each of these words
+    #[arg(long, value_name = "WORDS")]
+    only: Option<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -16,9 +22,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let test = tests.into_iter().find(|(name, _)| name == "growth");
     let (_, growth) = test.context("no test executable growth")?;
     let operations = options.operations.to_string();
-    cargo::run(
-        Command::new(growth)
-            .arg("--nocapture")
-            .env("PORTOLAN_GROWTH_OPERATIONS", operations),
-    )
+    let mut command = Command::new(growth);
+    command.arg("--nocapture");
+    command.env("PORTOLAN_GROWTH_OPERATIONS", operations);
+    if let Some(modelled) = options.modelled {
+        command.env("PORTOLAN_GROWTH_MODELLED", modelled.to_string());
+    }
+    if let Some(only) = &options.only {
+        command.env("PORTOLAN_GROWTH_ONLY", only);
+    }
+    cargo::run(&mut command)
 }
