@@ -22,6 +22,7 @@ use super::layout::{ADVERTS, Block};
 use super::map::{Cursor, Map};
 use super::patience::{Patience, Verdict};
 use super::{Core, PATIENCE};
+use crate::awake::Awake;
 use fabric_api::call::Target;
 use fabric_api::region::{self, Share};
 use portals_core::{
@@ -33,7 +34,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Instant;
 
 /// What this rank shows.
 #[derive(Debug, Default)]
@@ -325,8 +325,8 @@ impl Core {
         } else if !self.published.unconfirmed {
             return Ok(());
         }
-        let until = Instant::now() + PATIENCE;
-        let shown = self.show(map, move |_, _| Instant::now() >= until);
+        let mut left = Awake::new(PATIENCE);
+        let shown = self.show(map, move |_, _| left.is_over());
         shown.map_err(|_| Error::MdInUse)
     }
 
