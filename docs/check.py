@@ -12,6 +12,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * the parameter table is the one of nic-model/machines/xt4.toml
   * the list of files with unsafe code in CONTRIBUTING.md is the true one
   * so is that of files that speak to peers over sockets or event descriptors, and those that may not block do not
+  * no circle of modules that name each other is larger than it may be
 """
 
 import pathlib
@@ -19,6 +20,9 @@ import re
 import subprocess
 import sys
 import tomllib
+
+sys.dont_write_bytecode = True
+import modules
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "docs" / "src"
@@ -202,6 +206,24 @@ def check_peers():
         problem(page, f"{f} is listed and speaks to nobody")
 
 
+# Modules that may name each other in a circle: beyond that a reader has to hold all of them in mind at once.
+LARGEST_CIRCLE = 12
+# What is larger. A number here only goes down.
+LARGER = {"portals-shim": 30, "conduit": 26, "portolan": 24, "nic-model": 19, "tests": 18, "tagged": 16}
+
+
+def check_circles():
+    page = ROOT / "docs" / "modules.py"
+    for crate in modules.crates():
+        found = modules.circles(ROOT / crate / "src")
+        size = len(found[0]) if found else 0
+        most = LARGER.get(crate, LARGEST_CIRCLE)
+        if size > most:
+            problem(page, f"{crate}: {size} modules name each other in a circle, {most} may: {' '.join(found[0])}")
+        elif crate in LARGER and size < most:
+            problem(page, f"{crate}: its largest circle has {size} modules now, and LARGER of check.py says {most}")
+
+
 def main():
     if "--write" in sys.argv:
         TABLE.write_text(table())
@@ -218,6 +240,7 @@ def main():
     check_unsafe()
     check_peers()
     check_coverage()
+    check_circles()
     for p in problems:
         print(p)
     return 1 if problems else 0
