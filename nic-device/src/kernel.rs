@@ -217,39 +217,34 @@ impl Function for KernelFunction {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use tempfile::TempDir;
 
     const FUNCTION: &str = "0000:03:00.0";
 
     /// A folder that stands for `/sys` and `/dev`, removed at the end.
-    struct Machine(PathBuf);
+    struct Machine(TempDir);
 
     impl Machine {
-        fn new(name: &str) -> Self {
-            let root =
-                std::env::temp_dir().join(format!("nic-device-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(root.join("dev/vfio")).unwrap();
-            std::fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            for folder in ["dev/vfio", "sys/bus/pci/devices"] {
+                std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            }
             Self(root)
         }
 
         fn function(&self) -> PathBuf {
-            let folder = self.0.join("sys/bus/pci/devices").join(FUNCTION);
+            let folder = self.0.path().join("sys/bus/pci/devices").join(FUNCTION);
             std::fs::create_dir_all(&folder).unwrap();
             folder
         }
 
         fn open(&self) -> DeviceError {
             let roots = Roots {
-                sys: &self.0.join("sys"),
-                dev: &self.0.join("dev"),
+                sys: &self.0.path().join("sys"),
+                dev: &self.0.path().join("dev"),
             };
             KernelFunction::open_at(roots, FUNCTION).unwrap_err()
-        }
-    }
-
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
@@ -273,7 +268,7 @@ mod tests {
 
     #[test]
     fn each_missing_step_says_what_to_do() {
-        let machine = Machine::new("steps");
+        let machine = Machine::new();
         let error = machine.open();
         assert!(matches!(error, DeviceError::NoFunction { .. }), "{error}");
         let folder = machine.function();
@@ -288,7 +283,7 @@ mod tests {
         let error = machine.open();
         assert!(matches!(error, DeviceError::NoVfio { .. }), "{error}");
         assert!(error.to_string().contains("modprobe vfio-pci"));
-        std::fs::write(machine.0.join("dev/vfio/vfio"), "").unwrap();
+        std::fs::write(machine.0.path().join("dev/vfio/vfio"), "").unwrap();
         let error = machine.open();
         assert!(matches!(error, DeviceError::NotVfio { .. }), "{error}");
     }

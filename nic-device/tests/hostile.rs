@@ -6,7 +6,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,20 +18,20 @@ use nic_model::defs::{mailbox, map};
 use nic_model::{Machine, RegisterIo};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tempfile::TempDir;
 use zerocopy::FromZeros as _;
 
 /// A server in a thread; ends when its clients are gone.
 struct Server {
     thread: Option<JoinHandle<Result<(), DeviceError>>>,
     paths: Vec<PathBuf>,
+    folder: TempDir,
 }
 
 impl Server {
     fn new(nodes: u16) -> Self {
-        static SERVERS: AtomicU32 = AtomicU32::new(0);
-        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("nic-{}-{number}", std::process::id()));
-        let listeners = Listeners::bind(&path, nodes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let listeners = Listeners::bind(&folder.path().join("device"), nodes).unwrap();
         let paths = listeners.paths().map(PathBuf::from).collect();
         let thread = std::thread::spawn(move || {
             let mut chips = Chips::new(Machine::named("xt4").unwrap(), nodes).unwrap();
@@ -41,6 +40,7 @@ impl Server {
         Self {
             thread: Some(thread),
             paths,
+            folder,
         }
     }
 
@@ -56,10 +56,11 @@ impl Server {
         UserFunction::connect(&self.paths[node]).unwrap()
     }
 
-    /// The server ends well once all clients have left.
-    fn end(mut self) {
+    /// The server ends well once all clients have left; the folder that its sockets were in.
+    fn end(mut self) -> TempDir {
         self.thread.take().unwrap().join().unwrap().unwrap();
         assert!(!self.paths[0].exists(), "the socket is removed");
+        self.folder
     }
 }
 
@@ -532,7 +533,7 @@ fn a_socket_in_use_is_not_taken_and_a_stale_one_is() {
     let error = Listeners::bind(&base, 1).unwrap_err();
     assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
     drop(held);
-    server.end();
+    let _folder = server.end();
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     assert!(socket.exists());
     drop(Listeners::bind(&base, 1).unwrap());

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,20 +13,23 @@ use nic_device::{
 };
 use nic_model::defs::map;
 use nic_model::{Machine, RegisterIo};
+use tempfile::TempDir;
 use vfio_bindings::bindings::vfio as abi;
 use vfio_user::{
     DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion, SparseArea,
 };
 
-fn path() -> PathBuf {
-    static PATHS: AtomicU32 = AtomicU32::new(0);
-    let number = PATHS.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("nic-interop-{}-{number}", std::process::id()))
+/// A folder for sockets, and a path in it.
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    (folder, path)
 }
 
 #[test]
 fn a_foreign_client_finds_a_seastar() {
-    let listeners = Listeners::bind(&path(), 1).unwrap();
+    let (_folder, path) = place();
+    let listeners = Listeners::bind(&path, 1).unwrap();
     let socket = listeners.paths().next().unwrap().to_owned();
     let thread = std::thread::spawn(move || {
         let mut chips = Chips::new(Machine::named("xt4").unwrap(), 1).unwrap();
@@ -182,7 +184,7 @@ fn foreign(memory: Option<&DmaMemory>) -> (Arc<Mutex<Vec<String>>>, UserFunction
             count: u32::from(index == abi::VFIO_PCI_MSI_IRQ_INDEX),
         })
         .collect();
-    let path = path();
+    let (_folder, path) = place();
     let server = Server::new(&path, true, irqs, regions).unwrap();
     let mut dummy = Dummy::default();
     let seen = Arc::clone(&dummy.seen);
@@ -190,7 +192,6 @@ fn foreign(memory: Option<&DmaMemory>) -> (Arc<Mutex<Vec<String>>>, UserFunction
         let _ = server.run(&mut dummy);
     });
     let function = UserFunction::connect(&path).unwrap();
-    let _ = std::fs::remove_file(path);
     (seen, function)
 }
 

@@ -1,7 +1,6 @@
 //! Measurements on the SeaStar model: result lines, tables, plots, and that virtual time repeats itself.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -43,14 +42,6 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
-}
-
-/// An empty folder of this test's own.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("portolan-test-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate \
@@ -119,8 +110,8 @@ fn the_model_gives_the_same_figures_every_time() {
 
 #[test]
 fn tables_files_and_plots_come_from_one_run() {
-    let folder = folder("plots");
-    let (json, plots) = (folder.join("r.jsonl"), folder.join("plots"));
+    let folder = tempfile::tempdir().unwrap();
+    let (json, plots) = (folder.path().join("r.jsonl"), folder.path().join("plots"));
     let text = success(&format!(
         "bench pingpong put-bandwidth --sizes 8,1K --iters 2 -n 3 --json {} --plot {}",
         json.display(),
@@ -143,7 +134,6 @@ fn tables_files_and_plots_come_from_one_run() {
         );
         assert!(svg.contains("XT4-class"), "{name}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -193,8 +183,8 @@ fn results_that_cannot_be_written_are_a_failure() {
 
 #[test]
 fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
-    let folder = folder("demo");
-    let out = folder.join("out");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
     let text = success(&format!("demo --sizes 8,1K --out {}", out.display()));
     for words in [
         "pingpong on seastar",
@@ -223,9 +213,8 @@ fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
             .contains("XT4-class")
     );
     // A folder that was there keeps what is in it.
-    success(&format!("demo --sizes 8 --out {}", folder.display()));
-    assert!(!folder.join(".gitignore").exists());
-    fs::remove_dir_all(folder).unwrap();
+    success(&format!("demo --sizes 8 --out {}", folder.path().display()));
+    assert!(!folder.path().join(".gitignore").exists());
 }
 
 #[test]

@@ -13,7 +13,6 @@ mod driver;
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use driver::Sim;
@@ -21,17 +20,18 @@ use nic_device::{DmaMemory, Function, ModelFunction, UserFunction};
 use nic_model::defs::map;
 use nic_model::defs::niccb::Counter;
 use nic_model::{HostParams, Machine, RegisterIo, SimTime};
+use tempfile::TempDir;
 
 /// A server, which ends when its clients are gone, or at the latest with this value.
-struct Server(Child, Vec<String>);
+struct Server {
+    child: Child,
+    _folder: TempDir,
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        for socket in &self.1 {
-            let _ = std::fs::remove_file(socket);
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -129,9 +129,8 @@ fn over<F: Function>(mut functions: Vec<F>, server: Option<Server>) -> Sim<Funct
 
 /// Chips in another process.
 fn elsewhere(nodes: u16) -> Sim<Functions<UserFunction>> {
-    static SERVERS: AtomicU32 = AtomicU32::new(0);
-    let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-    let socket = std::env::temp_dir().join(format!("portolan-{}-{number}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("device");
     let mut child = Command::new(env!("CARGO_BIN_EXE_portolan"))
         .args([
             "seastar-device",
@@ -149,7 +148,10 @@ fn elsewhere(nodes: u16) -> Sim<Functions<UserFunction>> {
         .take(usize::from(nodes))
         .map(Result::unwrap)
         .collect();
-    let server = Server(child, paths.clone());
+    let server = Server {
+        child,
+        _folder: folder,
+    };
     assert_eq!(paths.len(), usize::from(nodes), "the server ended");
     let functions = paths
         .iter()
@@ -210,7 +212,8 @@ fn a_server_that_ends_reads_as_ones() {
 
 #[test]
 fn nobody_at_the_socket_is_told_with_the_remedy() {
-    let path = std::env::temp_dir().join(format!("portolan-{}-nobody", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nobody");
     let error = UserFunction::connect(&path).unwrap_err().to_string();
     assert!(
         error.contains("portolan seastar-device --socket"),

@@ -2,8 +2,9 @@
 //! any rank starts.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use tempfile::TempPath;
 
 fn portolan(line: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
@@ -25,24 +26,19 @@ fn errors(output: &Output) -> String {
 }
 
 /// A file of this test's own, removed at the end.
-struct File(PathBuf);
+struct File(TempPath);
 
 impl File {
     fn new(name: &str, text: &str) -> Self {
-        let file = format!("portolan-faults-{name}-{}.toml", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        fs::write(&path, text).unwrap();
-        Self(path)
+        let name = format!("portolan-{name}-");
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(&name).suffix(".toml").tempfile().unwrap();
+        fs::write(file.path(), text).unwrap();
+        Self(file.into_temp_path())
     }
 
     fn name(&self) -> String {
         self.0.display().to_string()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -834,9 +834,8 @@ fn of_launchers_under_one_another_the_nearest_counts() {
 
 #[test]
 fn an_mpi_program_runs_under_portolan() {
-    let folder = std::env::temp_dir().join(format!("portolan-mpi-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (source, program) = (folder.join("sum.c"), folder.join("sum"));
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("sum.c"), folder.path().join("sum"));
     fs::write(
         &source,
         "#include <mpi.h>\n#include <stdio.h>\nint main(int c, char **v) { int r, n, s; MPI_Init(&c, &v);\n\
@@ -864,5 +863,4 @@ fn an_mpi_program_runs_under_portolan() {
         }
         _ => println!("skipped: no MPI compiler; it is in Debian's package libmpich-dev"),
     }
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 fn portolan(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
@@ -29,29 +30,19 @@ fn success(line: &str) -> String {
 }
 
 /// A folder of this test's own, removed at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("portolan-trace-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.path().join(name).display().to_string()
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.0.join(name)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        fs::read(self.0.path().join(name)).unwrap()
     }
 }
 
@@ -240,7 +231,7 @@ fn rows(events: &[Value]) -> Rows {
 
 #[test]
 fn the_timeline_is_chromes_format_and_shows_every_part() {
-    let folder = Folder::new("timeline");
+    let folder = Folder::new();
     let out = folder.file("t.json");
     success(&format!("trace -n 2 --out {out} -- {}", program(&folder)));
     let events = timeline(&folder.read("t.json"));
@@ -280,7 +271,7 @@ fn the_timeline_is_chromes_format_and_shows_every_part() {
 
 #[test]
 fn two_runs_leave_the_same_bytes() {
-    let folder = Folder::new("twice");
+    let folder = Folder::new();
     for run in ["a", "b"] {
         let [out, pcap, svg] = ["json", "pcap", "svg"].map(|e| folder.file(&format!("{run}.{e}")));
         success(&format!(
@@ -297,7 +288,7 @@ fn two_runs_leave_the_same_bytes() {
 
 #[test]
 fn the_capture_is_pcap_with_the_layout_of_the_book() {
-    let folder = Folder::new("pcap");
+    let folder = Folder::new();
     let pcap = folder.file("p.pcap");
     let out = success(&format!(
         "trace -n 2 --pcap {pcap} --links --counters -- {}",
@@ -348,7 +339,7 @@ fn the_capture_is_pcap_with_the_layout_of_the_book() {
 
 #[test]
 fn a_picture_is_drawn_of_all_or_of_a_part() {
-    let folder = Folder::new("svg");
+    let folder = Folder::new();
     let [all, part] = ["all.svg", "part.svg"].map(|name| folder.file(name));
     let program = program(&folder);
     success(&format!("trace -n 2 --svg {all} -- {program}"));
@@ -367,7 +358,7 @@ fn a_picture_is_drawn_of_all_or_of_a_part() {
 
 #[test]
 fn the_environment_traces_any_run() {
-    let folder = Folder::new("env");
+    let folder = Folder::new();
     let out = folder.file("t.json");
     success(&format!(
         "run -n 2 --fabric seastar --env PORTOLAN_TRACE={out} --env PORTOLAN_TRACE_PACKETS=0 -- {}",
@@ -380,10 +371,10 @@ fn the_environment_traces_any_run() {
 
 #[test]
 fn what_cannot_be_traced_is_said() {
-    let folder = Folder::new("bad");
+    let folder = Folder::new();
     let output = portolan("trace -n 2 --fabric verbs -- portolan probe");
     assert_eq!(output.status.code(), Some(2));
-    let out = folder.0.join("no/such/folder/t.json");
+    let out = folder.0.path().join("no/such/folder/t.json");
     let output = portolan(&format!(
         "trace -n 2 --out {} -- portolan probe",
         out.display()
@@ -396,7 +387,7 @@ fn what_cannot_be_traced_is_said() {
 
 #[test]
 fn a_program_without_the_fabric_leaves_nothing_and_that_is_said() {
-    let folder = Folder::new("nothing");
+    let folder = Folder::new();
     let out = folder.file("t.json");
     let output = portolan(&format!("trace -n 2 --out {out} -- portolan probe"));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -406,7 +397,7 @@ fn a_program_without_the_fabric_leaves_nothing_and_that_is_said() {
 
 #[test]
 fn a_full_disk_is_said_and_ends_with_status_1() {
-    let folder = Folder::new("full");
+    let folder = Folder::new();
     let program = program(&folder);
     for option in ["--out", "--pcap", "--svg"] {
         let output = portolan(&format!("trace -n 2 {option} /dev/full -- {program}"));
@@ -421,7 +412,7 @@ fn a_full_disk_is_said_and_ends_with_status_1() {
 /// Nothing has a name in a folder that other users may write to: neither one that they could guess nor any other.
 #[test]
 fn tables_and_results_are_handed_over_without_a_file_of_a_name() {
-    let folder = Folder::new("nameless");
+    let folder = Folder::new();
     let program = program(&folder);
     for (line, word) in [
         (

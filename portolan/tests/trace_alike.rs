@@ -2,7 +2,6 @@
 //!
 //! Without a harness, because its threads would make a rank's process one of several threads.
 
-use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use portals_shim::fabric::{self, FabricConfig, Opened};
@@ -93,10 +92,8 @@ fn main() -> ExitCode {
         Ok("threads") => as_threads(),
         _ => {
             let this = std::env::current_exe().unwrap();
-            let folder = std::env::temp_dir();
-            let file = |name: &str| -> PathBuf {
-                folder.join(format!("portolan-alike-{name}-{}", std::process::id()))
-            };
+            let folder = tempfile::tempdir().unwrap();
+            let file = |name: &str| folder.path().join(name);
             let (processes, threads) = (file("processes"), file("threads"));
             let ranks = RANKS.to_string();
             let done = Command::new(env!("CARGO_BIN_EXE_portolan"))
@@ -122,9 +119,6 @@ fn main() -> ExitCode {
                 .unwrap();
             assert!(done.success(), "threads: {done}");
             let [a, b] = [&processes, &threads].map(|path| std::fs::read(path).unwrap());
-            for path in [processes, threads] {
-                let _ = std::fs::remove_file(path);
-            }
             assert!(a.len() > 10_000, "{} bytes", a.len());
             if a != b {
                 let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

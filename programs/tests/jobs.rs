@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use tempfile::TempPath;
+
 const HEAT3D: &str = env!("CARGO_BIN_EXE_heat3d");
 const GUPS: &str = env!("CARGO_BIN_EXE_gups");
 const LIFE: &str = env!("CARGO_BIN_EXE_life");
@@ -91,7 +93,7 @@ fn checksum(text: &str) -> String {
 }
 
 /// An initial state in a file that is removed in the end.
-struct Input(PathBuf);
+struct Input(TempPath);
 
 impl Input {
     fn new(name: &str) -> Self {
@@ -100,7 +102,8 @@ impl Input {
 
     /// Of these sizes.
     fn of(name: &str, [x, y, z]: [&str; 3]) -> Self {
-        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let path = tempfile::NamedTempFile::with_prefix(name).unwrap();
+        let path = path.into_temp_path();
         let p = path.to_str().unwrap();
         succeed(program(HEAT3D, &["--generate", x, y, z, "3", p]));
         Self(path)
@@ -108,12 +111,6 @@ impl Input {
 
     fn path(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Input {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -277,9 +274,8 @@ int main(int argc, char **argv) {
 
 #[test]
 fn where_the_kernel_may_not_copy_results_are_the_same_and_it_is_said_once() {
-    let folder = std::env::temp_dir().join(format!("no-attach-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (source, wrapper) = (folder.join("w.c"), folder.join("w"));
+    let folder = tempfile::tempdir().unwrap();
+    let (source, wrapper) = (folder.path().join("w.c"), folder.path().join("w"));
     fs::write(&source, NO_ATTACH).unwrap();
     let mut compiler = Command::new("cc");
     compiler.arg(&source).arg("-o").arg(&wrapper);
@@ -296,7 +292,6 @@ fn where_the_kernel_may_not_copy_results_are_the_same_and_it_is_said_once() {
         &[HEAT3D, input.path()],
     ));
     let output = job.output().unwrap();
-    fs::remove_dir_all(&folder).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert_eq!(checksum(&String::from_utf8_lossy(&output.stdout)), serial);
@@ -375,9 +370,8 @@ fn a_rank_killed_at_any_moment_ends_a_job_over_shared_memory() {
 #[test]
 fn trace_and_statistics_of_heat3d_are_summarised() {
     let input = Input::new("heat3d-trace");
-    let folder = std::env::temp_dir().join(format!("heat3d-trace-{}-files", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let file = |name: &str| folder.join(name).display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
     for fabric in ["shm", "seastar"] {
         let (trace, stats) = (
             file(&format!("{fabric}.%")),
@@ -443,7 +437,6 @@ fn trace_and_statistics_of_heat3d_are_summarised() {
             "{one}"
         );
     }
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -741,14 +734,14 @@ fn a_full_disk_is_said_and_ends_with_status_1() {
 
 #[test]
 fn credit_statistics_replace_a_link_and_leave_its_target() {
-    let folder = std::env::temp_dir().join(format!("portolan-linked-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let folder = own.path();
     let precious = folder.join("precious");
     fs::write(&precious, "as it was").unwrap();
     std::os::unix::fs::symlink(&precious, folder.join("portals-credits.0")).unwrap();
     let mut counted = job_over("shm", 1, GUPS, &["--log2-table", "8", "--updates", "64"]);
     counted.env("GASNET_PORTAL_CREDIT_STATS", "1");
-    counted.env("GASNET_TMPDIR", &folder);
+    counted.env("GASNET_TMPDIR", folder);
     succeed(counted);
     let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!(text("precious"), "as it was");
@@ -757,7 +750,6 @@ fn credit_statistics_replace_a_link_and_leave_its_target() {
         "{}",
         text("portals-credits.0")
     );
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A copy of `heat3d` that runs as root whoever starts it, beside a program that leaves a trace; `None` where that cannot be.
@@ -820,14 +812,13 @@ fn a_program_with_an_ambient_capability_follows_variables() {
 
 #[test]
 fn a_privileged_program_starts_and_opens_nothing_that_variables_name() {
-    let folder = std::env::temp_dir().join(format!("portolan-setuid-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let folder = own.path();
     let input = folder.join("grid");
     let grid = input.display().to_string();
     succeed(program(HEAT3D, &["--generate", "4", "4", "4", "1", &grid]));
-    let Some((copy, spy)) = privileged(&folder) else {
+    let Some((copy, spy)) = privileged(folder) else {
         eprintln!("skipped: setuid programs are tried as root, with setpriv");
-        fs::remove_dir_all(&folder).unwrap();
         return;
     };
     let caller = |fabric: &str| {
@@ -874,5 +865,4 @@ fn a_privileged_program_starts_and_opens_nothing_that_variables_name() {
         errors.contains("privileges that its caller lacks"),
         "{errors}"
     );
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -136,12 +136,12 @@ fn ranks_in_namespaces_of_their_own_are_reached() {
 /// The kernel closes a process's memory to everybody, itself included, where its user may not read its program.
 #[test]
 fn a_program_that_may_not_be_read_is_told_so_at_the_start() {
-    let folder = std::env::temp_dir().join(format!("portolan-unread-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let folder = own.path();
     let copy = folder.join("gups");
     fs::copy(GUPS, &copy).unwrap();
     fs::copy(portolan(), folder.join("portolan")).unwrap();
-    for (file, mode) in [(folder.clone(), 0o755), (copy.clone(), 0o711)] {
+    for (file, mode) in [(folder, 0o755), (&copy, 0o711)] {
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     }
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
@@ -152,7 +152,6 @@ fn a_program_that_may_not_be_read_is_told_so_at_the_start() {
     tried.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     if !root || !runs(tried.arg(&copy).arg("--version")) {
         eprintln!("skipped: another user's programs are tried as root, with setpriv");
-        fs::remove_dir_all(&folder).unwrap();
         return;
     }
     command.arg(folder.join("portolan"));
@@ -166,5 +165,4 @@ fn a_program_that_may_not_be_read_is_told_so_at_the_start() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("may run, but not read"), "{errors}");
-    fs::remove_dir_all(&folder).unwrap();
 }

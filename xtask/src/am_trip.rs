@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
+use tempfile::NamedTempFile;
 
 /// Round trips of the shorter job, and further ones of the longer.
 const FEW: u64 = 20;
@@ -73,20 +74,18 @@ impl Counts {
 
 fn traced(mode: &str, times: u64) -> Result<Counts> {
     let portolan = release_dir().join("portolan");
-    let file = std::env::temp_dir().join(format!("portolan-am-{}.json", std::process::id()));
+    let file = NamedTempFile::new()?;
     let times = times.to_string();
-    let traced = succeed(
+    succeed(
         Command::new(&portolan)
             .args(["trace", "-n", "2", "--mode", mode, "--out"])
-            .arg(&file)
+            .arg(file.path())
             .arg("--")
             .arg(&portolan)
             .args(["messages", "--round-trips", &times]),
-    );
-    let text = std::fs::read_to_string(&file);
-    let _ = std::fs::remove_file(&file);
-    traced?;
-    let trace: Value = serde_json::from_str(&text.context("the trace")?)?;
+    )?;
+    let text = std::fs::read_to_string(file.path()).context("the trace")?;
+    let trace: Value = serde_json::from_str(&text)?;
     Counts::of(&trace)
 }
 

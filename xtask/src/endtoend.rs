@@ -50,7 +50,7 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
     let bin = release_dir();
     let portolan = bin.join("portolan");
     let program = |name: &str| bin.join(name);
-    let input = std::env::temp_dir().join(format!("portolan-heat3d-{}", std::process::id()));
+    let input = tempfile::NamedTempFile::new()?.into_temp_path();
     succeed(
         Command::new(program("heat3d"))
             .args(["--generate", "24", "20", "16", "7"])
@@ -153,7 +153,6 @@ pub(crate) fn on_verbs(device: &str) -> Result<Vec<String>> {
     for way in [device_only, both] {
         done.push(killed_rank(&portolan, &program("gups"), device, way)?);
     }
-    let _ = std::fs::remove_file(&input);
     Ok(done)
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
 
 fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
     let bin = release_dir();
-    let input = std::env::temp_dir().join(format!("portolan-heap-{}", std::process::id()));
+    let input = tempfile::NamedTempFile::new()?.into_temp_path();
     succeed(
         Command::new(bin.join("heat3d"))
             .args(["--generate", "24", "20", "16", "7"])
@@ -63,9 +63,7 @@ fn on(fabric: &[&str], words: (&str, Option<u64>)) -> Result<()> {
             .arg(bin.join(name));
         c
     };
-    let done = on_the_heap(words, &job("heat3d"), &job("gups"), &input);
-    let _ = std::fs::remove_file(&input);
-    for line in done? {
+    for line in on_the_heap(words, &job("heat3d"), &job("gups"), &input)? {
         println!("{line}");
     }
     for p in &PROGRAMS {

@@ -93,14 +93,6 @@ fn guests(seconds: u32) -> Result<Command> {
 }
 
 /// Removes a folder at the end of its use.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// heat3d on four ranks of two machines, started by mpiexec on one of them.
 pub(crate) fn two_hosts() -> Result<()> {
     cargo::build(&["-p", "portolan", "-p", "programs"])?;
@@ -116,10 +108,8 @@ pub(crate) fn heat3d() -> Result<()> {
 fn with_grid(what: &str, seconds: u32) -> Result<()> {
     let bin = release_dir();
     // What a guest writes the other one does not see: the grid is made outside.
-    let folder = std::env::temp_dir().join(format!("portolan-two-hosts-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let folder = Folder(folder);
-    let grid = folder.0.join("grid");
+    let folder = tempfile::tempdir()?;
+    let grid = folder.path().join("grid");
     let program = bin.join("heat3d");
     succeed(
         Command::new(&program)

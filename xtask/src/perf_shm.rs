@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// What a row's bound is made of.
 enum Bound {
@@ -224,19 +225,12 @@ struct Peers {
     ucx: bool,
     /// The program above, built.
     mpi: Option<PathBuf>,
-    folder: PathBuf,
-}
-
-impl Drop for Peers {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+    folder: TempDir,
 }
 
 impl Peers {
     fn new() -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("portolan-perf-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
+        let folder = tempfile::tempdir()?;
         let mut peers = Self {
             ucx: is_there("ucx_perftest"),
             mpi: None,
@@ -246,8 +240,8 @@ impl Peers {
             println!("skipped: ucx_perftest is not installed (Debian: ucx-utils)");
         }
         if is_there("mpirun.openmpi") && is_there("mpicc.openmpi") {
-            let source = peers.folder.join("peer.c");
-            let program = peers.folder.join("peer");
+            let source = peers.folder.path().join("peer.c");
+            let program = peers.folder.path().join("peer");
             std::fs::write(&source, MPI_PROGRAM)?;
             let mut compiler = Command::new("mpicc.openmpi");
             compiler.arg("-O2").arg(&source).arg("-o").arg(&program);

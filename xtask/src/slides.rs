@@ -115,11 +115,8 @@ fn table(results: &str, fabric: &str) -> Result<()> {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     cargo::build(&["--package", "portolan"])?;
-    let folder = std::env::temp_dir().join(format!("portolan-slides-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let done = draw(options, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    done
+    let folder = tempfile::tempdir()?;
+    draw(options, folder.path())
 }
 
 fn draw(options: &Options, folder: &Path) -> Result<()> {

@@ -144,8 +144,7 @@ mod tests {
 
     #[test]
     fn words_in_a_file_are_waited_for_until_the_writer_ends() {
-        let file = std::env::temp_dir().join(format!("portolan-words-{}", std::process::id()));
-        std::fs::write(&file, "").unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let changes = Changes::of(&file).unwrap();
         let mut writer = Command::new("sh");
         writer.args(["-c", "read go; echo one; read go; echo two; read go"]);
@@ -168,6 +167,5 @@ mod tests {
         drop(input);
         assert!(!wait("three", LONG));
         writer.wait().unwrap();
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -213,18 +213,18 @@ fn an_overflow_is_fatal() {
     }
 }
 
-/// The first lines of the credit statistics of rank 0 of two, which sends nothing; `None` where none were written. The name
-/// is the test's.
-fn statistics(test: &str, variables: &[(&str, &str)]) -> Option<String> {
-    let folder = Files::new(test);
-    let name = folder.0.display().to_string();
+/// The first lines of the credit statistics of rank 0 of two, which sends nothing; `None` where none were written.
+fn statistics(variables: &[(&str, &str)]) -> Option<String> {
+    let files = Files::new();
+    let folder = files.folder();
+    let name = folder.display().to_string();
     let variables = [&[("GASNET_TMPDIR", name.as_str())], variables].concat();
     let ends = threads::run_in(2, &variables, |conduit| {
         conduit.attach(vec![], 0).unwrap();
     });
     returned(ends);
     let [text, other] = [0, 1]
-        .map(|rank| std::fs::read_to_string(folder.0.join(format!("portals-credits.{rank}"))).ok());
+        .map(|rank| std::fs::read_to_string(folder.join(format!("portals-credits.{rank}"))).ok());
     assert_eq!(other.is_some(), text.is_some(), "one file for each rank");
     let lines: Vec<_> = text?.lines().take(2).map(str::to_owned).collect();
     Some(lines.join("; "))
@@ -232,15 +232,11 @@ fn statistics(test: &str, variables: &[(&str, &str)]) -> Option<String> {
 
 #[test]
 fn statistics_of_credits_are_written_if_asked_for() {
-    assert_eq!(statistics("stats", &[]), None);
+    assert_eq!(statistics(&[]), None);
     for name in ["GASNET_PORTAL_CREDIT_STATS", "GASNET_PORTAL_STATS"] {
-        assert_eq!(statistics("stats", &[(name, "no")]), None);
+        assert_eq!(statistics(&[(name, "no")]), None);
         let said = "# credits of rank 0 of 2: dynamic; # bank 7984 lent 200 total 8184";
-        assert_eq!(
-            statistics("stats", &[(name, "1")]).as_deref(),
-            Some(said),
-            "{name}"
-        );
+        assert_eq!(statistics(&[(name, "1")]).as_deref(), Some(said), "{name}");
     }
 }
 
@@ -290,7 +286,7 @@ fn who_starts_with_how_many_credits_is_what_the_variables_say() {
         ),
     ] {
         let asked = [&[("GASNET_PORTAL_CREDIT_STATS", "1")], variables].concat();
-        let found = statistics("plans", &asked).unwrap();
+        let found = statistics(&asked).unwrap();
         assert_eq!(
             found,
             format!("# credits of rank 0 of 2: {said}"),

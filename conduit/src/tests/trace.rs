@@ -3,32 +3,33 @@
 use super::returned;
 use crate::trace::Mask;
 use crate::{BarrierName, Conduit, HandlerEntry, Par, threads};
-use std::path::PathBuf;
+use std::path::Path;
+use tempfile::TempDir;
 
 /// A folder for the files of one test.
-pub(super) struct Files(pub(super) PathBuf);
+pub(super) struct Files(TempDir);
 
 impl Files {
-    pub(super) fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("conduit-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+    pub(super) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.0.path()
     }
 
     /// The name that ranks are given.
     fn pattern(&self, what: &str) -> String {
-        self.0.join(format!("{what}.%")).display().to_string()
+        self.0
+            .path()
+            .join(format!("{what}.%"))
+            .display()
+            .to_string()
     }
 
     /// What a rank has written.
     fn read(&self, what: &str, rank: u32) -> Option<String> {
-        std::fs::read_to_string(self.0.join(format!("{what}.{rank}"))).ok()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        std::fs::read_to_string(self.0.path().join(format!("{what}.{rank}"))).ok()
     }
 }
 
@@ -60,7 +61,7 @@ fn meet(conduit: &Conduit) {
 /// listed write no file; messages are counted as they were sent.
 #[test]
 fn lines_counters_and_ranks_are_chosen() {
-    let files = Files::new("trace-chosen");
+    let files = Files::new();
     for local in ["0", "1"] {
         let (trace, stats) = (format!("t{local}"), format!("s{local}"));
         let (trace_file, stats_file) = (files.pattern(&trace), files.pattern(&stats));
@@ -106,7 +107,7 @@ fn lines_counters_and_ranks_are_chosen() {
 /// A mask that changes while the program runs counts from there on; what was counted at any time is in the summary.
 #[test]
 fn masks_of_statistics_change_while_a_program_runs() {
-    let files = Files::new("trace-masks");
+    let files = Files::new();
     let file = files.pattern("s");
     let variables = [
         ("GASNET_STATSFILE", file.as_str()),
@@ -131,7 +132,7 @@ fn masks_of_statistics_change_while_a_program_runs() {
 /// Waits are as long as they took: together no longer than the run.
 #[test]
 fn waits_add_up_to_less_than_the_run() {
-    let files = Files::new("trace-waits");
+    let files = Files::new();
     let file = files.pattern("s");
     let ends = threads::run_in(2, &[("GASNET_STATSFILE", file.as_str())], |conduit| {
         conduit.attach(vec![], 0).unwrap();
@@ -153,7 +154,7 @@ fn waits_add_up_to_less_than_the_run() {
 /// the thread.
 #[test]
 fn lines_are_there_at_once_and_name_their_thread() {
-    let files = Files::new("trace-threads");
+    let files = Files::new();
     let file = files.pattern("t");
     let variables = [
         ("GASNET_TRACEFILE", file.as_str()),

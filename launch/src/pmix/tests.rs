@@ -99,9 +99,8 @@ fn the_declarations_are_those_of_the_header() {
          pmix_status_t (*end)(int, const char *, pmix_proc_t *, size_t) = PMIx_Abort;\n\
          const char *(*words)(pmix_status_t) = PMIx_Error_string;\n",
     );
-    let folder = std::env::temp_dir().join(format!("portolan-pmix-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("declarations.c");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("declarations.c");
     std::fs::write(&file, source).unwrap();
     let output = Command::new("cc")
         .args([
@@ -114,7 +113,6 @@ fn the_declarations_are_those_of_the_header() {
         ])
         .arg(&file)
         .output();
-    std::fs::remove_dir_all(&folder).unwrap();
     let Ok(output) = output else {
         println!("skipped: no cc");
         return;

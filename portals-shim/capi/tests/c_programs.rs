@@ -123,6 +123,7 @@ fn run_on(
     args: &[&str],
 ) -> Output {
     let p = places();
+    let folder = tempfile::tempdir().unwrap();
     Command::new(&p.launcher)
         .args(["run", "-n", &ranks.to_string(), "--timeout", "60"])
         .arg("--fabric")
@@ -130,6 +131,7 @@ fn run_on(
         .arg("--")
         .arg(program)
         .args(args)
+        .env("TMPDIR", folder.path())
         .envs(vars.iter().copied())
         .output()
         .unwrap()

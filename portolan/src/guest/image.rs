@@ -401,8 +401,8 @@ mod tests {
     /// late, and meanwhile an orphan ends.
     #[test]
     fn what_ends_while_the_guest_comes_up_does_not_keep_it_from_its_job() {
-        let folder = std::env::temp_dir().join(format!("portolan-init-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let folder = own.path();
         let init = std::str::from_utf8(INIT).unwrap();
         let from = init.find("step \"output ports\"").unwrap();
         let to = init.find("# Whatever the job left running").unwrap();
@@ -430,7 +430,7 @@ mod tests {
                 "--kill-child",
             ])
             .args(["busybox", "sh", "-c", &script])
-            .current_dir(&folder)
+            .current_dir(folder)
             .output();
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
         let seen = (
@@ -438,7 +438,6 @@ mod tests {
             read("portolan.stderr"),
             read("control"),
         );
-        fs::remove_dir_all(&folder).unwrap();
         let Ok(run) = run.inspect_err(|_| eprintln!("skipped: no timeout")) else {
             return;
         };
@@ -456,8 +455,7 @@ mod tests {
 
     #[test]
     fn dependencies_come_before_their_users_and_once() {
-        let folder = std::env::temp_dir().join(format!("portolan-modules-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let mut files = BTreeMap::new();
         for (name, text) in [
             ("top", &b"ELF\0depends=left-half,right\0name=top\0"[..]),
@@ -465,13 +463,12 @@ mod tests {
             ("right", b"ELF\0depends=base,inside\0"),
             ("base", b"ELF\0depends=\0"),
         ] {
-            let path = folder.join(format!("{name}.ko"));
+            let path = folder.path().join(format!("{name}.ko"));
             fs::write(&path, text).unwrap();
             files.insert(module_name(&path).unwrap(), path);
         }
         let mut chain = Vec::new();
         resolve("top", &files, &["inside".to_owned()], &[], &mut chain).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
         let names: Vec<_> = chain.iter().map(|(n, _)| n.as_str()).collect();
         assert_eq!(names, ["base", "left_half", "right", "top"]);
         assert!(resolve("absent", &files, &[], &[], &mut Vec::new()).is_err());
@@ -479,8 +476,8 @@ mod tests {
 
     #[test]
     fn a_packed_kernel_is_unpacked_if_it_can_be_booted() {
-        let work = std::env::temp_dir().join(format!("portolan-kernel-{}", std::process::id()));
-        fs::create_dir_all(&work).unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let work = own.path();
         let pack = |kernel: &[u8]| {
             let file = work.join("kernel");
             fs::write(&file, kernel).unwrap();
@@ -502,13 +499,12 @@ mod tests {
         let note = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
         let bootable = [&b"\x7fELF"[..], &[7; 999], note, &[0; 8]].concat();
         let image = pack(&bootable);
-        let unpacked = uncompressed(&image, &work);
-        let cut = uncompressed(&image[..image.len() - 1], &work);
-        let without_entry = uncompressed(&pack(&bootable[..500]), &work);
-        fs::remove_dir_all(&work).unwrap();
+        let unpacked = uncompressed(&image, work);
+        let cut = uncompressed(&image[..image.len() - 1], work);
+        let without_entry = uncompressed(&pack(&bootable[..500]), work);
         assert_eq!(unpacked.as_deref(), Some(&bootable[..]));
         assert_eq!((cut, without_entry), (None, None));
-        assert_eq!(uncompressed(b"MZ", &work), None);
+        assert_eq!(uncompressed(b"MZ", work), None);
     }
 
     #[test]

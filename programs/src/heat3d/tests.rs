@@ -1,18 +1,25 @@
 use super::*;
 use crate::memory::Memory;
 use conduit::threads::{self, RankEnd};
-use std::path::PathBuf;
+use tempfile::TempPath;
 
-/// A file of this process that goes away with the value.
-struct Scratch(PathBuf);
+/// A file of nobody else's that goes away with the value.
+struct Scratch(TempPath);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("heat3d-{}-{name}", std::process::id())))
+    fn new() -> Self {
+        Self(tempfile::NamedTempFile::new().unwrap().into_temp_path())
     }
 
-    fn grid(name: &str, dims: Dims, seed: u64) -> Self {
-        let s = Self::new(name);
+    /// A file that is not there.
+    fn absent() -> Self {
+        let s = Self::new();
+        std::fs::remove_file(&s.0).unwrap();
+        s
+    }
+
+    fn grid(dims: Dims, seed: u64) -> Self {
+        let s = Self::new();
         generate(dims, seed, &s.0).unwrap();
         s
     }
@@ -22,15 +29,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn any_number_of_ranks_gives_the_bits_of_one() {
-    let grid = Scratch::grid("equal", [19, 16, 17], 3);
+    let grid = Scratch::grid([19, 16, 17], 3);
     let alone = serial(&grid.open().unwrap(), 7).unwrap();
     assert_ne!(
         alone.checksum,
@@ -59,10 +60,10 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
 
 #[test]
 fn seeds_and_every_cell_count() {
-    let one = serial(&Scratch::grid("seed1", [8, 8, 8], 1).open().unwrap(), 0).unwrap();
-    let two = serial(&Scratch::grid("seed2", [8, 8, 8], 2).open().unwrap(), 0).unwrap();
+    let one = serial(&Scratch::grid([8, 8, 8], 1).open().unwrap(), 0).unwrap();
+    let two = serial(&Scratch::grid([8, 8, 8], 2).open().unwrap(), 0).unwrap();
     assert_ne!(one.checksum, two.checksum);
-    let grid = Scratch::grid("flip", [8, 8, 8], 1);
+    let grid = Scratch::grid([8, 8, 8], 1);
     let mut bytes = std::fs::read(&grid.0).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&grid.0, bytes).unwrap();
@@ -75,7 +76,7 @@ fn seeds_and_every_cell_count() {
 /// A wave along x decays at the rate of the scheme, which is that of the equation to eighth order.
 #[test]
 fn the_stencil_diffuses() {
-    let grid = Scratch::grid("wave", [32, 4, 4], 0);
+    let grid = Scratch::grid([32, 4, 4], 0);
     let mut bytes = std::fs::read(&grid.0).unwrap();
     let wave = |i: usize| (std::f64::consts::TAU * (i % 32) as f64 / 32.0).sin();
     for (i, b) in bytes[40..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -115,14 +116,14 @@ fn blocks_are_near_cubes_and_never_thinner_than_ghosts() {
 
 #[test]
 fn bad_files_end_all_ranks_with_one_error() {
-    let missing = Scratch::new("missing");
-    let text = Scratch::new("text");
+    let missing = Scratch::absent();
+    let text = Scratch::new();
     std::fs::write(
         &text.0,
         "these are not the cells you are looking for, at all",
     )
     .unwrap();
-    let cut = Scratch::grid("cut", [8, 8, 8], 1);
+    let cut = Scratch::grid([8, 8, 8], 1);
     let whole = std::fs::metadata(&cut.0).unwrap().len();
     std::fs::File::options()
         .write(true)
@@ -130,14 +131,14 @@ fn bad_files_end_all_ranks_with_one_error() {
         .unwrap()
         .set_len(whole - 1)
         .unwrap();
-    let head = Scratch::grid("head", [8, 8, 8], 1);
+    let head = Scratch::grid([8, 8, 8], 1);
     std::fs::File::options()
         .write(true)
         .open(&head.0)
         .unwrap()
         .set_len(39)
         .unwrap();
-    let thin = Scratch::grid("thin", [4, 4, 4], 1);
+    let thin = Scratch::grid([4, 4, 4], 1);
     for (file, says) in [
         (&missing, "No such file"),
         (&text, "wrong magic"),
@@ -164,8 +165,8 @@ fn bad_files_end_all_ranks_with_one_error() {
 
 #[test]
 fn a_rank_that_cannot_read_the_file_says_so() {
-    let grid = Scratch::grid("partly", [16, 16, 16], 1);
-    let missing = Scratch::new("not-here");
+    let grid = Scratch::grid([16, 16, 16], 1);
+    let missing = Scratch::absent();
     let ends = threads::run(2, |conduit| {
         let file = if conduit.mynode() == 1 {
             &missing

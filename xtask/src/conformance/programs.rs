@@ -158,6 +158,8 @@ fn run(folder: &Path, p: &Program, on: On<'_>) -> Result<String> {
         command.env("PORTOLAN_TEST_SELF", "1");
     }
     command.arg("--").arg(folder.join(p.name)).args(p.args);
+    let temporary = tempfile::tempdir()?;
+    command.env("TMPDIR", temporary.path());
     let output = command.output().with_context(|| cargo::line(&command))?;
     if output.status.success() {
         return Ok("pass".to_owned());

@@ -2,9 +2,9 @@
 //! each end. Prints a table; fails when a launcher fails. One that cannot be had here is in the table
 //! with the reason, and in continuous integration that is a failure too.
 
+mod server;
 mod slurm;
 mod sshd;
-mod temporary;
 
 use crate::cargo::{self, release_dir, root};
 use crate::packages;
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use temporary::Folder;
+use tempfile::TempDir;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -90,7 +90,7 @@ struct Programs {
     gasnet: PathBuf,
     /// Portals, two ranks.
     portals: PathBuf,
-    folder: Folder,
+    folder: TempDir,
 }
 
 /// How a job ended, and what it said.
@@ -115,7 +115,7 @@ impl Ended {
 
 impl Programs {
     fn build(built: &Path) -> Result<Self> {
-        let folder = Folder::new("launchers")?;
+        let folder = tempfile::tempdir()?;
         let compile = |name: &str, include: &str, library: &str| -> Result<PathBuf> {
             let program = folder.path().join(name);
             let mut cc = Command::new("cc");

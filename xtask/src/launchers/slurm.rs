@@ -1,13 +1,14 @@
 //! A Slurm of one node on this machine: munged, slurmctld and slurmd in a temporary folder, on ports that
 //! were free. It uses no control groups.
 
-use super::temporary::{Folder, Server};
+use super::server::Server;
 use crate::wait;
 use anyhow::{Context, Result, bail};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -17,7 +18,7 @@ pub(crate) struct Slurm {
     _slurmctld: Server,
     _munged: Server,
     pub(crate) conf: PathBuf,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// A port that was free a moment ago.
@@ -35,7 +36,7 @@ fn random() -> Result<[u8; 128]> {
 impl Slurm {
     pub(crate) fn start() -> Result<Self> {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = Folder::new("slurm")?;
+        let folder = tempfile::tempdir()?;
         let at = folder.path();
         // Any user's credentials come through the socket in here.
         std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o755))?;

@@ -1,11 +1,12 @@
 //! An sshd on the loopback of a network namespace of its own, which takes a key that was made for it.
 
-use super::temporary::{Folder, Server};
+use super::server::Server;
 use anyhow::{Result, bail};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(20);
 const PORT: &str = "2222";
@@ -13,7 +14,7 @@ const PORT: &str = "2222";
 /// Ends in the order of its fields.
 pub(crate) struct Sshd {
     sshd: Server,
-    folder: Folder,
+    folder: TempDir,
 }
 
 fn key(path: &Path) -> Result<()> {
@@ -30,7 +31,7 @@ fn key(path: &Path) -> Result<()> {
 
 impl Sshd {
     pub(crate) fn start() -> Result<Self> {
-        let folder = Folder::new("sshd")?;
+        let folder = tempfile::tempdir()?;
         let at = folder.path();
         key(&at.join("host"))?;
         key(&at.join("user"))?;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_seed_takes_the_place_of_the_files() {
-        let path = std::env::temp_dir().join(format!("portolan-faults-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("faults");
         let text = "seed = 1\n[rates]\nlost_packets = 5\n[[dead_node]]\nnode = 0\nat_ns = 9\n";
         std::fs::write(&path, text).unwrap();
         let name = path.to_str();

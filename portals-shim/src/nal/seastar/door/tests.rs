@@ -32,9 +32,9 @@ fn socket(flags: SocketFlags) -> OwnedFd {
     socket
 }
 
-/// A socket that listens, with a name of its own.
-fn listener(name: &str) -> (OwnedFd, SocketAddrUnix) {
-    let name = format!("portolan-test-{}-{name}", std::process::id());
+/// A socket that listens, with a name that nobody can foresee.
+fn listener() -> (OwnedFd, SocketAddrUnix) {
+    let name = Secret::new().unwrap().to_hex();
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
     let listener = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
     bind(&listener, &address).unwrap();
@@ -52,8 +52,8 @@ struct Served {
 }
 
 impl Served {
-    fn new(name: &str, ranks: usize) -> Self {
-        let (listener, address) = listener(name);
+    fn new(ranks: usize) -> Self {
+        let (listener, address) = listener();
         let (founder, theirs) = start::pair().unwrap();
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(&founder, timeout, Some(PATIENCE)).unwrap();
@@ -161,7 +161,7 @@ fn closed(socket: &OwnedFd) -> bool {
 
 #[test]
 fn strangers_of_every_kind_join_nothing_and_delay_nobody() {
-    let mut served = Served::new("strangers", 2);
+    let mut served = Served::new(2);
     let silent: Vec<_> = (0..200).map(|_| served.connect()).collect();
     let half_open: Vec<_> = (0..5).map(|_| served.connect()).collect();
     for socket in &half_open {
@@ -198,7 +198,7 @@ fn strangers_of_every_kind_join_nothing_and_delay_nobody() {
 
 #[test]
 fn whoever_is_silent_is_dropped_in_time_and_before_there_are_too_many() {
-    let (listener, address) = listener("silent");
+    let (listener, address) = listener();
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
     let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
@@ -235,7 +235,7 @@ fn another_user_is_turned_away_with_the_secret_too() {
         eprintln!("skipped: only root can become another user");
         return;
     }
-    let mut served = Served::new("user", 2);
+    let mut served = Served::new(2);
     let dumpable = rustix::process::dumpable_behavior().unwrap();
     let bytes = served.hello(1, Handed::Own);
     let told = std::thread::scope(|s| {
@@ -286,8 +286,8 @@ fn a_rank_that_cannot_take_part_ends_the_job_by_name_for_all() {
             "rank 1 cannot be reached: of a reason",
         ),
     ];
-    for (n, (memory, fds, why)) in cases.into_iter().enumerate() {
-        let served = Served::new(&format!("unfit-{n}"), 3);
+    for (memory, fds, why) in cases {
+        let served = Served::new(3);
         // Rank 1 is here twice in the first case.
         let waits = served.connect();
         let rank = if why == "came twice" { 1 } else { 2 };
@@ -307,10 +307,10 @@ fn a_rank_that_cannot_take_part_ends_the_job_by_name_for_all() {
 #[test]
 fn the_simulation_ends_when_a_rank_leaves_before_all_are_there() {
     // Rank 0 before its hello, another after its own.
-    let mut served = Served::new("founder", 2);
+    let mut served = Served::new(2);
     served.founder = None;
     assert!(matches!(served.end(), Err(ServeError::Left { rank: 0 })));
-    let served = Served::new("joined", 3);
+    let served = Served::new(3);
     drop(Raw::hello(&served, 2, served.connect()));
     let told = note(served.founder.as_ref().unwrap());
     assert!(told.contains("rank 2 left before"), "{told}");
@@ -354,8 +354,8 @@ impl Raw {
 }
 
 /// The two ranks of a simulation that has begun.
-fn two(name: &str) -> (Served, Raw, Raw) {
-    let mut served = Served::new(name, 2);
+fn two() -> (Served, Raw, Raw) {
+    let mut served = Served::new(2);
     let line = served.founder.take().unwrap();
     let rank_0 = Raw::hello(&served, 0, line);
     let rank_1 = Raw::hello(&served, 1, served.connect());
@@ -368,7 +368,7 @@ fn two(name: &str) -> (Served, Raw, Raw) {
 /// A rank that asks and never reads.
 #[test]
 fn a_rank_that_does_not_read_its_answers_delays_nobody() {
-    let (served, rank, deaf) = two("deaf");
+    let (served, rank, deaf) = two();
     let question = postcard::to_stdvec(&Question::Call(Call::Status)).unwrap();
     let dismissed = std::thread::spawn(move || {
         // Many times as many as there is room for.
@@ -403,7 +403,7 @@ fn a_rank_that_does_not_read_its_answers_delays_nobody() {
 #[test]
 fn a_rank_that_babbles_leaves() {
     for babble in [vec![0xff; 9], vec![1; MAX_DATAGRAM + 1]] {
-        let (served, rank, babbler) = two(&format!("babble-{}", babble.len()));
+        let (served, rank, babbler) = two();
         say(&babbler.0, &babble);
         assert!(closed(&babbler.0));
         assert!(rank.ask(Call::Status).result.is_ok());
@@ -442,8 +442,8 @@ fn rank_of_another_process() {
 fn a_rank_whose_child_has_its_socket_is_gone_when_it_ends() {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Command, Stdio};
-    let mut served = Served::new("child", 2);
-    let name = format!("portolan-test-{}-child", std::process::id());
+    let mut served = Served::new(2);
+    let name = str::from_utf8(served.address.abstract_name().unwrap()).unwrap();
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",

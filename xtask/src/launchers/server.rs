@@ -1,4 +1,4 @@
-//! A folder, and processes that end with it.
+//! Processes that end with what started them.
 
 use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
@@ -10,27 +10,6 @@ use std::time::Duration;
 
 /// How long a server has to end.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// A folder of its own in the system's place for such; removed at the end.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("portolan-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A program that serves until it is dropped, and its words in a file.
 pub(crate) struct Server {
