@@ -57,6 +57,8 @@ struct Entry {
     previous: Option<Id>,
     next: Option<Id>,
     listed: bool,
+    /// Its id is among those that wait for a note, perhaps of an earlier message.
+    notable: bool,
     /// Of arrival.
     order: u64,
 }
@@ -72,7 +74,8 @@ pub(crate) struct Unexpected {
     arriving: Vec<(u32, Id)>,
     listed: usize,
     came: u64,
-    /// Those whose senders keep the data and wait for a note, perhaps, and such as are gone.
+    /// Those whose senders keep the data and wait for a note, perhaps, and such as are gone; each id once, so that there are
+    /// no more than there were messages at a time.
     notable: Vec<Id>,
     /// Memory of messages that were out of the way of an overflow buffer: no more pieces than there were such messages
     /// at a time, none much longer than a short message.
@@ -108,13 +111,15 @@ impl Unexpected {
             previous: self.last,
             next: None,
             listed: true,
+            notable: false,
             order: self.came,
         };
         self.came += 1;
         let id = match self.free.pop() {
             Some(id) => {
                 if let Some(slot) = self.entry(id) {
-                    *slot = entry;
+                    let notable = slot.notable;
+                    *slot = Entry { notable, ..entry };
                 }
                 id
             }
@@ -218,7 +223,10 @@ impl Unexpected {
 
     /// Its sender keeps the data, and waits for a note, perhaps.
     pub(crate) fn notable(&mut self, id: Id) {
-        self.notable.push(id);
+        if let Some(entry) = self.entry(id).filter(|e| !e.notable) {
+            entry.notable = true;
+            self.notable.push(id);
+        }
     }
 
     /// A message of `source` of which its sender gets a note from here on; the sender's number of it.
@@ -230,16 +238,21 @@ impl Unexpected {
                 Some(arrived) if arrived.source == source => {
                     arrived.noted = true;
                     let operation = arrived.operation;
-                    self.notable.swap_remove(at);
+                    self.drop_notable(at);
                     return Some((id, operation));
                 }
                 Some(_) => at += 1,
-                None => {
-                    self.notable.swap_remove(at);
-                }
+                None => self.drop_notable(at),
             }
         }
         None
+    }
+
+    fn drop_notable(&mut self, at: usize) {
+        let id = self.notable.swap_remove(at);
+        if let Some(entry) = self.entry(id) {
+            entry.notable = false;
+        }
     }
 
     /// Gone.
@@ -295,6 +308,37 @@ mod tests {
             taker: None,
             noted: false,
         }
+    }
+
+    /// A message that its sender keeps.
+    fn kept(list: &mut Unexpected, link: u32) -> Id {
+        let id = list.push(arrived(0), link);
+        assert_eq!(list.ended(link), Some(id));
+        let message = list.get_mut(id).unwrap();
+        message.place = Place::AtSender;
+        message.operation = link;
+        list.notable(id);
+        id
+    }
+
+    #[test]
+    fn messages_that_are_gone_without_a_note_leave_nothing() {
+        let mut list = Unexpected::default();
+        for link in 0..10_000 {
+            let id = kept(&mut list, link);
+            assert!(list.remove(id).is_some());
+        }
+        assert_eq!(list.notable.len(), 1);
+        let ids = [10_000, 10_001].map(|link| kept(&mut list, link));
+        let mut noted = [0; 2].map(|_| list.take_notable(0).unwrap());
+        noted.sort_unstable();
+        assert_eq!(noted, [(ids[0], 10_000), (ids[1], 10_001)]);
+        assert_eq!(list.take_notable(0), None);
+        assert!(list.notable.is_empty());
+        // A note that could not be sent.
+        list.get_mut(ids[1]).unwrap().noted = false;
+        list.notable(ids[1]);
+        assert_eq!(list.take_notable(0), Some(noted[1]));
     }
 
     /// Beside a plain vector, at random.
