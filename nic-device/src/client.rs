@@ -464,8 +464,10 @@ mod tests {
             return;
         }
         let (client, server) = (65532, 65533);
-        let name = format!("nic-user-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        // Both users go in.
+        chmod(folder.path(), Mode::RWXU | Mode::RWXG | Mode::RWXO).unwrap();
+        let path = folder.path().join("socket");
         // Of one thread alone.
         let become_user = |user| {
             let user = Uid::from_raw(user);

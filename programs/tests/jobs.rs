@@ -777,14 +777,13 @@ fn privileged(folder: &Path) -> Option<(PathBuf, PathBuf)> {
 /// A caller that has a capability itself, and hands it on as an ambient one, lends the program nothing that it lacks.
 #[test]
 fn a_program_with_an_ambient_capability_follows_variables() {
-    let folder = std::env::temp_dir().join(format!("portolan-ambient-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let folder = own.path();
     let input = folder.join("grid");
     let grid = input.display().to_string();
     succeed(program(HEAT3D, &["--generate", "4", "4", "4", "1", &grid]));
-    if privileged(&folder).is_none() {
+    if privileged(folder).is_none() {
         eprintln!("skipped: capabilities are tried as root, with setpriv");
-        fs::remove_dir_all(&folder).unwrap();
         return;
     }
     let copy = folder.join("ordinary");
@@ -807,7 +806,6 @@ fn a_program_with_an_ambient_capability_follows_variables() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert!(traced.exists(), "{errors}");
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

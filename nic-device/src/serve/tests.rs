@@ -3,8 +3,8 @@ use nic_model::Machine;
 
 #[test]
 fn clients_have_their_turn_between_those_who_connect() {
-    let name = format!("nic-turn-{}", std::process::id());
-    let listeners = Listeners::bind(&std::env::temp_dir().join(name), 1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let listeners = Listeners::bind(&folder.path().join("chips"), 1).unwrap();
     let mut chips = Chips::new(Machine::named("xt4").unwrap(), 1).unwrap();
     let mut callers = Callers::default();
     let connect = |_| UnixStream::connect(&listeners.sockets[0].1).unwrap();

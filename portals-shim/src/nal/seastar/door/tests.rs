@@ -481,7 +481,7 @@ fn ranks_of_a_large_job_may_all_connect_before_they_say_hello() {
     let (mut limits, files) = (getrlimit(Resource::Nofile), Files::own().unwrap());
     limits.current = limits.maximum;
     setrlimit(Resource::Nofile, limits).unwrap();
-    let (listener, address) = listener("large");
+    let (listener, address) = listener();
     let (founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
     let mut door = Door::new(secret, Way::Listener(listener), RANKS, vec![theirs]);
@@ -527,7 +527,7 @@ fn a_simulation_without_descriptors_waits_and_loses_no_rank() {
             + &String::from_utf8_lossy(&child.stderr);
         return assert!(child.status.success(), "{said}");
     }
-    let mut served = Served::new("full", 2);
+    let mut served = Served::new(2);
     // It has all that it needs once it answers.
     let stranger = served.connect();
     say(&stranger, b"noise");

@@ -42,8 +42,8 @@ impl Member {
 }
 
 /// Has both ranks of a job join, do something and leave, each on a thread.
-fn two_members(name: &str, body: impl Fn(u32, &Member) + Sync) {
-    let mut served = Served::new(name, 2);
+fn two_members(body: impl Fn(u32, &Member) + Sync) {
+    let mut served = Served::new(2);
     let mut founder = served.founder.take();
     let (own, body) = (&served, &body);
     std::thread::scope(|s| {
@@ -63,7 +63,7 @@ fn two_members(name: &str, body: impl Fn(u32, &Member) + Sync) {
 #[test]
 fn threads_wait_for_events_while_others_of_their_ranks_are_outside() {
     let fence = &Barrier::new(2);
-    two_members("waits-outside", |_, member| {
+    two_members(|_, member| {
         std::thread::scope(|s| {
             let waits = s.spawn(|| member.is_greeted());
             for _ in 0..50 {
@@ -79,7 +79,7 @@ fn threads_wait_for_events_while_others_of_their_ranks_are_outside() {
 #[test]
 fn several_threads_of_a_rank_are_outside_at_once() {
     let fences = &[Barrier::new(2), Barrier::new(2)];
-    two_members("twice-outside", |rank, member| {
+    two_members(|rank, member| {
         let fence = &fences[rank as usize];
         std::thread::scope(|s| {
             for _ in 0..2 {
@@ -101,7 +101,7 @@ fn a_thread_answers_while_another_of_its_rank_is_outside() {
     let fence = &Barrier::new(2);
     let (tell, is_outside) = std::sync::mpsc::channel();
     let (tell, is_outside) = (&Mutex::new(tell), &Mutex::new(is_outside));
-    two_members("serves-outside", |rank, member| {
+    two_members(|rank, member| {
         if rank == 1 {
             is_outside.lock().unwrap().recv().unwrap();
             member.greet();
@@ -126,7 +126,7 @@ fn a_thread_answers_while_another_of_its_rank_is_outside() {
 /// A rank that asks again before it is answered is hung up on, and its question not lost.
 #[test]
 fn a_rank_that_asks_twice_leaves() {
-    let (served, rank, hasty) = two("twice");
+    let (served, rank, hasty) = two();
     let question = postcard::to_stdvec(&Question::Call(Call::Status)).unwrap();
     for _ in 0..2 {
         say(&hasty.0, &question);
