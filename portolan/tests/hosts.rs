@@ -39,8 +39,10 @@ fn stand_in() -> &'static str {
 }
 
 fn command(ssh: &str, line: &str) -> Command {
-    let mut command = Command::new(PORTOLAN);
+    // Whoever runs the tests in the background may ignore signals, and a launcher keeps that.
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=HUP,INT,QUIT,TERM", PORTOLAN])
         .args(["run", "--fabric", "shm", "--ssh", ssh])
         .args(line.split(' '))
         .stdin(Stdio::null());

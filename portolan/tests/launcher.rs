@@ -20,7 +20,9 @@ const PORTOLAN: &str = env!("CARGO_BIN_EXE_portolan");
 const SOON: Duration = Duration::from_secs(8);
 
 fn command(line: &str) -> Command {
-    let mut command = Command::new(PORTOLAN);
+    // Whoever runs the tests in the background may ignore signals, and a launcher keeps that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT,TERM", PORTOLAN]);
     command.args(line.split(' ')).stdin(Stdio::null());
     for name in [
         "PORTOLAN_FABRIC",
