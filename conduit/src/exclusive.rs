@@ -54,9 +54,10 @@ impl<T> Exclusive<T> {
         self.value.try_borrow_mut()
     }
 
+    /// Ends the job: a call was made within another one.
     #[cold]
     #[inline(never)]
-    fn refuse(&self) -> ! {
+    pub(crate) fn refuse(&self) -> ! {
         self.job.abort_at_once(WITHIN)
     }
 }

@@ -242,12 +242,20 @@ impl Par {
             return call(conduit);
         }
         let quiet = !self.tolerant && hsl::is_quiet();
-        self.gate.enter();
+        self.enter();
         let _inside = Inside(Some(&self.gate));
         if quiet {
             conduit.fatal("a call", &Fault::HslHeld);
         }
         call(conduit)
+    }
+
+    /// Waits for this thread's turn. A handler of a signal that has interrupted its thread on the way in or out ends the job.
+    fn enter(&self) {
+        if self.gate.is_passing() {
+            self.turns.0.core.refuse();
+        }
+        self.gate.enter();
     }
 
     /// As [`Conduit::take_away`]. No other thread has a turn between the last look and the end of `call`: one that transferred
@@ -422,7 +430,7 @@ impl Par {
                     std::hint::spin_loop();
                     continue;
                 }
-                self.gate.enter();
+                self.enter();
             }
             looks = 0;
             let _inside = Inside(Some(&self.gate));

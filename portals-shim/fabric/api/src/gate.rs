@@ -3,7 +3,8 @@
 //! It knows which thread holds it, so that misuse is an answer and not a hang. A waiting thread
 //! looks for a while and then sleeps.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Looks before a waiting thread sleeps; the holder of a gate is seldom done sooner.
@@ -17,6 +18,32 @@ pub fn this_thread() -> u64 {
     }
     // A thread that is ending has no numbers of its own any more; none waits for it.
     MINE.try_with(|n| *n).unwrap_or(u64::MAX)
+}
+
+thread_local! {
+    // Without a destructor: a handler of a signal may ask at any time.
+    static PASSING: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The calling thread takes a gate, or gives it back, while this lives.
+struct Passing {
+    before: *const Gate,
+}
+
+impl Passing {
+    fn new(gate: &Gate) -> Self {
+        let before = PASSING.replace(gate);
+        // A handler that comes from here on sees it.
+        compiler_fence(Ordering::SeqCst);
+        Self { before }
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        PASSING.set(self.before);
+    }
 }
 
 /// Asked for by number, held by whose number is called.
@@ -55,6 +82,12 @@ impl Gate {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
+    /// Whether the calling thread is taking it or giving it back. True only in a handler of a signal that has interrupted
+    /// that: it must not [enter](Gate::enter), as it would wait for the thread that it has interrupted.
+    pub fn is_passing(&self) -> bool {
+        std::ptr::eq(PASSING.get(), self)
+    }
+
     /// Whether somebody waits while another holds it.
     pub fn is_wanted(&self) -> bool {
         let called = self.called.load(Ordering::Relaxed);
@@ -71,7 +104,15 @@ impl Gate {
 
     /// As [`Gate::enter`], of a thread that ends the process and never gives the gate back: it returns all the same.
     pub fn enter_last(&self) {
+        self.enter_by_way_of(|| ());
+    }
+
+    /// `asked` is called when the thread has its number.
+    #[inline(always)]
+    fn enter_by_way_of(&self, asked: impl FnOnce()) {
+        let _passing = Passing::new(self);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
+        asked();
         let mut looks = 0;
         while self.called.load(Ordering::SeqCst) != number {
             looks += 1;
@@ -91,6 +132,7 @@ impl Gate {
 
     /// Takes it if nobody holds or waits.
     pub fn try_enter(&self) -> bool {
+        let _passing = Passing::new(self);
         let called = self.called.load(Ordering::SeqCst);
         let after = called.wrapping_add(1);
         let taken = self
@@ -115,10 +157,18 @@ impl Gate {
 
     /// Gives it to whoever waits longest. `false`, and nothing happens, if the caller does not hold it.
     pub fn leave(&self) -> bool {
+        self.leave_by_way_of(|| ())
+    }
+
+    /// `left` is called when the gate has no owner, and is not the next one's yet.
+    #[inline(always)]
+    fn leave_by_way_of(&self, left: impl FnOnce()) -> bool {
         if !self.is_mine() {
             return false;
         }
+        let _passing = Passing::new(self);
         self.owner.store(0, Ordering::Relaxed);
+        left();
         self.called.fetch_add(1, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) > 0 {
             drop(self.beds.lock().unwrap_or_else(PoisonError::into_inner));
@@ -178,6 +228,22 @@ mod tests {
         GATE.enter_last();
         assert!(GATE.is_mine() && !GATE.try_enter());
         assert_eq!(OTHERS.load(Ordering::SeqCst), 0);
+    }
+
+    /// What a handler of a signal sees that interrupts a thread at the gate.
+    #[test]
+    fn a_thread_at_the_gate_is_known_until_it_is_through() {
+        let (gate, other) = (Gate::new(), Gate::new());
+        let at_the_gate = || {
+            assert!(gate.is_passing() && !gate.is_mine() && !other.is_passing());
+            other.enter();
+            assert!(other.is_mine() && other.leave() && gate.is_passing());
+        };
+        gate.enter_by_way_of(at_the_gate);
+        assert!(gate.is_mine() && !gate.is_passing());
+        assert!(gate.leave_by_way_of(at_the_gate));
+        assert!(!gate.is_mine() && !gate.is_passing());
+        assert!(gate.try_enter() && !gate.is_passing());
     }
 
     #[test]
