@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use clap::Args;
 use portals_shim::job::{Job, JobError};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::error::CmdError;
 
@@ -16,7 +19,8 @@ use crate::error::CmdError;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// What some rank does wrong after the exchange, as KIND@RANK: exit3, exit0, kill, abort7, hang,
-    /// outside (exits without joining), late5 (exits with 5 after it finalized), drop3 (drops its job and exits with 3)
+    /// outside (exits without joining), late5 (exits with 5 after it finalized), drop3 (drops its job and exits with 3,
+    /// after the other ranks of this machine have ended)
     #[arg(long, value_name = "KIND@RANK")]
     fault: Vec<Fault>,
     /// Bytes of each rank's value
@@ -89,6 +93,7 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
         println!("rank {rank} process {}", std::process::id());
     }
     job.put(&format!("value.{rank}"), pattern(rank, options.bytes))?;
+    job.put(&format!("process.{rank}"), std::process::id().to_string())?;
     job.fence()?;
     let wrong: Vec<u32> = (0..size)
         .filter_map(|r| match job.get_bytes(&format!("value.{r}")) {
@@ -124,7 +129,13 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
     job.barrier()?;
     let id = job.id().to_owned();
     match end {
-        Some(("drop", _)) => drop(job),
+        Some(("drop", code)) => {
+            if code != 0 {
+                // Launchers that kill the job meanwhile may have no answer to a rank that leaves, and fail by that.
+                await_ends(&job)?;
+            }
+            drop(job);
+        }
         _ => job.finish()?,
     }
     match end {
@@ -132,6 +143,19 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
         Some((_, code)) => std::process::exit(code),
     }
     Ok(0)
+}
+
+/// Waits until the other ranks have ended, as far as their processes have numbers here.
+fn await_ends(job: &Job) -> Result<(), JobError> {
+    for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
+        let pid = job.get(&format!("process.{rank}"))?;
+        let pid = pid.parse().ok().and_then(Pid::from_raw);
+        if let Some(Ok(other)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            let mut fds = [PollFd::new(&other, PollFlags::IN)];
+            while rustix::event::poll(&mut fds, None) == Err(Errno::INTR) {}
+        }
+    }
+    Ok(())
 }
 
 /// Splits `exit3` into `exit` and 3; no digits mean 0.
