@@ -103,19 +103,24 @@ pub fn check_faults(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Str
     faults.check(&places).map_err(|why| format!("{from}{why}"))
 }
 
+/// Names the machine of the model.
+const MACHINE: &str = "PORTOLAN_MACHINE";
+
 /// Whoever calls a program with privileges chooses its environment, but no file that it reads.
-fn may_read(file: &str) -> Result<(), String> {
+fn may_read(variable: &str, file: &str) -> Result<(), String> {
     if host::is_privileged() {
+        let why = host::PRIVILEGED;
         return Err(format!(
-            "{file}: the file is not read: {}",
-            host::PRIVILEGED
+            "{variable} is {file:?}, and no file is read: {why}"
         ));
     }
     Ok(())
 }
 
 fn faults_of(config: &FabricConfig) -> Result<Faults, String> {
-    config.faults.as_deref().map_or(Ok(()), may_read)?;
+    if let Some(file) = &config.faults {
+        may_read(FabricConfig::FAULTS, file)?;
+    }
     faults::choose(config.faults.as_deref(), config.fault_seed.as_deref())
 }
 
@@ -182,7 +187,7 @@ fn setting(config: &FabricConfig) -> Result<Setting, String> {
 fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
     let mode = config.mode;
     if Machine::is_file(&config.machine) {
-        may_read(&config.machine)?;
+        may_read(MACHINE, &config.machine)?;
     }
     let machine = Machine::choose(&config.machine).map_err(|error| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}"));
