@@ -5,7 +5,7 @@
 //! queue, an entry with a descriptor and a free descriptor, so that messages between them arrive.
 
 use crate::input::Input;
-use crate::registers::{Memories, NODES, boot};
+use crate::registers::{Memories, NODES, boot, read_results};
 use firmware_sim::SeaStarFirmware;
 use nic_model::defs::accel::{
     DescriptorCommand, DescriptorRecord, EntryCommand, Exchange, InitAccel, Initiate, NO_HANDLE,
@@ -286,6 +286,9 @@ pub fn run(data: &[u8]) -> u32 {
             }
         }
         step(&mut world, &mut memories, u32::from(input.below(60)));
+        for mailbox in [0, MAILBOX] {
+            read_results(&mut world, node, mailbox);
+        }
     }
     step(&mut world, &mut memories, u32::MAX);
     let mut seen = 0;

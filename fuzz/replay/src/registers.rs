@@ -9,7 +9,7 @@ use firmware_sim::SeaStarFirmware;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
 use nic_model::defs::niccb::{Counter, crash};
 use nic_model::defs::{mailbox, map};
-use nic_model::{HostFault, HostMemories, Machine, NodeId, RegisterIo, SimTime, Topology, World};
+use nic_model::{HostFault, HostMemories, Machine, NodeId, RegisterIo, Topology, World};
 use std::sync::OnceLock;
 
 pub(crate) const NODES: u16 = 3;
@@ -91,19 +91,36 @@ fn command(input: &mut Input<'_>) -> [u8; COMMAND_LEN] {
     entry
 }
 
-/// Gives every node its kernel's memory and writes the boot commands.
+/// The host has read all results of a mailbox: the firmware carries no command out whose result has no room.
+pub(crate) fn read_results(world: &mut World<SeaStarFirmware>, node: NodeId, mailbox: u32) {
+    let now = world.now();
+    let mut io = world.registers(node, now);
+    let written = io.read32(mailbox::address(mailbox, mailbox::RESULT_WRITE));
+    io.write32(mailbox::address(mailbox, mailbox::RESULT_READ), written);
+}
+
+/// Gives every node its kernel's memory and has it carry out the boot commands.
 pub(crate) fn boot(world: &mut World<SeaStarFirmware>) -> Memories {
+    let mut memories = Memories(vec![vec![0; MEMORY]; usize::from(NODES)]);
     for node in (0..NODES).map(NodeId) {
-        let mut io = world.registers(node, SimTime::ZERO);
+        let now = world.now();
+        let mut io = world.registers(node, now);
         io.write32(map::ht_slot(8), 0x8000);
         io.write32(map::HT_INTERRUPT, 1);
         for (slot, entry) in (0..).zip(boot_commands()) {
+            let now = world.now();
+            let mut io = world.registers(node, now);
             mailbox::write_command(&mut io, 0, slot, &entry);
-            io.write32(mailbox::address(0, mailbox::RESULT_READ), 1);
+            io.write32(mailbox::address(0, mailbox::COMMAND_WRITE), slot + 1);
+            for _ in 0..100 {
+                if world.step(&mut memories).is_none() {
+                    break;
+                }
+            }
+            read_results(world, node, 0);
         }
-        io.write32(mailbox::address(0, mailbox::COMMAND_WRITE), 3);
     }
-    Memories(vec![vec![0; MEMORY]; usize::from(NODES)])
+    memories
 }
 
 /// Nothing panics. A chip whose firmware has stopped says why in its crash register; one that has
@@ -170,9 +187,11 @@ pub fn run(data: &[u8]) -> u32 {
                 let at = usize::from(u16::from_le_bytes(input.take()));
                 memories.0[node.index()][at] = input.byte();
             }
+            // The host reads what it was told.
             _ => {
                 memories.0[node.index()][EQ as usize..EQ as usize + 4096].fill(0);
                 io.write32(map::ht_slot(8), 0x8000);
+                read_results(&mut world, node, 0);
             }
         }
         step(&mut world, &mut memories, u32::from(input.below(40)));
