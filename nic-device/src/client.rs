@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use host::peer::Credentials;
 use nic_model::RegisterIo;
 use nic_model::defs::map::{WINDOW, WINDOW_LEN};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -67,7 +68,8 @@ impl UserFunction {
         })?;
         // The server is given the driver's memory. The path may have become another's meanwhile; the connection has not.
         let own = rustix::process::geteuid().as_raw();
-        let user = crate::peer::user(&stream).map_err(DeviceError::system("ask who serves"))?;
+        let peer = Credentials::of(&stream).map_err(DeviceError::system("ask who serves"))?;
+        let user = peer.uid;
         if !trusts(own, user) {
             return Err(DeviceError::OtherUser {
                 path: path.to_owned(),

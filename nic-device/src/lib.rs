@@ -38,7 +38,6 @@ mod kernel;
 mod memory;
 mod model;
 mod pci;
-mod peer;
 mod proto;
 mod serve;
 mod server;
