@@ -37,6 +37,7 @@ pub(crate) use open::open;
 
 use super::shm::Shm;
 use super::verbs::channel::Far;
+use crate::awake::Awake;
 use fabric_api::call::RemoteKey;
 use fabric_api::call::{Paths, Target};
 use fabric_api::nal::{Attendance, Awaiting, Nal};
@@ -236,8 +237,8 @@ impl Nal for Composite {
     }
 
     fn close(&mut self, ni: &mut Ni) {
-        let end = Instant::now() + self.verbs.closing_time();
-        while !(self.shm.is_drained() && self.verbs.is_drained()) && Instant::now() < end {
+        let mut left = Awake::new(self.verbs.closing_time());
+        while !((self.shm.is_drained() && self.verbs.is_drained()) || left.is_over()) {
             // Connections that are being made or mended are the attendance's.
             let any = self.progress(ni);
             if !(self.verbs.attend(ni) | any) {

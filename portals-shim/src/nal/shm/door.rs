@@ -28,6 +28,7 @@
 //!   one that finds the queue full of strangers, comes to a second door: a socket in a directory that only the own user
 //!   may enter, of a name that nobody else knows, which is there only in such a start.
 
+use crate::awake::Awake;
 use host::limit::raise_descriptors;
 use host::peer::{Credentials, is_own_user};
 use host::secret::{Secret, random};
@@ -44,7 +45,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"portolan";
 /// Descriptors of one message; the kernel takes 253.
@@ -119,7 +120,7 @@ fn seqpacket() -> rustix::io::Result<OwnedFd> {
 /// Sends a message with descriptors, however long the other side takes for what came before.
 fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-    let until = Instant::now() + PATIENCE;
+    let mut left = Awake::new(PATIENCE);
     loop {
         let mut with = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !with.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -129,9 +130,9 @@ fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Resu
         match sendmsg(&to, &[IoSlice::new(bytes)], &mut with, flags) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if Instant::now() < until => wait(&to, PollFlags::OUT, PAUSE)?,
+            Err(Errno::AGAIN) if !left.is_over() => wait(&to, PollFlags::OUT, PAUSE)?,
             // Too many descriptors are on their way, to whomever: those have to be taken out first.
-            Err(Errno::TOOMANYREFS) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::TOOMANYREFS) if !left.is_over() => std::thread::sleep(PAUSE),
             Err(error) => return Err(error),
         }
     }
@@ -440,13 +441,14 @@ impl Door {
 
     /// Before the second fence: lets in those who are quick.
     pub(in crate::nal) fn expect(&mut self) {
-        self.look_until(None, Instant::now() + EARLY);
+        self.look_within(None, EARLY);
     }
 
-    fn look_until(&mut self, second: Option<&Second>, until: Instant) {
+    fn look_within(&mut self, second: Option<&Second>, time: Duration) {
+        let mut left = Awake::new(time);
         loop {
             let more = self.look(second);
-            if self.missing().is_none() || Instant::now() >= until {
+            if self.missing().is_none() || left.is_over() {
                 return;
             }
             if more {
@@ -526,7 +528,7 @@ impl Door {
             self.clear_queue(words);
         }
         if self.full.is_some() {
-            self.look_until(None, Instant::now() + PATIENCE);
+            self.look_within(None, PATIENCE);
         }
         let other = |(n, word): (usize, &String)| {
             let why = word.strip_prefix(FAILED)?;
@@ -541,7 +543,7 @@ impl Door {
                 at: at.clone(),
                 source,
             })?;
-            self.look_until(Some(&second), Instant::now() + PATIENCE);
+            self.look_within(Some(&second), PATIENCE);
         }
         match (self.missing(), self.full) {
             (None, _) => Ok(()),
@@ -660,11 +662,11 @@ impl Guest {
 /// Connects, however many others do so at this moment, as long as `patience` lasts.
 fn reach(to: &SocketAddrUnix, patience: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = seqpacket()?;
-    let until = Instant::now() + patience;
+    let mut left = Awake::new(patience);
     loop {
         match connect(&socket, to) {
             Ok(()) => return Ok(socket),
-            Err(Errno::AGAIN | Errno::INTR) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN | Errno::INTR) if !left.is_over() => std::thread::sleep(PAUSE),
             Err(error) => return Err(error),
         }
     }
@@ -673,11 +675,11 @@ fn reach(to: &SocketAddrUnix, patience: Duration) -> rustix::io::Result<OwnedFd>
 /// Connects to the second door, once the first rank knows that it is needed.
 fn second(address: &Address, name: io::Error) -> Result<OwnedFd, DoorError> {
     let at = door_in(&address.directory);
-    let until = Instant::now() + PATIENCE;
+    let mut left = Awake::new(PATIENCE);
     loop {
         match SocketAddrUnix::new(&at).and_then(|to| reach(&to, PATIENCE)) {
             Ok(socket) => return Ok(socket),
-            Err(Errno::NOENT | Errno::CONNREFUSED) if Instant::now() < until => {
+            Err(Errno::NOENT | Errno::CONNREFUSED) if !left.is_over() => {
                 std::thread::sleep(PAUSE);
             }
             Err(error) => {

@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 
 fn file() -> OwnedFd {
     rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap()
