@@ -444,12 +444,12 @@ impl RawMemory {
 /// Descriptors are made by calls of the interface over a [`Region`] or a [`RawMemory`], so whoever writes no `unsafe` cannot make
 /// the library touch memory that is not the program's to give:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0423
 /// #![forbid(unsafe_code)]
 /// use portals_shim::core::{MdDesc, Memory, Ni, NiConfig};
 /// use portals_shim::nal::inproc::{Hub, InProc};
 /// use portals_shim::place::Placement;
-/// use portals_shim::{Interface, Limits, MdOptions, ProcessId, Unlink};
+/// use portals_shim::{Interface, Limits, MdOptions, ProcessId, Trust, Unlink};
 ///
 /// let id = ProcessId::new(0, 1);
 /// let limits = Limits::LIBRARY;
@@ -458,8 +458,9 @@ impl RawMemory {
 /// let options = MdOptions::empty();
 /// let md = MdDesc { memory, threshold: -1, max_size: 0, options, user_ptr: 0, eq: None };
 /// ni.md_bind(md, Unlink::Retain).unwrap();
-/// let hub = Hub::new(vec![id], Placement::ONE);
-/// let interface = Interface::direct(ni, InProc::new(hub, 0));
+/// let trust = Trust(());
+/// let fabric = InProc::trusted(Hub::new(vec![id], Placement::ONE), 0, trust);
+/// let interface = Interface::over(ni, fabric, trust);
 /// ```
 ///
 /// A test that puts a fabric of its own under an interface has an [`portals_core::Ni`] in its hands, and promises by this value what
@@ -498,9 +499,15 @@ impl Trust {
     }
 }
 
-/// Copies bytes between described memory and buffers, on behalf of fabrics that move data with the
-/// processor; other threads may use the memory meanwhile, as a [`Region`]'s. The segments come from MDs, whose makers promised them ([`RawMemory::new`], or a
-/// [`Region`] kept alive by its interface).
+/// Copies bytes between described memory and buffers; only whoever has a [`Trust`] has one:
+///
+/// ```compile_fail,E0423
+/// #![forbid(unsafe_code)]
+/// let copy = fabric_api::region::LocalCopy(());
+/// ```
+///
+/// Fabrics that move data with the processor use it. Other threads may use the memory meanwhile, as a [`Region`]'s. The segments
+/// come from descriptors, whose makers promised them ([`RawMemory::new`], or a [`Region`] kept alive by its interface).
 #[derive(Clone, Copy, Debug)]
 pub struct LocalCopy(());
 
