@@ -3,7 +3,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`machine`] | who is at the other end, where, and does it live? |
+//! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
@@ -23,6 +23,7 @@
 
 pub mod bystander;
 pub mod dump;
+pub mod group;
 pub mod handover;
 pub mod held;
 pub mod life;

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, setsid, waitpid};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpid};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN};
 
@@ -199,7 +199,7 @@ fn feed(input: &OwnedFd) {
     let terminal = io::stdin();
     let mut typed = [0; 4096];
     loop {
-        if tcgetpgrp(&terminal).is_ok_and(|group| group != getpgrp()) {
+        if tcgetpgrp(&terminal).is_ok_and(|group| Some(group) != host::group::group()) {
             thread::sleep(BACKGROUND);
             continue;
         }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use host::group::session;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getsid, kill_process,
-    kill_process_group, waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    waitid, waitpid,
 };
 
 /// How a process ended.
@@ -116,7 +117,7 @@ impl Others {
     /// Whether `process` is of the job. What others have started since, and left behind, is told by its session: this
     /// process's, which none of a job is in.
     fn are_not(&self, process: &Stat) -> bool {
-        process.session != getsid(None).ok() && !self.noted.contains(&(process.pid, process.start))
+        process.session != session() && !self.noted.contains(&(process.pid, process.start))
     }
 }
 
@@ -132,9 +133,11 @@ pub(super) fn sweep(others: &Others) {
             return;
         }
         for pid in children {
-            // It is this process's child and not yet waited for, so the number is still its own.
-            let _ = kill_process(pid, Signal::KILL);
-            collect(pid);
+            // A child that was not yet waited for keeps its number. Where /proc is of another PID namespace, it shows others.
+            if is_child(pid) {
+                let _ = kill_process(pid, Signal::KILL);
+                collect(pid);
+            }
         }
     }
 }
@@ -217,7 +220,7 @@ mod tests {
         let me = getpid().as_raw_nonzero().get();
         let stat = stat(me).unwrap();
         assert_eq!(stat.parent, rustix::process::getppid());
-        assert_eq!(stat.session, getsid(None).ok());
+        assert_eq!(stat.session, session());
         assert!(super::stat(-1).is_none());
     }
 }

@@ -710,3 +710,24 @@ fn a_fabric_that_cannot_be_used_is_3_before_any_rank_starts() {
         stderr(&output)
     );
 }
+
+/// As in a container, whose first process has its group and session outside.
+#[test]
+fn a_launcher_whose_session_is_outside_of_its_namespace_leaves_nothing() {
+    const SCRIPT: &str = r#""$0" run -n 2 -- sh -c 'setsid sleep 3600 & :' >&2; echo $?; ps -e -o comm= | grep -c sleep"#;
+    let inside = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let made = Command::new("unshare").args(inside).arg("true").output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        println!("skipped: no PID namespace can be made here");
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(inside)
+        .args(["sh", "-c", SCRIPT, PORTOLAN])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said, "0\n0\n", "{error}");
+}
