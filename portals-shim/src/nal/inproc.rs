@@ -55,16 +55,16 @@ impl Hub {
 
     /// Delivers a message to its target; `false` when there is no such process.
     pub fn deliver(&self, mut message: Message) -> bool {
-        self.pass(&mut message)
+        self.pass(&message.header, &mut message.data)
     }
 
-    /// As [`Hub::deliver`]; takes the message's data.
+    /// As [`Hub::deliver`]; takes the bytes of `data`.
     #[inline]
-    fn pass(&self, message: &mut Message) -> bool {
-        let Some(rank) = self.rank(message.header.target) else {
+    fn pass(&self, header: &Header, data: &mut Vec<u8>) -> bool {
+        let Some(rank) = self.rank(header.target) else {
             return false;
         };
-        self.boxes[rank].add(|waiting| waiting.push(message));
+        self.boxes[rank].add(|waiting| waiting.push(header, data));
         true
     }
 }
@@ -76,6 +76,8 @@ pub struct InProc {
     own: u32,
     /// Messages taken out of the mailbox; empty between calls.
     read: Messages,
+    /// For the bytes of an answer; empty between messages.
+    answer: Vec<u8>,
 }
 
 impl InProc {
@@ -90,6 +92,7 @@ impl InProc {
             hub,
             own,
             read: Messages::default(),
+            answer: Vec::new(),
         }
     }
 }
@@ -128,10 +131,11 @@ impl Nal for InProc {
             std::mem::swap(&mut *waiting, &mut self.read);
             drop(waiting);
             for message in self.read.iter() {
-                if let Some(mut answer) =
-                    delivery::deliver(MEMORY, ni, &message.header, &message.data)
+                let (header, data) = (&message.header, &message.data);
+                if let Some(h) = delivery::deliver(MEMORY, ni, header, data, &mut self.answer)
+                    && !self.hub.pass(&h, &mut self.answer)
                 {
-                    self.hub.pass(&mut answer);
+                    self.answer.clear();
                 }
             }
             self.read.clear();

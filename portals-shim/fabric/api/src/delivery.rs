@@ -69,12 +69,12 @@ impl Messages {
         copy.gather(payload, &mut self.place(header).data);
     }
 
-    /// Adds a message, whose data it takes.
+    /// Adds a message whose bytes are those of `data`, which is left empty with a buffer for the next.
     #[inline]
-    pub fn push(&mut self, message: &mut Message) {
-        let place = self.place(&message.header);
-        if !message.data.is_empty() {
-            std::mem::swap(&mut place.data, &mut message.data);
+    pub fn push(&mut self, header: &Header, data: &mut Vec<u8>) {
+        let place = self.place(header);
+        if !data.is_empty() {
+            std::mem::swap(&mut place.data, data);
         }
     }
 
@@ -82,9 +82,7 @@ impl Messages {
     pub fn clear(&mut self) {
         for place in &mut self.places[..self.used] {
             place.data.clear();
-            if place.data.capacity() > LARGEST_KEPT {
-                place.data = Vec::new();
-            }
+            keep(&mut place.data);
         }
         if self.places.len() > KEPT {
             self.places.truncate(KEPT);
@@ -93,61 +91,73 @@ impl Messages {
     }
 }
 
-/// Delivers one message. Returns the ack or reply to send.
+/// Empties a buffer for its next use; one that is too large to be kept goes.
+fn keep(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    if buffer.capacity() > LARGEST_KEPT {
+        *buffer = Vec::new();
+    }
+}
+
+/// Delivers one message. Returns the header of the ack or reply to send, whose bytes are put into `answer`, which is empty.
 ///
 /// A payload shorter than the header claims fails the operation (`PTL_NI_FAIL` in the END event);
 /// nothing is read past it.
-pub fn deliver(copy: LocalCopy, ni: &mut Ni, header: &Header, payload: &[u8]) -> Option<Message> {
+#[inline]
+pub fn deliver(
+    copy: LocalCopy,
+    ni: &mut Ni,
+    header: &Header,
+    payload: &[u8],
+    answer: &mut Vec<u8>,
+) -> Option<Header> {
     let whole = payload.len() as u64 >= header.payload_len();
     let fail = if whole { NiFail::OK } else { NiFail::FAIL };
     if let Body::Put { .. } = header.body {
         let taken = ni.deposit_put(header, |places, length| {
-            let keep = payload
-                .len()
-                .min(usize::try_from(length).unwrap_or(usize::MAX));
-            copy.scatter(places, &payload[..keep]);
+            copy.scatter(places, up_to(payload, length));
             fail
         });
-        return taken?.ack.map(|header| Message {
-            header,
-            data: Vec::new(),
-        });
+        return taken?.ack;
     }
+    deliver_other(copy, ni, header, payload, (fail, answer))
+}
+
+/// [`deliver`] of what is no Put.
+#[inline(never)]
+fn deliver_other(
+    copy: LocalCopy,
+    ni: &mut Ni,
+    header: &Header,
+    payload: &[u8],
+    (fail, answer): (NiFail, &mut Vec<u8>),
+) -> Option<Header> {
     match ni.handle_header(header) {
         Incoming::Deposit(d) => {
-            let keep = payload
-                .len()
-                .min(usize::try_from(d.length).unwrap_or(usize::MAX));
-            copy.scatter(&d.segments, &payload[..keep]);
-            let ack = ni.deposit_end(d.op, fail)?;
-            Some(Message {
-                header: ack,
-                data: Vec::new(),
-            })
+            copy.scatter(&d.segments, up_to(payload, d.length));
+            ni.deposit_end(d.op, fail)
         }
         Incoming::Reply(r) => {
-            let mut data = Vec::new();
-            copy.gather(&r.segments, &mut data);
+            copy.gather(&r.segments, answer);
             ni.reply_end(r.op, NiFail::OK);
-            Some(Message {
-                header: r.header,
-                data,
-            })
+            Some(r.header)
         }
         Incoming::Swap(s) => {
-            let mut old = Vec::new();
-            copy.gather(&s.segments, &mut old);
-            if whole {
-                copy.scatter(&s.segments, &payload[..s.length as usize]);
+            copy.gather(&s.segments, answer);
+            if fail == NiFail::OK {
+                copy.scatter(&s.segments, up_to(payload, s.length));
             }
             ni.swap_end(s.op, fail);
-            Some(Message {
-                header: s.header,
-                data: old,
-            })
+            Some(s.header)
         }
         Incoming::Acked | Incoming::Dropped(_) => None,
     }
+}
+
+/// The first `length` bytes, or all where there are fewer.
+fn up_to(payload: &[u8], length: u64) -> &[u8] {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    payload.get(..length).unwrap_or(payload)
 }
 
 /// The answer to `request` will not come: its ACK or REPLY event says that it failed.
@@ -181,5 +191,51 @@ pub fn fail_answer(ni: &mut Ni, request: &Header) {
     };
     if let Incoming::Deposit(d) = ni.handle_header(&reply) {
         ni.deposit_end(d.op, NiFail::FAIL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_core::ProcessId;
+
+    #[test]
+    fn buffers_of_answers_are_used_again() {
+        let id = ProcessId::new(0, 1);
+        let header = Header {
+            target: id,
+            source: id,
+            uid: 0,
+            jid: 0,
+            pt_index: 0,
+            match_bits: 0,
+            body: Body::Put {
+                length: 3,
+                remote_offset: 0,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: None,
+            },
+        };
+        let (mut queue, mut data) = (Messages::default(), Vec::new());
+        let mut buffers = Vec::new();
+        for round in 0..6 {
+            data.extend([round; 3]);
+            buffers.push(data.as_ptr());
+            queue.push(&header, &mut data);
+            assert!(data.is_empty());
+            let came: Vec<_> = queue.iter().map(|m| m.data.clone()).collect();
+            assert_eq!(came, [[round; 3]]);
+            queue.clear();
+        }
+        // Two of them: one is filled while the other is read.
+        assert_eq!(buffers[2..4], buffers[..2]);
+        assert_eq!(buffers[4..], buffers[..2]);
+
+        data.resize(LARGEST_KEPT + 1, 0);
+        queue.push(&header, &mut data);
+        queue.clear();
+        queue.push(&header, &mut vec![1]);
+        assert!(queue.iter().all(|m| m.data.capacity() <= LARGEST_KEPT));
     }
 }

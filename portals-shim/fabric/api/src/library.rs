@@ -32,6 +32,8 @@ pub struct Library<N> {
     own: Messages,
     /// Those that are being delivered; empty between calls.
     taken: Messages,
+    /// For the bytes of an answer; empty between messages.
+    answer: Vec<u8>,
     /// Looks that have found an event, and made no progress, since the last that did.
     lucky: u32,
     /// Something arrived or completed since [`Library::take_moved`].
@@ -59,6 +61,7 @@ impl<N: Nal> Library<N> {
             kept: Kept::default(),
             own: Messages::default(),
             taken: Messages::default(),
+            answer: Vec::new(),
             lucky: 0,
             moved: false,
         }
@@ -138,10 +141,9 @@ impl<N: Nal> Library<N> {
         while !self.own.is_empty() {
             std::mem::swap(&mut taken, &mut self.own);
             for m in taken.iter() {
-                if let Some(mut answer) =
-                    delivery::deliver(self.copy, &mut self.ni, &m.header, &m.data)
-                {
-                    self.own.push(&mut answer);
+                let (ni, answer) = (&mut self.ni, &mut self.answer);
+                if let Some(h) = delivery::deliver(self.copy, ni, &m.header, &m.data, answer) {
+                    self.own.push(&h, answer);
                 }
             }
             taken.clear();
