@@ -52,6 +52,21 @@ fn unusable(reason: impl Into<String>) -> FabricError {
     }
 }
 
+/// Why the kernel does not copy from a rank's memory for this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Elsewhere {
+    #[error(
+        "rank {rank} on this machine is in another PID namespace, or in one that /proc does not show, and has no number here"
+    )]
+    Namespace { rank: usize },
+    #[error("ranks {rank} and {other} on this machine say that they are the same process")]
+    Same { rank: usize, other: usize },
+    #[error(
+        "rank {rank} on this machine says that it is process {pid}, which is the number of a thread here, or of nobody"
+    )]
+    NoProcess { rank: usize, pid: i32 },
+}
+
 /// Whether this machine can share memory in the way the fabric does.
 ///
 /// # Errors
@@ -365,8 +380,8 @@ impl Joining {
         block.set_orders(&self.map, self.orders);
         let next = (self.rank + 1) % ranks as usize;
         let read = match self.there(next, ranks as usize) {
-            Some(there) => attach::probe(&there).map_err(|e| e.to_string()),
-            None => Err("the ranks are in PID namespaces of their own".to_owned()),
+            Ok(there) => attach::probe(&there).map_err(|e| e.to_string()),
+            Err(elsewhere) => Err(elsewhere.to_string()),
         };
         let can = self.options.attach && read.is_ok();
         if let Err(error) = read
@@ -383,19 +398,24 @@ impl Joining {
         self.layout.block(rank).identity(&self.map).process
     }
 
-    /// A rank's memory, if it has a number here.
-    pub(super) fn there(&self, rank: usize, ranks: usize) -> Option<There> {
+    /// A rank's memory, if the kernel can copy from it by a number that is known to be the rank's.
+    pub(super) fn there(&self, rank: usize, ranks: usize) -> Result<There, Elsewhere> {
         let who = self.layout.block(rank).identity(&self.map);
-        let pid = who.process.number(self.process_of(self.rank))?;
+        let seen = who.process.number(self.process_of(self.rank));
+        let pid = seen.ok_or(Elsewhere::Namespace { rank })?;
         let told = |p: Process| (p.pid, p.namespace);
         let is_one = |p: Process| told(p) == told(who.process) || p.word == who.process.word;
         // Who says that it is another rank, or one of its threads, would have others write to that one.
         let same = |r: &usize| *r != rank && is_one(self.process_of(*r));
-        let is_another = || (0..ranks).any(|r| same(&r)) || !is_process(pid);
-        if self.options.on_fault == OnFault::End && is_another() {
-            return None;
+        if self.options.on_fault == OnFault::End {
+            if let Some(other) = (0..ranks).find(same) {
+                return Err(Elsewhere::Same { rank, other });
+            }
+            if !is_process(pid) {
+                return Err(Elsewhere::NoProcess { rank, pid });
+            }
         }
-        Some(There {
+        Ok(There {
             pid,
             word: who.process.word,
             at: who.probe,
@@ -406,7 +426,7 @@ impl Joining {
     pub(in crate::nal) fn nal(self, config: &NiConfig, members: Members, attaches: bool) -> Shm {
         let own = self.process_of(self.rank);
         let ranks = members.ids().len();
-        let mut there: Vec<_> = (0..ranks).map(|r| self.there(r, ranks)).collect();
+        let mut there: Vec<_> = (0..ranks).map(|r| self.there(r, ranks).ok()).collect();
         if self.options.attach_ends {
             // No process has this number.
             there.iter_mut().flatten().for_each(|t| t.pid = i32::MAX);
