@@ -16,9 +16,9 @@ use std::fs;
 pub(super) struct Environment(Vec<u8>);
 
 impl Environment {
-    /// Of `process`; none where this process may not see it.
-    fn of(process: u32) -> Option<Self> {
-        fs::read(format!("/proc/{process}/environ")).ok().map(Self)
+    /// Of a process; none where this process may not see it.
+    fn of(process: Seen) -> Option<Self> {
+        fs::read(process.file("environ")).ok().map(Self)
     }
 
     #[cfg(test)]
@@ -36,13 +36,29 @@ impl Environment {
     }
 }
 
-/// The parent of `process`, as far as this process can see it.
-fn parent_of(process: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+/// A process, as /proc names it. That may be of another PID namespace, so this one's own number is not looked for there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Own,
+    Number(u32),
+}
+
+impl Seen {
+    fn file(self, name: &str) -> String {
+        match self {
+            Self::Own => format!("/proc/self/{name}"),
+            Self::Number(pid) => format!("/proc/{pid}/{name}"),
+        }
+    }
+}
+
+/// The parent of a process, as far as this process can see it.
+fn parent_of(process: Seen) -> Option<Seen> {
+    let stat = fs::read_to_string(process.file("stat")).ok()?;
     // `pid (name) state ppid …`; the name may contain blanks and brackets.
     let (_, after) = stat.rsplit_once(')')?;
     let parent = after.split_whitespace().nth(1)?.parse().ok()?;
-    (parent != 0).then_some(parent)
+    (parent != 0).then_some(Seen::Number(parent))
 }
 
 /// The environments of this process, as it was started, and of those above it, the parent's first, up to the first that
@@ -50,7 +66,7 @@ fn parent_of(process: u32) -> Option<u32> {
 pub(super) fn environments() -> Vec<Environment> {
     /// More are not looked at: no launchers stand so far under one another.
     const MOST: usize = 64;
-    let line = std::iter::successors(Some(std::process::id()), |p| parent_of(*p));
+    let line = std::iter::successors(Some(Seen::Own), |p| parent_of(*p));
     line.take(MOST).map_while(Environment::of).collect()
 }
 
@@ -79,18 +95,16 @@ mod tests {
 
     #[test]
     fn the_parent_comes_first_and_has_what_this_process_has() {
-        let parent = parent_of(std::process::id());
-        assert_eq!(
-            parent,
-            rustix::process::getppid().map(|p| p.as_raw_nonzero().get().cast_unsigned())
-        );
-        let own = Environment::of(std::process::id());
+        let parent = parent_of(Seen::Own);
+        let number = rustix::process::getppid().map(|p| p.as_raw_nonzero().get().cast_unsigned());
+        assert_eq!(parent, number.map(Seen::Number));
+        let own = Environment::of(Seen::Number(std::process::id()));
         assert_eq!(environments().first(), own.as_ref());
         assert_eq!(
             environments().get(1),
             parent.and_then(Environment::of).as_ref()
         );
-        assert_eq!(parent_of(0), None);
+        assert_eq!(parent_of(Seen::Number(0)), None);
     }
 
     #[test]
