@@ -157,6 +157,8 @@ impl Comm {
         let max = self.shared.place.layout.max_cid();
         let none = u64::from(max) + 1;
         let ids = &self.shared.ids;
+        // Who waits for its other ranks does not ask: these may be busy with an agreement that it would hold up.
+        self.barrier()?;
         let _asking = Asking::new(&self.shared, self.cid);
         let mut from = 1;
         loop {

@@ -4,7 +4,7 @@
 //! * Of the communicators whose ranks look for an id, one at a time has the turn here, and gives an id away only while it has
 //!   the turn at all of its ranks: no two get the same.
 //! * The turn goes to the one with the lowest id, so the one with the lowest id of all gets it at all ranks, and some agreement
-//!   always ends.
+//!   always ends: all ranks of a communicator that asks anywhere have come to ask.
 //! * An id of a communicator that is gone is in use until nothing that was begun with it is left.
 
 use std::collections::BTreeSet;

@@ -36,6 +36,36 @@ fn threads_that_duplicate_at_once_get_ids_of_their_own() {
     assert!(ids.iter().all(|id| *id < 10), "not used again: {ids:?}");
 }
 
+/// One rank duplicates two communicators in two threads, the other one after the other: the second waits for the first.
+#[test]
+fn a_duplicate_that_waits_for_a_rank_holds_up_no_other() {
+    let options = Options {
+        threads: true,
+        ..Options::default()
+    };
+    let worlds = worlds(2, &options);
+    let ids = each(&worlds, |_, all| {
+        let (a, b) = (all.dup().unwrap(), all.dup().unwrap());
+        let round = |_| {
+            let (x, y) = if all.rank() == 0 {
+                thread::scope(|s| {
+                    let x = s.spawn(|| a.dup().unwrap());
+                    let y = s.spawn(|| b.dup().unwrap());
+                    (x.join().unwrap(), y.join().unwrap())
+                })
+            } else {
+                let y = b.dup().unwrap();
+                (a.dup().unwrap(), y)
+            };
+            all.barrier().unwrap();
+            (x.id(), y.id())
+        };
+        (0..50).map(round).collect::<Vec<_>>()
+    });
+    assert_eq!(ids[0], ids[1]);
+    assert!(ids[0].iter().all(|(x, y)| x != y), "{ids:?}");
+}
+
 #[test]
 fn an_id_is_not_used_again_while_a_receive_or_a_message_of_it_is_left() {
     let comm = comms(1).remove(0);
