@@ -22,6 +22,8 @@ pub(crate) struct Peer {
     owed: u16,
     /// Of its, to be released here, those that came before their receive and are not noted.
     unnoted: u16,
+    /// In [`Flow::notes`].
+    listed: bool,
 }
 
 /// All peers.
@@ -31,7 +33,7 @@ pub(crate) struct Flow {
     peers: Vec<Peer>,
     /// Peers that are owed so much that nobody should wait for a message to carry it.
     due: Vec<u32>,
-    /// Peers so many of whose messages are not noted that they may wait for that.
+    /// Peers so many of whose messages are not noted that they may wait for that, each once.
     notes: Vec<u32>,
     /// No message goes any more.
     refused: bool,
@@ -60,6 +62,7 @@ impl Flow {
             unreleased: 0,
             owed: 0,
             unnoted: 0,
+            listed: false,
         };
         Self {
             most,
@@ -126,7 +129,8 @@ impl Flow {
         let threshold = self.threshold();
         if let Some(peer) = self.peers.get_mut(from as usize) {
             peer.unnoted = peer.unnoted.saturating_add(1);
-            if peer.unnoted == threshold {
+            if peer.unnoted >= threshold && !peer.listed {
+                peer.listed = true;
                 self.notes.push(from);
             }
         }
@@ -141,7 +145,11 @@ impl Flow {
 
     /// A peer whose messages are to be noted.
     pub(crate) fn note(&mut self) -> Option<u32> {
-        self.notes.pop()
+        let from = self.notes.pop()?;
+        if let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.listed = false;
+        }
+        Some(from)
     }
 
     /// No message goes any more.
@@ -272,6 +280,25 @@ mod tests {
             assert!(sent > u32::from(most));
             assert_eq!(sender.excess, 0);
         }
+    }
+
+    #[test]
+    fn a_peer_is_listed_once_however_often_it_comes_to_wait() {
+        let mut flow = Flow::new(2, 4);
+        for _ in 0..100 {
+            for _ in 0..flow.threshold() {
+                flow.notable(1);
+            }
+            // They are received before there is room for a note of one.
+            for _ in 0..flow.threshold() {
+                flow.unnotable(1);
+            }
+        }
+        assert_eq!((flow.note(), flow.note()), (Some(1), None));
+        flow.notable(1);
+        assert_eq!(flow.note(), None);
+        flow.notable(1);
+        assert_eq!(flow.note(), Some(1));
     }
 
     #[test]
