@@ -15,25 +15,52 @@ pub struct Elsewhere(Arc<Word>);
 #[derive(Debug, Default)]
 struct Word {
     due: AtomicBool,
-    /// Addresses and lengths.
-    ranges: Mutex<Vec<(u64, u64)>>,
+    ranges: Mutex<Ranges>,
+}
+
+/// Addresses and lengths. They are kept in place: an allocator may give memory back while it holds its locks, so nothing may be
+/// allocated for the word of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranges {
+    kept: [(u64, u64); MOST],
+    count: usize,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self {
+            kept: [(0, 0); MOST],
+            count: 0,
+        }
+    }
+}
+
+impl Ranges {
+    fn push(&mut self, range: (u64, u64)) {
+        if let Some(place) = self.kept.get_mut(self.count) {
+            *place = range;
+            self.count += 1;
+        } else {
+            self.kept[0] = (0, u64::MAX);
+            self.count = 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[(u64, u64)] {
+        &self.kept[..self.count]
+    }
 }
 
 impl Elsewhere {
     /// `len` bytes at `addr` have been unmapped, their contents taken away, or other memory has come there. What is pinned of
     /// them is not used by a transfer of this rank that begins later; peers are asked to give them back in its next call that
-    /// sends or polls, which waits for them outside of handlers.
+    /// sends or polls, which waits for them outside of handlers. Allocates nothing.
     pub fn forget(&self, addr: u64, len: u64) {
         if len == 0 {
             return;
         }
         let mut ranges = self.0.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        if ranges.len() < MOST {
-            ranges.push((addr, len));
-        } else {
-            ranges.truncate(1);
-            ranges[0] = (0, u64::MAX);
-        }
+        ranges.push((addr, len));
         self.0.due.store(true, Ordering::Release);
     }
 
@@ -44,7 +71,7 @@ impl Elsewhere {
     }
 
     /// The ranges since the last time.
-    pub(super) fn take(&self) -> Vec<(u64, u64)> {
+    pub(super) fn take(&self) -> Ranges {
         let mut ranges = self.0.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.due.store(false, Ordering::Relaxed);
         std::mem::take(&mut ranges)
@@ -66,7 +93,7 @@ impl Conduit {
         if self.handler_depth.get() > 0 {
             return;
         }
-        for (addr, len) in self.elsewhere.take() {
+        for &(addr, len) in self.elsewhere.take().as_slice() {
             self.renew_mapped(addr, len);
         }
     }
@@ -85,12 +112,13 @@ mod tests {
             word.forget(n << 12, 4096);
         }
         let told = word.take();
-        assert_eq!((told.len(), told[1]), (MOST, (2 << 12, 4096)));
-        assert!(!word.is_due() && word.take().is_empty());
+        assert_eq!(told.as_slice().len(), MOST);
+        assert_eq!(told.as_slice()[1], (2 << 12, 4096));
+        assert!(!word.is_due() && word.take().as_slice().is_empty());
         for n in 0..=MOST as u64 {
             word.forget(n << 12, 4096);
         }
         assert!(word.is_due());
-        assert_eq!(word.take(), [(0, u64::MAX)]);
+        assert_eq!(word.take().as_slice(), [(0, u64::MAX)]);
     }
 }

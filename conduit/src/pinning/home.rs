@@ -147,7 +147,7 @@ impl Home {
     /// What other threads took away is not for new transfers; what peers hold of it is asked back.
     #[cold]
     fn forget_elsewhere(&mut self) {
-        for (addr, len) in self.went.take() {
+        for &(addr, len) in self.went.take().as_slice() {
             if self.pins_any(addr, len) {
                 self.forget_unwaited(addr, len);
             }
