@@ -24,8 +24,6 @@ use crate::program::{Exhaustion, GENERIC, SeaStarFirmware, Work, alarm};
 pub(crate) struct Mailbox {
     /// Next command to fetch.
     read: u32,
-    /// How often the ring has been fetched to its end.
-    lap: u32,
     /// The host's write index as the last doorbell brought it.
     write: u32,
     /// A poll is announced.
@@ -79,11 +77,7 @@ impl SeaStarFirmware {
         }
         let state = &mut self.mailboxes[mailbox];
         let slot = state.read;
-        let lap = state.lap;
         state.read = mailbox::next_command(slot);
-        if state.read < slot {
-            state.lap = state.lap.wrapping_add(1);
-        }
         let (read, more) = (state.read, state.read != state.write);
         state.polling = more;
         let mut entry = [0; COMMAND_LEN];
@@ -97,15 +91,7 @@ impl SeaStarFirmware {
             read,
         );
         let cost = self.cost(&entry);
-        self.later(
-            ctx,
-            cost,
-            Work::Command {
-                mailbox,
-                at: (slot, lap),
-                entry,
-            },
-        );
+        self.later(ctx, cost, Work::Command { mailbox, entry });
         if more {
             self.later(ctx, self.costs.mailbox_poll, Work::Poll { mailbox });
         }
@@ -170,12 +156,11 @@ impl SeaStarFirmware {
         }
     }
 
-    /// Carries out the command of an entry of the ring, and of which filling.
+    /// Carries out a command.
     pub(crate) fn command(
         &mut self,
         ctx: &mut FirmwareContext<'_>,
         mailbox: usize,
-        (slot, lap): (u32, u32),
         entry: &[u8; COMMAND_LEN],
     ) {
         let outcome = match OpCode(entry[0]) {
@@ -225,7 +210,7 @@ impl SeaStarFirmware {
                 // processes in their completion.
                 let answered = OpCode::INIT_ACCEL.0..=OpCode::LIST_LENGTHS.0;
                 if entry[0] > OpCode::INIT_EQ.0 && !answered.contains(&entry[0]) {
-                    let index = RejectedCommand::new(slot, lap, reason).0;
+                    let index = RejectedCommand::new(waiting(entry), reason).0;
                     self.post(
                         ctx,
                         mailbox,
@@ -355,6 +340,15 @@ impl SeaStarFirmware {
         } else {
             Err(refusal::LENGTH)
         }
+    }
+}
+
+/// The pending whose end the host waits for behind a command.
+fn waiting(entry: &[u8; COMMAND_LEN]) -> Option<u16> {
+    match OpCode(entry[0]) {
+        OpCode::TRANSMIT => Some(Transmit::from_entry(entry).pending_index.get()),
+        OpCode::RECEIVE => Some(Receive::from_entry(entry).pending_index.get()),
+        _ => None,
     }
 }
 

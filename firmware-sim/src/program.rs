@@ -69,8 +69,6 @@ pub(crate) enum Work {
     /// Carry out a fetched command.
     Command {
         mailbox: usize,
-        /// Entry of the ring, and how often that had been filled.
-        at: (u32, u32),
         entry: [u8; COMMAND_LEN],
     },
     /// Take in a header.
@@ -249,9 +247,7 @@ impl Firmware for SeaStarFirmware {
         }
         match self.work.pop_front() {
             Some(Work::Poll { mailbox }) => self.poll(ctx, mailbox),
-            Some(Work::Command { mailbox, at, entry }) => {
-                self.command(ctx, mailbox, at, &entry);
-            }
+            Some(Work::Command { mailbox, entry }) => self.command(ctx, mailbox, &entry),
             Some(Work::Header(header)) => self.take_header(ctx, header),
             Some(Work::Control { nid, word }) => self.take_control(ctx, nid, word),
             Some(Work::Acknowledge { nid }) => self.send_ack(ctx, nid),

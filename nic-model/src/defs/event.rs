@@ -97,39 +97,42 @@ impl fmt::Debug for EventWord {
     }
 }
 
-/// Index of a [`REJECTED`](EventType::REJECTED) event: entry of the command ring in bits 5..0, how often the
-/// ring had been filled before, modulo [`LAPS`](Self::LAPS), in bits 7..6, reason in bits 15..8 (*ours*).
+/// Index of a [`REJECTED`](EventType::REJECTED) event: the pending that waits for what was refused in bits 10..0, whether
+/// there is one in bit 11, reason in bits 15..12 (*ours*).
+///
+/// It names the pending and not the command: by the time that a host hears of a refusal it may have written any number
+/// of other commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectedCommand(pub u16);
 
 impl RejectedCommand {
-    /// Fillings of the ring that are told apart: a host has written other commands into an entry by the time
-    /// it hears that one was refused.
-    pub const LAPS: u32 = 4;
+    /// Pendings that can be named, from 0 on.
+    pub const PENDINGS: u16 = 1 << 11;
+    const NAMED: u16 = Self::PENDINGS;
 
-    /// The index for ring entry `slot`, refused for `reason` in filling `lap` of the ring.
+    /// The index for a command refused for `reason`, of `pending` if one waits for it.
     #[must_use]
-    pub const fn new(slot: u32, lap: u32, reason: u8) -> Self {
-        let entry = (lap % Self::LAPS) << 6 | (slot & 0x3F);
-        Self((reason as u16) << 8 | entry as u16)
+    pub const fn new(pending: Option<u16>, reason: u8) -> Self {
+        let named = match pending {
+            Some(pending) if pending < Self::PENDINGS => Self::NAMED | pending,
+            _ => 0,
+        };
+        Self((reason as u16) << 12 | named)
     }
 
-    /// Entry of the command ring.
+    /// The transmit or receive pending that waits for an end which will not come.
     #[must_use]
-    pub const fn slot(self) -> u32 {
-        (self.0 & 0x3F) as u32
-    }
-
-    /// How often the ring had been filled, modulo [`LAPS`](Self::LAPS).
-    #[must_use]
-    pub const fn lap(self) -> u32 {
-        (self.0 >> 6 & 3) as u32
+    pub const fn pending(self) -> Option<u16> {
+        match self.0 & Self::NAMED {
+            0 => None,
+            _ => Some(self.0 & (Self::PENDINGS - 1)),
+        }
     }
 
     /// One of [`refusal`].
     #[must_use]
     pub const fn reason(self) -> u8 {
-        (self.0 >> 8) as u8
+        (self.0 >> 12) as u8
     }
 }
 
@@ -140,7 +143,7 @@ pub const RESULT_EQ_OK: u32 = 1;
 /// *Ours:* set in the result of a refused command, with a [`refusal`] in the low byte.
 pub const RESULT_REFUSED: u32 = 1 << 31;
 
-/// Why a command is refused; *ours*.
+/// Why a command is refused, at most 15; *ours*.
 pub mod refusal {
     /// The op code is not known.
     pub const OP_CODE: u8 = 1;

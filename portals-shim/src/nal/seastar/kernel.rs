@@ -12,7 +12,7 @@ use super::local::{self, Local};
 use super::memory::NodeMemory;
 use super::process::{self, Process};
 use super::ssnal::{
-    Asked, CONTEXTS, EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS,
+    CONTEXTS, EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS,
 };
 use fabric_api::call::{Answer, Call, Polled, Taken};
 use fabric_api::place;
@@ -48,11 +48,6 @@ pub(super) struct Written {
     pub(super) reads: u64,
 }
 
-/// Where [`Kernel::written`] has the command of a ring's entry in one of its fillings.
-fn entry(slot: u32, lap: u32) -> usize {
-    (lap % RejectedCommand::LAPS * mailbox::COMMANDS + slot) as usize
-}
-
 /// The kernel of one node.
 #[derive(Debug)]
 pub(super) struct Kernel {
@@ -85,10 +80,6 @@ pub(super) struct Kernel {
     pub(super) interrupt_again: bool,
     next_event: u32,
     command_write: u32,
-    /// How often the mailbox's ring has been filled.
-    lap: u32,
-    /// By entry, in each filling that a refusal tells apart: what was written.
-    written: Vec<Asked>,
     /// The chip's read index as last seen; across HyperTransport a look is dear.
     command_read: u32,
     /// The word that the handler has taken last.
@@ -125,8 +116,6 @@ impl Kernel {
             interrupt_again: false,
             next_event: 0,
             command_write: 0,
-            lap: 0,
-            written: vec![Asked::Nothing; (RejectedCommand::LAPS * mailbox::COMMANDS) as usize],
             command_read: 0,
             last_event: EventWord(0),
             words: 0,
@@ -209,12 +198,6 @@ impl Kernel {
             }
         }
         mailbox::write_command(io, MAILBOX, self.command_write, command);
-        if let Some(written) = self.written.get_mut(entry(self.command_write, self.lap)) {
-            *written = Asked::of(command);
-        }
-        if next < self.command_write {
-            self.lap = self.lap.wrapping_add(1);
-        }
         self.command_write = next;
         io.write32(mailbox::address(MAILBOX, mailbox::COMMAND_WRITE), next);
         written
@@ -393,9 +376,7 @@ impl Kernel {
         self.next_event = (self.next_event + 1) % EVENTS;
         if word.kind() == EventType::REJECTED {
             let refused = RejectedCommand(word.index());
-            let written = self.written.get(entry(refused.slot(), refused.lap()));
-            let asked = written.copied().unwrap_or_default();
-            self.driver.refused(&mut self.processes, asked);
+            self.driver.refused(&mut self.processes, refused);
         } else {
             self.driver.handle_event(&mut self.processes, word);
         }
@@ -404,26 +385,4 @@ impl Kernel {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::ssnal::KERNEL_MEMORY;
-    use super::*;
-
-    #[test]
-    fn a_full_mailbox_is_looked_at_again_once_at_a_time() {
-        let machine = Machine::named("xt4").unwrap();
-        let memory = NodeMemory::new(NodeId(0), KERNEL_MEMORY, Vec::new());
-        let mut kernel = Kernel::new(NodeId(0), &[], 2, &machine, memory);
-        let settle = |kernel: &mut Kernel, done| {
-            let (_, again) = kernel.settle(SimTime::ZERO, |_, _, _| Written { done, reads: 1 });
-            again
-        };
-        for look in 0..3 {
-            kernel.driver.node_failed(&mut [], 1, true);
-            assert_eq!(settle(&mut kernel, false), look == 0, "look {look}");
-        }
-        kernel.retries = false;
-        assert!(settle(&mut kernel, false));
-        kernel.retries = false;
-        assert!(!settle(&mut kernel, true));
-    }
-}
+mod tests;

@@ -31,8 +31,8 @@ use super::header;
 use super::lost::Awaited;
 use super::memory::{self, NodeMemory};
 use super::process::Process;
-use nic_model::defs::command::{self, Command as _, OpCode};
-use nic_model::defs::event::{EventType, EventWord};
+use nic_model::defs::command;
+use nic_model::defs::event::{EventType, EventWord, RejectedCommand};
 use nic_model::defs::pending::UPPER_PENDING_LEN;
 use nic_model::{HostParams, Machine, SimDuration};
 use portals_core::{NiFail, OpId, Segment};
@@ -50,38 +50,13 @@ pub(super) const UPPER_PENDINGS: u64 = 0x1_0000;
 pub(super) const TX_PENDINGS: u16 = 512;
 /// All pendings: as many as the generic process is recalled to have had.
 pub(super) const PENDINGS: u16 = 1274;
+const _: () = assert!(PENDINGS <= RejectedCommand::PENDINGS, "refusals name them");
 /// Kernel memory of fixed use.
 pub(super) const KERNEL_MEMORY: usize =
     (UPPER_PENDINGS + UPPER_PENDING_LEN * PENDINGS as u64) as usize;
 
 /// Where kernel memory holds the context table, in jobs that have one.
 pub(super) const CONTEXTS: u64 = KERNEL_MEMORY as u64;
-
-/// What a command asked of the firmware: whose end a refusal is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// Nothing that waits for an end.
-    #[default]
-    Nothing,
-    /// To send the message of a transmit pending.
-    Transmit(u16),
-    /// To deposit the payload of a receive pending.
-    Receive(u16),
-}
-
-impl Asked {
-    pub(super) fn of(command: &[u8; command::COMMAND_LEN]) -> Self {
-        match OpCode(command[0]) {
-            OpCode::TRANSMIT => {
-                Self::Transmit(command::Transmit::from_entry(command).pending_index.get())
-            }
-            OpCode::RECEIVE => {
-                Self::Receive(command::Receive::from_entry(command).pending_index.get())
-            }
-            _ => Self::Nothing,
-        }
-    }
-}
 
 /// What a driver counts besides the chip's own registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -259,12 +234,15 @@ impl Ssnal {
     }
 
     /// The firmware has refused a command: what it asked for ends as one that fails.
-    pub(super) fn refused(&mut self, processes: &mut [Process], asked: Asked) {
+    pub(super) fn refused(&mut self, processes: &mut [Process], refused: RejectedCommand) {
         self.counters.rejected += 1;
-        match asked {
-            Asked::Nothing => {}
-            Asked::Transmit(pending) => self.tx_over(processes, pending, NiFail::FAIL, true),
-            Asked::Receive(pending) => {
+        match refused.pending() {
+            // Nobody waits for an end.
+            None => {}
+            Some(pending) if pending < TX_PENDINGS => {
+                self.tx_over(processes, pending, NiFail::FAIL, true);
+            }
+            Some(pending) => {
                 // A refusal leaves the pending as it was.
                 self.release(pending);
                 self.rx_ended(processes, pending, NiFail::FAIL);
