@@ -422,7 +422,7 @@ pub(crate) fn absurd_commands_are_refused_with_a_reason<C: Chips>(make: impl Fn(
         (refusal::ADDRESS, |c| {
             (c.length, c.address) = (4.into(), u64::MAX.into())
         }),
-        (refusal::SEGMENTS, |c| c.segments = u16::MAX.into()),
+        (refusal::SEGMENTS, |c| c.segments = 4097.into()),
         (refusal::LENGTH, |c| {
             (c.segments, c.length) = (1.into(), 4.into())
         }),
