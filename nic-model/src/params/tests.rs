@@ -205,9 +205,22 @@ fn ranges_end_where_they_should() {
         ("protocol.datagram", 4, 65_536),
         ("accelerated.md_segments", 1, 4_096),
     ] {
-        let with = |value| xt4.with(name, value);
-        assert!(with(least).is_ok() && with(most).is_ok(), "{name}");
-        assert!(with(most + 1).is_err(), "{name}");
-        assert!(least == 0 || with(least - 1).is_err(), "{name}");
+        let (_, key) = name.split_once('.').unwrap();
+        let named = |p: &&ParameterInfo| format!("{}.{}", p.section, p.key) == name;
+        let unit = xt4.parameters.iter().find(named).unwrap().unit;
+        let in_file = |value: u64| {
+            let line = format!(
+                "{key} = {{ value = {value}, unit = \"{unit}\", status = \"ours\", source = \"-\" }}"
+            );
+            Machine::from_toml(&with(&format!("{key} ="), &line).0).is_ok()
+        };
+        let by_name = |value| xt4.with(name, value).is_ok();
+        for (value, taken) in [(least, true), (most, true), (most + 1, false)] {
+            assert_eq!(by_name(value), taken, "{name} = {value}");
+            assert_eq!(in_file(value), taken, "{name} = {value} in a file");
+        }
+        if let Some(less) = least.checked_sub(1) {
+            assert!(!by_name(less) && !in_file(less), "{name} = {less}");
+        }
     }
 }
