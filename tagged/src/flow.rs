@@ -22,8 +22,6 @@ pub(crate) struct Peer {
     owed: u16,
     /// Of its, to be released here, those that came before their receive and are not noted.
     unnoted: u16,
-    /// In [`Flow::notes`].
-    listed: bool,
 }
 
 /// All peers.
@@ -62,7 +60,6 @@ impl Flow {
             unreleased: 0,
             owed: 0,
             unnoted: 0,
-            listed: false,
         };
         Self {
             most,
@@ -129,8 +126,8 @@ impl Flow {
         let threshold = self.threshold();
         if let Some(peer) = self.peers.get_mut(from as usize) {
             peer.unnoted = peer.unnoted.saturating_add(1);
-            if peer.unnoted >= threshold && !peer.listed {
-                peer.listed = true;
+            // Few are listed, and seldom: no word of each peer is worth it.
+            if peer.unnoted >= threshold && !self.notes.contains(&from) {
                 self.notes.push(from);
             }
         }
@@ -145,11 +142,7 @@ impl Flow {
 
     /// A peer whose messages are to be noted.
     pub(crate) fn note(&mut self) -> Option<u32> {
-        let from = self.notes.pop()?;
-        if let Some(peer) = self.peers.get_mut(from as usize) {
-            peer.listed = false;
-        }
-        Some(from)
+        self.notes.pop()
     }
 
     /// No message goes any more.
