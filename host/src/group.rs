@@ -1,12 +1,12 @@
-// UNSAFETY: asks the C library for the numbers of the process's group and session.
+// UNSAFETY: asks the C library for the number of the process's group.
 #![expect(
     unsafe_code,
-    reason = "the safe calls of rustix take it that these numbers are never 0, which they are in a PID namespace"
+    reason = "the safe call of rustix takes it that this number is never 0, which it is in a PID namespace"
 )]
-//! The process group and the session of this process.
+//! The process group of this process.
 //!
-//! A process that entered a PID namespace kept its group and its session. Their leaders may be outside of it, as in a container
-//! that was started without `setsid`. There is no number for them then: the kernel says 0 (pid_namespaces(7), getpgrp(2)).
+//! A process that entered a PID namespace kept its group. The group's leader may be outside of it, as in a container that was
+//! started without `setsid`. There is no number for it then: the kernel says 0 (pid_namespaces(7)).
 
 use rustix::process::Pid;
 
@@ -17,32 +17,25 @@ pub fn group() -> Option<Pid> {
     Pid::from_raw(unsafe { libc::getpgrp() })
 }
 
-/// The session of this process; `None`: its leader is outside of this PID namespace.
-#[must_use]
-pub fn session() -> Option<Pid> {
-    // SAFETY: getsid of 0 reads a number of the calling process, and has no conditions.
-    Pid::from_raw(unsafe { libc::getsid(0) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use crate::again::{again, role};
 
-    /// `ps` counts from the same kernel, and shows 0 for a leader outside.
     #[test]
-    fn both_are_what_the_system_shows() {
-        let own = std::process::id().to_string();
-        let mut ps = Command::new("ps");
-        let Ok(shown) = ps.args(["-o", "pgid=,sid=", "-p", &own]).output() else {
-            println!("skipped: no ps here");
-            return;
-        };
-        let text = String::from_utf8(shown.stdout).expect("numbers");
-        let mut numbers = text
-            .split_whitespace()
-            .map(|n| n.parse().expect("a number"));
-        assert_eq!(group(), numbers.next().and_then(Pid::from_raw));
-        assert_eq!(session(), numbers.next().and_then(Pid::from_raw));
+    fn a_leader_has_its_own_number_and_one_outside_has_none() {
+        match role().as_deref() {
+            Some("leader") => assert_eq!(group(), Some(rustix::process::getpid())),
+            Some(_) => assert_eq!(group(), None),
+            None => {
+                let test = "group::tests::a_leader_has_its_own_number_and_one_outside_has_none";
+                again(&["setsid", "--wait"], test, "leader");
+                again(
+                    &["unshare", "--pid", "--fork", "--kill-child"],
+                    test,
+                    "outside",
+                );
+            }
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Whether a process is kept from running.
 
+use crate::procfs;
 use std::fs;
 
 /// Whether a thread of the process of this number in the own PID namespace is stopped, by a signal or a debugger; `None` if
 /// the system does not say.
 pub fn is_held(pid: i32) -> Option<bool> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let threads = fs::read_dir(procfs::folder(pid)?.join("task")).ok()?;
     let mut seen = false;
     for thread in threads.flatten() {
         // A thread may end meanwhile.

@@ -3,7 +3,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
+//! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`procfs`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
@@ -21,6 +21,8 @@
 //! assert!(!host::allowed_processors().is_empty());
 //! ```
 
+#[cfg(test)]
+mod again;
 pub mod bystander;
 pub mod dump;
 pub mod group;
@@ -35,6 +37,7 @@ pub mod peer;
 pub mod privilege;
 pub mod process;
 pub mod processors;
+pub mod procfs;
 pub mod say;
 pub mod secret;
 pub mod shared_file;

@@ -1,5 +1,6 @@
 //! Whether a process lives.
 
+use crate::procfs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::io::Errno;
@@ -70,8 +71,8 @@ pub fn is_process(pid: i32) -> bool {
         // Older kernels say the first of a thread, newer ones the second.
         Err(Errno::INVAL | Errno::NOENT) => false,
         Err(_) => {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-            let status = status.unwrap_or_default();
+            let status = procfs::folder(pid).map(|p| std::fs::read_to_string(p.join("status")));
+            let status = status.and_then(Result::ok).unwrap_or_default();
             let group = status.lines().find_map(|l| l.strip_prefix("Tgid:"));
             group.is_none_or(|group| group.trim().parse() == Ok(pid))
         }

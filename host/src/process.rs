@@ -1,5 +1,6 @@
 //! Which thread of a process stands for it in calls that name a process by one.
 
+use crate::procfs;
 use std::io;
 
 /// What a system call has said that returns a number of bytes.
@@ -18,7 +19,8 @@ pub fn on_memory_of(pid: i32, call: impl Fn(i32) -> io::Result<usize>) -> io::Re
     if !gone(&first) {
         return first;
     }
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+    let threads = procfs::folder(pid).and_then(|p| std::fs::read_dir(p.join("task")).ok());
+    let Some(threads) = threads else {
         return first;
     };
     let threads = threads.filter_map(|t| t.ok()?.file_name().to_str()?.parse().ok());

@@ -9,6 +9,7 @@
 //!              PMIX_RANK=0       PMIX_RANK=0         PMIX_RANK=0, PMI_FD=6
 //! ```
 
+use host::procfs::Stat;
 use std::fs;
 
 /// The environment of a process, as it was started with.
@@ -16,9 +17,9 @@ use std::fs;
 pub(super) struct Environment(Vec<u8>);
 
 impl Environment {
-    /// Of a process; none where this process may not see it.
-    fn of(process: Seen) -> Option<Self> {
-        fs::read(process.file("environ")).ok().map(Self)
+    /// Of the process that `/proc` shows by this number; none where this process may not see it.
+    fn of(process: i32) -> Option<Self> {
+        fs::read(format!("/proc/{process}/environ")).ok().map(Self)
     }
 
     #[cfg(test)]
@@ -36,38 +37,14 @@ impl Environment {
     }
 }
 
-/// A process, as /proc names it. That may be of another PID namespace, so this one's own number is not looked for there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Own,
-    Number(u32),
-}
-
-impl Seen {
-    fn file(self, name: &str) -> String {
-        match self {
-            Self::Own => format!("/proc/self/{name}"),
-            Self::Number(pid) => format!("/proc/{pid}/{name}"),
-        }
-    }
-}
-
-/// The parent of a process, as far as this process can see it.
-fn parent_of(process: Seen) -> Option<Seen> {
-    let stat = fs::read_to_string(process.file("stat")).ok()?;
-    // `pid (name) state ppid …`; the name may contain blanks and brackets.
-    let (_, after) = stat.rsplit_once(')')?;
-    let parent = after.split_whitespace().nth(1)?.parse().ok()?;
-    (parent != 0).then_some(Seen::Number(parent))
-}
-
 /// The environments of this process, as it was started, and of those above it, the parent's first, up to the first that
 /// may not be seen.
 pub(super) fn environments() -> Vec<Environment> {
     /// More are not looked at: no launchers stand so far under one another.
     const MOST: usize = 64;
-    let line = std::iter::successors(Some(Seen::Own), |p| parent_of(*p));
-    line.take(MOST).map_while(Environment::of).collect()
+    let line = std::iter::successors(Stat::own(), |p| Stat::of(p.parent));
+    let line = line.take(MOST);
+    line.map_while(|p| Environment::of(p.pid)).collect()
 }
 
 /// Whether this process was started with these variables, as far as it can see that.
@@ -95,16 +72,13 @@ mod tests {
 
     #[test]
     fn the_parent_comes_first_and_has_what_this_process_has() {
-        let parent = parent_of(Seen::Own);
-        let number = rustix::process::getppid().map(|p| p.as_raw_nonzero().get().cast_unsigned());
-        assert_eq!(parent, number.map(Seen::Number));
-        let own = Environment::of(Seen::Number(std::process::id()));
+        let own = Environment::of(std::process::id().cast_signed());
         assert_eq!(environments().first(), own.as_ref());
+        let parent = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());
         assert_eq!(
             environments().get(1),
             parent.and_then(Environment::of).as_ref()
         );
-        assert_eq!(parent_of(Seen::Number(0)), None);
     }
 
     #[test]

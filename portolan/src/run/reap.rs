@@ -1,14 +1,13 @@
 //! How processes end and how they are ended.
 
 use std::fmt;
-use std::fs;
 use std::io;
 
-use host::group::session;
+use host::procfs::Stat;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid,
+    waitpid,
 };
 
 /// How a process ended.
@@ -91,33 +90,33 @@ pub(super) fn collect(pid: Pid) {
 /// command by `exec`.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    /// Each with the time of its start.
-    noted: Vec<(Pid, u64)>,
+    /// Each by its number in `/proc`, with the time of its start.
+    noted: Vec<(i32, u64)>,
 }
 
 impl Others {
     /// Those who are there now, before anything of the job is.
     pub(super) fn note() -> Self {
-        let all = all();
-        let mut below = vec![getpid()];
+        let Some(own) = Stat::own() else {
+            return Self::default();
+        };
+        let all = Stat::all();
+        let mut below = vec![own.pid];
         let mut at = 0;
         while let Some(parent) = below.get(at).copied() {
-            let new = all.iter().filter(|p| p.parent == Some(parent));
-            below.extend(new.map(|p| p.pid));
+            below.extend(all.iter().filter(|p| p.parent == parent).map(|p| p.pid));
             at += 1;
         }
-        let noted = all
-            .iter()
-            .filter(|p| below.contains(&p.pid) && p.pid != getpid());
+        let noted = all.iter().filter(|p| below[1..].contains(&p.pid));
         Self {
             noted: noted.map(|p| (p.pid, p.start)).collect(),
         }
     }
 
     /// Whether `process` is of the job. What others have started since, and left behind, is told by its session: this
-    /// process's, which none of a job is in.
-    fn are_not(&self, process: &Stat) -> bool {
-        process.session != session() && !self.noted.contains(&(process.pid, process.start))
+    /// process's (`own`), which none of a job is in.
+    fn are_not(&self, process: &Stat, own: &Stat) -> bool {
+        process.session != own.session && !self.noted.contains(&(process.pid, process.start))
     }
 }
 
@@ -133,55 +132,23 @@ pub(super) fn sweep(others: &Others) {
             return;
         }
         for pid in children {
-            // A child that was not yet waited for keeps its number. Where /proc is of another PID namespace, it shows others.
-            if is_child(pid) {
-                let _ = kill_process(pid, Signal::KILL);
-                collect(pid);
-            }
+            // It is this process's child and not yet waited for, so the number is still its own.
+            let _ = kill_process(pid, Signal::KILL);
+            collect(pid);
         }
     }
 }
 
 /// The processes of the job whose parent is this one.
 fn children(others: &Others) -> Vec<Pid> {
-    let ours = |p: &Stat| p.parent == Some(getpid()) && others.are_not(p);
-    let all = all().into_iter();
-    all.filter(ours).map(|p| p.pid).collect()
-}
-
-/// What the system says of a process.
-#[derive(Debug)]
-struct Stat {
-    pid: Pid,
-    parent: Option<Pid>,
-    session: Option<Pid>,
-    /// When it started, in ticks: a number that is used again has another.
-    start: u64,
-}
-
-/// The processes of this machine that can be seen.
-fn all() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else {
+    let Some(own) = Stat::own() else {
         return Vec::new();
     };
-    let numbers = entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter_map(stat).collect()
-}
-
-fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // `pid (name) state ppid pgrp session …`; the name may contain blanks and brackets.
-    let (_, after_name) = text.rsplit_once(')')?;
-    let words: Vec<&str> = after_name.split_whitespace().collect();
-    let process = |at: usize| Pid::from_raw(words.get(at)?.parse().ok()?);
-    Some(Stat {
-        pid: Pid::from_raw(pid)?,
-        parent: process(1),
-        session: process(3),
-        start: words.get(19)?.parse().ok()?,
-    })
+    let mut all = Stat::all();
+    all.retain(|p| p.parent == own.pid && others.are_not(p, &own));
+    let numbers = all.into_iter().filter_map(Stat::number);
+    // A process may have ended since it was looked at, and another have its number.
+    numbers.filter(|pid| is_child(*pid)).collect()
 }
 
 #[cfg(test)]
@@ -213,14 +180,5 @@ mod tests {
             Exit::Unknown.to_string(),
             "ended, and the system does not tell how"
         );
-    }
-
-    #[test]
-    fn a_process_finds_its_parent_and_session() {
-        let me = getpid().as_raw_nonzero().get();
-        let stat = stat(me).unwrap();
-        assert_eq!(stat.parent, rustix::process::getppid());
-        assert_eq!(stat.session, session());
-        assert!(super::stat(-1).is_none());
     }
 }

@@ -711,23 +711,38 @@ fn a_fabric_that_cannot_be_used_is_3_before_any_rank_starts() {
     );
 }
 
-/// As in a container, whose first process has its group and session outside.
+/// As in a container, whose first process has its group and session outside; also with the `/proc` of the machine around it,
+/// which has other numbers.
 #[test]
 fn a_launcher_whose_session_is_outside_of_its_namespace_leaves_nothing() {
-    const SCRIPT: &str = r#""$0" run -n 2 -- sh -c 'setsid sleep 3600 & :' >&2; echo $?; ps -e -o comm= | grep -c sleep"#;
-    let inside = ["--pid", "--fork", "--kill-child", "--mount-proc"];
-    let made = Command::new("unshare").args(inside).arg("true").output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        println!("skipped: no PID namespace can be made here");
-        return;
+    // The rank ends when what it leaves is in a session of its own.
+    const RANK: &str = r#"
+        setsid sh -c 'echo $$ > "$1"; exec sleep 3600' sh "$1" &
+        until [ -s "$1" ]; do :; done"#;
+    const SCRIPT: &str = r#"
+        "$0" run -n 1 -- sh -c "$2" sh "$1" >&2
+        echo $?
+        kill -0 "$(cat "$1")" 2>&1 && echo left"#;
+    let new = ["--pid", "--fork", "--kill-child"];
+    for proc in [&["--mount-proc"][..], &[]] {
+        let inside = [&new[..], proc].concat();
+        let made = Command::new("unshare").args(&inside).arg("true").output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            println!("skipped: no PID namespace can be made here");
+            return;
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let output = Command::new("unshare")
+            .args(&inside)
+            .args(["sh", "-c", SCRIPT, PORTOLAN])
+            .arg(file.path())
+            .arg(RANK)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("0\n"), "{inside:?}: {said}{error}");
+        assert!(said.contains("No such process"), "{inside:?}: {said}");
     }
-    let output = Command::new("unshare")
-        .args(inside)
-        .args(["sh", "-c", SCRIPT, PORTOLAN])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "0\n0\n", "{error}");
 }

@@ -283,7 +283,8 @@ impl Table {
 /// Opens the file of a peer's region, and makes sure that it is that one.
 fn open_share(pid: Option<i32>, share: &Share) -> io::Result<OwnedFd> {
     let pid = pid.ok_or(io::ErrorKind::Unsupported)?;
-    let path = format!("/proc/{pid}/fd/{}", share.fd);
+    let folder = host::procfs::folder(pid).ok_or(io::ErrorKind::Unsupported)?;
+    let path = folder.join(format!("fd/{}", share.fd));
     let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     if rustix::fs::fstat(&fd)?.st_ino != share.inode {
         return Err(io::Error::other("the region is gone"));
