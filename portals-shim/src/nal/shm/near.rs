@@ -36,7 +36,8 @@ use super::layout::{Block, LANES, LaneAt, Layout, State};
 use super::map::{Line as Cell, Map};
 use super::members::Members;
 use super::ring::{
-    Bell, Corrupt, Order, Producer, SharedConsumer, SharedProducer, is_possible, is_written,
+    Bell, Corrupt, Order, Producer, SharedConsumer, SharedProducer, is_possible, is_spoiled,
+    is_written,
 };
 use super::{is_dead, nap};
 use portals_core::ProcessId;
@@ -491,11 +492,11 @@ impl Link {
     #[cold]
     pub fn is_gone(&self) -> bool {
         for from in &self.incoming {
-            let next = from.cells.position();
-            let ready = self.map.line(from.lane.cell(next)).word(0);
-            let possible = is_possible(ready, next, from.lane.cells());
-            // Whoever takes frames meanwhile has told the peer so, who then wrote what belongs to a later position.
-            if !possible && from.cells.position() == next {
+            let ready = |position| {
+                let ready = self.map.line(from.lane.cell(position)).word(0);
+                is_possible(ready, position, from.lane.cells())
+            };
+            if is_spoiled(|| from.cells.position(), ready) {
                 self.bad(&"has spoiled a frame that it had not finished");
             }
         }

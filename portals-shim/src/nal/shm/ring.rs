@@ -254,6 +254,14 @@ pub(super) fn is_possible(ready: &impl Word, position: u32, cells: u32) -> bool 
     [next, next.wrapping_sub(cells), 0].contains(&ready.acquire())
 }
 
+/// Whether the cell that is read next has a word that its writer cannot have written. Another thread may take frames meanwhile:
+/// it tells the writer so, which then writes what belongs to a later position. So a word counts only if the position is the same
+/// after the look. `is_possible` is [`is_possible`] of the word at a position, which it reads with acquire order.
+pub(super) fn is_spoiled(position: impl Fn() -> u32, is_possible: impl Fn(u32) -> bool) -> bool {
+    let looked_at = position();
+    !is_possible(looked_at) && position() == looked_at
+}
+
 /// Whether the cell of `position`, which has this word, has been written.
 #[inline]
 pub(super) fn is_written(ready: &impl Word, position: u32) -> bool {

@@ -2,7 +2,7 @@
 //! queue with random operations.
 
 use super::super::bulk::{give_back, given_back, place};
-use super::{Bell, Consumer, Corrupt, Order, Producer, Word, Words};
+use super::{Bell, Consumer, Corrupt, Order, Producer, Word, Words, is_spoiled};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -348,4 +348,17 @@ fn a_consumer_that_lies_is_not_believed() {
     // It does not go back either.
     words.consumed.release(1);
     assert!(p.look(&words).is_err());
+}
+
+/// Between the two readings of the position another thread takes a frame, and the peer writes that cell anew.
+#[test]
+fn a_cell_that_was_taken_meanwhile_is_not_spoiled() {
+    let position = std::cell::Cell::new(7);
+    let taken_meanwhile = |at: u32| {
+        position.set(at + 1);
+        false
+    };
+    assert!(!is_spoiled(|| position.get(), taken_meanwhile));
+    assert!(is_spoiled(|| position.get(), |at| at != 8));
+    assert!(!is_spoiled(|| position.get(), |at| at == 8));
 }
