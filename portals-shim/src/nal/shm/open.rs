@@ -54,7 +54,7 @@ fn unusable(reason: impl Into<String>) -> FabricError {
 
 /// Why the kernel does not copy from a rank's memory for this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Elsewhere {
+pub(super) enum Unreachable {
     #[error(
         "rank {rank} on this machine is in another PID namespace, or in one that /proc does not show, and has no number here"
     )]
@@ -381,7 +381,7 @@ impl Joining {
         let next = (self.rank + 1) % ranks as usize;
         let read = match self.there(next, ranks as usize) {
             Ok(there) => attach::probe(&there).map_err(|e| e.to_string()),
-            Err(elsewhere) => Err(elsewhere.to_string()),
+            Err(unreachable) => Err(unreachable.to_string()),
         };
         let can = self.options.attach && read.is_ok();
         if let Err(error) = read
@@ -399,20 +399,20 @@ impl Joining {
     }
 
     /// A rank's memory, if the kernel can copy from it by a number that is known to be the rank's.
-    pub(super) fn there(&self, rank: usize, ranks: usize) -> Result<There, Elsewhere> {
+    pub(super) fn there(&self, rank: usize, ranks: usize) -> Result<There, Unreachable> {
         let who = self.layout.block(rank).identity(&self.map);
         let seen = who.process.number(self.process_of(self.rank));
-        let pid = seen.ok_or(Elsewhere::Namespace { rank })?;
+        let pid = seen.ok_or(Unreachable::Namespace { rank })?;
         let told = |p: Process| (p.pid, p.namespace);
         let is_one = |p: Process| told(p) == told(who.process) || p.word == who.process.word;
         // Who says that it is another rank, or one of its threads, would have others write to that one.
         let same = |r: &usize| *r != rank && is_one(self.process_of(*r));
         if self.options.on_fault == OnFault::End {
             if let Some(other) = (0..ranks).find(same) {
-                return Err(Elsewhere::Same { rank, other });
+                return Err(Unreachable::Same { rank, other });
             }
             if !is_process(pid) {
-                return Err(Elsewhere::NoProcess { rank, pid });
+                return Err(Unreachable::NoProcess { rank, pid });
             }
         }
         Ok(There {

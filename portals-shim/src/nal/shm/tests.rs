@@ -3,7 +3,7 @@
 use super::handing::Inbox;
 use super::layout::{LANE_CELL, Layout, Ring};
 use super::map::Map;
-use super::open::{Elsewhere, Joining, Memory, Options};
+use super::open::{Joining, Memory, Options, Unreachable};
 use super::ring::Words;
 use super::{Core, Own, cell, common};
 use crate::fabric::Opened;
@@ -637,14 +637,14 @@ fn who_says_that_it_is_another_rank_is_not_copied_to() {
             .map(|t| (t.pid.cast_unsigned(), t.word))
     };
     let rank = 1;
-    let same = Elsewhere::Same { rank, other: 0 };
+    let same = Unreachable::Same { rank, other: 0 };
     assert_eq!(tells(child.id(), 7), Ok((child.id(), 7)));
     assert_eq!(tells(own.process.pid, 7), Err(same), "its number");
     assert_eq!(tells(child.id(), own.process.word), Err(same), "its word");
     let pid = thread.cast_signed();
     assert_eq!(
         tells(thread, 7),
-        Err(Elsewhere::NoProcess { rank, pid }),
+        Err(Unreachable::NoProcess { rank, pid }),
         "a thread of it"
     );
     drop(go);
