@@ -157,7 +157,7 @@ impl Comm {
         let max = self.shared.place.layout.max_cid();
         let none = u64::from(max) + 1;
         let ids = &self.shared.ids;
-        // Who waits for its other ranks does not ask: these may be busy with an agreement that it would hold up.
+        // No rank asks before all have come. One that is still on its way may first need the id of another communicator.
         self.barrier()?;
         let _asking = Asking::new(&self.shared, self.cid);
         let mut from = 1;

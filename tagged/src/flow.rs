@@ -126,7 +126,7 @@ impl Flow {
         let threshold = self.threshold();
         if let Some(peer) = self.peers.get_mut(from as usize) {
             peer.unnoted = peer.unnoted.saturating_add(1);
-            // Few are listed, and seldom: no word of each peer is worth it.
+            // The list is short and seldom used: a search costs less than a flag in the entry of each peer.
             if peer.unnoted >= threshold && !self.notes.contains(&from) {
                 self.notes.push(from);
             }

@@ -18,8 +18,8 @@ struct Word {
     ranges: Mutex<Ranges>,
 }
 
-/// Addresses and lengths. They are kept in place: an allocator may give memory back while it holds its locks, so nothing may be
-/// allocated for the word of it.
+/// Addresses and lengths, in an array: an allocator may give memory back while it holds its locks, so that nothing can be
+/// allocated to note it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranges {
     kept: [(u64, u64); MOST],
