@@ -99,7 +99,7 @@ enum Task {
     Stranger(hostile::strangers::Options),
     /// Runs in a network namespace: jobs with strangers at their sockets
     #[command(hide = true)]
-    Strangers,
+    Strangers(hostile::strangers::Inside),
     /// Runs inside the guest: the faults
     #[command(hide = true)]
     FaultsInGuest(faults::InGuest),
@@ -137,7 +137,7 @@ fn run() -> Result<()> {
         Task::HeapInGuest(options) => heap::in_guest(&options),
         Task::HostileInGuest(options) => hostile::in_guest(&options),
         Task::Stranger(options) => hostile::strangers::stranger(&options),
-        Task::Strangers => hostile::strangers::inside(),
+        Task::Strangers(options) => hostile::strangers::inside(&options),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
         Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
         Task::HostsInGuest(options) => hosts::in_guest(&options),

@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Write the page of the book
     #[arg(long, conflicts_with = "only")]
     page: bool,
+    /// Only strangers, in this many pairs of jobs: beside one that connects, and beside one that only looks
+    #[arg(long, value_name = "PAIRS", conflicts_with_all = ["only", "verbs", "page"])]
+    strangers: Option<usize>,
 }
 
 #[derive(clap::Args)]
@@ -438,6 +441,9 @@ pub(crate) fn build() -> Result<()> {
 /// On shared memory and the model here; over verbs in a guest.
 pub(crate) fn run(options: &Options) -> Result<()> {
     build()?;
+    if let Some(pairs) = options.strangers {
+        return strangers::run(pairs);
+    }
     let mut rows = without_device(options.only.as_deref())?;
     let mut fabrics = vec!["shm", "seastar"];
     if options.verbs {
@@ -449,7 +455,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     judge(&rows)?;
     if options.only.is_none() {
-        strangers::run()?;
+        strangers::run(strangers::PAIRS)?;
     }
     Ok(())
 }
@@ -457,7 +463,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// For `cargo xtask test`; everything is built.
 pub(crate) fn test() -> Result<()> {
     judge(&without_device(None)?)?;
-    strangers::run()
+    strangers::run(strangers::PAIRS)
 }
 
 fn without_device(only: Option<&str>) -> Result<Vec<Row>> {

@@ -26,14 +26,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LATE: &str = "[ \"$PMI_RANK\" = 1 ] && sleep 2; exec \"$@\"";
 /// Between two looks for sockets.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Jobs with strangers, and as many without.
-const PAIRS: usize = 3;
+/// Jobs beside a stranger that connects, and as many beside one that only looks, in the test command.
+pub(super) const PAIRS: usize = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Connections to make
     #[arg(long)]
     tries: u32,
+    /// Look for sockets only, and connect to none
+    #[arg(long)]
+    look: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Inside {
+    /// Jobs beside a stranger that connects, and as many beside one that only looks
+    #[arg(long)]
+    pairs: usize,
 }
 
 /// Where somebody listens.
@@ -65,14 +75,15 @@ fn address(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// Everything that listens on this machine.
+/// Everything on this machine that one could connect to.
 fn doors() -> BTreeSet<Door> {
     let table = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     let mut doors = BTreeSet::new();
     for line in table("unix").lines().skip(1) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // Address, references, protocol, flags, type, state, inode, path; 0x10000 says that it listens.
-        if let [_, _, _, "00010000", kind, _, _, name] = words[..]
+        // Address, references, protocol, flags, type, state, inode, path; state 1 is that of no connection. One that has a
+        // name and does not listen may do so at any moment.
+        if let [_, _, _, _, kind @ ("0001" | "0005"), "01", _, name] = words[..]
             && let Ok(kind) = u32::from_str_radix(kind, 16)
         {
             doors.insert(Door::Unix(kind, name.to_owned()));
@@ -137,7 +148,7 @@ pub(crate) fn stranger(options: &Options) -> Result<()> {
     // The job's end is the end of standard input.
     let over = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&over);
-    std::thread::spawn(move || {
+    let listener = std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         end.store(true, Ordering::Relaxed);
     });
@@ -147,6 +158,9 @@ pub(crate) fn stranger(options: &Options) -> Result<()> {
         // Several at a look, as a look takes longer than they do.
         for door in doors().into_iter().flat_map(|d| std::iter::repeat_n(d, 20)) {
             tries += 1;
+            if options.look {
+                continue;
+            }
             let Ok(socket) = connect(&door) else {
                 continue;
             };
@@ -163,6 +177,8 @@ pub(crate) fn stranger(options: &Options) -> Result<()> {
             }
         }
     }
+    // The connections stay open while the job goes on.
+    let _ = listener.join();
     println!(
         "{connected} of {tries} tries connected, to {} sockets",
         seen.len()
@@ -170,8 +186,9 @@ pub(crate) fn stranger(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs a job, with strangers or without: how long it took, its result, and what the strangers say.
-fn job(stage: &mut Stage, fabric: &str, strangers: bool) -> Result<(Duration, String, String)> {
+/// Runs a job, beside a stranger that connects or one that only looks, which takes as much of the processor: how long it
+/// took, its result, and what the stranger says.
+fn job(stage: &mut Stage, fabric: &str, connects: bool) -> Result<(Duration, String, String)> {
     let result = stage.path("result-of-strangers");
     let _ = fs::remove_file(&result);
     let said = stage.path("said-to-strangers");
@@ -188,23 +205,18 @@ fn job(stage: &mut Stage, fabric: &str, strangers: bool) -> Result<(Duration, St
         .stdout(out.try_clone()?)
         .stderr(out)
         .spawn()?;
-    let stranger = strangers.then(|| {
-        Command::new(stage.path("xtask"))
-            .args(["stranger", "--tries", "1000"])
-            .uid(STRANGER)
-            .gid(STRANGER)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-    });
+    let stranger = Command::new(stage.path("xtask"))
+        .args(["stranger", "--tries", "1000"])
+        .args((!connects).then_some("--look"))
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let ended = wait::end(&mut job, PATIENCE)?;
     let took = begun.elapsed();
-    let words = match stranger {
-        Some(stranger) => {
-            String::from_utf8_lossy(&stranger?.wait_with_output()?.stdout).into_owned()
-        }
-        None => String::new(),
-    };
+    let words = stranger.wait_with_output()?.stdout;
+    let words = String::from_utf8_lossy(&words).into_owned();
     let Some(status) = ended else {
         let _ = job.kill();
         job.wait()?;
@@ -217,7 +229,7 @@ fn job(stage: &mut Stage, fabric: &str, strangers: bool) -> Result<(Duration, St
 }
 
 /// Strangers at every socket of jobs on each fabric, in a network namespace of their own: nothing else listens there.
-pub(super) fn run() -> Result<()> {
+pub(super) fn run(pairs: usize) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: strangers, which need another user's processes, and so root");
         return Ok(());
@@ -228,32 +240,43 @@ pub(super) fn run() -> Result<()> {
         "--net",
         "sh",
         "-c",
-        "ip link set lo up && exec \"$1\" strangers",
+        "ip link set lo up && exec \"$1\" strangers --pairs \"$2\"",
         "sh",
     ]);
-    cargo::run(inside.arg(own))
+    cargo::run(inside.arg(own).arg(pairs.to_string()))
+}
+
+/// `part` quarters of the way through what is sorted.
+fn quartile(sorted: &[f64], part: usize) -> f64 {
+    sorted[(sorted.len() - 1) * part / 4]
 }
 
 /// In that namespace: a table of fabrics.
-pub(crate) fn inside() -> Result<()> {
+pub(crate) fn inside(options: &Inside) -> Result<()> {
+    let pairs = options.pairs.max(1);
     let mut stage = Stage::new()?;
     let own = std::env::current_exe().context("where this executable is")?;
     fs::copy(own, stage.path("xtask"))?;
-    println!("\n| fabric | strangers | later than without, ms, of {PAIRS} jobs |\n|---|---|---|");
+    println!(
+        "\n| fabric | strangers | later than beside one that only looks, ms: median of {pairs} pairs of jobs (quartiles) |\n|---|---|---|"
+    );
     for fabric in ["shm", "seastar"] {
         let mut later = Vec::new();
         let mut words = String::new();
-        for _ in 0..PAIRS {
+        // The first job of all reads its programs from the disk.
+        job(&mut stage, fabric, false)?;
+        for _ in 0..pairs {
             let (alone, right, _) = job(&mut stage, fabric, false)?;
             let (beside, result, said) = job(&mut stage, fabric, true)?;
             if result != right || result.is_empty() {
-                bail!("{fabric}: with strangers the result is {result:?}, without {right:?}");
+                bail!("{fabric}: with a stranger the result is {result:?}, without {right:?}");
             }
             later.push(1e3 * (beside.as_secs_f64() - alone.as_secs_f64()));
             words = said;
         }
-        let later: Vec<String> = later.iter().map(|ms| format!("{ms:.1}")).collect();
-        println!("| {fabric} | {words} | {} |", later.join(", "));
+        later.sort_by(f64::total_cmp);
+        let [low, median, high] = [1, 2, 3].map(|part| quartile(&later, part));
+        println!("| {fabric} | {words} | {median:.1} ({low:.1} to {high:.1}) |");
     }
     Ok(())
 }

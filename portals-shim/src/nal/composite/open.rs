@@ -207,10 +207,11 @@ impl Sharing<'_> {
             return Ok(None);
         }
         let mine = self.bring();
-        if let Some(mut made) = made {
-            if let Ok((_, door)) = &mut made {
-                door.expect();
-            }
+        if let Some(made) = made {
+            let made = made.and_then(|(common, mut door)| {
+                door.expect().map_err(|e| e.to_string())?;
+                Ok((common, door))
+            });
             return Ok(Some(mine.and_then(|(mine, bring)| {
                 let (common, door) = made?;
                 Ok((mine, Side::First(common, door, bring)))

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   first rank                              another
-//!   listen; tell name and secret            ·
+//!   bind; tell name and secret              ·
 //!   ───────────────────────────── fence ─────────────────────────────
-//!   accept whoever is there ◄────────────── connect, send secret and descriptors; tell whether that worked
+//!   listen; accept whoever is there ◄────── connect, send secret and descriptors; tell whether that worked
 //!   ───────────────────────────── fence ─────────────────────────────
 //!   all are there, or in the queue
 //!   send everybody's descriptors ─────────► receive them
@@ -23,7 +23,8 @@
 //!   own user that says nothing, or nonsense, is passed over: what ranks say is in their sockets before the second
 //!   fence, and nobody is waited for after it but who has told that it could not come in this way. Strangers that come
 //!   without a pause are taken in rounds, between which the time is looked at; after the fence no more than the queue
-//!   held are in front of a rank.
+//!   held are in front of a rank. Nobody can connect while the first rank waits for one that comes late: it listens from
+//!   the fence on, at which all are there.
 //! * The name is abstract and so within a network namespace, and everybody can read it. A rank of another namespace, and
 //!   one that finds the queue full of strangers, comes to a second door: a socket in a directory that only the own user
 //!   may enter, of a name that nobody else knows, which is there only in such a start.
@@ -59,6 +60,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const BREATH: Duration = Duration::from_millis(20);
 /// How long a rank tries to get into the queue of the first door, which strangers may keep full, before it takes the second.
 const QUEUE: Duration = Duration::from_millis(100);
+/// Between two tries of a rank that has left the first fence before rank 0.
+const SHORT: Duration = Duration::from_micros(100);
 /// Connections that a queue holds.
 const BACKLOG: i32 = 4096;
 /// Connections of a door that are taken in one look: strangers may come as fast as they are shown out.
@@ -250,29 +253,50 @@ fn door_in(directory: &Path) -> PathBuf {
 #[derive(Clone, Debug)]
 struct Address {
     name: String,
+    /// The network namespace, by the inode of `/proc/self/ns/net`; 0 if unknown.
+    network: u64,
     secret: Secret,
     /// Of the second door.
     directory: PathBuf,
+}
+
+/// The own network namespace, as in [`Address::network`].
+fn network() -> u64 {
+    rustix::fs::stat("/proc/self/ns/net").map_or(0, |s| s.st_ino)
 }
 
 impl Address {
     fn tell(&self) -> String {
         let Self {
             name,
+            network,
             secret,
             directory,
         } = self;
-        format!("{name} {} {}", secret.to_hex(), directory.display())
+        let directory = directory.display();
+        format!("{name} {network} {} {directory}", secret.to_hex())
     }
 
     fn told(text: &str) -> Option<Self> {
-        let mut words = text.splitn(3, ' ');
-        let (name, secret, directory) = (words.next()?, words.next()?, words.next()?);
+        let mut words = text.splitn(4, ' ');
+        let (name, network) = (words.next()?, words.next()?);
+        let (secret, directory) = (words.next()?, words.next()?);
         Some(Self {
             name: name.to_owned(),
+            network: network.parse().ok()?,
             secret: Secret::from_hex(secret)?,
             directory: directory.into(),
         })
+    }
+
+    /// How long a rank here waits for the first to listen, if it does not yet.
+    fn patience(&self) -> Duration {
+        match (self.network, network()) {
+            (0, _) | (_, 0) => QUEUE,
+            (theirs, own) if theirs == own => EARLY,
+            // The name is of another namespace.
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -336,20 +360,20 @@ impl Door {
         let places = [usual.clone(), "/tmp".into(), "/dev/shm".into()];
         let place = places.into_iter().find(|p| p.is_dir()).unwrap_or(usual);
         let directory = place.join(format!("portolan-{hidden}"));
-        let listening = || {
+        let bound = || {
             let socket = seqpacket()?;
             bind(
                 &socket,
                 &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
             )?;
-            listen(&socket, BACKLOG)?;
             Ok(socket)
         };
-        let socket = listening().map_err(|e: Errno| DoorError::Open(e.into()))?;
+        let socket = bound().map_err(|e: Errno| DoorError::Open(e.into()))?;
         Ok(Self {
             socket,
             address: Address {
                 name,
+                network: network(),
                 secret,
                 directory,
             },
@@ -439,9 +463,18 @@ impl Door {
         }
     }
 
-    /// Before the second fence: lets in those who are quick.
-    pub(in crate::nal) fn expect(&mut self) {
+    /// Between the two fences: listens, and lets in those who are quick.
+    ///
+    /// # Errors
+    /// The kernel refuses it a queue.
+    pub(in crate::nal) fn expect(&mut self) -> Result<(), DoorError> {
+        self.listen()?;
         self.look_within(None, EARLY);
+        Ok(())
+    }
+
+    fn listen(&self) -> Result<(), DoorError> {
+        listen(&self.socket, BACKLOG).map_err(|e| DoorError::Open(e.into()))
     }
 
     fn look_within(&mut self, second: Option<&Second>, time: Duration) {
@@ -592,7 +625,7 @@ impl Guest {
         let address = Address::told(told).ok_or(DoorError::Told)?;
         let raised = Raised::new();
         let to = SocketAddrUnix::new_abstract_name(address.name.as_bytes());
-        let socket = match to.and_then(|to| reach(&to, QUEUE)) {
+        let socket = match to.and_then(|to| reach(&to, QUEUE, address.patience())) {
             Ok(socket) => {
                 enter(&socket, &address, number, &files)?;
                 Ok(socket)
@@ -659,14 +692,15 @@ impl Guest {
     }
 }
 
-/// Connects, however many others do so at this moment, as long as `patience` lasts.
-fn reach(to: &SocketAddrUnix, patience: Duration) -> rustix::io::Result<OwnedFd> {
+/// Connects, however many others do so at this moment: waits for a place in the queue, and before for somebody to listen.
+fn reach(to: &SocketAddrUnix, queue: Duration, listening: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = seqpacket()?;
-    let mut left = Awake::new(patience);
+    let (mut queue, mut listening) = (Awake::new(queue), Awake::new(listening));
     loop {
         match connect(&socket, to) {
             Ok(()) => return Ok(socket),
-            Err(Errno::AGAIN | Errno::INTR) if !left.is_over() => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN | Errno::INTR) if !queue.is_over() => std::thread::sleep(PAUSE),
+            Err(Errno::CONNREFUSED) if !listening.is_over() => std::thread::sleep(SHORT),
             Err(error) => return Err(error),
         }
     }
@@ -677,7 +711,7 @@ fn second(address: &Address, name: io::Error) -> Result<OwnedFd, DoorError> {
     let at = door_in(&address.directory);
     let mut left = Awake::new(PATIENCE);
     loop {
-        match SocketAddrUnix::new(&at).and_then(|to| reach(&to, PATIENCE)) {
+        match SocketAddrUnix::new(&at).and_then(|to| reach(&to, PATIENCE, Duration::ZERO)) {
             Ok(socket) => return Ok(socket),
             Err(Errno::NOENT | Errno::CONNREFUSED) if !left.is_over() => {
                 std::thread::sleep(PAUSE);

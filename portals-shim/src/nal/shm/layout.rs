@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The first bytes; "portolan" in ASCII.
 const MAGIC: u64 = 0x6e61_6c6f_7472_6f70;
 /// Of this layout and of the formats in the rings.
-pub(in crate::nal) const VERSION: u32 = 7;
+pub(in crate::nal) const VERSION: u32 = 8;
 /// The most ranks of one job.
 pub(super) const MOST_RANKS: u32 = 1024;
 

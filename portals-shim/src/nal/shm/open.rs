@@ -549,7 +549,7 @@ pub(crate) fn open(
         let (told, host) = (door.told(), job.host());
         job.put(&key, format!("{VERSION} {host} {told}"))?;
         job.fence()?;
-        door.expect();
+        door.expect().map_err(shut)?;
         job.fence()?;
         let words = (1..job.size()).map(|rank| job.get(&came(rank)));
         let words = std::iter::once(Ok(String::new())).chain(words);

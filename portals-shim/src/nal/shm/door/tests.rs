@@ -15,7 +15,34 @@ fn inode(fd: &OwnedFd) -> u64 {
 
 fn stranger(door: &Door) -> OwnedFd {
     let to = SocketAddrUnix::new_abstract_name(door.address.name.as_bytes()).unwrap();
-    reach(&to, PATIENCE).unwrap()
+    reach(&to, PATIENCE, Duration::ZERO).unwrap()
+}
+
+/// A door after the first fence.
+fn open(ranks: u32, files: usize) -> Door {
+    let door = Door::open(ranks, files).unwrap();
+    door.listen().unwrap();
+    door
+}
+
+/// While rank 0 waits for a rank that comes late, strangers cannot fill its queue. Another that leaves the fence before
+/// rank 0 does waits for it to listen, and one of another network does not.
+#[test]
+fn nobody_can_connect_before_all_ranks_are_there() {
+    let mut door = Door::open(2, 0).unwrap();
+    let told = door.told();
+    let to = SocketAddrUnix::new_abstract_name(door.address.name.as_bytes()).unwrap();
+    let early = reach(&to, PATIENCE, Duration::ZERO);
+    assert!(matches!(early, Err(Errno::CONNREFUSED)), "{early:?}");
+    let mut elsewhere = door.address.clone();
+    elsewhere.network += 1;
+    let away = Guest::knock(&elsewhere.tell(), 1, Vec::new()).unwrap();
+    assert_eq!(away.word(), AWAY);
+    std::thread::scope(|s| {
+        let guest = s.spawn(|| Guest::knock(&told, 1, Vec::new()).unwrap());
+        door.expect().unwrap();
+        assert_eq!(guest.join().unwrap().word(), CAME);
+    });
 }
 
 fn words(ranks: u32) -> Vec<String> {
@@ -27,7 +54,7 @@ fn words(ranks: u32) -> Vec<String> {
 fn everybody_gets_everybodys_descriptors_and_strangers_delay_nobody() {
     const RANKS: u32 = 40;
     const EACH: usize = 4;
-    let mut door = Door::open(RANKS, EACH).unwrap();
+    let mut door = open(RANKS, EACH);
     let told = door.told();
     let mut strangers: Vec<OwnedFd> = (0..300).map(|_| stranger(&door)).collect();
     for (i, stranger) in strangers.iter().enumerate() {
@@ -62,7 +89,7 @@ fn everybody_gets_everybodys_descriptors_and_strangers_delay_nobody() {
         guests.push(guest);
     }
     let begun = Instant::now();
-    door.expect();
+    door.expect().unwrap();
     assert!(begun.elapsed() < EARLY, "a stranger was waited for");
     let all = std::thread::scope(|s| {
         let served = s.spawn(move || door.serve(&common, own, &words(RANKS)).unwrap());
@@ -79,9 +106,9 @@ fn everybody_gets_everybodys_descriptors_and_strangers_delay_nobody() {
 
 #[test]
 fn a_rank_that_cannot_share_is_named_to_all() {
-    let mut door = Door::open(3, 0).unwrap();
+    let mut door = open(3, 0);
     let guest = Guest::knock(&door.told(), 1, Vec::new()).unwrap();
-    door.expect();
+    door.expect().unwrap();
     let mut words = words(3);
     words[2] = failed("no memory");
     let said = "rank 2 cannot share memory: no memory";
@@ -95,11 +122,11 @@ fn a_rank_that_cannot_share_is_named_to_all() {
 
 #[test]
 fn a_rank_that_says_it_came_and_did_not_is_an_answer() {
-    let door = Door::open(2, 0).unwrap();
+    let door = open(2, 0);
     let missing = door.serve(&[], Vec::new(), &words(2));
     assert!(matches!(missing, Err(DoorError::Missing(1))));
     // The first rank ends while another waits.
-    let door = Door::open(2, 0).unwrap();
+    let door = open(2, 0);
     let guest = Guest::knock(&door.told(), 1, Vec::new()).unwrap();
     drop(door);
     assert!(guest.take(1).is_err());
@@ -109,7 +136,7 @@ fn a_rank_that_says_it_came_and_did_not_is_an_answer() {
 /// As in a network namespace of its own, where no abstract name of this one is known.
 #[test]
 fn who_cannot_reach_the_name_comes_to_the_second_door_which_leaves_nothing() {
-    let door = Door::open(2, 1).unwrap();
+    let door = open(2, 1);
     let directory = door.address.directory.clone();
     let mut elsewhere = door.address.clone();
     elsewhere.name.push('x');
@@ -150,7 +177,7 @@ fn a_door_without_descriptors_waits_and_loses_nobody() {
         }
         return;
     };
-    let mut door = Door::open(3, 2).unwrap();
+    let mut door = open(3, 2);
     let bring = || (0..2).map(|_| file()).collect::<Vec<_>>();
     let guests = [1, 2].map(|n| Guest::knock(&door.told(), n, bring()).unwrap());
     let strangers: Vec<OwnedFd> = match way.to_str() {
@@ -167,7 +194,7 @@ fn a_door_without_descriptors_waits_and_loses_nobody() {
     let mut filling: Vec<OwnedFd> = std::iter::from_fn(|| own[0].try_clone().ok()).collect();
     filling.pop();
     let before = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    door.expect();
+    door.expect().unwrap();
     let after = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let used = Duration::try_from(after).unwrap() - Duration::try_from(before).unwrap();
     assert!(used < EARLY / 4, "{used:?} of the processor");
@@ -208,7 +235,7 @@ while os.getppid() == int(sys.argv[2]):
         println!("skipped: only root can be another user too");
         return;
     }
-    let mut door = Door::open(RANKS, 1).unwrap();
+    let mut door = open(RANKS, 1);
     let told = door.told();
     let mut flood = Vec::new();
     for _ in 0..3 {
@@ -234,7 +261,7 @@ while os.getppid() == int(sys.argv[2]):
                 s.spawn(move || Guest::knock(told, n, vec![file()]).unwrap())
             })
             .collect();
-        door.expect();
+        door.expect().unwrap();
         knocking.into_iter().map(|k| k.join().unwrap()).collect()
     });
     let late = Guest::knock(&told, RANKS - 1, vec![file()]).unwrap();
@@ -280,7 +307,7 @@ fn who_knocks_may_have_as_many_descriptors_as_the_system_gives() {
             + &String::from_utf8_lossy(&child.stderr);
         return assert!(child.status.success(), "{said}");
     }
-    let door = Door::open(2, 0).unwrap();
+    let door = open(2, 0);
     let told = door.told();
     drop(door);
     let before = getrlimit(Resource::Nofile);
