@@ -10,9 +10,19 @@ use rustix::io::Errno;
 /// Sleeps until one of `fds` is readable, or at its end, or `until` has come, or a signal has; gives for each of
 /// `fds` whether it is.
 pub(super) fn readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Vec<bool>> {
-    let mut fds: Vec<PollFd<'_>> = fds
-        .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+    ready(fds, &[], until)
+}
+
+/// As [`readable`]; one of `writable` that has room ends the sleep too. Of `fds` first, and then of `writable`.
+pub(super) fn ready(
+    fds: &[BorrowedFd<'_>],
+    writable: &[BorrowedFd<'_>],
+    until: Option<Instant>,
+) -> io::Result<Vec<bool>> {
+    let asked = fds.iter().map(|fd| (fd, PollFlags::IN));
+    let asked = asked.chain(writable.iter().map(|fd| (fd, PollFlags::OUT)));
+    let mut fds: Vec<PollFd<'_>> = asked
+        .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, flags))
         .collect();
     let timeout = until.map(|at| {
         let left = at.saturating_duration_since(Instant::now());
@@ -45,5 +55,7 @@ mod tests {
         let fds = [silent.as_fd(), speaking.as_fd(), ended.as_fd()];
         assert_eq!(readable(&fds, None).unwrap(), [false, true, true]);
         assert_eq!(readable(&fds[..1], Some(Instant::now())).unwrap(), [false]);
+        let room = ready(&fds[..1], &fds[1..2], None).unwrap();
+        assert_eq!(room, [false, true]);
     }
 }

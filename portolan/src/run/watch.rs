@@ -62,6 +62,19 @@ impl Watch {
         Ok(epoll::add(&self.0, source, data, epoll::EventFlags::IN)?)
     }
 
+    /// From now on `source`, which was added, is waited for until it can be written too, or not any more.
+    pub(super) fn also_writable(
+        &self,
+        source: impl AsFd,
+        what: Ready,
+        writable: bool,
+    ) -> io::Result<()> {
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, writable);
+        let data = epoll::EventData::new_u64(what.tag());
+        Ok(epoll::modify(&self.0, source, data, flags)?)
+    }
+
     /// From now on `source`, which was added, is not waited for.
     pub(super) fn remove(&self, source: impl AsFd) {
         // It may be waited for no more already.
@@ -106,6 +119,17 @@ mod tests {
             RankEnd(7),
         ] {
             assert_eq!(Ready::of(what.tag()), what);
+        }
+    }
+
+    #[test]
+    fn room_to_write_is_seen_while_it_is_asked_for() {
+        let watch = Watch::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        watch.add(&ours, Link).unwrap();
+        for (asked, seen) in [(true, vec![Link]), (false, vec![])] {
+            watch.also_writable(&ours, Link, asked).unwrap();
+            assert_eq!(watch.ready(Some(Instant::now())).unwrap(), seen);
         }
     }
 

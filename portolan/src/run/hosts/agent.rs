@@ -144,6 +144,8 @@ struct Rank {
 
 struct Agent {
     link: Link,
+    /// The watch is for room at the launcher too.
+    writing: bool,
     ranks: Vec<Rank>,
     interrupts: Interrupts,
     watch: Watch,
@@ -173,6 +175,7 @@ pub(crate) fn run() -> Result<u8, CmdError> {
     }
     let mut agent = Agent {
         link,
+        writing: false,
         ranks: Vec::new(),
         interrupts,
         watch,
@@ -240,6 +243,8 @@ impl Agent {
                         }
                     }
                     Ready::Link => {
+                        // The end of the connection is found by reading.
+                        let _ = self.link.flush();
                         if !self.hear_launcher() {
                             return Ok(());
                         }
@@ -251,7 +256,12 @@ impl Agent {
         }
     }
 
-    fn wait(&self) -> io::Result<Vec<Ready>> {
+    fn wait(&mut self) -> io::Result<Vec<Ready>> {
+        let unsent = self.link.has_unsent();
+        if unsent != self.writing {
+            self.watch.also_writable(&self.link, Ready::Link, unsent)?;
+            self.writing = unsent;
+        }
         let look = self.look.then(|| Instant::now() + spawn::LOOK);
         let mut ready = self.watch.ready(look)?;
         let unseen = |r: &Rank| r.process.pidfd.is_none() && r.exit.is_none();

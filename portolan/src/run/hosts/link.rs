@@ -10,11 +10,10 @@
 //! ```
 
 use std::io::{self, ErrorKind, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::run::reap::Exit;
@@ -23,11 +22,10 @@ use crate::run::socket::{LineSocket, Received};
 /// The form of all this; both sides are one program, but perhaps not of one version.
 pub(super) const VERSION: u32 = 2;
 
-/// How long a peer may leave no room for what is sent to it.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 20,
-    tv_nsec: 0,
-};
+/// How long a host may be silent, or take nothing of what is sent to it.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Bytes that may wait for room at a peer. A rank asks one question at a time, so a job has a line for each rank at most.
+const MOST: usize = 64 << 20;
 
 /// What an agent is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,52 +101,89 @@ impl Up {
     }
 }
 
-/// One end of the connection.
+/// One end of the connection. It never waits for the other one: what finds no room there is kept.
 #[derive(Debug)]
-pub(super) struct Link(LineSocket<TcpStream>);
+pub(super) struct Link {
+    socket: LineSocket<TcpStream>,
+    /// What the kernel has not taken yet.
+    unsent: Vec<u8>,
+}
 
 impl Link {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        use rustix::net::sockopt;
         stream.set_nodelay(true)?;
         // A host that vanishes sends nothing; silence of a minute is its end.
-        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-        rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20))?;
-        rustix::net::sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(10))?;
-        rustix::net::sockopt::set_tcp_keepcnt(&stream, 4)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, SILENCE / 3)?;
+        sockopt::set_tcp_keepintvl(&stream, SILENCE / 6)?;
+        sockopt::set_tcp_keepcnt(&stream, 4)?;
+        // While something is under way there are no such questions, and a quarter of an hour would pass without this.
+        let silence = u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(&stream, silence)?;
         stream.set_nonblocking(true)?;
-        Ok(Self(LineSocket::over(stream)))
+        Ok(Self {
+            socket: LineSocket::over(stream),
+            unsent: Vec::new(),
+        })
     }
 
-    /// Sends a message, waiting for room if it must.
+    /// Sends a message, after those that still wait for room.
+    ///
+    /// # Errors
+    /// The connection has ended; it does if the peer has not read [`MOST`] bytes.
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_vec(message).map_err(io::Error::other)?;
-        text.push(b'\n');
-        let mut rest = &text[..];
-        while !rest.is_empty() {
-            match self.0.stream().write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let mut fds = [PollFd::new(self.0.stream(), PollFlags::OUT)];
-                    if poll(&mut fds, Some(&PATIENCE))? == 0 {
-                        return Err(ErrorKind::TimedOut.into());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+        serde_json::to_writer(&mut self.unsent, message).map_err(io::Error::other)?;
+        self.unsent.push(b'\n');
+        self.flush()?;
+        if self.unsent.len() > MOST {
+            self.unsent.clear();
+            // Whoever reads from here on finds the end of the connection.
+            let _ = self.socket.stream().shutdown(Shutdown::Both);
+            return Err(io::Error::other("the other side does not read"));
         }
         Ok(())
     }
 
+    /// Whether something waits for room: [`Link::flush`] is to be called when the socket can be written.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends as much of what waits as there is room for.
+    ///
+    /// # Errors
+    /// The connection has ended, as whoever reads from it finds too; nothing waits any more.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        let ended = loop {
+            let rest = self.unsent.get(sent..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match self.socket.stream().write(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(some) => sent += some,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        match ended {
+            Ok(()) => drop(self.unsent.drain(..sent)),
+            Err(_) => self.unsent.clear(),
+        }
+        ended
+    }
+
     pub(super) fn receive(&mut self) -> Received {
-        self.0.receive()
+        self.socket.receive()
     }
 }
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -160,14 +195,55 @@ pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
     use std::net::TcpListener;
+
+    fn pair() -> (Link, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let up = Link::new(client).unwrap();
+        (up, Link::new(listener.accept().unwrap().0).unwrap())
+    }
+
+    /// What is sent to a peer that reads nothing waits here, and comes whole and in order once it reads.
+    #[test]
+    fn a_deaf_peer_blocks_nobody_and_misses_nothing() {
+        let (mut up, mut down) = pair();
+        let line = |rank: u32| Up::Line {
+            rank,
+            line: "x".repeat(1 << 16),
+        };
+        let mut sent = 0;
+        while sent < 300 {
+            up.send(&line(sent)).unwrap();
+            sent += 1;
+        }
+        assert!(up.has_unsent());
+        let mut got = Vec::new();
+        while got.len() < sent as usize {
+            got.extend(down.receive().lines);
+            up.flush().unwrap();
+        }
+        assert!(!up.has_unsent());
+        for (rank, text) in (0..).zip(&got) {
+            assert_eq!(read::<Up>(text).unwrap(), line(rank));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_deaf_peer_is_bounded() {
+        let (mut up, _down) = pair();
+        let message = Up::Failed {
+            reason: "x".repeat(MOST / 4),
+        };
+        let error = (0..9).find_map(|_| up.send(&message).err()).unwrap();
+        assert!(error.to_string().contains("does not read"), "{error}");
+        assert!(up.receive().closed && !up.has_unsent());
+    }
 
     #[test]
     fn messages_come_as_they_were_sent() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut up = Link::new(client).unwrap();
-        let mut down = Link::new(listener.accept().unwrap().0).unwrap();
+        let (mut up, mut down) = pair();
         let sent = [
             Up::Line {
                 rank: 3,

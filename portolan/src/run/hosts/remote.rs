@@ -31,6 +31,14 @@ struct Host {
     link: Option<Link>,
 }
 
+impl Host {
+    /// The connection, if something waits for room in it.
+    fn unsent(&self) -> Option<BorrowedFd<'_>> {
+        let link = self.link.as_ref().filter(|link| link.has_unsent());
+        link.map(Link::as_fd)
+    }
+}
+
 struct Remote {
     job: Job,
     begun: Instant,
@@ -218,8 +226,10 @@ impl Remote {
         let mut fds: Vec<BorrowedFd<'_>> = self.interrupts.fds().collect();
         fds.extend(self.doors.fds());
         let mut look = false;
+        let mut full = Vec::new();
         for host in &self.hosts {
             fds.extend(host.link.as_ref().map(Link::as_fd));
+            full.extend(host.unsent());
             let ssh = host.ssh.pidfd.as_ref().filter(|_| !host.ended);
             fds.extend(ssh.map(|fd| fd.as_fd()));
             look |= host.ssh.pidfd.is_none();
@@ -229,7 +239,7 @@ impl Remote {
         let due = due.filter(|_| !self.standstill.lasts());
         let look = look.then(|| Instant::now() + LOOK);
         let wake = self.doors.wake().into_iter().chain(due).chain(look).min();
-        wait::readable(&fds, wake).map(|_| ())
+        wait::ready(&fds, &full, wake).map(|_| ())
     }
 
     /// Hosts whose ssh has ended since the last look.
@@ -269,6 +279,8 @@ impl Remote {
 
     fn listen_to(&mut self, host: usize) {
         if let Some(link) = &mut self.hosts[host].link {
+            // The end of the connection is found by reading.
+            let _ = link.flush();
             let received = link.receive();
             let over = received.closed || received.endless;
             self.heard(host, &received.lines, over);
@@ -325,8 +337,12 @@ impl Remote {
             let pidfds = running.iter().filter_map(|h| h.ssh.pidfd.as_ref());
             let mut fds: Vec<BorrowedFd<'_>> = pidfds.map(|fd| fd.as_fd()).collect();
             fds.extend(self.interrupts.fds());
-            if wait::readable(&fds, Some(wake)).is_err() {
+            let full: Vec<_> = running.iter().filter_map(|h| h.unsent()).collect();
+            if wait::ready(&fds, &full, Some(wake)).is_err() {
                 break;
+            }
+            for link in self.hosts.iter_mut().filter_map(|h| h.link.as_mut()) {
+                let _ = link.flush();
             }
             while let Some(told) = self.interrupts.take() {
                 hasty |= matches!(told, Told::End(_) | Told::Lost);
