@@ -209,7 +209,15 @@ def check_peers():
 # Modules that may name each other in a circle: beyond that a reader has to hold all of them in mind at once.
 LARGEST_CIRCLE = 12
 # What is larger. A number here only goes down.
-LARGER = {"portals-shim": 30, "conduit": 26, "portolan": 24, "nic-model": 19, "tests": 18, "tagged": 16}
+LARGER = {
+    "portals-shim/fabric/verbs": 26,
+    "conduit": 26,
+    "portolan": 24,
+    "nic-model": 19,
+    "tests": 18,
+    "portals-shim/fabric/seastar": 17,
+    "tagged": 16,
+}
 
 
 def check_circles():

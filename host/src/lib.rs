@@ -23,6 +23,7 @@
 
 #[cfg(test)]
 mod again;
+pub mod awake;
 pub mod bystander;
 pub mod dump;
 pub mod group;

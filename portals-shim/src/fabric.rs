@@ -2,7 +2,7 @@
 
 use crate::interface::Interface;
 use crate::nal::inproc::{Hub, InProc};
-use crate::nal::trusted::TRUST;
+use crate::trusted::TRUST;
 use fabric_api::attached::Attached;
 pub use fabric_api::config::{Channel, FabricConfig, FabricError, FabricKind};
 pub use fabric_api::identity::Wishes;
@@ -115,7 +115,7 @@ pub fn in_process(n: u32) -> Vec<Opened> {
 /// An interface of one process that reaches itself alone; its node is that of [`Placement::ONE`].
 pub fn alone(config: NiConfig) -> Opened {
     let id = config.id;
-    let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0);
+    let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0, TRUST);
     Attached::here(Ni::new(config), nal, vec![id], TRUST).into()
 }
 
@@ -127,7 +127,7 @@ pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
     (0..)
         .zip(configs)
         .map(|(own, config)| {
-            let nal = InProc::new(hub.clone(), own);
+            let nal = InProc::new(hub.clone(), own, TRUST);
             Attached::here(Ni::new(config), nal, peers.clone(), TRUST).into()
         })
         .collect()

@@ -9,8 +9,6 @@
 mod entries;
 mod events;
 mod movement;
-#[cfg(test)]
-mod tests;
 
 use crate::nal::shm::Near;
 use fabric_api::attached::Attached;
@@ -48,7 +46,7 @@ impl Interface {
 
     /// The interface to a library that its fabric has joined.
     pub(crate) fn attached(attached: Attached) -> (Self, Vec<ProcessId>) {
-        let (bridge, config, peers) = attached.into_parts(crate::nal::trusted::TRUST);
+        let (bridge, config, peers) = attached.into_parts(crate::trusted::TRUST);
         let inner = Inner {
             bridge,
             config,

@@ -4,17 +4,17 @@
 //!  Interface            the API (PtlNIInit … PtlGetPut), `interface.rs`
 //!     │ Call            every function as a value, `call.rs`
 //!     ├── in this process ──► Library { Ni, Nal }            `library.rs`
-//!     │                         └── nal/shm, nal/verbs, nal/inproc
-//!     └── trap ── socket ──►  node kernel: Library { Ni, SSNAL }   nal/seastar
+//!     │                         └── fabric/shm, fabric/verbs, fabric/inproc
+//!     └── trap ── socket ──►  node kernel: Library { Ni, SSNAL }   fabric/seastar
 //! ```
 //!
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
-mod awake;
 pub mod fabric;
 mod interface;
 pub mod nal;
+mod trusted;
 
 pub use fabric_api::attached::Attached;
 pub use fabric_api::bridge::{ClockKind, Window};
@@ -24,12 +24,12 @@ pub use fabric_api::call::{
 pub use fabric_api::delivery::Message;
 pub use fabric_api::region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use fabric_api::{gate, place};
+pub use fabric_shm::{FRAME, Frame, Lane, Link, Near};
 pub use host::{
     Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
     is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables,
 };
 pub use interface::{Interface, MdMemory, MdSpec, RegionPart};
-pub use nal::shm::{FRAME, Frame, Lane, Link, Near};
 
 pub use launch as job;
 pub use portals_core as core;

@@ -11,19 +11,29 @@ use std::process::Command;
 
 /// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
 /// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 6] = [
+const SUITES: [(&str, &str); 8] = [
     ("device", ""),
     ("conduit_device", ""),
-    ("portals_shim", "device_"),
+    ("fabric_verbs", "device_"),
+    ("fabric_both", "device_"),
+    ("regions", "device_"),
     ("conformance", "verbs"),
     ("tag_oracle", "verbs"),
     ("bound", "verbs"),
 ];
 /// The packages that have them.
-const PACKAGES: [&str; 3] = ["verbs-backend", "portals-shim", "portolan-tests"];
+const PACKAGES: [&str; 5] = [
+    "verbs-backend",
+    "fabric-verbs",
+    "fabric-both",
+    "portals-shim",
+    "portolan-tests",
+];
 /// What cargo calls them.
-const TARGETS: [&str; 9] = [
+const TARGETS: [&str; 11] = [
     "--lib",
+    "--test",
+    "regions",
     "--test",
     "device",
     "--test",
@@ -39,16 +49,16 @@ const DEVICE_VARIABLE: &str = "PORTOLAN_TEST_DEVICE";
 /// Run once more with connections made by the connection manager, by the rules of iWARP: an executable, and those of its
 /// tests that are about what goes over connections.
 const IWARP: (&str, &[&str]) = (
-    "portals_shim",
+    "fabric_verbs",
     &[
-        "verbs::tests::device_",
-        "verbs::tests::ahead::",
-        "verbs::tests::hostile::",
-        "verbs::tests::keys::",
-        "verbs::tests::late::",
-        "verbs::tests::quiet::",
-        "verbs::tests::rings::device_",
-        "verbs::tests::written::",
+        "tests::device_",
+        "tests::ahead::",
+        "tests::hostile::",
+        "tests::keys::",
+        "tests::late::",
+        "tests::quiet::",
+        "tests::rings::device_",
+        "tests::written::",
     ],
 );
 const CONNECT_VARIABLE: &str = "PORTOLAN_CONNECT";

@@ -7,16 +7,18 @@ use std::process::{Command, Stdio};
 
 /// Compilers that may have them: that of the workspace first.
 const TOOLCHAINS: [&[&str]; 2] = [&[], &["+nightly"]];
-/// Packages, and names of their tests that need no device: regions, how long they live, and the fabric within a process.
-const TESTS: [(&str, &[&str]); 3] = [
-    ("portals-core", &[]),
-    ("fabric-api", &["region::"]),
+/// Packages, what is tested of them, and names of their tests that need no device: regions, how long they live, and the fabric
+/// within a process.
+const TESTS: [(&str, &[&str], &[&str]); 4] = [
+    ("portals-core", &["--lib"], &[]),
+    ("fabric-api", &["--lib"], &["region::"]),
+    ("fabric-seastar", &["--lib"], &["kept::"]),
     (
         "portals-shim",
+        &["--test", "regions"],
         &[
-            "seastar::kept::",
-            "interface::tests::an_interface_that_is_dropped",
-            "interface::tests::regions_are_freed_in_process",
+            "an_interface_that_is_dropped",
+            "regions_are_freed_in_process",
         ],
     ),
 ];
@@ -52,18 +54,10 @@ pub(crate) fn miri() -> Result<()> {
         );
         return Ok(());
     };
-    for (package, tests) in TESTS {
+    for (package, targets, tests) in TESTS {
         let mut miri = tool("cargo", toolchain);
-        miri.args([
-            "miri",
-            "test",
-            "--quiet",
-            "--package",
-            package,
-            "--lib",
-            "--",
-        ]);
-        miri.args(tests);
+        miri.args(["miri", "test", "--quiet", "--package", package]);
+        miri.args(targets).arg("--").args(tests);
         // Memory is mapped, descriptors name it by address, and time passes.
         miri.env(
             "MIRIFLAGS",
@@ -95,14 +89,14 @@ pub(crate) fn races(options: &Options) -> Result<()> {
     }
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg miri";
     let mut test = tool("cargo", &["+nightly"]);
-    test.args(["test", "--quiet", "--lib"]);
-    for (package, _) in TESTS {
+    test.args(["test", "--quiet", "--lib", "--test", "regions"]);
+    for (package, ..) in TESTS {
         test.args(["--package", package]);
     }
     test.args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"]);
     test.arg(root().join("target/races")).arg("--");
     if options.tests.is_empty() {
-        test.args(TESTS.iter().flat_map(|(_, names)| *names));
+        test.args(TESTS.iter().flat_map(|(.., names)| *names));
     } else {
         test.args(&options.tests);
     }

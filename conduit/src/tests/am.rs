@@ -317,7 +317,7 @@ fn every_message_over_a_fabric_that_writes_ahead_and_sends_from_its_own_memory()
                 get_send_events: false,
             };
             let nal = Direct {
-                inner: InProc::trusted(hub.clone(), own, trust),
+                inner: InProc::new(hub.clone(), own, trust),
                 asked: asked.clone(),
                 waits: false,
                 has_room: false,

@@ -99,7 +99,7 @@ fn ends(says: Says, call: impl Fn(Conduit, u64) + Sync) -> Vec<RankEnd<()>> {
             get_send_events: false,
         };
         let nal = Frail {
-            inner: InProc::trusted(hub.clone(), own, trust),
+            inner: InProc::new(hub.clone(), own, trust),
             gone: ids[GONE as usize],
             cut: cut.clone(),
             says,

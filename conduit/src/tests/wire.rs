@@ -145,7 +145,7 @@ pub(super) fn run<R: Send + std::fmt::Debug>(
             get_send_events: false,
         };
         let nal = Recorded {
-            inner: InProc::trusted(hub.clone(), own, trust),
+            inner: InProc::new(hub.clone(), own, trust),
             own: own as usize,
             wire: wire.clone(),
             kept: Vec::new(),

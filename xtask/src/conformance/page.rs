@@ -12,10 +12,12 @@ const SCENARIOS: u32 = 110;
 const RULES: u32 = 73;
 
 /// Folders of tests beside the suite, whose comments name numbers.
-const OTHER_TESTS: [&str; 4] = [
+const OTHER_TESTS: [&str; 6] = [
     "portals-core/src/ni/tests",
     "portals-core/tests",
     "portals-shim/src",
+    "portals-shim/fabric",
+    "portals-shim/tests",
     "portals-shim/capi/src",
 ];
 

@@ -459,7 +459,7 @@ impl RawMemory {
 /// let md = MdDesc { memory, threshold: -1, max_size: 0, options, user_ptr: 0, eq: None };
 /// ni.md_bind(md, Unlink::Retain).unwrap();
 /// let trust = Trust(());
-/// let fabric = InProc::trusted(Hub::new(vec![id], Placement::ONE), 0, trust);
+/// let fabric = InProc::new(Hub::new(vec![id], Placement::ONE), 0, trust);
 /// let interface = Interface::over(ni, fabric, trust);
 /// ```
 ///
@@ -481,7 +481,7 @@ impl RawMemory {
 /// let id = Placement::ONE.of(0);
 /// let limits = Limits::LIBRARY;
 /// let ni = Ni::new(NiConfig { id, uid: 0, jid: 0, interface: 0, limits, get_send_events: false });
-/// let fabric = InProc::trusted(Hub::new(vec![id], Placement::ONE), 0, trust);
+/// let fabric = InProc::new(Hub::new(vec![id], Placement::ONE), 0, trust);
 /// let interface = Interface::over(ni, fabric, trust);
 /// assert_eq!(interface.id(), id);
 /// ```

@@ -1,0 +1,79 @@
+//! What the tests of several fabrics share: descriptors that take everything, and an end for a run in which a rank
+//! panics.
+
+use fabric_api::call::Target;
+use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink};
+use portals_shim::{MdMemory, MdSpec};
+
+/// Ends the whole test run when a rank panics: the others would wait for it for ever.
+#[derive(Debug)]
+pub struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// A message between two processes, on portal 4.
+pub fn message(body: Body) -> Header {
+    Header {
+        target: ProcessId::new(1, 1),
+        source: ProcessId::new(2, 1),
+        uid: 0,
+        jid: 0,
+        pt_index: 4,
+        match_bits: 0,
+        body,
+    }
+}
+
+/// A descriptor without a limit, for puts and gets at the offsets that their initiators name.
+pub fn spec(memory: MdMemory, eq: Option<EqHandle>) -> MdSpec {
+    MdSpec {
+        memory,
+        threshold: -1,
+        max_size: 0,
+        options: MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        user_ptr: 0,
+        eq,
+    }
+}
+
+/// An entry for messages of everybody with these bits.
+pub fn entry(match_bits: u64) -> MeSpec {
+    MeSpec {
+        match_id: ProcessId::ANY,
+        match_bits,
+        ignore_bits: 0,
+        unlink: Unlink::Retain,
+    }
+}
+
+/// The entry of these bits on portal 4.
+pub fn to(process: ProcessId, match_bits: u64, remote_offset: u64) -> Target {
+    Target {
+        process,
+        pt_index: 4,
+        ac_index: 0,
+        match_bits,
+        remote_offset,
+    }
+}
+
+/// The device to test on; `None`, with a word about it, without one.
+pub fn device() -> Option<String> {
+    let device = std::env::var("PORTOLAN_TEST_DEVICE")
+        .ok()
+        .filter(|d| !d.is_empty());
+    if device.is_none() {
+        println!("skipped: no RDMA device (PORTOLAN_TEST_DEVICE is not set)");
+    }
+    // What goes wrong below is only logged.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .try_init();
+    device
+}

@@ -1,0 +1,252 @@
+//! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
+
+use super::alone::is_alone;
+use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
+use crate::trusted::MEMORY;
+use portals_core::{Body, Header, InPlace, Ni, NiFail};
+use verbs_backend::{Completion, Opcode};
+
+impl Verbs {
+    /// Handles up to a batch of completions; returns how many there were.
+    #[inline(always)]
+    pub(super) fn poll_once(&mut self, ni: &mut Ni) -> usize {
+        match self.cq.poll(&mut self.slots[..]) {
+            Ok([]) => {
+                self.empty_polls = self.empty_polls.wrapping_add(1);
+                0
+            }
+            Ok(done) => {
+                let count = done.len();
+                self.handle_completions(ni, count);
+                count
+            }
+            Err(error) => {
+                self.device_gone(ni, &error);
+                0
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn poll_again(&mut self, ni: &mut Ni) -> usize {
+        self.poll_once(ni)
+    }
+
+    /// Handles the first `count` of the completions taken. Apart from the poll, most of which find nothing.
+    #[inline(never)]
+    pub(super) fn handle_completions(&mut self, ni: &mut Ni, count: usize) {
+        if self.witness.is_some() {
+            for at in 0..count.min(BATCH) {
+                let completion = self.slots[at];
+                self.handle_unconfirmed(ni, &completion);
+            }
+        } else {
+            for at in 0..count.min(BATCH) {
+                let completion = &self.slots[at];
+                let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
+                if !ok || !self.ended_alone(ni, id, qpn) {
+                    let completion = self.slots[at];
+                    self.stirred = true;
+                    self.handle_completion(ni, &completion);
+                }
+            }
+        }
+        if self.unripe {
+            self.confirm_ripe();
+        }
+        if self.spare.len() >= REPOST_AT {
+            self.repost();
+        }
+    }
+
+    /// Gives receive buffers back to the queue.
+    pub(super) fn repost(&mut self) {
+        self.stirred = true;
+        if let Err(error) = self.srq.post_recv(self.spare.drain(..)) {
+            if !self.gone {
+                tracing::error!(%error, "receives could not be posted again");
+            }
+            self.spare.extend(error.returned);
+            return;
+        }
+        for rank in &self.met {
+            if let Some(peer) = self.peers[*rank].as_deref_mut() {
+                peer.slots_posted();
+            }
+        }
+    }
+
+    pub(super) fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
+        let rank = self.by_qpn.rank(completion.qpn());
+        if completion
+            .opcode()
+            .is_some_and(verbs_backend::Opcode::is_receive)
+        {
+            if let Some(buffer) = self.srq.take(completion) {
+                let len = (completion.length() as usize).min(buffer.len());
+                if let Some(rank) = rank.filter(|_| self.rings.any()) {
+                    self.take_ring(ni, rank);
+                }
+                match rank {
+                    // What it has written is elsewhere.
+                    Some(rank) if completion.opcode() == Some(Opcode::ReceiveWrite) => {
+                        let (value, len) = (completion.immediate(), completion.length());
+                        self.written_like_the_last(ni, rank, value, len.into());
+                    }
+                    Some(rank) => {
+                        let immediate = completion.immediate();
+                        self.handle_frame(ni, rank, &buffer[..len], immediate);
+                        self.warm(rank, len);
+                    }
+                    None => {}
+                }
+                self.spare.push(buffer);
+            }
+            return;
+        }
+        let peer = rank.and_then(|rank| self.peers.get_mut(rank)?.as_deref_mut());
+        let (Some(rank), Some(peer)) = (rank, peer) else {
+            // Of a queue pair that is gone.
+            self.spare.extend(self.srq.take(completion));
+            return;
+        };
+        let mut id = completion.id();
+        let mut buffer = None;
+        if completion.owns_buffer() {
+            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
+                Some((taken, tag)) => {
+                    id = tag;
+                    buffer = Some(taken);
+                }
+                // A failed receive.
+                None => {
+                    self.spare.extend(self.srq.take(completion));
+                    return;
+                }
+            }
+        }
+        if let Err(error) = completion.result() {
+            self.pending += 1;
+            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
+                tracing::warn!(peer = rank, %error, "connection broken");
+            }
+        }
+        let mut silent = peer.done_silently(id);
+        while let Some(done) = silent {
+            self.piece_done(ni, done, false);
+            silent = self.peer(rank).and_then(|p| p.done_silently(id));
+        }
+        let Some(peer) = self.peer(rank) else { return };
+        peer.handle_completion(completion.status(), buffer);
+        if completion.is_ok() && id < peer::PLAIN {
+            self.piece_done(ni, id, false);
+        }
+    }
+
+    /// A request that has a record, or was alone, is over.
+    #[inline]
+    pub(super) fn piece_done(&mut self, ni: &mut Ni, id: u64, failed: bool) {
+        match is_alone(id) {
+            true if failed => self.alone_failed(ni, id),
+            true => self.alone_done(ni, id),
+            false => self.part_done(ni, id as usize, failed),
+        }
+    }
+
+    /// One request of a record is over.
+    #[inline(never)]
+    fn part_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
+        let Some(record) = self.records.get_mut(index) else {
+            return;
+        };
+        record.left = record.left.saturating_sub(1);
+        record.failed |= failed;
+        if record.left == 0
+            && let Some(record) = self.records.remove(index)
+        {
+            let written = matches!(record.work, Work::Write { .. }).then_some(record.peer);
+            self.finish(ni, record);
+            if let Some(rank) = written {
+                self.written_ended(ni, rank, index as u64);
+            }
+        }
+    }
+
+    /// A put has had its SEND_END: acks that waited for it have their events.
+    #[inline]
+    pub(super) fn written_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
+        if let Some(peer) = self.peer(rank) {
+            peer.written_ended(record);
+        }
+        while let Some(ack) = self.peer(rank).and_then(|p| p.next_ack()) {
+            ni.handle_header(&ack);
+        }
+    }
+
+    /// The put that an ack is not coming for, as far as it is looked at.
+    pub(super) fn unanswered(&self, ack: &InPlace) -> Header {
+        Header {
+            target: ack.target,
+            source: self.id,
+            uid: self.who.0,
+            jid: self.who.1,
+            pt_index: ack.pt_index,
+            match_bits: ack.match_bits,
+            body: Body::Put {
+                length: ack.length,
+                remote_offset: ack.offset,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: Some(ack.md),
+            },
+        }
+    }
+
+    pub(super) fn finish(&mut self, ni: &mut Ni, record: Record) {
+        let fail = if record.failed {
+            NiFail::FAIL
+        } else {
+            NiFail::OK
+        };
+        match record.work {
+            Work::Write { op, ack, .. } => {
+                if let Some(op) = op {
+                    ni.send_end(op, fail);
+                }
+                let Some(ack) = ack else { return };
+                if record.failed {
+                    ni.ack_lost(&self.unanswered(&ack));
+                } else {
+                    ni.ack_in_place(&ack);
+                }
+            }
+            Work::Read(reply) => ni.reply_in_place(&reply, fail),
+            Work::Fetch {
+                op,
+                token,
+                request,
+                staged,
+            } => {
+                if let Some(fetched) = staged.filter(|_| !record.failed) {
+                    let mut data = vec![0; fetched.len as usize];
+                    if fetched.staged.region.read(0, &mut data).is_ok() {
+                        MEMORY.scatter(&fetched.segments, &data);
+                    }
+                }
+                self.fetched(ni, record.peer, token, request, Some(op), fail);
+                if request {
+                    self.put_in_place(ni, record.peer);
+                }
+            }
+        }
+    }
+
+    /// A peer is done with data of ours.
+    pub(super) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
+        match self.announced.remove(token).map(|a| a.after) {
+            Some(After::Send(Some(op))) => ni.send_end(op, fail),
+            Some(After::Reply(op)) => ni.reply_end(op, fail),
+            Some(After::Send(None)) | None => {}
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Opening the device, and finding the other ranks.
+
+use super::cm::Joiner;
+use super::directory;
+use super::frame::SLOT;
+use super::handshake;
+use super::mail::Mail;
+use super::memory::Registry;
+use super::onesided::Published;
+use super::plan::{self, Plan};
+use super::ring::Rings;
+use super::settings::{Connect, Settings};
+use super::witness::Witness;
+use super::{Counters, Slab, Verbs};
+use crate::trusted::TRUST;
+use fabric_api::attached::Attached;
+use fabric_api::bell::Bell;
+use fabric_api::config::FabricError;
+use fabric_api::config::FabricKind;
+use fabric_api::identity::rank_config;
+
+use fabric_api::place::Placement;
+use host::processors;
+use portals_core::{Ni, NiConfig, ProcessId};
+use std::fmt::Display;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use verbs_backend::device::DeviceError;
+use verbs_backend::{
+    BufferPool, Cq, DatagramAddress, DatagramOptions, Datagrams, Device, Pd, PortInfo, Srq,
+};
+
+/// Send buffers of a process.
+const SEND_SLOTS: u32 = 256;
+/// Receives for datagrams. What comes while all are filled is lost, and asked again.
+const DATAGRAM_RECEIVES: u32 = 256;
+const DATAGRAM_SENDS: u32 = 64;
+/// Ranks up to which all addresses are asked for at the start; in larger jobs each when it is needed.
+pub const PREFETCH: u32 = 256;
+
+/// Whether a device can be used: it opens, its port is active and has an address.
+pub fn check(device: Option<&str>) -> Result<(), String> {
+    let settings = Settings::from_env().map_err(|e| e.to_string())?;
+    let (device, port) = Device::choose(device).map_err(|e| advise(&e))?;
+    if settings.connect(&port) != Connect::Words {
+        let joiner = Joiner::new(&device, &port, settings.address());
+        return joiner.map(|_| ()).map_err(|e| chain(&e));
+    }
+    let index = settings.gid_index(&device, port.number)?;
+    if port.ethernet || index.is_some() {
+        device.gid(port.number, index).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// The entry of a port's table that the settings of the environment choose; `None` if they choose none that is there, and on
+/// iWARP, which goes by IP addresses.
+pub fn chosen_gid(device: &Device, port: u8) -> Option<verbs_backend::GidEntry> {
+    if device.port(port).ok()?.iwarp {
+        return None;
+    }
+    let index = Settings::from_env().ok()?.gid_index(device, port).ok()?;
+    device.gid(port, index).ok()
+}
+
+/// What is wrong, and what a user can do.
+pub(super) fn advise(error: &DeviceError) -> String {
+    let remedy = match error {
+        DeviceError::NotInstalled(_) => {
+            "install libibverbs (Debian: libibverbs1, ibverbs-providers), or put \"portolan guest --\" in front of the command to use SoftRoCE in a virtual machine"
+        }
+        DeviceError::NoDevice => {
+            "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
+        }
+        DeviceError::Open { .. } => {
+            "its file in /dev/infiniband must be open to users (mode 0666), and its provider installed (Debian: ibverbs-providers)"
+        }
+        DeviceError::NoPort { why, .. } if why.ends_with("is not active") => {
+            "RoCE: the network interface below must be up (ip link set NAME up); InfiniBand: a cable, and a subnet manager in the network"
+        }
+        _ => return chain(error),
+    };
+    format!("{}: {remedy}", chain(error))
+}
+
+/// An error with its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+pub(super) fn unusable(what: impl Display) -> FabricError {
+    FabricError::Unusable {
+        kind: FabricKind::Verbs,
+        reason: what.to_string(),
+    }
+}
+
+pub(super) fn failed(error: impl std::error::Error) -> FabricError {
+    unusable(chain(&error))
+}
+
+/// What is said when a device ends under a running job.
+pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
+    format!("RDMA device {name} does not work any more: {why}; all operations fail")
+}
+
+/// Where a process takes datagrams, and the token that they must carry.
+pub(crate) type Contact = (DatagramAddress, u64);
+
+const CONTACT: usize = DatagramAddress::BYTES + 8;
+
+fn contact_bytes(contact: &Contact) -> [u8; CONTACT] {
+    let mut bytes = [0; CONTACT];
+    let (address, token) = bytes.split_at_mut(DatagramAddress::BYTES);
+    address.copy_from_slice(&contact.0.to_bytes());
+    token.copy_from_slice(&contact.1.to_be_bytes());
+    bytes
+}
+
+impl directory::Contact for Contact {
+    fn key(rank: u32, opening: &str) -> String {
+        format!("portolan.verbs.{rank}{opening}")
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (address, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
+        let (token, rest) = rest.split_first_chunk::<8>()?;
+        let address = DatagramAddress::from_bytes(address)?;
+        Some(((address, u64::from_be_bytes(*token)), rest))
+    }
+}
+
+/// How ranks find each other.
+pub(crate) type Directory = directory::Directory<Contact>;
+
+pub(super) fn random() -> u64 {
+    // The standard library seeds its hashers from the system's randomness.
+    RandomState::new().build_hasher().finish()
+}
+
+/// A rank that has its queues and is connected to nobody.
+#[derive(Debug)]
+pub struct Unconnected {
+    rank: u32,
+    size: u32,
+    settings: Settings,
+    plan: Plan,
+    /// Connections that there may be at a time.
+    connections: u32,
+    device: Device,
+    port: PortInfo,
+    gid_index: Option<u8>,
+    cq: Cq,
+    srq: Srq,
+    pd: Pd,
+    send_pool: BufferPool,
+    mail: Mail,
+    joiner: Option<Joiner>,
+    /// The rules of iWARP hold: no immediate values, ends of requests by the word of a witness.
+    strict: bool,
+    token: u64,
+}
+
+impl Unconnected {
+    /// Opens the device.
+    pub(crate) fn new(rank: u32, size: u32, device: Option<&str>) -> Result<Self, FabricError> {
+        let settings = Settings::from_env().map_err(unusable)?;
+        Self::with(rank, size, device, settings, |_| size.saturating_sub(1))
+    }
+
+    /// Opens the device for as many connections as `most` says, which is told how many queue pairs the device has.
+    pub(super) fn with(
+        rank: u32,
+        size: u32,
+        device: Option<&str>,
+        settings: Settings,
+        most: impl FnOnce(u32) -> u32,
+    ) -> Result<Self, FabricError> {
+        let (device, port) = Device::choose(device).map_err(|e| unusable(advise(&e)))?;
+        // Before the first registration.
+        if let Err(error) = verbs_backend::fork::protect() {
+            tracing::warn!(%error, "registered memory is not protected from fork");
+        }
+        let gid_index = match port.iwarp {
+            true => None,
+            false => settings.gid_index(&device, port.number).map_err(unusable)?,
+        };
+        let limits = device.limits();
+        let most = most(limits.qps).min(size.saturating_sub(1));
+        let plan = Plan::new(
+            most.saturating_add(1),
+            plan::Device {
+                qps: limits.qps,
+                qp_requests: limits.qp_requests,
+                cq_entries: limits.cq_entries,
+                srq_requests: limits.srq_requests,
+            },
+        );
+        let plan = plan.ok_or_else(|| {
+            unusable(format!(
+                "{} is too small: {} queue pairs, {} completions, {} receives",
+                device.name(),
+                limits.qps,
+                limits.cq_entries,
+                limits.srq_requests
+            ))
+        })?;
+        let pd = Pd::new(&device).map_err(failed)?;
+        let cq = Cq::with_events(&device, plan.cq_entries).map_err(failed)?;
+        let srq = Srq::new(&pd, plan.slots, 1).map_err(failed)?;
+        let send_pool = BufferPool::new(&pd, SEND_SLOTS, SLOT).map_err(failed)?;
+        let (mail, joiner) = match settings.connect(&port) {
+            Connect::Words => (Self::adapter_mail(&pd, &port, gid_index, &settings)?, None),
+            Connect::Manager | Connect::Iwarp => {
+                let joiner = Joiner::new(&device, &port, settings.address()).map_err(failed)?;
+                let mail = joiner
+                    .mail()
+                    .map_err(|e| unusable(format!("no socket for words: {e}")))?;
+                (mail, Some(joiner))
+            }
+        };
+        let strict = settings.connect(&port) == Connect::Iwarp;
+        Ok(Self {
+            rank,
+            size,
+            settings,
+            plan,
+            connections: most.min(plan.peers),
+            device,
+            port,
+            gid_index,
+            cq,
+            srq,
+            pd,
+            send_pool,
+            mail,
+            joiner,
+            strict,
+            token: random(),
+        })
+    }
+
+    /// Words in datagrams of the adapter.
+    fn adapter_mail(
+        pd: &Pd,
+        port: &PortInfo,
+        gid_index: Option<u8>,
+        settings: &Settings,
+    ) -> Result<Mail, FabricError> {
+        let cq = Cq::with_events(&pd.device(), DATAGRAM_RECEIVES + DATAGRAM_SENDS);
+        let cq = cq.map_err(failed)?;
+        let options = DatagramOptions {
+            port: port.number,
+            gid_index,
+            route: settings.route,
+            // The highest bit is the kernel's.
+            qkey: (random() as u32) & 0x7fff_ffff,
+            receives: DATAGRAM_RECEIVES,
+            sends: DATAGRAM_SENDS,
+            size: handshake::BYTES,
+        };
+        let datagrams = Datagrams::new(pd, &cq, &options).map_err(failed)?;
+        Ok(Mail::adapter(datagrams, cq))
+    }
+
+    /// Connections that there may be at a time.
+    pub(super) fn connections(&self) -> u32 {
+        self.connections
+    }
+
+    pub(crate) fn contact(&self) -> Contact {
+        (self.mail.address(), self.token)
+    }
+
+    /// What others must be told under [`key`]; more may follow it.
+    pub(crate) fn contact_bytes(&self) -> Vec<u8> {
+        contact_bytes(&self.contact()).to_vec()
+    }
+
+    /// The fabric; `ids` are those of all ranks, as far as they exist. `crowded`: there is no processor for this rank.
+    pub(crate) fn nal(
+        self,
+        config: &NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+        crowded: bool,
+    ) -> Result<Verbs, FabricError> {
+        let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
+        let registry = Registry::new(self.pd, self.settings.budget, self.strict);
+        let witness = match self.strict {
+            true => Some(Arc::new(Witness::new(&registry).map_err(failed)?)),
+            false => None,
+        };
+        Ok(Verbs {
+            rank: self.rank as usize,
+            id: config.id,
+            who: (config.uid, config.jid),
+            place,
+            ids,
+            latest: self.rank as usize,
+            cq: self.cq,
+            srq: self.srq,
+            send_pool: self.send_pool,
+            peers: (0..self.size).map(|_| None).collect(),
+            met: Vec::new(),
+            by_qpn: super::QpTable::default(),
+            records: Slab::new(),
+            alone: super::alone::Alone::default(),
+            asks: super::asked::Asks::new(self.settings.reads),
+            announced: Slab::new(),
+            registry,
+            aimed: None,
+            write_from: self.settings.write_from,
+            look: false,
+            prune_due: false,
+            published: Published::default(),
+            max_message: u64::from(self.port.message_bytes.max(4096)),
+            counters: Counters::default(),
+            rings: Rings::new(if self.settings.thread || crowded {
+                0
+            } else {
+                self.settings.rings
+            }),
+            spare: Vec::new(),
+            slots: Box::new([verbs_backend::Completion::EMPTY; super::BATCH]),
+            closed: false,
+            device: self.device,
+            port: self.port.number,
+            gid_index: self.gid_index,
+            route: self.settings.route,
+            plan: self.plan,
+            patience: self.settings.patience,
+            thread: self.settings.thread,
+            mail: self.mail,
+            joiner: self.joiner,
+            witness,
+            directory,
+            token: self.token,
+            attempts: random() as u32,
+            crowded,
+            stirred: false,
+            unripe: false,
+            pending: 0,
+            empty_polls: 0,
+            armed_at: None,
+            looked: (std::time::Instant::now(), 0),
+            slots_for: 0,
+            bell: Arc::new(bell),
+            gone: false,
+            lost: None,
+        })
+    }
+
+    fn open(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+        crowded: bool,
+    ) -> Result<Attached, FabricError> {
+        let nal = self.nal(&config, place, ids.clone(), directory, crowded)?;
+        Ok(Attached::here(Ni::new(config), nal, ids, TRUST))
+    }
+
+    /// What an interface is made of.
+    #[cfg(test)]
+    fn parts(
+        self,
+        config: NiConfig,
+        place: Placement,
+        ids: Vec<ProcessId>,
+        directory: Directory,
+        crowded: bool,
+    ) -> Result<(Ni, Verbs), FabricError> {
+        let nal = self.nal(&config, place, ids, directory, crowded)?;
+        Ok((Ni::new(config), nal))
+    }
+}
+
+/// `ranks` interfaces of this process, connected through the device; for ranks that are threads.
+pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Attached>, FabricError> {
+    in_threads_of(ranks, ranks, device)
+}
+
+/// The first `ranks` interfaces of a job of `size`, of which the others do not exist.
+pub fn in_threads_of(
+    ranks: u32,
+    size: u32,
+    device: Option<&str>,
+) -> Result<Vec<Attached>, FabricError> {
+    joined(&vec![1; ranks as usize], size, device)
+}
+
+/// Interfaces of this process that belong to these jobs.
+#[cfg(test)]
+pub(super) fn in_threads_as(jids: &[u32], device: &str) -> Result<Vec<Attached>, FabricError> {
+    joined(jids, jids.len() as u32, Some(device))
+}
+
+/// The parts of interfaces of one job, which somebody has to drive.
+#[cfg(test)]
+pub(super) fn in_parts(ranks: u32, device: &str) -> Result<Vec<(Ni, Verbs)>, FabricError> {
+    in_parts_by(ranks, device, Settings::from_env().map_err(unusable)?)
+}
+
+/// The same, by these settings.
+#[cfg(test)]
+pub(super) fn in_parts_by(
+    ranks: u32,
+    device: &str,
+    settings: Settings,
+) -> Result<Vec<(Ni, Verbs)>, FabricError> {
+    let jids = vec![1; ranks as usize];
+    each(&jids, ranks, Some(device), &settings, Unconnected::parts)
+}
+
+fn joined(jids: &[u32], size: u32, device: Option<&str>) -> Result<Vec<Attached>, FabricError> {
+    let settings = Settings::from_env().map_err(unusable)?;
+    each(jids, size, device, &settings, Unconnected::open)
+}
+
+/// Ranks of one process that know each other's addresses, each finished by `end`.
+fn each<T>(
+    jids: &[u32],
+    size: u32,
+    device: Option<&str>,
+    settings: &Settings,
+    end: impl Fn(
+        Unconnected,
+        NiConfig,
+        Placement,
+        Vec<ProcessId>,
+        Directory,
+        bool,
+    ) -> Result<T, FabricError>,
+) -> Result<Vec<T>, FabricError> {
+    let crowded = processors::are_crowded(jids.len());
+    let ranks = (0..).zip(jids).map(|(rank, jid)| {
+        let config = rank_config(Placement::ONE, rank, *jid);
+        let most = |_| size.saturating_sub(1);
+        let made = Unconnected::with(rank, size, device, settings.clone(), most)?;
+        Ok((made, config))
+    });
+    let contact = |(rank, _): &(Unconnected, _)| rank.contact();
+    directory::acquainted(ranks, size, contact, |(rank, config), ids, directory| {
+        end(rank, config, Placement::ONE, ids, directory, crowded)
+    })
+}

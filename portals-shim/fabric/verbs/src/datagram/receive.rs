@@ -1,0 +1,204 @@
+//! What arrives: frames, which are matched, and the rest of their data.
+
+use super::{After, DatagramNal, Long, PeerId};
+use crate::frame::{self, Body as Frame, Ends};
+use crate::trusted::MEMORY;
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
+use std::time::{Duration, Instant};
+
+/// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
+const UNWANTED: usize = 256;
+/// How long a close waits for the next piece of data that nobody wants.
+const SURPLUS: Duration = Duration::from_millis(300);
+
+/// Where the rest of a message goes.
+#[derive(Debug)]
+pub(super) struct Landing {
+    /// What ends with it; nothing, if the rest is not wanted.
+    pub(super) op: Option<OpId>,
+    segments: Segments,
+    /// Bytes that came with the header, and bytes that the match takes in all.
+    first: u64,
+    keep: u64,
+}
+
+impl DatagramNal {
+    /// Takes one frame. What cannot be read is counted and dropped.
+    pub(super) fn frame(&mut self, ni: &mut Ni, id: PeerId, bytes: &[u8]) {
+        let Some(peer) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        let ends = Ends {
+            target: self.id,
+            source: self.ids.get(peer.rank).copied().unwrap_or(self.id),
+            who: peer.who,
+        };
+        let (prefix, header, data) = match frame::parse(bytes, &ends) {
+            Ok((prefix, Frame::Message { header, data })) => (prefix, header, data),
+            Ok((_, Frame::Move(word))) => return self.word_came(id, word),
+            other => {
+                self.counters.bad_frames += 1;
+                tracing::warn!(peer = peer.rank, ?other, "frame dropped");
+                return;
+            }
+        };
+        if let Body::Ack { .. } | Body::Reply { .. } = header.body {
+            peer.expected.answered(&header);
+        }
+        let (landing, len) = (prefix.requests_done.get(), header.payload_len());
+        let rest = len.saturating_sub(data.len() as u64);
+        if rest > 0 && landing == 0 || data.len() as u64 > len {
+            self.counters.bad_frames += 1;
+            tracing::warn!(
+                peer = peer.rank,
+                "frame dropped: its data is not what its header says"
+            );
+            return;
+        }
+        if self.acked_too_soon(&header, landing) {
+            return;
+        }
+        match ni.handle_header(&header) {
+            Incoming::Deposit(d) => {
+                let keep = data
+                    .len()
+                    .min(usize::try_from(d.length).unwrap_or(usize::MAX));
+                MEMORY.scatter(&d.segments, &data[..keep]);
+                // What is cut off is waited for too: the initiator's SEND_END comes when all has been acked, and an ack of
+                // the target must not come before it.
+                if rest == 0 {
+                    return self.deposited(ni, id, d.op, 0);
+                }
+                self.rd.open(id, landing, rest);
+                let landing_of = Landing {
+                    op: Some(d.op),
+                    segments: d.segments,
+                    first: data.len() as u64,
+                    keep: d.length,
+                };
+                if let Some(peer) = self.peers.get_mut(id.index()) {
+                    peer.landings.insert(landing, landing_of);
+                }
+            }
+            Incoming::Reply(r) => {
+                self.send_pieces(ni, id, &r.header, &r.segments, Some(After::Reply(r.op)));
+            }
+            Incoming::Swap(s) => {
+                let mut old = Vec::new();
+                MEMORY.gather(&s.segments, &mut old);
+                let taken = data.get(..usize::try_from(s.length).unwrap_or(usize::MAX));
+                let fail = match taken {
+                    Some(taken) => {
+                        MEMORY.scatter(&s.segments, taken);
+                        NiFail::OK
+                    }
+                    None => NiFail::FAIL,
+                };
+                ni.swap_end(s.op, fail);
+                self.send_bytes(id, &s.header, &old, 0);
+                self.expect_surplus(id, landing, rest);
+            }
+            Incoming::Acked | Incoming::Dropped(_) => self.expect_surplus(id, landing, rest),
+        }
+    }
+
+    /// An ack of a put whose data the datagrams' own acks have not ended yet: it waits, so that SEND_END comes first (rule 27).
+    fn acked_too_soon(&mut self, header: &Header, landing: u32) -> bool {
+        if landing == 0 || !matches!(header.body, Body::Ack { .. }) {
+            return false;
+        }
+        let waiting = self.longs.iter_mut().find_map(|long| match long {
+            Long::Message {
+                header: put,
+                landing: its,
+                ack,
+                ..
+            } if *its == landing && put.target == header.source && ack.is_none() => Some(ack),
+            _ => None,
+        });
+        match waiting {
+            Some(ack) => {
+                *ack = Some(*header);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The rest of a message will come, and nobody wants it. Its sender does not know that: until it has been told that
+    /// all has arrived, a farewell would tell it that the message had failed.
+    fn expect_surplus(&mut self, id: PeerId, landing: u32, rest: u64) {
+        let peer = self.peers.get_mut(id.index());
+        let Some(peer) = peer.filter(|p| rest > 0 && p.surplus < UNWANTED) else {
+            return;
+        };
+        let unwanted = Landing {
+            op: None,
+            segments: Segments::new(),
+            first: 0,
+            keep: 0,
+        };
+        peer.surplus += usize::from(peer.landings.insert(landing, unwanted).is_none());
+        self.rd.open(id, landing, rest);
+    }
+
+    /// All of a message is in place; of a long one at this landing, else 0.
+    fn deposited(&mut self, ni: &mut Ni, id: PeerId, op: OpId, landing: u32) {
+        if let Some(ack) = ni.deposit_end(op, NiFail::OK) {
+            self.send_bytes(id, &ack, &[], landing);
+        }
+    }
+
+    /// More data of a message whose header was matched.
+    pub(super) fn place(
+        &mut self,
+        ni: &mut Ni,
+        id: PeerId,
+        landing: u32,
+        offset: u64,
+        data: &[u8],
+        complete: bool,
+    ) {
+        let Some(peer) = self.peers.get_mut(id.index()) else {
+            return;
+        };
+        let Some(place) = peer.landings.get(&landing) else {
+            return;
+        };
+        let at = place.first + offset;
+        let keep = place.keep.saturating_sub(at).min(data.len() as u64) as usize;
+        if keep > 0 {
+            let to = Self::segments_from(&place.segments, at);
+            MEMORY.scatter(&to, &data[..keep]);
+        }
+        if complete && let Some(place) = peer.landings.remove(&landing) {
+            match place.op {
+                Some(op) => self.deposited(ni, id, op, landing),
+                None => peer.surplus = peer.surplus.saturating_sub(1),
+            }
+        }
+    }
+}
+
+/// How long a close waits for data that nobody wants: while it comes.
+#[derive(Debug)]
+pub(super) struct Surplus {
+    /// Pieces that had come, and when that was seen.
+    seen: (u64, Instant),
+}
+
+impl Surplus {
+    pub(super) fn new() -> Self {
+        Self {
+            seen: (0, Instant::now()),
+        }
+    }
+
+    /// Whether nothing is to be waited for: `left` messages are not whole, and `pieces` have come so far.
+    pub(super) fn is_over(&mut self, left: usize, pieces: u64) -> bool {
+        if self.seen.0 != pieces {
+            self.seen = (pieces, Instant::now());
+        }
+        left == 0 || self.seen.1.elapsed() > SURPLUS
+    }
+}

@@ -1,0 +1,200 @@
+//! The path of an outgoing message: a frame with the header and the first data, and for the rest a put.
+
+use super::{After, DatagramNal, EXPECTED, Long, PeerId};
+use crate::frame::{self, Kind, MESSAGE_HEAD, Writer};
+use crate::trusted::MEMORY;
+use fabric_api::delivery;
+use portals_core::{Body, Header, Ni, NiFail, Segment, Segments, Transmit};
+use smallvec::SmallVec;
+use verbs_backend::rd::{SendError, Source};
+
+/// Where the bytes of a fragment or put are until they are acked.
+#[derive(Debug)]
+pub(super) enum Payload {
+    /// A frame, copied.
+    Frame(SmallVec<[u8; 128]>),
+    /// Memory of a descriptor, which stays until the operation's end is told.
+    Pieces(Segments),
+}
+
+impl Source for Payload {
+    fn fill(&self, offset: u64, to: &mut [u8]) {
+        match self {
+            Self::Frame(bytes) => bytes.as_slice().fill(offset, to),
+            Self::Pieces(pieces) if let [one] = pieces.as_slice() => {
+                let from = Segment {
+                    addr: one.addr + offset,
+                    len: to.len() as u64,
+                };
+                MEMORY.gather_into(&[from], to);
+            }
+            Self::Pieces(pieces) => {
+                MEMORY.gather_into(&DatagramNal::segments_from(pieces, offset), to);
+            }
+        }
+    }
+}
+
+impl DatagramNal {
+    fn refuse(ni: &mut Ni, tx: &Transmit) {
+        if let Some(op) = tx.op {
+            ni.send_end(op, NiFail::FAIL);
+        }
+        delivery::fail_answer(ni, &tx.header);
+    }
+
+    /// Sends a message of this process.
+    pub(crate) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        let rank = self.rank_of(tx.header.target);
+        let rank = rank.filter(|_| !self.closed && !self.gone);
+        let peer = rank.and_then(|rank| self.meet(rank));
+        let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
+            return Self::refuse(ni, tx);
+        };
+        self.counters.paths.two_sided += 1;
+        match tx.header.body {
+            Body::Get { .. }
+            | Body::GetPut { .. }
+            | Body::Put {
+                ack_md: Some(_), ..
+            } => self.expect_answer(peer, &tx.header),
+            _ => {}
+        }
+        self.read_clock();
+        self.send_pieces(ni, peer, &tx.header, &tx.payload, Some(After::Send(tx.op)));
+        self.flush();
+        self.events(ni);
+    }
+
+    /// Queues a header with its data; `after` happens at once if all of it has been copied.
+    pub(super) fn send_pieces(
+        &mut self,
+        ni: &mut Ni,
+        peer: PeerId,
+        header: &Header,
+        data: &Segments,
+        after: Option<After>,
+    ) {
+        let len = header.payload_len();
+        let most = self.first_data() as u64;
+        let first = len.min(most) as usize;
+        let landing = if len > most {
+            self.rd.new_landing(peer)
+        } else {
+            0
+        };
+        let mut bytes = SmallVec::<[u8; 128]>::new();
+        bytes.resize(MESSAGE_HEAD + first, 0);
+        let mut writer = Writer::new(&mut bytes, Kind::Message, false);
+        writer.header(header, first as u64);
+        MEMORY.gather_into(data, writer.room(first));
+        let used = writer.len();
+        bytes.truncate(used);
+        frame::stamp(&mut bytes, 0, landing);
+        // What a peer that has gone meanwhile was sent ends with it.
+        let sent = self.send_frame(peer, bytes, 0);
+        if sent.is_err() || landing == 0 {
+            let fail = if sent.is_ok() {
+                NiFail::OK
+            } else {
+                NiFail::FAIL
+            };
+            match after {
+                Some(After::Send(Some(op))) => ni.send_end(op, fail),
+                Some(After::Reply(op)) => ni.reply_end(op, fail),
+                Some(After::Send(None)) | None => {}
+            }
+            return;
+        }
+        let Some(after) = after else { return };
+        let long = Long::Message {
+            header: *header,
+            landing,
+            after,
+            ack: None,
+        };
+        let tag = self.longs.insert(long) as u64 + 1;
+        let rest = Self::segments_from(data, most);
+        let (now, len) = (self.now, len - most);
+        if let Err(error) = self
+            .rd
+            .put(now, peer, landing, Payload::Pieces(rest), len, tag)
+        {
+            tracing::debug!(%error, "not sent");
+            self.long_end(ni, tag, NiFail::FAIL);
+        }
+    }
+
+    /// Queues a frame of bytes; an ack of a long put names its landing, anything else 0.
+    pub(super) fn send_bytes(&mut self, peer: PeerId, header: &Header, data: &[u8], landing: u32) {
+        let mut bytes = SmallVec::<[u8; 128]>::new();
+        bytes.resize(MESSAGE_HEAD + data.len(), 0);
+        let mut writer = Writer::new(&mut bytes, Kind::Message, false);
+        writer.header(header, data.len() as u64);
+        writer.push(data);
+        let used = writer.len();
+        bytes.truncate(used);
+        frame::stamp(&mut bytes, 0, landing);
+        if let Err(error) = self.send_frame(peer, bytes, 0) {
+            tracing::debug!(%error, "not sent");
+        }
+    }
+
+    /// Sends an ack of the put to this landing, whether that is due or not.
+    #[cfg(test)]
+    pub(crate) fn say_acked(&mut self, rank: usize, ack: &Header, landing: u32) {
+        if let Some(peer) = self.meet(rank) {
+            self.send_bytes(peer, ack, &[], landing);
+            self.flush();
+        }
+    }
+
+    /// Acks that wait for the end of their put.
+    #[cfg(test)]
+    pub(crate) fn acks_waiting(&self) -> usize {
+        let waits = |long: &Long| matches!(long, Long::Message { ack: Some(_), .. });
+        self.longs.iter().filter(|(_, long)| waits(long)).count()
+    }
+
+    /// Queues a frame, and counts it.
+    pub(super) fn send_frame(
+        &mut self,
+        to: PeerId,
+        bytes: SmallVec<[u8; 128]>,
+        tag: u64,
+    ) -> Result<(), SendError> {
+        let len = bytes.len() as u64;
+        let frame = Payload::Frame(bytes);
+        self.rd.send(self.now, to, frame, len, tag, false)?;
+        if let Some(peer) = self.peers.get_mut(to.index()) {
+            peer.frames_sent = peer.frames_sent.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// Bytes of data that travel with a header: all that a datagram has room for.
+    fn first_data(&self) -> usize {
+        self.rd.config().data.mtu - verbs_backend::rd::HEAD - MESSAGE_HEAD
+    }
+
+    fn expect_answer(&mut self, peer: PeerId, request: &Header) {
+        if let Some(peer) = self.peers.get_mut(peer.index()) {
+            if peer.expected.len() >= EXPECTED {
+                peer.expected.drop_oldest();
+            }
+            // Its frame is the next one.
+            let number = peer.frames_sent.wrapping_add(1);
+            peer.expected.push(number, request);
+        }
+    }
+
+    /// No answer to this request will come.
+    pub(super) fn forget_expected(&mut self, request: &Header) {
+        let rank = self.rank_of(request.target);
+        let peer = rank.and_then(|rank| self.known.get(rank).copied().flatten());
+        let peer = peer.and_then(|peer| self.peers.get_mut(peer.index()));
+        if let Some(peer) = peer {
+            peer.expected.forget(request);
+        }
+    }
+}

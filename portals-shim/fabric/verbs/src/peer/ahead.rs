@@ -1,0 +1,112 @@
+//! A write that is posted together with the message after it, which tells of it: two requests and one doorbell.
+//!
+//! The write makes no completion of its own: that of the message is both's. If the adapter takes the first and refuses
+//! the second, the connection counts as broken, and both are found in `flying` and `queue` when it is mended.
+
+use super::flight::Flying;
+use super::queue::Queued;
+use super::{PLAIN, Peer};
+use crate::frame;
+use crate::memory::Transfer;
+use verbs_backend::qp::PostError;
+use verbs_backend::{Buffer, SendFlags};
+
+/// A write, and its record.
+pub(super) type Ahead = (Transfer, u64);
+
+impl Peer {
+    /// The place in `copies` of the next frame: behind that of a write that waits.
+    #[inline]
+    pub(super) fn place_of_frame(&self) -> usize {
+        let at = self.next_copy + usize::from(self.ahead.is_some());
+        if at < self.depth { at } else { at - self.depth }
+    }
+
+    /// Posts a write that waits, alone.
+    #[inline]
+    pub(super) fn flush_ahead(&mut self) {
+        if self.ahead.is_some() {
+            self.post_ahead();
+        }
+    }
+
+    #[cold]
+    fn post_ahead(&mut self) {
+        if self.qp.is_none() || self.broken {
+            return self.unhold();
+        }
+        if let Some((transfer, id)) = self.ahead.take() {
+            self.post_transfer(&transfer, id);
+        }
+    }
+
+    /// Moves a write that waits to the head of the queue.
+    pub(super) fn unhold(&mut self) {
+        if let Some((transfer, id)) = self.ahead.take() {
+            self.queue.push_front(Queued::Transfer { transfer, id });
+        }
+    }
+
+    /// Posts a write and behind it a frame of `len` bytes, which is in `buffer`, or else in the place after the write's.
+    pub(super) fn post_behind(
+        &mut self,
+        (transfer, id): Ahead,
+        buffer: Option<Buffer>,
+        len: usize,
+    ) {
+        let at = (self.next_copy + 1) % self.depth.max(1);
+        let (owed, done) = (self.owed, self.requests_done_here);
+        // The frame's number is the one after the write's.
+        let plain = PLAIN | u64::from(self.flown.wrapping_add(1));
+        let Some(qp) = &self.qp else {
+            return self.queue.push_front(Queued::Transfer { transfer, id });
+        };
+        let chain = &mut self.chain;
+        let written = transfer.push(chain, id, self.max_inline);
+        let (told, flying) = match buffer {
+            Some(mut buffer) => {
+                frame::stamp(&mut buffer[..len], owed, done);
+                let (op, from) = self.told.way(&buffer[..len]);
+                let told = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
+                (told.map_err(|r| r.error), Flying::Buffered(len))
+            }
+            None => {
+                let frame = &mut self.copies[at][..len];
+                frame::stamp(frame, owed, done);
+                let (op, from) = self.told.way(frame);
+                let told = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
+                (told, Flying::Small { len, silent: false })
+            }
+        };
+        let result = written.and(told).map_err(PostError::from);
+        let result = result.and_then(|()| qp.post(chain));
+        let accepted = match &result {
+            Ok(()) => 2,
+            Err(error) => error.accepted(),
+        };
+        if accepted > 0 {
+            let silent = true;
+            self.fly(Flying::Ahead {
+                transfer,
+                id,
+                silent,
+            });
+        }
+        match result {
+            Ok(()) => self.posted(flying),
+            Err(error) => {
+                let owned = self.chain.take_owned().next();
+                let bytes: &[u8] = match &owned {
+                    Some((buffer, _)) => buffer,
+                    None => &self.copies[at],
+                };
+                let frame = bytes[..len].to_vec();
+                self.not_posted(&error, Some(frame));
+                if accepted == 0 {
+                    self.queue.push_front(Queued::Transfer { transfer, id });
+                }
+            }
+        }
+        self.chain.clear();
+    }
+}

@@ -1,0 +1,297 @@
+//! What is posted and not completed.
+
+use super::{PLAIN, Peer};
+use crate::memory::Transfer;
+use crate::watch::Watch;
+use std::time::Instant;
+use verbs_backend::{Buffer, Remote, SendFlags, SendOp, Status};
+
+/// Short frames in a row without a completion, at most; of shallow send queues a quarter.
+pub(super) const QUIET: usize = 16;
+
+/// What a mark writes: nothing, which takes no memory of the peer's.
+const NOWHERE: Remote = Remote {
+    address: 0,
+    rkey: 0,
+};
+
+/// What is posted and not completed.
+#[derive(Debug)]
+pub(super) enum Flying {
+    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again. A silent
+    /// one makes no completion on success.
+    Small {
+        len: usize,
+        silent: bool,
+    },
+    /// A frame in a buffer, which comes back with the completion.
+    Buffered(usize),
+    Credit,
+    /// Nothing, but a completion for the silent ones before it.
+    Mark,
+    /// A read, which may be made again.
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// A write ahead of a message, which may be made again as long as the message has not come. A silent one makes no
+    /// completion on success.
+    Ahead {
+        transfer: Transfer,
+        id: u64,
+        silent: bool,
+    },
+    /// A written put and its message in one request; the frame of so many bytes that would tell of it is kept in
+    /// `copies`.
+    Whole {
+        transfer: Transfer,
+        id: u64,
+        len: usize,
+    },
+    /// A write, which may not: the peer may have changed the memory since. Silent as above.
+    Write {
+        id: u64,
+        len: u64,
+        silent: bool,
+    },
+}
+
+impl Flying {
+    /// Bytes of data that it moves.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Small { len, .. } | Self::Buffered(len) => *len as u64,
+            Self::Credit | Self::Mark => 0,
+            Self::Read { transfer, .. }
+            | Self::Ahead { transfer, .. }
+            | Self::Whole { transfer, .. } => transfer.local.len,
+            Self::Write { len, .. } => *len,
+        }
+    }
+}
+
+impl Peer {
+    #[inline(always)]
+    pub(super) fn fly(&mut self, flying: Flying) {
+        self.unordered |= matches!(flying, Flying::Write { .. } | Flying::Ahead { .. });
+        self.quiet = match flying {
+            Flying::Small { silent: true, .. } => self.quiet + 1,
+            _ => 0,
+        };
+        self.flying.push_back(flying);
+        self.flown = self.flown.wrapping_add(1);
+        self.next_copy += 1;
+        if self.next_copy >= self.depth {
+            self.next_copy = 0;
+        }
+    }
+
+    /// The id of a request without a record that is posted next.
+    #[inline]
+    pub(super) fn plain(&self) -> u64 {
+        PLAIN | u64::from(self.flown)
+    }
+
+    /// How a short frame is posted next, and whether it is silent.
+    #[inline]
+    pub(super) fn hush(&self) -> (SendFlags, bool) {
+        if self.quiet < QUIET.min(self.depth / 4) {
+            (SendFlags::empty(), true)
+        } else {
+            (SendFlags::SIGNALLED, false)
+        }
+    }
+
+    /// Posts something that makes a completion after what makes none, if that flies last.
+    pub(crate) fn mark(&mut self) {
+        if self.confirm.is_some() {
+            return self.ask_witness();
+        }
+        if self.quiet > 0 {
+            self.post_mark();
+        }
+    }
+
+    /// Posts something that does nothing but end.
+    pub(super) fn post_mark(&mut self) {
+        let Some(qp) = self.qp.as_ref().filter(|_| self.flying.len() < self.depth) else {
+            return;
+        };
+        match qp.post_inline(
+            self.plain(),
+            SendOp::Write(NOWHERE),
+            &[],
+            SendFlags::SIGNALLED,
+        ) {
+            Ok(()) => self.fly(Flying::Mark),
+            Err(error) if self.is_connected() => self.refused(&error),
+            Err(error) => tracing::debug!(peer = self.id.nid, %error, "no mark"),
+        }
+    }
+
+    /// Takes the silent frames that fly first, which were done before the request `completed`.
+    #[inline]
+    fn frames_done(&mut self, completed: u64) {
+        while let Some(Flying::Small { silent: true, .. }) = self.flying.front() {
+            let number = self.flown.wrapping_sub(self.flying.len() as u32);
+            if completed == PLAIN | u64::from(number) {
+                break;
+            }
+            self.flying.pop_front();
+        }
+    }
+
+    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
+    #[inline]
+    pub(crate) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
+        self.frames_done(completed);
+        match self.flying.front() {
+            Some(Flying::Write { id, silent, .. } | Flying::Ahead { id, silent, .. })
+                if *silent || *id == completed =>
+            {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            Some(Flying::Read { id, .. } | Flying::Whole { id, .. }) if *id == completed => {
+                self.flying.pop_front();
+                Some(completed)
+            }
+            _ => None,
+        }
+    }
+
+    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
+    #[inline]
+    pub(crate) fn done_silently(&mut self, completed: u64) -> Option<u64> {
+        self.frames_done(completed);
+        match self.flying.front() {
+            Some(
+                Flying::Write {
+                    id, silent: true, ..
+                }
+                | Flying::Ahead {
+                    id, silent: true, ..
+                },
+            ) if *id != completed => {
+                let id = *id;
+                self.flying.pop_front();
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it; to be
+    /// asked when all completions are taken.
+    pub(crate) fn has_forgotten(&mut self, now: Instant) -> bool {
+        // What would make no completion however long one waits.
+        self.mark();
+        let Some(oldest) = self.flying.front() else {
+            self.watch = None;
+            return false;
+        };
+        let number = self.flown.wrapping_sub(self.flying.len() as u32);
+        let (watch, forgotten) = Watch::look(self.watch, number, oldest.len(), now);
+        self.watch = Some(watch);
+        forgotten
+    }
+
+    /// A request has completed; they do so in the order of their posting. One that failed is kept for
+    /// [`Peer::renew`], unless the connection is not to blame.
+    #[inline]
+    pub(crate) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
+        let Some(flying) = self.flying.front() else {
+            return;
+        };
+        if matches!(flying, Flying::Credit) {
+            self.credit_under_way = false;
+        }
+        let flying = self.flying.pop_front();
+        // Silent ones that failed do make completions.
+        self.quiet = self.quiet.min(self.flying.len());
+        if status != Status::SUCCESS
+            && let Some(flying) = flying
+        {
+            self.lose(flying, status, buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_core::ProcessId;
+
+    fn peer(depth: u32) -> Peer {
+        Peer::new(ProcessId::new(1, 1), 4, depth)
+    }
+
+    /// Posts a short frame as one is; whether it is silent.
+    fn post(peer: &mut Peer) -> bool {
+        let (flags, silent) = peer.hush();
+        assert_eq!(flags == SendFlags::empty(), silent);
+        peer.fly(Flying::Small { len: 8, silent });
+        silent
+    }
+
+    /// Takes the completion of a request without a record.
+    fn complete(peer: &mut Peer, number: u64, status: Status) {
+        assert_eq!(peer.done_silently(PLAIN | number), None, "no record");
+        peer.handle_completion(status, None);
+    }
+
+    #[test]
+    fn one_short_frame_in_seventeen_is_loud() {
+        for (depth, silent) in [(128, 16), (64, 16), (16, 4), (4, 1), (3, 0)] {
+            let mut peer = peer(depth);
+            let loud: Vec<usize> = (0..51).filter(|_| !post(&mut peer)).collect();
+            let every: Vec<usize> = (0..51).filter(|n| n % (silent + 1) == silent).collect();
+            assert_eq!(loud, every, "depth {depth}");
+        }
+    }
+
+    #[test]
+    fn a_completion_ends_the_silent_frames_before_it() {
+        let mut peer = peer(128);
+        for _ in 0..20 {
+            post(&mut peer);
+        }
+        complete(&mut peer, 16, Status::SUCCESS);
+        assert_eq!((peer.flying.len(), peer.quiet), (3, 3));
+        // Anything else with a completion does so too.
+        peer.fly(Flying::Mark);
+        complete(&mut peer, 20, Status::SUCCESS);
+        assert!(peer.is_still() && !peer.broken);
+    }
+
+    #[test]
+    fn a_silent_frame_that_fails_ends_those_before_it_alone() {
+        let mut peer = peer(128);
+        peer.copies.resize(128, [0; super::super::COPY]);
+        for _ in 0..5 {
+            post(&mut peer);
+        }
+        complete(&mut peer, 3, Status::FLUSHED);
+        assert!(peer.broken);
+        assert_eq!((peer.flying.len(), peer.lost.len()), (1, 1));
+        complete(&mut peer, 4, Status::FLUSHED);
+        assert!(peer.is_still());
+        assert_eq!((peer.lost.len(), peer.quiet), (2, 0));
+    }
+
+    /// A frame of credits has no number: the next frame may be taken before its completion.
+    #[test]
+    fn after_written_data_a_numbered_message_comes_before_the_ring() {
+        let mut peer = peer(128);
+        peer.fly(Flying::Write {
+            id: 1,
+            len: 8,
+            silent: false,
+        });
+        peer.posted(Flying::Credit);
+        assert!(peer.unordered);
+        peer.posted(Flying::Buffered(8));
+        assert!(!peer.unordered);
+    }
+}

@@ -1,0 +1,148 @@
+//! Posting: a frame, a transfer, a small write; and what a refusal leaves.
+
+use super::flight::Flying;
+use super::queue::Queued;
+use super::{CREDIT, Peer};
+use crate::frame;
+use crate::memory::Transfer;
+use verbs_backend::qp::PostError;
+use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
+
+impl Peer {
+    /// Accounts a frame that was posted.
+    #[inline]
+    pub(super) fn posted(&mut self, flying: Flying) {
+        if !matches!(flying, Flying::Credit) {
+            self.credits = self.credits.saturating_sub(1);
+            self.frames_sent = self.frames_sent.wrapping_add(1);
+            // A frame in a ring is posted only where this is so already. One of credits has no number: nobody waits for
+            // its completion before the next frame.
+            self.unordered = false;
+        }
+        self.owed = 0;
+        self.fly(flying);
+    }
+
+    /// A frame was refused: it goes back to the head of the queue.
+    #[cold]
+    pub(super) fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
+        self.refused(error);
+        self.owed = 0;
+        match frame {
+            Some(bytes) => self.queue.push_front(Queued::Frame { bytes }),
+            None => self.credit_under_way = false,
+        }
+    }
+
+    pub(super) fn refused(&mut self, error: &PostError) {
+        self.told.forget();
+        self.told_written.forget();
+        tracing::warn!(peer = self.id.nid, %error, "connection broken");
+        self.broken = true;
+    }
+
+    /// As [`Peer::post_copy_here`], in a call.
+    #[inline(never)]
+    pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
+        self.post_copy_here(len, credit);
+    }
+
+    /// Posts the frame in the place of the next request, or of the one after it if a write waits.
+    #[inline(always)]
+    pub(super) fn post_copy_here(&mut self, len: usize, credit: bool) {
+        if let Some(write) = self.ahead.take() {
+            return self.post_behind(write, None, len);
+        }
+        let place = self.copies.get_mut(self.next_copy);
+        let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
+            return;
+        };
+        frame::stamp(frame, self.owed, self.requests_done_here);
+        let (op, from) = self.told.way(frame);
+        if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
+            return;
+        }
+        let place = self.copies.get(self.next_copy);
+        let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
+            return;
+        };
+        let (id, (flags, silent)) = match credit {
+            true => (self.plain(), self.hush()),
+            false => (CREDIT, (SendFlags::SIGNALLED, false)),
+        };
+        match qp.post_inline(id, op, &frame[from..], flags) {
+            Ok(()) if credit => self.posted(Flying::Small { len, silent }),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(error) => {
+                let frame = credit.then(|| frame.to_vec());
+                self.not_posted(&error, frame);
+            }
+        }
+    }
+
+    pub(super) fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
+        if let Some(write) = self.ahead.take() {
+            return self.post_behind(write, Some(buffer), len);
+        }
+        let frame = &mut buffer[..len];
+        frame::stamp(frame, self.owed, self.requests_done_here);
+        let (op, from) = self.told.way(frame);
+        let Some(qp) = &self.qp else { return };
+        let tag = if credit { self.plain() } else { CREDIT };
+        match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
+            Ok(()) if credit => self.posted(Flying::Buffered(len)),
+            Ok(()) => self.posted(Flying::Credit),
+            Err(rejected) => {
+                let frame = credit.then(|| rejected.buffer[..len].to_vec());
+                self.not_posted(&rejected.error, frame);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn post_transfer(&mut self, transfer: &Transfer, id: u64) {
+        let Some(qp) = &self.qp else { return };
+        match transfer.post(qp, id) {
+            Ok(()) if transfer.read => self.fly(Flying::Read {
+                transfer: *transfer,
+                id,
+            }),
+            Ok(()) if transfer.again => self.fly(Flying::Ahead {
+                transfer: *transfer,
+                id,
+                silent: false,
+            }),
+            Ok(()) => self.fly(Flying::Write {
+                id,
+                len: transfer.local.len,
+                silent: false,
+            }),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Transfer {
+                    transfer: *transfer,
+                    id,
+                });
+            }
+        }
+    }
+
+    pub(super) fn post_write_inline(&mut self, data: &[u8], remote: Remote, id: u64) {
+        let Some(qp) = &self.qp else { return };
+        match qp.post_inline(id, SendOp::Write(remote), data, SendFlags::SIGNALLED) {
+            Ok(()) => self.fly(Flying::Write {
+                id,
+                len: data.len() as u64,
+                silent: false,
+            }),
+            Err(error) => {
+                self.refused(&error);
+                self.queue.push_front(Queued::Inline {
+                    data: data.to_vec(),
+                    remote,
+                    id,
+                });
+            }
+        }
+    }
+}

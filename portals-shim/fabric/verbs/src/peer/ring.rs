@@ -1,0 +1,134 @@
+//! The peer's ring for this side's short frames (`ring.rs`): which frames go there, and how.
+
+use super::COPY;
+use super::Peer;
+use super::flight::Flying;
+use crate::frame;
+use crate::ring::{self, HOT, SLOT};
+use verbs_backend::{Remote, SendOp};
+
+// A frame that fits a slot fits where it is kept.
+const _: () = assert!(SLOT <= COPY);
+
+/// A ring in the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ring {
+    start: Remote,
+    slots: u64,
+    /// The slot that is written next.
+    at: u64,
+}
+
+/// Short frames of a peer in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heat {
+    /// Of the rank, when the first of them came.
+    sleeps: u32,
+    frames: u32,
+}
+
+impl Peer {
+    /// The peer has a ring of so many slots of `size` bytes for this side; `false` if that cannot be: a credit takes one
+    /// slot.
+    pub(crate) fn enter_ring(&mut self, start: Remote, slots: u32, size: u32) -> bool {
+        let len = u64::from(slots) * SLOT as u64;
+        let fits = slots == u32::from(self.granted)
+            && size as usize == SLOT
+            && start.address.is_multiple_of(8)
+            && start.address.checked_add(len).is_some();
+        self.ring = fits.then_some(Ring {
+            start,
+            slots: slots.into(),
+            at: 0,
+        });
+        fits
+    }
+
+    /// Frames go as messages from here on.
+    pub(crate) fn leave_ring(&mut self) {
+        self.ring = None;
+    }
+
+    /// Writes a frame of `len` bytes, which is in the place of the next request and goes by `op` from its byte `from` on,
+    /// into the ring; `false`, and nothing has happened, if there is none, or the frame is not for it.
+    #[inline(always)]
+    pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
+        let (id, (flags, silent)) = (self.plain(), self.hush());
+        let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
+            return false;
+        };
+        let value = match op {
+            SendOp::SendImmediate(value) => Some(value),
+            _ => None,
+        };
+        let place = self.copies.get_mut(self.next_copy);
+        let (Some(place), Some(taken)) = (place, ring::taken(len - from)) else {
+            return false;
+        };
+        if self.unordered || taken > self.max_inline || frame::is_of_rings(place) {
+            return false;
+        }
+        let Some(bytes) = place.get_mut(from..from + taken) else {
+            return false;
+        };
+        ring::end(bytes, len - from, self.frames_sent, value);
+        let end = (ring.at + 1) * SLOT as u64;
+        let remote = Remote {
+            address: ring.start.address + end - taken as u64,
+            rkey: ring.start.rkey,
+        };
+        match qp.post_inline(id, SendOp::Write(remote), bytes, flags) {
+            Ok(()) => {
+                ring.at += 1;
+                if ring.at == ring.slots {
+                    ring.at = 0;
+                }
+                self.posted(Flying::Small { len, silent });
+            }
+            Err(error) => {
+                let frame = place.get(..len).map(<[u8]>::to_vec);
+                self.not_posted(&error, frame);
+            }
+        }
+        true
+    }
+
+    /// One more short frame was taken as a message; whether there have been many since the rank slept for the `sleeps`th
+    /// time.
+    #[inline]
+    pub(crate) fn is_hot(&mut self, sleeps: u32) -> bool {
+        if self.heat.sleeps != sleeps {
+            self.heat = Heat { sleeps, frames: 0 };
+        }
+        self.heat.frames = self.heat.frames.wrapping_add(1);
+        self.heat.frames.is_multiple_of(HOT)
+    }
+
+    /// Slots of the peer's ring here: as many as it may send frames.
+    pub(crate) fn slots(&self) -> u16 {
+        self.lent
+    }
+
+    /// Where the peer's ring is.
+    #[cfg(test)]
+    pub(crate) fn ring_at(&self) -> Option<Remote> {
+        Some(self.ring?.start)
+    }
+
+    /// The slot of it that is written next.
+    #[cfg(test)]
+    pub(crate) fn next_slot(&self) -> u64 {
+        self.ring.map_or(0, |r| r.at)
+    }
+
+    /// A slot of ours was filled by a frame that counts: of the ring, where it is free again, or one that must be posted.
+    #[inline]
+    pub(super) fn slot_filled(&mut self) {
+        if self.in_ring {
+            self.owed = self.owed.saturating_add(1).min(self.lent);
+        } else {
+            self.emptied = self.emptied.saturating_add(1).min(self.lent);
+        }
+        self.frames_received = self.frames_received.wrapping_add(1);
+    }
+}

@@ -1,0 +1,126 @@
+//! Lists of descriptors that the peer replaces, and when it is told that nothing of the old one is under way.
+//!
+//! ```text
+//!   READ by the old list ──► answer is lost ──────────────► READ again ──► done
+//!   new list             ──► waits, a mark is posted behind the READ         └─► Withdrawn
+//! ```
+//!
+//! # Invariants
+//!
+//! * A withdrawal is confirmed when all reads that were posted or waited before it are done. The order of the connection
+//!   does not see to that: a read whose answer was lost is executed again, after what came behind it, and the memory may be
+//!   gone by then. Writes and frames are not.
+//! * Nothing need follow a read for its end, but an adapter may find out that an answer was lost by what comes behind it
+//!   alone (`watch.rs`): so something does.
+//! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
+
+use super::Peer;
+use super::flight::Flying;
+use super::queue::Queued;
+
+impl Peer {
+    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::ripe`].
+    pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
+        let flies = |f: &Flying| matches!(f, Flying::Read { .. });
+        let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
+        if !self.flying.iter().any(flies) && !self.queue.iter().any(waits) {
+            return true;
+        }
+        let waiting = self.queue.len() + self.batch.len() + usize::from(self.ahead.is_some());
+        let due = self.flown.wrapping_add(waiting as u32);
+        self.withdrawn.push((token, due));
+        if waiting == 0 && self.confirm.is_none() {
+            self.post_mark();
+        }
+        false
+    }
+
+    /// A withdrawal that can be confirmed now.
+    pub(crate) fn ripe(&mut self) -> Option<u32> {
+        let oldest = self.oldest();
+        let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
+        let at = self.withdrawn.iter().position(|(_, due)| done(*due))?;
+        Some(self.withdrawn.swap_remove(at).0)
+    }
+
+    /// Whether a withdrawal waits for reads.
+    pub(crate) fn is_unripe(&self) -> bool {
+        !self.withdrawn.is_empty()
+    }
+
+    /// Requests that were ever posted, modulo 2^32.
+    #[cfg(test)]
+    pub(crate) fn requests(&self) -> u32 {
+        self.flown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Transfer;
+    use portals_core::{ProcessId, Segment};
+    use verbs_backend::Remote;
+
+    fn read(id: u64) -> (Transfer, u64) {
+        let transfer = Transfer {
+            local: Segment { addr: 0, len: 8 },
+            lkey: 0,
+            remote: Remote {
+                address: 0,
+                rkey: 0,
+            },
+            read: true,
+            again: false,
+        };
+        (transfer, id)
+    }
+
+    fn peer() -> Peer {
+        Peer::new(ProcessId::new(1, 1), 4, 64)
+    }
+
+    fn fly(peer: &mut Peer, id: u64) {
+        let (transfer, id) = read(id);
+        peer.fly(Flying::Read { transfer, id });
+    }
+
+    #[test]
+    fn without_reads_a_withdrawal_is_confirmed_at_once() {
+        let mut peer = peer();
+        peer.fly(Flying::Mark);
+        assert!(peer.confirms_at_once(7));
+        assert!(!peer.is_unripe());
+    }
+
+    #[test]
+    fn a_withdrawal_waits_for_the_reads_before_it_and_no_others() {
+        let mut peer = peer();
+        fly(&mut peer, 1);
+        assert!(!peer.confirms_at_once(7));
+        fly(&mut peer, 2);
+        assert!(!peer.confirms_at_once(8));
+        assert_eq!(peer.ripe(), None);
+        assert_eq!(peer.done_up_to(1), Some(1));
+        assert_eq!((peer.ripe(), peer.ripe()), (Some(7), None));
+        assert!(peer.is_unripe());
+        fly(&mut peer, 3);
+        assert_eq!(peer.done_up_to(2), Some(2));
+        assert_eq!((peer.ripe(), peer.ripe()), (Some(8), None));
+        assert!(!peer.is_unripe());
+    }
+
+    #[test]
+    fn a_withdrawal_waits_for_reads_that_wait() {
+        let mut peer = peer();
+        let (transfer, id) = read(1);
+        peer.queue.push_back(Queued::Transfer { transfer, id });
+        assert!(!peer.confirms_at_once(7));
+        assert_eq!(peer.ripe(), None);
+        peer.queue.clear();
+        fly(&mut peer, 1);
+        assert_eq!(peer.ripe(), None);
+        assert_eq!(peer.done_up_to(1), Some(1));
+        assert_eq!(peer.ripe(), Some(7));
+    }
+}

@@ -1,0 +1,140 @@
+//! Puts whose data is written into the peer's descriptor, and the message that tells of it.
+//!
+//! ```text
+//!   put A ──► WRITE data, frame with descriptor and header A     one call      the receiver keeps A
+//!   put A ──► WRITE data with an immediate value                 one request   … and takes it for this one
+//!   put B ──► WRITE data, frame with descriptor and header B
+//! ```
+//!
+//! # Invariants
+//!
+//! * Data is written only when all earlier requests that travelled in frames, whose data the peer copies when it comes to
+//!   them, have had their effect; those that were written have had it on this memory when they arrived.
+//! * A write and its message are posted by one call or not at all: the memory is free when the message has left.
+//! * What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it
+//!   goes over the new connection as a message with its data.
+
+use super::Peer;
+use super::flight::Flying;
+use super::queue::Queued;
+use super::renewal::Ended;
+use crate::frame::{self, Kind, Writer};
+use crate::memory::Transfer;
+use crate::trusted::MEMORY;
+use portals_core::{Header, MdHandle};
+use std::collections::VecDeque;
+
+impl Peer {
+    /// Whether a put may be written now.
+    #[inline]
+    pub(crate) fn may_write(&self) -> bool {
+        let since = self.requests_done_there.wrapping_sub(self.last_framed);
+        since < 1 << 31
+            && self.queue.is_empty()
+            && self.credits > 0
+            && self.flying.len() + self.batch.len() + 2 <= self.room
+            && self.max_inline >= frame::WRITTEN
+            && self.is_open()
+    }
+
+    /// The request made last travels in a frame.
+    #[inline]
+    pub(crate) fn framed(&mut self) {
+        self.last_framed = self.requests_sent;
+    }
+
+    /// Posts a put that [`Peer::may_write`], into the peer's descriptor `md`. What is done when the memory is free has the
+    /// record `id`.
+    pub(crate) fn post_written(
+        &mut self,
+        transfer: Transfer,
+        id: u64,
+        header: &Header,
+        md: MdHandle,
+    ) {
+        self.flush();
+        let length = header.payload_len() as u32;
+        let to = md.raw().to_le_bytes();
+        let known = self.told_written.bytes_of(header);
+        if !known.is_some_and(|head| head.starts_with(&to))
+            && !self.is_told_of(header, length, md, (transfer, id))
+        {
+            return;
+        }
+        let value = frame::value_of(self.owed, self.requests_done_here);
+        let Some(qp) = &self.qp else { return };
+        let posted = transfer.post_whole(qp, id, value);
+        // For a new connection, if this one breaks: made while the data is under way.
+        let head = self.told_written.header();
+        let len = match self.copies.get_mut(self.next_copy) {
+            Some(place) => frame::written_again(place, length, head),
+            None => 0,
+        };
+        match posted {
+            Ok(()) => self.posted(Flying::Whole { transfer, id, len }),
+            Err(error) => {
+                let place = self.copies.get(self.next_copy);
+                let frame = place.and_then(|p| p.get(..len)).map(<[u8]>::to_vec);
+                self.not_posted(&error, frame);
+                self.queue.push_front(Queued::Transfer { transfer, id });
+            }
+        }
+    }
+
+    /// Whether the peer keeps the header of a put for `md` and takes it for this one; if not, the put is posted, and a
+    /// frame with its header.
+    fn is_told_of(
+        &mut self,
+        header: &Header,
+        length: u32,
+        md: MdHandle,
+        ahead: (Transfer, u64),
+    ) -> bool {
+        let Some(place) = self.copies.get_mut(self.next_copy) else {
+            return false;
+        };
+        let mut writer = Writer::new(place, Kind::Written, false);
+        writer.written(length, md);
+        writer.header(header, length.into());
+        let len = writer.len();
+        let head = frame::written_head(&place[..len]).unwrap_or_default();
+        if self.told_written.header() == head {
+            self.told_written.remember_kept(header);
+            return true;
+        }
+        self.told_written.keep(head);
+        let frame = *place;
+        self.ahead = Some(ahead);
+        let behind = self.place_of_frame();
+        if let Some(place) = self.copies.get_mut(behind) {
+            *place = frame;
+            self.post_copy(len, true);
+        }
+        false
+    }
+}
+
+/// Puts that were to be written, as messages with their data; says which memory is free by that.
+pub(super) fn as_messages(queue: VecDeque<Queued>, ended: &mut Vec<Ended>) -> VecDeque<Queued> {
+    let mut out: VecDeque<Queued> = VecDeque::with_capacity(queue.len());
+    for waiting in queue {
+        if let Queued::Frame { bytes } = &waiting
+            && let Some(Queued::Transfer { transfer, id }) = out.back()
+            && transfer.again
+        {
+            let mut data = Vec::new();
+            MEMORY.gather(&[transfer.local], &mut data);
+            if let Some(bytes) = frame::unwritten(bytes, &data) {
+                ended.push(Ended {
+                    id: *id,
+                    failed: false,
+                });
+                out.pop_back();
+                out.push_back(Queued::Frame { bytes });
+                continue;
+            }
+        }
+        out.push_back(waiting);
+    }
+    out
+}
