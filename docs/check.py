@@ -150,6 +150,16 @@ def check_coverage():
             problem(COVERAGE, f"nothing covers {what}")
 
 
+def check_decisions():
+    """The page has every decision once, in order."""
+    page = SRC / "decisions.md"
+    shown = re.findall(r"#include \.\./decisions/([\w.\-]+)", page.read_text())
+    there = sorted(f.name for f in (ROOT / "docs" / "decisions").glob("*.md"))
+    if shown != there:
+        wrong = sorted(set(shown) ^ set(there)) or "their order, or one twice"
+        problem(page, f"not each of docs/decisions once, in order: {wrong}")
+
+
 def check_unsafe():
     page = ROOT / "CONTRIBUTING.md"
     text = page.read_text() if page.exists() else ""
@@ -245,6 +255,7 @@ def main():
         if page.is_relative_to(SRC) and page.name != "SUMMARY.md":
             if f"({page.relative_to(SRC).as_posix()})" not in summary:
                 problem(page, "not in SUMMARY.md")
+    check_decisions()
     check_unsafe()
     check_peers()
     check_coverage()
