@@ -9,6 +9,7 @@ pub use fabric_api::identity::Wishes;
 use fabric_api::identity::rank_config;
 pub use fabric_api::mode::Mode;
 pub use fabric_api::place::{LARGEST_PID, MOST_PER_NODE, Placement, RANK_PID};
+pub use fabric_api::protocol::{Operation, Protocol, Protocols, Reached};
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 
@@ -72,6 +73,64 @@ pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Fabric
 const NOT_BUILT: &str =
     "this program was built without it; see the features of the crate portals-shim";
 
+/// Which protocol carries which operation on this fabric, by the machine, the device and the environment: a table for each
+/// way that messages go.
+///
+/// # Errors
+/// The fabric cannot be used here.
+///
+/// ```
+/// use portals_shim::fabric::{FabricConfig, FabricKind, Operation, Reached, protocols};
+///
+/// let config = FabricConfig { kind: FabricKind::Shm, ..FabricConfig::default() };
+/// let tables = protocols(&config)?;
+/// let row = tables[0].of(Operation::Put, Reached::Matched, 8).unwrap();
+/// assert_eq!(row.name, "short");
+/// # Ok::<(), portals_shim::fabric::FabricError>(())
+/// ```
+pub fn protocols(config: &FabricConfig) -> Result<Vec<Protocols>, FabricError> {
+    let by_memory = || fabric_shm::protocols::protocols(fabric_shm::check_copies().is_ok());
+    match config.kind {
+        FabricKind::Shm => Ok(vec![by_memory()]),
+        #[cfg(feature = "verbs")]
+        FabricKind::Verbs => {
+            let device = config.device.as_deref();
+            let far = fabric_verbs::protocols::protocols(device, config.channel);
+            far.map(|mut far| {
+                if config.most_sharing != 1 {
+                    far.push(by_memory());
+                }
+                far
+            })
+        }
+        #[cfg(feature = "seastar")]
+        FabricKind::Seastar => {
+            fabric_seastar::protocols::protocols(config).map(|table| vec![table])
+        }
+        #[cfg(not(all(feature = "seastar", feature = "verbs")))]
+        _ => Err(NOT_BUILT.to_owned()),
+    }
+    .map_err(|reason| FabricError::Unusable {
+        kind: config.kind,
+        reason,
+    })
+}
+
+/// Prints the tables if the user asks for them by `PORTOLAN_PROTO_INFO`, which is neither empty nor 0.
+fn say_protocols(config: &FabricConfig) {
+    let asked = std::env::var(fabric_api::protocol::VARIABLE);
+    if !asked.is_ok_and(|value| !matches!(value.trim(), "" | "0")) {
+        return;
+    }
+    match protocols(config) {
+        Ok(tables) => {
+            let text: String = tables.iter().map(ToString::to_string).collect();
+            host::say::say(format_args!("{}", text.trim_end()));
+        }
+        Err(error) => host::say::say(format_args!("no table of protocols: {error}")),
+    }
+}
+
 /// Opens the fabric; collective over the job.
 pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
     launch::stdio::occupy();
@@ -104,6 +163,9 @@ fn open_wishing(
             reason: NOT_BUILT.to_owned(),
         }),
     }?;
+    if job.rank() == 0 {
+        say_protocols(config);
+    }
     Ok(attached.into())
 }
 

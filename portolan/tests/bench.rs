@@ -232,6 +232,62 @@ fn info_says_of_each_fabric_whether_and_why() {
     );
 }
 
+/// Each length of each operation has one protocol on a fabric that can be used, and one that cannot says why.
+#[test]
+fn info_prints_which_protocol_carries_what() {
+    let found = lines(&success("info --protocols --json"));
+    let mut fabrics = Vec::new();
+    for line in &found {
+        fabrics.push(line["fabric"].as_str().unwrap());
+        if line["kind"] == "fabric" {
+            assert!(!line["reason"].as_str().unwrap().is_empty(), "{line}");
+            continue;
+        }
+        let rows = line["rows"].as_array().unwrap();
+        let mut next = Some(0);
+        let mut last = None;
+        for row in rows {
+            let of = (row["operation"].as_str(), row["reached"].as_str());
+            if last.replace(of) != Some(of) {
+                assert!(next.is_none() || next == Some(0), "{line}");
+                next = Some(0);
+            }
+            assert_eq!(row["from"].as_u64(), next, "{row} in {line}");
+            next = row["to"].as_u64().map(|to| to + 1);
+            assert!(!row["why"].as_str().unwrap().is_empty(), "{row}");
+        }
+        assert!(!rows.is_empty() && next.is_none(), "{line}");
+    }
+    fabrics.dedup();
+    assert!(fabrics.starts_with(&["seastar", "verbs"]) && fabrics.ends_with(&["shm"]));
+    let short = found.iter().find(|l| l["fabric"] == "shm").unwrap();
+    let put = |r: &&Value| r["operation"] == "put" && r["reached"] == "matched";
+    let put = short["rows"].as_array().unwrap().iter().find(put).unwrap();
+    assert_eq!((&put["name"], &put["to"]), (&"short".into(), &216.into()));
+    let text = success("info --protocols");
+    let rows = text
+        .lines()
+        .filter(|l| l.trim_start().starts_with("put  matched"));
+    assert!(rows.count() >= 5, "{text}");
+}
+
+/// One rank of a job prints the table, if it is asked to.
+#[test]
+fn a_job_prints_its_protocols_once_if_asked() {
+    for (value, times) in [("1", 1), ("0", 0), ("", 0)] {
+        for fabric in ["shm", "seastar"] {
+            let line = format!("bench pingpong --fabric {fabric} --sizes 8 --iters 1 --json -");
+            let output = portolan_in(&[("PORTOLAN_PROTO_INFO", value)], &line);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            let heads = said
+                .lines()
+                .filter(|l| l.starts_with(&format!("{fabric}: ")));
+            assert_eq!(heads.count(), times, "{fabric} {value:?}: {said}");
+        }
+    }
+}
+
 #[test]
 fn info_says_what_the_library_finds_of_the_machine() {
     let found = lines(&success_in(

@@ -37,7 +37,7 @@ where
 }
 
 /// Shows events on stderr from now on, in lines that begin with `who`: errors, or what `PORTOLAN_LOG` says (`debug`,
-/// `warn,portals_shim=trace`).
+/// `warn,fabric_verbs=trace`).
 ///
 /// # Errors
 /// What is wrong with the variable.

@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
+    /// Print which protocol carries which operation on each fabric, and why
+    #[arg(long)]
+    protocols: bool,
 }
 
 /// One line of `--json`, told apart by `kind`.
@@ -30,6 +33,7 @@ enum Line {
     Gid(GidLine),
     Guest(GuestInfo),
     Host(Box<HostInfo>),
+    Protocols(fabric::Protocols),
     Library(LibraryInfo),
 }
 
@@ -119,8 +123,33 @@ struct GuestInfo {
     kvm: bool,
 }
 
+/// The tables of all fabrics that can be used, as the environment sets them; the others with the reason.
+fn protocols() -> Result<Vec<Line>, CmdError> {
+    let set = FabricConfig::from_env().map_err(|error| CmdError::Failed(error.to_string()))?;
+    let mut lines = Vec::new();
+    for kind in FabricKind::ALL {
+        let config = FabricConfig {
+            kind,
+            ..set.clone()
+        };
+        match fabric::protocols(&config) {
+            Ok(tables) => lines.extend(tables.into_iter().map(Line::Protocols)),
+            Err(FabricError::Unusable { reason, .. }) => lines.push(Line::Fabric(FabricInfo {
+                fabric: kind.name(),
+                usable: false,
+                reason: Some(reason),
+            })),
+            Err(error) => return Err(CmdError::Failed(error.to_string())),
+        }
+    }
+    Ok(lines)
+}
+
 /// Prints what there is.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    if options.protocols {
+        return print(&protocols()?, options.json);
+    }
     let mut lines = Vec::new();
     for kind in FabricKind::ALL {
         lines.push(fabric_line(kind));
@@ -133,8 +162,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     lines.push(guest_line());
     lines.push(Line::Host(Box::new(HostInfo::look())));
-    for line in &lines {
-        if options.json {
+    print(&lines, options.json)
+}
+
+fn print(lines: &[Line], json: bool) -> Result<u8, CmdError> {
+    for line in lines {
+        if json {
             let text = serde_json::to_string(line)
                 .map_err(|error| CmdError::Failed(format!("cannot write JSON: {error}")))?;
             say(&text)?;
@@ -300,6 +333,7 @@ fn words(line: &Line) -> String {
                 .unwrap_or_default();
             format!("{:<8} {state}{reason}", f.fabric)
         }
+        Line::Protocols(table) => table.to_string().trim_end().to_owned(),
         Line::Device(d) => {
             let default = match (d.default, d.named) {
                 (_, true) => " (taken: PORTOLAN_DEVICE names it)",

@@ -8,6 +8,7 @@
 //! | [`region`] | memory that descriptors name |
 //! | [`config`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
 //! | [`gate`], [`bell`] | who may enter, and what wakes a thread |
+//! | [`protocol`] | which protocol carries which operation, as a table |
 
 pub mod attached;
 pub mod bell;
@@ -22,4 +23,5 @@ pub mod library;
 pub mod mode;
 pub mod nal;
 pub mod place;
+pub mod protocol;
 pub mod region;

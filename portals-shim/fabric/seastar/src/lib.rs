@@ -30,6 +30,7 @@ mod lost;
 mod memory;
 mod process;
 mod proto;
+pub mod protocols;
 mod rank;
 mod server;
 mod sim;

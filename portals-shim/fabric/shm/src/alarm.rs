@@ -1,6 +1,6 @@
 //! Waking a rank that sleeps on descriptors: a futex cannot be slept on together with them, a socket can.
 //!
-//! The word in the rank's block stays what decides whether somebody must be woken ([`super::ring::Bell`]); the socket
+//! The word in the rank's block stays what decides whether somebody must be woken (`ring::Bell`); the socket
 //! takes the place of the futex only. Its other end is handed to all peers when the memory is.
 //!
 //! # No wake-up is lost

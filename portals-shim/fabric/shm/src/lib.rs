@@ -19,6 +19,7 @@
 //! | `ring.rs` | who may touch which cell, and who wakes whom: no memory, no system call; played under loom |
 //! | `cell.rs` | the bytes of a cell |
 //! | `peer.rs` | one peer's rings, what waits for room, what arrives in parts |
+//! | `protocols.rs` | which protocol carries a message |
 //! | `send.rs`, `receive.rs` | the path of a message |
 //! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
 //! | `near.rs` | frames past the library, for programs with messages of their own |
@@ -61,6 +62,7 @@ mod onesided;
 mod open;
 mod patience;
 mod peer;
+pub mod protocols;
 mod receive;
 mod ring;
 mod send;

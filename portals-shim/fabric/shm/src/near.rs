@@ -78,7 +78,7 @@ impl Lane {
 }
 
 /// The ranks that share memory with this one, as far as frames are concerned; see
-/// [`Interface::near`](crate::Interface::near).
+/// `Interface::near`.
 #[derive(Debug)]
 pub struct Near {
     map: Arc<Map>,

@@ -1,16 +1,13 @@
 //! The path of an outgoing message.
 
-use super::cell::{self, Kind, PIECES};
+use super::cell::{self, Kind};
 use super::map::Map;
 use super::peer::{After, Load, Outgoing};
+use super::protocols::{Protocol, choose};
 use super::{Announced, Core};
 use fabric_api::delivery;
 use portals_core::{Header, Ni, NiFail, Segment, Segments, Transmit};
 use std::sync::atomic::Ordering;
-
-/// Longest data that goes through a ring where the kernel would copy it too, bytes. Below, two copies by the
-/// processor are faster than one by the kernel, which looks up both address spaces.
-pub(super) const EAGER: u64 = 8192;
 
 impl Core {
     /// Sends a message of this process; see the module's picture.
@@ -81,11 +78,11 @@ impl Core {
         after: After,
     ) {
         let len = header.payload_len();
-        let by_kernel = len > EAGER && data.len() <= PIECES && self.peers[rank].attaches;
-        let message = if by_kernel {
-            self.announce(rank, header, data, after)
-        } else {
-            Outgoing::message(header, Load::Pieces(data), after)
+        let message = match choose(len, data.len(), self.peers[rank].attaches) {
+            Protocol::Rendezvous => self.announce(rank, header, data, after),
+            Protocol::Cell | Protocol::Bulk | Protocol::Parts => {
+                Outgoing::message(header, Load::Pieces(data), after)
+            }
         };
         self.post(map, ni, rank, message);
     }

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 mod nonsense;
+mod protocols;
 mod scribble;
 mod shown;
 

@@ -25,6 +25,7 @@
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `events.rs` | what the device tells, and when somebody has to look |
 //! | `watch.rs` | requests that the adapter forgets |
+//! | `protocols.rs` | which protocol carries a message |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
@@ -68,6 +69,7 @@ mod memory;
 mod onesided;
 mod peer;
 mod plan;
+pub mod protocols;
 mod reach;
 mod receive;
 mod ring;
@@ -523,7 +525,7 @@ impl Nal for Verbs {
     #[inline(always)]
     fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
         self.ask_no_more();
-        let long = (self.write_from..=frame::EAGER).contains(&(header.payload_len() as usize));
+        let long = written::written(self.write_from, header.payload_len() as usize);
         match payload {
             [local] if long && self.aimed.is_none() => self.write_put_now(header, *local, md),
             _ => None,

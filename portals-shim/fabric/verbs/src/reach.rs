@@ -14,7 +14,7 @@
 //!   told from what it does.
 
 use super::Verbs;
-use super::frame::{EAGER, RemoteMd};
+use super::frame::RemoteMd;
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
 use super::send::reached_by;
@@ -105,7 +105,7 @@ impl Peer {
     /// As [`Peer::way`], where descriptors of the portal are advertised.
     #[inline(never)]
     fn way_where_adverts_are(&self, put: &Header, write_from: usize) -> Way {
-        if (write_from..=EAGER).contains(&(put.payload_len() as usize)) && self.may_write() {
+        if super::written::written(write_from, put.payload_len() as usize) && self.may_write() {
             return Way::General;
         }
         match self.reach(put, None) {

@@ -1,6 +1,6 @@
 //! What a frame from a peer does.
 
-use super::frame::{self, Body as FrameBody, EAGER, Ends, FrameError, Kind, TOKEN};
+use super::frame::{self, Body as FrameBody, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::peer::Late;
@@ -247,7 +247,7 @@ impl Verbs {
 
     fn answer_now(&mut self, ni: &mut Ni, rank: usize, late: Late) {
         match late {
-            Late::Reply(r) if r.header.payload_len() as usize <= EAGER => {
+            Late::Reply(r) if frame::is_eager(r.header.payload_len()) => {
                 self.request_done(rank);
                 self.eager(rank, &r.header, |room| {
                     MEMORY.gather_into(&r.segments, room)

@@ -1,6 +1,6 @@
 //! The path of an outgoing message.
 
-use super::frame::{ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
+use super::frame::{self, ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
 use super::peer::Fill;
@@ -162,7 +162,7 @@ impl Verbs {
             ..
         } = tx;
         let (md, op) = (*md, *op);
-        if header.payload_len() as usize <= EAGER {
+        if frame::is_eager(header.payload_len()) {
             self.eager(rank, header, |room| MEMORY.gather_into(payload, room));
             // The data has been copied.
             if let Some(op) = op {

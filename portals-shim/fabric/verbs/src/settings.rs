@@ -223,6 +223,11 @@ impl Settings {
         })
     }
 
+    /// Whether puts of so many bytes are written into descriptors with an event queue.
+    pub(super) const fn writes(&self, len: usize) -> bool {
+        super::written::written(self.write_from, len)
+    }
+
     /// How connections over a port are made.
     pub(super) fn connect(&self, port: &PortInfo) -> Connect {
         match self.connect {

@@ -20,6 +20,7 @@ mod keys;
 mod late;
 mod limits;
 mod links;
+mod protocols;
 mod quiet;
 mod raw;
 mod rings;

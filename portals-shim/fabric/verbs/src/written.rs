@@ -27,6 +27,12 @@ use verbs_backend::Remote;
 /// Puts of so many bytes and more are written, up to what a frame takes. Below, copying them twice is cheaper than the way
 /// that leaves them where they are: measured by `portolan bench pingpong` over SoftRoCE.
 pub(super) const FROM: usize = 2048;
+/// Whether puts of `len` bytes are written, from `from` bytes on.
+#[inline(always)]
+pub(super) const fn written(from: usize, len: usize) -> bool {
+    from <= len && len <= EAGER
+}
+
 /// Long puts of a peer in frames, after which it is told of the descriptor of the last.
 const OFTEN: u32 = 4;
 /// Longest descriptor that is opened so, bytes: all of it is registered meanwhile.
@@ -47,7 +53,7 @@ impl Verbs {
         let (Body::Put { length, .. }, [local]) = (header.body, tx.payload.as_slice()) else {
             return false;
         };
-        if !(self.write_from..=EAGER).contains(&(length as usize)) {
+        if !written(self.write_from, length as usize) {
             return false;
         }
         if !self.peer(rank).is_some_and(|p| p.may_write()) {
@@ -139,7 +145,7 @@ impl Verbs {
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
     #[inline(always)]
     pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
-        if (self.write_from..=EAGER).contains(&(header.payload_len() as usize)) {
+        if written(self.write_from, header.payload_len() as usize) {
             self.long_put(ni, rank, header.pt_index, md);
         }
     }

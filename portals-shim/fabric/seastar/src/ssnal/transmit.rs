@@ -1,6 +1,6 @@
 //! Messages on their way out: packets, transmit pendings, their end events.
 
-use super::super::header::{self, PACKET};
+use super::super::header::{self, PACKET, is_short};
 use super::super::process::Process;
 use super::{KernelBuffer, Ssnal, UPPER_PENDINGS, piece};
 use fabric_api::place;
@@ -92,7 +92,7 @@ impl Ssnal {
 
     /// Gives `out` data that the kernel holds: in the header packet, or else from a kernel buffer.
     fn carry(&mut self, out: &mut Outgoing, data: &[u8]) {
-        if data.len() <= self.room(out) {
+        if is_short(data.len() as u64, self.room(out)) {
             out.packet[out.packet_len..out.packet_len + data.len()].copy_from_slice(data);
             out.packet_len += data.len();
             return;
@@ -121,7 +121,7 @@ impl Ssnal {
         let Some(mut out) = self.outgoing(process, header).filter(|_| fits) else {
             return self.not_sent(processes, process, header, after);
         };
-        let small = length <= self.room(&out) as u64;
+        let small = is_short(length, self.room(&out));
         let aligned = segments.iter().all(|s| s.addr & 3 == 0);
         if small || !aligned {
             let Some(data) = self.gather(process, segments) else {

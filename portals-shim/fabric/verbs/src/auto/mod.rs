@@ -60,7 +60,7 @@ fn is_long(header: &Header) -> bool {
         Body::Get { length, .. } => length,
         _ => header.payload_len(),
     };
-    length > super::frame::EAGER as u64
+    !super::frame::is_eager(length)
 }
 
 impl Auto {

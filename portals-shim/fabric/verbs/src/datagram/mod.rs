@@ -36,6 +36,7 @@ mod words;
 
 pub use open::in_threads;
 pub(crate) use open::{Contact, Directory, Unconnected};
+pub(crate) use send::first_data;
 pub(crate) use words::News;
 
 use super::expected::Expected;

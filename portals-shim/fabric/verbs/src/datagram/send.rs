@@ -17,6 +17,11 @@ pub(super) enum Payload {
     Pieces(Segments),
 }
 
+/// Bytes of data that travel with a header: all that a datagram of `mtu` bytes has room for.
+pub(crate) const fn first_data(mtu: usize) -> usize {
+    mtu - verbs_backend::rd::HEAD - MESSAGE_HEAD
+}
+
 impl Source for Payload {
     fn fill(&self, offset: u64, to: &mut [u8]) {
         match self {
@@ -172,9 +177,9 @@ impl DatagramNal {
         Ok(())
     }
 
-    /// Bytes of data that travel with a header: all that a datagram has room for.
+    /// See [`first_data`].
     fn first_data(&self) -> usize {
-        self.rd.config().data.mtu - verbs_backend::rd::HEAD - MESSAGE_HEAD
+        first_data(self.rd.config().data.mtu)
     }
 
     fn expect_answer(&mut self, peer: PeerId, request: &Header) {
