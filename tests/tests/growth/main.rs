@@ -95,13 +95,15 @@ impl Table {
     /// The growth by many calls of one thread.
     fn measure(&self, what: &str, operation: impl FnMut()) {
         if self.has(what) {
-            self.measure_of(what, (WARM, self.counts.operations), operation);
+            let count = self.counts.operations;
+            self.measure_of(what, (warm(WARM, count), count), operation);
         }
     }
 
     /// Many calls that wait for another rank, at each rank; the growth by them at rank 0.
     fn exchange(&self, what: &str, rank: u32, mut operation: impl FnMut()) {
-        let (warm, count) = (WARM / RATIO, self.counts.exchanges);
+        let count = self.counts.exchanges;
+        let warm = warm(WARM / RATIO, count);
         if !self.has(what) {
         } else if rank == 0 {
             self.measure_of(what, (warm, count), operation);
@@ -126,6 +128,12 @@ impl Table {
             over.push(row);
         }
     }
+}
+
+/// Calls before memory is looked at: at least so many, and an eighth of what is measured. Memory that is taken once, when something
+/// rare has happened for the first time, is none that grows with the number.
+fn warm(least: u64, count: u64) -> u64 {
+    least.max(count / 8)
 }
 
 /// Memory that has been written, and so is resident.
