@@ -7,6 +7,8 @@ pub(super) enum Need {
     Root,
     /// An executable in the path.
     Command(&'static str),
+    /// User namespaces of those who are not root, which a kernel and whoever runs in a `chroot` may not have.
+    UserNamespaces,
     /// So many processors that this process may use.
     Processors(usize),
 }
@@ -120,7 +122,8 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "memfd_create is unknown",
         inside: &["DENY", "ENOSYS", "memfd_create"],
-        refused: &[("shm", "memfd_create"), ("verbs", "memfd_create")],
+        // Over verbs the device does without memory that is shared.
+        refused: &[("shm", "memfd_create")],
         ..PLAIN
     },
     Environment {
@@ -178,7 +181,7 @@ pub(super) const ALL: &[Environment] = &[
         name: "a user namespace a rank",
         outside: AS_USER,
         inside: &["unshare", "--user", "--map-root-user"],
-        needs: &[Need::Root],
+        needs: &[Need::Root, Need::UserNamespaces],
         ..PLAIN
     },
     Environment {
@@ -193,7 +196,7 @@ pub(super) const ALL: &[Environment] = &[
             "--user",
             "--map-root-user",
         ],
-        needs: &[Need::Root],
+        needs: &[Need::Root, Need::UserNamespaces],
         ..PLAIN
     },
     Environment {
@@ -210,7 +213,7 @@ pub(super) const ALL: &[Environment] = &[
             "--ipc",
             "--uts",
         ],
-        needs: &[Need::Root],
+        needs: &[Need::Root, Need::UserNamespaces],
         ..PLAIN
     },
     Environment {
@@ -310,10 +313,7 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "files of no more than 4 KiB",
         inside: &["prlimit", "--fsize=4096"],
-        refused: &[
-            ("shm", "the limit of files (ulimit -f)"),
-            ("verbs", "the limit of files (ulimit -f)"),
-        ],
+        refused: &[("shm", "the limit of files (ulimit -f)")],
         ..PLAIN
     },
     // Descriptors and terminals.

@@ -279,6 +279,14 @@ fn missing(need: Need) -> Option<String> {
     match need {
         Need::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned()),
         Need::Command(name) => (!packages::is_there(name)).then(|| format!("no {name}")),
+        Need::UserNamespaces => {
+            let mut made = Command::new("unshare");
+            made.args(["--user", "--map-root-user", "true"]);
+            made.uid(strangers::STRANGER).gid(strangers::STRANGER);
+            made.stdin(Stdio::null()).stderr(Stdio::null());
+            let is_made = made.status().is_ok_and(|status| status.success());
+            (!is_made).then(|| "no user namespaces here".to_owned())
+        }
         Need::Processors(n) => {
             let has = std::thread::available_parallelism().map_or(1, usize::from);
             (has < n).then(|| format!("needs {n} processors"))

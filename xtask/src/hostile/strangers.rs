@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The user that the job is not.
-const STRANGER: u32 = 65534;
+pub(super) const STRANGER: u32 = 65534;
 /// Connections that a stranger keeps open.
 const KEPT: usize = 200;
 /// How long a job takes with a rank that comes late, at most.
