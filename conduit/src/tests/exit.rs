@@ -1,7 +1,8 @@
 //! Ways to end.
 
-use crate::HandlerEntry;
 use crate::threads::{self, RankEnd};
+use crate::{Conduit, HandlerEntry};
+use std::time::Duration;
 
 fn codes(ends: &[RankEnd<()>]) -> Vec<i32> {
     ends.iter()
@@ -177,6 +178,30 @@ fn a_panic_of_a_rank_is_a_panic_of_its_test() {
             let words = end.unwrap_err();
             let words = words.downcast_ref::<&str>();
             assert_eq!(words, Some(&"on purpose"), "{way}, {fabric:?}");
+        }
+    }
+}
+
+/// A rank that does not hear of an exit is given up after the time that the variables say, and two seconds more.
+#[test]
+fn how_long_an_exit_may_take_follows_the_variables() {
+    for (variables, ms) in [
+        // 5 s, and a quarter of one for each rank.
+        (&[][..], 7500),
+        (&[("GASNET_EXITTIMEOUT", "3")][..], 5000),
+        (
+            &[
+                ("GASNET_EXITTIMEOUT_FACTOR", "10"),
+                ("GASNET_EXITTIMEOUT_MAX", "9"),
+            ][..],
+            11_000,
+        ),
+    ] {
+        for end in threads::run_in(2, variables, Conduit::longest_exit) {
+            let RankEnd::Returned(longest) = end else {
+                panic!("{end:?}");
+            };
+            assert_eq!(longest, Duration::from_millis(ms), "{variables:?}");
         }
     }
 }
