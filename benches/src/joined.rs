@@ -62,7 +62,7 @@ impl Joined {
     /// As [`Joined::new`], over shared memory.
     ///
     /// # Errors
-    /// As [`Joined::new`].
+    /// Those of [`Joined::new`].
     pub fn over_memory() -> Result<Self, Error> {
         let opened = fabric::interfaces(shm::in_threads(2).map_err(|_| Error::NoSpace)?);
         let mut opened = opened.into_iter().map(|o| o.interface);

@@ -156,7 +156,7 @@ impl Conduit {
         self.check("put", put)
     }
 
-    /// As [`Conduit::get_at_once`], of a checked get to the own segment.
+    /// Makes a checked get to the own segment at once, if that can be; see [`Conduit::get_at_once`].
     #[inline]
     pub(crate) fn get_segment_at_once(
         &self,

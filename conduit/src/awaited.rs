@@ -146,7 +146,7 @@ impl Conduit {
         self.awaited("get", |core| core.get_awaited(memory, node, src))
     }
 
-    /// As [`Conduit::get_awaited`], of a put.
+    /// Makes a put for a caller that waits for it; see [`Conduit::get_awaited`].
     pub(crate) fn put_awaited(&self, node: u32, dest: u64, memory: &UserMem) -> Option<Handle> {
         self.awaited("put", |core| core.put_awaited(node, dest, memory))
     }

@@ -67,7 +67,7 @@ impl Conduit {
         done
     }
 
-    /// As [`Conduit::barrier_try`], without polling, and without a line in a trace.
+    /// Looks whether the barrier is complete, without polling and without a line in a trace.
     #[doc(hidden)]
     pub fn barrier_look(&self, name: BarrierName) -> Result<bool, BarrierError> {
         self.notified()?;

@@ -68,7 +68,7 @@ impl Conduit {
         Ok(conduit)
     }
 
-    /// As [`Conduit::init`] for a job and an interface that exist. Collective.
+    /// Starts the conduit for a job and an interface that exist. Collective.
     pub fn with(job: Box<dyn Exchange>, opened: Opened) -> Result<Self, InitError> {
         Self::with_env(job, opened, Env::from_env()?)
     }

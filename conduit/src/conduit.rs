@@ -297,7 +297,7 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::poll`], which the program has not called.
+    /// Polls on behalf of a program that has not called for it.
     pub(crate) fn serve(&self) {
         self.flush_pinning();
         let any = self.poll_near(Scope::Full);
@@ -333,7 +333,7 @@ impl Conduit {
         self.wait_step("polling", Scope::Full);
     }
 
-    /// As [`Conduit::service`], for no longer than this, of the fabric's time; whether anything was handled.
+    /// Sleeps until something comes, for no longer than this, of the fabric's time, and handles it; whether anything was handled.
     pub fn service_within(&self, longest: Option<Duration>) -> bool {
         self.wait_step_or("polling", Scope::Full, longest, None)
     }
@@ -386,7 +386,7 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::wait_in`], in an active message.
+    /// Waits ([`Conduit::wait_in`]) in an active message.
     pub(crate) fn wait_for<T>(&self, scope: Scope, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
         self.wait_in("an active message", scope, ready)
     }
@@ -411,7 +411,7 @@ impl Conduit {
         self.wait_step_or(call, scope, None, None);
     }
 
-    /// As [`Conduit::wait_step`]; a wait for an event takes no longer than `longest`, and ends when `other` says so. Whether
+    /// Takes a step of a wait; one for an event takes no longer than `longest`, and ends when `other` says so. Whether
     /// anything was handled.
     pub(crate) fn wait_step_or(
         &self,

@@ -27,12 +27,12 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     fn end(&self, code: i32) -> !;
     /// Says `message` and ends all ranks at once.
     fn abort(&self, code: i32, message: &str) -> !;
-    /// As [`Exchange::abort`], from a thread beside the rank's, which may be anywhere: what the program left for its
+    /// Ends the job from a thread beside the rank's, which may be anywhere: what the program left for its
     /// exit is not run.
     fn abort_beside(&self, code: i32, message: &str) -> ! {
         self.abort(code, message)
     }
-    /// As [`Exchange::abort`] with status 1, from a handler of a signal, which may have interrupted anything.
+    /// Ends the job with status 1, from a handler of a signal, which may have interrupted anything.
     fn abort_at_once(&self, message: &str) -> ! {
         self.abort(1, message)
     }

@@ -131,7 +131,7 @@ impl Conduit {
         self.memset_quietly(node, dest, value, len, counted)
     }
 
-    /// As [`Conduit::memset`], without a line in a trace: for layers that write their own.
+    /// Sets memory of a peer without a line in a trace: for layers that write their own.
     #[doc(hidden)]
     pub fn memset_quietly(
         &self,
@@ -167,7 +167,7 @@ impl Conduit {
         Ok(self.handle_of(counted, key))
     }
 
-    /// As [`Conduit::try_sync`], without polling.
+    /// Looks whether an operation is complete, without polling; `Err` gives the handle back.
     #[inline]
     pub fn check_sync(&self, handle: Handle) -> Result<(), Handle> {
         let Handle(Some(key)) = handle else {
@@ -179,7 +179,7 @@ impl Conduit {
         Err(Handle(Some(key)))
     }
 
-    /// As [`Conduit::try_nbi`], without polling.
+    /// Whether the implicit operations that are asked about are complete, without polling.
     pub fn check_nbi(&self, puts: bool, gets: bool) -> bool {
         self.core.borrow().ops.implicit_done(puts, gets)
     }

@@ -269,7 +269,7 @@ impl Hsl {
         self.unlock_in_any_order()
     }
 
-    /// As [`Hsl::unlock`], in whatever order the thread took its locks.
+    /// Unlocks, in whatever order the thread took its locks.
     ///
     /// # Errors
     /// [`HslError::NotHeld`].

@@ -65,7 +65,7 @@ impl Conduit {
         result
     }
 
-    /// As [`Conduit::put_at_once`], from a slice.
+    /// Puts a slice at once, if that can be; see [`Conduit::put_at_once`].
     #[inline]
     pub(crate) fn put_slice_at_once(
         &self,
@@ -79,7 +79,7 @@ impl Conduit {
         self.put_at_once(node, dest, &memory, counted)
     }
 
-    /// As [`Conduit::put_awaited`], from a slice.
+    /// Puts a slice for a caller that waits for it; see [`Conduit::put_awaited`].
     #[inline]
     pub(crate) fn put_slice_awaited(&self, node: u32, dest: u64, data: &[u8]) -> Option<Handle> {
         // SAFETY: `data` is borrowed until this function returns, by when the put has copied it or not begun.
@@ -142,7 +142,7 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::put_nb_raw`] with `bulk`, for a caller that waits for the handle at once.
+    /// Starts a bulk put for a caller that waits for the handle at once.
     ///
     /// # Safety
     ///
@@ -164,11 +164,11 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::get_nb_raw`], for a caller that waits for the handle at once.
+    /// Starts a get for a caller that waits for the handle at once.
     ///
     /// # Safety
     ///
-    /// As [`Conduit::get_nb_raw`].
+    /// That of [`Conduit::get_nb_raw`].
     #[inline]
     pub unsafe fn get_awaited_raw(
         &self,
@@ -186,11 +186,11 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::put_nb_raw`], counted with the implicit operations.
+    /// Starts a put that is counted with the implicit operations.
     ///
     /// # Safety
     ///
-    /// As [`Conduit::put_nb_raw`], up to the call that synchronises implicit puts.
+    /// That of [`Conduit::put_nb_raw`], up to the call that synchronises implicit puts.
     #[inline]
     pub unsafe fn put_nbi_raw(
         &self,
@@ -230,11 +230,11 @@ impl Conduit {
         self.start_get(memory, node, src)
     }
 
-    /// As [`Conduit::get_nb_raw`], counted with the implicit operations.
+    /// Starts a get that is counted with the implicit operations.
     ///
     /// # Safety
     ///
-    /// As [`Conduit::get_nb_raw`], up to the call that synchronises implicit gets.
+    /// That of [`Conduit::get_nb_raw`], up to the call that synchronises implicit gets.
     pub unsafe fn get_nbi_raw(
         &self,
         dest: *mut u8,

@@ -84,7 +84,7 @@ impl Near {
                 .is_ok()
     }
 
-    /// As [`Near::put`], from an address.
+    /// Puts bytes at an address into a near segment; see [`Near::put`].
     ///
     /// # Safety
     ///
@@ -99,7 +99,7 @@ impl Near {
         memory.copy_to(region, at).is_ok()
     }
 
-    /// As [`Near::get`], to an address.
+    /// Gets bytes of a near segment to an address; see [`Near::get`].
     ///
     /// # Safety
     ///

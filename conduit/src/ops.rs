@@ -62,7 +62,7 @@ pub(crate) struct Ops {
     slots: Vec<Slot>,
     /// Free ones of those that have been used and are below [`EXPLICIT`].
     free: Vec<u16>,
-    /// As `free`, from there on.
+    /// Slots that are free too, above those of `free`.
     spare: Vec<u16>,
     /// What implicit operations count on.
     implicit: Implicit,
@@ -294,7 +294,7 @@ impl Ops {
         self.implicit.base
     }
 
-    /// As [`Ops::implicit_done`], for the slot of [`Ops::base`] at an earlier time.
+    /// Whether the implicit operations of a slot are complete that [`Ops::base`] gave at an earlier time.
     pub(crate) fn base_done(&self, base: u16, puts: bool, gets: bool) -> bool {
         let counts = self.slots.get(usize::from(base)).map(|s| s.counts);
         counts.is_none_or(|c| !(puts && c.puts > 0 || gets && c.gets > 0))

@@ -65,7 +65,7 @@ pub struct ParHandler {
 }
 
 impl ParHandler {
-    /// As [`HandlerEntry::new`].
+    /// An entry for a handler; see [`HandlerEntry::new`].
     pub fn new(
         index: u8,
         run: impl Fn(&mut Token<'_>, Payload<'_>, &[i32]) + Send + 'static,
@@ -127,7 +127,7 @@ impl Drop for Inside<'_> {
 }
 
 impl Par {
-    /// As [`Conduit::init`].
+    /// Joins the job; see [`Conduit::init`].
     pub fn init() -> Result<Self, InitError> {
         Conduit::init().map(Self::share)
     }
@@ -178,7 +178,7 @@ impl Par {
         self.nodes
     }
 
-    /// As [`Conduit::attach`].
+    /// Registers handlers and makes the segment; see [`Conduit::attach`].
     pub fn attach(
         &self,
         handlers: Vec<ParHandler>,
@@ -187,7 +187,7 @@ impl Par {
         self.attach_by(handlers, |c, h| c.attach_entries(h, segment_size))
     }
 
-    /// As [`Conduit::attach_large`].
+    /// Attaches with a segment that may be larger than what can be pinned; see [`Conduit::attach_large`].
     pub fn attach_large(
         &self,
         handlers: Vec<ParHandler>,
@@ -198,11 +198,11 @@ impl Par {
         })
     }
 
-    /// As [`Conduit::attach_everything`].
+    /// Attaches with all memory as the segment; see [`Conduit::attach_everything`].
     ///
     /// # Safety
     ///
-    /// As [`Conduit::attach_everything`].
+    /// That of [`Conduit::attach_everything`].
     pub unsafe fn attach_everything(
         &self,
         handlers: Vec<ParHandler>,
@@ -258,13 +258,13 @@ impl Par {
         self.gate.enter();
     }
 
-    /// As [`Conduit::take_away`]. No other thread has a turn between the last look and the end of `call`: one that transferred
+    /// Makes a call that takes ranges away ([`Conduit::take_away`]). No other thread has a turn between the last look and the end of `call`: one that transferred
     /// from or to what lies beside would have all of its unit pinned anew.
     pub fn take_away<R>(&self, ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
         self.with(|c| c.take_away(ranges, call))
     }
 
-    /// As [`Conduit::exit`]; the first thread ends the job, others wait here for the end. Holding
+    /// Exits ([`Conduit::exit`]): the first thread ends the job, others wait here for the end. Holding
     /// locks is allowed.
     pub fn exit(&self, code: i32) -> ! {
         if !self.gate.is_mine() {
@@ -279,7 +279,7 @@ impl Par {
         self.turns.0.exit(code)
     }
 
-    /// As [`Conduit::finish`].
+    /// Ends the conduit in good order; see [`Conduit::finish`].
     pub fn finish(self) {
         let mut conduit = self.turns.0;
         conduit.gate = None;
@@ -304,7 +304,7 @@ impl Par {
         true
     }
 
-    /// As [`Conduit::am_request_short`]. To a rank that shares memory with this one it takes no lock but that of the
+    /// Sends a Short request. To a rank that shares memory with this one it takes no lock but that of the
     /// peer, for as long as the message takes to write.
     pub fn am_request_short(&self, node: u32, handler: u8, args: &[i32]) -> Result<(), AmError> {
         let tag = Tag::new(Category::Short, handler, args.len());
@@ -316,7 +316,7 @@ impl Par {
         self.with(|conduit| conduit.am_request_short(node, handler, args))
     }
 
-    /// As [`Conduit::am_request_medium`], with the locks of [`Par::am_request_short`].
+    /// Sends a Medium request, with the locks of [`Par::am_request_short`].
     pub fn am_request_medium(
         &self,
         node: u32,
@@ -334,7 +334,7 @@ impl Par {
         self.with(|conduit| conduit.am_request_medium(node, handler, payload, args))
     }
 
-    /// As [`Conduit::am_request_long`], with the locks of [`Par::am_request_short`].
+    /// Sends a Long request, with the locks of [`Par::am_request_short`].
     pub fn am_request_long(
         &self,
         node: u32,
@@ -350,7 +350,7 @@ impl Par {
         self.with(|conduit| conduit.am_request_long(node, handler, payload, dest, args))
     }
 
-    /// As [`Conduit::am_request_long_from_segment`], with the locks of [`Par::am_request_short`].
+    /// Sends a Long request from the own segment, with the locks of [`Par::am_request_short`].
     pub fn am_request_long_from_segment(
         &self,
         node: u32,
@@ -367,7 +367,7 @@ impl Par {
         self.with(|c| c.am_request_long_from_segment(node, handler, offset, len, dest, args))
     }
 
-    /// As [`Conduit::am_request_long_async_from_segment`], with the locks of [`Par::am_request_short`].
+    /// Sends a Long request from the own segment, whose memory stays untouched until the reply, with the locks of [`Par::am_request_short`].
     pub fn am_request_long_async_from_segment(
         &self,
         node: u32,
@@ -407,7 +407,7 @@ impl Par {
             && self.sent(to, tag, args, &place(offset, len))
     }
 
-    /// As [`Conduit::poll`]; nothing where another thread is in the conduit, which polls.
+    /// Polls; does nothing where another thread is in the conduit, which polls.
     pub fn poll(&self) {
         if self.gate.is_mine() || hsl::is_quiet() {
             self.with(Conduit::poll);
@@ -417,7 +417,7 @@ impl Par {
         }
     }
 
-    /// As [`Conduit::block_until`]. While another thread is in the conduit, and so polls, this one looks at `ready`.
+    /// Waits until `ready`, and polls ([`Conduit::block_until`]). While another thread is in the conduit, and so polls, this one looks at `ready`.
     pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
         if self.gate.is_mine() || hsl::is_quiet() {
             return self.with(|conduit| conduit.block_until(ready));
@@ -459,7 +459,7 @@ impl Par {
         may.then_some(&reach.near)
     }
 
-    /// As [`Conduit::put`]; without a lock where `node` shares memory with this rank.
+    /// Puts `data`, without a lock where `node` shares memory with this rank; see [`Conduit::put`].
     pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
         if self.near().is_some_and(|n| n.put(node, dest, data)) {
             return Ok(());
@@ -467,7 +467,7 @@ impl Par {
         self.with(|conduit| conduit.put(node, dest, data))
     }
 
-    /// As [`Conduit::get`]; without a lock where `node` shares memory with this rank.
+    /// Gets to `out`, without a lock where `node` shares memory with this rank; see [`Conduit::get`].
     pub fn get(&self, out: &mut [u8], node: u32, src: u64) -> Result<(), RmaError> {
         if self.near().is_some_and(|n| n.get(out, node, src)) {
             return Ok(());

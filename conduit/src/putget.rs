@@ -289,7 +289,7 @@ impl Conduit {
         })
     }
 
-    /// As [`Conduit::put_nb`], counted with the implicit operations.
+    /// Starts a put of a slice that is counted with the implicit operations.
     #[track_caller]
     pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
         self.trace_put("PUT_NBI", node, dest, data);
@@ -338,7 +338,7 @@ impl Conduit {
         self.explicit(node, remote, local, false, false)
     }
 
-    /// As [`Conduit::put_from_segment_nb`], counted with the implicit operations.
+    /// Starts a put from the own segment that is counted with the implicit operations.
     #[track_caller]
     pub fn put_from_segment_nbi(
         &self,
@@ -395,7 +395,7 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::get_to_segment_nb`], counted with the implicit operations.
+    /// Starts a get to the own segment that is counted with the implicit operations.
     #[track_caller]
     pub fn get_to_segment_nbi(
         &self,

@@ -129,7 +129,7 @@ pub fn run<R: Send>(n: u32, rank: impl Fn(&Conduit) -> R + Sync) -> Vec<RankEnd<
     run_in(n, &[], rank)
 }
 
-/// As [`run`] with these variables and no others in the environment of the conduit. `PORTOLAN_FABRIC=shm` has the
+/// Runs ranks ([`run`]) with these variables and no others in the environment of the conduit. `PORTOLAN_FABRIC=shm` has the
 /// threads share memory as processes do. Bad variables are a reason not to start.
 ///
 /// # Panics
@@ -147,7 +147,7 @@ pub fn run_in<R: Send>(
     })
 }
 
-/// As [`run_in`] with ranks that have threads of their own.
+/// Runs ranks ([`run_in`]) that have threads of their own.
 ///
 /// # Panics
 ///
@@ -191,7 +191,7 @@ fn not_started<R>(n: usize, why: &dyn std::fmt::Display) -> Vec<RankEnd<R>> {
     ends.collect()
 }
 
-/// As [`run_in`] over interfaces that are there, of a fabric whose ranks may be threads; the function finishes by itself.
+/// Runs ranks ([`run_in`]) over interfaces that are there, of a fabric whose ranks may be threads; the function finishes by itself.
 ///
 /// # Panics
 ///

@@ -313,7 +313,7 @@ impl<K: Clone> Holder<K> {
         self.resume(peer);
     }
 
-    /// As [`Holder::release`], of one unit.
+    /// Releases one unit; see [`Holder::release`].
     #[inline(always)]
     pub fn release_one(&mut self, peer: u32, Grip(slot): Grip) {
         self.leave_slot(peer, slot);

@@ -23,7 +23,7 @@ pub struct MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// As they are now.
+    /// The limits of this moment.
     #[must_use]
     pub fn now() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();

@@ -13,7 +13,7 @@ pub fn say(line: fmt::Arguments<'_>) {
 /// Longest line of [`say_at_once`], bytes.
 const LONGEST: usize = 400;
 
-/// As [`say`], from a handler of a signal too: takes neither a lock nor memory. What does not fit is cut.
+/// Writes a line to standard error, from a handler of a signal too: takes neither a lock nor memory. What does not fit is cut.
 pub fn say_at_once(line: fmt::Arguments<'_>) {
     let mut text = [0; LONGEST];
     let mut rest = &mut text[..LONGEST - 1];

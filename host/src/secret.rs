@@ -32,7 +32,7 @@ impl Secret {
         &self.0
     }
 
-    /// As text of 32 hexadecimal digits.
+    /// The secret in 32 hexadecimal digits.
     pub fn to_hex(self) -> String {
         self.0.iter().map(|b| format!("{b:02x}")).collect()
     }

@@ -14,10 +14,10 @@ pub fn create(name: &str, len: usize) -> io::Result<OwnedFd> {
     create_with(name, len, SealFlags::SEAL)
 }
 
-/// As [`create`], for a file that its maker may [seal](seal_for_others) once it has mapped it.
+/// Makes a file without a name ([`create`]) that its maker may [seal](seal_for_others) once it has mapped it.
 ///
 /// # Errors
-/// As [`create`].
+/// Those of [`create`].
 pub fn create_own(name: &str, len: usize) -> io::Result<OwnedFd> {
     create_with(name, len, SealFlags::empty())
 }

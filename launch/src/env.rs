@@ -62,7 +62,7 @@ pub(super) enum Start {
     Inherited { fd: i32, rank: u32, size: u32 },
     /// `PMI_PORT` and `PMI_ID`: connect, then be told rank and size.
     Port { address: String, id: u32 },
-    /// As `Inherited`, with PMI-2.
+    /// A line that was inherited, with PMI-2.
     Pmi2 {
         fd: i32,
         rank: u32,

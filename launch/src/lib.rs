@@ -90,7 +90,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// As [`Job::get_bytes`].
+    /// A value of the job's key space; see [`Job::get_bytes`].
     pub fn get_bytes(&self, key: &str) -> Result<Vec<u8>, JobError> {
         if self.finalized.load(Ordering::Acquire) {
             return Err(JobError::Finalized {
@@ -273,7 +273,7 @@ impl Job {
     /// a rank in the other meet.
     ///
     /// # Errors
-    /// As [`Job::fence`].
+    /// Those of [`Job::fence`].
     pub fn barrier(&self) -> Result<(), JobError> {
         self.meet("pass a barrier")
     }
@@ -286,7 +286,7 @@ impl Job {
     /// The text that some rank put under `key`.
     ///
     /// # Errors
-    /// As [`Job::get_bytes`], and [`JobError::BadValue`] where the value is not UTF-8.
+    /// Those of [`Job::get_bytes`], and [`JobError::BadValue`] where the value is not UTF-8.
     pub fn get(&self, key: &str) -> Result<String, JobError> {
         String::from_utf8(self.get_bytes(key)?).map_err(|e| JobError::BadValue {
             key: key.to_owned(),
@@ -315,7 +315,7 @@ impl Job {
     /// once.
     ///
     /// # Errors
-    /// As [`Job::put`], [`Job::fence`] and [`Job::get`].
+    /// Those of [`Job::put`], [`Job::fence`] and [`Job::get`].
     pub fn local_ranks(&self) -> Result<Vec<u32>, JobError> {
         self.put(&format!("host.{}", self.rank), &self.host)?;
         self.fence()?;
@@ -340,7 +340,7 @@ impl Job {
     /// Leaves the job in good order, as [`Job::finalize`].
     ///
     /// # Errors
-    /// As [`Job::finalize`].
+    /// Those of [`Job::finalize`].
     pub fn finish(self) -> Result<(), JobError> {
         self.finalize()
     }
@@ -378,7 +378,7 @@ impl Job {
         end_process(code)
     }
 
-    /// As [`Job::ask_to_end`] with exit status 1, from a handler of a signal too: it takes neither a lock nor memory. The
+    /// Asks the launcher to end the job with exit status 1, from a handler of a signal too: it takes neither a lock nor memory. The
     /// process must end at once. A launcher of PMIx is not asked, and goes by the exit.
     pub fn say_last_words(&self, message: &str) {
         host::say::say_at_once(format_args!(
@@ -390,7 +390,7 @@ impl Job {
         }
     }
 
-    /// As [`Job::abort`] but for the exit, which must follow at once: some launchers are not asked, and go by it.
+    /// Asks the launcher to end the job; the exit must follow at once: some launchers are not asked, and go by it.
     pub fn ask_to_end(&self, code: i32, message: &str) {
         host::say(format_args!(
             "rank {} of {}: {message}",

@@ -35,7 +35,7 @@ pub(super) fn join(socket: OwnedFd, rank: u32, size: u32) -> Result<Joined, JobE
     hello(Channel::new(socket)?, rank, size, false)
 }
 
-/// As [`join`], over the line of an MPI library of this process that has joined. For servers that take one `init` and one
+/// Joins over the line of an MPI library of this process that has joined. For servers that take one `init` and one
 /// `finalize` of a process: they are the MPI library's.
 pub(super) fn join_behind_mpi(socket: OwnedFd, rank: u32, size: u32) -> Result<Joined, JobError> {
     env::check(rank, size)?;

@@ -32,7 +32,7 @@ pub(super) enum Space {
 }
 
 impl Space {
-    /// As [`super::Job::put`].
+    /// Puts a value under a key; see [`super::Job::put`].
     pub(super) fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
         match self {
             Self::Own(values) => {
@@ -47,7 +47,7 @@ impl Space {
         }
     }
 
-    /// As [`super::Job::get_bytes`].
+    /// The value of a key; see [`super::Job::get_bytes`].
     pub(super) fn get(&self, key: &str) -> Result<Vec<u8>, JobError> {
         match self {
             Self::Own(values) => {
@@ -94,7 +94,7 @@ impl Space {
         }
     }
 
-    /// As [`Space::abort`] with [`AT_ONCE`], in words that were put together before: takes neither a lock nor memory.
+    /// Asks the launcher to end the job with [`AT_ONCE`], in words that were put together before: takes neither a lock nor memory.
     pub(super) fn abort_at_once(&self) {
         match self {
             Self::Own(_) | Self::Pmix(_) => {}

@@ -79,10 +79,10 @@ impl UserFunction {
         Self::over(stream, patience)
     }
 
-    /// As [`UserFunction::connect`], over a connected socket, with another patience.
+    /// A function over a connected socket, with another patience; see [`UserFunction::connect`].
     ///
     /// # Errors
-    /// As for [`UserFunction::connect`].
+    /// Those of [`UserFunction::connect`].
     pub fn over(stream: UnixStream, patience: Duration) -> Result<Self, DeviceError> {
         let connection = Connection::new(stream).map_err(DeviceError::system("use the socket"))?;
         let mut link = Link {

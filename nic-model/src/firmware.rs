@@ -361,7 +361,7 @@ impl FirmwareContext<'_> {
         self.fabric.start_tx(self.node, self.at, job, None, false)
     }
 
-    /// As [`FirmwareContext::start_tx`], for a datagram; the target's engine tells its firmware.
+    /// Starts the transmit of a datagram; the target's engine tells its firmware.
     ///
     /// # Errors
     /// [`EngineBusy`] until [`Firmware::tx_done`] for the last one.
@@ -369,7 +369,7 @@ impl FirmwareContext<'_> {
         self.fabric.start_tx(self.node, self.at, job, None, true)
     }
 
-    /// As [`FirmwareContext::start_tx`], with a header packet that the firmware has built in SRAM:
+    /// Starts a transmit with a header packet that the firmware has built in SRAM:
     /// its first [`TxJob::header_length`] bytes, which need not be fetched from the host.
     ///
     /// # Errors

@@ -53,13 +53,13 @@ pub trait HostMemory {
 ///
 /// A slice of [`HostMemory`] indexed by node is one.
 pub trait HostMemories {
-    /// As [`HostMemory::read`], in the memory of `node`.
+    /// Reads the memory of `node`; see [`HostMemory::read`].
     ///
     /// # Errors
     /// [`HostFault`] when a byte of the range is not mapped.
     fn read(&mut self, node: NodeId, address: u64, buf: &mut [u8]) -> Result<(), HostFault>;
 
-    /// As [`HostMemory::write`], in the memory of `node`.
+    /// Writes the memory of `node`; see [`HostMemory::write`].
     ///
     /// # Errors
     /// [`HostFault`] when a byte of the range is not mapped or not writable.
@@ -68,7 +68,7 @@ pub trait HostMemories {
     /// Whether [`HostMemories::write`] of `length` bytes would succeed; memory stays as it is.
     ///
     /// # Errors
-    /// As [`HostMemories::write`].
+    /// Those of [`HostMemories::write`].
     fn writable(&mut self, node: NodeId, address: u64, length: usize) -> Result<(), HostFault> {
         let mut bytes = vec![0; length];
         self.read(node, address, &mut bytes)?;

@@ -398,7 +398,7 @@ impl Machine {
     /// in its name or ends in `.toml`.
     ///
     /// # Errors
-    /// As [`Machine::named`] and [`Machine::from_toml`], with the file's name.
+    /// Those of [`Machine::named`] and [`Machine::from_toml`], with the file's name.
     pub fn choose(choice: &str) -> Result<Self, MachineError> {
         if !Self::is_file(choice) {
             return Self::named(choice);

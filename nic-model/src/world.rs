@@ -92,7 +92,7 @@ impl<F: Firmware> World<F> {
             .expect("only faults are refused, and there are none")
     }
 
-    /// As [`World::new`], with another network or with faults.
+    /// A world with another network, or with faults; see [`World::new`].
     ///
     /// # Errors
     /// [`FaultsError`] when a fault makes no sense, or is of a node or link that is not there.

@@ -284,7 +284,7 @@ impl MatchTable {
         self.link_apart(me, base, next)
     }
 
-    /// As [`MatchTable::insert_before`], of an entry with a descriptor on the list of the base, made where it stays. Part of
+    /// Inserts an entry with a descriptor before the base, made where it stays ([`MatchTable::insert_before`]). Part of
     /// its caller, which adds one for each message.
     #[inline(always)]
     pub(crate) fn post_before(

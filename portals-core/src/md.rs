@@ -338,7 +338,7 @@ impl MdTable {
         self.mds.get_mut(key)
     }
 
-    /// As [`Table::at`].
+    /// The MD in a slot that is in use; see [`Table::at`].
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<&Md> {
         self.mds.at(slot)
@@ -354,7 +354,7 @@ impl MdTable {
         self.mds.at(slot).map(|_| self.mds.generation(slot))
     }
 
-    /// As [`Table::at`].
+    /// The MD in a slot that is in use, to be changed; see [`Table::at`].
     #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Md> {
         self.mds.at_mut(slot)
@@ -367,14 +367,14 @@ impl MdTable {
         self.rests.get(key.0 as usize)
     }
 
-    /// As [`MdTable::rest`].
+    /// The rest of an MD, to be changed; see [`MdTable::rest`].
     #[inline]
     pub(crate) fn rest_mut(&mut self, key: (u32, u16)) -> Option<&mut MdRest> {
         self.mds.get(key)?;
         self.rests.get_mut(key.0 as usize)
     }
 
-    /// As [`MdTable::rest_mut`], of a slot that the caller knows to be in use.
+    /// The rest of the MD in a slot that the caller knows to be in use.
     #[inline]
     pub(crate) fn rest_at_mut(&mut self, slot: u32) -> Option<&mut MdRest> {
         self.rests.get_mut(slot as usize)
@@ -403,7 +403,7 @@ impl MdTable {
         md.accepts(self.length(slot, md), access, remote_offset, rlength)
     }
 
-    /// As [`MdTable::at_mut`], with the bytes of the memory.
+    /// The MD in a slot, and the bytes of its memory.
     #[inline]
     pub(crate) fn at_mut_with_length(&mut self, slot: u32) -> Option<(&mut Md, u64)> {
         let md = self.mds.at_mut(slot)?;

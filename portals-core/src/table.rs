@@ -49,7 +49,7 @@ impl<T> Table<T> {
         self.insert_with(|| value)
     }
 
-    /// As [`Table::insert`], of what is made where it stays.
+    /// Inserts what `make` makes, where it stays.
     #[inline(always)]
     pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<(u32, u16)> {
         let slots = self.values.len();
@@ -100,7 +100,7 @@ impl<T> Table<T> {
         self.values.get(slot as usize)?.as_ref()
     }
 
-    /// As [`Table::at`].
+    /// The value in a slot that is in use, to be changed; see [`Table::at`].
     #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.values.get_mut(slot as usize)?.as_mut()
@@ -127,7 +127,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// As [`Table::remove`] of the value in a slot that the caller knows to be in use, for whoever has no use for it any
+    /// Removes the value in a slot that the caller knows to be in use, for whoever has no use for it any
     /// more.
     #[inline(always)]
     pub(crate) fn free(&mut self, slot: u32) {

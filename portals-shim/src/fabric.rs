@@ -39,7 +39,7 @@ pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
     check_for(config, None)
 }
 
-/// As [`check`], for a job of `ranks`, if that is known: the faults that are asked for are of nodes
+/// Checks the fabric for a job of `ranks`, if that is known: the faults that are asked for are of nodes
 /// that it has.
 pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), FabricError> {
     if config.kind != FabricKind::Seastar
@@ -137,7 +137,7 @@ pub fn open(job: &Job, config: &FabricConfig) -> Result<Opened, FabricError> {
     open_wishing(job, config, None)
 }
 
-/// As [`open`] with wishes; ranks must all call this one or all the other.
+/// Opens the fabric with wishes; collective over the job, whose ranks all call this one or all [`open`].
 pub fn open_with(job: &Job, config: &FabricConfig, wishes: &Wishes) -> Result<Opened, FabricError> {
     launch::stdio::occupy();
     open_wishing(job, config, Some(wishes))
@@ -181,7 +181,7 @@ pub fn alone(config: NiConfig) -> Opened {
     Attached::here(Ni::new(config), nal, vec![id], TRUST).into()
 }
 
-/// As [`in_process`], with several ranks on a node.
+/// Joins `n` interfaces within this process, several of which are on a node; see [`in_process`].
 pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
     let configs: Vec<_> = (0..n).map(|r| rank_config(place, r, 1)).collect();
     let peers: Vec<_> = configs.iter().map(|c| c.id).collect();

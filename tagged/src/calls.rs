@@ -163,7 +163,7 @@ fn ended<'a, const FULL: bool>(
     context.ended(request)
 }
 
-/// As [`wait`]; the lock of the context is held where no other thread may need it.
+/// Waits for a request ([`wait`]); the lock of the context is held where no other thread may need it.
 #[inline(always)]
 fn wait_in<'a, const FULL: bool>(
     comm: &'a Comm,

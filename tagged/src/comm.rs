@@ -134,7 +134,7 @@ impl Comm {
         }
     }
 
-    /// As [`Comm::of_job`], of a source, which may be any.
+    /// The rank in the job of a source, which may be any.
     #[inline]
     pub(crate) fn source_of_job(&self, source: Option<u32>) -> Result<Option<u32>, CallError> {
         match source {
@@ -230,7 +230,7 @@ impl Comm {
         ))
     }
 
-    /// As [`Comm::isend`]; the request ends when the message has been received.
+    /// Starts a synchronous send: the request ends when the message has been received.
     #[inline]
     pub fn issend(
         &self,
@@ -253,7 +253,7 @@ impl Comm {
         (self.calls.send)(self, data.borrow(), to, self.check_tag(tag)?, false)
     }
 
-    /// As [`Comm::send`]; returns when the message has been received.
+    /// Sends a message and returns when it has been received.
     #[inline]
     pub fn ssend(&self, data: impl Borrow<Slice>, to: u32, tag: i32) -> Result<(), TagError> {
         (self.calls.send)(self, data.borrow(), to, self.check_tag(tag)?, true)
@@ -293,7 +293,7 @@ impl Comm {
         (self.calls.receive)(self, into.borrow(), source, self.check_any_tag(tag)?)
     }
 
-    /// As [`Comm::recv`], with any tag, also one of the library's.
+    /// Receives a message with any tag, also one of the library's.
     pub(crate) fn receive_any(
         &self,
         into: &Slice,
@@ -315,7 +315,7 @@ impl Comm {
         Ok(found.map(|status| self.own(status)))
     }
 
-    /// As [`Comm::iprobe`], but waits for one.
+    /// Waits for a message that a receive would get, and leaves it; see [`Comm::iprobe`].
     pub fn probe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Status, CallError> {
         loop {
             if let Some(status) = self.iprobe(source, tag)? {
@@ -325,7 +325,7 @@ impl Comm {
         }
     }
 
-    /// As [`Comm::iprobe`]; no other receive gets the message any more, and it must be received with
+    /// Looks for a message and takes it out of the matching: no other receive gets it any more, and it must be received with
     /// [`Comm::imrecv`].
     pub fn improbe(
         &self,
@@ -341,7 +341,7 @@ impl Comm {
         }))
     }
 
-    /// As [`Comm::improbe`], but waits for one.
+    /// Waits for a message and takes it out of the matching; see [`Comm::improbe`].
     pub fn mprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Message, CallError> {
         loop {
             if let Some(message) = self.improbe(source, tag)? {
@@ -382,7 +382,7 @@ impl Comm {
         (self.calls.wait)(self, &request.spend())
     }
 
-    /// As [`Comm::wait`] for each of these requests of this communicator, which are used up: none is left. The first error
+    /// Waits for each of these requests of this communicator, which are used up: none is left. The first error
     /// is that of all; the others are waited for nevertheless.
     #[inline]
     pub fn wait_all(&self, requests: &mut Vec<Request>) -> Result<(), TagError> {

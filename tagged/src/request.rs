@@ -251,7 +251,7 @@ impl Requests {
     /// A slot for a new one, of which nothing is known yet, and its generation.
     ///
     /// # Errors
-    /// As [`Requests::next`].
+    /// Those of [`Requests::next`].
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Result<(u32, u32), CallError> {
         let slot = self.next()?;
@@ -295,7 +295,7 @@ impl Requests {
         }
     }
 
-    /// As [`Requests::end`] of one that awaits a message ([`Kind::Posted`]), which has been received; where its end is to be
+    /// Ends a request that awaits a message ([`Kind::Posted`]), which has been received; where its end is to be
     /// written, and where it was posted. `None` if it is none.
     #[inline(always)]
     pub(crate) fn receipt(&mut self, slot: u32) -> Option<(&mut End, Spot)> {

@@ -65,7 +65,7 @@ impl World {
         Self::open_scalable(vec![opened], rank, options, fence)
     }
 
-    /// As [`World::open`] over several interfaces of the process, which the contexts take in turn: threads whose
+    /// Opens a world over several interfaces of the process, which the contexts take in turn: threads whose
     /// contexts have different interfaces share no lock and no queue, above the fabric and in it. All ranks have equally many,
     /// opened in the same order; not on the SeaStar model, where each opening is a machine with a time of its own.
     pub fn open_scalable<E: std::fmt::Display>(

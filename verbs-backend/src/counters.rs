@@ -50,7 +50,7 @@ pub fn read(device: &str, port: u8, name: &str) -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Those of [`read`].
 pub fn sent_packets(device: &str, port: u8) -> io::Result<u64> {
     read(device, port, "sent_pkts")
 }

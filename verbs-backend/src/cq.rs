@@ -261,7 +261,7 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// As [`Cq::take_event`].
+    /// Those of [`Cq::take_event`].
     pub fn drain_events(&self) -> Result<usize, CqError> {
         let mut count = 0;
         while self.take_event()? {

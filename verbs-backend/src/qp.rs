@@ -544,7 +544,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post`]; the data may be too long for the capabilities.
+    /// Posts a request whose data may be too long for the capabilities.
     // Where the operation is known its request is made without a jump by a table.
     #[inline(always)]
     pub fn post_inline(
@@ -577,7 +577,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post`]; the error says how many were accepted, none of which need make a completion.
+    /// Those of [`Qp::post`]; the error says how many were accepted, none of which need make a completion.
     pub fn post_inline_chain(
         &self,
         requests: &mut dyn Iterator<Item = (u64, SendOp, &[u8])>,
@@ -625,7 +625,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post`]; the buffer comes back.
+    /// Those of [`Qp::post`]; the buffer comes back.
     pub fn post_owned(
         &self,
         tag: u64,
@@ -670,11 +670,11 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post`].
+    /// Those of [`Qp::post`].
     ///
     /// # Safety
     ///
-    /// As [`SendBatch::push_raw`].
+    /// That of [`SendBatch::push_raw`].
     #[inline]
     pub unsafe fn post_raw(
         &self,
@@ -765,7 +765,7 @@ impl Qp {
     ///
     /// # Safety
     ///
-    /// As [`Srq::post_recv_raw`](crate::srq::Srq::post_recv_raw).
+    /// That of [`Srq::post_recv_raw`](crate::srq::Srq::post_recv_raw).
     pub unsafe fn post_recv_raw(&self, id: u64, segments: &[Segment]) -> io::Result<()> {
         let raw = self.0.raw.as_ptr();
         post_segments(id, segments, |head, bad| {

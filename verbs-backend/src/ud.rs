@@ -214,7 +214,7 @@ impl Datagrams {
         Self::build(pd, cq, options, options.receives + options.sends, 0)
     }
 
-    /// As [`Datagrams::new`], with so many buffers of its own, and sends that can carry `inline` bytes if the device has
+    /// A queue with so many buffers of its own, and sends that can carry `inline` bytes if the device has
     /// such.
     fn build(
         pd: &Pd,

@@ -201,7 +201,7 @@ unsafe fn arguments<'a>(count: c_int, args: *const i32) -> Result<&'a [i32], &'s
 /// The arguments of a message with a payload, and its payload, or what is wrong with them.
 ///
 /// # Safety
-/// As for [`arguments`]; `source` is null or has `len` bytes that nobody changes while the result is in use.
+/// That of [`arguments`]; `source` is null or has `len` bytes that nobody changes while the result is in use.
 unsafe fn contents<'a>(
     (count, args): (c_int, *const i32),
     (source, len): (*const c_void, usize),

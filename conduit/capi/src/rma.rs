@@ -51,7 +51,7 @@ pub(crate) fn is_own(node: u32) -> bool {
     node == state::me() && state::phase() >= Phase::Attached && !state::checked()
 }
 
-/// As [`is_own`], of a call for which null is wrong.
+/// Whether the address is the own rank's ([`is_own`]), in a call for which null is wrong.
 pub(crate) fn is_own_at<T>(node: u32, there: *const T) -> bool {
     is_own(node) && !there.is_null()
 }

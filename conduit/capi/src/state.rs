@@ -390,7 +390,7 @@ pub fn endpoint() -> Option<&'static Endpoint> {
     }
 }
 
-/// As [`endpoint`] on every thread, for calls of C: by GASNet's rule for programs of one thread they are made by one.
+/// The endpoint ([`endpoint`]) on every thread, for calls of C: by GASNet's rule for programs of one thread they are made by one.
 #[inline]
 pub(crate) fn held() -> Option<&'static Endpoint> {
     ENDPOINT.get().map(|held| &held.0)
@@ -469,7 +469,7 @@ pub(crate) fn attached<R>(call: &str, f: impl FnOnce(&Conduit) -> R) -> R {
     with(f).unwrap_or_else(|| fatal(call))
 }
 
-/// As [`attached`], where the conduit counts the implicit operations of the calling thread.
+/// Calls `f` with the conduit ([`attached`]), which counts the implicit operations of the calling thread.
 #[inline]
 pub(crate) fn attached_own<R>(call: &str, f: impl FnOnce(&Conduit) -> R) -> R {
     attached(call, |c| {

@@ -100,7 +100,7 @@ fn range((addr, len): (*mut c_void, usize)) -> (u64, u64) {
     (addr.addr() as u64, len as u64)
 }
 
-/// As [`take_away`] of addresses and lengths.
+/// Takes away memory by addresses and lengths; see [`take_away`].
 fn take_all_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
     let nothing = ranges.iter().all(|(_, len)| *len == 0);
     if nothing || !is_watched() {
@@ -124,7 +124,7 @@ fn fails_with<R>(number: c_int, result: R) -> R {
 /// `munmap`.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     // SAFETY: the caller's call.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
 /// `mremap`, with its new address, which is only looked at with `MREMAP_FIXED`.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,
@@ -178,7 +178,7 @@ fn drops(advice: c_int) -> bool {
 /// `madvise`: advice that takes the contents away.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     // SAFETY: the caller's call.
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
 /// `process_madvise`, by which a process advises itself too; the ranges count as its own, whosever they are.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_madvise(
     process: c_int,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn process_madvise(
 /// `remap_file_pages`: other pages of the file in the place of those that are there.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remap_file_pages(
     addr: *mut c_void,
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn remap_file_pages(
 /// `mmap`: with `MAP_FIXED` in the place of what is there.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     addr: *mut c_void,
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn mmap(
 /// `mmap64`, which is `mmap` on 64-bit systems.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     addr: *mut c_void,

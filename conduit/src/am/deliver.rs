@@ -343,7 +343,7 @@ impl Core {
         })
     }
 
-    /// As [`Core::place`], where memory is pinned when it is needed.
+    /// Puts the payload where it belongs ([`Core::place`]), where memory is pinned when it is needed.
     fn place_anywhere(&mut self, source: u32, dest: u64, data: &[u8]) -> Result<Landed, Fault> {
         let len = data.len() as u64;
         let own = self

@@ -146,7 +146,7 @@ impl Token<'_> {
         })
     }
 
-    /// As [`Token::reply_long`] with the payload at `offset` of the own segment, without a copy.
+    /// Replies with a Long message whose payload is at `offset` of the own segment, without a copy.
     #[track_caller]
     pub fn reply_long_from_segment(
         &mut self,

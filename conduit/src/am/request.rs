@@ -313,7 +313,7 @@ impl Conduit {
         })
     }
 
-    /// As [`Conduit::am_request_long`] with the payload at `offset` of the own segment, without a
+    /// Sends a Long request whose payload is at `offset` of the own segment, without a
     /// copy; that memory is free again on return.
     #[track_caller]
     pub fn am_request_long_from_segment(
@@ -328,7 +328,7 @@ impl Conduit {
         self.long_from_segment(node, handler, (offset, len), dest, args, true)
     }
 
-    /// As [`Conduit::am_request_long_from_segment`], but the memory must stay untouched until the
+    /// Sends a Long request from the own segment, whose memory must stay untouched until the
     /// handler of the reply runs (`LongAsync`).
     #[track_caller]
     pub fn am_request_long_async_from_segment(

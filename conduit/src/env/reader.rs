@@ -83,7 +83,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .filter(|v| !v.is_empty())
     }
 
-    /// As [`Reader::text`], shown as `unset` where it is not there.
+    /// The text of a variable, shown as `unset` where it is not there.
     pub(super) fn shown_text(&self, name: &'static str, unset: &str) -> Option<String> {
         let text = self.text(name);
         self.show(name, text.as_deref().unwrap_or(unset));

@@ -109,7 +109,7 @@ impl Conduit {
         self.attach_pinning(handlers, Reached::Everything)
     }
 
-    /// As [`Conduit::attach`] with a segment of `size` bytes that may be larger than what can be pinned
+    /// Attaches with a segment of `size` bytes that may be larger than what can be pinned
     /// (`GASNET_SEGMENT_LARGE`): what of it peers reach at a time is decided by firehoses. Collective.
     pub fn attach_large(
         &self,

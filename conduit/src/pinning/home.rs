@@ -154,7 +154,7 @@ impl Home {
         }
     }
 
-    /// As [`Home::forget`] where nobody can wait: what is still pinned is waited for by the next call that looks
+    /// Forgets memory ([`Home::forget`]) where nobody can wait: what is still pinned is waited for by the next call that looks
     /// ([`crate::Conduit::mind_elsewhere`]).
     pub(super) fn forget_unwaited(&mut self, addr: u64, len: u64) {
         if self.forget(addr, len).is_some() {

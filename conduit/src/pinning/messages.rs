@@ -190,7 +190,7 @@ impl Core {
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
     }
 
-    /// As [`Core::put_held`], of a get into memory that a chunk stands for, or that is pinned in one piece.
+    /// Makes a get of held memory ([`Core::put_held`]) into memory that a chunk stands for, or that is pinned in one piece.
     pub(crate) fn get_held(
         &mut self,
         node: u32,

@@ -399,7 +399,7 @@ impl Conduit {
         self.flush_pinning();
     }
 
-    /// As [`Conduit::let_go`]; the next wait or poll sends it.
+    /// Gives back what is held of a peer's memory ([`Conduit::let_go`]); the next wait or poll sends it.
     pub(crate) fn let_go_later(&self, node: u32) {
         if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
             fire.holder.let_go(node);
@@ -460,7 +460,7 @@ impl Conduit {
         self.forget_if_possible(ranges).then(call)
     }
 
-    /// As [`Conduit::forget`] of several ranges; `false` where it may not wait.
+    /// Forgets several ranges ([`Conduit::forget`]); `false` where it may not wait.
     fn forget_if_possible(&self, ranges: &[(u64, u64)]) -> bool {
         if self.ended.get() {
             return true;

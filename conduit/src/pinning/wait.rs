@@ -14,7 +14,7 @@ impl Conduit {
         self.wait_for_peer("pinning", None, ready)
     }
 
-    /// As [`Conduit::wait_flushing`], for what `node`, or an unknown number of peers, must do in a call of theirs. The job
+    /// Waits ([`Conduit::wait_flushing`]) for what `node`, or an unknown number of peers, must do in a call of theirs. The job
     /// ends if `GASNET_FIREHOSE_TIMEOUT` passes before.
     pub(super) fn wait_for_peer<T>(
         &self,

@@ -131,7 +131,7 @@ pub struct InitProcess {
 pub struct MarkAlive {
     /// [`OpCode::MARK_ALIVE`].
     pub op: OpCode,
-    /// As in [`InitProcess`].
+    /// Index of the process; see [`InitProcess`].
     pub process_index: u8,
     /// Zero.
     pub reserved: [u8; 62],

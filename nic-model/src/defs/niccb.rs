@@ -43,7 +43,7 @@ counters! {
     STATELESS_DROPS = 24;
     /// When the image was built; unused here.
     BUILD_TIME = 28;
-    /// As `HOST_BASE`; unused here.
+    /// The same as `HOST_BASE`; unused here.
     HOSTBASE = 32;
     /// Transmits ended.
     TX_COMPLETE = 36;

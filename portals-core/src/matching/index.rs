@@ -38,7 +38,7 @@ impl Index {
         }
     }
 
-    /// As [`super::MatchTable::search`], of the list of this index.
+    /// Searches the list of this index; see [`super::MatchTable::search`].
     #[inline(never)]
     pub(super) fn search<T>(
         &self,

@@ -246,7 +246,7 @@ impl Ni {
         })
     }
 
-    /// As [`Ni::begin`] and [`Ni::finish`] in one step, for an operation whose data has been moved: nothing
+    /// Begins and finishes in one step an operation whose data has been moved: nothing
     /// is recorded. With `silent` the operation posts neither START nor END. `None`, and nothing has
     /// happened, when there is no such MD.
     #[inline(always)]

@@ -193,7 +193,7 @@ impl Ni {
         self.header(target, pt_index, match_bits, body)
     }
 
-    /// As [`Ni::ready_put`] of a put without an ack whose payload does not lie in the region, for [`Ni::pass_put`].
+    /// Makes a put ready without an ack whose payload does not lie in the region, for [`Ni::pass_put`]; see [`Ni::ready_put`].
     #[expect(
         clippy::too_many_arguments,
         reason = "those of PtlPutRegion in the specification, which callers have one by one"
@@ -234,7 +234,7 @@ impl Ni {
         })
     }
 
-    /// As [`Ni::begin_put`] of a put that has left, and whose memory is read until [`Ni::send_end`]. Does not fail where
+    /// Begins a put that has left, and whose memory is read until [`Ni::send_end`]. Does not fail where
     /// [`Ni::has_room`] has just been true.
     #[inline]
     pub fn begin_lent(&mut self, ready: &ReadyPut) -> Result<OpId, Error> {
@@ -356,7 +356,7 @@ impl Ni {
         self.count_passed();
     }
 
-    /// As [`Ni::pass_awaited_get`], of a put that is acknowledged.
+    /// Counts a put that was waited for and is acknowledged; see [`Ni::pass_awaited_get`].
     #[inline]
     pub fn pass_awaited_put(&mut self, source: &Landing) {
         self.count_sent(source.memory.len);

@@ -415,7 +415,7 @@ impl Ni {
         Ok(length)
     }
 
-    /// As [`Ni::add_md`], of a description that has not been checked.
+    /// Makes an MD of a description that has not been checked; see [`Ni::add_md`].
     fn new_md(
         &mut self,
         desc: &MdDesc,
@@ -529,7 +529,7 @@ impl Ni {
         }
     }
 
-    /// As [`Ni::release_md`], of the MD in a slot that is in use.
+    /// Lets go of the MD in a slot that is in use; see [`Ni::release_md`].
     #[inline]
     pub(crate) fn release_at(&mut self, slot: u32) {
         let Some(md) = self.mds.at(slot) else {
@@ -602,7 +602,7 @@ impl Ni {
         self.outlet.unread -= unread;
     }
 
-    /// As [`Ni::eq_free`] of a queue that is to be none from now on: where it is refused, no call can name the queue any
+    /// Frees a queue, or ends its use where it cannot be freed yet ([`Ni::eq_free`]): then no call can name the queue any
     /// more but this one, which frees it when the last MD has let go of it.
     pub fn eq_retire(&mut self, handle: EqHandle) -> Result<(), Error> {
         let key = handle.key(self.config.interface).ok_or(Error::EqInvalid)?;
@@ -624,7 +624,7 @@ impl Ni {
         }
     }
 
-    /// As [`Ni::eq_get`]; the event, which is large, is left where it lies for the caller to copy.
+    /// Takes the next event of a queue; the event, which is large, is left where it lies for the caller to copy.
     #[inline]
     pub fn eq_next(&mut self, handle: EqHandle) -> Result<Option<(&Event, bool)>, Error> {
         let queue = self.eq_mut(handle)?;
@@ -641,7 +641,7 @@ impl Ni {
         self.outlet.unread > 0
     }
 
-    /// As [`Ni::eq_next`] of the first of several queues that has an event; an error with the index of the first handle that
+    /// Takes the next event of the first of several queues that has one; an error with the index of the first handle that
     /// is none, whichever queue has an event, and none is taken then.
     #[inline(always)]
     pub fn eq_first(&mut self, handles: &[EqHandle]) -> Result<Option<First<'_>>, (usize, Error)> {

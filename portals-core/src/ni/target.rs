@@ -371,7 +371,7 @@ impl Ni {
         self.deposit_put_with(h, By(place))
     }
 
-    /// As [`Ni::deposit_put`].
+    /// Handles a put whose data `place` puts where it belongs; see [`Ni::deposit_put`].
     #[inline(always)]
     pub fn deposit_put_with(&mut self, h: &Header, place: impl Place) -> Option<Deposited> {
         let (r, ack_md) = Self::put_of(h)?;

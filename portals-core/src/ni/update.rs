@@ -81,11 +81,11 @@ impl Ni {
         Ok(old)
     }
 
-    /// As [`Ni::md_update`] of an MD with a threshold, with the values that it has but for these: what a program does that
+    /// Updates an MD with a threshold, which keeps the values that it has but for these: what a program does that
     /// awaits the same message again. Peers are shown no such MD, so nothing changes for them.
     ///
     /// # Errors
-    /// As there; [`Error::MdIllegal`] for an MD without a threshold, or if it is to have none.
+    /// Those of [`Ni::md_update`]; [`Error::MdIllegal`] for an MD without a threshold, or if it is to have none.
     #[inline(always)]
     pub fn md_renew(
         &mut self,
@@ -120,7 +120,7 @@ impl Ni {
         self.me_md_post_of(base, &spec, position, &desc, unlink, test)
     }
 
-    /// As [`Ni::me_md_post`], with what is large left where the caller has it. One function with all that it needs but what
+    /// Posts an entry with an MD ([`Ni::me_md_post`]); what is large is left where the caller has it. One function with all that it needs but what
     /// is rare: programs post an entry for each message.
     #[inline(always)]
     pub fn me_md_post_of(
@@ -163,7 +163,7 @@ impl Ni {
         Error::NoSpace
     }
 
-    /// As [`crate::matching::MatchTable::post_before`], behind the base.
+    /// Posts an entry behind the base; see [`crate::matching::MatchTable::post_before`].
     #[inline(never)]
     fn post_after(&mut self, base: u32, spec: &MeSpec, md: MdHandle) -> Option<MeHandle> {
         let pt_index = self.matching.at(base)?.pt_index;

@@ -54,7 +54,7 @@ pub extern "C" fn _exit(status: c_int) -> ! {
     end(status)
 }
 
-/// As [`_exit`].
+/// Ends the process without its exit handlers; see [`_exit`].
 #[unsafe(no_mangle)]
 pub extern "C" fn _Exit(status: c_int) -> ! {
     end(status)

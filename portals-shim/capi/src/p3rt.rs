@@ -170,7 +170,7 @@ fn with_group<R>(
     body(&mut group, &open.peers)
 }
 
-/// As [`with_group`], for what only asks. An open interface without a group has the one that
+/// Calls with the group ([`with_group`]) what only asks. An open interface without a group has the one that
 /// `PtlSetRank(ni, -1, -1)` would set: programs older than that function ask at once. A program may set another one later.
 fn asked_group<R>(
     ni_handle: u32,

@@ -27,7 +27,7 @@ impl<T> Out<T> {
     /// NULL is `None`: the caller does not want it.
     ///
     /// # Safety
-    /// As [`Out::new`].
+    /// That of [`Out::new`].
     pub(crate) unsafe fn optional(p: *mut T) -> Option<Self> {
         NonNull::new(p).map(Self)
     }

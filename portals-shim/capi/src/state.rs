@@ -122,7 +122,7 @@ pub(crate) fn entry(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     quick(body)
 }
 
-/// As [`entry`], of a call that programs make for each message: it is made whole where its interface [needs](Open::whole) that,
+/// Makes a call ([`entry`]) that programs make for each message: it is made whole where its interface [needs](Open::whole) that,
 /// as two locked instructions are much here.
 fn quick(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -140,13 +140,13 @@ fn refused(error: Error) -> c_int {
     error.code()
 }
 
-/// As [`entry`], of a call that takes an object's handle: where the interface closes meanwhile, that is the handle of
+/// Makes a call ([`entry`]) that takes an object's handle: where the interface closes meanwhile, that is the handle of
 /// an interface that is closed, `invalid`.
 pub(crate) fn entry_on(invalid: Error, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     entry(|| body().map_err(|error| of_place(error, invalid)))
 }
 
-/// As [`entry_on`] and [`quick`].
+/// Makes a call that takes an object's handle ([`entry_on`]) and that programs make for each message ([`quick`]).
 pub(crate) fn quick_on(invalid: Error, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     quick(|| body().map_err(|error| of_place(error, invalid)))
 }
@@ -158,7 +158,7 @@ fn of_place(error: Error, invalid: Error) -> Error {
     }
 }
 
-/// As [`entry_on`], of a look into queues that waits so long, or for [`Wait::Forever`] a piece of that: see [`ending`].
+/// Makes a look into queues ([`entry_on`]) that waits so long, or for [`Wait::Forever`] a piece of that: see [`ending`].
 pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     let body = || match body() {
         Err(_) if ending::is_elsewhere() => {
@@ -173,7 +173,7 @@ pub(crate) fn look(wait: Wait, body: impl FnOnce() -> Result<c_int, Error>) -> c
     }
 }
 
-/// As [`entry`] for functions that return something else.
+/// Makes a call ([`entry`]) of a function that returns something else.
 pub(crate) fn guarded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     let _whole = Whole::begin();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
@@ -317,7 +317,7 @@ pub(crate) fn object(raw: u32, kind: HandleKind, invalid: Error) -> Result<Arc<O
         .ok_or(invalid)
 }
 
-/// As [`object`], and does `work` on the interface; for the calls that programs make for each message.
+/// Finds an object ([`object`]), and does `work` on its interface; for the calls that programs make for each message.
 pub(crate) fn with_object<R>(
     raw: u32,
     kind: HandleKind,

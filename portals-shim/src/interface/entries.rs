@@ -38,7 +38,7 @@ impl MdMemory {
     }
 }
 
-/// As [`MdMemory::Region`], lent. None of its bytes is
+/// Part of a region that is lent ([`MdMemory::Region`]). None of its bytes is
 /// [`MdMemory::Empty`].
 #[derive(Clone, Copy, Debug)]
 pub struct RegionPart<'a> {
@@ -243,7 +243,7 @@ impl Interface {
             .me_md_post(base, &spec, position, memory, unlink, test)
     }
 
-    /// As [`Interface::me_md_post`], over part of a region.
+    /// Posts an entry with a descriptor over part of a region; otherwise [`Interface::me_md_post`].
     #[inline]
     pub fn me_md_post_part(
         &self,
@@ -279,7 +279,7 @@ impl Interface {
     /// the descriptor that took the last one.
     ///
     /// # Errors
-    /// As for an update; [`Error::MdIllegal`] for a descriptor without a threshold, or if it is to have none;
+    /// Those of an update; [`Error::MdIllegal`] for a descriptor without a threshold, or if it is to have none;
     /// [`Error::Fail`] where there is no such call.
     #[inline]
     pub fn md_renew(

@@ -18,7 +18,7 @@ impl Interface {
         self.done(Call::EqFree(eq))
     }
 
-    /// As [`Interface::eq_free`] of a queue that is to be none from now on: where it is refused, threads that wait on it and
+    /// Frees a queue, or ends its use where it cannot be freed yet ([`Interface::eq_free`]): then threads that wait on it and
     /// calls that name it are refused too, and calling this again frees it when no descriptor names it any more.
     pub fn eq_retire(&self, eq: EqHandle) -> Result<(), Error> {
         self.done(Call::EqRetire(eq))
@@ -68,7 +68,7 @@ impl Interface {
         self.open()?.progress(wait)
     }
 
-    /// As [`Interface::eq_poll`], for programs that poll for each message: the event is written to `out`, which is left
+    /// Polls for programs that do so for each message: the event is written to `out`, which is left
     /// as it is when there is none. [`Taken::More`] may be said where no other event is there on a fabric whose library
     /// is not in this process.
     #[inline]
@@ -90,7 +90,7 @@ impl Interface {
         }
     }
 
-    /// As [`Interface::eq_take`] of the parts of an event that most programs read, and the wait ends too when `other` says
+    /// Takes the parts of an event that most programs read; the wait ends too when `other` says
     /// that there is other work, such as a frame ([`Interface::near`]): it is asked between looks, and after whoever makes
     /// such work has been told to wake this process. It must not call the interface, and is not asked on fabrics without
     /// frames.
@@ -126,7 +126,7 @@ impl Interface {
         self.inner.bridge.found_other();
     }
 
-    /// As [`Interface::eq_take_or`] without a wait, for the events that come after the first one of a poll: the fabric need
+    /// Takes an event that is in a queue, after the first one of a poll ([`Interface::eq_take_or`]): the fabric need
     /// not be asked again whether more has arrived.
     #[inline]
     pub fn eq_there(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {

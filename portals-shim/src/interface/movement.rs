@@ -30,7 +30,7 @@ impl Interface {
         self.open()?.put(md, Some(region), ack, &to, hdr_data)
     }
 
-    /// As [`Interface::put_region`], for a caller that wants no event where none is needed: `true` says that the fabric
+    /// Puts a region and leaves out events that are not needed: `true` says that the fabric
     /// has taken the data, the memory is free again, and neither SEND_START nor SEND_END will come; an ack that was asked
     /// for does. After `false` they come as ever. What becomes of the descriptor is the same: its threshold counts, and an UNLINK
     /// event is posted.
@@ -51,7 +51,7 @@ impl Interface {
         self.inner.bridge.makes_puts()
     }
 
-    /// As [`Interface::put_region_silent`], of a put whose bytes `fill` writes straight into the memory that the fabric
+    /// Puts bytes that `fill` packs, with the events of [`Interface::put_region_silent`]: it writes into the memory that the fabric
     /// sends from, of the region's length; the region itself is not read, and `fill` not called where that is 0. `false`, and
     /// nothing has happened nor was `fill` called, if the fabric cannot take it so now: then the caller writes the bytes into
     /// the region and puts that. `fill` must not call this interface.
@@ -66,7 +66,7 @@ impl Interface {
         self.open()?.put_made(md, region, &to, hdr_data, fill)
     }
 
-    /// As [`Interface::put_region`] without an ack, if the fabric can promise that the data is in the target's memory
+    /// Puts a region without an ack, if the fabric can promise that the data is in the target's memory
     /// before anything arrives that this process sends there afterwards; `false`, and nothing has happened, if it cannot.
     /// The put may have its effect before earlier messages (which `PtlPut` may not), and the target's descriptor must be one
     /// that needs no part of its library. Over verbs it is an RDMA write; should the connection break before a later message
@@ -93,7 +93,7 @@ impl Interface {
         self.open()?.get(md, Some(region), &from)
     }
 
-    /// As [`Interface::get_region`], for a caller that waits for the data at once and wants no event where none is needed:
+    /// Gets a region for a caller that waits for the data at once, and leaves out events that are not needed:
     /// after [`Awaited::Done`] it is in memory, and neither START nor END of a reply will come. The call tries for some looks at the
     /// fabric at most, and makes progress meanwhile, so that events of other operations may be there afterwards. After
     /// [`Awaited::Begun`] the get is under way, or has failed, and its events come as ever. What becomes of the
@@ -108,7 +108,7 @@ impl Interface {
         self.open()?.get_awaited(md, region, &from)
     }
 
-    /// As [`Interface::put_region_silent`] with an ack, for a caller that waits for the ack at once; see
+    /// Puts a region with an ack for a caller that waits for it at once, and leaves out events that are not needed; see
     /// [`Interface::get_region_awaited`]. After [`Awaited::Done`] the data is in the target's memory, and no event will come;
     /// after [`Awaited::Taken`] only the ack will.
     #[inline]
@@ -132,7 +132,7 @@ impl Interface {
         self.open()?.remote_key(md)
     }
 
-    /// As [`Interface::put_region`] with an ack, to a descriptor that `key` reaches: a fabric that can serves it by the
+    /// Puts a region with an ack to a descriptor that `key` reaches: a fabric that can serves it by the
     /// adapters alone.
     pub fn put_region_keyed(
         &self,
@@ -144,7 +144,7 @@ impl Interface {
         self.open()?.put_keyed(md, region, &to, key)
     }
 
-    /// As [`Interface::put_region_keyed`], if the fabric takes the data within this call: after `true` the memory is free, and
+    /// Puts a region to a descriptor that `key` reaches, if the fabric takes the data within this call: after `true` the memory is free, and
     /// neither SEND_START nor SEND_END will come, but the ack. After `false` nothing has happened.
     pub fn put_region_keyed_now(
         &self,
@@ -156,7 +156,7 @@ impl Interface {
         self.open()?.put_keyed_now(md, region, &to, key)
     }
 
-    /// As [`Interface::get_region`], from a descriptor that `key` reaches.
+    /// Gets a region from a descriptor that `key` reaches.
     pub fn get_region_keyed(
         &self,
         md: MdHandle,

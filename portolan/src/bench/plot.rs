@@ -98,7 +98,7 @@ fn lines(records: &[Record], name: Name, label: impl Fn(String) -> String) -> Ve
     lines_of(records, name, label, |r| Some(r.median))
 }
 
-/// As [`lines`], of something else than the result, where there is such a thing.
+/// The lines of something else than the result, where there is such a thing; see [`lines`].
 fn lines_of(
     records: &[Record],
     name: Name,

@@ -10,7 +10,7 @@ use super::samples::Samples;
 /// How the memory that is put to is pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Pinning {
-    /// As a whole, at the start
+    /// All of it, at the start
     Whole,
     /// Where it is used, and kept as far as there is room: by firehoses
     Firehose,

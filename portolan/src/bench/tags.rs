@@ -59,7 +59,7 @@ impl Tags {
         }
     }
 
-    /// As [`Tags::measure`], of the conduit over messages.
+    /// Measures the conduit over messages; see [`Tags::measure`].
     pub(super) fn as_conduit(
         &self,
         end: &mut Endpoint,

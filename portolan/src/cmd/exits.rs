@@ -34,7 +34,7 @@ const PONG: u8 = 204;
 const BEFORE: i32 = 500;
 /// In front of a signal: the rank makes no call afterwards.
 const DEAF: &str = "deaf-";
-/// As that, and the signal comes twice.
+/// The same, and the signal comes twice.
 const TWICE: &str = "twice-";
 /// Threads of a rank.
 const THREADS: u32 = 4;

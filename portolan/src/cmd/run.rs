@@ -48,10 +48,10 @@ pub(crate) struct HostArgs {
     /// Start the ranks on these hosts, by ssh; HOST:K has K of them
     #[arg(long, value_name = "HOST[:K],..", conflicts_with_all = ["hostfile", "gm_conf"])]
     hosts: Option<String>,
-    /// As --hosts, with a host in each line: HOST, HOST:K or HOST slots=K
+    /// File of hosts, one in each line: HOST, HOST:K or HOST slots=K
     #[arg(long, value_name = "FILE", conflicts_with = "gm_conf")]
     hostfile: Option<PathBuf>,
-    /// As --hosts, with the file of GM: the number of ranks, then HOST PORT for each
+    /// File of hosts in the form of GM: the number of ranks, then HOST PORT for each
     #[arg(long, value_name = "FILE")]
     gm_conf: Option<PathBuf>,
     /// Number of nodes, over which ranks are spread in blocks: hosts, or nodes of the model

@@ -13,7 +13,7 @@ pub(super) fn readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Re
     ready(fds, &[], until)
 }
 
-/// As [`readable`]; one of `writable` that has room ends the sleep too. Of `fds` first, and then of `writable`.
+/// Sleeps ([`readable`]) until one of `writable` has room, too; gives of `fds` first, and then of `writable`, whether each is ready.
 pub(super) fn ready(
     fds: &[BorrowedFd<'_>],
     writable: &[BorrowedFd<'_>],

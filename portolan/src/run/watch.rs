@@ -26,7 +26,7 @@ pub(super) enum Ready {
 }
 
 impl Ready {
-    /// As the number of a descriptor that is waited for.
+    /// The number that stands for it where a descriptor is waited for.
     fn tag(self) -> u64 {
         match self {
             Self::Interrupt => 0,

@@ -321,7 +321,7 @@ impl Context {
         Ok(any)
     }
 
-    /// As [`Context::progress`], but waits for the first event.
+    /// Waits for the first event, and then makes progress.
     #[inline(always)]
     pub(crate) fn progress_wait<const FULL: bool>(&mut self) -> Result<(), CallError> {
         self.settle()?;

@@ -57,7 +57,7 @@ impl Context {
         self.look_and_post::<FULL>(slot, pattern, source, into)
     }
 
-    /// As [`Context::take_or_post`] where messages have come before their receive.
+    /// Takes a message that has come before its receive, or posts the receive; see [`Context::take_or_post`].
     #[inline(never)]
     fn look_and_post<const FULL: bool>(
         &mut self,
@@ -114,7 +114,7 @@ impl Context {
         self.post_anew(slot, like, plan, into)
     }
 
-    /// As [`Context::post`], of one that the kept one is not like.
+    /// Posts a receive that the kept one is not like.
     #[inline(never)]
     fn post_anew(
         &mut self,

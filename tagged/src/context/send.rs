@@ -156,7 +156,7 @@ impl Context {
         done
     }
 
-    /// As [`Context::start`] of a message that has its credit.
+    /// Starts a message that has its credit.
     #[inline(always)]
     fn start_with_credit(
         &mut self,
@@ -401,7 +401,7 @@ impl Context {
         self.another_source(data)
     }
 
-    /// As [`Context::source`], of another region than the last one.
+    /// The descriptor of another region than the last one; see [`Context::source`].
     #[inline(never)]
     fn another_source(&mut self, data: &Slice) -> Result<MdHandle, CallError> {
         let addr = data.region.addr();

@@ -235,14 +235,14 @@ pub enum Received<'a> {
 /// Something has happened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// As [`Received::Fragment`].
+    /// A fragment of a message; see [`Received::Fragment`].
     Fragment {
         /// The sender.
         peer: PeerId,
         /// Its data; see [`Endpoint::recycle`].
         data: Vec<u8>,
     },
-    /// As [`Received::Place`].
+    /// Data of a put; see [`Received::Place`].
     Place {
         /// The sender.
         peer: PeerId,

@@ -150,7 +150,7 @@ impl DatagramQueue {
     ///
     /// # Errors
     ///
-    /// As of [`DatagramQueue::flush`].
+    /// Those of [`DatagramQueue::flush`].
     pub fn stage(&mut self, to: &Destination, len: usize) -> Result<(), DatagramError> {
         let Some(place) = self.place() else {
             return Ok(());
@@ -185,11 +185,11 @@ impl DatagramQueue {
         Ok(())
     }
 
-    /// As [`DatagramQueue::stage`], of a copy of `data`.
+    /// Stages a datagram of a copy of `data`; see [`DatagramQueue::stage`].
     ///
     /// # Errors
     ///
-    /// As of [`DatagramQueue::flush`].
+    /// Those of [`DatagramQueue::flush`].
     pub fn stage_copy(&mut self, to: &Destination, data: &[u8]) -> Result<(), DatagramError> {
         let limit = self.base.options.size;
         let Some(room) = self.room() else {

@@ -40,7 +40,7 @@ pub unsafe fn post_send(
 ///
 /// # Safety
 ///
-/// As [`post_send`], with `ibv_post_recv(3)`.
+/// Calls `ibv_post_recv(3)` by the context's table; see [`post_send`].
 pub unsafe fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,
@@ -60,7 +60,7 @@ pub unsafe fn post_recv(
 ///
 /// # Safety
 ///
-/// As [`post_send`], with `ibv_post_srq_recv(3)`.
+/// Calls `ibv_post_srq_recv(3)` by the context's table; see [`post_send`].
 pub unsafe fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,

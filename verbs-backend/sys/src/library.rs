@@ -197,7 +197,7 @@ pub fn verbs() -> Result<&'static Verbs, &'static LoadError> {
 ///
 /// # Errors
 ///
-/// As [`verbs`].
+/// Those of [`verbs`].
 pub fn cma() -> Result<&'static Cma, &'static LoadError> {
     static CMA: OnceLock<Result<Cma, LoadError>> = OnceLock::new();
     CMA.get_or_init(Cma::load).as_ref()

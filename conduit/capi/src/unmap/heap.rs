@@ -72,7 +72,7 @@ fn real_sbrk(more: isize) -> *mut c_void {
 /// `sbrk`: less than before takes the end of the heap away.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     let less = more.unsigned_abs();
@@ -97,7 +97,7 @@ fn take_end<R>(end: *mut c_void, less: usize, call: impl FnOnce() -> R) -> Optio
 /// `brk`: lower than before takes the end of the heap away.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
     let next = BRK.get();
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 /// `malloc_trim`: an allocator that keeps all has nothing to give back. With `GASNET_DISABLE_MUNMAP=0` all memory may go.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_trim(keep: usize) -> c_int {
     let next = TRIM.get();

@@ -21,7 +21,7 @@ const PAGE: u64 = 4096;
 /// No other thread is kept out meanwhile, for functions that run at the end of an object may wait for others.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let next = CLOSE.get();

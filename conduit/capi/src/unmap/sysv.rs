@@ -19,7 +19,7 @@ const HUGE: usize = 2 << 20;
 /// `shmdt`: all of the segment that is attached at an address goes.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(addr: *const c_void) -> c_int {
     // SAFETY: the caller's call.
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn shmdt(addr: *const c_void) -> c_int {
 /// `shmat`: with `SHM_REMAP` in the place of what is there.
 ///
 /// # Safety
-/// As the C library's.
+/// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: the caller's call.

@@ -34,7 +34,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     /// if that is given, which stays mapped until no operation can touch it by that descriptor any more.
     fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error>;
 
-    /// As [`Bridge::call_with`], of a call that describes no region.
+    /// Makes a call that describes no region.
     fn call(&self, call: Call) -> Result<Answer, Error> {
         self.call_with(call, None)
     }
@@ -62,7 +62,7 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         let polled = self.eq_poll(&[], wait);
         polled.map(|_| ()).map_err(|refused| refused.error)
     }
-    /// As [`Bridge::eq_poll`], into `out`.
+    /// Polls queues ([`Bridge::eq_poll`]) and writes the event to `out`.
     #[inline]
     fn eq_take(&self, eqs: &[EqHandle], wait: Wait, out: &mut Polled) -> Result<Taken, PollError> {
         let Some(polled) = self.eq_poll(eqs, wait)? else {
@@ -71,11 +71,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         *out = polled;
         Ok(Taken::More)
     }
-    /// As [`Bridge::eq_take`] that waits as long as it takes.
+    /// Waits for an event of the queues as long as it takes.
     fn eq_await(&self, eqs: &[EqHandle], out: &mut Polled) -> Result<Taken, PollError> {
         self.eq_take(eqs, Wait::Forever, out)
     }
-    /// As [`Bridge::eq_await`], of what `Interface::eq_take_or` gives.
+    /// Waits as long as it takes ([`Bridge::eq_await`]) for what `Interface::eq_take_or` gives.
     fn eq_await_brief(&self, eqs: &[EqHandle], out: &mut Brief) -> Result<Taken, PollError> {
         self.eq_take_or(eqs, Wait::Forever, None, out)
     }

@@ -291,7 +291,7 @@ impl<N: Nal> Shared<N> {
         found.map(|taken| Found { taken, moved })
     }
 
-    /// As [`Shared::doze`], on a fabric whose peers wake through memory.
+    /// Sleeps ([`Shared::doze`]) on a fabric whose peers wake through memory.
     fn nap(
         &self,
         nap: &dyn Nap,
@@ -401,7 +401,7 @@ impl<N: Nal> Shared<N> {
         }
     }
 
-    /// As [`Shared::wait_here`], in a call of its own, so that polls that do not wait need none of its places.
+    /// Waits ([`Shared::wait_here`]) in a call of its own, so that polls that do not wait need none of its places.
     #[inline(never)]
     fn wait_long<F: Fn() -> bool + ?Sized>(
         &self,

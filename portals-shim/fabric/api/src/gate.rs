@@ -102,7 +102,7 @@ impl Gate {
         }
     }
 
-    /// As [`Gate::enter`], of a thread that ends the process and never gives the gate back: it returns all the same.
+    /// Enters for a thread that ends the process and never gives the gate back: it returns all the same.
     pub fn enter_last(&self) {
         self.enter_by_way_of(|| ());
     }

@@ -103,7 +103,7 @@ impl<N: Nal> Library<N> {
         true
     }
 
-    /// As [`Library::progress`], between two of them: a look at where an answer is likely to be.
+    /// Looks at where an answer is likely to be, between two calls of [`Library::progress`].
     #[inline]
     pub fn glance(&mut self) -> bool {
         let any = self.nal.glance(&mut self.ni);
@@ -221,7 +221,7 @@ impl<N: Nal> Library<N> {
         }
     }
 
-    /// As [`Library::put_here`], in a call.
+    /// Makes a put ([`Library::put_here`]) by a call.
     #[inline(never)]
     pub fn put(
         &mut self,
@@ -447,7 +447,7 @@ impl<N: Nal> Library<N> {
         self.execute_with(call, None)
     }
 
-    /// As [`Library::execute`], of a call that describes memory in `region`.
+    /// Executes a call that describes memory in `region`; otherwise [`Library::execute`].
     pub fn execute_with(&mut self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
         let answer = self.answer(call, region);
         if is_in_use(&answer) {

@@ -80,7 +80,7 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
-    /// As [`Nal::send_now`], of a put whose bytes `fill` writes to where they are sent from, which has the length of the
+    /// Sends a put at once ([`Nal::send_now`]), whose bytes `fill` writes to where they are sent from, which has the length of the
     /// payload. After `false` it was not called.
     fn send_made(&mut self, _header: &Header, _fill: &mut dyn FnMut(&mut [u8])) -> bool {
         false
@@ -171,7 +171,7 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
-    /// As [`Nal::progress`], for a wait that has just made progress and will again soon: may look only where an answer is
+    /// Makes progress for a wait that has just done so ([`Nal::progress`]) and will again soon: may look only where an answer is
     /// likely to be, if that takes less.
     fn glance(&mut self, ni: &mut Ni) -> bool {
         self.progress(ni)

@@ -177,8 +177,8 @@ impl Region {
         Self::mapped(base, map_len, None)
     }
 
-    /// As [`Region::new`], in memory that other processes of this machine can map; where the system has none of
-    /// that, as [`Region::new`].
+    /// A region in memory that other processes of this machine can map; where the system has none of
+    /// that, one of [`Region::new`].
     ///
     /// A child process after a fork shares it too, and does not have a copy.
     pub fn shared(len: usize) -> Result<Self, RegionError> {

@@ -57,7 +57,7 @@ impl Hub {
         self.pass(&message.header, &mut message.data)
     }
 
-    /// As [`Hub::deliver`]; takes the bytes of `data`.
+    /// Delivers a message, and takes the bytes of `data`.
     #[inline]
     fn pass(&self, header: &Header, data: &mut Vec<u8>) -> bool {
         let Some(rank) = self.rank(header.target) else {

@@ -293,13 +293,13 @@ pub fn in_threads(ranks: u32, machine: &str) -> Result<Vec<InThread>, FabricErro
     in_threads_of(ranks, &config)
 }
 
-/// As [`in_threads`], with the choices of `config` that are for the model.
+/// Starts a simulation for ranks that are threads, with the choices of `config` that are for the model.
 pub fn in_threads_of(ranks: u32, config: &FabricConfig) -> Result<Vec<InThread>, FabricError> {
     let setting = setting(config).map_err(unusable)?;
     in_threads_on(ranks, config.place, setting)
 }
 
-/// As [`in_threads`], on a machine made by the caller.
+/// Starts a simulation for ranks that are threads, on a machine made by the caller.
 pub fn in_threads_with(
     ranks: u32,
     place: Placement,

@@ -91,7 +91,7 @@ impl Line {
         }
     }
 
-    /// As [`Line::hear`], with the descriptors beside it.
+    /// Receives a message ([`Line::hear`]), and the descriptors beside it.
     pub(super) fn hear_with(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Received {
         loop {
             return match receive(self.socket.as_fd(), buffer, fds, RecvFlags::DONTWAIT) {

@@ -151,7 +151,7 @@ fn read(
     Ok(read - WORD_LEN)
 }
 
-/// As [`read`], the other way.
+/// Has the kernel write to a peer's memory; see [`read`].
 fn write(
     there: &There,
     thread: i32,

@@ -363,7 +363,7 @@ impl Link {
         true
     }
 
-    /// As [`Out::room`], of now.
+    /// Where a frame would go now, if there is room ([`Out::room`]).
     #[inline]
     fn room(&self, out: &Out, len: usize) -> Option<(u32, (u32, u32))> {
         out.room(len).or_else(|| {
@@ -381,7 +381,7 @@ impl Link {
         self.room(&self.out[lane.index()], len).is_some()
     }
 
-    /// As [`Link::has_room`]; where there is none, the peer wakes this rank when it has made some. To be called after
+    /// Whether there is room for a frame; where there is none, the peer wakes this rank when it has made some. To be called after
     /// [`Link::has_room`] said no, before every sleep.
     pub fn waits_for_room(&self, lane: Lane, len: usize) -> bool {
         let out = &self.out[lane.index()];

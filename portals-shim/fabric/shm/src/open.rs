@@ -162,7 +162,7 @@ impl Memory {
         map
     }
 
-    /// As rank `rank` maps it.
+    /// The memory, mapped by rank `rank`.
     fn mapped(&self, rank: u32) -> Result<Mapped, FabricError> {
         let own = self.files.get(rank as usize);
         let own = own.ok_or_else(|| unusable(format!("rank {rank} of {}", self.ranks)))?;
@@ -620,15 +620,15 @@ pub fn machine_of(host: &str) -> &str {
 /// `ranks` interfaces of this process, for ranks that are threads.
 ///
 /// # Errors
-/// As [`Memory::new`].
+/// Those of [`Memory::new`].
 pub fn in_threads(ranks: u32) -> Result<Vec<Attached>, FabricError> {
     in_threads_with(ranks, Options::default())
 }
 
-/// As [`in_threads`], with less than the machine can do.
+/// Opens the fabric for ranks that are threads of this process, with less than the machine can do.
 ///
 /// # Errors
-/// As [`Memory::new`].
+/// Those of [`Memory::new`].
 pub fn in_threads_with(ranks: u32, options: Options) -> Result<Vec<Attached>, FabricError> {
     const JID: u32 = 1;
     let memory = Memory::new(ranks)?;

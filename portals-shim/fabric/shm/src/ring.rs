@@ -154,7 +154,7 @@ impl Producer {
         self.publish_in(words.ready(self.next & self.mask));
     }
 
-    /// As [`Producer::publish`], where the cell's word is at hand.
+    /// Publishes the next cell, whose word is at hand.
     #[inline]
     pub(super) fn publish_in(&mut self, ready: &impl Word) {
         self.next = self.next.wrapping_add(1);
@@ -277,7 +277,7 @@ pub(super) struct SharedProducer {
 }
 
 impl SharedProducer {
-    /// As [`Producer::new`].
+    /// One of a ring with so many cells; see [`Producer::new`].
     pub(super) fn new(cells: u32) -> Self {
         Self {
             mask: cells - 1,
@@ -314,7 +314,7 @@ pub(super) struct SharedConsumer {
 }
 
 impl SharedConsumer {
-    /// As [`Consumer::new`].
+    /// One of a ring with so many cells; see [`Consumer::new`].
     pub(super) fn new(cells: u32) -> Self {
         Self {
             mask: cells - 1,
@@ -337,7 +337,7 @@ impl SharedConsumer {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// As [`Consumer::is_told`].
+    /// Whether the writer knows what was read; see [`Consumer::is_told`].
     #[inline]
     pub(super) fn is_told(&self) -> bool {
         self.asked.load(Ordering::Relaxed) == self.position()

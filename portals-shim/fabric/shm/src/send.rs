@@ -28,7 +28,7 @@ impl Core {
         delivery::fail_answer(ni, &tx.header);
     }
 
-    /// As [`Core::send`], to a peer that is known.
+    /// Sends a message to a peer that is known.
     #[inline]
     pub(super) fn send_to(&mut self, map: &Map, ni: &mut Ni, rank: usize, tx: &mut Transmit) {
         if self.closed || self.peers[rank].gone {

@@ -168,7 +168,7 @@ impl Verbs {
         }
     }
 
-    /// As [`Verbs::alone_done`], of one that has failed.
+    /// Ends an operation by the adapters alone that has failed; see [`Verbs::alone_done`].
     #[cold]
     pub(super) fn alone_failed(&mut self, ni: &mut Ni, id: u64) {
         self.get_over(id, false);

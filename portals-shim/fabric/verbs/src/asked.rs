@@ -186,7 +186,7 @@ impl Verbs {
         }
     }
 
-    /// As [`Verbs::look_for_answer`], by one that waits for nothing else: looks at the rings a little longer.
+    /// Looks for the answer on behalf of a caller that waits for nothing else: a little longer at the rings.
     #[inline]
     pub(super) fn watch_for_answer(&mut self) {
         self.look_for_answer();

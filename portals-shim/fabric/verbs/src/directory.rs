@@ -20,7 +20,7 @@ pub trait Contact: Copy {
 pub struct Directory<C> {
     /// The job's key space, for those not known yet.
     job: Option<(Reader, String)>,
-    /// As [`Contact::key`].
+    /// The key under which a rank says its address; see [`Contact::key`].
     key: fn(u32, &str) -> String,
     /// Bytes before the contact in what a rank has said.
     before: usize,
@@ -33,7 +33,7 @@ impl<C: Contact> Directory<C> {
         Self::within(job, opening, C::key, 0)
     }
 
-    /// As [`Directory::new`], of ranks that say it under another key, after `before` bytes.
+    /// A directory of ranks that say their address under another key, after `before` bytes.
     pub(crate) fn within(
         job: Reader,
         opening: String,

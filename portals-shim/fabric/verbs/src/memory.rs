@@ -202,7 +202,7 @@ impl Registry {
         }
     }
 
-    /// As [`Registry::of_md`], if that descriptor was the last one asked for; operations on one come in rows.
+    /// The keys of a descriptor ([`Registry::of_md`]), if it was the last one asked for; operations on one come in rows.
     #[inline]
     pub(super) fn again(&self, md: MdHandle, piece: Segment, purpose: Use) -> Option<(u32, u32)> {
         let last = self.last.as_ref()?;

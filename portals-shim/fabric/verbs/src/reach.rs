@@ -102,7 +102,7 @@ impl Peer {
         self.way_where_adverts_are(put, write_from)
     }
 
-    /// As [`Peer::way`], where descriptors of the portal are advertised.
+    /// How a put goes that could go at once, where descriptors of the portal are advertised.
     #[inline(never)]
     fn way_where_adverts_are(&self, put: &Header, write_from: usize) -> Way {
         if super::written::written(write_from, put.payload_len() as usize) && self.may_write() {
@@ -126,7 +126,7 @@ impl Peer {
         self.found(source, pt_index, match_bits, asked(header)?)
     }
 
-    /// As [`Peer::advertised`], for callers that know what is asked.
+    /// The memory that the peer advertises for what is asked.
     #[inline(always)]
     fn found(
         &self,
@@ -183,7 +183,7 @@ impl Adverts {
 }
 
 impl Verbs {
-    /// As [`Peer::reach`], and where a put is written whose owner is to be told afterwards, which need not wait.
+    /// The memory that the adapters reach for an operation: alone ([`Peer::reach`]), or for a put whose owner is to be told afterwards, which need not wait.
     #[inline]
     pub(super) fn reach_of(&mut self, rank: usize, header: &Header) -> Option<Reach> {
         let aimed = self.aimed.take();

@@ -174,7 +174,7 @@ impl Verbs {
         }
     }
 
-    /// As [`Verbs::message`], of a frame that is rarely one.
+    /// Handles a message in a frame that rarely has one; a call of its own keeps it out of the short path.
     #[inline(never)]
     fn message_apart(&mut self, ni: &mut Ni, rank: usize, header: &Header, data: &[u8]) {
         self.message(ni, rank, header, data);

@@ -76,7 +76,7 @@ impl Verbs {
         self.send_frame_now(header, Some(payload), payload)
     }
 
-    /// As [`Verbs::send_put_now`], of a put whose bytes `fill` writes into the frame; they are those of `payload`, if they
+    /// Sends a put at once ([`Verbs::send_put_now`]), whose bytes `fill` writes into the frame; they are those of `payload`, if they
     /// lie anywhere.
     #[inline]
     pub(super) fn send_frame_now(
@@ -262,7 +262,7 @@ impl Verbs {
         }
     }
 
-    /// As [`Verbs::keys`]; `None`, with a message, when the system refuses.
+    /// Registers a descriptor's memory ([`Verbs::keys`]); `None`, with a message, when the system refuses.
     pub(super) fn registered(
         &mut self,
         ni: &Ni,

@@ -68,7 +68,7 @@ impl Verbs {
         true
     }
 
-    /// As [`Verbs::write_put`], of a put that has not begun and goes at once, from memory that was registered for the one
+    /// Writes a put ([`Verbs::write_put`]) that has not begun and goes at once, from memory that was registered for the one
     /// before; the number of its record, whose operation [`Verbs::put_begun`] names. What the operation costs here is
     /// computed while the data is under way.
     #[inline(never)]

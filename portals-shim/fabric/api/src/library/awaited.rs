@@ -20,7 +20,7 @@ use crate::nal::{Awaiting, Nal};
 use portals_core::{AckRequest, Error, MdHandle, NiFail};
 
 impl<N: Nal> Library<N> {
-    /// As [`Library::get`]; tries `looks` times to end it.
+    /// Makes a get for a caller that waits for it: tries `looks` times to end it.
     #[inline]
     pub fn get_awaited(
         &mut self,
@@ -43,7 +43,7 @@ impl<N: Nal> Library<N> {
         Ok(Awaited::Begun)
     }
 
-    /// As [`Library::put_here`] with an ack and silent; tries `looks` times to end it.
+    /// Makes a silent put with an ack for a caller that waits for that: tries `looks` times to end it.
     #[inline]
     pub fn put_awaited(
         &mut self,

@@ -37,7 +37,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// As [`copy`] of at most 32 bytes, all of which are loaded before one is stored.
+/// Copies at most 32 bytes, all of which are loaded before one is stored.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
@@ -111,7 +111,7 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// As [`copy`], of more than 32 bytes.
+/// Copies more than 32 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
@@ -189,7 +189,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
 /// Copies as many blocks of 128 bytes as there are, forwards; how many bytes are left.
 ///
 /// # Safety
-/// As for [`copy`], where the destination does not begin within the source; the processor has AVX.
+/// That of [`copy`], where the destination does not begin within the source; the processor has AVX.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx")]
 unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) -> usize {
@@ -223,7 +223,7 @@ unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) -> usize {
     len % WIDE
 }
 
-/// As [`copy`] of at most 32 bytes.
+/// Copies at most 32 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
@@ -231,7 +231,7 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy_long(from, to, len) }
 }
 
-/// As [`copy`].
+/// Copies more than 32 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     // Words would be other sizes than those of the copies that they meet, which is no race of the processor's.
@@ -261,7 +261,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
 /// Sets `len` bytes.
 ///
 /// # Safety
-/// As for the destination of [`copy`].
+/// That of the destination of [`copy`].
 pub(super) unsafe fn fill(to: *mut u8, len: usize, value: u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if len >= 64 {

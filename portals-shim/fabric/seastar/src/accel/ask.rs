@@ -44,7 +44,7 @@ pub(super) enum About {
         count: u64,
     },
     QueueGone(EqHandle),
-    /// As [`About::QueueGone`]; also where the firmware refuses it, no poll may name it any more.
+    /// The queue is to go ([`About::QueueGone`]); also where the firmware refuses it, no poll may name it any more.
     QueueRetired(EqHandle),
 }
 

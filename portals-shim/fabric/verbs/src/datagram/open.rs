@@ -103,7 +103,7 @@ impl Unconnected {
         Self::with(rank, size, device, who, settings)
     }
 
-    /// As [`Unconnected::new`], with these settings.
+    /// Opens the device ([`Unconnected::new`]) with these settings.
     pub(crate) fn with(
         rank: u32,
         size: u32,

@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// As [`Peer::mark`], if something has ended here that is not confirmed.
+    /// Asks for a confirmation ([`Peer::mark`]), if something has ended here that is not confirmed.
     pub(crate) fn ask_if_ended(&mut self) {
         if self.ended_here() > 0 {
             self.ask_witness();

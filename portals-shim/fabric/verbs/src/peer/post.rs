@@ -41,7 +41,7 @@ impl Peer {
         self.broken = true;
     }
 
-    /// As [`Peer::post_copy_here`], in a call.
+    /// Posts a copied frame ([`Peer::post_copy_here`]) by a call, where it is rare.
     #[inline(never)]
     pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
         self.post_copy_here(len, credit);

@@ -213,7 +213,7 @@ impl Peer {
     }
 }
 
-/// As [`written`], for what is rare.
+/// Writes a frame ([`written`]) by a call, where it is rare.
 #[inline(never)]
 fn written_apart(
     place: &mut [u8],
