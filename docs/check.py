@@ -150,6 +150,54 @@ def check_coverage():
             problem(COVERAGE, f"nothing covers {what}")
 
 
+VERBS = "portals-shim/fabric/verbs/src"
+SHM = "portals-shim/fabric/shm/src"
+CELLS = [f"{SHM}/cell.rs", f"{SHM}/layout.rs", "portals-core/src/header.rs"]
+# Figures of the book that are constants of the code: the page, what stands there, with a group for each figure, the files of the
+# constants, and their names.
+FIGURES = [
+    (
+        "mechanisms/verbs.md",
+        r"slots of (\d+) bytes \(an (\d+)-byte prefix, a header of up to (\d+) bytes, (\d+) bytes of data\)",
+        [f"{VERBS}/frame.rs"],
+        ["SLOT", "PREFIX", "HEADER", "EAGER"],
+    ),
+    ("one-put.md", r"prefix (\d+) │ header (\d+) │ data", [f"{VERBS}/frame.rs"], ["PREFIX", "HEADER"]),
+    ("mechanisms/verbs.md", r"get, up to (\d+) bytes", [f"{VERBS}/asked.rs"], ["MOST"]),
+    ("mechanisms/verbs.md", r"at most (\d+) rings", [f"{VERBS}/ring.rs"], ["MOST"]),
+    ("mechanisms/verbs.md", r"after (\d+) short frames", [f"{VERBS}/ring.rs"], ["HOT"]),
+    ("mechanisms/verbs.md", r"slot, (\d+) bytes:", [f"{VERBS}/ring/slots.rs"], ["SLOT"]),
+    ("mechanisms/verbs.md", r"Up to (\d+) ranks all are read at the start", [f"{VERBS}/connect.rs"], ["PREFETCH"]),
+    ("mechanisms/shm.md", r"of a put, up to (\d+) bytes", CELLS, ["SHORT"]),
+    ("mechanisms/shm.md", r"\| up to (\d+) bytes \| in the cell \|", CELLS, ["INLINE"]),
+    ("mechanisms/shm.md", r"ring r→b: cells of (\d+) bytes", CELLS, ["CELL"]),
+]
+
+
+def constant(files, name):
+    """The value of a constant that is made of numbers and constants of these files."""
+    for file in files:
+        found = re.search(rf"const {name}: \w+ =\s*([^;]+);", (ROOT / file).read_text())
+        if found:
+            text = re.sub(r" as \w+", "", found[1])
+            text = re.sub(r"\b[A-Z][A-Z0-9_]*\b", lambda m: str(constant(files, m[0])), text)
+            if not re.fullmatch(r"[\d\s+*()<-]+", text):
+                raise ValueError(f"{file}: {name} is {text}")
+            return eval(text)
+    raise ValueError(f"no {name} in {' '.join(files)}")
+
+
+def check_figures():
+    for page, stands, files, names in FIGURES:
+        path = SRC / page
+        found = re.search(stands, path.read_text())
+        true = [constant(files, name) for name in names]
+        if not found:
+            problem(path, f"says nothing like {stands!r}")
+        elif [int(n) for n in found.groups()] != true:
+            problem(path, f"says {found[0]!r}; {', '.join(names)} are {true}")
+
+
 def check_decisions():
     """The page has every decision once, in order."""
     page = SRC / "decisions.md"
@@ -256,6 +304,7 @@ def main():
             if f"({page.relative_to(SRC).as_posix()})" not in summary:
                 problem(page, "not in SUMMARY.md")
     check_decisions()
+    check_figures()
     check_unsafe()
     check_peers()
     check_coverage()
