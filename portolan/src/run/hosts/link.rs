@@ -9,6 +9,7 @@
 //!            ── Line, Signal, End ─────────────▶
 //! ```
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -106,7 +107,7 @@ impl Up {
 pub(super) struct Link {
     socket: LineSocket<TcpStream>,
     /// What the kernel has not taken yet.
-    unsent: Vec<u8>,
+    unsent: VecDeque<u8>,
 }
 
 impl Link {
@@ -124,7 +125,7 @@ impl Link {
         stream.set_nonblocking(true)?;
         Ok(Self {
             socket: LineSocket::over(stream),
-            unsent: Vec::new(),
+            unsent: VecDeque::new(),
         })
     }
 
@@ -134,7 +135,7 @@ impl Link {
     /// The connection has ended; it does if the peer has not read [`MOST`] bytes.
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.unsent, message).map_err(io::Error::other)?;
-        self.unsent.push(b'\n');
+        self.unsent.push_back(b'\n');
         self.flush()?;
         if self.unsent.len() > MOST {
             self.unsent.clear();
@@ -155,25 +156,21 @@ impl Link {
     /// # Errors
     /// The connection has ended, as whoever reads from it finds too; nothing waits any more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        let ended = loop {
-            let rest = self.unsent.get(sent..).unwrap_or_default();
-            if rest.is_empty() {
-                break Ok(());
-            }
-            match self.socket.stream().write(rest) {
-                Ok(0) => break Err(ErrorKind::WriteZero.into()),
-                Ok(some) => sent += some,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        match ended {
-            Ok(()) => drop(self.unsent.drain(..sent)),
-            Err(_) => self.unsent.clear(),
+        while self.has_unsent() {
+            let ended = match self.socket.stream().write(self.unsent.as_slices().0) {
+                Ok(0) => ErrorKind::WriteZero.into(),
+                Ok(sent) => {
+                    self.unsent.drain(..sent);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => error,
+            };
+            self.unsent.clear();
+            return Err(ended);
         }
-        ended
+        Ok(())
     }
 
     pub(super) fn receive(&mut self) -> Received {
