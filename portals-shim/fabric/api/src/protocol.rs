@@ -26,8 +26,8 @@ pub enum Operation {
 pub enum Reached {
     /// It has no event queue and is the only one that can match: initiators reach its memory without the target's library.
     Direct,
-    /// It has an event queue, and its owner has told this rank where its memory is.
-    Told,
+    /// It has an event queue, and its owner advertises it: the adapters place the data, and a message notifies the owner.
+    Notified,
     /// The target's library matches the message.
     Matched,
 }
@@ -144,7 +144,7 @@ impl fmt::Display for Protocols {
             };
             let reached = match row.reached {
                 Reached::Direct => "direct",
-                Reached::Told => "told",
+                Reached::Notified => "notified",
                 Reached::Matched => "matched",
             };
             let lengths = match row.to {

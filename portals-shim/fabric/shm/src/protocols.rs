@@ -69,9 +69,13 @@ pub fn protocols(attaches: bool) -> Protocols {
     };
     let direct = |len| match len {
         0 => put(0),
-        _ => (
+        _ if attaches => (
             "rma copy",
             "this process copies to or from the shown memory",
+        ),
+        _ => (
+            "rma copy",
+            "this process copies, where the memory was made to be shared; else as matched",
         ),
     };
     all.add((Operation::Put, Reached::Direct), direct);

@@ -43,6 +43,12 @@ const GLANCES: u32 = 16;
 
 const _: () = assert!(TOKEN + MOST as usize + super::ring::END <= super::ring::SLOT);
 
+/// Whether a get of `len` bytes may be asked for; `witness`: a witness confirms what the adapters do, as on iWARP.
+#[inline(always)]
+pub(super) fn may_ask(len: u64, reads: Reads, witness: bool) -> bool {
+    len <= MOST && reads != Reads::ByAdapter && !witness
+}
+
 /// The get that is asked for.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -99,10 +105,7 @@ impl Verbs {
     /// Begins a get of an advertised descriptor, under `id`: a read by the adapters, or a question to the peer.
     #[inline(always)]
     pub(super) fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        if transfer.local.len <= MOST
-            && self.asks.reads != Reads::ByAdapter
-            && self.witness.is_none()
-        {
+        if may_ask(transfer.local.len, self.asks.reads, self.witness.is_some()) {
             return self.begin_short_get(rank, transfer, id);
         }
         self.post_read(rank, transfer, id);

@@ -324,11 +324,7 @@ impl Unconnected {
             published: Published::default(),
             max_message: u64::from(self.port.message_bytes.max(4096)),
             counters: Counters::default(),
-            rings: Rings::new(if self.settings.thread || crowded {
-                0
-            } else {
-                self.settings.rings
-            }),
+            rings: Rings::new(self.settings.rings(crowded)),
             spare: Vec::new(),
             slots: Box::new([verbs_backend::Completion::EMPTY; super::BATCH]),
             closed: false,

@@ -3,14 +3,14 @@
 //! | protocol | file | when |
 //! |---|---|---|
 //! | `rma write`, `rma read` | `send.rs` (`one_sided`), `alone.rs` | the peer advertises the descriptor, and all before it has had its effect |
-//! | `get by message` | `asked.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
+//! | `get by active message` | `asked.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
 //! | `eager ring` | `ring.rs`, `peer/ring.rs` | header and data fit a slot, and the peer polls its ring; else as `eager send` |
 //! | `eager send` | `send.rs` (`eager`), `receive.rs` | they fit a receive |
-//! | `rma write, send` | `written.rs` | the peer has told of the descriptor after some long puts; data in one piece |
+//! | `rma write, send` | `written.rs` | the peer advertises the descriptor after some long puts; data in one piece |
 //! | `rndv read` | `send.rs` (`announce`), `receive.rs` | longer: the target reads it |
 //! | `eager datagram`, `eager datagrams` | `datagram/send.rs` | over datagrams: in one, or in several that the peer puts where they belong |
 
-use super::asked::{self, choice::Reads};
+use super::asked;
 use super::connect::chain;
 use super::datagram::first_data;
 use super::frame::{self, MESSAGE_HEAD};
@@ -33,20 +33,20 @@ fn message(len: u64, rings: bool) -> Said {
 }
 
 fn connected(device: &str, settings: &Settings, connect: Connect) -> Protocols {
-    let rings = settings.rings > 0;
-    let asks = settings.reads != Reads::ByAdapter && connect != Connect::Iwarp;
+    let rings = settings.rings(false) > 0;
+    let asks = |len| asked::may_ask(len, settings.reads, connect == Connect::Iwarp);
     let mut all = Protocols::new("verbs", format!("a reliable connection over {device}"));
     let message = |len| message(len, rings);
     all.add((Operation::Put, Reached::Direct), |len| match len {
         0 => message(0),
         _ => ("rma write", "the adapter writes where the peer advertises"),
     });
-    all.add((Operation::Put, Reached::Told), |len| {
+    all.add((Operation::Put, Reached::Notified), |len| {
         let written = usize::try_from(len).is_ok_and(|len| settings.writes(len));
         match written {
             true => (
                 "rma write, send",
-                "the adapter writes, and a message has the peer post the events",
+                "the adapter writes data in one piece, and a message has the peer post the events",
             ),
             false => message(len),
         }
@@ -54,8 +54,8 @@ fn connected(device: &str, settings: &Settings, connect: Connect) -> Protocols {
     all.add((Operation::Put, Reached::Matched), message);
     all.add((Operation::Get, Reached::Direct), |len| match len {
         0 => message(0),
-        len if asks && len <= asked::MOST => (
-            "get by message",
+        len if asks(len) => (
+            "get by active message",
             "the peer's library answers where that was quicker; else rma read",
         ),
         _ => ("rma read", "the adapter reads where the peer advertises"),

@@ -223,6 +223,15 @@ impl Settings {
         })
     }
 
+    /// Most rings of a rank; `crowded`: there is no processor for it. One that sleeps while its peers write has none.
+    pub(super) const fn rings(&self, crowded: bool) -> u32 {
+        if self.thread || crowded {
+            0
+        } else {
+            self.rings
+        }
+    }
+
     /// Whether puts of so many bytes are written into descriptors with an event queue.
     pub(super) const fn writes(&self, len: usize) -> bool {
         super::written::written(self.write_from, len)

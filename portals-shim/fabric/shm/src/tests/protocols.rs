@@ -52,7 +52,7 @@ fn lengths_go_as_the_table_says(attaches: bool) {
         for len in [row.from, row.to.unwrap_or(row.from + 1)] {
             let bits = match row.reached {
                 Reached::Direct => QUIET,
-                Reached::Told | Reached::Matched => LOUD,
+                Reached::Notified | Reached::Matched => LOUD,
             };
             let before = direct();
             let target = super::to(there, bits, 0);
