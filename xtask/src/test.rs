@@ -28,17 +28,25 @@ fn lint() -> Result<()> {
         "-D",
         "warnings",
     ]))?;
-    // A program over shared memory alone builds without a device's library and the simulator.
-    cargo::run(&mut cargo(&[
-        "clippy",
-        "--package",
-        "tagged",
-        "--no-default-features",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+    // A program is built with the fabrics that it asks for, and with nothing of others.
+    for (package, features) in [
+        ("tagged", ""),
+        ("portals-shim", "verbs"),
+        ("portals-shim", "seastar"),
+    ] {
+        cargo::run(&mut cargo(&[
+            "clippy",
+            "--package",
+            package,
+            "--no-default-features",
+            "--features",
+            features,
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ]))?;
+    }
     cargo::run(
         cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;
