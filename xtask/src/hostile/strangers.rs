@@ -271,6 +271,9 @@ pub(crate) fn inside(options: &Inside) -> Result<()> {
             if result != right || result.is_empty() {
                 bail!("{fabric}: with a stranger the result is {result:?}, without {right:?}");
             }
+            if said.contains("0 of 0 tries") {
+                bail!("{fabric}: the stranger has found no socket");
+            }
             later.push(1e3 * (beside.as_secs_f64() - alone.as_secs_f64()));
             words = said;
         }
@@ -288,7 +291,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn what_listens_here_is_found_and_answers() {
+    fn what_one_could_connect_to_is_found() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
@@ -297,6 +300,16 @@ mod tests {
             Door::Tcp(tcp.local_addr().unwrap()),
             Door::Unix(1, path.to_string_lossy().into_owned()),
         ];
+        // One that has a name, and may listen at any moment.
+        let flags = SocketFlags::CLOEXEC;
+        let bound =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (bound, name) = (bound.unwrap(), format!("portolan-{}", std::process::id()));
+        let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&bound, &to).unwrap();
+        let bound = Door::Unix(5, format!("@{name}"));
+        assert!(doors().contains(&bound));
+        assert_eq!(connect(&bound).unwrap_err(), Errno::CONNREFUSED);
         let found = doors();
         for door in wanted {
             assert!(found.contains(&door), "{door:?}");
