@@ -333,7 +333,7 @@ impl Conduit {
         self.wait_step("polling", Scope::Full);
     }
 
-    /// Sleeps until something comes, for no longer than this, of the fabric's time, and handles it; whether anything was handled.
+    /// Waits for some frames or one event, for no longer than this, of the fabric's time, and handles them; whether there were any.
     pub fn service_within(&self, longest: Option<Duration>) -> bool {
         self.wait_step_or("polling", Scope::Full, longest, None)
     }

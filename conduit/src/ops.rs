@@ -62,7 +62,7 @@ pub(crate) struct Ops {
     slots: Vec<Slot>,
     /// Free ones of those that have been used and are below [`EXPLICIT`].
     free: Vec<u16>,
-    /// Slots that are free too, above those of `free`.
+    /// Free ones of those that have been used, from [`EXPLICIT`] on.
     spare: Vec<u16>,
     /// What implicit operations count on.
     implicit: Implicit,

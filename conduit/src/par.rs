@@ -258,8 +258,8 @@ impl Par {
         self.gate.enter();
     }
 
-    /// Makes a call that takes ranges away ([`Conduit::take_away`]). No other thread has a turn between the last look and the end of `call`: one that transferred
-    /// from or to what lies beside would have all of its unit pinned anew.
+    /// Makes a call that takes ranges away ([`Conduit::take_away`]). No other thread has a turn between the last look and the end of
+    /// `call`: one that transferred from or to what lies beside would have all of its unit pinned anew.
     pub fn take_away<R>(&self, ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
         self.with(|c| c.take_away(ranges, call))
     }
@@ -367,7 +367,8 @@ impl Par {
         self.with(|c| c.am_request_long_from_segment(node, handler, offset, len, dest, args))
     }
 
-    /// Sends a Long request from the own segment, whose memory stays untouched until the reply, with the locks of [`Par::am_request_short`].
+    /// Sends a Long request from the own segment, whose memory stays untouched until the reply, with the locks of
+    /// [`Par::am_request_short`].
     pub fn am_request_long_async_from_segment(
         &self,
         node: u32,
@@ -417,7 +418,8 @@ impl Par {
         }
     }
 
-    /// Waits until `ready`, and polls ([`Conduit::block_until`]). While another thread is in the conduit, and so polls, this one looks at `ready`.
+    /// Waits until `ready`, and polls ([`Conduit::block_until`]). While another thread is in the conduit, and so polls, this one
+    /// looks at `ready`.
     pub fn block_until(&self, mut ready: impl FnMut() -> bool) {
         if self.gate.is_mine() || hsl::is_quiet() {
             return self.with(|conduit| conduit.block_until(ready));

@@ -37,7 +37,7 @@ impl Maps {
         range.is_some_and(|r| r.0 <= addr && addr.saturating_add(len) <= r.1)
     }
 
-    /// The parts of a range that can be written; asks the kernel unless all of it was memory before.
+    /// The parts of `len` bytes at `addr` that are memory ([`Maps::within`]); asks the kernel unless all of it was before.
     pub(crate) fn writable(&mut self, addr: u64, len: u64) -> Vec<(u64, u64)> {
         if !self.is_whole(addr, len) {
             self.look();

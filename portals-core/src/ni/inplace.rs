@@ -40,7 +40,7 @@ impl Ni {
         }
     }
 
-    /// Does what the ack would have done that a put in place does not have.
+    /// Handles the ack of a put in place, which no peer sends.
     #[inline]
     pub fn ack_in_place(&mut self, answer: &InPlace) {
         let awaited = self.await_less(answer.md, |rest| &mut rest.acks_due);
@@ -52,7 +52,7 @@ impl Ni {
         self.post_ack(answer.md, what, NiFail::OK);
     }
 
-    /// Does in one step what the reply of a get in place, which it does not have, and the end of its deposit would have done.
+    /// Handles the reply of a get in place, which no peer sends, and ends its deposit.
     #[inline]
     pub fn reply_in_place(&mut self, answer: &InPlace, fail: NiFail) {
         match self.room_for_reply(answer) {

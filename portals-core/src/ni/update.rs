@@ -120,8 +120,8 @@ impl Ni {
         self.me_md_post_of(base, &spec, position, &desc, unlink, test)
     }
 
-    /// Posts an entry with an MD ([`Ni::me_md_post`]); what is large is left where the caller has it. One function with all that it needs but what
-    /// is rare: programs post an entry for each message.
+    /// Posts an entry with an MD ([`Ni::me_md_post`]); what is large is left where the caller has it. One function with all that it
+    /// needs but what is rare: programs post an entry for each message.
     #[inline(always)]
     pub fn me_md_post_of(
         &mut self,

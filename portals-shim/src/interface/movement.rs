@@ -144,8 +144,8 @@ impl Interface {
         self.open()?.put_keyed(md, region, &to, key)
     }
 
-    /// Puts a region to a descriptor that `key` reaches, if the fabric takes the data within this call: after `true` the memory is free, and
-    /// neither SEND_START nor SEND_END will come, but the ack. After `false` nothing has happened.
+    /// Puts a region to a descriptor that `key` reaches, if the fabric takes the data within this call. After `true` the memory is
+    /// free, and neither SEND_START nor SEND_END will come, but the ack. After `false` nothing has happened.
     pub fn put_region_keyed_now(
         &self,
         md: MdHandle,

@@ -363,7 +363,7 @@ impl Link {
         true
     }
 
-    /// Where a frame would go now, if there is room ([`Out::room`]).
+    /// Room for a frame ([`Out::room`]), by the peer's words of now if there seemed to be none.
     #[inline]
     fn room(&self, out: &Out, len: usize) -> Option<(u32, (u32, u32))> {
         out.room(len).or_else(|| {

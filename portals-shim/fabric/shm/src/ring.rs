@@ -337,7 +337,7 @@ impl SharedConsumer {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Whether the writer knows what was read; see [`Consumer::is_told`].
+    /// Whether all that was released has been given back; see [`Consumer::is_told`].
     #[inline]
     pub(super) fn is_told(&self) -> bool {
         self.asked.load(Ordering::Relaxed) == self.position()

@@ -493,7 +493,7 @@ pub(super) fn stamp_value(frame: &[u8]) -> u32 {
         .map_or(0, |(p, _)| value_of(p.credits.get(), p.requests_done.get()))
 }
 
-/// The value of a stamp ([`stamp_value`]) that is sent without a frame.
+/// The value ([`stamp_value`]) of these credits and this count of requests.
 #[inline]
 pub(super) fn value_of(credits: u16, requests_done: u32) -> u32 {
     u32::from(credits) << 16 | requests_done & 0xffff

@@ -183,7 +183,8 @@ impl Adverts {
 }
 
 impl Verbs {
-    /// The memory that the adapters reach for an operation: alone ([`Peer::reach`]), or for a put whose owner is to be told afterwards, which need not wait.
+    /// The memory that the adapters reach for an operation: alone ([`Peer::reach`]), or for a put whose owner is notified
+    /// afterwards, which need not wait.
     #[inline]
     pub(super) fn reach_of(&mut self, rank: usize, header: &Header) -> Option<Reach> {
         let aimed = self.aimed.take();
