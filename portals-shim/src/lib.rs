@@ -11,6 +11,7 @@
 //! [`fabric`] is the one place that knows which fabric a program runs on; [`job`] is how its
 //! processes found each other.
 
+pub mod endpoint;
 pub mod fabric;
 mod interface;
 pub mod nal;

@@ -1,5 +1,6 @@
 //! What a fabric hands to the interface above it.
 
+use super::address::AddressBook;
 use super::bridge::Bridge;
 use super::direct::Direct;
 use super::library::Library;
@@ -42,4 +43,13 @@ impl Attached {
     pub fn into_parts(self, _: Trust) -> (Box<dyn Bridge>, NiConfig, Vec<ProcessId>) {
         (self.bridge, self.config, self.peers)
     }
+}
+
+/// An interface that was opened alone, and the book of those that it can talk to.
+#[derive(Debug)]
+pub struct Alone {
+    /// The interface; it has no ranks.
+    pub attached: Attached,
+    /// The peers that it knows, and its own address.
+    pub book: AddressBook,
 }

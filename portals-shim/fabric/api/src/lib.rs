@@ -6,10 +6,12 @@
 //! | [`library`], [`delivery`] | the library over one fabric; messages taken and answered |
 //! | [`bridge`], [`direct`], [`call`] | how an interface reaches the library: in this process, or by a value |
 //! | [`region`] | memory that descriptors name |
+//! | [`address`] | peers that are no ranks of a job |
 //! | [`config`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
 //! | [`gate`], [`bell`] | who may enter, and what wakes a thread |
 //! | [`protocol`] | which protocol carries which operation, as a table |
 
+pub mod address;
 pub mod attached;
 pub mod bell;
 pub mod bridge;
