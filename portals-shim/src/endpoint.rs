@@ -11,7 +11,7 @@ use portals_core::ProcessId;
 ///
 /// Clones are the same endpoint, and any thread may call every method. [`Interface::close`] closes it.
 ///
-/// ```ignore
+/// ```
 /// use portals_shim::endpoint::Endpoint;
 /// use portals_shim::fabric::{FabricConfig, FabricKind};
 ///
@@ -47,13 +47,14 @@ impl Endpoint {
     /// # Errors
     /// As for [`Endpoint::open`].
     pub fn open_with(config: &FabricConfig, wishes: &Wishes) -> Result<Self, FabricError> {
-        let alone: Result<Alone, _> = match config.kind {
+        let alone = match config.kind {
+            FabricKind::Shm => crate::nal::shm::open_alone(wishes),
             kind => Err(FabricError::Unusable {
                 kind,
                 reason: "it has no endpoints that open alone".to_owned(),
             }),
-        };
-        let Alone { attached, book } = alone?;
+        }?;
+        let Alone { attached, book } = alone;
         let Opened { interface, .. } = attached.into();
         Ok(Self { interface, book })
     }

@@ -248,6 +248,16 @@ impl AddressBook {
         self.known().get(&id).copied()
     }
 
+    /// How many peers are known.
+    pub fn len(&self) -> usize {
+        self.known().len()
+    }
+
+    /// Whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Changes with every peer that comes or goes: a fabric that keeps what it has looked up compares it.
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)

@@ -49,6 +49,10 @@ const QUIET: Duration = Duration::from_millis(1);
 /// How long a wait sleeps on a fabric that cannot wake it.
 const BLIND: Duration = Duration::from_millis(10);
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Of a program that waits for events alone.
 fn nothing_else() -> bool {
     false
@@ -84,10 +88,13 @@ struct Shared<N> {
     attendance: Option<Attendance>,
     nap: Option<Arc<dyn Nap>>,
     /// See [`Nal::looks`].
-    looks: u32,
+    looks: AtomicU32,
     /// Peers can map memory of this process.
     shares: bool,
-    spin: Duration,
+    /// How long a wait polls before it sleeps, nanoseconds.
+    spin: AtomicU64,
+    /// That is the user's choice.
+    chosen: bool,
     /// The attendant waits for the lock, which a polling program would hardly let it have.
     wanted: AtomicBool,
     /// Calls made, counted only for the progress thread.
@@ -123,9 +130,10 @@ impl<N: Nal + 'static> Direct<N> {
             sleepers: Sleepers::default(),
             attendance,
             nap,
-            looks,
+            looks: AtomicU32::new(looks),
             shares,
-            spin: spin.map_or(usual, Duration::from_micros),
+            spin: AtomicU64::new(nanos(spin.map_or(usual, Duration::from_micros))),
+            chosen: spin.is_some(),
             wanted: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             outside: AtomicU32::new(0),
@@ -180,7 +188,7 @@ impl<N: Nal> Shared<N> {
         // Threads that poll at once may lose some of the count, which is no exact one.
         let fruitless = self.fruitless.load(Ordering::Relaxed).saturating_add(polls);
         self.fruitless.store(fruitless, Ordering::Relaxed);
-        let long = fruitless > SPINS * self.looks;
+        let long = fruitless > SPINS * self.looks.load(Ordering::Relaxed);
         if long {
             std::thread::yield_now();
         }
@@ -416,7 +424,10 @@ impl<N: Nal> Shared<N> {
     /// Looks of one poll of a wait.
     #[inline]
     fn looks_of_wait(&self) -> u32 {
-        if self.spin.is_zero() { 1 } else { self.looks }
+        match self.spin.load(Ordering::Relaxed) {
+            0 => 1,
+            _ => self.looks.load(Ordering::Relaxed),
+        }
     }
 
     /// Takes the first event, if it comes within the wait and before `other` says that there is other work.
@@ -457,7 +468,8 @@ impl<N: Nal> Shared<N> {
             if deadline.is_some_and(|d| now >= d) {
                 return Ok(Taken::Nothing);
             }
-            let from = *sleep_from.get_or_insert(now + self.spin);
+            let spin = Duration::from_nanos(self.spin.load(Ordering::Relaxed));
+            let from = *sleep_from.get_or_insert(now + spin);
             if now >= from {
                 // Nobody can say whether what a wait for ever is for was lost with a peer.
                 if longest.is_none()
@@ -475,6 +487,15 @@ impl<N: Nal> Shared<N> {
                     sleep_from = None;
                 }
             }
+        }
+    }
+
+    /// Learns how long waits poll, which may change with the peers that there are.
+    fn settle(&self, nal: &N) {
+        self.looks.store(nal.looks().max(1), Ordering::Relaxed);
+        if !self.chosen {
+            let spin = nanos(nal.spin().unwrap_or(SPIN));
+            self.spin.store(spin, Ordering::Relaxed);
         }
     }
 
@@ -496,6 +517,7 @@ impl<N: Nal> Shared<N> {
             let (mut due, busy) = library.attend(alone);
             let moved = library.take_moved();
             let gone = library.nal.is_gone();
+            self.settle(&library.nal);
             drop(library);
             if moved {
                 self.wake();

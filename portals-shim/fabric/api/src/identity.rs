@@ -1,7 +1,7 @@
 //! Who a rank is on its fabric: process id, user, job.
 
 use super::config::FabricError;
-use super::place::{Placement, RANK_PID};
+use super::place::{FIRST_NID, LARGEST_PID, Placement, RANK_PID};
 use launch::{Job, JobError};
 use portals_core::{Limits, NiConfig, ProcessId};
 
@@ -110,6 +110,24 @@ pub fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
         limits: Limits::LIBRARY,
         get_send_events: false,
     }
+}
+
+/// The identity of a process that belongs to no job, with what it wishes but its process id: that is random, 31 bits of
+/// the node id and nearly 16 of the process id, as nobody is there who could give it one.
+///
+/// # Errors
+/// The kernel has no random numbers.
+pub fn alone_config(wishes: &Wishes) -> std::io::Result<NiConfig> {
+    let mut bytes = [0; 6];
+    host::secret::random(&mut bytes)?;
+    let [a, b, c, d, pid @ ..] = bytes;
+    // Node 0 is the own node to old programs, and all ones is any process.
+    let nid = (u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff).max(FIRST_NID);
+    let pid = u32::from(u16::from_be_bytes(pid)).clamp(1, LARGEST_PID);
+    Ok(NiConfig {
+        id: ProcessId::new(nid, pid),
+        ..wishes.config(Placement::ONE, 0, 0)
+    })
 }
 
 /// The number of a job by its name: 16 bits, for which the SeaStar's header has room, without the one that is any job

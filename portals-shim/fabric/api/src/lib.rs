@@ -5,6 +5,7 @@
 //! | [`nal`] | the trait of a fabric |
 //! | [`library`], [`delivery`] | the library over one fabric; messages taken and answered |
 //! | [`bridge`], [`direct`], [`call`] | how an interface reaches the library: in this process, or by a value |
+//! | [`expected`] | requests whose answer has not come |
 //! | [`region`] | memory that descriptors name |
 //! | [`address`] | peers that are no ranks of a job |
 //! | [`config`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
@@ -19,6 +20,7 @@ pub mod call;
 pub mod config;
 pub mod delivery;
 pub mod direct;
+pub mod expected;
 pub mod gate;
 pub mod identity;
 pub mod library;

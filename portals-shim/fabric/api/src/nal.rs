@@ -166,7 +166,7 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
-    /// How long a wait polls before it sleeps, if the fabric knows better than the library.
+    /// How long a wait polls before it sleeps, if the fabric knows better than the library; asked again after [`Nal::attend`].
     fn spin(&self) -> Option<Duration> {
         None
     }
@@ -179,8 +179,8 @@ pub trait Nal: Send + std::fmt::Debug {
 
     /// Polls that a wait makes in a row while it holds the lock: more than one where a poll is only a look at memory,
     /// since taking the lock costs as much as several of them, and every rank here has a core of its own, so that
-    /// none is kept waiting by another one's polls. Other threads of the process wait that long at most. Asked once,
-    /// at the start.
+    /// none is kept waiting by another one's polls. Other threads of the process wait that long at most. Asked again
+    /// after [`Nal::attend`].
     fn looks(&self) -> u32 {
         1
     }

@@ -121,10 +121,13 @@ fn seqpacket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Sends a message with descriptors, however long the other side takes for what came before.
-fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+/// Sends a message with descriptors, if there is room for it.
+pub(super) fn send_now(
+    to: impl AsFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-    let mut left = Awake::new(PATIENCE);
     loop {
         let mut with = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !with.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -134,6 +137,17 @@ fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Resu
         match sendmsg(&to, &[IoSlice::new(bytes)], &mut with, flags) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends a message with descriptors, however long the other side takes for what came before.
+fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut left = Awake::new(PATIENCE);
+    loop {
+        match send_now(&to, bytes, fds) {
+            Ok(()) => return Ok(()),
             Err(Errno::AGAIN) if !left.is_over() => wait(&to, PollFlags::OUT, PAUSE)?,
             // Too many descriptors are on their way, to whomever: those have to be taken out first.
             Err(Errno::TOOMANYREFS) if !left.is_over() => std::thread::sleep(PAUSE),
@@ -262,7 +276,7 @@ struct Address {
 }
 
 /// The own network namespace, as in [`Address::network`].
-fn network() -> u64 {
+pub(super) fn network() -> u64 {
     rustix::fs::stat("/proc/self/ns/net").map_or(0, |s| s.st_ino)
 }
 

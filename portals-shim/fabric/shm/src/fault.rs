@@ -14,6 +14,8 @@ pub enum OnFault {
     End,
     /// It is counted, for tests that write nonsense.
     Count,
+    /// The peer is given up by whoever looks at the count, and all others stay.
+    GiveUp,
 }
 
 impl OnFault {
@@ -24,7 +26,7 @@ impl OnFault {
             Self::End => say(format_args!(
                 "portals: rank {own} of the ranks that share memory waits for rank {peer} of them, which {why}"
             )),
-            Self::Count => tracing::warn!(peer, %why, "waited for"),
+            Self::Count | Self::GiveUp => tracing::warn!(peer, %why, "waited for"),
         }
     }
 
@@ -38,8 +40,8 @@ impl OnFault {
                 ));
                 end_process(1);
             }
-            Self::Count if first => tracing::warn!(peer, %why, "not believed"),
-            Self::Count => {}
+            Self::Count | Self::GiveUp if first => tracing::warn!(peer, %why, "not believed"),
+            Self::Count | Self::GiveUp => {}
         }
     }
 }

@@ -24,6 +24,7 @@
 //! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
 //! | `near.rs` | frames past the library, for programs with messages of their own |
 //! | `bulk.rs` | where data lies that does not fit cells |
+//! | `endpoint.rs`, `endpoint/` | endpoints that belong to no job, each pair of which has a memory |
 //! | `members.rs` | who shares the memory |
 //! | `door.rs` | who is handed the memory, and by whom |
 //! | `fault.rs` | what happens when a peer writes nonsense |
@@ -51,6 +52,7 @@ mod attach;
 mod bulk;
 mod cell;
 pub mod door;
+mod endpoint;
 mod fault;
 pub mod handing;
 mod layout;
@@ -72,8 +74,10 @@ mod trusted;
 mod tests;
 
 use alarm::{Alarm, Lines};
+pub use endpoint::open_alone;
 use fabric_api::call::{Paths, Target};
 use fabric_api::delivery;
+use fabric_api::expected::is_request;
 use fabric_api::nal::{LOOKS, Nal, Nap};
 use fabric_api::region::Region;
 pub use fault::OnFault;
@@ -110,6 +114,8 @@ pub fn is_cell(bytes: &[u8]) -> bool {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a rank that has something to send looks whether a peer that does not take it still lives.
 const LOOK: Duration = Duration::from_millis(100);
+/// Requests of a peer without an answer that are kept.
+const MOST_EXPECTED: usize = 1 << 14;
 /// After how many looks in vain a rank that does not sleep asks around.
 const IDLE: u32 = 1 << 14;
 
@@ -308,10 +314,12 @@ impl Core {
         peer.announced = 0;
         let stream = peer.stream.take().and_then(|s| s.op);
         let awaited = std::mem::take(&mut peer.awaited);
+        let mut expected = std::mem::take(&mut peer.expected);
         self.backlog.retain(|r| *r != rank);
         for m in waiting {
             Self::end(ni, m.after, NiFail::FAIL);
             if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::Fetched) {
+                expected.forget(&header);
                 delivery::fail_answer(ni, &header);
             }
         }
@@ -324,8 +332,12 @@ impl Core {
                 self.spare_tokens.push(token);
                 self.outstanding -= 1;
                 Self::end(ni, a.after, NiFail::FAIL);
+                expected.forget(&a.header);
                 delivery::fail_answer(ni, &a.header);
             }
+        }
+        for request in expected.into_requests() {
+            delivery::fail_answer(ni, &request);
         }
         for op in stream.into_iter().chain(awaited.into_iter().map(|a| a.op)) {
             ni.deposit_end(op, NiFail::FAIL);
@@ -383,6 +395,60 @@ impl Shm {
         self.core.is_drained()
     }
 
+    /// Sends a message of which it is known, if the peer is given up, that its answer has not come.
+    fn send_expecting(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        let header = tx.header;
+        let before = self.core.counters.paths.two_sided;
+        self.send(ni, tx);
+        // What was served without the peer has had its answer.
+        if self.core.counters.paths.two_sided != before {
+            self.expect(&header);
+        }
+    }
+
+    fn expect(&mut self, header: &Header) {
+        let Some(peer) = self.core.rank_of(header.target) else {
+            return;
+        };
+        let expected = &mut self.core.peers[peer].expected;
+        if is_request(&header.body) {
+            // Whoever has so many unanswered has sent what its target drops.
+            if expected.len() >= MOST_EXPECTED {
+                expected.drop_oldest();
+            }
+            expected.push(0, header);
+        }
+    }
+
+    /// Part of [`Nal::arm`], whose caller then makes the fence ([`nap::order_all`]) if this says that one is due.
+    fn prepare(&mut self) -> bool {
+        self.core.prepare(&self.map);
+        self.core.orders
+    }
+
+    /// Whether a peer has written nonsense.
+    #[inline]
+    fn is_spoiled(&self) -> bool {
+        self.core.peers.iter().any(|peer| peer.nonsense != 0)
+    }
+
+    /// As if the peers had written nonsense.
+    #[cfg(test)]
+    fn spoil_for_test(&mut self) {
+        let other = 1 - self.core.rank;
+        self.core.bad(other, &"it is a test");
+    }
+
+    /// Gives all peers up: what is under way to them fails. Only a copy that a living peer is making is waited for.
+    fn part(&mut self, ni: &mut Ni) {
+        self.core.withdraw_all(&self.map);
+        let own = self.core.rank;
+        for rank in (0..self.core.peers.len()).filter(|rank| *rank != own) {
+            self.core.fail_peer(ni, rank);
+        }
+        self.core.leave(&self.map);
+    }
+
     /// What becomes readable after [`Nal::arm`], for a memory that was joined with an alarm.
     pub fn alarm(&self) -> Option<OwnedFd> {
         self.alarm.as_ref()?.descriptor().ok()
@@ -430,7 +496,9 @@ impl Nal for Shm {
         if let Some(alarm) = &self.alarm {
             alarm.silence();
         }
-        self.core.prepare(&self.map);
+        if self.prepare() {
+            nap::order_all();
+        }
         true
     }
 
@@ -516,9 +584,6 @@ impl Core {
             let rank = self.backlog[at];
             let ring = self.ring_to(rank);
             self.peers[rank].starve(map, ring);
-        }
-        if self.orders {
-            nap::order_all();
         }
     }
 

@@ -45,6 +45,15 @@ impl Members {
         }
     }
 
+    /// Two processes, whose ids say nothing of their numbers.
+    pub(super) fn pair(ids: [ProcessId; 2]) -> Self {
+        Self {
+            place: Placement::ONE,
+            ids: ids.to_vec(),
+            numbers: Vec::new(),
+        }
+    }
+
     /// The ids, by number.
     pub(super) fn ids(&self) -> &[ProcessId] {
         &self.ids
@@ -53,6 +62,9 @@ impl Members {
     /// The number of a process, if it is a member.
     #[inline]
     pub(super) fn find(&self, id: ProcessId) -> Option<usize> {
+        if self.numbers.is_empty() {
+            return self.ids.iter().position(|member| *member == id);
+        }
         let number = |rank: usize| self.numbers.get(rank).map_or(usize::MAX, |n| *n as usize);
         let is = |rank: usize| self.ids.get(number(rank)) == Some(&id);
         self.place.find(id, is).map(number)

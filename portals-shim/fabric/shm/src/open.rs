@@ -45,7 +45,7 @@ use std::time::Duration;
 /// How long a wait polls before it sleeps, where each rank has a processor.
 const SPIN: Duration = Duration::from_micros(50);
 
-fn unusable(reason: impl Into<String>) -> FabricError {
+pub(super) fn unusable(reason: impl Into<String>) -> FabricError {
     FabricError::Unusable {
         kind: FabricKind::Shm,
         reason: reason.into(),
@@ -189,6 +189,23 @@ impl Mapped {
         self.map
     }
 
+    /// Says in the own file who this process is, and where it may run.
+    fn introduce(&self, config: &NiConfig) -> Result<(), FabricError> {
+        permit_memory_access();
+        let (word, probe) =
+            attach::own_word().map_err(|e| unusable(format!("no random numbers: {e}")))?;
+        let who = Identity {
+            process: Process::own(word),
+            uid: config.uid,
+            jid: config.jid,
+            probe,
+        };
+        let block = self.layout.block(self.rank as usize);
+        block.set_processors(&self.map, &Processors::own());
+        block.introduce(&self.map, who);
+        Ok(())
+    }
+
     /// What others have handed over: the common file, and everybody's, of which the own one is mapped already.
     fn with(mut self, common: &OwnedFd, files: &[OwnedFd]) -> Result<Self, FabricError> {
         let Self { rank, layout, map } = &mut self;
@@ -232,6 +249,11 @@ impl Own {
         }
         let mapped = Mapped { rank, layout, map };
         Ok(Self { mapped, fd, ranks })
+    }
+
+    /// Says in it who this process is, so that whoever has it may try to read this process's memory.
+    pub(super) fn introduce(&self, config: &NiConfig) -> Result<(), FabricError> {
+        self.mapped.introduce(config)
     }
 
     /// To be handed to the others, who can read it.
@@ -290,6 +312,8 @@ pub struct Joining {
     alarm: Option<Alarm>,
     lines: Lines,
     handing: Option<(Inbox, Vec<OwnedFd>)>,
+    /// The number of every other rank, by the kernel; without a value their own words are believed.
+    proof: Option<Option<i32>>,
 }
 
 impl Joining {
@@ -318,22 +342,10 @@ impl Joining {
         config: &NiConfig,
         options: Options,
     ) -> Result<Self, FabricError> {
+        mapped.introduce(config)?;
         let Mapped { rank, layout, map } = mapped;
-        permit_memory_access();
-        let (word, probe) =
-            attach::own_word().map_err(|e| unusable(format!("no random numbers: {e}")))?;
-        let who = Identity {
-            process: Process::own(word),
-            uid: config.uid,
-            jid: config.jid,
-            probe,
-        };
-        let rank = rank as usize;
-        let block = layout.block(rank);
-        block.set_processors(&map, &Processors::own());
-        layout.block(rank).introduce(&map, who);
         Ok(Self {
-            rank,
+            rank: rank as usize,
             layout,
             map,
             options,
@@ -342,6 +354,7 @@ impl Joining {
             alarm: None,
             lines: Lines::new(Vec::new()),
             handing: None,
+            proof: None,
         })
     }
 
@@ -353,8 +366,25 @@ impl Joining {
         self
     }
 
+    /// Part of the first step: whoever uses the fabric sleeps on a descriptor, which `lines` make readable.
+    pub(super) fn with_lines(mut self, lines: Vec<OwnedFd>) -> Self {
+        self.lines = Lines::new(lines);
+        self
+    }
+
+    /// Part of the first step: the kernel has said which number the one other process has here, if it has one.
+    pub(super) fn with_proof(mut self, pid: Option<i32>) -> Self {
+        self.proof = Some(pid);
+        self
+    }
+
+    /// Where a rank may run, by what it says.
+    pub(super) fn processors_of(&self, rank: usize) -> Processors {
+        self.layout.block(rank).processors(&self.map)
+    }
+
     /// Whether this rank has no processor of its own among those of this memory; when all have made the first step.
-    fn is_crowded(&self, ranks: u32) -> bool {
+    pub(super) fn is_crowded(&self, ranks: u32) -> bool {
         let sets = (0..ranks as usize).map(|r| self.layout.block(r).processors(&self.map));
         let sets: Vec<_> = sets.collect();
         processors::is_crowded(self.rank, &sets, processors::at_once())
@@ -399,6 +429,9 @@ impl Joining {
         let who = self.layout.block(rank).identity(&self.map);
         let seen = who.process.number(self.process_of(self.rank));
         let pid = seen.ok_or(Unreachable::Namespace { rank })?;
+        if rank != self.rank && self.proof.is_some_and(|proof| proof != Some(pid)) {
+            return Err(Unreachable::NoProcess { rank, pid });
+        }
         let told = |p: Process| (p.pid, p.namespace);
         let is_one = |p: Process| told(p) == told(who.process) || p.word == who.process.word;
         // Who says that it is another rank, or one of its threads, would have others write to that one.
@@ -437,6 +470,7 @@ impl Joining {
             lines,
             handing,
             options,
+            proof: _,
         } = self;
         let number = |r: usize| layout.block(r).identity(&map).process.number(own);
         let reads = |r: usize| layout.block(r).attaches(&map);

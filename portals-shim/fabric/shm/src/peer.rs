@@ -9,6 +9,7 @@ use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
 use super::onesided::Table;
 use super::ring::{Consumer, Order, Producer};
+use fabric_api::expected::Expected;
 use portals_core::{Header, OpId, ProcessId, Segment, Segments};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -131,6 +132,8 @@ pub(super) struct Peer {
     pub(super) stream: Option<Stream>,
     pub(super) awaited: Vec<Awaited>,
     pub(super) table: Table,
+    /// Requests whose answer has not come; kept where peers are given up one by one.
+    pub(super) expected: Expected,
     /// Words and cells of it that made no sense.
     pub(super) nonsense: u64,
     /// The numbers of this rank and of the peer, for whoever says so.
@@ -169,6 +172,7 @@ impl Peer {
             stream: None,
             awaited: Vec::new(),
             table: Table::default(),
+            expected: Expected::default(),
             nonsense: 0,
         }
     }

@@ -5,6 +5,7 @@ use super::attach::{self, CopyError, Way};
 use super::cell::{
     self, CellError, Ends, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT, SHORT_AT, SHORT_HEAD,
 };
+use super::fault::OnFault;
 use super::layout::Ring;
 use super::map::{Cursor, Map};
 use super::peer::{After, Awaited, Load, Outgoing, Stream};
@@ -131,6 +132,9 @@ impl Core {
                 let peer = &self.peers[rank];
                 if header.source != peer.id || (header.uid, header.jid) != peer.who {
                     return self.bad(rank, &"a message in another process's name");
+                }
+                if self.on_fault == OnFault::GiveUp {
+                    self.peers[rank].expected.answered(&header);
                 }
                 if prefix.kind == Kind::Message {
                     self.message(map, ni, rank, &header, part);
@@ -413,6 +417,7 @@ impl Core {
         };
         Self::end(ni, a.after, fail);
         if fail != NiFail::OK {
+            peer.expected.forget(&a.header);
             fabric_api::delivery::fail_answer(ni, &a.header);
         }
     }

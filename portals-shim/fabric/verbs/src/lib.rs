@@ -37,7 +37,6 @@
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
-//! | `expected.rs` | requests whose answer has not come |
 //! | `frame.rs` | the bytes of a frame |
 //! | `channel.rs` | connections, datagrams or both: the switch |
 //! | `datagram/` | Portals over reliable datagrams instead |
@@ -60,7 +59,6 @@ mod connect;
 pub mod datagram;
 mod directory;
 mod events;
-mod expected;
 mod frame;
 mod handshake;
 mod link;

@@ -60,7 +60,6 @@ mod withdrawal;
 mod written;
 
 use super::asked::choice::Choice;
-use super::expected::Expected;
 use super::frame;
 use super::handshake::{self, Stage};
 use super::mail::Way;
@@ -69,6 +68,7 @@ use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;
 use confirm::Confirm;
+use fabric_api::expected::Expected;
 use flight::Flying;
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;

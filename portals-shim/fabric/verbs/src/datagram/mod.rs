@@ -39,10 +39,10 @@ pub(crate) use open::{Contact, Directory, Unconnected};
 pub(crate) use send::first_data;
 pub(crate) use words::News;
 
-use super::expected::Expected;
 use super::{Counters, Slab, unusable_device};
 use fabric_api::bell::Bell;
 use fabric_api::delivery;
+use fabric_api::expected::Expected;
 use fabric_api::nal::{Attendance, LOOKS};
 use fabric_api::place::Placement;
 use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};

@@ -11,7 +11,7 @@
 //! ```
 
 use super::Peer;
-use crate::expected::is_done;
+use fabric_api::expected::is_done;
 use portals_core::{Body, Header};
 use std::collections::VecDeque;
 

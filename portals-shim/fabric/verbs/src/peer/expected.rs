@@ -1,7 +1,7 @@
 //! Requests over a connection whose answer has not come.
 
 use super::Peer;
-use crate::expected::is_done;
+use fabric_api::expected::is_done;
 use portals_core::{Body, Header};
 
 /// Requests without answer that are remembered before those dropped by the peer are looked for.

@@ -5,7 +5,7 @@
 //! lost or late would let it see the memory as it was. So what a get or an exchange reads is read when the puts that
 //! came before it from the same peer are in place.
 
-use crate::expected::is_done;
+use fabric_api::expected::is_done;
 use portals_core::{NiFail, ReplyOut, Swap};
 use std::collections::VecDeque;
 

@@ -1,34 +1,42 @@
-//! Requests to a peer whose answer has not come, over connections and over datagrams.
+//! Requests to a peer whose answer has not come: if the peer is given up, each of them fails.
 
 use portals_core::{Body, Header};
 use std::collections::VecDeque;
 
 /// Requests that wait, oldest first, each with its number among what was sent to the peer, modulo 2^32.
 #[derive(Debug, Default)]
-pub(super) struct Expected {
+pub struct Expected {
     all: VecDeque<(u32, Header)>,
 }
 
 impl Expected {
-    pub(super) fn len(&self) -> usize {
+    /// How many requests wait.
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// The number of the oldest.
-    pub(super) fn oldest(&self) -> Option<u32> {
+    pub fn oldest(&self) -> Option<u32> {
         self.all.front().map(|(number, _)| *number)
     }
 
-    pub(super) fn drop_oldest(&mut self) {
+    /// Forgets the oldest.
+    pub fn drop_oldest(&mut self) {
         self.all.pop_front();
     }
 
-    pub(super) fn push(&mut self, number: u32, request: &Header) {
+    /// A request leaves, as the message of this number.
+    pub fn push(&mut self, number: u32, request: &Header) {
         self.all.push_back((number, *request));
     }
 
     /// An answer has come; it is that of the oldest request it fits.
-    pub(super) fn answered(&mut self, answer: &Header) {
+    pub fn answered(&mut self, answer: &Header) {
         let fits = |request: &Header| answers(&request.body, &answer.body);
         // Most often it is the oldest.
         match self.all.front() {
@@ -43,25 +51,35 @@ impl Expected {
     }
 
     /// No answer to this request will come.
-    pub(super) fn forget(&mut self, request: &Header) {
+    pub fn forget(&mut self, request: &Header) {
         if let Some(at) = self.all.iter().rposition(|(_, r)| r == request) {
             self.all.remove(at);
         }
     }
 
     /// What the peer, which has closed, has done is answered no more: it was dropped, or its target refused to acknowledge it.
-    pub(super) fn forget_up_to(&mut self, done: u32) {
+    pub fn forget_up_to(&mut self, done: u32) {
         self.all.retain(|(number, _)| !is_done(*number, done));
     }
 
-    pub(super) fn into_requests(self) -> impl Iterator<Item = Header> {
+    /// The requests, oldest first.
+    pub fn into_requests(self) -> impl Iterator<Item = Header> {
         self.all.into_iter().map(|(_, request)| request)
     }
 }
 
 /// Whether a number is among the first `done`.
-pub(super) fn is_done(number: u32, done: u32) -> bool {
+pub fn is_done(number: u32, done: u32) -> bool {
     done.wrapping_sub(number) < 1 << 31
+}
+
+/// Whether a request waits for an answer.
+pub const fn is_request(body: &Body) -> bool {
+    match body {
+        Body::Put { ack_md, .. } => ack_md.is_some(),
+        Body::Get { .. } | Body::GetPut { .. } => true,
+        Body::Ack { .. } | Body::Reply { .. } => false,
+    }
 }
 
 /// Whether a message is what a request waits for.
@@ -97,8 +115,19 @@ fn answers(request: &Body, answer: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric_testing::message;
-    use portals_core::MdHandle;
+    use portals_core::{MdHandle, ProcessId};
+
+    fn message(body: Body) -> Header {
+        Header {
+            target: ProcessId::new(1, 1),
+            source: ProcessId::new(2, 1),
+            uid: 0,
+            jid: 0,
+            pt_index: 4,
+            match_bits: 0,
+            body,
+        }
+    }
 
     fn get(reply_offset: u64) -> Header {
         message(Body::Get {

@@ -1,0 +1,759 @@
+//! Endpoints that belong to no job: two that talk to each other share a memory of their own.
+//!
+//! ```text
+//!   send to a process ──► a memory with it? ├─ yes: as between two ranks of a job (lib.rs)
+//!                                           ├─ being made: the message waits
+//!                                           └─ no: in the book? ├─ yes: knock there, the message waits
+//!                                                               └─ no: the operation fails
+//! ```
+//!
+//! | file | decides |
+//! |---|---|
+//! | `endpoint/wire.rs` | what two endpoints say to each other until they share memory |
+//! | `endpoint/meeting.rs` | the steps of each side in between |
+//! | `endpoint/socket.rs` | sockets: who listens, who may come in |
+//! | `endpoint/open.rs` | the start: names, secrets, whom an endpoint can reach |
+//! | this one | which memory a message goes by, who is met and who is left |
+//!
+//! # Invariants
+//!
+//! * **One memory for each pair, which only those two have.** What a third one writes cannot reach it.
+//! * **Who comes has proven two things**: that it runs as the own user, which the kernel says, and that it was given the
+//!   address, which the secret in it says. Whoever knocks asks the kernel for the user before it says the secret.
+//! * **Nobody waits for a peer.** All sockets are non-blocking. What is sent to a peer that does not answer waits in this
+//!   process, and the program goes on.
+//! * **Two that knock at each other at once meet once**: the knock of the lower id counts.
+//! * A peer is gone when its socket is closed, which the kernel does for the dead; what it had sent before is taken first.
+//! * A peer that writes nonsense is given up, and the others stay.
+
+mod meeting;
+mod open;
+mod socket;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use open::open_alone;
+
+use crate::alarm::Alarm;
+use crate::{LONGEST, Shm, nap};
+use fabric_api::address::{Address, AddressBook};
+use fabric_api::bell::Bell;
+use fabric_api::call::{Paths, Target};
+use fabric_api::delivery;
+use fabric_api::nal::{Attendance, LOOKS, Nal};
+use fabric_api::region::Region;
+use host::awake::Awake;
+use host::processors::{self, Processors};
+use meeting::{Host, Knocked, Met, Welcomed};
+use portals_core::{Error, Header, MdHandle, Ni, NiConfig, NiFail, ProcessId, Segment, Transmit};
+use socket::{Heard, Place, Reach, Watch, accept, hear, say};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::{KNOCK, Knock, LONGEST as LONGEST_WORD, Said, Unheard};
+
+/// The watch's name for the socket that listens.
+const LISTENER: u64 = 0;
+/// Sockets of those who have not said who they are. The longest silent makes room for the next.
+const VISITORS: usize = 64;
+/// How long a visitor may be silent.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Before the next try at a peer whose queue is full.
+const AGAIN: Duration = Duration::from_millis(2);
+/// Before the next try at a peer whose own knock counts.
+const CROSSED: Duration = Duration::from_millis(200);
+/// Looks for what a peer had sent before it closed its socket.
+const MOST_LOOKS: u32 = 1 << 16;
+/// How long a close waits for peers to take what was sent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Somebody of the own user who has not said who it is.
+#[derive(Debug)]
+struct Visitor {
+    token: u64,
+    socket: OwnedFd,
+    since: Instant,
+}
+
+/// What is waited for.
+#[derive(Debug)]
+enum Step {
+    /// The time of the next knock: the queue of the other side was full, or both have knocked and the other's counts.
+    Later(Instant),
+    /// The answer to a knock.
+    Knocked(Box<Knocked>, OwnedFd),
+    /// The answer to a welcome.
+    Welcomed(Box<Welcomed>, OwnedFd),
+}
+
+impl Step {
+    fn socket(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Later(_) => None,
+            Self::Knocked(_, socket) | Self::Welcomed(_, socket) => Some(socket),
+        }
+    }
+}
+
+/// A peer with which a memory is being made.
+#[derive(Debug)]
+struct Meeting {
+    id: ProcessId,
+    token: u64,
+    step: Step,
+    /// Messages to it, in their order.
+    waiting: Vec<Transmit>,
+}
+
+/// A peer that shares a memory with this process.
+#[derive(Debug)]
+struct Peer {
+    id: ProcessId,
+    token: u64,
+    /// Closed when the peer is gone.
+    socket: OwnedFd,
+    shm: Shm,
+    processors: Processors,
+}
+
+/// The fabric below one interface that was opened alone.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    config: NiConfig,
+    place: Place,
+    book: AddressBook,
+    /// Of the book, when peers were last compared with it.
+    generation: u64,
+    listener: OwnedFd,
+    watch: Watch,
+    alarm: Alarm,
+    bell: Arc<Bell>,
+    peers: Vec<Peer>,
+    /// Which of them a process is.
+    index: HashMap<ProcessId, usize>,
+    /// The one that was talked to last.
+    latest: usize,
+    meetings: Vec<Meeting>,
+    visitors: Vec<Visitor>,
+    /// The last name that a socket was given in the watch.
+    tokens: u64,
+    /// This process has no processor of its own among those that it knows.
+    crowded: bool,
+    /// Of peers that are gone.
+    paths: Paths,
+    closed: bool,
+}
+
+/// A message of which nobody knows the target.
+#[cold]
+fn refuse(ni: &mut Ni, tx: &Transmit) {
+    if let Some(op) = tx.op {
+        ni.send_end(op, NiFail::FAIL);
+    }
+    delivery::fail_answer(ni, &tx.header);
+}
+
+/// The message, whose maker keeps nothing.
+fn take(tx: &mut Transmit) -> Transmit {
+    Transmit {
+        header: tx.header,
+        md: tx.md,
+        payload: std::mem::take(&mut tx.payload),
+        op: tx.op,
+        landing: std::mem::take(&mut tx.landing),
+    }
+}
+
+impl Endpoint {
+    /// What a meeting needs of this endpoint.
+    fn host(&self) -> Host<'_> {
+        Host {
+            config: &self.config,
+            address: self.book.own(),
+            alarm: &self.alarm,
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    /// Which of the peers a process is.
+    #[inline]
+    fn find(&mut self, id: ProcessId) -> Option<usize> {
+        match self.peers.get(self.latest) {
+            Some(peer) if peer.id == id => Some(self.latest),
+            _ => {
+                let at = *self.index.get(&id)?;
+                self.latest = at;
+                Some(at)
+            }
+        }
+    }
+
+    /// Sends to a process that shares no memory with this one.
+    #[cold]
+    fn send_later(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        let id = tx.header.target;
+        if self.closed {
+            return refuse(ni, tx);
+        }
+        if let Some(meeting) = self.meetings.iter_mut().find(|m| m.id == id) {
+            meeting.waiting.push(take(tx));
+            return;
+        }
+        let Some(address) = self.book.find(id) else {
+            tracing::debug!(
+                ?id,
+                "a message to a process that this endpoint does not know"
+            );
+            return refuse(ni, tx);
+        };
+        match self.knock(&address) {
+            Ok(step) => {
+                let token = self.token();
+                let meeting = Meeting {
+                    id,
+                    token,
+                    step,
+                    waiting: vec![take(tx)],
+                };
+                self.begin(ni, meeting);
+            }
+            Err(why) => {
+                tracing::warn!(?id, %why, "an endpoint cannot be reached");
+                refuse(ni, tx);
+            }
+        }
+    }
+
+    /// Keeps a meeting, whose socket is watched from now on.
+    fn begin(&mut self, ni: &mut Ni, meeting: Meeting) {
+        let watched = meeting
+            .step
+            .socket()
+            .map(|s| self.watch.add(s, meeting.token));
+        match watched {
+            Some(Err(error)) => self.fail(ni, meeting, &error.to_string()),
+            Some(Ok(())) | None => {
+                self.meetings.push(meeting);
+                // The thread that looks after meetings has a time to come back at.
+                self.bell.ring();
+            }
+        }
+    }
+
+    /// Knocks at the peer of this address.
+    fn knock(&self, address: &Address) -> Result<Step, String> {
+        let place = Place::from_bytes(address.contact()).ok_or("its address makes no sense")?;
+        match place.reach() {
+            Ok(socket) => {
+                let knocked = Knocked::new(&self.host(), &socket, &place.secret)?;
+                Ok(Step::Knocked(Box::new(knocked), socket))
+            }
+            Err(Reach::Later) => Ok(Step::Later(Instant::now() + AGAIN)),
+            Err(Reach::Gone) => Err("it has closed, or has ended".to_owned()),
+            Err(Reach::Never(why)) => Err(why),
+        }
+    }
+
+    /// A meeting has come to nothing: what waits for it fails.
+    fn fail(&mut self, ni: &mut Ni, meeting: Meeting, why: &str) {
+        let id = meeting.id;
+        tracing::warn!(?id, why, "an endpoint cannot be met");
+        if let Some(socket) = meeting.step.socket() {
+            self.watch.remove(socket);
+        }
+        meeting.waiting.iter().for_each(|tx| refuse(ni, tx));
+    }
+
+    /// The memory is there: what waits for it leaves.
+    fn met(&mut self, ni: &mut Ni, (id, token, socket): (ProcessId, u64, OwnedFd), met: Met) {
+        let Met { shm, processors } = met;
+        let at = self.peers.len();
+        self.peers.push(Peer {
+            id,
+            token,
+            socket,
+            shm,
+            processors,
+        });
+        self.index.insert(id, at);
+        // Whatever descriptors there are, and not only those that change from now on.
+        self.peers[at].shm.publish(ni, u64::MAX);
+        self.recount();
+    }
+
+    fn leave_meeting(&mut self, ni: &mut Ni, waiting: Vec<Transmit>) {
+        for mut tx in waiting {
+            self.send(ni, &mut tx);
+        }
+    }
+
+    /// Whether there is a processor for this process, by those that it knows.
+    fn recount(&mut self) {
+        let peers = self.peers.iter().map(|peer| peer.processors);
+        let sets: Vec<_> = std::iter::once(Processors::own()).chain(peers).collect();
+        self.crowded = processors::is_crowded(0, &sets, processors::at_once())
+            || self.book.len() >= processors::of_machine();
+    }
+
+    /// Gives a peer up: what is under way to it fails.
+    #[cold]
+    fn part(&mut self, ni: &mut Ni, at: usize, why: &str) {
+        let mut peer = self.peers.swap_remove(at);
+        tracing::debug!(id = ?peer.id, why, "a peer is gone");
+        self.index.remove(&peer.id);
+        if let Some(moved) = self.peers.get(at) {
+            self.index.insert(moved.id, at);
+        }
+        self.watch.remove(&peer.socket);
+        peer.shm.part(ni);
+        self.paths = sum(self.paths, peer.shm.paths());
+        self.recount();
+    }
+
+    /// Parts with those who are no longer in the book.
+    #[cold]
+    fn forget(&mut self, ni: &mut Ni) {
+        self.generation = self.book.generation();
+        let gone = |id: ProcessId| self.book.find(id).is_none();
+        let peers: Vec<_> = (0..self.peers.len())
+            .filter(|at| gone(self.peers[*at].id))
+            .collect();
+        let (left, meetings): (Vec<_>, _) = std::mem::take(&mut self.meetings)
+            .into_iter()
+            .partition(|m| gone(m.id));
+        self.meetings = meetings;
+        for at in peers.into_iter().rev() {
+            self.part(ni, at, "the program has disconnected it");
+        }
+        for meeting in left {
+            self.fail(ni, meeting, "the program has disconnected it");
+        }
+        self.recount();
+    }
+
+    /// Looks at what has come by the sockets. Returns whether there was anything.
+    fn look(&mut self, ni: &mut Ni) -> bool {
+        let mut any = false;
+        for _ in 0..VISITORS {
+            let readable = self.watch.readable();
+            if readable.is_empty() {
+                break;
+            }
+            any = true;
+            for token in readable {
+                if token == LISTENER {
+                    self.let_in();
+                } else if let Some(at) = self.visitors.iter().position(|v| v.token == token) {
+                    self.listen_to(ni, at);
+                } else if let Some(at) = self.meetings.iter().position(|m| m.token == token) {
+                    self.go_on(ni, at);
+                } else if let Some(at) = self.peers.iter().position(|p| p.token == token) {
+                    self.hear_end(ni, at);
+                }
+            }
+        }
+        any
+    }
+
+    fn let_in(&mut self) {
+        let Some(socket) = accept(&self.listener) else {
+            return;
+        };
+        if self.visitors.len() == VISITORS {
+            let longest = self.visitors.remove(0);
+            self.watch.remove(&longest.socket);
+        }
+        let token = self.token();
+        match self.watch.add(&socket, token) {
+            Ok(()) => self.visitors.push(Visitor {
+                token,
+                socket,
+                since: Instant::now(),
+            }),
+            Err(error) => tracing::warn!(%error, "a peer cannot be let in"),
+        }
+    }
+
+    /// A visitor has said something, or has left.
+    fn listen_to(&mut self, ni: &mut Ni, at: usize) {
+        let mut bytes = [0; KNOCK + 1];
+        let heard = hear(&self.visitors[at].socket, &mut bytes);
+        let (len, files) = match heard {
+            Heard::Nothing => return,
+            Heard::Closed => (0, Vec::new()),
+            Heard::Message(len, files) => (len, files),
+        };
+        let Visitor { socket, token, .. } = self.visitors.remove(at);
+        let refused = match Knock::decode(&bytes[..len]) {
+            Ok(knock) if self.place.secret.is(&knock.secret) => {
+                self.admit(ni, &knock.from, (token, &socket), files)
+            }
+            Ok(_) | Err(Unheard::Nonsense) => {
+                tracing::debug!("a visitor without the secret");
+                Admitted::Stranger
+            }
+            Err(Unheard::Version(theirs)) => {
+                let why = format!(
+                    "it speaks version {theirs} of the shared memory, this endpoint version {}",
+                    crate::VERSION
+                );
+                Admitted::Refused(Said::Refused(why))
+            }
+        };
+        match refused {
+            Admitted::Welcome(id, step) => {
+                let waiting = self.crossing(id);
+                let meeting = Meeting {
+                    id,
+                    token,
+                    step: Step::Welcomed(step, socket),
+                    waiting,
+                };
+                self.meetings.push(meeting);
+            }
+            Admitted::Stranger => self.watch.remove(&socket),
+            Admitted::Refused(said) => {
+                if let Err(error) = say(&socket, &said.encode(), &[]) {
+                    tracing::debug!(error, "a refusal");
+                }
+                self.watch.remove(&socket);
+            }
+        }
+    }
+
+    /// What waited for the meeting that another one takes the place of.
+    fn crossing(&mut self, id: ProcessId) -> Vec<Transmit> {
+        let Some(at) = self.meetings.iter().position(|m| m.id == id) else {
+            return Vec::new();
+        };
+        let meeting = self.meetings.remove(at);
+        if let Some(socket) = meeting.step.socket() {
+            self.watch.remove(socket);
+        }
+        meeting.waiting
+    }
+
+    /// Whether somebody who knows the secret may come in.
+    fn admit(
+        &mut self,
+        ni: &mut Ni,
+        from: &Address,
+        (token, socket): (u64, &OwnedFd),
+        files: Vec<OwnedFd>,
+    ) -> Admitted {
+        let id = from.id();
+        let own = self.config.id;
+        let refused = |why: String| Admitted::Refused(Said::Refused(why));
+        if id == own {
+            return refused("it has the id of this endpoint".to_owned());
+        }
+        if self
+            .meetings
+            .iter()
+            .any(|m| m.id == id && matches!(m.step, Step::Welcomed(..)))
+        {
+            return refused("it is being met already".to_owned());
+        }
+        let knocked = |m: &Meeting| m.id == id && matches!(m.step, Step::Knocked(..));
+        if own < id && self.meetings.iter().any(knocked) {
+            return Admitted::Refused(Said::Crossed);
+        }
+        if let Some(at) = self.index.get(&id).copied() {
+            // It may have parted, and its end not been heard of.
+            if !matches!(hear(&self.peers[at].socket, &mut [0; 1]), Heard::Closed) {
+                return refused("it is connected already".to_owned());
+            }
+            self.part(ni, at, "it comes again");
+        }
+        if let Err(error) = self.book.insert(from) {
+            return refused(error.to_string());
+        }
+        match Welcomed::new(&self.host(), socket, files) {
+            Ok(welcomed) => {
+                tracing::debug!(?id, token, "a peer is let in");
+                Admitted::Welcome(id, Box::new(welcomed))
+            }
+            Err(why) => {
+                tracing::warn!(?id, why, "a peer cannot share memory");
+                refused(why)
+            }
+        }
+    }
+
+    /// The other side of a meeting has said something, or has left.
+    fn go_on(&mut self, ni: &mut Ni, at: usize) {
+        let Some(socket) = self.meetings[at].step.socket() else {
+            return;
+        };
+        let mut bytes = [0; LONGEST_WORD + 1];
+        let (said, files) = match hear(socket, &mut bytes) {
+            Heard::Nothing => return,
+            Heard::Closed => (None, Vec::new()),
+            Heard::Message(len, files) => match Said::decode(&bytes[..len]) {
+                Some(said) => (Some(said), files),
+                None => (
+                    Some(Said::Refused("what it says makes no sense".to_owned())),
+                    files,
+                ),
+            },
+        };
+        let mut meeting = self.meetings.swap_remove(at);
+        let (id, token) = (meeting.id, meeting.token);
+        match (meeting.step, said) {
+            (Step::Knocked(knocked, socket), Some(Said::Welcome)) => {
+                match knocked.welcomed(&self.host(), &socket, id, files) {
+                    Ok(met) => {
+                        self.met(ni, (id, token, socket), met);
+                        self.leave_meeting(ni, meeting.waiting);
+                    }
+                    Err(why) => {
+                        meeting.step = Step::Later(Instant::now());
+                        self.watch.remove(&socket);
+                        self.fail(ni, meeting, &why);
+                    }
+                }
+            }
+            (Step::Welcomed(welcomed, socket), Some(Said::Ready)) => {
+                let met = welcomed.ready(&self.host(), id);
+                self.met(ni, (id, token, socket), met);
+                self.leave_meeting(ni, meeting.waiting);
+            }
+            (Step::Knocked(_, socket), Some(Said::Crossed)) => {
+                // Its own knock is on the way, unless it ends meanwhile.
+                self.watch.remove(&socket);
+                meeting.step = Step::Later(Instant::now() + CROSSED);
+                self.meetings.push(meeting);
+            }
+            (step, said) => {
+                let why = match said {
+                    Some(Said::Refused(why)) => why,
+                    Some(_) => "what it says is out of turn".to_owned(),
+                    None => "it has closed, or has ended".to_owned(),
+                };
+                meeting.step = step;
+                self.fail(ni, meeting, &why);
+            }
+        }
+    }
+
+    /// A peer's socket is readable: nothing is said there, so it is closed.
+    fn hear_end(&mut self, ni: &mut Ni, at: usize) {
+        if matches!(hear(&self.peers[at].socket, &mut [0; 16]), Heard::Nothing) {
+            return;
+        }
+        // What it had sent before comes first.
+        let mut most = MOST_LOOKS;
+        while most > 0 && self.peers[at].shm.progress(ni) {
+            most -= 1;
+        }
+        self.part(ni, at, "it has closed, or has ended");
+    }
+
+    /// Knocks again where there was no room, and shows out who is silent.
+    fn retry(&mut self, ni: &mut Ni) {
+        let now = Instant::now();
+        let is_due = |m: &Meeting| matches!(m.step, Step::Later(at) if at <= now);
+        while let Some(at) = self.meetings.iter().position(is_due) {
+            let mut meeting = self.meetings.swap_remove(at);
+            let address = self.book.find(meeting.id);
+            match address.map(|address| self.knock(&address)) {
+                Some(Ok(step)) => {
+                    meeting.step = step;
+                    self.begin(ni, meeting);
+                }
+                Some(Err(why)) => self.fail(ni, meeting, &why),
+                None => self.fail(ni, meeting, "the program has disconnected it"),
+            }
+        }
+        let silent = |v: &Visitor| now.duration_since(v.since) > SILENCE;
+        while let Some(at) = self.visitors.iter().position(silent) {
+            let visitor = self.visitors.remove(at);
+            self.watch.remove(&visitor.socket);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.meetings.iter().all(|m| m.waiting.is_empty())
+            && self.peers.iter().all(|peer| peer.shm.is_drained())
+    }
+}
+
+/// What becomes of a visitor.
+enum Admitted {
+    Welcome(ProcessId, Box<Welcomed>),
+    /// It is told why not.
+    Refused(Said),
+    /// It is told nothing.
+    Stranger,
+}
+
+fn sum(a: Paths, b: Paths) -> Paths {
+    Paths {
+        one_sided: a.one_sided + b.one_sided,
+        two_sided: a.two_sided + b.two_sided,
+        written: a.written + b.written,
+        asked: a.asked + b.asked,
+        by_memory: a.by_memory + b.by_memory,
+        channels: a.channels,
+    }
+}
+
+impl Nal for Endpoint {
+    #[inline]
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        match self.find(tx.header.target) {
+            Some(at) => self.peers[at].shm.send_expecting(ni, tx),
+            None => self.send_later(ni, tx),
+        }
+    }
+
+    #[inline]
+    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        match self.find(header.target) {
+            Some(at) => {
+                let shm = &mut self.peers[at].shm;
+                let sent = shm.send_now(header, payload);
+                if sent {
+                    shm.expect(header);
+                }
+                sent
+            }
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, ni: &mut Ni) -> bool {
+        if self.book.generation() != self.generation {
+            self.forget(ni);
+        }
+        let mut any = false;
+        let mut bad = None;
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            any |= peer.shm.progress(ni);
+            if peer.shm.is_spoiled() {
+                bad = Some(at);
+            }
+        }
+        if let Some(at) = bad {
+            self.part(ni, at, "it has written nonsense");
+        }
+        any
+    }
+
+    fn lists_changed(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        if portals != 0 {
+            for peer in &mut self.peers {
+                peer.shm.publish(ni, portals);
+            }
+        }
+    }
+
+    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        let peers = self.peers.iter_mut();
+        peers.map(|peer| peer.shm.retire(ni, md)).collect()
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        Some(Attendance {
+            alarm: vec![self.alarm.descriptor().ok()?],
+            control: vec![self.watch.descriptor().ok()?],
+            bell: Arc::clone(&self.bell),
+            thread: false,
+            longest: Some(LONGEST),
+        })
+    }
+
+    fn spin(&self) -> Option<Duration> {
+        self.crowded.then_some(Duration::ZERO)
+    }
+
+    fn looks(&self) -> u32 {
+        if self.crowded { 1 } else { LOOKS }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.alarm.silence();
+        let mut orders = false;
+        for peer in &mut self.peers {
+            orders |= peer.shm.prepare();
+        }
+        if orders {
+            nap::order_all();
+        }
+        true
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        if self.closed {
+            return false;
+        }
+        if self.book.generation() != self.generation {
+            self.forget(ni);
+        }
+        let any = self.look(ni);
+        self.retry(ni);
+        any
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let again = self.meetings.iter().filter_map(|m| match m.step {
+            Step::Later(at) => Some(at),
+            Step::Knocked(..) | Step::Welcomed(..) => None,
+        });
+        let silent = self.visitors.iter().map(|v| v.since + SILENCE).min();
+        again.chain(silent).min()
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        if to == self.config.id {
+            return Some(0);
+        }
+        self.book.find(to).map(|_| 1)
+    }
+
+    fn paths(&self) -> Paths {
+        let peers = self.peers.iter().map(|peer| peer.shm.paths());
+        peers.fold(self.paths, sum)
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        let at = self.find(to.process)?;
+        self.peers[at].shm.window(to)
+    }
+
+    /// Waits until peers have what was sent, and takes nothing any more.
+    fn close(&mut self, ni: &mut Ni) {
+        if self.closed {
+            return;
+        }
+        let mut left = Awake::new(PATIENCE);
+        while !self.is_drained() && !left.is_over() {
+            let any = self.progress(ni);
+            if !(self.attend(ni) | any) {
+                std::thread::yield_now();
+            }
+        }
+        self.closed = true;
+        for meeting in std::mem::take(&mut self.meetings) {
+            self.fail(ni, meeting, "the endpoint closes");
+        }
+        for peer in &mut self.peers {
+            peer.shm.close(ni);
+        }
+        self.peers.clear();
+        self.index.clear();
+    }
+}

@@ -1,0 +1,91 @@
+//! How an endpoint opens: its id, its socket, and whom it can reach.
+
+use super::Endpoint;
+use super::socket::{Place, Watch};
+use crate::VERSION;
+use crate::alarm::Alarm;
+use crate::open::unusable;
+use crate::trusted::TRUST;
+use fabric_api::address::{Address, AddressBook};
+use fabric_api::attached::{Alone, Attached};
+use fabric_api::bell::Bell;
+use fabric_api::call::Paths;
+use fabric_api::config::{FabricError, FabricKind};
+use fabric_api::identity::{Wishes, alone_config};
+use host::processors;
+use portals_core::Ni;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What tells this start of the kernel, and the layout of memory that this library knows, from others.
+fn machine() -> u64 {
+    let id = host::machine::id();
+    let text = format!("{VERSION} {}", crate::machine_of(&id));
+    // FNV-1a, which is the same in every build.
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
+        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Whether one endpoint can share memory with another, by their addresses.
+fn reachable(own: &Address, other: &Address) -> Result<(), String> {
+    let places = [own, other].map(|address| Place::from_bytes(address.contact()));
+    let [Some(own), Some(other)] = places else {
+        return Err("its address makes no sense".to_owned());
+    };
+    if own.machine != other.machine {
+        return Err(
+            "it is on another machine, or of another version of portolan; shared memory joins the processes of one"
+                .to_owned(),
+        );
+    }
+    if own.network != other.network && own.network != 0 && other.network != 0 {
+        return Err("it is in another network namespace, where its socket has no name".to_owned());
+    }
+    Ok(())
+}
+
+/// Opens an endpoint that belongs to no job; nobody else has to be there.
+///
+/// # Errors
+/// The system has no memory or no descriptor for it.
+pub fn open_alone(wishes: &Wishes) -> Result<Alone, FabricError> {
+    let nal = Endpoint::new(wishes)?;
+    let (config, book) = (nal.config, nal.book.clone());
+    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
+    Ok(Alone { attached, book })
+}
+
+impl Endpoint {
+    pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
+        let socket = |e: std::io::Error| unusable(format!("no socket to be met at: {e}"));
+        let config = alone_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
+        let place = Place::new(machine()).map_err(socket)?;
+        let address = Address::new(FabricKind::Shm, config.id, &place.to_bytes())
+            .map_err(|e| unusable(e.to_string()))?;
+        let listener = place.listen().map_err(|e| socket(e.into()))?;
+        let watch = Watch::new().map_err(|e| socket(e.into()))?;
+        watch
+            .add(&listener, super::LISTENER)
+            .map_err(|e| socket(e.into()))?;
+        Ok(Self {
+            config,
+            place,
+            book: AddressBook::new(address, reachable),
+            generation: 0,
+            listener,
+            watch,
+            alarm: Alarm::new().map_err(socket)?,
+            bell: Arc::new(Bell::new().map_err(socket)?),
+            peers: Vec::new(),
+            index: HashMap::new(),
+            latest: 0,
+            meetings: Vec::new(),
+            visitors: Vec::new(),
+            tokens: super::LISTENER,
+            crowded: processors::at_once() < 2,
+            paths: Paths::default(),
+            closed: false,
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! The sockets of an endpoint: one that listens, one for each peer, and one descriptor that is readable when any of them is.
+
+use crate::door::{receive, send_now};
+use host::peer::{Credentials, is_own_user};
+use host::secret::{Secret, random};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Connections that the kernel keeps until they are accepted, if `net.core.somaxconn` permits.
+const BACKLOG: i32 = 4096;
+/// Sockets that are looked at in one go.
+const ROUND: usize = 32;
+
+/// Where an endpoint listens, and what proves that somebody may talk to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Of the name in Linux's abstract name space.
+    name: [u8; 16],
+    pub(super) secret: Secret,
+    /// What tells the kernel and its layout of memory from others; the network namespace.
+    pub(super) machine: u64,
+    pub(super) network: u64,
+}
+
+impl Place {
+    const BYTES: usize = 16 + Secret::LEN + 8 + 8;
+
+    /// A new one of this process, that nobody can guess.
+    pub(super) fn new(machine: u64) -> io::Result<Self> {
+        let mut name = [0; 16];
+        random(&mut name)?;
+        Ok(Self {
+            name,
+            secret: Secret::new()?,
+            machine,
+            network: crate::door::network(),
+        })
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut b = [0; Self::BYTES];
+        b[..16].copy_from_slice(&self.name);
+        b[16..32].copy_from_slice(self.secret.bytes());
+        b[32..40].copy_from_slice(&self.machine.to_le_bytes());
+        b[40..].copy_from_slice(&self.network.to_le_bytes());
+        b
+    }
+
+    /// Of the first bytes.
+    pub(super) fn from_bytes(b: &[u8]) -> Option<Self> {
+        let (name, b) = b.split_first_chunk()?;
+        let (secret, b) = b.split_first_chunk()?;
+        let (machine, b) = b.split_first_chunk()?;
+        Some(Self {
+            name: *name,
+            secret: Secret::from_bytes(*secret),
+            machine: u64::from_le_bytes(*machine),
+            network: u64::from_le_bytes(*b.first_chunk()?),
+        })
+    }
+
+    fn address(&self) -> rustix::io::Result<SocketAddrUnix> {
+        let name: String = self.name.iter().map(|b| format!("{b:02x}")).collect();
+        SocketAddrUnix::new_abstract_name(format!("portolan-endpoint-{name}").as_bytes())
+    }
+
+    /// A socket that listens there.
+    pub(super) fn listen(&self) -> rustix::io::Result<OwnedFd> {
+        let socket = seqpacket()?;
+        bind(&socket, &self.address()?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    }
+
+    /// Connects to the endpoint that listens there; never waits.
+    pub(super) fn reach(&self) -> Result<OwnedFd, Reach> {
+        let socket = seqpacket().map_err(Reach::of)?;
+        let address = self.address().map_err(Reach::of)?;
+        loop {
+            match connect(&socket, &address) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                // The queue of the other side is full.
+                Err(Errno::AGAIN) => return Err(Reach::Later),
+                Err(Errno::CONNREFUSED) => return Err(Reach::Gone),
+                Err(errno) => return Err(Reach::of(errno)),
+            }
+        }
+        // Otherwise another user would be told the secret.
+        let listens = Credentials::of(&socket).map_err(|e| Reach::Never(e.to_string()))?;
+        is_own_user(listens.uid).map_err(|e| Reach::Never(e.to_string()))?;
+        Ok(socket)
+    }
+}
+
+/// Why an endpoint cannot be reached.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Not now.
+    Later,
+    /// Nobody listens there any more.
+    Gone,
+    /// For this reason.
+    Never(String),
+}
+
+impl Reach {
+    fn of(errno: Errno) -> Self {
+        Self::Never(errno.to_string())
+    }
+}
+
+fn seqpacket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Somebody of the own user who has connected, if there is one.
+pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ROUND {
+        match accept_with(listener, flags) {
+            Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
+                Ok(Ok(())) => return Some(socket),
+                Ok(Err(error)) => tracing::debug!(%error, "not let in"),
+                Err(error) => tracing::debug!(%error, "not let in"),
+            },
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(Errno::AGAIN) => return None,
+            Err(error) => {
+                tracing::warn!(%error, "an endpoint cannot let others in");
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// What a look at a peer's socket gave.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Nothing,
+    /// A message of so many bytes, and the descriptors beside it.
+    Message(usize, Vec<OwnedFd>),
+    /// Nobody is at the other end any more.
+    Closed,
+}
+
+/// Takes the message that is there, if one is.
+pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> Heard {
+    loop {
+        return match receive(socket, bytes) {
+            Ok((0, _)) => Heard::Closed,
+            Ok((len, files)) => Heard::Message(len, files),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Heard::Nothing,
+            Err(error) => {
+                tracing::debug!(%error, "a peer's socket");
+                Heard::Closed
+            }
+        };
+    }
+}
+
+/// Says something, with descriptors; never waits. A peer that reads nothing has no room for it.
+pub(super) fn say(to: &OwnedFd, bytes: &[u8], files: &[OwnedFd]) -> Result<(), String> {
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    send_now(to, bytes, &files).map_err(|errno| errno.to_string())
+}
+
+/// Descriptors, of which one tells which are readable.
+#[derive(Debug)]
+pub(super) struct Watch(OwnedFd);
+
+impl Watch {
+    pub(super) fn new() -> rustix::io::Result<Self> {
+        epoll::create(CreateFlags::CLOEXEC).map(Self)
+    }
+
+    /// A socket that is watched until it is closed; `token` tells it from others.
+    pub(super) fn add(&self, socket: &OwnedFd, token: u64) -> rustix::io::Result<()> {
+        epoll::add(&self.0, socket, EventData::new_u64(token), EventFlags::IN)
+    }
+
+    /// No longer watches a socket, of which others may have a descriptor.
+    pub(super) fn remove(&self, socket: &OwnedFd) {
+        if let Err(error) = epoll::delete(&self.0, socket) {
+            tracing::debug!(%error, "a socket that was not watched");
+        }
+    }
+
+    /// The tokens of some that are readable.
+    pub(super) fn readable(&self) -> Vec<u64> {
+        let mut events = [Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        }; ROUND];
+        let now = rustix::event::Timespec::default();
+        match epoll::wait(&self.0, &mut events[..], Some(&now)) {
+            Ok(count) => {
+                let events = events.iter().take(count);
+                events.map(|event| event.data.u64()).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Readable when one of the descriptors is.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_travels_as_bytes_and_two_differ() {
+        let [a, b] = [1, 1].map(|machine| Place::new(machine).unwrap());
+        let again = Place::from_bytes(&a.to_bytes()).unwrap();
+        assert_eq!(
+            (again.name, again.machine, again.network),
+            (a.name, a.machine, a.network)
+        );
+        assert!(again.secret.is(a.secret.bytes()));
+        assert!(a.name != b.name && !a.secret.is(b.secret.bytes()));
+        assert!(Place::from_bytes(&a.to_bytes()[1..]).is_none());
+    }
+
+    #[test]
+    fn a_watch_tells_who_speaks_and_who_comes() {
+        let place = Place::new(1).unwrap();
+        assert_eq!(place.reach().unwrap_err(), Reach::Gone);
+        let listener = place.listen().unwrap();
+        let watch = Watch::new().unwrap();
+        watch.add(&listener, 0).unwrap();
+        assert!(watch.readable().is_empty() && accept(&listener).is_none());
+        let one = place.reach().unwrap();
+        assert_eq!(watch.readable(), [0]);
+        let other = accept(&listener).unwrap();
+        watch.add(&other, 5).unwrap();
+        assert!(watch.readable().is_empty());
+        say(&one, b"word", &[]).unwrap();
+        assert_eq!(watch.readable(), [5]);
+        let mut bytes = [0; 16];
+        assert!(matches!(hear(&other, &mut bytes), Heard::Message(4, files) if files.is_empty()));
+        assert!(matches!(hear(&other, &mut bytes), Heard::Nothing));
+        drop(one);
+        assert_eq!(watch.readable(), [5]);
+        assert!(matches!(hear(&other, &mut bytes), Heard::Closed));
+        drop(other);
+        assert!(watch.readable().is_empty());
+    }
+}
