@@ -141,7 +141,7 @@ fn who_writes_nonsense_is_left() {
         };
         theirs.begin(their_ni, meeting);
         let id = theirs.config.id;
-        while own.index.get(&id).is_none() || theirs.peers.is_empty() {
+        while !own.index.contains_key(&id) || theirs.peers.is_empty() {
             own.attend(&mut ni);
             theirs.attend(their_ni);
         }
