@@ -314,6 +314,8 @@ impl Endpoint {
         }
         self.watch.remove(&peer.socket);
         peer.shm.part(ni);
+        // Whoever waits for a message of it may be told.
+        ni.lost(peer.id);
         self.paths = sum(self.paths, peer.shm.paths());
         self.recount();
     }

@@ -1,0 +1,243 @@
+//! Completions: what an operation's end tells the program, by a queue, by a counter, or not at all.
+
+use crate::addresses::Addresses;
+use portals_shim::ProcessId;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A source that nobody knows (`FI_ADDR_NOTAVAIL`).
+pub const NO_ADDRESS: u64 = u64::MAX;
+
+/// Flags of completions, with the values of libfabric.
+pub mod flags {
+    /// A message (`FI_MSG`).
+    pub const MSG: u64 = 1 << 1;
+    /// Remote memory (`FI_RMA`).
+    pub const RMA: u64 = 1 << 2;
+    /// A message with a tag (`FI_TAGGED`).
+    pub const TAGGED: u64 = 1 << 3;
+    /// A read (`FI_READ`).
+    pub const READ: u64 = 1 << 8;
+    /// A write (`FI_WRITE`).
+    pub const WRITE: u64 = 1 << 9;
+    /// A receive (`FI_RECV`).
+    pub const RECV: u64 = 1 << 10;
+    /// A send (`FI_SEND`).
+    pub const SEND: u64 = 1 << 11;
+    /// A peer's write that carries data (`FI_REMOTE_WRITE`).
+    pub const REMOTE_WRITE: u64 = 1 << 13;
+    /// The buffer of a multi-receive is given back (`FI_MULTI_RECV`).
+    pub const MULTI_RECV: u64 = 1 << 16;
+    /// The data of the completion is a peer's (`FI_REMOTE_CQ_DATA`).
+    pub const REMOTE_CQ_DATA: u64 = 1 << 17;
+}
+
+/// Why an operation failed; the numbers are libfabric's (`fi_errno.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the text of each says what it is")]
+pub enum Failure {
+    #[error("the peer cannot be reached, or has ended")]
+    Unreachable = 113,
+    #[error("the receive was cancelled")]
+    Canceled = 125,
+    #[error("the message is longer than the receive")]
+    Truncated = 265,
+    #[error("no message is there")]
+    NoMessage = 42,
+    #[error("no memory has this key at the peer, or it may not be accessed so")]
+    Key = 129,
+    #[error("the fabric has failed")]
+    Fabric = 5,
+}
+
+/// An entry of a completion queue, as libfabric lays it out (`fi_cq_tagged_entry`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Entry {
+    /// The program's own value.
+    pub context: usize,
+    /// What has ended.
+    pub flags: u64,
+    /// Bytes.
+    pub len: usize,
+    /// Where the data is.
+    pub buf: usize,
+    /// The peer's data.
+    pub data: u64,
+    /// The tag.
+    pub tag: u64,
+}
+
+/// A failed operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorEntry {
+    /// The same as of one that has not failed.
+    pub entry: Entry,
+    /// Bytes that found no room.
+    pub missing: usize,
+    /// Why.
+    pub why: Failure,
+    /// Who sent it.
+    pub source: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    done: VecDeque<(Entry, u64)>,
+    failed: VecDeque<ErrorEntry>,
+}
+
+/// A completion queue. Any thread may call every method.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    /// Entries of both kinds, read without the lock.
+    len: AtomicUsize,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self, entry: Entry, source: u64) {
+        let mut state = self.state();
+        state.done.push_back((entry, source));
+        self.len.fetch_add(1, Ordering::Release);
+    }
+
+    fn failed(&self, entry: ErrorEntry) {
+        let mut state = self.state();
+        state.failed.push_back(entry);
+        self.len.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether anything is there.
+    pub fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes completions, oldest first, as long as `take` says so; `Err` if a failure has to be taken first.
+    pub fn take(&self, most: usize, mut take: impl FnMut(&Entry, u64)) -> Result<usize, HasFailed> {
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let mut state = self.state();
+        if !state.failed.is_empty() {
+            return Err(HasFailed);
+        }
+        let count = most.min(state.done.len());
+        for (entry, source) in state.done.drain(..count) {
+            take(&entry, source);
+        }
+        self.len.fetch_sub(count, Ordering::Release);
+        Ok(count)
+    }
+
+    /// Takes the oldest failure.
+    pub fn take_failed(&self) -> Option<ErrorEntry> {
+        let failed = self.state().failed.pop_front()?;
+        self.len.fetch_sub(1, Ordering::Release);
+        Some(failed)
+    }
+}
+
+/// A failure is in the queue (`FI_EAVAIL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HasFailed;
+
+/// A counter of operations. Any thread may call every method.
+#[derive(Debug, Default)]
+pub struct Counter {
+    /// Operations that have succeeded.
+    pub done: AtomicU64,
+    /// Operations that have failed.
+    pub failed: AtomicU64,
+}
+
+/// Whom an operation tells of its end, and what.
+#[derive(Clone, Debug, Default)]
+pub struct Op {
+    /// The program's own value.
+    pub context: usize,
+    /// The kind of operation.
+    pub flags: u64,
+    /// Where its completion goes; a failure goes to `on_failure` though there is none.
+    pub queue: Option<Arc<Queue>>,
+    /// Where a failure goes.
+    pub on_failure: Option<Arc<Queue>>,
+    /// Counts its end.
+    pub counter: Option<Arc<Counter>>,
+    /// Ends when the data is with the peer, and not when the memory is free (`FI_DELIVERY_COMPLETE`).
+    pub delivered: bool,
+    /// Which peers are known by which number.
+    pub addresses: Option<Arc<Addresses>>,
+}
+
+/// What an operation's end says beside the operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct End {
+    /// Bytes.
+    pub len: u64,
+    /// Where they are.
+    pub buf: usize,
+    /// What the peer has sent beside them.
+    pub data: Option<u64>,
+    /// The tag.
+    pub tag: u64,
+    /// Who sent it.
+    pub source: Option<ProcessId>,
+    /// More flags.
+    pub flags: u64,
+}
+
+impl Op {
+    fn entry(&self, end: &End) -> (Entry, u64) {
+        let with_data = if end.data.is_some() {
+            flags::REMOTE_CQ_DATA
+        } else {
+            0
+        };
+        let entry = Entry {
+            context: self.context,
+            flags: self.flags | end.flags | with_data,
+            len: end.len as usize,
+            buf: end.buf,
+            data: end.data.unwrap_or_default(),
+            tag: end.tag,
+        };
+        let source = self.addresses.as_ref().zip(end.source);
+        let source = source.and_then(|(all, id)| all.number(id));
+        (entry, source.unwrap_or(NO_ADDRESS))
+    }
+
+    /// It has ended.
+    pub fn done(&self, end: &End) {
+        if let Some(counter) = &self.counter {
+            counter.done.fetch_add(1, Ordering::Release);
+        }
+        if let Some(queue) = &self.queue {
+            let (entry, source) = self.entry(end);
+            queue.done(entry, source);
+        }
+    }
+
+    /// It has failed; `missing` bytes found no room.
+    pub fn failed(&self, why: Failure, end: &End, missing: u64) {
+        if let Some(counter) = &self.counter {
+            counter.failed.fetch_add(1, Ordering::Release);
+        }
+        let Some(queue) = &self.on_failure else {
+            return tracing::warn!(%why, "an operation without a completion queue");
+        };
+        let (entry, source) = self.entry(end);
+        queue.failed(ErrorEntry {
+            entry,
+            missing: missing as usize,
+            why,
+            source,
+        });
+    }
+}

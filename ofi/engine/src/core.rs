@@ -1,0 +1,919 @@
+//! What an endpoint does with its operations and with what arrives; all of it under one lock.
+
+use crate::completion::{End, Failure, Op, flags};
+use crate::landing::{
+    CONTROL, EAGER, EXPOSED, LANDING, Landing, MESSAGES, NUMBER, PENDING, RoomError, SLOT, Slots,
+};
+use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
+use crate::memory::Buffer;
+use crate::peers::{Acquaintance, Load, Outgoing, Peers};
+use crate::wire::{ENVELOPE, Kind, Said, envelope, read_envelope};
+use portals_shim::{
+    AckRequest, Brief, EqHandle, Error, EventKind, InsertPosition, Interface, MdHandle, MdMemory,
+    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Taken, Target, Unlink, Wait,
+};
+use std::collections::HashMap;
+
+/// Events that may be there at once: several for each message that may land, and for each operation.
+const EVENTS: u64 = 1 << 16;
+/// Operations that may wait for peers before a program is told to try again.
+const MOST_QUEUED: usize = 1 << 16;
+
+/// What a slot is sent for.
+#[derive(Debug)]
+pub(crate) enum Use {
+    /// A message; `acked`: its end is that of its delivery.
+    Message {
+        op: Op,
+        len: u64,
+        tag: u64,
+        acked: bool,
+    },
+    /// The envelope of what this operation exposes.
+    Envelope(u64),
+    /// A write to a peer's memory, and what the peer is told of it.
+    Write {
+        op: Op,
+        len: u64,
+        told: Option<(usize, u32)>,
+    },
+    /// Bytes of which nobody waits for the end.
+    Nothing,
+}
+
+/// What the end of a descriptor of its own ends.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// A long message, until the peer has fetched it.
+    Exposed {
+        peer: usize,
+        me: MeHandle,
+        op: Op,
+        len: u64,
+        tag: u64,
+        /// The bytes, if they are not the program's.
+        _copy: Option<Copied>,
+    },
+    /// A long message that is being fetched.
+    Fetch { op: Op, end: End, missing: u64 },
+    /// A write to a peer's memory, or a read.
+    Remote {
+        md: MdHandle,
+        op: Op,
+        len: u64,
+        told: Option<(usize, u32)>,
+        _copy: Option<Copied>,
+    },
+}
+
+/// Bytes that a descriptor names.
+pub(crate) type Copied = portals_shim::Region;
+
+/// Whether an operation can be taken now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not before others have ended.
+    #[error("too many operations are under way; try again after progress")]
+    Again,
+    /// There is no such peer.
+    #[error("the address vector has no peer of this number")]
+    NoPeer,
+    /// Portals refuses it.
+    #[error("Portals refuses it: {0}")]
+    Portals(Error),
+    /// The arguments cannot be meant.
+    #[error("the arguments cannot be meant")]
+    Invalid,
+    /// No message was claimed so.
+    #[error("no message was claimed with this context")]
+    NoMessage,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoSpace => Self::Again,
+            error => Self::Portals(error),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) ni: Interface,
+    pub(crate) eq: EqHandle,
+    landing: Landing,
+    pub(crate) slots: Slots,
+    pub(crate) uses: Vec<Option<Use>>,
+    control: MdHandle,
+    pub(crate) peers: Peers,
+    /// Of messages without a tag, and of those with one.
+    pub(crate) lists: [Lists; 2],
+    pub(crate) pending: HashMap<u64, Pending>,
+    last: u64,
+    queued: usize,
+    /// Peers whose queue may go on.
+    ready: Vec<usize>,
+    /// Whom a write that carries data is told to.
+    pub(crate) on_written: Option<Op>,
+    pub(crate) memory: HashMap<u64, MeHandle>,
+}
+
+fn target(process: ProcessId, pt_index: u32, match_bits: u64, remote_offset: u64) -> Target {
+    Target {
+        process,
+        pt_index,
+        ac_index: 0,
+        match_bits,
+        remote_offset,
+    }
+}
+
+impl Core {
+    pub(crate) fn new(ni: Interface) -> Result<Self, RoomError> {
+        let eq = ni.eq_alloc(EVENTS)?;
+        let slots = Slots::new(&ni, eq)?;
+        let control = MdSpec {
+            memory: MdMemory::Empty,
+            threshold: -1,
+            max_size: 0,
+            // A peer that is given up is told of by an event of this descriptor.
+            options: MdOptions::EVENT_START_DISABLE
+                | MdOptions::EVENT_END_DISABLE
+                | MdOptions::EVENT_FAILURE_ENABLE,
+            user_ptr: CONTROL,
+            eq: Some(eq),
+        };
+        let control = ni.md_bind(control, Unlink::Retain)?;
+        let mut landing = Landing::new(eq);
+        landing.reserve(&ni, 0)?;
+        let uses = std::iter::repeat_with(|| None).take(64).collect();
+        let core = Self {
+            ni,
+            eq,
+            landing,
+            slots,
+            uses,
+            control,
+            peers: Peers::default(),
+            lists: Default::default(),
+            pending: HashMap::new(),
+            last: 0,
+            queued: 0,
+            ready: Vec::new(),
+            on_written: None,
+            memory: HashMap::new(),
+        };
+        core.refuse_the_rest()?;
+        Ok(core)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.last = (self.last + 1) & NUMBER;
+        self.last
+    }
+
+    // ---- to peers -------------------------------------------------------------------------------------------------
+
+    /// Sends now what can be sent now, and the rest later, in order.
+    pub(crate) fn submit(&mut self, to: ProcessId, what: Outgoing) -> Result<(), Refused> {
+        let at = self.peers.number(to);
+        let room = self.has_room(&what);
+        let peer = self.peers.get(at);
+        if room && peer.queue.is_empty() && peer.may_send(&what) {
+            return Ok(self.go(at, what)?);
+        }
+        if self.queued >= MOST_QUEUED {
+            return Err(Refused::Again);
+        }
+        peer.queue.push_back(what);
+        self.queued += 1;
+        self.greet(at);
+        Ok(())
+    }
+
+    /// Says hello to a peer that has not been spoken to.
+    fn greet(&mut self, at: usize) {
+        let peer = self.peers.get(at);
+        if peer.state != Acquaintance::New {
+            return;
+        }
+        peer.state = Acquaintance::Greeted;
+        let window = peer.window;
+        if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
+            tracing::error!(%error, "a peer cannot be answered");
+        }
+        self.say(at, Kind::Hello, window);
+    }
+
+    /// A message of nothing but its header.
+    fn say(&mut self, at: usize, kind: Kind, credits: u32) {
+        let peer = self.peers.get(at);
+        let said = Said {
+            kind,
+            data: None,
+            credits: u8::try_from(credits).unwrap_or(u8::MAX),
+            envelopes: peer.told,
+        };
+        let to = target(peer.id, MESSAGES, 0, 0);
+        // Of a hello that does not arrive there is an event.
+        let ack = match kind {
+            Kind::Hello => AckRequest::Ack,
+            _ => AckRequest::NoAck,
+        };
+        let put = self
+            .ni
+            .put_region_silent(self.control, (0, 0), ack, to, said.encode());
+        if let Err(error) = put {
+            tracing::error!(%error, "a message to a peer");
+        }
+    }
+
+    /// What the peer is told beside a message.
+    fn said(&mut self, at: usize, kind: Kind, data: Option<u32>) -> u64 {
+        let peer = self.peers.get(at);
+        let credits = peer.owed.min(255);
+        peer.owed -= credits;
+        if kind.costs() {
+            peer.credits = peer.credits.saturating_sub(1);
+        }
+        let said = Said {
+            kind,
+            data,
+            credits: credits as u8,
+            envelopes: peer.told,
+        };
+        said.encode()
+    }
+
+    /// Whether there is a slot for it, if it needs one.
+    fn has_room(&self, what: &Outgoing) -> bool {
+        !what.costs() || !self.slots.is_empty()
+    }
+
+    /// Sends what waits, as far as it may be sent.
+    fn pump(&mut self, at: usize) {
+        loop {
+            let room = !self.slots.is_empty();
+            let peer = self.peers.get(at);
+            let Some(next) = peer.queue.front() else {
+                return;
+            };
+            if !peer.may_send(next) {
+                return self.greet(at);
+            }
+            if next.costs() && !room {
+                return;
+            }
+            let Some(next) = peer.queue.pop_front() else {
+                return;
+            };
+            self.queued -= 1;
+            let op = next.op().cloned();
+            if let Err(error) = self.go(at, next) {
+                tracing::warn!(%error, "an operation that waited");
+                if let Some(op) = op {
+                    op.failed(Failure::Fabric, &End::default(), 0);
+                }
+            }
+        }
+    }
+
+    /// Sends something that may be sent; after an error nothing has happened.
+    fn go(&mut self, at: usize, what: Outgoing) -> Result<(), Error> {
+        match what {
+            Outgoing::Message {
+                tagged,
+                tag,
+                data,
+                load,
+                op,
+            } => {
+                let eager = load.len() <= EAGER as u64 && !self.peers.get(at).envelopes;
+                let kind = Kind::of(tagged, eager);
+                let slot = self.slots.take().ok_or(Error::NoSpace)?;
+                if eager {
+                    self.fill(slot, &load);
+                    let (len, acked) = (load.len(), op.delivered);
+                    let used = Use::Message {
+                        op,
+                        len,
+                        tag,
+                        acked,
+                    };
+                    let word = self.said(at, kind, data);
+                    let to = target(self.peers.get(at).id, MESSAGES, tag, 0);
+                    self.put(slot, len, acked, to, word, used)
+                } else {
+                    self.expose((at, slot), kind, (tag, data), load, op)
+                }
+            }
+            Outgoing::Write { to, load, data, op } => self.write(at, to, load, data, op),
+            Outgoing::Read { from, into, op } => self.read(at, from, into, op),
+            Outgoing::Written(data) => {
+                let slot = self.slots.take().ok_or(Error::NoSpace)?;
+                let word = self.said(at, Kind::Written, Some(data));
+                let to = target(self.peers.get(at).id, MESSAGES, 0, 0);
+                self.put(slot, 0, false, to, word, Use::Nothing)
+            }
+        }
+    }
+
+    /// Copies a short message into its slot.
+    pub(crate) fn fill(&self, slot: usize, load: &Load) {
+        let (region, at) = self.slots.memory(slot);
+        let filled = match load {
+            Load::Lent(buffer) => buffer.load(region, at),
+            Load::Copied(bytes) => region.write(at, bytes),
+        };
+        if let Err(error) = filled {
+            tracing::error!(%error, "a message does not fit its slot");
+        }
+    }
+
+    /// Puts what is in a slot.
+    pub(crate) fn put(
+        &mut self,
+        slot: usize,
+        len: u64,
+        acked: bool,
+        to: Target,
+        word: u64,
+        used: Use,
+    ) -> Result<(), Error> {
+        let ack = if acked {
+            AckRequest::Ack
+        } else {
+            AckRequest::NoAck
+        };
+        let md = self.slots.md(slot);
+        match self.ni.put_region_silent(md, (0, len), ack, to, word) {
+            Ok(true) if !acked => {
+                self.slots.give_back(slot);
+                self.used(used, NiFail::OK, len);
+                Ok(())
+            }
+            Ok(_) => {
+                self.uses[slot] = Some(used);
+                Ok(())
+            }
+            Err(error) => {
+                self.slots.give_back(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// What was sent from a slot has left, or has arrived.
+    fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
+        let ok = fail == NiFail::OK;
+        match used {
+            Use::Message { op, len, tag, .. } => {
+                let end = End {
+                    len,
+                    tag,
+                    ..End::default()
+                };
+                match ok {
+                    true => op.done(&end),
+                    false => op.failed(Failure::Unreachable, &end, 0),
+                }
+            }
+            Use::Envelope(number) if !ok => self.unexpose(number),
+            Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),
+            Use::Envelope(_) | Use::Nothing => {}
+        }
+    }
+
+    /// Shows a long message, and sends its envelope.
+    fn expose(
+        &mut self,
+        (at, slot): (usize, usize),
+        kind: Kind,
+        (tag, data): (u64, Option<u32>),
+        load: Load,
+        op: Op,
+    ) -> Result<(), Error> {
+        let number = self.next();
+        let (len, id) = (load.len(), self.peers.get(at).id);
+        let (memory, copy) = match memory_of(&load) {
+            Ok(both) => both,
+            Err(error) => {
+                self.slots.give_back(slot);
+                return Err(error);
+            }
+        };
+        let entry = MeSpec {
+            match_id: id,
+            match_bits: number,
+            ignore_bits: 0,
+            unlink: Unlink::Unlink,
+        };
+        let md = MdSpec {
+            memory,
+            threshold: 1,
+            max_size: 0,
+            options: MdOptions::OP_GET
+                | MdOptions::TRUNCATE
+                | MdOptions::EVENT_START_DISABLE
+                | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
+            user_ptr: PENDING | number,
+            eq: Some(self.eq),
+        };
+        let made = self.ni.me_attach(EXPOSED, entry, InsertPosition::After);
+        let made = made.and_then(|me| {
+            let attached = self.ni.md_attach(me, md, Unlink::Unlink);
+            if attached.is_err() {
+                let _ = self.ni.me_unlink(me);
+            }
+            attached.map(|_| me)
+        });
+        let me = match made {
+            Ok(me) => me,
+            Err(error) => {
+                self.slots.give_back(slot);
+                return Err(error);
+            }
+        };
+        let pending = Pending::Exposed {
+            peer: at,
+            me,
+            op,
+            len,
+            tag,
+            _copy: copy,
+        };
+        self.pending.insert(number, pending);
+        let (region, place) = self.slots.memory(slot);
+        if let Err(error) = region.write(place, &envelope(len, number)) {
+            tracing::error!(%error, "an envelope");
+        }
+        let word = self.said(at, kind, data);
+        let to = target(id, MESSAGES, tag, 0);
+        let used = Use::Envelope(number);
+        self.put(slot, ENVELOPE as u64, false, to, word, used)
+    }
+
+    /// The peer will not fetch a message any more.
+    fn unexpose(&mut self, number: u64) {
+        if let Some(Pending::Exposed {
+            me, op, len, tag, ..
+        }) = self.pending.remove(&number)
+        {
+            // It may be unlinked already.
+            let _ = self.ni.me_unlink(me);
+            let end = End {
+                len,
+                tag,
+                ..End::default()
+            };
+            op.failed(Failure::Unreachable, &end, 0);
+        }
+    }
+
+    /// A peer is gone: what waits for it fails.
+    fn lose(&mut self, id: ProcessId) {
+        let Some(at) = self.peers.find(id) else {
+            return;
+        };
+        let peer = self.peers.get(at);
+        (peer.state, peer.credits, peer.owed) = (Acquaintance::New, 0, 0);
+        (peer.envelopes, peer.told) = (false, false);
+        let queue = std::mem::take(&mut peer.queue);
+        self.queued -= queue.len();
+        for what in queue {
+            if let Some(op) = what.op() {
+                op.failed(Failure::Unreachable, &End::default(), 0);
+            }
+        }
+        let of_peer =
+            |pending: &Pending| matches!(pending, Pending::Exposed { peer, .. } if *peer == at);
+        let numbers = self.pending.iter().filter(|(_, p)| of_peer(p));
+        let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| self.unexpose(number));
+    }
+
+    // ---- from peers -----------------------------------------------------------------------------------------------
+
+    /// Handles what has happened; waits for something so long if nothing has. Returns whether there was anything.
+    pub(crate) fn progress(&mut self, wait: Wait) -> bool {
+        let mut event = Brief::default();
+        let (eqs, mut wait, mut any) = ([self.eq], wait, false);
+        loop {
+            match self.ni.eq_take_or(&eqs, wait, None, &mut event) {
+                Ok(Taken::Nothing) => break,
+                Ok(_) => {
+                    (any, wait) = (true, Wait::No);
+                    if event.dropped {
+                        tracing::error!("events were lost: more was under way than was granted");
+                    }
+                    self.handle(&event);
+                }
+                Err(error) => {
+                    tracing::debug!(?error, "a poll");
+                    break;
+                }
+            }
+        }
+        for at in std::mem::take(&mut self.ready) {
+            self.pump(at);
+        }
+        any
+    }
+
+    fn handle(&mut self, event: &Brief) {
+        let number = event.user_ptr & NUMBER;
+        match event.user_ptr & !NUMBER {
+            LANDING => match event.kind {
+                EventKind::PutEnd => self.arrived(number as usize, event),
+                EventKind::Unlink => {
+                    if let Err(error) = self.landing.post(&self.ni, number as usize) {
+                        tracing::error!(%error, "a buffer for messages is lost");
+                    }
+                }
+                _ => {}
+            },
+            SLOT => self.slot_event(number as usize, event),
+            CONTROL if event.ni_fail != NiFail::OK => self.lose(event.initiator),
+            PENDING => self.pending_event(number, event),
+            _ => {}
+        }
+    }
+
+    fn slot_event(&mut self, slot: usize, event: &Brief) {
+        let waits = match self.uses.get(slot) {
+            Some(Some(Use::Message { acked: true, .. } | Use::Write { .. })) => EventKind::Ack,
+            Some(Some(_)) => EventKind::SendEnd,
+            _ => return,
+        };
+        if event.kind != waits {
+            return;
+        }
+        if let Some(used) = self.uses[slot].take() {
+            self.slots.give_back(slot);
+            self.used(used, event.ni_fail, event.mlength);
+            self.wake_all();
+        }
+    }
+
+    /// There is room again: what waits for it may go on.
+    fn wake_all(&mut self) {
+        if self.queued > 0 {
+            self.ready.extend(0..self.peers.len());
+        }
+    }
+
+    fn arrived(&mut self, buffer: usize, event: &Brief) {
+        let Some(said) = Said::decode(event.hdr_data) else {
+            return tracing::warn!("a message that no engine sends");
+        };
+        let at = self.peers.number(event.initiator);
+        let peer = self.peers.get(at);
+        peer.envelopes = said.envelopes;
+        match said.kind {
+            Kind::Hello => {
+                let greeted = peer.state == Acquaintance::Greeted;
+                (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
+                let window = peer.window;
+                if !greeted {
+                    if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
+                        tracing::error!(%error, "a peer is granted nothing");
+                    } else {
+                        self.say(at, Kind::Grant, window);
+                    }
+                }
+                return self.pump(at);
+            }
+            Kind::Grant => {
+                if peer.state == Acquaintance::Greeted {
+                    (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
+                }
+                return self.pump(at);
+            }
+            _ => peer.credits += u32::from(said.credits),
+        }
+        match said.kind {
+            Kind::Eager => self.message(true, at, &said, event, Some(buffer)),
+            Kind::UntaggedEager => self.message(false, at, &said, event, Some(buffer)),
+            Kind::Envelope => self.enveloped(true, at, &said, event, buffer),
+            Kind::UntaggedEnvelope => self.enveloped(false, at, &said, event, buffer),
+            Kind::Written => {
+                if let Some(op) = &self.on_written {
+                    let end = End {
+                        data: Some(said.data.unwrap_or_default().into()),
+                        source: Some(event.initiator),
+                        ..End::default()
+                    };
+                    op.done(&end);
+                }
+            }
+            Kind::Credits | Kind::Hello | Kind::Grant => {}
+        }
+        if said.kind.costs() {
+            self.owe(at);
+        }
+        if said.credits > 0 {
+            self.pump(at);
+        }
+    }
+
+    /// A message of a peer has been handled.
+    fn owe(&mut self, at: usize) {
+        let peer = self.peers.get(at);
+        peer.owed += 1;
+        let to_send = peer.is_to_send_envelopes();
+        let changed = std::mem::replace(&mut peer.told, to_send) != to_send;
+        if changed || peer.owed * 2 >= peer.window {
+            let owed = std::mem::take(&mut peer.owed);
+            self.say(at, Kind::Credits, owed);
+        }
+    }
+
+    fn enveloped(&mut self, tagged: bool, at: usize, said: &Said, event: &Brief, buffer: usize) {
+        let mut bytes = [0; ENVELOPE];
+        let region = self.landing.region(buffer);
+        let read = region.map(|r| r.read(event.offset as usize, &mut bytes));
+        if event.mlength != ENVELOPE as u64 || !matches!(read, Some(Ok(()))) {
+            return tracing::warn!("an envelope of another length");
+        }
+        let (len, key) = read_envelope(bytes);
+        let message = Unexpected {
+            from: event.initiator,
+            tag: event.match_bits,
+            data: said.data,
+            body: Body::There(len, key),
+            claimed: None,
+        };
+        let list = &mut self.lists[usize::from(tagged)];
+        match list.receive_for(event.initiator, event.match_bits) {
+            Some(posted) => self.give_to_posted(tagged, posted, message),
+            None => self.keep(tagged, at, message),
+        }
+    }
+
+    fn keep(&mut self, tagged: bool, at: usize, message: Unexpected) {
+        if let Body::Here(bytes) = &message.body {
+            self.peers.get(at).backlog += bytes.len() as u64;
+        }
+        self.lists[usize::from(tagged)].keep(message);
+    }
+
+    /// A message with its bytes.
+    fn message(
+        &mut self,
+        tagged: bool,
+        at: usize,
+        said: &Said,
+        event: &Brief,
+        buffer: Option<usize>,
+    ) {
+        let Some(region) = buffer.and_then(|at| self.landing.region(at)) else {
+            return;
+        };
+        let (from, tag, len) = (event.initiator, event.match_bits, event.mlength);
+        let list = &mut self.lists[usize::from(tagged)];
+        let Some(posted) = list.receive_for(from, tag) else {
+            let mut bytes = vec![0; len as usize];
+            if let Err(error) = region.read(event.offset as usize, &mut bytes) {
+                return tracing::error!(%error, "a message outside its buffer");
+            }
+            let message = Unexpected {
+                from,
+                tag,
+                data: said.data,
+                body: Body::Here(bytes),
+                claimed: None,
+            };
+            return self.keep(tagged, at, message);
+        };
+        let Some((receive, place, released)) = take_room(list, posted, len) else {
+            return;
+        };
+        let room = place.len();
+        if let Err(error) = place.store(0, len, region, event.offset as usize) {
+            tracing::error!(%error, "a message outside its buffer");
+        }
+        let end = End {
+            len: len.min(room),
+            buf: place.place(0),
+            data: said.data.map(u64::from),
+            tag,
+            source: Some(from),
+            flags: released,
+        };
+        match len > room {
+            true => receive.failed(Failure::Truncated, &end, len - room),
+            false => receive.done(&end),
+        }
+    }
+
+    /// Gives a kept message, or an envelope, to a receive that is posted.
+    fn give_to_posted(&mut self, tagged: bool, posted: usize, message: Unexpected) {
+        let list = &mut self.lists[usize::from(tagged)];
+        if let Some((op, place, released)) = take_room(list, posted, message.body.len()) {
+            self.give(message, op, &place, released);
+        }
+    }
+
+    /// Gives a message to whoever has asked for it.
+    pub(crate) fn give(&mut self, message: Unexpected, op: Op, place: &Buffer, released: u64) {
+        let (len, room) = (message.body.len(), place.len());
+        let fits = len.min(room);
+        let end = End {
+            len: fits,
+            buf: place.place(0),
+            data: message.data.map(u64::from),
+            tag: message.tag,
+            source: Some(message.from),
+            flags: released,
+        };
+        match message.body {
+            Body::Here(bytes) => {
+                if let Some(at) = self.peers.find(message.from) {
+                    let peer = self.peers.get(at);
+                    peer.backlog = peer.backlog.saturating_sub(len);
+                }
+                place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
+                match len > room {
+                    true => op.failed(Failure::Truncated, &end, len - room),
+                    false => op.done(&end),
+                }
+            }
+            Body::There(_, key) => {
+                self.fetch(
+                    message.from,
+                    key,
+                    &place.sub(0, fits),
+                    (op, end, len - fits),
+                );
+            }
+        }
+    }
+
+    /// Gets what a peer has exposed.
+    fn fetch(
+        &mut self,
+        from: ProcessId,
+        key: u64,
+        into: &Buffer,
+        (op, end, missing): (Op, End, u64),
+    ) {
+        let number = self.next();
+        let md = MdSpec {
+            memory: into.memory(),
+            threshold: 1,
+            max_size: 0,
+            options: MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
+            user_ptr: PENDING | number,
+            eq: Some(self.eq),
+        };
+        let got = self.ni.md_bind(md, Unlink::Unlink);
+        let got = got.and_then(|md| self.ni.get(md, target(from, EXPOSED, key, 0)));
+        match got {
+            Ok(()) => {
+                let pending = Pending::Fetch { op, end, missing };
+                self.pending.insert(number, pending);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a long message cannot be fetched");
+                op.failed(Failure::Fabric, &end, missing);
+            }
+        }
+    }
+
+    fn pending_event(&mut self, number: u64, event: &Brief) {
+        let waits = match self.pending.get(&number) {
+            Some(Pending::Exposed { .. }) => event.kind == EventKind::GetEnd,
+            Some(Pending::Fetch { .. }) => event.kind == EventKind::ReplyEnd,
+            Some(Pending::Remote { .. }) => {
+                matches!(event.kind, EventKind::Ack | EventKind::ReplyEnd)
+            }
+            None => false,
+        };
+        if !waits {
+            return;
+        }
+        let ok = event.ni_fail == NiFail::OK;
+        match self.pending.remove(&number) {
+            Some(Pending::Exposed { op, len, tag, .. }) => {
+                let end = End {
+                    len,
+                    tag,
+                    ..End::default()
+                };
+                match ok {
+                    true => op.done(&end),
+                    false => op.failed(Failure::Unreachable, &end, 0),
+                }
+            }
+            Some(Pending::Fetch { op, end, missing }) => match (ok, missing) {
+                (false, _) => op.failed(Failure::Unreachable, &end, missing),
+                (true, 0) => op.done(&end),
+                (true, _) => op.failed(Failure::Truncated, &end, missing),
+            },
+            Some(Pending::Remote {
+                md, op, len, told, ..
+            }) => {
+                if let Err(error) = self.ni.md_unlink(md) {
+                    tracing::debug!(%error, "a descriptor whose operation has ended");
+                }
+                self.written(op, len, told, event.ni_fail, event.mlength);
+            }
+            None => {}
+        }
+    }
+
+    // ---- receives -------------------------------------------------------------------------------------------------
+
+    /// Takes the message that a receive asks for, or waits for it.
+    pub(crate) fn receive(&mut self, tagged: bool, mut receive: Receive) {
+        loop {
+            let list = &mut self.lists[usize::from(tagged)];
+            let Some(at) = list.find(&receive.wanted) else {
+                return list.post(receive);
+            };
+            let Some(message) = list.take(at) else {
+                return;
+            };
+            let Some(least) = receive.least else {
+                return self.give(message, receive.op, &receive.buffer, 0);
+            };
+            let (place, rest) = split(&receive.buffer, message.body.len());
+            let released = if rest.len() < least {
+                flags::MULTI_RECV
+            } else {
+                0
+            };
+            self.give(message, receive.op.clone(), &place, released);
+            if released != 0 {
+                return;
+            }
+            receive.buffer = rest;
+        }
+    }
+
+    /// Looks for a message without taking it; whoever claims it takes it later.
+    pub(crate) fn peek(&mut self, tagged: bool, wanted: &Wanted, claim: Option<usize>, op: &Op) {
+        self.progress(Wait::No);
+        let list = &mut self.lists[usize::from(tagged)];
+        let found = list.find(wanted).and_then(|at| list.message(at));
+        let Some(message) = found else {
+            let end = End {
+                tag: wanted.tag,
+                ..End::default()
+            };
+            return op.failed(Failure::NoMessage, &end, 0);
+        };
+        if claim.is_some() {
+            message.claimed = claim;
+        }
+        let end = End {
+            len: message.body.len(),
+            data: message.data.map(u64::from),
+            tag: message.tag,
+            source: Some(message.from),
+            ..End::default()
+        };
+        op.done(&end);
+    }
+}
+
+/// A buffer before and behind its first `len` bytes.
+fn split(buffer: &Buffer, len: u64) -> (Buffer, Buffer) {
+    (buffer.sub(0, len.max(1)), buffer.sub(len, u64::MAX))
+}
+
+/// The room that a posted receive has for a message, and what a multi-receive gives back with it.
+fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, u64)> {
+    let posted = list.posted(at)?;
+    let Some(least) = posted.least else {
+        let receive = list.remove_posted(at)?;
+        return Some((receive.op, receive.buffer, 0));
+    };
+    let (place, rest) = split(&posted.buffer, len);
+    let op = posted.op.clone();
+    if rest.len() < least {
+        list.remove_posted(at)?;
+        return Some((op, place, flags::MULTI_RECV));
+    }
+    posted.buffer = rest;
+    Some((op, place, 0))
+}
+
+/// The memory of a long message; a copy where the program may use its own.
+pub(crate) fn memory_of(load: &Load) -> Result<(MdMemory, Option<Copied>), Error> {
+    match load {
+        Load::Lent(buffer) => Ok((buffer.memory(), None)),
+        Load::Copied(bytes) if bytes.is_empty() => Ok((MdMemory::Empty, None)),
+        Load::Copied(bytes) => {
+            let region = Copied::new(bytes.len()).map_err(|_| Error::NoSpace)?;
+            region.write(0, bytes).map_err(|_| Error::Fail)?;
+            let memory = MdMemory::Region {
+                region: region.clone(),
+                offset: 0,
+                len: bytes.len(),
+            };
+            Ok((memory, Some(region)))
+        }
+    }
+}

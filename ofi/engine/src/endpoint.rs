@@ -1,0 +1,259 @@
+//! An endpoint, as the provider sees it.
+
+use crate::completion::{End, Failure, Op};
+use crate::core::{Core, Refused};
+use crate::landing::RoomError;
+use crate::matching::{Receive, Wanted};
+use crate::memory::Buffer;
+use crate::peers::{Load, Outgoing, Remote};
+use crate::remote::Access;
+use portals_shim::endpoint::{self, Address, AddressError};
+use portals_shim::fabric::{FabricConfig, FabricError};
+use portals_shim::{ProcessId, Wait};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Why an endpoint does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The fabric does not.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// There is no room for messages.
+    #[error(transparent)]
+    Room(#[from] RoomError),
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its tag; none for messages of their own kind.
+    pub tag: Option<u64>,
+    /// 32 bits that travel beside it.
+    pub data: Option<u32>,
+    /// The memory is free when the call returns (`FI_INJECT`).
+    pub inject: bool,
+}
+
+/// An endpoint of the provider. Any thread may call every method; they take turns.
+#[derive(Debug)]
+pub struct Endpoint {
+    portals: endpoint::Endpoint,
+    core: Mutex<Core>,
+}
+
+impl Endpoint {
+    /// Opens an endpoint; nobody else has to be there.
+    ///
+    /// # Errors
+    /// The fabric cannot be used here, or there is no memory.
+    pub fn open(config: &FabricConfig) -> Result<Self, OpenError> {
+        let portals = endpoint::Endpoint::open(config)?;
+        let core = Mutex::new(Core::new(portals.interface().clone())?);
+        Ok(Self { portals, core })
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address, which others insert into their address vectors.
+    pub fn address(&self) -> [u8; Address::BYTES] {
+        self.portals.address()
+    }
+
+    /// Takes note of a peer.
+    ///
+    /// # Errors
+    /// It cannot be reached from here.
+    pub fn connect(&self, address: &Address) -> Result<ProcessId, AddressError> {
+        self.portals.connect(&address.to_bytes())
+    }
+
+    /// Forgets a peer.
+    pub fn disconnect(&self, id: ProcessId) {
+        self.portals.disconnect(id);
+    }
+
+    /// Whom peers' writes that carry data are told to.
+    pub fn tell_writes(&self, op: Op) {
+        self.core().on_written = Some(op);
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Too much is under way, or Portals refuses it; nothing has happened then.
+    pub fn send(
+        &self,
+        to: ProcessId,
+        message: Message,
+        buffer: Buffer,
+        op: Op,
+    ) -> Result<(), Refused> {
+        let what = Outgoing::Message {
+            tagged: message.tag.is_some(),
+            tag: message.tag.unwrap_or_default(),
+            data: message.data,
+            load: load(buffer, message.inject),
+            op,
+        };
+        self.core().submit(to, what)
+    }
+
+    /// Receives a message; with `least` several, one behind the other, until fewer bytes are left.
+    pub fn receive(
+        &self,
+        tagged: bool,
+        wanted: Wanted,
+        buffer: Buffer,
+        least: Option<u64>,
+        op: Op,
+    ) {
+        let receive = Receive {
+            wanted,
+            buffer,
+            op,
+            least,
+        };
+        self.core().receive(tagged, receive);
+    }
+
+    /// Says whether a message is there, by a completion, or by a failure at once; with `claim` nobody else gets it.
+    pub fn peek(&self, tagged: bool, wanted: &Wanted, claim: bool, op: &Op) {
+        let claim = claim.then_some(op.context);
+        self.core().peek(tagged, wanted, claim, op);
+    }
+
+    /// Takes the message that was claimed with the context of `op`.
+    ///
+    /// # Errors
+    /// None was.
+    pub fn take_claimed(&self, tagged: bool, buffer: &Buffer, op: Op) -> Result<(), Refused> {
+        let mut core = self.core();
+        let list = &mut core.lists[usize::from(tagged)];
+        let message = list.claimed(op.context).and_then(|at| list.take(at));
+        let message = message.ok_or(Refused::NoMessage)?;
+        core.give(message, op, buffer, 0);
+        Ok(())
+    }
+
+    /// Drops the oldest message that fits, if one is there; a peek that forgets it.
+    pub fn discard(&self, tagged: bool, wanted: &Wanted, claimed: bool, op: Op) {
+        let mut core = self.core();
+        core.progress(Wait::No);
+        let list = &mut core.lists[usize::from(tagged)];
+        let at = match claimed {
+            true => list.claimed(op.context),
+            false => list.find(wanted),
+        };
+        let Some(message) = at.and_then(|at| list.take(at)) else {
+            return op.failed(Failure::NoMessage, &End::default(), 0);
+        };
+        let end = End {
+            tag: message.tag,
+            data: message.data.map(u64::from),
+            source: Some(message.from),
+            ..End::default()
+        };
+        // Its sender learns that nothing of it is wanted.
+        core.give(message, Op::default(), &Buffer::default(), 0);
+        op.done(&end);
+    }
+
+    /// Takes back the receive with this context, which ends as cancelled. Returns whether it waited.
+    pub fn cancel(&self, context: usize) -> bool {
+        let mut core = self.core();
+        core.progress(Wait::No);
+        let found = core.lists.iter_mut().find_map(|list| list.cancel(context));
+        if let Some(receive) = &found {
+            let end = End {
+                tag: receive.wanted.tag,
+                ..End::default()
+            };
+            receive.op.failed(Failure::Canceled, &end, 0);
+        }
+        found.is_some()
+    }
+
+    /// Writes to a peer's memory.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    pub fn write(
+        &self,
+        to: ProcessId,
+        remote: Remote,
+        buffer: Buffer,
+        (data, inject): (Option<u32>, bool),
+        op: Op,
+    ) -> Result<(), Refused> {
+        let what = Outgoing::Write {
+            to: remote,
+            load: load(buffer, inject),
+            data,
+            op,
+        };
+        self.core().submit(to, what)
+    }
+
+    /// Reads a peer's memory.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    pub fn read(
+        &self,
+        from: ProcessId,
+        remote: Remote,
+        into: Buffer,
+        op: Op,
+    ) -> Result<(), Refused> {
+        let what = Outgoing::Read {
+            from: remote,
+            into,
+            op,
+        };
+        self.core().submit(from, what)
+    }
+
+    /// Lets peers reach memory under a key, until it is deregistered; until then the buffer's promise holds.
+    ///
+    /// # Errors
+    /// The key is in use, or Portals refuses it.
+    pub fn register(&self, key: u64, buffer: &Buffer, access: Access) -> Result<(), Refused> {
+        self.core().register(key, buffer, access)
+    }
+
+    /// Peers no longer reach the memory of a key when this returns.
+    pub fn deregister(&self, key: u64) {
+        self.core().deregister(key);
+    }
+
+    /// Handles what has happened, and waits so long for something if nothing has. Returns whether there was anything.
+    pub fn progress(&self, wait: Duration) -> bool {
+        let wait = match u64::try_from(wait.as_nanos()) {
+            Ok(0) => Wait::No,
+            Ok(nanos) => Wait::Nanos(nanos),
+            Err(_) => Wait::Forever,
+        };
+        self.core().progress(wait)
+    }
+
+    /// Closes the endpoint: operations under way have no end any more.
+    pub fn close(&self) {
+        let core = self.core();
+        if let Err(error) = core.ni.close() {
+            tracing::debug!(%error, "an endpoint closes");
+        }
+    }
+}
+
+fn load(buffer: Buffer, inject: bool) -> Load {
+    match inject {
+        true => Load::Copied(buffer.bytes()),
+        false => Load::Lent(buffer),
+    }
+}
+
+#[cfg(test)]
+mod tests;

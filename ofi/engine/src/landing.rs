@@ -1,0 +1,162 @@
+//! Where the messages of others land, and where own short ones are sent from.
+
+use crate::wire::ENVELOPE;
+use portals_shim::{
+    EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeSpec,
+    ProcessId, Region, RegionError, Unlink,
+};
+
+/// The longest message that travels with its bytes.
+pub const EAGER: usize = 4096;
+const _: () = assert!(ENVELOPE <= EAGER);
+/// The portal at which messages arrive.
+pub(crate) const MESSAGES: u32 = 4;
+/// The portal at which long messages are exposed.
+pub(crate) const EXPOSED: u32 = 5;
+/// The portal of registered memory.
+pub(crate) const MEMORY: u32 = 6;
+
+/// The user's values of descriptors: which one, in the highest byte, and a number.
+pub(crate) const LANDING: u64 = 1 << 56;
+pub(crate) const SLOT: u64 = 2 << 56;
+pub(crate) const CONTROL: u64 = 3 << 56;
+pub(crate) const PENDING: u64 = 4 << 56;
+pub(crate) const NUMBER: u64 = (1 << 56) - 1;
+
+/// Bytes of one buffer that messages land in.
+const BUFFER: usize = 256 << 10;
+/// Messages that find room in one however long they are.
+const EACH: u64 = (BUFFER / EAGER) as u64 - 1;
+/// Own short messages that may be under way before one has to wait.
+const SLOTS: usize = 64;
+
+/// An entry that takes what comes, whatever its tag.
+pub(crate) fn any() -> MeSpec {
+    MeSpec {
+        match_id: ProcessId::ANY,
+        match_bits: 0,
+        ignore_bits: u64::MAX,
+        unlink: Unlink::Unlink,
+    }
+}
+
+/// Why memory for messages cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RoomError {
+    /// Portals refuses a descriptor.
+    #[error("no descriptor for messages: {0}")]
+    Descriptor(#[from] Error),
+    /// There is no memory.
+    #[error("no memory for messages: {0}")]
+    Memory(#[from] RegionError),
+}
+
+/// The buffers that messages land in, one after the other.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    eq: EqHandle,
+    buffers: Vec<Region>,
+}
+
+impl Landing {
+    pub(crate) fn new(eq: EqHandle) -> Self {
+        Self {
+            eq,
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Makes room for so many messages of any length. A buffer is used again when it is full, so one more is there while the
+    /// last messages of another are handled, and one because half-full ones are not.
+    pub(crate) fn reserve(&mut self, ni: &Interface, messages: u64) -> Result<(), RoomError> {
+        let wanted = messages.div_ceil(EACH) + 2;
+        while (self.buffers.len() as u64) < wanted {
+            let at = self.buffers.len();
+            self.buffers.push(Region::new(BUFFER)?);
+            if let Err(error) = self.post(ni, at) {
+                self.buffers.pop();
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Has messages land in a buffer, after those that take them now.
+    pub(crate) fn post(&self, ni: &Interface, at: usize) -> Result<(), Error> {
+        let Some(region) = self.buffers.get(at) else {
+            return Err(Error::Fail);
+        };
+        let me = ni.me_attach(MESSAGES, any(), InsertPosition::After)?;
+        let spec = MdSpec {
+            memory: MdMemory::whole(region),
+            threshold: -1,
+            max_size: EAGER as u64,
+            options: MdOptions::OP_PUT | MdOptions::MAX_SIZE | MdOptions::EVENT_START_DISABLE,
+            user_ptr: LANDING | at as u64,
+            eq: Some(self.eq),
+        };
+        ni.md_attach(me, spec, Unlink::Unlink).map(drop)
+    }
+
+    pub(crate) fn region(&self, at: usize) -> Option<&Region> {
+        self.buffers.get(at)
+    }
+}
+
+/// Where short messages are sent from.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    region: Region,
+    descriptors: Vec<MdHandle>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    pub(crate) fn new(ni: &Interface, eq: EqHandle) -> Result<Self, RoomError> {
+        let region = Region::new(SLOTS * EAGER)?;
+        let bind = |at: usize| {
+            let memory = MdMemory::Region {
+                region: region.clone(),
+                offset: at * EAGER,
+                len: EAGER,
+            };
+            let spec = MdSpec {
+                memory,
+                threshold: -1,
+                max_size: 0,
+                options: MdOptions::EVENT_START_DISABLE,
+                user_ptr: SLOT | at as u64,
+                eq: Some(eq),
+            };
+            ni.md_bind(spec, Unlink::Retain)
+        };
+        let descriptors = (0..SLOTS).map(bind).collect::<Result<_, _>>()?;
+        Ok(Self {
+            descriptors,
+            free: (0..SLOTS).rev().collect(),
+            region,
+        })
+    }
+
+    pub(crate) fn take(&mut self) -> Option<usize> {
+        self.free.pop()
+    }
+
+    pub(crate) fn give_back(&mut self, at: usize) {
+        self.free.push(at);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// The descriptor of a slot.
+    pub(crate) fn md(&self, at: usize) -> MdHandle {
+        self.descriptors[at]
+    }
+
+    /// The memory of all, and where a slot is in it.
+    pub(crate) fn memory(&self, at: usize) -> (&Region, usize) {
+        (&self.region, at * EAGER)
+    }
+}

@@ -1,0 +1,48 @@
+//! Messages with tags, multi-receives and remote memory over Portals, by the rules of libfabric: the engine of the provider.
+//!
+//! ```text
+//!   send, up to 4 KiB ──► a slot ──put──► landing buffer of the peer ──copied──► the receive, or kept
+//!   send, longer ──► exposed; an envelope is put ··············──► the receive gets it, without a copy
+//!   write, read ──► put with ack, get, of memory that its owner has registered under a key
+//! ```
+//!
+//! | file | decides |
+//! |---|---|
+//! | `endpoint.rs` | what programs call; who may call what |
+//! | `core.rs` | operations and arrivals |
+//! | `peers.rs` | how much a peer may be sent, and what waits for that |
+//! | `landing.rs` | where messages land, and where short ones are sent from |
+//! | `matching.rs` | which receive takes which message |
+//! | `remote.rs` | remote memory |
+//! | `wire.rs` | what a message's header says |
+//! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
+//! | `memory.rs` | the program's memory: all unsafe code |
+//!
+//! # Invariants
+//!
+//! * **Nothing that arrives is dropped.** A peer sends no more messages than it was granted, and a grant is made after the room
+//!   for it. A grant is given back when a message has been handled, and not when somebody asks for it: so a program that
+//!   asks for the last of many messages first gets it.
+//! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 16 bytes, whose bytes stay
+//!   at the sender.
+//! * Messages of a pair are matched in the order in which they were sent, long ones among short ones.
+//! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.
+
+pub mod addresses;
+pub mod completion;
+mod core;
+mod endpoint;
+mod landing;
+mod matching;
+pub mod memory;
+mod peers;
+mod remote;
+mod wire;
+
+pub use crate::core::Refused;
+pub use endpoint::{Endpoint, Message, OpenError};
+pub use landing::{EAGER, RoomError};
+pub use matching::Wanted;
+pub use peers::Remote;
+pub use portals_shim::ProcessId;
+pub use remote::Access;

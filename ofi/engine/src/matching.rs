@@ -1,0 +1,207 @@
+//! Which receive takes which message: both in the order in which they came.
+
+use crate::completion::Op;
+use crate::memory::Buffer;
+use portals_shim::ProcessId;
+use std::collections::VecDeque;
+
+/// What a receive asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Messages of this process alone.
+    pub from: Option<ProcessId>,
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that do not matter.
+    pub ignore: u64,
+}
+
+impl Wanted {
+    fn takes(&self, from: ProcessId, tag: u64) -> bool {
+        (self.tag ^ tag) & !self.ignore == 0 && self.from.is_none_or(|id| id == from)
+    }
+}
+
+/// A receive that waits for its message.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) wanted: Wanted,
+    pub(crate) buffer: Buffer,
+    pub(crate) op: Op,
+    /// It takes several messages, while so many bytes are left.
+    pub(crate) least: Option<u64>,
+}
+
+/// The bytes of a message that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Here(Vec<u8>),
+    /// So many at the sender, under these match bits.
+    There(u64, u64),
+}
+
+impl Body {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Here(bytes) => bytes.len() as u64,
+            Self::There(len, _) => *len,
+        }
+    }
+}
+
+/// A message that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) from: ProcessId,
+    pub(crate) tag: u64,
+    pub(crate) data: Option<u32>,
+    pub(crate) body: Body,
+    /// Whose it is, by the context of whoever claimed it.
+    pub(crate) claimed: Option<usize>,
+}
+
+/// Receives and messages that wait for each other; of tagged messages, or of those without a tag.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    posted: VecDeque<Receive>,
+    unexpected: VecDeque<Unexpected>,
+}
+
+impl Lists {
+    /// The receive that a message is for, which stays if it takes more of them.
+    pub(crate) fn receive_for(&mut self, from: ProcessId, tag: u64) -> Option<usize> {
+        self.posted.iter().position(|r| r.wanted.takes(from, tag))
+    }
+
+    pub(crate) fn posted(&mut self, at: usize) -> Option<&mut Receive> {
+        self.posted.get_mut(at)
+    }
+
+    pub(crate) fn remove_posted(&mut self, at: usize) -> Option<Receive> {
+        self.posted.remove(at)
+    }
+
+    pub(crate) fn post(&mut self, receive: Receive) {
+        self.posted.push_back(receive);
+    }
+
+    pub(crate) fn keep(&mut self, message: Unexpected) {
+        self.unexpected.push_back(message);
+    }
+
+    /// The oldest message that a receive takes, and nobody has claimed.
+    pub(crate) fn find(&self, wanted: &Wanted) -> Option<usize> {
+        let takes = |m: &Unexpected| m.claimed.is_none() && wanted.takes(m.from, m.tag);
+        self.unexpected.iter().position(takes)
+    }
+
+    /// The message that was claimed with this context.
+    pub(crate) fn claimed(&self, context: usize) -> Option<usize> {
+        let is = |m: &Unexpected| m.claimed == Some(context);
+        self.unexpected.iter().position(is)
+    }
+
+    pub(crate) fn message(&mut self, at: usize) -> Option<&mut Unexpected> {
+        self.unexpected.get_mut(at)
+    }
+
+    pub(crate) fn take(&mut self, at: usize) -> Option<Unexpected> {
+        self.unexpected.remove(at)
+    }
+
+    /// Takes back the receive with this context.
+    pub(crate) fn cancel(&mut self, context: usize) -> Option<Receive> {
+        let at = self.posted.iter().position(|r| r.op.context == context)?;
+        self.posted.remove(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(nid: u32) -> ProcessId {
+        ProcessId::new(nid, 1)
+    }
+
+    fn receive(context: usize, from: Option<u32>, tag: u64, ignore: u64) -> Receive {
+        Receive {
+            wanted: Wanted {
+                from: from.map(id),
+                tag,
+                ignore,
+            },
+            buffer: Buffer::default(),
+            op: Op {
+                context,
+                ..Op::default()
+            },
+            least: None,
+        }
+    }
+
+    fn message(from: u32, tag: u64) -> Unexpected {
+        Unexpected {
+            from: id(from),
+            tag,
+            data: None,
+            body: Body::Here(Vec::new()),
+            claimed: None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_that_fits_is_taken() {
+        let mut lists = Lists::default();
+        for r in [
+            receive(1, Some(1), 5, 0),
+            receive(2, None, 5, 0),
+            receive(3, None, 0, u64::MAX),
+        ] {
+            lists.post(r);
+        }
+        let mut take = |from, tag| {
+            let at = lists.receive_for(id(from), tag)?;
+            lists.remove_posted(at).map(|r| r.op.context)
+        };
+        assert_eq!(take(2, 5), Some(2));
+        assert_eq!(take(2, 5), Some(3));
+        assert_eq!(take(2, 5), None);
+        assert_eq!(take(1, 5), Some(1));
+    }
+
+    #[test]
+    fn a_claimed_message_is_its_claimants() {
+        let mut lists = Lists::default();
+        for (from, tag) in [(1, 7), (2, 7), (1, 8)] {
+            lists.keep(message(from, tag));
+        }
+        let any = Wanted {
+            from: None,
+            tag: 7,
+            ignore: 0,
+        };
+        let at = lists.find(&any).unwrap();
+        lists.message(at).unwrap().claimed = Some(42);
+        let next = lists.find(&any).unwrap();
+        assert_eq!(lists.message(next).unwrap().from, id(2));
+        assert_eq!(lists.claimed(41), None);
+        let claimed = lists.claimed(42).unwrap();
+        assert_eq!(lists.take(claimed).unwrap().from, id(1));
+        let one = Wanted {
+            from: Some(id(1)),
+            tag: 0,
+            ignore: 0xff,
+        };
+        let at = lists.find(&one).unwrap();
+        assert_eq!(lists.take(at).unwrap().tag, 8);
+    }
+
+    #[test]
+    fn a_receive_is_cancelled_once() {
+        let mut lists = Lists::default();
+        lists.post(receive(9, None, 1, 0));
+        assert!(lists.cancel(8).is_none() && lists.cancel(9).is_some());
+        assert!(lists.cancel(9).is_none());
+    }
+}

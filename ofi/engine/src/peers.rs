@@ -1,0 +1,213 @@
+//! What is known of each peer: how much it may be sent, what waits for that, and how much it is owed.
+//!
+//! A peer may be sent as many messages as it has granted; each takes the place of one until the peer has handled it. So what
+//! messages land in never overflows, whatever others send. Messages beyond that wait here, in order.
+
+use crate::completion::Op;
+use crate::memory::Buffer;
+use portals_shim::ProcessId;
+use std::collections::{HashMap, VecDeque};
+
+/// Unexpected bytes of a peer from which on it is asked to send envelopes alone, and at which again no longer.
+pub(crate) const BACKLOG: (u64, u64) = (1 << 20, 1 << 19);
+
+/// What a message sends.
+#[derive(Debug)]
+pub(crate) enum Load {
+    /// The program's memory.
+    Lent(Buffer),
+    /// A copy.
+    Copied(Vec<u8>),
+}
+
+impl Load {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Lent(buffer) => buffer.len(),
+            Self::Copied(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Memory of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Bytes from its beginning.
+    pub offset: u64,
+    /// Its key.
+    pub key: u64,
+}
+
+/// What a peer is sent.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Message {
+        tagged: bool,
+        tag: u64,
+        data: Option<u32>,
+        load: Load,
+        op: Op,
+    },
+    Write {
+        to: Remote,
+        load: Load,
+        data: Option<u32>,
+        op: Op,
+    },
+    Read {
+        from: Remote,
+        into: Buffer,
+        op: Op,
+    },
+    /// A write with this data has had its effect.
+    Written(u32),
+}
+
+impl Outgoing {
+    /// Whether it takes the place of a message that the peer has granted.
+    pub(crate) fn costs(&self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Written(_))
+    }
+
+    pub(crate) fn op(&self) -> Option<&Op> {
+        match self {
+            Self::Message { op, .. } | Self::Write { op, .. } | Self::Read { op, .. } => Some(op),
+            Self::Written(_) => None,
+        }
+    }
+}
+
+/// How far the two have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquaintance {
+    New,
+    /// This side has said hello.
+    Greeted,
+    Open,
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: ProcessId,
+    pub(crate) state: Acquaintance,
+    /// Messages that it may be sent.
+    pub(crate) credits: u32,
+    /// Messages that it may be told to send.
+    pub(crate) owed: u32,
+    /// Messages that it was granted.
+    pub(crate) window: u32,
+    /// It wants envelopes alone.
+    pub(crate) envelopes: bool,
+    /// It was told that it may send envelopes alone.
+    pub(crate) told: bool,
+    /// Bytes of its that nobody has asked for.
+    pub(crate) backlog: u64,
+    pub(crate) queue: VecDeque<Outgoing>,
+}
+
+impl Peer {
+    /// Whether the next message may leave.
+    pub(crate) fn may_send(&self, next: &Outgoing) -> bool {
+        !next.costs() || (self.state == Acquaintance::Open && self.credits > 0)
+    }
+
+    /// Whether it is to send envelopes alone, by what nobody has asked for.
+    pub(crate) fn is_to_send_envelopes(&self) -> bool {
+        self.backlog > if self.told { BACKLOG.1 } else { BACKLOG.0 }
+    }
+}
+
+/// All peers, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    all: Vec<Peer>,
+    index: HashMap<ProcessId, usize>,
+    latest: usize,
+}
+
+impl Peers {
+    pub(crate) fn get(&mut self, at: usize) -> &mut Peer {
+        &mut self.all[at]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn find(&mut self, id: ProcessId) -> Option<usize> {
+        if self.all.get(self.latest).is_some_and(|peer| peer.id == id) {
+            return Some(self.latest);
+        }
+        self.latest = *self.index.get(&id)?;
+        Some(self.latest)
+    }
+
+    /// The number of a peer, which is a new one if it is not known.
+    pub(crate) fn number(&mut self, id: ProcessId) -> usize {
+        if let Some(at) = self.find(id) {
+            return at;
+        }
+        let at = self.all.len();
+        // Many peers share what messages land in.
+        let window = match at {
+            0..16 => 64,
+            16..128 => 16,
+            _ => 4,
+        };
+        self.all.push(Peer {
+            id,
+            state: Acquaintance::New,
+            credits: 0,
+            owed: 0,
+            window,
+            envelopes: false,
+            told: false,
+            backlog: 0,
+            queue: VecDeque::new(),
+        });
+        self.index.insert(id, at);
+        self.latest = at;
+        at
+    }
+
+    /// Messages that all may send at once.
+    pub(crate) fn granted(&self) -> u64 {
+        self.all.iter().map(|peer| u64::from(peer.window)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_have_numbers_and_share_what_there_is() {
+        let mut peers = Peers::default();
+        for nid in 1..=200 {
+            let id = ProcessId::new(nid, 1);
+            assert_eq!(peers.find(id), None);
+            let at = peers.number(id);
+            assert_eq!((peers.number(id), peers.find(id)), (at, Some(at)));
+        }
+        assert_eq!(
+            (peers.len(), peers.granted()),
+            (200, 16 * 64 + 112 * 16 + 72 * 4)
+        );
+    }
+
+    #[test]
+    fn envelopes_are_asked_for_between_two_marks() {
+        let mut peers = Peers::default();
+        let at = peers.number(ProcessId::new(1, 1));
+        let peer = peers.get(at);
+        peer.backlog = BACKLOG.0;
+        assert!(!peer.is_to_send_envelopes());
+        peer.backlog += 1;
+        assert!(peer.is_to_send_envelopes());
+        peer.told = true;
+        peer.backlog = BACKLOG.1 + 1;
+        assert!(peer.is_to_send_envelopes());
+        peer.backlog -= 1;
+        assert!(!peer.is_to_send_envelopes());
+    }
+}

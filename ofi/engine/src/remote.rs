@@ -1,0 +1,203 @@
+//! Remote memory: who registers it, who reads and writes it.
+
+use crate::completion::{End, Failure, Op};
+use crate::core::{Core, Pending, Refused, Use, memory_of};
+use crate::landing::{EAGER, MEMORY, PENDING, any};
+use crate::memory::Buffer;
+use crate::peers::{Load, Outgoing, Remote};
+use portals_shim::{
+    AckRequest, Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, NiFail, ProcessId,
+    Target, Unlink,
+};
+
+/// What others may do with registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Read it (`FI_REMOTE_READ`).
+    pub read: bool,
+    /// Write it (`FI_REMOTE_WRITE`).
+    pub write: bool,
+}
+
+impl Core {
+    /// The entry behind all registered memory: what fits none of that gets no byte, and its initiator hears so.
+    pub(crate) fn refuse_the_rest(&self) -> Result<(), Error> {
+        let me = self.ni.me_attach(MEMORY, any(), InsertPosition::After)?;
+        let md = MdSpec {
+            memory: MdMemory::Empty,
+            threshold: -1,
+            max_size: 0,
+            options: MdOptions::OP_PUT
+                | MdOptions::OP_GET
+                | MdOptions::TRUNCATE
+                | MdOptions::EVENT_START_DISABLE
+                | MdOptions::EVENT_END_DISABLE,
+            user_ptr: 0,
+            eq: None,
+        };
+        self.ni.md_attach(me, md, Unlink::Retain).map(drop)
+    }
+
+    /// Lets peers reach memory under a key.
+    pub(crate) fn register(
+        &mut self,
+        key: u64,
+        buffer: &Buffer,
+        access: Access,
+    ) -> Result<(), Refused> {
+        if self.memory.contains_key(&key) {
+            return Err(Refused::Invalid);
+        }
+        let entry = MeSpec {
+            match_id: ProcessId::ANY,
+            match_bits: key,
+            ignore_bits: 0,
+            unlink: Unlink::Unlink,
+        };
+        let mut options = MdOptions::MANAGE_REMOTE;
+        if access.read {
+            options |= MdOptions::OP_GET;
+        }
+        if access.write {
+            options |= MdOptions::OP_PUT;
+        }
+        let md = MdSpec {
+            memory: buffer.memory(),
+            threshold: -1,
+            max_size: 0,
+            options,
+            user_ptr: 0,
+            eq: None,
+        };
+        let me = self.ni.me_attach(MEMORY, entry, InsertPosition::Before)?;
+        if let Err(error) = self.ni.md_attach(me, md, Unlink::Unlink) {
+            let _ = self.ni.me_unlink(me);
+            return Err(error.into());
+        }
+        self.memory.insert(key, me);
+        Ok(())
+    }
+
+    /// Peers no longer reach the memory of a key when this returns.
+    pub(crate) fn deregister(&mut self, key: u64) {
+        let Some(me) = self.memory.remove(&key) else {
+            return;
+        };
+        if let Err(error) = self.ni.me_unlink(me) {
+            tracing::error!(%error, key, "memory is still in use");
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        at: usize,
+        to: Remote,
+        load: Load,
+        data: Option<u32>,
+        op: Op,
+    ) -> Result<(), Error> {
+        let len = load.len();
+        let there = Target {
+            process: self.peers.get(at).id,
+            pt_index: MEMORY,
+            ac_index: 0,
+            match_bits: to.key,
+            remote_offset: to.offset,
+        };
+        let told = data.map(|data| (at, data));
+        if len <= EAGER as u64 && !self.slots.is_empty() {
+            let slot = self.slots.take().ok_or(Error::NoSpace)?;
+            self.fill(slot, &load);
+            return self.put(slot, len, true, there, 0, Use::Write { op, len, told });
+        }
+        let (memory, copy) = memory_of(&load)?;
+        let number = self.next();
+        let spec = self.remote_spec(memory, number, MdOptions::EVENT_END_DISABLE);
+        let md = self.ni.md_bind(spec, Unlink::Retain)?;
+        if let Err(error) = self.ni.put(md, AckRequest::Ack, there, 0) {
+            let _ = self.ni.md_unlink(md);
+            return Err(error);
+        }
+        let pending = Pending::Remote {
+            md,
+            op,
+            len,
+            told,
+            _copy: copy,
+        };
+        self.pending.insert(number, pending);
+        Ok(())
+    }
+
+    fn remote_spec(&self, memory: MdMemory, number: u64, options: MdOptions) -> MdSpec {
+        MdSpec {
+            memory,
+            threshold: -1,
+            max_size: 0,
+            options: options | MdOptions::EVENT_START_DISABLE,
+            user_ptr: PENDING | number,
+            eq: Some(self.eq),
+        }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        at: usize,
+        from: Remote,
+        into: Buffer,
+        op: Op,
+    ) -> Result<(), Error> {
+        let there = Target {
+            process: self.peers.get(at).id,
+            pt_index: MEMORY,
+            ac_index: 0,
+            match_bits: from.key,
+            remote_offset: from.offset,
+        };
+        let number = self.next();
+        let len = into.len();
+        let spec = self.remote_spec(into.memory(), number, MdOptions::empty());
+        let md = self.ni.md_bind(spec, Unlink::Retain)?;
+        if let Err(error) = self.ni.get(md, there) {
+            let _ = self.ni.md_unlink(md);
+            return Err(error);
+        }
+        let pending = Pending::Remote {
+            md,
+            op,
+            len,
+            told: None,
+            _copy: None,
+        };
+        self.pending.insert(number, pending);
+        Ok(())
+    }
+
+    /// A read or write has ended, of so many bytes.
+    pub(crate) fn written(
+        &mut self,
+        op: Op,
+        len: u64,
+        told: Option<(usize, u32)>,
+        fail: NiFail,
+        moved: u64,
+    ) {
+        let end = End {
+            len,
+            ..End::default()
+        };
+        if fail != NiFail::OK {
+            return op.failed(Failure::Unreachable, &end, 0);
+        }
+        if moved != len {
+            return op.failed(Failure::Key, &end, len - moved.min(len));
+        }
+        if let Some((at, data)) = told {
+            let id = self.peers.get(at).id;
+            if let Err(error) = self.submit(id, Outgoing::Written(data)) {
+                tracing::error!(%error, "a peer is not told of a write");
+            }
+        }
+        op.done(&end);
+    }
+}

@@ -1,0 +1,252 @@
+// UNSAFETY: entries get objects and arrays of a C caller by pointers.
+#![expect(
+    unsafe_code,
+    reason = "entries get objects and arrays of a C caller by pointers"
+)]
+//! Address vectors.
+
+use crate::abi::{ADDR_UNSPEC, Addr, AvAttr, Fid, class, errno};
+use crate::domain::{Domain, Shared};
+use crate::ptr::{
+    Object, Out, borrow, bytes, entry_int, give, object, read, take, write_at, write_bytes,
+};
+use crate::table::Table;
+use ofi_engine::Endpoint;
+use ofi_engine::addresses::Addresses;
+use portals_shim::endpoint::Address;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Peers, and the endpoints that are to know them.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    pub(crate) addresses: Arc<Addresses>,
+    endpoints: Mutex<Vec<Weak<Endpoint>>>,
+}
+
+impl Peers {
+    fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        let all = self
+            .endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// An endpoint uses this vector from now on.
+    pub(crate) fn bind(&self, endpoint: &Arc<Endpoint>) {
+        let mut all = self
+            .endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::downgrade(endpoint));
+        for address in self.addresses.all() {
+            if let Err(why) = endpoint.connect(&address) {
+                tracing::warn!(%why, "a peer of an address vector");
+            }
+        }
+    }
+
+    /// Inserts an address; gives its number, if it can be reached.
+    fn insert(&self, bytes: &[u8]) -> Option<u64> {
+        let (number, address) = match self.addresses.insert(bytes) {
+            Ok(inserted) => inserted,
+            Err(why) => {
+                tracing::warn!(%why, "an address that is inserted");
+                return None;
+            }
+        };
+        for endpoint in self.endpoints() {
+            if let Err(why) = endpoint.connect(&address) {
+                tracing::warn!(%why, "an address that is inserted");
+                self.addresses.remove(number);
+                return None;
+            }
+        }
+        Some(number)
+    }
+
+    fn remove(&self, number: u64) {
+        if let Some(address) = self.addresses.remove(number) {
+            for endpoint in self.endpoints() {
+                endpoint.disconnect(address.id());
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct AddressVector {
+    fid: Fid,
+    ops: *const c_void,
+    pub(crate) peers: Arc<Peers>,
+    _domain: Arc<Shared>,
+}
+
+// SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
+unsafe impl Object for AddressVector {
+    const CLASS: usize = class::AV;
+}
+
+static AV_FID: Table<6> = Table::new(&[(0, close as *const c_void), (1, bind as *const c_void)]);
+static AV: Table<10> = Table::new(&[
+    (0, insert as *const c_void),
+    (3, remove as *const c_void),
+    (4, lookup as *const c_void),
+    (5, straddr as *const c_void),
+]);
+
+/// `fi_av_open`
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut c_void,
+    attr: *mut AvAttr,
+    out: *mut *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the domain.
+        let domain = unsafe { object::<Domain>(domain) }?;
+        // SAFETY: the caller wants the vector there.
+        let out = unsafe { Out::new(out) }?;
+        // SAFETY: the caller says there what it wants, and reads what it gets.
+        let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
+        if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
+            return Err(errno::NOSYS);
+        }
+        if attr.kind == crate::abi::AV_UNSPEC {
+            attr.kind = crate::abi::AV_TABLE;
+        }
+        let fid = Fid {
+            class: class::AV,
+            context,
+            ops: AV_FID.as_ptr(),
+        };
+        let vector = AddressVector {
+            fid,
+            ops: AV.as_ptr(),
+            peers: Arc::default(),
+            _domain: Arc::clone(&domain.shared),
+        };
+        give(vector, &out);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut c_void) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller closes what it was given, and uses it no more.
+        unsafe { take::<AddressVector>(fid) }?;
+        Ok(0)
+    })
+}
+
+/// An event queue, to which nothing is said: an insertion is over when it returns.
+unsafe extern "C" fn bind(_fid: *mut c_void, _other: *mut c_void, _flags: u64) -> c_int {
+    0
+}
+
+unsafe extern "C" fn insert(
+    av: *mut c_void,
+    addresses: *const c_void,
+    count: usize,
+    out: *mut Addr,
+    _flags: u64,
+    _context: *mut c_void,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the vector.
+        let av = unsafe { object::<AddressVector>(av) }?;
+        let len = count.checked_mul(Address::BYTES).ok_or(errno::INVAL)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the caller gives so many addresses, of the length that an endpoint's name has.
+        let all = unsafe { bytes(addresses, len) }?;
+        let mut inserted = 0;
+        for (index, address) in all.chunks_exact(Address::BYTES).enumerate() {
+            let number = av.peers.insert(address);
+            inserted += isize::from(number.is_some());
+            if !out.is_null() {
+                // SAFETY: the caller has room for so many numbers.
+                unsafe { write_at(out, index, number.unwrap_or(ADDR_UNSPEC)) };
+            }
+        }
+        Ok(inserted)
+    })
+}
+
+unsafe extern "C" fn remove(
+    av: *mut c_void,
+    numbers: *mut Addr,
+    count: usize,
+    _flags: u64,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the vector.
+        let av = unsafe { object::<AddressVector>(av) }?;
+        for index in 0..count {
+            // SAFETY: the caller gives so many numbers.
+            if let Some(number) = unsafe { read(numbers.wrapping_add(index)) } {
+                av.peers.remove(number);
+            }
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn lookup(
+    av: *mut c_void,
+    number: Addr,
+    out: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the vector.
+        let av = unsafe { object::<AddressVector>(av) }?;
+        let address = av.peers.addresses.address(number).ok_or(errno::INVAL)?;
+        // SAFETY: the caller says there how much room it has, and reads how much is needed.
+        let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
+        let room = std::mem::replace(len, Address::BYTES);
+        let bytes = address.to_bytes();
+        // SAFETY: there is so much room.
+        unsafe { write_bytes(out, &bytes[..room.min(Address::BYTES)]) }?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn straddr(
+    _av: *mut c_void,
+    address: *const c_void,
+    out: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    entry_int(|| {
+        // SAFETY: the caller gives an address of the length that an endpoint's name has.
+        let bytes = unsafe { bytes(address, Address::BYTES) }?;
+        let mut text = match Address::from_bytes(&bytes) {
+            Ok(address) => format!(
+                "{}://{}/{}",
+                address.kind(),
+                address.id().nid,
+                address.id().pid
+            ),
+            Err(_) => "not an address".to_owned(),
+        };
+        text.push('\0');
+        // SAFETY: the caller says there how much room it has, and reads how much is needed.
+        let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
+        let room = std::mem::replace(len, text.len());
+        if room > 0 {
+            let mut part = text.into_bytes();
+            part.truncate(room);
+            if let Some(last) = part.last_mut() {
+                *last = 0;
+            }
+            // SAFETY: there is so much room.
+            unsafe { write_bytes(out.cast(), &part) }?;
+        }
+        Ok(0)
+    });
+    out
+}

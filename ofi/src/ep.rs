@@ -1,0 +1,459 @@
+// UNSAFETY: entries get objects and room for results of a C caller by pointers.
+#![expect(
+    unsafe_code,
+    reason = "entries get objects and room for results by pointers"
+)]
+//! Endpoints: what they are bound to, and when they are used.
+
+use crate::abi::{Fid, Info, cap, class, control, errno};
+use crate::av::{AddressVector, Peers};
+use crate::domain::{Domain, Shared};
+use crate::ptr::{
+    Object, Out, Outcome, borrow, entry, entry_int, give, object, read, take, write_bytes,
+};
+use crate::queue::{CompletionCounter, CompletionQueue, Users};
+use crate::table::Table;
+use crate::{messages, rma};
+use ofi_engine::completion::{Counter, Op, Queue, flags};
+use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
+use portals_shim::endpoint::Address;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Where completions of one direction go.
+#[derive(Clone, Debug, Default)]
+struct Direction {
+    queue: Option<Arc<Queue>>,
+    users: Option<Arc<Users>>,
+    /// Only operations that ask for it have a completion.
+    selective: bool,
+}
+
+/// Counters of one kind of operation.
+type Count = Option<(Arc<Counter>, Arc<Users>)>;
+
+#[derive(Clone, Debug, Default)]
+struct Bindings {
+    peers: Option<Arc<Peers>>,
+    tx: Direction,
+    rx: Direction,
+    send: Count,
+    recv: Count,
+    read: Count,
+    write: Count,
+    remote_write: Count,
+}
+
+/// What an operation is, for where its end is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Send,
+    Receive,
+    Read,
+    Write,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct EndpointFid {
+    fid: Fid,
+    ops: *const c_void,
+    cm: *const c_void,
+    msg: *const c_void,
+    rma: *const c_void,
+    tagged: *const c_void,
+    atomic: *const c_void,
+    collective: *const c_void,
+    pub(crate) endpoint: Arc<Endpoint>,
+    domain: Arc<Shared>,
+    bindings: Mutex<Bindings>,
+    /// What it is bound to, once it is used.
+    bound: OnceLock<Bindings>,
+    /// Flags of operations that have none of their own.
+    pub(crate) tx_flags: AtomicU64,
+    pub(crate) rx_flags: AtomicU64,
+    /// A receive says whose message it takes.
+    directed: bool,
+    /// Bytes with fewer of which a multi-receive gives its buffer back.
+    pub(crate) least: AtomicUsize,
+}
+
+// SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
+unsafe impl Object for EndpointFid {
+    const CLASS: usize = class::EP;
+}
+
+static EP_FID: Table<6> = Table::new(&[
+    (0, close as *const c_void),
+    (1, bind as *const c_void),
+    (2, do_control as *const c_void),
+]);
+static EP: Table<7> = Table::new(&[
+    (0, cancel as *const c_void),
+    (1, getopt as *const c_void),
+    (2, setopt as *const c_void),
+    (5, size_left as *const c_void),
+    (6, size_left as *const c_void),
+]);
+static CM: Table<9> = Table::new(&[(1, getname as *const c_void)]);
+static NONE: Table<16> = Table::new(&[]);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl EndpointFid {
+    fn bound(&self) -> Outcome<&Bindings> {
+        self.bound.get().ok_or(errno::OPBADSTATE)
+    }
+
+    /// The process that a number of the address vector means.
+    pub(crate) fn process(&self, number: u64) -> Outcome<ProcessId> {
+        let peers = self.bound()?.peers.as_ref().ok_or(errno::NOAV)?;
+        peers.addresses.process(number).ok_or(errno::ADDRNOTAVAIL)
+    }
+
+    /// Whose messages a receive takes.
+    pub(crate) fn source(&self, number: u64) -> Outcome<Option<ProcessId>> {
+        match number {
+            crate::abi::ADDR_UNSPEC => Ok(None),
+            _ if !self.directed => Ok(None),
+            number => self.process(number).map(Some),
+        }
+    }
+
+    /// Whom an operation tells of its end; `flags` are those of the call, `kind` those of the completion. An operation
+    /// without a context of the program's, `None`, has no completion.
+    pub(crate) fn op(
+        &self,
+        which: Which,
+        context: Option<*mut c_void>,
+        flags: u64,
+        kind: u64,
+    ) -> Outcome<Op> {
+        let bound = self.bound()?;
+        let (direction, counter) = match which {
+            Which::Send => (&bound.tx, &bound.send),
+            Which::Receive => (&bound.rx, &bound.recv),
+            Which::Read => (&bound.tx, &bound.read),
+            Which::Write => (&bound.tx, &bound.write),
+        };
+        let asked = !direction.selective || flags & cap::COMPLETION != 0;
+        let queue = direction.queue.as_ref();
+        let told = queue.filter(|_| asked && context.is_some());
+        let delivered = cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE | cap::MATCH_COMPLETE;
+        let known = (which == Which::Receive)
+            .then_some(bound.peers.as_ref())
+            .flatten();
+        Ok(Op {
+            context: context.map_or(0, |p| p.expose_provenance()),
+            flags: kind,
+            queue: told.map(Arc::clone),
+            on_failure: queue.map(Arc::clone),
+            counter: counter.as_ref().map(|(counter, _)| Arc::clone(counter)),
+            delivered: flags & delivered != 0,
+            addresses: known.map(|peers| Arc::clone(&peers.addresses)),
+        })
+    }
+
+    fn enable(&self) -> Outcome {
+        let bindings = lock(&self.bindings).clone();
+        if self.bound.get().is_some() {
+            return Ok(0);
+        }
+        let peers = bindings.peers.as_ref().ok_or(errno::NOAV)?;
+        if bindings.tx.queue.is_none()
+            && bindings.rx.queue.is_none()
+            && bindings.write.is_none()
+            && bindings.send.is_none()
+            && bindings.recv.is_none()
+        {
+            return Err(errno::NOCQ);
+        }
+        peers.bind(&self.endpoint);
+        let counts = [
+            &bindings.send,
+            &bindings.recv,
+            &bindings.read,
+            &bindings.write,
+            &bindings.remote_write,
+        ];
+        let of_counts = counts.into_iter().flatten().map(|(_, users)| users);
+        let of_queues = [&bindings.tx.users, &bindings.rx.users]
+            .into_iter()
+            .flatten();
+        of_queues
+            .chain(of_counts)
+            .for_each(|users| users.add(&self.endpoint));
+        self.domain
+            .add(&self.endpoint)
+            .map_err(|why| refused(&why))?;
+        if bindings.rx.queue.is_some() || bindings.remote_write.is_some() {
+            let known = Arc::clone(&peers.addresses);
+            self.endpoint.tell_writes(Op {
+                context: 0,
+                flags: flags::RMA | flags::REMOTE_WRITE,
+                queue: bindings.rx.queue.clone(),
+                on_failure: bindings.rx.queue.clone(),
+                counter: bindings.remote_write.as_ref().map(|(c, _)| Arc::clone(c)),
+                delivered: false,
+                addresses: Some(known),
+            });
+        }
+        let _ = self.bound.set(bindings);
+        Ok(0)
+    }
+}
+
+/// What libfabric calls the reason why an operation cannot be taken.
+pub(crate) fn refused(why: &Refused) -> i32 {
+    match why {
+        Refused::Again => errno::AGAIN,
+        Refused::NoPeer => errno::ADDRNOTAVAIL,
+        Refused::NoMessage => errno::NOMSG,
+        Refused::Invalid => errno::INVAL,
+        Refused::Portals(error) => {
+            tracing::warn!(%error, "an operation is refused");
+            errno::IO
+        }
+    }
+}
+
+/// `fi_endpoint`
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut c_void,
+    info: *mut Info,
+    out: *mut *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the domain.
+        let domain = unsafe { object::<Domain>(domain) }?;
+        // SAFETY: the caller wants the endpoint there.
+        let out = unsafe { Out::new(out) }?;
+        // SAFETY: the caller has it of `fi_getinfo`, and it is only read.
+        let info = unsafe { borrow(info) }.ok_or(errno::INVAL)?;
+        // SAFETY: as above.
+        let tx = unsafe { borrow(info.tx_attr) }.map_or(0, |tx| tx.op_flags);
+        // SAFETY: as above.
+        let rx = unsafe { borrow(info.rx_attr) }.map_or(0, |rx| rx.op_flags);
+        let endpoint = Endpoint::open(&domain.shared.config).map_err(|why| {
+            tracing::warn!(%why, "fi_endpoint");
+            match why {
+                OpenError::Room(_) => errno::NOMEM,
+                OpenError::Fabric(_) => errno::NODATA,
+            }
+        })?;
+        let fid = Fid {
+            class: class::EP,
+            context,
+            ops: EP_FID.as_ptr(),
+        };
+        let made = EndpointFid {
+            fid,
+            ops: EP.as_ptr(),
+            cm: CM.as_ptr(),
+            msg: messages::MSG.as_ptr(),
+            rma: rma::RMA.as_ptr(),
+            tagged: messages::TAGGED.as_ptr(),
+            atomic: NONE.as_ptr(),
+            collective: NONE.as_ptr(),
+            endpoint: Arc::new(endpoint),
+            domain: Arc::clone(&domain.shared),
+            bindings: Mutex::default(),
+            bound: OnceLock::new(),
+            tx_flags: AtomicU64::new(tx),
+            rx_flags: AtomicU64::new(rx),
+            directed: info.caps & cap::DIRECTED_RECV != 0,
+            least: AtomicUsize::new(64),
+        };
+        give(made, &out);
+        Ok(0)
+    })
+}
+
+/// `fi_endpoint2`
+pub(crate) unsafe extern "C" fn open_with_flags(
+    domain: *mut c_void,
+    info: *mut Info,
+    out: *mut *mut c_void,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -errno::BADFLAGS;
+    }
+    // SAFETY: the same arguments.
+    unsafe { open(domain, info, out, context) }
+}
+
+unsafe extern "C" fn close(fid: *mut c_void) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller closes what it was given, and uses it no more.
+        let closed = unsafe { take::<EndpointFid>(fid) }?;
+        closed.endpoint.close();
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        if ep.bound.get().is_some() {
+            return Err(errno::OPBADSTATE);
+        }
+        let mut bindings = lock(&ep.bindings);
+        let bindings = &mut *bindings;
+        // SAFETY: the caller was given the object.
+        if let Ok(cq) = unsafe { object::<CompletionQueue>(other) } {
+            let direction = Direction {
+                queue: Some(Arc::clone(&cq.queue)),
+                users: Some(Arc::clone(&cq.users)),
+                selective: flags & cap::SELECTIVE_COMPLETION != 0,
+            };
+            if flags & cap::SEND != 0 {
+                bindings.tx = direction.clone();
+            }
+            if flags & cap::RECV != 0 {
+                bindings.rx = direction;
+            }
+            return Ok(0);
+        }
+        // SAFETY: the caller was given the object.
+        if let Ok(av) = unsafe { object::<AddressVector>(other) } {
+            bindings.peers = Some(Arc::clone(&av.peers));
+            return Ok(0);
+        }
+        // SAFETY: the caller was given the object.
+        if let Ok(cntr) = unsafe { object::<CompletionCounter>(other) } {
+            let both = || Some((Arc::clone(&cntr.counter), Arc::clone(&cntr.users)));
+            for (flag, place) in [
+                (cap::SEND, &mut bindings.send),
+                (cap::RECV, &mut bindings.recv),
+                (cap::READ, &mut bindings.read),
+                (cap::WRITE, &mut bindings.write),
+                (cap::REMOTE_WRITE, &mut bindings.remote_write),
+            ] {
+                if flags & flag != 0 {
+                    *place = both();
+                }
+            }
+            return Ok(0);
+        }
+        // SAFETY: the caller was given the object.
+        match unsafe { read(other.cast::<usize>()) } {
+            // Nothing is said to it.
+            Some(class::EQ) => Ok(0),
+            _ => Err(errno::INVAL),
+        }
+    })
+}
+
+unsafe extern "C" fn do_control(fid: *mut c_void, command: c_int, arg: *mut c_void) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        match command {
+            control::ENABLE => ep.enable(),
+            control::GET_OPS_FLAG | control::SET_OPS_FLAG => {
+                // SAFETY: the flags that are meant are there, and those that are are wanted there.
+                let flags = unsafe { borrow(arg.cast::<u64>()) }.ok_or(errno::INVAL)?;
+                let place = match *flags & (cap::SEND | cap::RECV) {
+                    cap::SEND => &ep.tx_flags,
+                    cap::RECV => &ep.rx_flags,
+                    _ => return Err(errno::INVAL),
+                };
+                match command {
+                    control::GET_OPS_FLAG => *flags = place.load(Ordering::Relaxed),
+                    _ => place.store(*flags & !(cap::SEND | cap::RECV), Ordering::Relaxed),
+                }
+                Ok(0)
+            }
+            _ => Err(errno::NOSYS),
+        }
+    })
+}
+
+unsafe extern "C" fn cancel(fid: *mut c_void, context: *mut c_void) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        // Only receives can be taken back; one that has its message has ended.
+        ep.endpoint.cancel(context.expose_provenance());
+        Ok(0)
+    })
+}
+
+/// Bytes with fewer of which a multi-receive gives its buffer back (`FI_OPT_MIN_MULTI_RECV`).
+const LEAST: c_int = 0;
+
+unsafe extern "C" fn getopt(
+    fid: *mut c_void,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        if (level, name) != (0, LEAST) {
+            return Err(errno::NOPROTOOPT);
+        }
+        // SAFETY: the caller says there how much room it has, and reads how much is needed.
+        let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
+        let room = std::mem::replace(len, size_of::<usize>());
+        if room < size_of::<usize>() {
+            return Err(errno::TOOSMALL);
+        }
+        let least = ep.least.load(Ordering::Relaxed);
+        // SAFETY: there is so much room.
+        unsafe { write_bytes(value, &least.to_ne_bytes()) }?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn setopt(
+    fid: *mut c_void,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        if (level, name) != (0, LEAST) {
+            return Err(errno::NOPROTOOPT);
+        }
+        if len != size_of::<usize>() {
+            return Err(errno::INVAL);
+        }
+        // SAFETY: the value is there, of this length.
+        let least = unsafe { read(value.cast::<usize>()) }.ok_or(errno::INVAL)?;
+        ep.least.store(least, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn size_left(_ep: *mut c_void) -> isize {
+    1024
+}
+
+unsafe extern "C" fn getname(fid: *mut c_void, out: *mut c_void, len: *mut usize) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the endpoint.
+        let ep = unsafe { object::<EndpointFid>(fid) }?;
+        // SAFETY: the caller says there how much room it has, and reads how much is needed.
+        let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
+        let room = std::mem::replace(len, Address::BYTES);
+        if room < Address::BYTES {
+            return Err(errno::TOOSMALL);
+        }
+        // SAFETY: there is so much room.
+        unsafe { write_bytes(out, &ep.endpoint.address()) }?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,302 @@
+// UNSAFETY: descriptions are C structures that point at each other.
+#![expect(
+    unsafe_code,
+    reason = "reads and fills descriptions that C callers have by pointers"
+)]
+//! What this provider can do, and whether that is what a program asks for (`fi_getinfo`).
+
+use crate::abi::{self, Info, cap, errno, order};
+use crate::loader;
+use crate::ptr::{Out, Outcome, borrow, entry_int, string};
+use ofi_engine::EAGER;
+use portals_shim::fabric::{self, FabricConfig, FabricKind};
+use std::ffi::{CString, c_char, c_int};
+
+/// Everything that an endpoint can do.
+const CAPS: u64 = cap::MSG
+    | cap::RMA
+    | cap::TAGGED
+    | cap::READ
+    | cap::WRITE
+    | cap::RECV
+    | cap::SEND
+    | cap::REMOTE_READ
+    | cap::REMOTE_WRITE
+    | cap::MULTI_RECV
+    | cap::LOCAL_COMM
+    | cap::REMOTE_COMM
+    | cap::SOURCE
+    | cap::DIRECTED_RECV;
+const ORDER: u64 = order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW;
+/// The longest message.
+const MOST: usize = 1 << 31;
+/// Bytes that are copied at once (`FI_INJECT`).
+pub(crate) const INJECT: usize = EAGER;
+/// Of this provider's own kind: the highest bit says so.
+const PROTOCOL: u32 = 1 << 31 | 0x7033;
+
+/// What a program wants, as far as it matters.
+struct Wanted {
+    caps: u64,
+    tx_flags: u64,
+    rx_flags: u64,
+    threading: c_int,
+    av_type: c_int,
+    kind: Option<FabricKind>,
+    /// Whatever there is; who names what it needs would take several domains for several adapters.
+    all: bool,
+}
+
+/// Why a program is not offered anything.
+fn no(why: &str) -> i32 {
+    tracing::debug!(why, "fi_getinfo");
+    errno::NODATA
+}
+
+/// # Safety
+/// `hints` is null or a description, as `fi_getinfo` takes it.
+unsafe fn wanted(hints: *const Info) -> Outcome<Wanted> {
+    let mut wanted = Wanted {
+        caps: CAPS,
+        tx_flags: 0,
+        rx_flags: 0,
+        threading: abi::THREAD_SAFE,
+        av_type: abi::AV_TABLE,
+        kind: None,
+        all: true,
+    };
+    // SAFETY: the condition above; it is only read.
+    let Some(hints) = (unsafe { borrow(hints.cast_mut()) }) else {
+        return Ok(wanted);
+    };
+    if hints.caps & !CAPS != 0 {
+        return Err(no("capabilities that it has not"));
+    }
+    if hints.caps != 0 {
+        wanted.all = false;
+        wanted.caps = hints.caps | cap::LOCAL_COMM | cap::REMOTE_COMM;
+    }
+    // SAFETY: a description points at its parts, or at none.
+    if let Some(ep) = unsafe { borrow(hints.ep_attr) } {
+        if ep.kind != abi::EP_UNSPEC && ep.kind != abi::EP_RDM {
+            return Err(no("endpoints are reliable datagrams"));
+        }
+        wanted.all &= ep.kind == abi::EP_UNSPEC;
+        if ep.max_msg_size > MOST {
+            return Err(no("messages of more than 2 GiB"));
+        }
+        if ep.protocol != 0 && ep.protocol != PROTOCOL {
+            return Err(no("another protocol"));
+        }
+        if ep.tx_ctx_cnt > 1 || ep.rx_ctx_cnt > 1 {
+            return Err(no("several contexts of an endpoint"));
+        }
+    }
+    // SAFETY: as above.
+    if let Some(tx) = unsafe { borrow(hints.tx_attr) } {
+        if tx.msg_order & !ORDER != 0 {
+            return Err(no("an order of messages that it does not keep"));
+        }
+        if tx.inject_size > INJECT || tx.iov_limit > ofi_engine::memory::MOST_PIECES {
+            return Err(no("more bytes at once, or more pieces, than it takes"));
+        }
+        wanted.tx_flags = tx.op_flags;
+    }
+    // SAFETY: as above.
+    if let Some(rx) = unsafe { borrow(hints.rx_attr) } {
+        if rx.msg_order & !ORDER != 0 {
+            return Err(no("an order of messages that it does not keep"));
+        }
+        wanted.rx_flags = rx.op_flags;
+    }
+    // SAFETY: as above.
+    if let Some(domain) = unsafe { borrow(hints.domain_attr) } {
+        if domain.mr_mode == abi::MR_BASIC && wanted.caps & cap::RMA != 0 && hints.caps != 0 {
+            return Err(no("memory is reached by offsets and by the program's keys"));
+        }
+        if domain.cq_data_size > 4 {
+            return Err(no("4 bytes of data travel beside a message"));
+        }
+        if domain.mr_key_size > 8 {
+            return Err(no("keys have 8 bytes"));
+        }
+        if domain.threading != abi::THREAD_UNSPEC {
+            wanted.threading = domain.threading;
+        }
+        if domain.av_type != abi::AV_UNSPEC {
+            wanted.av_type = domain.av_type;
+        }
+        // SAFETY: a name is a string, or null.
+        if let Some(name) = unsafe { string(domain.name) } {
+            wanted.kind = Some(name.parse().map_err(|_| no("another domain"))?);
+        }
+    }
+    // SAFETY: as above.
+    if let Some(fabric) = unsafe { borrow(hints.fabric_attr) } {
+        // SAFETY: a name is a string, or null.
+        if unsafe { string(fabric.name) }.is_some_and(|name| name != NAME) {
+            return Err(no("another fabric"));
+        }
+    }
+    Ok(wanted)
+}
+
+/// The name of the fabric.
+const NAME: &str = "portolan";
+
+/// The choices of the environment, in which the provider's own variables come first.
+pub(crate) fn config(kind: Option<FabricKind>) -> Result<FabricConfig, String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut config = FabricConfig::from_env().map_err(|e| e.to_string())?;
+    let chosen =
+        variable("FI_PORTOLAN_FABRIC").map(|name| name.parse().map_err(|e| format!("{e}")));
+    config.kind = match (kind, chosen.transpose()?) {
+        (Some(kind), _) | (None, Some(kind)) => kind,
+        // A program that runs under another launcher has shared memory at least.
+        (None, None) if variable("PORTOLAN_FABRIC").is_none() => FabricKind::Shm,
+        (None, None) => config.kind,
+    };
+    if let Some(device) = variable("FI_PORTOLAN_DEVICE") {
+        config.device = Some(device);
+    }
+    Ok(config)
+}
+
+/// The fabrics that can be used here, the one that the user chooses first.
+fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
+    let chosen = match config(wanted.kind) {
+        Ok(config) => config.kind,
+        Err(why) => {
+            tracing::warn!(why, "a variable of the environment");
+            return Vec::new();
+        }
+    };
+    let others = FabricKind::ALL.into_iter().filter(|kind| *kind != chosen);
+    let all = std::iter::once(chosen).chain(others.filter(|_| wanted.all && wanted.kind.is_none()));
+    let usable = |kind: &FabricKind| match config(Some(*kind)).map(|config| fabric::check(&config))
+    {
+        Ok(Ok(())) => true,
+        Ok(Err(why)) => {
+            tracing::debug!(%why, "a fabric");
+            false
+        }
+        Err(_) => false,
+    };
+    all.filter(usable).collect()
+}
+
+fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
+    let made = loader::new_info().ok_or(errno::NOMEM)?;
+    // SAFETY: the library has made it, and nobody else has it.
+    let Some(info) = (unsafe { borrow(made) }) else {
+        return Err(errno::NOMEM);
+    };
+    let mut caps = wanted.caps;
+    if caps & cap::RMA != 0
+        && caps & (cap::READ | cap::WRITE | cap::REMOTE_READ | cap::REMOTE_WRITE) == 0
+    {
+        caps |= cap::READ | cap::WRITE | cap::REMOTE_READ | cap::REMOTE_WRITE;
+    }
+    if caps & (cap::MSG | cap::TAGGED) != 0 && caps & (cap::SEND | cap::RECV) == 0 {
+        caps |= cap::SEND | cap::RECV;
+    }
+    (info.caps, info.mode, info.addr_format) = (caps, 0, 0);
+    let both = cap::MSG | cap::TAGGED | cap::RMA;
+    // SAFETY: the library makes a description with all its parts.
+    if let Some(tx) = unsafe { borrow(info.tx_attr) } {
+        tx.caps = caps & (both | cap::READ | cap::WRITE | cap::SEND);
+        (tx.op_flags, tx.msg_order) = (wanted.tx_flags, ORDER);
+        (tx.inject_size, tx.size) = (INJECT, 1024);
+        (tx.iov_limit, tx.rma_iov_limit) = (8, 1);
+    }
+    // SAFETY: as above.
+    if let Some(rx) = unsafe { borrow(info.rx_attr) } {
+        rx.caps = caps
+            & (both
+                | cap::RECV
+                | cap::REMOTE_READ
+                | cap::REMOTE_WRITE
+                | cap::MULTI_RECV
+                | cap::SOURCE
+                | cap::DIRECTED_RECV);
+        (rx.op_flags, rx.msg_order) = (wanted.rx_flags, ORDER);
+        (rx.size, rx.iov_limit) = (1024, 8);
+    }
+    // SAFETY: as above.
+    if let Some(ep) = unsafe { borrow(info.ep_attr) } {
+        (ep.kind, ep.protocol, ep.protocol_version) = (abi::EP_RDM, PROTOCOL, 1);
+        (ep.max_msg_size, ep.max_order_waw_size) = (MOST, MOST);
+        // A tag has all its 64 bits; what programs get is what they can divide.
+        ep.mem_tag_format = 0xAAAA_AAAA_AAAA_AAAA;
+        (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
+    }
+    // SAFETY: as above.
+    if let Some(domain) = unsafe { borrow(info.domain_attr) } {
+        let name = CString::new(kind.name()).unwrap_or_default();
+        domain.name = loader::copy(&name);
+        domain.threading = wanted.threading;
+        domain.control_progress = abi::PROGRESS_MANUAL;
+        domain.data_progress = abi::PROGRESS_MANUAL;
+        domain.resource_mgmt = abi::RM_ENABLED;
+        (domain.av_type, domain.mr_mode) = (wanted.av_type, 0);
+        (domain.mr_key_size, domain.cq_data_size) = (8, 4);
+        (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (1024, 256, 1024);
+        (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (256, 256);
+        (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
+        (domain.mr_iov_limit, domain.mr_cnt) = (8, 1 << 16);
+        domain.caps = cap::LOCAL_COMM | cap::REMOTE_COMM;
+    }
+    // SAFETY: as above.
+    if let Some(fabric) = unsafe { borrow(info.fabric_attr) } {
+        let name = CString::new(NAME).unwrap_or_default();
+        fabric.name = loader::copy(&name);
+        fabric.prov_version = crate::VERSION;
+    }
+    Ok(made)
+}
+
+/// `fi_getinfo`: a description of the fabric that the user chooses; for whoever names no need, of each that can be used.
+pub(crate) unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    _service: *const c_char,
+    flags: u64,
+    hints: *const Info,
+    out: *mut *mut Info,
+) -> c_int {
+    entry_int(|| {
+        tracing::debug!(version, flags, "fi_getinfo");
+        // SAFETY: the caller wants the descriptions there.
+        let out = unsafe { Out::new(out) }?;
+        if !node.is_null() {
+            return Err(no(
+                "addresses are exchanged by the program, and no host has a name here",
+            ));
+        }
+        // SAFETY: what the caller has given as its hints.
+        let wanted = unsafe { wanted(hints) }?;
+        let mut first: *mut Info = std::ptr::null_mut();
+        for kind in kinds(&wanted).into_iter().rev() {
+            match describe(kind, &wanted) {
+                Ok(info) => {
+                    // SAFETY: it was just made.
+                    if let Some(info) = unsafe { borrow(info) } {
+                        info.next = first;
+                    }
+                    first = info;
+                }
+                Err(error) => {
+                    if !first.is_null() {
+                        loader::free_info(first);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        if first.is_null() {
+            return Err(no("no fabric can be used here"));
+        }
+        out.set(first);
+        Ok(0)
+    })
+}

@@ -1,0 +1,94 @@
+// UNSAFETY: libfabric finds this provider by the name of a function, and C gets a structure that lives for ever.
+#![expect(
+    unsafe_code,
+    reason = "exports a function by its name, and hands out a structure"
+)]
+//! A libfabric provider over Portals: MPI, OpenSHMEM and every other libfabric program on shared memory, on RDMA verbs and on the
+//! SeaStar model.
+//!
+//! ```text
+//!   MPI ── libfabric ── libportolan_fi.so: C structures, pointers, errors       this crate
+//!                        └── ofi-engine: messages, matching, remote memory      safe Rust
+//!                             └── portals-shim: an endpoint that belongs to no job
+//! ```
+//!
+//! | file | has |
+//! |---|---|
+//! | `info.rs` | what is offered to whom (`fi_getinfo`) |
+//! | `fabric.rs`, `domain.rs`, `av.rs`, `queue.rs`, `ep.rs` | the objects |
+//! | `messages.rs`, `rma.rs` | the operations |
+//! | `abi.rs`, `table.rs` | libfabric's structures and tables |
+//! | `loader.rs` | the libfabric that has loaded this provider |
+//! | `ptr.rs` | a C caller's pointers |
+//!
+//! Every entry checks its object and its pointers for NULL and for their class, and gives an error of libfabric; none unwinds
+//! into C. Any thread may call every entry, as for `FI_THREAD_SAFE`.
+
+mod abi;
+mod av;
+mod domain;
+mod ep;
+mod fabric;
+mod info;
+mod loader;
+mod messages;
+mod ptr;
+mod queue;
+mod rma;
+mod table;
+
+pub use abi::Provider;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// Of this provider, as libfabric counts: 0.1.
+const VERSION: u32 = 1;
+
+/// A structure that C keeps for ever.
+struct Forever(*mut Provider);
+
+// SAFETY: it is written by the core of libfabric alone, which has it from the first call on.
+unsafe impl Send for Forever {}
+
+// SAFETY: as above.
+unsafe impl Sync for Forever {}
+
+unsafe extern "C" fn cleanup() {}
+
+/// Says what goes wrong, and with `FI_LOG_LEVEL` more.
+fn begin_log() {
+    let level = std::env::var("FI_LOG_LEVEL").unwrap_or_default();
+    let level = match level.to_ascii_lowercase().as_str() {
+        "trace" => tracing::Level::TRACE,
+        "debug" => tracing::Level::DEBUG,
+        "info" => tracing::Level::INFO,
+        _ => tracing::Level::WARN,
+    };
+    // A program may have a log of its own.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
+/// What libfabric calls when it has loaded this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut Provider {
+    static PROVIDER: OnceLock<Forever> = OnceLock::new();
+    let made = PROVIDER.get_or_init(|| {
+        begin_log();
+        let provider = Provider {
+            version: VERSION,
+            fi_version: loader::version(),
+            context: [std::ptr::null_mut(); 4],
+            name: c"portolan".as_ptr(),
+            getinfo: info::getinfo as *const c_void,
+            fabric: fabric::open as *const c_void,
+            cleanup: cleanup as *const c_void,
+        };
+        Forever(Box::into_raw(Box::new(provider)))
+    });
+    loader::define(made.0);
+    made.0
+}

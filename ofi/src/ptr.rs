@@ -1,0 +1,211 @@
+// UNSAFETY: a C caller's pointers are bare addresses; here they are checked for NULL, and objects for their class, and wrapped,
+// so that the entries handle them with little further unsafe code.
+#![expect(unsafe_code, reason = "reads and writes through pointers of C callers")]
+//! Pointers of a C caller, and the objects that it was given.
+
+use crate::abi::{Fid, Iovec, errno};
+use ofi_engine::memory::{Buffer, MOST_PIECES};
+use portals_shim::Segment;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What an entry gives: a number, or an error of libfabric.
+pub(crate) type Outcome<T = isize> = Result<T, i32>;
+
+/// The body of an entry: an error becomes negative, and a panic an error.
+pub(crate) fn entry(body: impl FnOnce() -> Outcome) -> isize {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => -(error as isize),
+        Err(_) => -(errno::OTHER as isize),
+    }
+}
+
+/// An entry that gives an `int`.
+pub(crate) fn entry_int(body: impl FnOnce() -> Outcome) -> c_int {
+    entry(body) as c_int
+}
+
+/// An object that a C caller has by a pointer to its first field, a [`Fid`].
+///
+/// # Safety
+/// The type is `repr(C)`, its first field is a [`Fid`], and no other type has this class.
+pub(crate) unsafe trait Object: Sized {
+    /// Of its `fid`.
+    const CLASS: usize;
+}
+
+/// The object behind a pointer.
+///
+/// # Safety
+/// The pointer is null, or was given out by [`give`] and not taken back by [`take`].
+pub(crate) unsafe fn object<'a, T: Object>(fid: *const c_void) -> Outcome<&'a T> {
+    if is_of_class::<T>(fid) {
+        // SAFETY: it has the class of `T`, and whoever calls promises that it still exists.
+        Ok(unsafe { &*fid.cast::<T>() })
+    } else {
+        Err(errno::INVAL)
+    }
+}
+
+fn is_of_class<T: Object>(fid: *const c_void) -> bool {
+    // SAFETY: not null, so it is an object by the condition of the two callers, and each begins with a `Fid`.
+    !fid.is_null() && unsafe { (*fid.cast::<Fid>()).class } == T::CLASS
+}
+
+/// Hands an object to the caller.
+pub(crate) fn give<T: Object, P>(object: T, out: &Out<*mut P>) {
+    out.set(Box::into_raw(Box::new(object)).cast());
+}
+
+/// Takes an object back.
+///
+/// # Safety
+/// As for [`object`]; nobody uses it any more.
+pub(crate) unsafe fn take<T: Object>(fid: *mut c_void) -> Outcome<Box<T>> {
+    if !is_of_class::<T>(fid) {
+        return Err(errno::INVAL);
+    }
+    // SAFETY: it has the class of `T`, so `give` made it of a box, and nobody else has it.
+    Ok(unsafe { Box::from_raw(fid.cast::<T>()) })
+}
+
+/// Where the caller wants a result.
+#[derive(Debug)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// NULL is an error.
+    ///
+    /// # Safety
+    /// `p` is null or may be written while the value lives.
+    pub(crate) unsafe fn new(p: *mut T) -> Outcome<Self> {
+        if p.is_null() {
+            Err(errno::INVAL)
+        } else {
+            Ok(Self(p))
+        }
+    }
+
+    /// Stores the result.
+    pub(crate) fn set(&self, value: T) {
+        // SAFETY: `new` was promised that the pointer may be written.
+        unsafe { self.0.write_unaligned(value) };
+    }
+}
+
+/// Reads what the caller points at; NULL is `None`.
+///
+/// # Safety
+/// `p` is null or points at a `T`.
+pub(crate) unsafe fn read<T: Copy>(p: *const T) -> Option<T> {
+    // SAFETY: not null, so it points at a `T` by the condition above.
+    (!p.is_null()).then(|| unsafe { p.read_unaligned() })
+}
+
+/// What the caller points at, for a while; NULL is `None`.
+///
+/// # Safety
+/// `p` is null or points at an aligned `T` that nobody else uses while the borrow lasts.
+pub(crate) unsafe fn borrow<'a, T>(p: *mut T) -> Option<&'a mut T> {
+    // SAFETY: the condition above.
+    unsafe { p.as_mut() }
+}
+
+/// Bytes of the caller's.
+///
+/// # Safety
+/// `p` is null or points at so many bytes.
+pub(crate) unsafe fn bytes(p: *const c_void, len: usize) -> Outcome<Vec<u8>> {
+    if p.is_null() {
+        return Err(errno::INVAL);
+    }
+    // SAFETY: not null, so it points at `len` bytes by the condition above.
+    Ok(unsafe { std::slice::from_raw_parts(p.cast::<u8>(), len) }.to_vec())
+}
+
+/// Writes bytes to where the caller wants them.
+///
+/// # Safety
+/// `p` is null or has room for them.
+pub(crate) unsafe fn write_bytes(p: *mut c_void, bytes: &[u8]) -> Outcome<()> {
+    if p.is_null() {
+        return if bytes.is_empty() {
+            Ok(())
+        } else {
+            Err(errno::INVAL)
+        };
+    }
+    // SAFETY: not null, so there is room by the condition above, and what is Rust's does not overlap it.
+    unsafe {
+        p.cast::<u8>()
+            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+    };
+    Ok(())
+}
+
+/// A value at the `index`th place of an array of the caller's.
+///
+/// # Safety
+/// `p` has so many places.
+pub(crate) unsafe fn write_at<T>(p: *mut T, index: usize, value: T) {
+    // SAFETY: the condition above.
+    let place = unsafe { p.add(index) };
+    // SAFETY: the condition above.
+    unsafe { place.write_unaligned(value) };
+}
+
+/// A string of the caller's.
+///
+/// # Safety
+/// `p` is null or points at a string that ends with 0.
+pub(crate) unsafe fn string(p: *const c_char) -> Option<String> {
+    if p.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so it is a string by the condition above.
+    Some(unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned())
+}
+
+/// Memory that the caller lends for an operation.
+///
+/// # Safety
+/// Until the completion of the operation the memory may be read, and for receives and reads written, as libfabric's callers
+/// promise.
+pub(crate) unsafe fn buffer(p: *const c_void, len: usize) -> Outcome<Buffer> {
+    if p.is_null() && len > 0 {
+        return Err(errno::INVAL);
+    }
+    let piece = Segment {
+        addr: p.expose_provenance() as u64,
+        len: len as u64,
+    };
+    // SAFETY: the condition above.
+    unsafe { Buffer::new(std::iter::once(piece)) }.ok_or(errno::INVAL)
+}
+
+/// Memory in pieces that the caller lends for an operation.
+///
+/// # Safety
+/// `iov` is null or points at `count` pieces; of each holds what [`buffer`] asks for.
+pub(crate) unsafe fn buffers(iov: *const Iovec, count: usize) -> Outcome<Buffer> {
+    if count > MOST_PIECES || (iov.is_null() && count > 0) {
+        return Err(errno::INVAL);
+    }
+    let mut pieces = Vec::with_capacity(count);
+    for index in 0..count {
+        // SAFETY: there are `count` pieces, by the condition above.
+        let piece = unsafe { iov.add(index) };
+        // SAFETY: as before.
+        let piece = unsafe { read(piece) }.ok_or(errno::INVAL)?;
+        if piece.base.is_null() && piece.len > 0 {
+            return Err(errno::INVAL);
+        }
+        pieces.push(Segment {
+            addr: piece.base.expose_provenance() as u64,
+            len: piece.len as u64,
+        });
+    }
+    // SAFETY: the condition above.
+    unsafe { Buffer::new(pieces.into_iter()) }.ok_or(errno::INVAL)
+}
