@@ -1,4 +1,4 @@
-//! `cargo xtask install --prefix P`: headers, libraries and a pkg-config file for C programs, and the
+//! `cargo xtask install --prefix P`: headers, libraries and a pkg-config file for C programs, the libfabric provider, and the
 //! commands that start them.
 
 use crate::cargo::{self, release_dir, root};
@@ -29,6 +29,9 @@ pub(crate) struct Options {
 /// Executables that are installed.
 const PROGRAMS: [&str; 3] = ["portolan", "heat3d", "gups"];
 
+/// The libfabric provider; libfabric loads files whose names end so.
+const PROVIDER: &str = "libportolan-fi.so";
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     cargo::build(&[
         "--package",
@@ -43,6 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "portolan",
         "--package",
         "programs",
+        "--package",
+        "portolan-ofi",
     ])?;
     let (prefix, built) = (&options.prefix, release_dir());
     let include = root().join("portals-shim/include");
@@ -62,7 +67,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         std::fs::rename(&new, &to).with_context(what)?;
         written.push(to);
     }
+    let providers = prefix.join("lib/libfabric");
+    std::fs::create_dir_all(&providers).with_context(what)?;
+    let (new, to) = (providers.join(".provider.new"), providers.join(PROVIDER));
+    std::fs::copy(built.join("libportolan_fi.so"), &new).with_context(what)?;
+    std::fs::rename(&new, &to).with_context(what)?;
+    written.push(to);
     println!("{} files are below {}", written.len(), prefix.display());
+    println!(
+        "  FI_PROVIDER_PATH={0}/lib/libfabric fi_info -p portolan",
+        prefix.display()
+    );
     println!(
         "  cc gasnet-prog.c $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs gasnet-portals-seq)",
         prefix.display()

@@ -21,7 +21,12 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 /// The same, of what a test is left out without.
-const WANTED: &[(&str, &str)] = &[("python3", "python3"), ("valgrind", "valgrind")];
+const WANTED: &[(&str, &str)] = &[
+    ("python3", "python3"),
+    ("valgrind", "valgrind"),
+    ("fi_pingpong", "libfabric-bin"),
+    ("/usr/include/rdma/fabric.h", "libfabric-dev"),
+];
 
 /// The launchers of `cargo xtask launchers`; each row is left out without its own.
 const LAUNCHERS: &[(&str, &str)] = &[

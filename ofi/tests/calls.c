@@ -1,0 +1,261 @@
+/* Calls of libfabric over the provider: two endpoints of one process, what goes well and what must fail with a reason. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#define IS(a, b)                                                                              \
+    do {                                                                                      \
+        long long is_ = (long long)(a), due_ = (long long)(b);                                \
+        if (is_ != due_) {                                                                    \
+            fprintf(stderr, "line %d: %s is %lld, not %lld\n", __LINE__, #a, is_, due_);      \
+            exit(1);                                                                          \
+        }                                                                                     \
+    } while (0)
+
+struct side {
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    struct fid_av *av;
+    struct fid_cntr *writes;
+    fi_addr_t peers[2];
+};
+
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct side sides[2];
+
+static void open_side(struct side *s, struct fi_info *info)
+{
+    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
+    struct fi_av_attr av = {.type = FI_AV_UNSPEC};
+    struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
+    IS(fi_endpoint(domain, info, &s->ep, NULL), 0);
+    IS(fi_cq_open(domain, &cq, &s->cq, NULL), 0);
+    IS(fi_av_open(domain, &av, &s->av, NULL), 0);
+    IS(fi_cntr_open(domain, &cntr, &s->writes, NULL), 0);
+    /* Not before it is enabled. */
+    IS(fi_tsend(s->ep, NULL, 0, NULL, 0, 0, NULL), -FI_EOPBADSTATE);
+    IS(fi_enable(s->ep), -FI_ENOAV);
+    IS(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND | FI_RECV), 0);
+    IS(fi_ep_bind(s->ep, &s->av->fid, 0), 0);
+    IS(fi_ep_bind(s->ep, &s->writes->fid, FI_WRITE), 0);
+    IS(fi_enable(s->ep), 0);
+    IS(fi_ep_bind(s->ep, &s->av->fid, 0), -FI_EOPBADSTATE);
+}
+
+static void introduce(void)
+{
+    char names[2][64];
+    for (int i = 0; i < 2; i++) {
+        size_t len = 1;
+        IS(fi_getname(&sides[i].ep->fid, names[i], &len), -FI_ETOOSMALL);
+        IS(len, 64);
+        IS(fi_getname(&sides[i].ep->fid, names[i], &len), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        char again[64], text[100];
+        size_t len = sizeof again, room = sizeof text;
+        IS(fi_av_insert(sides[i].av, names, 2, sides[i].peers, 0, NULL), 2);
+        IS(fi_av_lookup(sides[i].av, sides[i].peers[1], again, &len), 0);
+        IS(memcmp(again, names[1], 64), 0);
+        IS(strncmp(fi_av_straddr(sides[i].av, again, text, &room), "shm://", 6), 0);
+        memset(again, 7, sizeof again);
+        fi_addr_t nobody = 0;
+        IS(fi_av_insert(sides[i].av, again, 1, &nobody, 0, NULL), 0);
+        IS(nobody, FI_ADDR_NOTAVAIL);
+    }
+}
+
+/* The next completion of a side, while both make progress. */
+static ssize_t next(struct side *s, struct fi_cq_tagged_entry *entry, fi_addr_t *from)
+{
+    for (;;) {
+        struct side *other = s == &sides[0] ? &sides[1] : &sides[0];
+        ssize_t got = fi_cq_readfrom(s->cq, entry, 1, from);
+        if (got != -FI_EAGAIN)
+            return got;
+        fi_cntr_read(other->writes);
+    }
+}
+
+static void failure(struct side *s, int why, size_t missing)
+{
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry failed = {0};
+    char text[200];
+    IS(next(s, &entry, NULL), -FI_EAVAIL);
+    IS(fi_cq_readerr(s->cq, &failed, 0), 1);
+    IS(failed.err, why);
+    IS(failed.olen, missing);
+    IS(strlen(fi_cq_strerror(s->cq, failed.prov_errno, NULL, text, sizeof text)) > 10, 1);
+    IS(fi_cq_readerr(s->cq, &failed, 0), -FI_EAGAIN);
+}
+
+static void messages(void)
+{
+    static char from[1 << 20], to[1 << 20];
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    fi_addr_t source;
+    for (size_t len = 0; len <= sizeof from; len = len ? len * 16 : 1) {
+        for (size_t i = 0; i < len; i++)
+            from[i] = (char)(i * 7 + len);
+        IS(fi_trecv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, 5, 3, &to), 0);
+        IS(fi_tsenddata(a->ep, from, len, NULL, 77, a->peers[1], 6, &from), 0);
+        IS(next(b, &entry, &source), 1);
+        IS(entry.op_context == &to && entry.buf == to, 1);
+        IS(entry.len, len);
+        IS(entry.tag, 6);
+        IS(entry.data, 77);
+        IS(entry.flags, FI_TAGGED | FI_RECV | FI_REMOTE_CQ_DATA);
+        IS(source, b->peers[0]);
+        IS(memcmp(from, to, len), 0);
+        IS(next(a, &entry, NULL), 1);
+        IS(entry.op_context == &from, 1);
+    }
+    /* Pieces; and a message that is longer than its receive. */
+    struct iovec pieces[3] = {{from, 3}, {from + 100, 0}, {from + 50, 4}};
+    IS(fi_trecv(b->ep, to, 5, NULL, FI_ADDR_UNSPEC, 1, 0, NULL), 0);
+    IS(fi_tsendv(a->ep, pieces, NULL, 3, a->peers[1], 1, NULL), 0);
+    failure(b, FI_ETRUNC, 2);
+    IS(memcmp(to, from, 3) || memcmp(to + 3, from + 50, 2), 0);
+    IS(next(a, &entry, NULL), 1);
+    /* Injected ones have no completion. */
+    IS(fi_tinject(a->ep, from, 8, a->peers[1], 2), 0);
+    IS(fi_inject(a->ep, from, 1 << 20, a->peers[1]), -FI_EMSGSIZE);
+    IS(fi_trecv(b->ep, to, 8, NULL, b->peers[0], 2, 0, NULL), 0);
+    IS(next(b, &entry, NULL), 1);
+    IS(fi_cq_read(a->cq, &entry, 1), -FI_EAGAIN);
+    /* A receive that is taken back, twice. */
+    IS(fi_recv(b->ep, to, 8, NULL, FI_ADDR_UNSPEC, &to), 0);
+    IS(fi_cancel(&b->ep->fid, &to), 0);
+    IS(fi_cancel(&b->ep->fid, &to), 0);
+    failure(b, FI_ECANCELED, 0);
+    /* A look that finds nothing, and one that finds something. */
+    struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 9};
+    IS(fi_trecvmsg(b->ep, &look, FI_PEEK), 0);
+    failure(b, FI_ENOMSG, 0);
+    IS(fi_tinject(a->ep, from, 8, a->peers[1], 9), 0);
+    for (int found = 0; !found;) {
+        struct fi_cq_err_entry failed = {0};
+        IS(fi_trecvmsg(b->ep, &look, FI_PEEK | FI_CLAIM), 0);
+        found = next(b, &entry, NULL) == 1;
+        if (!found)
+            fi_cq_readerr(b->cq, &failed, 0);
+        fi_cntr_read(a->writes);
+    }
+    IS(entry.len, 8);
+    IS(fi_trecvmsg(b->ep, &look, FI_CLAIM | FI_DISCARD), 0);
+    IS(next(b, &entry, NULL), 1);
+    /* Nobody has these numbers. */
+    IS(fi_tsend(a->ep, from, 1, NULL, 99, 1, NULL), -FI_EADDRNOTAVAIL);
+    IS(fi_tsend(a->ep, NULL, 1, NULL, a->peers[1], 1, NULL), -FI_EINVAL);
+}
+
+static void remote_memory(void)
+{
+    static char memory[100000], here[100000];
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    struct fid_mr *mr, *again;
+    IS(fi_mr_reg(domain, memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 42, 0, &mr, NULL), 0);
+    IS(fi_mr_key(mr), 42);
+    IS(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 42, 0, &again, NULL), -FI_ENOKEY);
+    memset(here, 3, sizeof here);
+    uint64_t before = fi_cntr_read(a->writes);
+    IS(fi_write(a->ep, here, sizeof here, NULL, a->peers[1], 0, 42, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(entry.flags, FI_RMA | FI_WRITE);
+    IS(memcmp(memory, here, sizeof here), 0);
+    IS(fi_cntr_read(a->writes), before + 1);
+    memset(memory, 4, 8);
+    IS(fi_read(a->ep, here, 8, NULL, a->peers[1], 0, 42, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(here[7], 4);
+    IS(fi_inject_writedata(a->ep, here, 8, 55, a->peers[1], 16, 42), 0);
+    IS(next(b, &entry, NULL), 1);
+    IS(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    IS(entry.data, 55);
+    IS(memory[16], 4);
+    /* Outside, and without a key. */
+    IS(fi_write(a->ep, here, 8, NULL, a->peers[1], sizeof memory - 7, 42, NULL), 0);
+    failure(a, FI_EKEYREJECTED, 8);
+    IS(fi_read(a->ep, here, 8, NULL, a->peers[1], 0, 43, NULL), 0);
+    failure(a, FI_EKEYREJECTED, 8);
+    IS(fi_close(&mr->fid), 0);
+    IS(fi_read(a->ep, here, 8, NULL, a->peers[1], 0, 42, NULL), 0);
+    failure(a, FI_EKEYREJECTED, 8);
+}
+
+static void several(void)
+{
+    static char buffer[1000];
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    size_t least = 200, len = sizeof least;
+    IS(fi_setopt(&b->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, len), 0);
+    IS(fi_setopt(&b->ep->fid, FI_OPT_ENDPOINT, 99, &least, len), -FI_ENOPROTOOPT);
+    struct iovec whole = {buffer, sizeof buffer};
+    struct fi_msg msg = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = buffer};
+    IS(fi_recvmsg(b->ep, &msg, FI_MULTI_RECV), 0);
+    for (int i = 0; i < 3; i++) {
+        char from[300];
+        memset(from, i, sizeof from);
+        IS(fi_inject(a->ep, from, sizeof from, a->peers[1]), 0);
+        IS(next(b, &entry, NULL), 1);
+        IS((char *)entry.buf - buffer, 300 * i);
+        IS(entry.flags, FI_MSG | FI_RECV | (i == 2 ? FI_MULTI_RECV : 0));
+        IS(memcmp(entry.buf, from, sizeof from), 0);
+    }
+}
+
+int main(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *info = NULL;
+    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+    hints->mode = ~0ULL;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
+    hints->fabric_attr->prov_name = strdup("portolan");
+    hints->caps |= FI_COLLECTIVE;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), -FI_ENODATA);
+    hints->caps &= ~FI_COLLECTIVE;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
+    IS(info->next == NULL, 1);
+    IS(info->mode, 0);
+    IS(info->domain_attr->mr_mode, 0);
+    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
+    IS(fi_domain(fabric, info, &domain, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        open_side(&sides[i], info);
+    introduce();
+    messages();
+    remote_memory();
+    several();
+    /* In the wrong order. */
+    IS(fi_close(&domain->fid), -FI_EBUSY);
+    IS(fi_close(&sides[0].cq->fid), -FI_EBUSY);
+    for (int i = 0; i < 2; i++) {
+        IS(fi_close(&sides[i].ep->fid), 0);
+        IS(fi_close(&sides[i].cq->fid), 0);
+        IS(fi_close(&sides[i].writes->fid), 0);
+        IS(fi_close(&sides[i].av->fid), 0);
+    }
+    IS(fi_close(&domain->fid), 0);
+    IS(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+    puts("all calls are right");
+    return 0;
+}

@@ -1,0 +1,142 @@
+//! The provider as libfabric loads it: by programs of its own, and by one of calls that go well and that must fail.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A folder with the provider alone, where libfabric looks for it.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tests = std::env::current_exe().unwrap();
+    let name = "libportolan_fi.so";
+    let beside: Vec<PathBuf> = tests
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|f| f.join(name))
+        .collect();
+    let built = beside
+        .iter()
+        .find(|path| path.is_file())
+        .expect("the provider is built");
+    std::fs::copy(built, folder.path().join(name)).unwrap();
+    folder
+}
+
+fn command(program: &str, folder: &TempDir) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("FI_PROVIDER_PATH", folder.path())
+        .env("FI_PORTOLAN_FABRIC", "shm");
+    command
+}
+
+/// Whether there is such a program; says that a test is skipped if not.
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    let there = found.is_ok_and(|o| o.status.success());
+    if !there {
+        println!("skipped: {program} is not installed (Debian: libfabric-bin)");
+    }
+    there
+}
+
+fn text(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn fi_info_shows_the_provider_and_its_variables() {
+    if !is_there("fi_info") {
+        return;
+    }
+    let folder = folder();
+    let shown = command("fi_info", &folder)
+        .args(["-p", "portolan"])
+        .output();
+    let shown = text(&shown.unwrap());
+    for words in ["provider: portolan", "domain: shm", "type: FI_EP_RDM"] {
+        assert!(shown.contains(words), "{words:?} in {shown}");
+    }
+    let shown = command("fi_info", &folder)
+        .args(["-e", "-g", "portolan"])
+        .output();
+    let shown = text(&shown.unwrap());
+    for name in ["FI_PORTOLAN_FABRIC", "FI_PORTOLAN_DEVICE"] {
+        assert!(shown.contains(name), "{name:?} in {shown}");
+    }
+}
+
+/// Whether somebody listens at this port of this machine.
+fn listens(port: u16) -> bool {
+    let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let end = format!(":{port:04X}");
+    all.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words.next().is_some_and(|local| local.ends_with(&end));
+        local && words.nth(1) == Some("0A")
+    })
+}
+
+#[test]
+fn two_programs_that_were_not_started_together_play_ping_pong() {
+    if !is_there("fi_info") {
+        return;
+    }
+    let folder = folder();
+    for mode in ["msg", "tagged"] {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let args = ["-p", "portolan", "-e", "rdm", "-c", "-m", mode];
+        let mut server = command("fi_pingpong", &folder)
+            .args(args)
+            .args(["-B", &port.to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while !listens(port) {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            assert!(server.try_wait().unwrap().is_none(), "the server has ended");
+            std::thread::yield_now();
+        }
+        let client = command("fi_pingpong", &folder)
+            .args(args)
+            .args(["-P", &port.to_string(), "127.0.0.1"])
+            .output()
+            .unwrap();
+        assert!(client.status.success(), "{}", text(&client));
+        assert!(text(&client).contains("1m "), "{}", text(&client));
+        assert!(server.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.c");
+    let folder = folder();
+    let program = folder.path().join("calls");
+    let compiled = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .args([source, "-lfabric"])
+        .output();
+    let headers = PathBuf::from("/usr/include/rdma/fabric.h");
+    match compiled {
+        Ok(output) if output.status.success() => {}
+        Ok(output) if headers.is_file() => panic!("{}", text(&output)),
+        _ => {
+            println!("skipped: no compiler, or no headers of libfabric (Debian: libfabric-dev)");
+            return;
+        }
+    }
+    let run = command(&program.to_string_lossy(), &folder)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", text(&run));
+    assert!(text(&run).contains("all calls are right"));
+}
