@@ -1,16 +1,15 @@
 //! What an endpoint does with its operations and with what arrives; all of it under one lock.
 
-use crate::completion::{End, Failure, Op, flags};
+use crate::completion::{End, Failure, Op};
 use crate::landing::{
-    CONTROL, EAGER, EXPOSED, LANDING, Landing, MESSAGES, NUMBER, PENDING, RoomError, SLOT, Slots,
+    CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
 };
-use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
-use crate::memory::Buffer;
+use crate::matching::Lists;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
-use crate::wire::{ENVELOPE, Kind, Said, envelope, read_envelope};
+use crate::wire::{ENVELOPE, Kind, Said, envelope};
 use portals_shim::{
-    AckRequest, Brief, EqHandle, Error, EventKind, InsertPosition, Interface, MdHandle, MdMemory,
-    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Taken, Target, Unlink, Wait,
+    AckRequest, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
+    MeHandle, MeSpec, NiFail, ProcessId, Target, Unlink,
 };
 use std::collections::HashMap;
 
@@ -102,7 +101,7 @@ impl From<Error> for Refused {
 pub(crate) struct Core {
     pub(crate) ni: Interface,
     pub(crate) eq: EqHandle,
-    landing: Landing,
+    pub(crate) landing: Landing,
     pub(crate) slots: Slots,
     pub(crate) uses: Vec<Option<Use>>,
     control: MdHandle,
@@ -111,15 +110,20 @@ pub(crate) struct Core {
     pub(crate) lists: [Lists; 2],
     pub(crate) pending: HashMap<u64, Pending>,
     last: u64,
-    queued: usize,
+    pub(crate) queued: usize,
     /// Peers whose queue may go on.
-    ready: Vec<usize>,
+    pub(crate) ready: Vec<usize>,
     /// Whom a write that carries data is told to.
     pub(crate) on_written: Option<Op>,
     pub(crate) memory: HashMap<u64, MeHandle>,
 }
 
-fn target(process: ProcessId, pt_index: u32, match_bits: u64, remote_offset: u64) -> Target {
+pub(crate) fn target(
+    process: ProcessId,
+    pt_index: u32,
+    match_bits: u64,
+    remote_offset: u64,
+) -> Target {
     Target {
         process,
         pt_index,
@@ -173,8 +177,6 @@ impl Core {
         self.last
     }
 
-    // ---- to peers -------------------------------------------------------------------------------------------------
-
     /// Sends now what can be sent now, and the rest later, in order.
     pub(crate) fn submit(&mut self, to: ProcessId, what: Outgoing) -> Result<(), Refused> {
         let at = self.peers.number(to);
@@ -193,7 +195,7 @@ impl Core {
     }
 
     /// Says hello to a peer that has not been spoken to.
-    fn greet(&mut self, at: usize) {
+    pub(crate) fn greet(&mut self, at: usize) {
         let peer = self.peers.get(at);
         if peer.state != Acquaintance::New {
             return;
@@ -207,7 +209,7 @@ impl Core {
     }
 
     /// A message of nothing but its header.
-    fn say(&mut self, at: usize, kind: Kind, credits: u32) {
+    pub(crate) fn say(&mut self, at: usize, kind: Kind, credits: u32) {
         let peer = self.peers.get(at);
         let said = Said {
             kind,
@@ -252,7 +254,7 @@ impl Core {
     }
 
     /// Sends what waits, as far as it may be sent.
-    fn pump(&mut self, at: usize) {
+    pub(crate) fn pump(&mut self, at: usize) {
         loop {
             let room = !self.slots.is_empty();
             let peer = self.peers.get(at);
@@ -365,7 +367,7 @@ impl Core {
     }
 
     /// What was sent from a slot has left, or has arrived.
-    fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
+    pub(crate) fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
         let ok = fail == NiFail::OK;
         match used {
             Use::Message { op, len, tag, .. } => {
@@ -455,7 +457,7 @@ impl Core {
     }
 
     /// The peer will not fetch a message any more.
-    fn unexpose(&mut self, number: u64) {
+    pub(crate) fn unexpose(&mut self, number: u64) {
         if let Some(Pending::Exposed {
             me, op, len, tag, ..
         }) = self.pending.remove(&number)
@@ -472,7 +474,7 @@ impl Core {
     }
 
     /// A peer is gone: what waits for it fails.
-    fn lose(&mut self, id: ProcessId) {
+    pub(crate) fn lose(&mut self, id: ProcessId) {
         let Some(at) = self.peers.find(id) else {
             return;
         };
@@ -492,412 +494,6 @@ impl Core {
         let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
         numbers.into_iter().for_each(|number| self.unexpose(number));
     }
-
-    // ---- from peers -----------------------------------------------------------------------------------------------
-
-    /// Handles what has happened; waits for something so long if nothing has. Returns whether there was anything.
-    pub(crate) fn progress(&mut self, wait: Wait) -> bool {
-        let mut event = Brief::default();
-        let (eqs, mut wait, mut any) = ([self.eq], wait, false);
-        loop {
-            match self.ni.eq_take_or(&eqs, wait, None, &mut event) {
-                Ok(Taken::Nothing) => break,
-                Ok(_) => {
-                    (any, wait) = (true, Wait::No);
-                    if event.dropped {
-                        tracing::error!("events were lost: more was under way than was granted");
-                    }
-                    self.handle(&event);
-                }
-                Err(error) => {
-                    tracing::debug!(?error, "a poll");
-                    break;
-                }
-            }
-        }
-        for at in std::mem::take(&mut self.ready) {
-            self.pump(at);
-        }
-        any
-    }
-
-    fn handle(&mut self, event: &Brief) {
-        let number = event.user_ptr & NUMBER;
-        match event.user_ptr & !NUMBER {
-            LANDING => match event.kind {
-                EventKind::PutEnd => self.arrived(number as usize, event),
-                EventKind::Unlink => {
-                    if let Err(error) = self.landing.post(&self.ni, number as usize) {
-                        tracing::error!(%error, "a buffer for messages is lost");
-                    }
-                }
-                _ => {}
-            },
-            SLOT => self.slot_event(number as usize, event),
-            CONTROL if event.ni_fail != NiFail::OK => self.lose(event.initiator),
-            PENDING => self.pending_event(number, event),
-            _ => {}
-        }
-    }
-
-    fn slot_event(&mut self, slot: usize, event: &Brief) {
-        let waits = match self.uses.get(slot) {
-            Some(Some(Use::Message { acked: true, .. } | Use::Write { .. })) => EventKind::Ack,
-            Some(Some(_)) => EventKind::SendEnd,
-            _ => return,
-        };
-        if event.kind != waits {
-            return;
-        }
-        if let Some(used) = self.uses[slot].take() {
-            self.slots.give_back(slot);
-            self.used(used, event.ni_fail, event.mlength);
-            self.wake_all();
-        }
-    }
-
-    /// There is room again: what waits for it may go on.
-    fn wake_all(&mut self) {
-        if self.queued > 0 {
-            self.ready.extend(0..self.peers.len());
-        }
-    }
-
-    fn arrived(&mut self, buffer: usize, event: &Brief) {
-        let Some(said) = Said::decode(event.hdr_data) else {
-            return tracing::warn!("a message that no engine sends");
-        };
-        let at = self.peers.number(event.initiator);
-        let peer = self.peers.get(at);
-        peer.envelopes = said.envelopes;
-        match said.kind {
-            Kind::Hello => {
-                let greeted = peer.state == Acquaintance::Greeted;
-                (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
-                let window = peer.window;
-                if !greeted {
-                    if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
-                        tracing::error!(%error, "a peer is granted nothing");
-                    } else {
-                        self.say(at, Kind::Grant, window);
-                    }
-                }
-                return self.pump(at);
-            }
-            Kind::Grant => {
-                if peer.state == Acquaintance::Greeted {
-                    (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
-                }
-                return self.pump(at);
-            }
-            _ => peer.credits += u32::from(said.credits),
-        }
-        match said.kind {
-            Kind::Eager => self.message(true, at, &said, event, Some(buffer)),
-            Kind::UntaggedEager => self.message(false, at, &said, event, Some(buffer)),
-            Kind::Envelope => self.enveloped(true, at, &said, event, buffer),
-            Kind::UntaggedEnvelope => self.enveloped(false, at, &said, event, buffer),
-            Kind::Written => {
-                if let Some(op) = &self.on_written {
-                    let end = End {
-                        data: Some(said.data.unwrap_or_default().into()),
-                        source: Some(event.initiator),
-                        ..End::default()
-                    };
-                    op.done(&end);
-                }
-            }
-            Kind::Credits | Kind::Hello | Kind::Grant => {}
-        }
-        if said.kind.costs() {
-            self.owe(at);
-        }
-        if said.credits > 0 {
-            self.pump(at);
-        }
-    }
-
-    /// A message of a peer has been handled.
-    fn owe(&mut self, at: usize) {
-        let peer = self.peers.get(at);
-        peer.owed += 1;
-        let to_send = peer.is_to_send_envelopes();
-        let changed = std::mem::replace(&mut peer.told, to_send) != to_send;
-        if changed || peer.owed * 2 >= peer.window {
-            let owed = std::mem::take(&mut peer.owed);
-            self.say(at, Kind::Credits, owed);
-        }
-    }
-
-    fn enveloped(&mut self, tagged: bool, at: usize, said: &Said, event: &Brief, buffer: usize) {
-        let mut bytes = [0; ENVELOPE];
-        let region = self.landing.region(buffer);
-        let read = region.map(|r| r.read(event.offset as usize, &mut bytes));
-        if event.mlength != ENVELOPE as u64 || !matches!(read, Some(Ok(()))) {
-            return tracing::warn!("an envelope of another length");
-        }
-        let (len, key) = read_envelope(bytes);
-        let message = Unexpected {
-            from: event.initiator,
-            tag: event.match_bits,
-            data: said.data,
-            body: Body::There(len, key),
-            claimed: None,
-        };
-        let list = &mut self.lists[usize::from(tagged)];
-        match list.receive_for(event.initiator, event.match_bits) {
-            Some(posted) => self.give_to_posted(tagged, posted, message),
-            None => self.keep(tagged, at, message),
-        }
-    }
-
-    fn keep(&mut self, tagged: bool, at: usize, message: Unexpected) {
-        if let Body::Here(bytes) = &message.body {
-            self.peers.get(at).backlog += bytes.len() as u64;
-        }
-        self.lists[usize::from(tagged)].keep(message);
-    }
-
-    /// A message with its bytes.
-    fn message(
-        &mut self,
-        tagged: bool,
-        at: usize,
-        said: &Said,
-        event: &Brief,
-        buffer: Option<usize>,
-    ) {
-        let Some(region) = buffer.and_then(|at| self.landing.region(at)) else {
-            return;
-        };
-        let (from, tag, len) = (event.initiator, event.match_bits, event.mlength);
-        let list = &mut self.lists[usize::from(tagged)];
-        let Some(posted) = list.receive_for(from, tag) else {
-            let mut bytes = vec![0; len as usize];
-            if let Err(error) = region.read(event.offset as usize, &mut bytes) {
-                return tracing::error!(%error, "a message outside its buffer");
-            }
-            let message = Unexpected {
-                from,
-                tag,
-                data: said.data,
-                body: Body::Here(bytes),
-                claimed: None,
-            };
-            return self.keep(tagged, at, message);
-        };
-        let Some((receive, place, released)) = take_room(list, posted, len) else {
-            return;
-        };
-        let room = place.len();
-        if let Err(error) = place.store(0, len, region, event.offset as usize) {
-            tracing::error!(%error, "a message outside its buffer");
-        }
-        let end = End {
-            len: len.min(room),
-            buf: place.place(0),
-            data: said.data.map(u64::from),
-            tag,
-            source: Some(from),
-            flags: released,
-        };
-        match len > room {
-            true => receive.failed(Failure::Truncated, &end, len - room),
-            false => receive.done(&end),
-        }
-    }
-
-    /// Gives a kept message, or an envelope, to a receive that is posted.
-    fn give_to_posted(&mut self, tagged: bool, posted: usize, message: Unexpected) {
-        let list = &mut self.lists[usize::from(tagged)];
-        if let Some((op, place, released)) = take_room(list, posted, message.body.len()) {
-            self.give(message, op, &place, released);
-        }
-    }
-
-    /// Gives a message to whoever has asked for it.
-    pub(crate) fn give(&mut self, message: Unexpected, op: Op, place: &Buffer, released: u64) {
-        let (len, room) = (message.body.len(), place.len());
-        let fits = len.min(room);
-        let end = End {
-            len: fits,
-            buf: place.place(0),
-            data: message.data.map(u64::from),
-            tag: message.tag,
-            source: Some(message.from),
-            flags: released,
-        };
-        match message.body {
-            Body::Here(bytes) => {
-                if let Some(at) = self.peers.find(message.from) {
-                    let peer = self.peers.get(at);
-                    peer.backlog = peer.backlog.saturating_sub(len);
-                }
-                place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
-                match len > room {
-                    true => op.failed(Failure::Truncated, &end, len - room),
-                    false => op.done(&end),
-                }
-            }
-            Body::There(_, key) => {
-                self.fetch(
-                    message.from,
-                    key,
-                    &place.sub(0, fits),
-                    (op, end, len - fits),
-                );
-            }
-        }
-    }
-
-    /// Gets what a peer has exposed.
-    fn fetch(
-        &mut self,
-        from: ProcessId,
-        key: u64,
-        into: &Buffer,
-        (op, end, missing): (Op, End, u64),
-    ) {
-        let number = self.next();
-        let md = MdSpec {
-            memory: into.memory(),
-            threshold: 1,
-            max_size: 0,
-            options: MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
-            user_ptr: PENDING | number,
-            eq: Some(self.eq),
-        };
-        let got = self.ni.md_bind(md, Unlink::Unlink);
-        let got = got.and_then(|md| self.ni.get(md, target(from, EXPOSED, key, 0)));
-        match got {
-            Ok(()) => {
-                let pending = Pending::Fetch { op, end, missing };
-                self.pending.insert(number, pending);
-            }
-            Err(error) => {
-                tracing::error!(%error, "a long message cannot be fetched");
-                op.failed(Failure::Fabric, &end, missing);
-            }
-        }
-    }
-
-    fn pending_event(&mut self, number: u64, event: &Brief) {
-        let waits = match self.pending.get(&number) {
-            Some(Pending::Exposed { .. }) => event.kind == EventKind::GetEnd,
-            Some(Pending::Fetch { .. }) => event.kind == EventKind::ReplyEnd,
-            Some(Pending::Remote { .. }) => {
-                matches!(event.kind, EventKind::Ack | EventKind::ReplyEnd)
-            }
-            None => false,
-        };
-        if !waits {
-            return;
-        }
-        let ok = event.ni_fail == NiFail::OK;
-        match self.pending.remove(&number) {
-            Some(Pending::Exposed { op, len, tag, .. }) => {
-                let end = End {
-                    len,
-                    tag,
-                    ..End::default()
-                };
-                match ok {
-                    true => op.done(&end),
-                    false => op.failed(Failure::Unreachable, &end, 0),
-                }
-            }
-            Some(Pending::Fetch { op, end, missing }) => match (ok, missing) {
-                (false, _) => op.failed(Failure::Unreachable, &end, missing),
-                (true, 0) => op.done(&end),
-                (true, _) => op.failed(Failure::Truncated, &end, missing),
-            },
-            Some(Pending::Remote {
-                md, op, len, told, ..
-            }) => {
-                if let Err(error) = self.ni.md_unlink(md) {
-                    tracing::debug!(%error, "a descriptor whose operation has ended");
-                }
-                self.written(op, len, told, event.ni_fail, event.mlength);
-            }
-            None => {}
-        }
-    }
-
-    // ---- receives -------------------------------------------------------------------------------------------------
-
-    /// Takes the message that a receive asks for, or waits for it.
-    pub(crate) fn receive(&mut self, tagged: bool, mut receive: Receive) {
-        loop {
-            let list = &mut self.lists[usize::from(tagged)];
-            let Some(at) = list.find(&receive.wanted) else {
-                return list.post(receive);
-            };
-            let Some(message) = list.take(at) else {
-                return;
-            };
-            let Some(least) = receive.least else {
-                return self.give(message, receive.op, &receive.buffer, 0);
-            };
-            let (place, rest) = split(&receive.buffer, message.body.len());
-            let released = if rest.len() < least {
-                flags::MULTI_RECV
-            } else {
-                0
-            };
-            self.give(message, receive.op.clone(), &place, released);
-            if released != 0 {
-                return;
-            }
-            receive.buffer = rest;
-        }
-    }
-
-    /// Looks for a message without taking it; whoever claims it takes it later.
-    pub(crate) fn peek(&mut self, tagged: bool, wanted: &Wanted, claim: Option<usize>, op: &Op) {
-        self.progress(Wait::No);
-        let list = &mut self.lists[usize::from(tagged)];
-        let found = list.find(wanted).and_then(|at| list.message(at));
-        let Some(message) = found else {
-            let end = End {
-                tag: wanted.tag,
-                ..End::default()
-            };
-            return op.failed(Failure::NoMessage, &end, 0);
-        };
-        if claim.is_some() {
-            message.claimed = claim;
-        }
-        let end = End {
-            len: message.body.len(),
-            data: message.data.map(u64::from),
-            tag: message.tag,
-            source: Some(message.from),
-            ..End::default()
-        };
-        op.done(&end);
-    }
-}
-
-/// A buffer before and behind its first `len` bytes.
-fn split(buffer: &Buffer, len: u64) -> (Buffer, Buffer) {
-    (buffer.sub(0, len.max(1)), buffer.sub(len, u64::MAX))
-}
-
-/// The room that a posted receive has for a message, and what a multi-receive gives back with it.
-fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, u64)> {
-    let posted = list.posted(at)?;
-    let Some(least) = posted.least else {
-        let receive = list.remove_posted(at)?;
-        return Some((receive.op, receive.buffer, 0));
-    };
-    let (place, rest) = split(&posted.buffer, len);
-    let op = posted.op.clone();
-    if rest.len() < least {
-        list.remove_posted(at)?;
-        return Some((op, place, flags::MULTI_RECV));
-    }
-    posted.buffer = rest;
-    Some((op, place, 0))
 }
 
 /// The memory of a long message; a copy where the program may use its own.

@@ -9,7 +9,8 @@
 //! | file | decides |
 //! |---|---|
 //! | `endpoint.rs` | what programs call; who may call what |
-//! | `core.rs` | operations and arrivals |
+//! | `core.rs` | what is sent, and what waits |
+//! | `arrivals.rs` | what arrives, and who gets it |
 //! | `peers.rs` | how much a peer may be sent, and what waits for that |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `matching.rs` | which receive takes which message |
@@ -29,6 +30,7 @@
 //! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.
 
 pub mod addresses;
+mod arrivals;
 pub mod completion;
 mod core;
 mod endpoint;
