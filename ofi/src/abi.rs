@@ -13,6 +13,7 @@ pub(crate) mod cap {
     pub(crate) const MSG: u64 = 1 << 1;
     pub(crate) const RMA: u64 = 1 << 2;
     pub(crate) const TAGGED: u64 = 1 << 3;
+    pub(crate) const ATOMIC: u64 = 1 << 4;
     pub(crate) const READ: u64 = 1 << 8;
     pub(crate) const WRITE: u64 = 1 << 9;
     pub(crate) const RECV: u64 = 1 << 10;
@@ -32,6 +33,8 @@ pub(crate) mod cap {
     pub(crate) const SOURCE: u64 = 1 << 57;
     pub(crate) const DISCARD: u64 = 1 << 58;
     pub(crate) const DIRECTED_RECV: u64 = 1 << 59;
+    pub(crate) const FETCH_ATOMIC: u64 = 1 << 58;
+    pub(crate) const COMPARE_ATOMIC: u64 = 1 << 59;
     pub(crate) const CLAIM: u64 = 1 << 59;
     pub(crate) const SELECTIVE_COMPLETION: u64 = 1 << 59;
 }
@@ -43,6 +46,8 @@ pub(crate) mod order {
     pub(crate) const SAW: u64 = 1 << 7;
     pub(crate) const SAS: u64 = 1 << 8;
     pub(crate) const RMA_WAW: u64 = 1 << 35;
+    /// All orders of atomic operations among each other.
+    pub(crate) const ATOMIC: u64 = 0xf << 36;
 }
 
 pub(crate) const MR_BASIC: c_int = 1;
@@ -79,6 +84,7 @@ pub(crate) mod errno {
     pub(crate) const NODATA: i32 = 61;
     pub(crate) const MSGSIZE: i32 = 90;
     pub(crate) const NOPROTOOPT: i32 = 92;
+    pub(crate) const OPNOTSUPP: i32 = 95;
     pub(crate) const ADDRNOTAVAIL: i32 = 99;
     pub(crate) const TIMEDOUT: i32 = 110;
     pub(crate) const OTHER: i32 = 256;
@@ -334,6 +340,44 @@ pub(crate) struct RmaIov {
     pub(crate) key: u64,
 }
 
+/// `struct fi_ioc`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Ioc {
+    pub(crate) addr: *mut c_void,
+    pub(crate) count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RmaIoc {
+    pub(crate) addr: u64,
+    pub(crate) count: usize,
+    pub(crate) key: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct MsgAtomic {
+    pub(crate) iov: *const Ioc,
+    pub(crate) desc: *mut *mut c_void,
+    pub(crate) iov_count: usize,
+    pub(crate) addr: Addr,
+    pub(crate) rma_iov: *const RmaIoc,
+    pub(crate) rma_iov_count: usize,
+    pub(crate) datatype: c_int,
+    pub(crate) op: c_int,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct AtomicAttr {
+    pub(crate) count: usize,
+    pub(crate) size: usize,
+}
+
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct MsgRma {
@@ -368,8 +412,9 @@ mod tests {
             size_of::<Msg>(),
             size_of::<MsgTagged>(),
             size_of::<MsgRma>(),
+            size_of::<MsgAtomic>(),
         ];
-        assert_eq!(sizes, [24, 80, 64, 96, 120, 72, 48, 40, 80, 48, 64, 64]);
+        assert_eq!(sizes, [24, 80, 64, 96, 120, 72, 48, 40, 80, 48, 64, 64, 72]);
         let offsets = [
             offset_of!(DomainAttr, mr_mode),
             offset_of!(DomainAttr, caps),

@@ -11,7 +11,7 @@ use crate::ptr::{
     Object, Out, Outcome, borrow, buffer, buffers, entry_int, give, object, read, string, take,
 };
 use crate::table::Table;
-use crate::{av, ep, info, queue};
+use crate::{atomic, av, ep, info, queue};
 use ofi_engine::memory::Buffer;
 use ofi_engine::{Access, Endpoint, Refused};
 use portals_shim::fabric::{FabricConfig, FabricKind};
@@ -104,6 +104,7 @@ static DOMAIN: Table<11> = Table::new(&[
     (1, queue::open as *const c_void),
     (2, ep::open as *const c_void),
     (4, queue::open_counter as *const c_void),
+    (8, atomic::query as *const c_void),
     (10, ep::open_with_flags as *const c_void),
 ]);
 static MEMORY: Table<3> = Table::new(&[

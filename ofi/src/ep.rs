@@ -13,7 +13,7 @@ use crate::ptr::{
 };
 use crate::queue::{CompletionCounter, CompletionQueue, Users};
 use crate::table::Table;
-use crate::{messages, rma};
+use crate::{atomic, messages, rma};
 use ofi_engine::completion::{Counter, Op, Queue, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use portals_shim::endpoint::Address;
@@ -257,7 +257,7 @@ pub(crate) unsafe extern "C" fn open(
             msg: messages::MSG.as_ptr(),
             rma: rma::RMA.as_ptr(),
             tagged: messages::TAGGED.as_ptr(),
-            atomic: NONE.as_ptr(),
+            atomic: atomic::ATOMIC.as_ptr(),
             collective: NONE.as_ptr(),
             endpoint: Arc::new(endpoint),
             domain: Arc::clone(&domain.shared),

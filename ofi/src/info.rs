@@ -15,6 +15,7 @@ use std::ffi::{CString, c_char, c_int};
 /// Everything that an endpoint can do.
 const CAPS: u64 = cap::MSG
     | cap::RMA
+    | cap::ATOMIC
     | cap::TAGGED
     | cap::READ
     | cap::WRITE
@@ -27,7 +28,8 @@ const CAPS: u64 = cap::MSG
     | cap::REMOTE_COMM
     | cap::SOURCE
     | cap::DIRECTED_RECV;
-const ORDER: u64 = order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW;
+const ORDER: u64 =
+    order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW | order::ATOMIC;
 /// The longest message.
 const MOST: usize = 1 << 31;
 /// Bytes that are copied at once (`FI_INJECT`).
@@ -111,7 +113,10 @@ unsafe fn wanted(hints: *const Info) -> Outcome<Wanted> {
     }
     // SAFETY: as above.
     if let Some(domain) = unsafe { borrow(hints.domain_attr) } {
-        if domain.mr_mode == abi::MR_BASIC && wanted.caps & cap::RMA != 0 && hints.caps != 0 {
+        if domain.mr_mode == abi::MR_BASIC
+            && wanted.caps & (cap::RMA | cap::ATOMIC) != 0
+            && hints.caps != 0
+        {
             return Err(no("memory is reached by offsets and by the program's keys"));
         }
         if domain.cq_data_size > 4 {
@@ -192,7 +197,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         return Err(errno::NOMEM);
     };
     let mut caps = wanted.caps;
-    if caps & cap::RMA != 0
+    if caps & (cap::RMA | cap::ATOMIC) != 0
         && caps & (cap::READ | cap::WRITE | cap::REMOTE_READ | cap::REMOTE_WRITE) == 0
     {
         caps |= cap::READ | cap::WRITE | cap::REMOTE_READ | cap::REMOTE_WRITE;
@@ -201,7 +206,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         caps |= cap::SEND | cap::RECV;
     }
     (info.caps, info.mode, info.addr_format) = (caps, 0, 0);
-    let both = cap::MSG | cap::TAGGED | cap::RMA;
+    let both = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC;
     // SAFETY: the library makes a description with all its parts.
     if let Some(tx) = unsafe { borrow(info.tx_attr) } {
         tx.caps = caps & (both | cap::READ | cap::WRITE | cap::SEND);

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `info.rs` | what is offered to whom (`fi_getinfo`) |
 //! | `fabric.rs`, `domain.rs`, `av.rs`, `queue.rs`, `ep.rs` | the objects |
-//! | `messages.rs`, `rma.rs` | the operations |
+//! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations |
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
 //! | `loader.rs` | the libfabric that has loaded this provider |
 //! | `ptr.rs` | a C caller's pointers |
@@ -25,6 +25,7 @@
 //! into C. Any thread may call every entry, as for `FI_THREAD_SAFE`.
 
 mod abi;
+mod atomic;
 mod av;
 mod domain;
 mod ep;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -198,6 +199,48 @@ static void remote_memory(void)
     failure(a, FI_EKEYREJECTED, 8);
 }
 
+static void atomics(void)
+{
+    static int64_t memory[4], one = 1, with = 3, was;
+    static double reals[2], half = 0.5;
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    struct fi_atomic_attr attr;
+    struct fid_mr *mr[2];
+    size_t count = 0;
+    IS(fi_query_atomic(domain, FI_INT64, FI_SUM, &attr, 0), 0);
+    IS(attr.size == 8 && attr.count > 100, 1);
+    IS(fi_query_atomic(domain, FI_DOUBLE, FI_BOR, &attr, 0), -FI_EOPNOTSUPP);
+    IS(fi_query_atomic(domain, FI_LONG_DOUBLE, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
+    IS(fi_fetch_atomicvalid(a->ep, FI_INT64, FI_ATOMIC_READ, &count), 0);
+    IS(fi_compare_atomicvalid(a->ep, FI_INT64, FI_SUM, &count), -FI_EOPNOTSUPP);
+    uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    IS(fi_mr_reg(domain, memory, sizeof memory, access, 0, 1, 0, &mr[0], NULL), 0);
+    IS(fi_mr_reg(domain, reals, sizeof reals, access, 0, 2, 0, &mr[1], NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        IS(fi_atomic(a->ep, &one, 1, NULL, a->peers[1], 8, 1, FI_INT64, FI_SUM, NULL), 0);
+        IS(next(a, &entry, NULL), 1);
+        IS(entry.flags, FI_ATOMIC | FI_WRITE);
+    }
+    IS(memory[1], 3);
+    IS(fi_fetch_atomic(b->ep, &one, 1, NULL, &was, NULL, b->peers[1], 8, 1, FI_INT64, FI_SUM, NULL), 0);
+    IS(next(b, &entry, NULL), 1);
+    IS(entry.flags, FI_ATOMIC | FI_READ);
+    IS(was * 10 + memory[1], 34);
+    with = 4;
+    IS(fi_compare_atomic(a->ep, &one, 1, NULL, &with, NULL, &was, NULL, a->peers[1], 8, 1, FI_INT64, FI_CSWAP, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(was * 10 + memory[1], 41);
+    IS(fi_inject_atomic(a->ep, &half, 1, a->peers[1], 0, 2, FI_DOUBLE, FI_SUM), 0);
+    IS(fi_fetch_atomic(a->ep, NULL, 1, NULL, &half, NULL, a->peers[1], 0, 2, FI_DOUBLE, FI_ATOMIC_READ, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(half == 0.5 && reals[0] == 0.5, 1);
+    IS(fi_atomic(a->ep, &one, 1, NULL, a->peers[1], 32, 1, FI_INT64, FI_SUM, NULL), 0);
+    failure(a, FI_EKEYREJECTED, 0);
+    for (int i = 0; i < 2; i++)
+        IS(fi_close(&mr[i]->fid), 0);
+}
+
 static void several(void)
 {
     static char buffer[1000];
@@ -223,7 +266,7 @@ static void several(void)
 int main(void)
 {
     struct fi_info *hints = fi_allocinfo(), *info = NULL;
-    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
     hints->mode = ~0ULL;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
@@ -242,6 +285,7 @@ int main(void)
     introduce();
     messages();
     remote_memory();
+    atomics();
     several();
     /* In the wrong order. */
     IS(fi_close(&domain->fid), -FI_EBUSY);

@@ -1,27 +1,36 @@
 //! The provider as libfabric loads it: by programs of its own, and by one of calls that go well and that must fail.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// Where the provider is built: cargo builds libraries of C for no test.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let exe = std::env::current_exe().unwrap();
+        let built = exe.ancestors().nth(2).unwrap().to_path_buf();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "-p", "portolan-ofi"]);
+        build.arg("--target-dir").arg(built.parent().unwrap());
+        if built.file_name().is_some_and(|n| n == "release") {
+            build.arg("--release");
+        }
+        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(status.unwrap().success(), "the provider does not build");
+        built
+    })
+}
 
 /// A folder with the provider alone, where libfabric looks for it.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let tests = std::env::current_exe().unwrap();
     let name = "libportolan_fi.so";
-    let beside: Vec<PathBuf> = tests
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|f| f.join(name))
-        .collect();
-    let built = beside
-        .iter()
-        .find(|path| path.is_file())
-        .expect("the provider is built");
-    std::fs::copy(built, folder.path().join(name)).unwrap();
+    std::fs::copy(built().join(name), folder.path().join(name)).unwrap();
     folder
 }
 

@@ -122,6 +122,17 @@ impl Core {
                     op.done(&end);
                 }
             }
+            Kind::Atomic | Kind::AtomicDone => {
+                let mut bytes = vec![0; event.mlength as usize];
+                let region = self.landing.region(buffer);
+                let read = region.map(|r| r.read(event.offset as usize, &mut bytes));
+                let number = event.match_bits;
+                match (read, said.kind) {
+                    (Some(Ok(())), Kind::Atomic) => self.make_atomic(at, number, &bytes),
+                    (Some(Ok(())), _) => self.atomic_done(number, said.data == Some(1), &bytes),
+                    _ => tracing::error!("an atomic operation outside its buffer"),
+                }
+            }
             Kind::Credits | Kind::Hello | Kind::Grant => {}
         }
         if said.kind.costs() {
@@ -298,6 +309,7 @@ impl Core {
 
     fn pending_event(&mut self, number: u64, event: &Brief) {
         let waits = match self.pending.get(&number) {
+            Some(Pending::Atomic { .. }) => false,
             Some(Pending::Exposed { .. }) => event.kind == EventKind::GetEnd,
             Some(Pending::Fetch { .. }) => event.kind == EventKind::ReplyEnd,
             Some(Pending::Remote { .. }) => {
@@ -334,7 +346,7 @@ impl Core {
                 }
                 self.written(op, len, told, event.ni_fail, event.mlength);
             }
-            None => {}
+            Some(Pending::Atomic { .. }) | None => {}
         }
     }
 

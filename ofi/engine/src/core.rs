@@ -5,7 +5,9 @@ use crate::landing::{
     CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
 };
 use crate::matching::Lists;
+use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
+use crate::remote::Access;
 use crate::wire::{ENVELOPE, Kind, Said, envelope};
 use portals_shim::{
     AckRequest, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
@@ -36,6 +38,8 @@ pub(crate) enum Use {
         len: u64,
         told: Option<(usize, u32)>,
     },
+    /// The request of this atomic operation.
+    Asked(u64),
     /// Bytes of which nobody waits for the end.
     Nothing,
 }
@@ -55,6 +59,13 @@ pub(crate) enum Pending {
     },
     /// A long message that is being fetched.
     Fetch { op: Op, end: End, missing: u64 },
+    /// An atomic operation that the peer makes.
+    Atomic {
+        peer: usize,
+        op: Op,
+        len: u64,
+        result: Option<Buffer>,
+    },
     /// A write to a peer's memory, or a read.
     Remote {
         md: MdHandle,
@@ -63,6 +74,14 @@ pub(crate) enum Pending {
         told: Option<(usize, u32)>,
         _copy: Option<Copied>,
     },
+}
+
+/// Memory that peers reach by a key.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) me: MeHandle,
+    pub(crate) buffer: Buffer,
+    pub(crate) access: Access,
 }
 
 /// Bytes that a descriptor names.
@@ -115,7 +134,7 @@ pub(crate) struct Core {
     pub(crate) ready: Vec<usize>,
     /// Whom a write that carries data is told to.
     pub(crate) on_written: Option<Op>,
-    pub(crate) memory: HashMap<u64, MeHandle>,
+    pub(crate) memory: HashMap<u64, Registered>,
 }
 
 pub(crate) fn target(
@@ -185,7 +204,8 @@ impl Core {
         if room && peer.queue.is_empty() && peer.may_send(&what) {
             return Ok(self.go(at, what)?);
         }
-        if self.queued >= MOST_QUEUED {
+        // An answer waits however many others do: its peer has asked for it.
+        if self.queued >= MOST_QUEUED && what.op().is_some() {
             return Err(Refused::Again);
         }
         peer.queue.push_back(what);
@@ -312,6 +332,38 @@ impl Core {
             }
             Outgoing::Write { to, load, data, op } => self.write(at, to, load, data, op),
             Outgoing::Read { from, into, op } => self.read(at, from, into, op),
+            Outgoing::Atomic {
+                bytes,
+                result,
+                len,
+                op,
+            } => {
+                let number = self.next();
+                let pending = Pending::Atomic {
+                    peer: at,
+                    op,
+                    len,
+                    result,
+                };
+                self.pending.insert(number, pending);
+                let sent =
+                    self.send_bytes(at, Kind::Atomic, (number, None), bytes, Use::Asked(number));
+                if sent.is_err() {
+                    self.pending.remove(&number);
+                }
+                sent
+            }
+            Outgoing::AtomicDone(number, bytes) => {
+                let made = u32::from(bytes.is_some());
+                let bytes = bytes.unwrap_or_default();
+                self.send_bytes(
+                    at,
+                    Kind::AtomicDone,
+                    (number, Some(made)),
+                    bytes,
+                    Use::Nothing,
+                )
+            }
             Outgoing::Written(data) => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 let word = self.said(at, Kind::Written, Some(data));
@@ -319,6 +371,23 @@ impl Core {
                 self.put(slot, 0, false, to, word, Use::Nothing)
             }
         }
+    }
+
+    /// Sends bytes of the engine's own.
+    fn send_bytes(
+        &mut self,
+        at: usize,
+        kind: Kind,
+        (number, data): (u64, Option<u32>),
+        bytes: Vec<u8>,
+        used: Use,
+    ) -> Result<(), Error> {
+        let slot = self.slots.take().ok_or(Error::NoSpace)?;
+        let len = bytes.len() as u64;
+        self.fill(slot, &Load::Copied(bytes));
+        let word = self.said(at, kind, data);
+        let to = target(self.peers.get(at).id, MESSAGES, number, 0);
+        self.put(slot, len, false, to, word, used)
     }
 
     /// Copies a short message into its slot.
@@ -382,8 +451,9 @@ impl Core {
                 }
             }
             Use::Envelope(number) if !ok => self.unexpose(number),
+            Use::Asked(number) if !ok => self.unanswered(number),
             Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),
-            Use::Envelope(_) | Use::Nothing => {}
+            Use::Envelope(_) | Use::Asked(_) | Use::Nothing => {}
         }
     }
 
@@ -458,6 +528,10 @@ impl Core {
 
     /// The peer will not fetch a message any more.
     pub(crate) fn unexpose(&mut self, number: u64) {
+        let exposed = |pending: &Pending| matches!(pending, Pending::Exposed { .. });
+        if !self.pending.get(&number).is_some_and(exposed) {
+            return;
+        }
         if let Some(Pending::Exposed {
             me, op, len, tag, ..
         }) = self.pending.remove(&number)
@@ -488,11 +562,17 @@ impl Core {
                 op.failed(Failure::Unreachable, &End::default(), 0);
             }
         }
-        let of_peer =
-            |pending: &Pending| matches!(pending, Pending::Exposed { peer, .. } if *peer == at);
+        let of_peer = |pending: &Pending| match pending {
+            Pending::Exposed { peer, .. } | Pending::Atomic { peer, .. } => *peer == at,
+            // The fabric ends these.
+            Pending::Fetch { .. } | Pending::Remote { .. } => false,
+        };
         let numbers = self.pending.iter().filter(|(_, p)| of_peer(p));
         let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
-        numbers.into_iter().for_each(|number| self.unexpose(number));
+        for number in numbers {
+            self.unexpose(number);
+            self.unanswered(number);
+        }
     }
 }
 

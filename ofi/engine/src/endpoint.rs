@@ -1,8 +1,9 @@
 //! An endpoint, as the provider sees it.
 
+use crate::atomic::{Datatype, Form, Operation, Request};
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Refused};
-use crate::landing::RoomError;
+use crate::landing::{EAGER, RoomError};
 use crate::matching::{Receive, Wanted};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
@@ -33,6 +34,30 @@ pub struct Message {
     pub data: Option<u32>,
     /// The memory is free when the call returns (`FI_INJECT`).
     pub inject: bool,
+}
+
+/// An atomic operation, beside its operand.
+#[derive(Clone, Debug)]
+pub struct AtomicCall {
+    /// On what.
+    pub datatype: Datatype,
+    /// Which.
+    pub operation: Operation,
+    /// What it is compared with.
+    pub compare: Option<Buffer>,
+    /// Where what was there before goes.
+    pub result: Option<Buffer>,
+}
+
+impl AtomicCall {
+    /// Elements of one operation at most.
+    pub const fn most(datatype: Datatype, form: Form) -> usize {
+        let operands = match form {
+            Form::Compare => 2,
+            Form::Plain | Form::Fetch => 1,
+        };
+        (EAGER - Request::BYTES) / (operands * datatype.size())
+    }
 }
 
 /// An endpoint of the provider. Any thread may call every method; they take turns.
@@ -214,6 +239,63 @@ impl Endpoint {
             op,
         };
         self.core().submit(from, what)
+    }
+
+    /// Has a peer make an atomic operation on its memory. The operand is copied before this returns.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`]; [`Refused::Invalid`] for an operation that there is not on this type, for lengths that
+    /// differ and for more elements than [`AtomicCall::most`].
+    pub fn atomic(
+        &self,
+        to: ProcessId,
+        remote: Remote,
+        operand: &Buffer,
+        call: AtomicCall,
+        op: Op,
+    ) -> Result<(), Refused> {
+        let form = match (&call.compare, &call.result) {
+            (Some(_), _) => Form::Compare,
+            (None, Some(_)) => Form::Fetch,
+            (None, None) => Form::Plain,
+        };
+        // A read has no operand, and brings as many bytes as it wants back.
+        let reads = call.operation == Operation::Read;
+        let wanted = call.result.as_ref().filter(|_| reads);
+        let len = wanted.map_or(operand.len(), Buffer::len);
+        let most = AtomicCall::most(call.datatype, form) * call.datatype.size();
+        let same = |buffer: &Option<Buffer>| buffer.as_ref().is_none_or(|b| b.len() == len);
+        let valid = call.operation.is_valid(call.datatype, form)
+            && len <= most as u64
+            && len.is_multiple_of(call.datatype.size() as u64)
+            && same(&call.compare)
+            && same(&call.result);
+        if !valid {
+            return Err(Refused::Invalid);
+        }
+        let request = Request {
+            key: remote.key,
+            offset: remote.offset,
+            datatype: call.datatype,
+            op: call.operation,
+            form,
+            len: len as u32,
+        };
+        let mut bytes = request.encode().to_vec();
+        match reads {
+            true => bytes.resize(bytes.len() + len as usize, 0),
+            false => bytes.extend(operand.bytes()),
+        }
+        if let Some(compare) = &call.compare {
+            bytes.extend(compare.bytes());
+        }
+        let what = Outgoing::Atomic {
+            bytes,
+            result: call.result,
+            len,
+            op,
+        };
+        self.core().submit(to, what)
     }
 
     /// Lets peers reach memory under a key, until it is deregistered; until then the buffer's promise holds.

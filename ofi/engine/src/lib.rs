@@ -14,7 +14,7 @@
 //! | `peers.rs` | how much a peer may be sent, and what waits for that |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `matching.rs` | which receive takes which message |
-//! | `remote.rs` | remote memory |
+//! | `remote.rs`, `atomic.rs` | remote memory; atomic operations on it |
 //! | `wire.rs` | what a message's header says |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
 //! | `memory.rs` | the program's memory: all unsafe code |
@@ -31,6 +31,7 @@
 
 pub mod addresses;
 mod arrivals;
+pub mod atomic;
 pub mod completion;
 mod core;
 mod endpoint;
@@ -42,7 +43,7 @@ mod remote;
 mod wire;
 
 pub use crate::core::Refused;
-pub use endpoint::{Endpoint, Message, OpenError};
+pub use endpoint::{AtomicCall, Endpoint, Message, OpenError};
 pub use landing::{EAGER, RoomError};
 pub use matching::Wanted;
 pub use peers::Remote;

@@ -61,18 +61,30 @@ pub(crate) enum Outgoing {
     },
     /// A write with this data has had its effect.
     Written(u32),
+    /// An atomic operation: its request and operands, and who waits for its end.
+    Atomic {
+        bytes: Vec<u8>,
+        result: Option<Buffer>,
+        len: u64,
+        op: Op,
+    },
+    /// The end of the peer's atomic operation of this number; without bytes if it could not be made.
+    AtomicDone(u64, Option<Vec<u8>>),
 }
 
 impl Outgoing {
     /// Whether it takes the place of a message that the peer has granted.
     pub(crate) fn costs(&self) -> bool {
-        matches!(self, Self::Message { .. } | Self::Written(_))
+        !matches!(self, Self::Write { .. } | Self::Read { .. })
     }
 
     pub(crate) fn op(&self) -> Option<&Op> {
         match self {
-            Self::Message { op, .. } | Self::Write { op, .. } | Self::Read { op, .. } => Some(op),
-            Self::Written(_) => None,
+            Self::Message { op, .. }
+            | Self::Write { op, .. }
+            | Self::Read { op, .. }
+            | Self::Atomic { op, .. } => Some(op),
+            Self::Written(_) | Self::AtomicDone(..) => None,
         }
     }
 }

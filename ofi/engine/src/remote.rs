@@ -1,7 +1,8 @@
 //! Remote memory: who registers it, who reads and writes it.
 
+use crate::atomic::{self, Form, Request};
 use crate::completion::{End, Failure, Op};
-use crate::core::{Core, Pending, Refused, Use, memory_of};
+use crate::core::{Core, Pending, Refused, Registered, Use, memory_of};
 use crate::landing::{EAGER, MEMORY, PENDING, any};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
@@ -9,6 +10,7 @@ use portals_shim::{
     AckRequest, Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, NiFail, ProcessId,
     Target, Unlink,
 };
+use std::sync::PoisonError;
 
 /// What others may do with registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +76,18 @@ impl Core {
             let _ = self.ni.me_unlink(me);
             return Err(error.into());
         }
-        self.memory.insert(key, me);
+        let registered = Registered {
+            me,
+            buffer: buffer.clone(),
+            access,
+        };
+        self.memory.insert(key, registered);
         Ok(())
     }
 
     /// Peers no longer reach the memory of a key when this returns.
     pub(crate) fn deregister(&mut self, key: u64) {
-        let Some(me) = self.memory.remove(&key) else {
+        let Some(Registered { me, .. }) = self.memory.remove(&key) else {
             return;
         };
         if let Err(error) = self.ni.me_unlink(me) {
@@ -171,6 +178,81 @@ impl Core {
         };
         self.pending.insert(number, pending);
         Ok(())
+    }
+
+    /// A peer asks for an atomic operation on registered memory: makes it, and says what was there before.
+    pub(crate) fn make_atomic(&mut self, at: usize, number: u64, bytes: &[u8]) {
+        let made = self.atomic(bytes);
+        let id = self.peers.get(at).id;
+        if let Err(error) = self.submit(id, Outgoing::AtomicDone(number, made)) {
+            tracing::error!(%error, "an atomic operation is not answered");
+        }
+    }
+
+    fn atomic(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (request, operand, compare) = Request::decode(bytes)?;
+        let registered = self.memory.get(&request.key)?;
+        let (reads, writes) = (
+            request.form != Form::Plain,
+            request.op != atomic::Operation::Read,
+        );
+        if (reads && !registered.access.read) || (writes && !registered.access.write) {
+            return None;
+        }
+        let place = registered.buffer.sub(request.offset, request.len.into());
+        if place.len() != u64::from(request.len) {
+            return None;
+        }
+        let compare = if compare.is_empty() { operand } else { compare };
+        let _turn = atomic::TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = place.bytes();
+        let mut after = before.clone();
+        atomic::apply(request.datatype, request.op, &mut after, operand, compare)?;
+        if writes {
+            place.store_bytes(&after);
+        }
+        Some(if reads { before } else { Vec::new() })
+    }
+
+    /// A peer has made an atomic operation, or says that it could not.
+    pub(crate) fn atomic_done(&mut self, number: u64, made: bool, bytes: &[u8]) {
+        let is_atomic = |pending: &Pending| matches!(pending, Pending::Atomic { .. });
+        if !self.pending.get(&number).is_some_and(is_atomic) {
+            return;
+        }
+        let Some(Pending::Atomic {
+            op, len, result, ..
+        }) = self.pending.remove(&number)
+        else {
+            return;
+        };
+        let end = End {
+            len,
+            ..End::default()
+        };
+        if !made {
+            return op.failed(Failure::Key, &end, 0);
+        }
+        if let Some(result) = result {
+            let fits = bytes.len().min(result.len() as usize);
+            result.store_bytes(&bytes[..fits]);
+        }
+        op.done(&end);
+    }
+
+    /// Of an atomic operation there will be no end: its peer is gone.
+    pub(crate) fn unanswered(&mut self, number: u64) {
+        let is_atomic = |pending: &Pending| matches!(pending, Pending::Atomic { .. });
+        if !self.pending.get(&number).is_some_and(is_atomic) {
+            return;
+        }
+        if let Some(Pending::Atomic { op, len, .. }) = self.pending.remove(&number) {
+            let end = End {
+                len,
+                ..End::default()
+            };
+            op.failed(Failure::Unreachable, &end, 0);
+        }
     }
 
     /// A read or write has ended, of so many bytes.

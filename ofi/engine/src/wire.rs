@@ -30,10 +30,14 @@ pub(crate) enum Kind {
     Grant = 7,
     /// A write with data of the program's has had its effect.
     Written = 8,
+    /// An atomic operation.
+    Atomic = 9,
+    /// The end of one: what was there before, or that it could not be made.
+    AtomicDone = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Eager,
         Self::Envelope,
         Self::UntaggedEager,
@@ -42,6 +46,8 @@ impl Kind {
         Self::Hello,
         Self::Grant,
         Self::Written,
+        Self::Atomic,
+        Self::AtomicDone,
     ];
 
     /// Of a message of the program's: with or without a tag, with its bytes or without.

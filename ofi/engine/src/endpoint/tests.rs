@@ -3,7 +3,6 @@
 use super::*;
 use crate::addresses::Addresses;
 use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, flags};
-use crate::landing::EAGER;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
 use std::sync::Arc;
@@ -435,6 +434,65 @@ fn a_write_with_data_is_told_to_its_target_after_it() {
     let (entry, source) = next(&[&b, &a]).unwrap();
     assert_eq!((entry.data, source), (99, 0));
     has(&memory, 8, 5);
+}
+
+#[test]
+fn atomic_operations_are_made_at_the_peer_and_say_what_was_there() {
+    const MANY: u64 = 500;
+    let [a, b] = pair();
+    let memory = Region::new(64).unwrap();
+    memory.fill(0, 64, 0).unwrap();
+    let both = Access {
+        read: true,
+        write: true,
+    };
+    b.endpoint
+        .register(9, &buffer(&memory, 0, 64), both)
+        .unwrap();
+    let (one, was) = (Region::new(8).unwrap(), Region::new(8).unwrap());
+    one.write(0, &1u64.to_ne_bytes()).unwrap();
+    let call = |operation, compare: Option<&Region>, fetch: bool| AtomicCall {
+        datatype: Datatype::U64,
+        operation,
+        compare: compare.map(|region| buffer(region, 0, 8)),
+        result: fetch.then(|| buffer(&was, 0, 8)),
+    };
+    let remote = |offset| Remote { offset, key: 9 };
+    let start = |side: &Side, to: usize, offset, call| {
+        let op = side.op(1, flags::READ);
+        let operand = buffer(&one, 0, 8);
+        side.endpoint
+            .atomic(side.peers[to], remote(offset), &operand, call, op)
+    };
+    for n in 0..MANY {
+        // Its own memory, too.
+        start(&b, 1, 8, call(Operation::Sum, None, false)).unwrap();
+        start(&a, 1, 8, call(Operation::Sum, None, n % 2 == 0)).unwrap();
+    }
+    for _ in 0..MANY {
+        next(&[&a, &b]).unwrap();
+        next(&[&b, &a]).unwrap();
+    }
+    let word = |region: &Region, at| {
+        let mut bytes = [0; 8];
+        region.read(at, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
+    assert_eq!(word(&memory, 8), 2 * MANY);
+    start(&a, 1, 8, call(Operation::Read, None, true)).unwrap();
+    next(&[&a, &b]).unwrap();
+    assert_eq!(word(&was, 0), 2 * MANY);
+    for (with, due) in [(7, 2 * MANY), (2 * MANY, 1)] {
+        let compare = Region::new(8).unwrap();
+        compare.write(0, &u64::to_ne_bytes(with)).unwrap();
+        start(&a, 1, 8, call(Operation::SwapIfEqual, Some(&compare), true)).unwrap();
+        next(&[&a, &b]).unwrap();
+        assert_eq!((word(&was, 0), word(&memory, 8)), (2 * MANY, due));
+    }
+    start(&a, 1, 60, call(Operation::Sum, None, false)).unwrap();
+    assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
+    let invalid = start(&a, 1, 0, call(Operation::Read, None, false));
+    assert_eq!(invalid, Err(Refused::Invalid));
 }
 
 #[test]
