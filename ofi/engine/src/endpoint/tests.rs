@@ -3,6 +3,7 @@
 use super::*;
 use crate::addresses::Addresses;
 use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, flags};
+use crate::peers::BACKLOG;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
 use std::sync::Arc;
@@ -189,6 +190,19 @@ fn a_program_may_ask_for_the_last_of_many_messages_first() {
     for n in 0..MANY {
         a.send(1, n as u64, &from, 1024);
     }
+    // Until all has come that may come without being asked for.
+    let came = || {
+        let mut core = b.endpoint.core();
+        let at = core.peers.number(b.peers[0]);
+        core.peers.get(at).backlog
+    };
+    let begun = Instant::now();
+    while came() < BACKLOG.0 || begun.elapsed() < Duration::from_millis(50) {
+        assert!(begun.elapsed() < LIMIT);
+        a.endpoint.progress(Duration::ZERO);
+        b.endpoint.progress(Duration::ZERO);
+    }
+    assert!(came() <= BACKLOG.0 + 64 * 1024, "{} bytes", came());
     for n in (0..MANY).rev() {
         b.receive(exactly(None, n as u64), &to, 1024, n);
         let (entry, _) = next(&[&b, &a]).unwrap();
