@@ -1,4 +1,4 @@
-// UNSAFETY: entries that C calls, pointers of the caller, and handlers, which are bare functions.
+// UNSAFETY: entries that C calls, and handlers, which are bare functions.
 #![expect(
     unsafe_code,
     reason = "C calls these entries, and handlers are bare functions of C"
@@ -12,8 +12,9 @@ use conduit::{AmError, MAX_ARGS, Payload, SegInfo, Token, hsl};
 use std::ffi::{c_int, c_void};
 
 use crate::job::{BAD_ARG, NOT_INIT, OK};
+use crate::ptr::{Array, Count, Elements, Out, Outgoing, Remote, Source, argument};
 use crate::state::{Endpoint, Phase, phase};
-use crate::{lock, ptr, state};
+use crate::{lock, state};
 
 /// A handler that runs, on its thread's stack. A token of a program is its address.
 struct Frame {
@@ -21,8 +22,6 @@ struct Frame {
     /// Of the handler that this one interrupts on its thread, an address.
     outer: usize,
 }
-
-type Function = *mut c_void;
 
 macro_rules! replace {
     ($_:literal, $with:ty) => {
@@ -36,12 +35,12 @@ macro_rules! arities {
         ///
         /// # Safety
         /// `f` is a handler of a Short with as many arguments as `a` has.
-        unsafe fn call_short(f: Function, token: *mut c_void, a: &[i32]) {
+        unsafe fn call_short(f: *mut c_void, token: *mut c_void, a: &[i32]) {
             match a.len() {
                 $($count => {
                     type F = unsafe extern "C" fn(*mut c_void $(, replace!($i, i32))*);
                     // SAFETY: the condition of this function.
-                    let f = unsafe { std::mem::transmute::<Function, F>(f) };
+                    let f = unsafe { std::mem::transmute::<*mut c_void, F>(f) };
                     // SAFETY: as above.
                     unsafe { f(token $(, a[$i])*) }
                 })*
@@ -53,12 +52,12 @@ macro_rules! arities {
         ///
         /// # Safety
         /// `f` is a handler of a Medium or Long with as many arguments as `a` has.
-        unsafe fn call_payload(f: Function, token: *mut c_void, p: *mut c_void, n: usize, a: &[i32]) {
+        unsafe fn call_payload(f: *mut c_void, token: *mut c_void, p: *mut c_void, n: usize, a: &[i32]) {
             match a.len() {
                 $($count => {
                     type F = unsafe extern "C" fn(*mut c_void, *mut c_void, usize $(, replace!($i, i32))*);
                     // SAFETY: the condition of this function.
-                    let f = unsafe { std::mem::transmute::<Function, F>(f) };
+                    let f = unsafe { std::mem::transmute::<*mut c_void, F>(f) };
                     // SAFETY: as above.
                     unsafe { f(token, p, n $(, a[$i])*) }
                 })*
@@ -88,33 +87,41 @@ arities! {
     16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
 }
 
-/// A handler of a program, callable from every thread.
-#[derive(Clone, Copy)]
-struct Code(Function);
+argument! {
+    /// A handler of a program, or null.
+    Function(*mut c_void): "It is null or a C function, of the kind and number of arguments that it is sent"
+}
 
 // SAFETY: the address of a function, which a GASNet program lets any of its threads run (specification, handlers).
-unsafe impl Send for Code {}
+unsafe impl Send for Function {}
 
-impl Code {
-    fn address(self) -> Function {
-        self.0
+impl Function {
+    /// Calls the handler of a message with what it was sent.
+    fn call(self, token: *mut c_void, payload: Payload<'_>, args: &[i32]) {
+        let (p, n) = match payload {
+            // SAFETY: a handler of what it is sent: `new`.
+            Payload::None => return unsafe { call_short(self.0, token, args) },
+            // The buffer is the handler's until it returns.
+            Payload::Medium(bytes) => (bytes.as_mut_ptr().cast(), bytes.len()),
+            // The payload is in the own segment.
+            Payload::Long { addr, len, .. } => {
+                (std::ptr::with_exposed_provenance_mut(addr as usize), len)
+            }
+        };
+        // SAFETY: as above.
+        unsafe { call_payload(self.0, token, p, n, args) }
     }
 }
 
 /// What the conduit runs for a handler of a program; `None` for NULL.
-///
-/// # Safety
-/// `f` is null or a C function, of the kind and number of arguments that it is sent.
-pub(crate) unsafe fn handler(
+pub(crate) fn handler(
     f: Function,
 ) -> Option<impl Fn(&mut Token<'_>, Payload<'_>, &[i32]) + Send + 'static> {
-    if f.is_null() {
+    if f.0.is_null() {
         return None;
     }
-    let code = Code(f);
     Some(
         move |token: &mut Token<'_>, payload: Payload<'_>, args: &[i32]| {
-            let f = code.address();
             let mut frame = Frame {
                 token: std::ptr::from_mut(token).cast(),
                 outer: state::thread(|t| t.frame.get()),
@@ -126,20 +133,7 @@ pub(crate) unsafe fn handler(
             });
             let locks = hsl::held();
             let c_token = frame.cast::<c_void>();
-            match payload {
-                // SAFETY: a handler of what it is sent, by the condition of this function.
-                Payload::None => unsafe { call_short(f, c_token, args) },
-                Payload::Medium(bytes) => {
-                    let (p, n) = (bytes.as_mut_ptr().cast(), bytes.len());
-                    // SAFETY: as above; the buffer is the handler's until it returns.
-                    unsafe { call_payload(f, c_token, p, n, args) }
-                }
-                Payload::Long { addr, len, .. } => {
-                    let p = std::ptr::with_exposed_provenance_mut(addr as usize);
-                    // SAFETY: as above; the payload is in the own segment.
-                    unsafe { call_payload(f, c_token, p, len, args) }
-                }
-            }
+            f.call(c_token, payload, args);
             lock::handler_returns(locks);
             // SAFETY: the frame is this function's, and handlers end in the order opposite to their start.
             let outer = unsafe { (*frame).outer };
@@ -184,35 +178,24 @@ fn code(call: &str, result: Result<(), AmError>) -> c_int {
 }
 
 /// The arguments of a message, or what is wrong with them.
-///
-/// # Safety
-/// `args` is null or has `count` elements, if that is at most 16.
-unsafe fn arguments<'a>(count: c_int, args: *const i32) -> Result<&'a [i32], &'static str> {
-    let count = usize::try_from(count).ok().filter(|c| *c <= MAX_ARGS);
-    match count {
+fn arguments(count: Count<c_int>, args: Array<i32>) -> Result<Elements<i32>, &'static str> {
+    match count.checked().filter(|c| c.get() <= MAX_ARGS) {
         None => Err("the number of arguments is not 0 to 16"),
-        Some(0) => Ok(&[]),
-        Some(_) if args.is_null() => Err("no arguments"),
-        // SAFETY: the condition of this function; not null.
-        Some(count) => Ok(unsafe { std::slice::from_raw_parts(args, count) }),
+        Some(count) if count.get() > 0 && args.is_null() => Err("no arguments"),
+        Some(count) => Ok(args.of(count)),
     }
 }
 
 /// The arguments of a message with a payload, and its payload, or what is wrong with them.
-///
-/// # Safety
-/// That of [`arguments`]; `source` is null or has `len` bytes that nobody changes while the result is in use.
-unsafe fn contents<'a>(
-    (count, args): (c_int, *const i32),
-    (source, len): (*const c_void, usize),
-) -> Result<(&'a [i32], &'a [u8]), &'static str> {
-    if len > 0 && source.is_null() {
+fn contents(
+    (count, args): (Count<c_int>, Array<i32>),
+    (source, len): (Source, Count),
+) -> Result<(Elements<i32>, Outgoing), &'static str> {
+    let payload = source.of(len);
+    if payload.len() > 0 && payload.is_null() {
         return Err("no payload");
     }
-    // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) }?;
-    // SAFETY: the condition of this function.
-    Ok((args, unsafe { ptr::bytes(source, len) }))
+    Ok((arguments(count, args)?, payload))
 }
 
 /// Sends a request of these contents.
@@ -268,208 +251,179 @@ fn reply<A>(
 }
 
 /// `gasnet_AMRequestShort`.
-///
-/// # Safety
-/// `args` is null or has `count` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMRequestShort(
+pub extern "C" fn gasneti_AMRequestShort(
     node: u32,
     handler: u8,
-    count: c_int,
-    args: *const i32,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
+    let args = arguments(count, args);
     request("gasnet_AMRequestShort", args, |e, args| {
-        e.am_request_short(node, handler, args)
+        e.am_request_short(node, handler, args.as_slice())
     })
 }
 
 /// `gasnet_AMRequestMedium`.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMRequestMedium(
+pub extern "C" fn gasneti_AMRequestMedium(
     node: u32,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let contents = unsafe { contents((count, args), (source, len)) };
+    let contents = contents((count, args), (source, len));
     request("gasnet_AMRequestMedium", contents, |e, (args, payload)| {
-        e.am_request_medium(node, handler, payload, args)
+        e.am_request_medium(node, handler, payload.bytes(), args.as_slice())
     })
 }
 
-/// Where in the own segment `len` bytes at `source` are; `None` for no bytes, and where all memory is alike.
-fn in_segment(own: SegInfo, source: *const c_void, len: usize) -> Option<usize> {
+/// Where in the own segment a payload is, offset and length; `None` for no bytes, and where all memory is alike.
+fn in_segment(own: SegInfo, payload: Outgoing) -> Option<(usize, usize)> {
     if state::reach() == state::Reach::Everything {
         return None;
     }
-    let offset = own.offset_of(ptr::address(source), len as u64)?;
-    usize::try_from(offset).ok().filter(|_| len > 0)
+    let len = payload.len();
+    let offset = own.offset_of(payload.address(), len as u64)?;
+    let offset = usize::try_from(offset).ok()?;
+    (len > 0).then_some((offset, len))
 }
 
 /// A Long request.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[expect(
     clippy::too_many_arguments,
     reason = "those of the function of the specification"
 )]
-unsafe fn long(
+fn long(
     call: &str,
     node: u32,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    dest: *const c_void,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    dest: Remote,
+    count: Count<c_int>,
+    args: Array<i32>,
     sync: bool,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let contents = unsafe { contents((count, args), (source, len)) };
-    let dest = ptr::address(dest);
+    let contents = contents((count, args), (source, len));
+    let dest = dest.address();
     request(call, contents, |e, (args, payload)| {
-        match in_segment(e.segment(e.mynode()), source, len) {
-            Some(at) if sync => e.am_request_long_from_segment(node, handler, at, len, dest, args),
-            Some(at) => e.am_request_long_async_from_segment(node, handler, at, len, dest, args),
-            None => e.am_request_long(node, handler, payload, dest, args),
+        let args = args.as_slice();
+        match in_segment(e.segment(e.mynode()), payload) {
+            Some((at, len)) if sync => {
+                e.am_request_long_from_segment(node, handler, at, len, dest, args)
+            }
+            Some((at, len)) => {
+                e.am_request_long_async_from_segment(node, handler, at, len, dest, args)
+            }
+            None => e.am_request_long(node, handler, payload.bytes(), dest, args),
         }
     })
 }
 
 /// `gasnet_AMRequestLong`.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMRequestLong(
+pub extern "C" fn gasneti_AMRequestLong(
     node: u32,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    dest: *const c_void,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    dest: Remote,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
     let call = "gasnet_AMRequestLong";
-    // SAFETY: the condition of this function.
-    unsafe { long(call, node, handler, source, len, dest, count, args, true) }
+    long(call, node, handler, source, len, dest, count, args, true)
 }
 
 /// `gasnet_AMRequestLongAsync`.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes, which do not change until the reply.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMRequestLongAsync(
+pub extern "C" fn gasneti_AMRequestLongAsync(
     node: u32,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    dest: *const c_void,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    dest: Remote,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
     let call = "gasnet_AMRequestLongAsync";
-    // SAFETY: the condition of this function.
-    unsafe { long(call, node, handler, source, len, dest, count, args, false) }
+    long(call, node, handler, source, len, dest, count, args, false)
 }
 
 /// `gasnet_AMReplyShort`.
-///
-/// # Safety
-/// `args` is null or has `count` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMReplyShort(
+pub extern "C" fn gasneti_AMReplyShort(
     token: *mut c_void,
     handler: u8,
-    count: c_int,
-    args: *const i32,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let args = unsafe { arguments(count, args) };
+    let args = arguments(count, args);
     reply("gasnet_AMReplyShort", token, args, |t, args| {
-        t.reply_short(handler, args)
+        t.reply_short(handler, args.as_slice())
     })
 }
 
 /// `gasnet_AMReplyMedium`.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMReplyMedium(
+pub extern "C" fn gasneti_AMReplyMedium(
     token: *mut c_void,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let contents = unsafe { contents((count, args), (source, len)) };
+    let contents = contents((count, args), (source, len));
     reply(
         "gasnet_AMReplyMedium",
         token,
         contents,
-        |t, (args, payload)| t.reply_medium(handler, payload, args),
+        |t, (args, payload)| t.reply_medium(handler, payload.bytes(), args.as_slice()),
     )
 }
 
 /// `gasnet_AMReplyLong`.
-///
-/// # Safety
-/// `args` is null or has `count` elements; `source` is null or has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_AMReplyLong(
+pub extern "C" fn gasneti_AMReplyLong(
     token: *mut c_void,
     handler: u8,
-    source: *const c_void,
-    len: usize,
-    dest: *const c_void,
-    count: c_int,
-    args: *const i32,
+    source: Source,
+    len: Count,
+    dest: Remote,
+    count: Count<c_int>,
+    args: Array<i32>,
 ) -> c_int {
-    // SAFETY: the condition of this function.
-    let contents = unsafe { contents((count, args), (source, len)) };
-    let dest = ptr::address(dest);
+    let contents = contents((count, args), (source, len));
+    let dest = dest.address();
     reply(
         "gasnet_AMReplyLong",
         token,
         contents,
         |t, (args, payload)| {
             let own = t.conduit().segment(t.conduit().mynode());
-            match in_segment(own, source, len) {
-                Some(at) => t.reply_long_from_segment(handler, at, len, dest, args),
-                None => t.reply_long(handler, payload, dest, args),
+            let args = args.as_slice();
+            match in_segment(own, payload) {
+                Some((at, len)) => t.reply_long_from_segment(handler, at, len, dest, args),
+                None => t.reply_long(handler, payload.bytes(), dest, args),
             }
         },
     )
 }
 
 /// `gasnet_AMGetMsgSource`.
-///
-/// # Safety
-/// `source` is null or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_AMGetMsgSource(token: *mut c_void, source: *mut u32) -> c_int {
+pub extern "C" fn gasnet_AMGetMsgSource(token: *mut c_void, source: Out<u32>) -> c_int {
     let Some(node) = with_token(token, |t| t.source()) else {
         state::explain("gasnet_AMGetMsgSource", &"bad token");
         return BAD_ARG;
     };
-    if source.is_null() {
+    if !source.set(node) {
         state::explain("gasnet_AMGetMsgSource", &"bad src ptr");
         return BAD_ARG;
     }
-    // SAFETY: not null, so it may be written by the condition of this function.
-    unsafe { ptr::set(source, 0, node) };
     OK
 }

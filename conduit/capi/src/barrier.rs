@@ -1,15 +1,13 @@
 // UNSAFETY: entries that C calls.
-#![expect(
-    unsafe_code,
-    reason = "C calls these entries, and gives addresses for results"
-)]
+#![expect(unsafe_code, reason = "C calls these entries")]
 //! The barrier.
 
 use conduit::{BarrierError, BarrierName, Conduit};
 use std::ffi::c_int;
 
 use crate::job::{BARRIER_MISMATCH, NOT_READY, OK};
-use crate::{coll, ptr, state, trace};
+use crate::ptr::Out;
+use crate::{coll, state, trace};
 
 /// `GASNET_BARRIERFLAG_ANONYMOUS`.
 const ANONYMOUS: c_int = 1;
@@ -86,18 +84,12 @@ pub extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
 }
 
 /// `gasnet_barrier_result`: whether the last barrier was anonymous; if not, its name.
-///
-/// # Safety
-/// `id` is null or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
+pub extern "C" fn gasnet_barrier_result(id: Out<c_int>) -> c_int {
     let last = state::attached("gasnet_barrier_result", Conduit::barrier_result);
     match last {
         Some(BarrierName::Named(name)) => {
-            if !id.is_null() {
-                // SAFETY: not null, so it may be written by the condition of this function.
-                unsafe { ptr::set(id, 0, name) };
-            }
+            id.set(name);
             0
         }
         _ => 1,

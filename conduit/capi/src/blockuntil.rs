@@ -1,5 +1,5 @@
-// UNSAFETY: an entry that C calls, with two words of the caller's.
-#![expect(unsafe_code, reason = "C calls this entry, and lends it two words")]
+// UNSAFETY: an entry that C calls.
+#![expect(unsafe_code, reason = "C calls this entry")]
 //! How `GASNET_BLOCKUNTIL` waits between two looks at its condition.
 //!
 //! GASNet may take it that only handlers change the condition, and programs have conditions that do more: they ask another
@@ -12,7 +12,8 @@ use conduit::ClockKind;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::{coll, ptr, state};
+use crate::ptr::State;
+use crate::{coll, state};
 
 /// Steps in a row that find nothing, after which a wait in virtual time goes on in real time too.
 const FRUITLESS: u64 = 64;
@@ -21,10 +22,10 @@ const HOPE: u64 = 5_000_000_000;
 /// Between two looks of such a wait.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a wait has done so far: nothing at first.
+/// What a wait has done so far: nothing at first. For C, two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Steps {
+pub struct Steps {
     /// Steps in a row that found nothing.
     fruitless: u64,
     /// Since when it goes on in real time, nanoseconds; 0 if it does not.
@@ -56,13 +57,9 @@ impl Steps {
 
 /// One step of a `GASNET_BLOCKUNTIL`: something was handled, or it was not for a while, or where threads share the conduit a
 /// turn is over.
-///
-/// # Safety
-/// `steps` are two words of the wait, 0 at first, which nobody else uses.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_wait_step(steps: *mut u64) {
-    // SAFETY: the condition of this function.
-    let before: Steps = unsafe { ptr::at(steps.cast(), 0) };
+pub extern "C" fn gasneti_wait_step(steps: State<Steps>) {
+    let before = steps.get();
     let after = state::attached("GASNET_BLOCKUNTIL", |conduit| {
         let now = match before.is_patient(conduit.clock()) {
             true => real_time(),
@@ -75,8 +72,7 @@ pub unsafe extern "C" fn gasneti_wait_step(steps: *mut u64) {
     if after.since > 0 {
         std::thread::sleep(PAUSE);
     }
-    // SAFETY: as above.
-    unsafe { ptr::set(steps.cast(), 0, after) };
+    steps.set(after);
 }
 
 /// Nanoseconds of real time since some moment of this process, never 0.

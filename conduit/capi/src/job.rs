@@ -1,4 +1,4 @@
-// UNSAFETY: entries that C calls, pointers of the caller, and a function left with the C library for the exit.
+// UNSAFETY: entries that C calls, a function that the program stored, and one left with the C library for the exit.
 #![expect(
     unsafe_code,
     reason = "C calls these entries, and a function is left with the C library for the exit"
@@ -13,8 +13,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::am::Function;
+use crate::ptr::{ArrayMut, Count, Text};
 use crate::state::{Build, Phase, Reach, phase};
-use crate::{am, coll, ending, ptr, state};
+use crate::{am, coll, ending, state};
 
 /// `GASNET_OK` and the error codes.
 pub(crate) const OK: c_int = 0;
@@ -32,12 +34,12 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     index: u8,
-    function: *mut c_void,
+    function: Function,
 }
 
 impl Entry {
     /// An entry of a table for `gasnet_attach`.
-    pub fn new(index: u8, function: *mut c_void) -> Self {
+    pub fn new(index: u8, function: Function) -> Self {
         Self { index, function }
     }
 }
@@ -194,13 +196,10 @@ pub extern "C" fn gasnet_exit(code: c_int) -> ! {
 }
 
 /// `gasnet_attach`. The heap offset does not matter: the segment is mapped where nothing is.
-///
-/// # Safety
-/// `table` has `count` entries, whose functions are handlers of the arguments they are sent.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_attach(
-    table: *mut Entry,
-    count: c_int,
+pub extern "C" fn gasnet_attach(
+    table: ArrayMut<Entry>,
+    count: Count<c_int>,
     size: usize,
     _min_heap_offset: usize,
 ) -> c_int {
@@ -213,10 +212,10 @@ pub unsafe extern "C" fn gasnet_attach(
         Phase::Initialised => {}
         _ => return refuse(NOT_INIT, &"not initialised, or attached already"),
     }
-    let Ok(count) = usize::try_from(count) else {
+    let Some(count) = count.checked() else {
         return refuse(BAD_ARG, &"a negative number of handlers");
     };
-    if count > 0 && table.is_null() {
+    if count.get() > 0 && table.is_null() {
         return refuse(BAD_ARG, &"no table of handlers");
     }
     let sized = state::reach() != Reach::Everything;
@@ -229,13 +228,10 @@ pub unsafe extern "C" fn gasnet_attach(
             &"the segment is larger than gasnet_getMaxLocalSegmentSize()",
         );
     }
-    let mut entries = Vec::with_capacity(count);
-    for i in 0..count {
-        // SAFETY: an entry of the table, by the condition of this function.
-        let e = unsafe { ptr::at(table, i) };
-        // SAFETY: the table's function is a handler, by the condition of this function.
-        let run = unsafe { am::handler(e.function) };
-        let Some(run) = run else {
+    let table = table.of(count);
+    let mut entries = Vec::with_capacity(table.len());
+    for e in table.iter() {
+        let Some(run) = am::handler(e.function) else {
             return refuse(BAD_ARG, &"a handler is NULL");
         };
         entries.push((e.index, run));
@@ -258,11 +254,8 @@ pub unsafe extern "C" fn gasnet_attach(
     }
     match attached {
         Some(Ok(indexes)) => {
-            for (i, index) in indexes.into_iter().enumerate() {
-                // SAFETY: an entry of the table, which gasnet_attach may write.
-                let old = unsafe { ptr::at(table, i) };
-                // SAFETY: as above.
-                unsafe { ptr::set(table, i, Entry { index, ..old }) };
+            for (i, (index, old)) in indexes.into_iter().zip(table.iter()).enumerate() {
+                table.set(i, Entry { index, ..old });
             }
             OK
         }
@@ -335,62 +328,52 @@ fn shown(s: SegInfo) -> Segment {
 }
 
 /// `gasnet_getSegmentInfo`.
-///
-/// # Safety
-/// `table` may be written for `count` entries.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut Segment, count: c_int) -> c_int {
+pub extern "C" fn gasnet_getSegmentInfo(table: ArrayMut<Segment>, count: Count<c_int>) -> c_int {
     if phase() < Phase::Attached {
         return NOT_INIT;
     }
-    let (Ok(count), false) = (u32::try_from(count), table.is_null()) else {
+    let Some(count) = count.checked().filter(|_| !table.is_null()) else {
         return BAD_ARG;
     };
-    for node in 0..count.min(state::nodes()) {
+    let table = table.of(count);
+    for (i, node) in (0..state::nodes()).take(table.len()).enumerate() {
         let Some(s) = state::with(|conduit| conduit.segment(node)) else {
             return NOT_INIT;
         };
-        let segment = shown(s);
-        // SAFETY: below `count`, by the condition of this function.
-        unsafe { ptr::set(table, node as usize, segment) };
+        table.set(i, shown(s));
     }
     OK
 }
 
 /// `gasnet_getNodeInfo`. No memory is shared through GASNet: each rank is a supernode of its own.
-///
-/// # Safety
-/// `table` may be written for `count` entries.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_getNodeInfo(table: *mut Node, count: c_int) -> c_int {
+pub extern "C" fn gasnet_getNodeInfo(table: ArrayMut<Node>, count: Count<c_int>) -> c_int {
     if phase() < Phase::Initialised {
         return NOT_INIT;
     }
-    let (Ok(count), false) = (u32::try_from(count), table.is_null()) else {
+    let Some(count) = count.checked().filter(|_| !table.is_null()) else {
         return BAD_ARG;
     };
-    for node in 0..count.min(state::nodes()) {
+    let table = table.of(count);
+    for (i, node) in (0..state::nodes()).take(table.len()).enumerate() {
         let info = Node {
             host: node,
             supernode: node,
         };
-        // SAFETY: below `count`, by the condition of this function.
-        unsafe { ptr::set(table, node as usize, info) };
+        table.set(i, info);
     }
     OK
 }
 
 /// `gasnet_getenv`: ranks are started with the environment of their launcher.
-///
-/// # Safety
-/// `name` is null or a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_getenv(name: *const c_char) -> *mut c_char {
-    if name.is_null() {
-        return std::ptr::null_mut();
+pub extern "C" fn gasnet_getenv(name: Text) -> *mut c_char {
+    match name.get() {
+        // SAFETY: a string; the result is the C library's.
+        Some(name) => unsafe { libc::getenv(name.as_ptr()) },
+        None => std::ptr::null_mut(),
     }
-    // SAFETY: a string by the condition of this function; the result is the C library's.
-    unsafe { libc::getenv(name) }
 }
 
 /// `gasnet_set_waitmode`: a hint; waits leave the processor to others in every mode.
@@ -463,12 +446,15 @@ mod tests {
             addr: std::ptr::null_mut(),
             size: 7,
         };
+        // SAFETY: of the array below.
+        let one = unsafe { Count::new(1) };
         // SAFETY: one entry.
-        let code = unsafe { gasnet_getSegmentInfo(&raw mut segment, 1) };
-        assert_eq!((code, segment.size), (NOT_INIT, 7));
-        // SAFETY: no entries.
-        let code = unsafe { gasnet_attach(std::ptr::null_mut(), 0, 0, 0) };
-        assert_eq!(code, NOT_INIT);
+        let table = unsafe { ArrayMut::new(&raw mut segment) };
+        assert_eq!(gasnet_getSegmentInfo(table, one), NOT_INIT);
+        assert_eq!(segment.size, 7);
+        // SAFETY: null.
+        let none = unsafe { ArrayMut::new(std::ptr::null_mut()) };
+        assert_eq!(gasnet_attach(none, one, 0, 0), NOT_INIT);
         assert_eq!(gasnet_set_waitmode(3), BAD_ARG);
     }
 }

@@ -5,7 +5,7 @@
 //!                unmap, memory that the program takes away
 //!                blockuntil, how a wait for a condition looks at it again
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
-//!                  │ ptr    a caller's memory
+//!                  │ ptr    arguments: what C passes, by type
 //!                  ▼
 //!                state      the one conduit; how to wait; how to fail
 //!                  ▼
@@ -37,7 +37,7 @@ mod ending;
 pub mod install;
 pub mod job;
 pub mod lock;
-mod ptr;
+pub mod ptr;
 pub mod rma;
 pub mod state;
 pub mod sync;

@@ -1,8 +1,5 @@
-// UNSAFETY: entries that C calls, and locks that live in the memory of the caller.
-#![expect(
-    unsafe_code,
-    reason = "C calls these entries, and locks live in its memory"
-)]
+// UNSAFETY: entries that C calls.
+#![expect(unsafe_code, reason = "C calls these entries")]
 //! Handler-safe locks and no-interrupt sections: those of the conduit (`conduit::hsl`), in memory of the caller.
 //!
 //! Interrupts do not exist here, so a no-interrupt section is a flag of its thread. What a program gets wrong is seen
@@ -10,28 +7,21 @@
 //! debug build does not call these: there the header's locks are nothing.
 
 use conduit::hsl::{Hsl, HslError, held, hold_interrupts, in_section, resume_interrupts};
-use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::ffi::c_int;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use crate::job::{NOT_READY, OK};
+use crate::ptr::Lock;
 use crate::state::{checked, fatal, thread};
 use crate::trace;
 
 /// Longer is against the rules of GASNet.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The lock of a caller.
-///
-/// # Safety
-/// `p` is null or a lock that lives as long as the result is in use.
-unsafe fn lock<'a>(call: &str, p: *mut Hsl) -> &'a Hsl {
-    match NonNull::new(p) {
-        // SAFETY: the condition of this function.
-        Some(p) => unsafe { p.as_ref() },
-        None => fatal(&format!("{call}: NULL")),
-    }
+/// The lock that a call names; null ends the process.
+fn named<'a>(call: &str, p: &'a Lock) -> &'a Hsl {
+    p.get().unwrap_or_else(|| fatal(&format!("{call}: NULL")))
 }
 
 fn usable(call: &str, l: &Hsl) {
@@ -59,13 +49,9 @@ fn kept<R>(call: &str, result: Result<R, HslError>) -> R {
 }
 
 /// `gasnet_hsl_init`.
-///
-/// # Safety
-/// `p` is memory of a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_hsl_init(p: *mut Hsl) {
-    // SAFETY: the condition of this function.
-    let l = unsafe { lock("gasnet_hsl_init", p) };
+pub extern "C" fn gasnet_hsl_init(p: Lock) {
+    let l = named("gasnet_hsl_init", &p);
     if checked() && l.is_live() {
         fatal("gasnet_hsl_init of a lock that is initialised");
     }
@@ -73,14 +59,10 @@ pub unsafe extern "C" fn gasnet_hsl_init(p: *mut Hsl) {
 }
 
 /// `gasnet_hsl_destroy`.
-///
-/// # Safety
-/// `p` is a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_hsl_destroy(p: *mut Hsl) {
+pub extern "C" fn gasnet_hsl_destroy(p: Lock) {
     let call = "gasnet_hsl_destroy";
-    // SAFETY: the condition of this function.
-    let l = unsafe { lock(call, p) };
+    let l = named(call, &p);
     usable(call, l);
     kept(call, l.retire());
 }
@@ -93,14 +75,10 @@ fn begun() {
 }
 
 /// `gasnet_hsl_lock`.
-///
-/// # Safety
-/// `p` is a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_hsl_lock(p: *mut Hsl) {
+pub extern "C" fn gasnet_hsl_lock(p: Lock) {
     let call = "gasnet_hsl_lock";
-    // SAFETY: the condition of this function.
-    let l = unsafe { lock(call, p) };
+    let l = named(call, &p);
     usable(call, l);
     let since = trace::start();
     kept(call, l.lock());
@@ -109,14 +87,10 @@ pub unsafe extern "C" fn gasnet_hsl_lock(p: *mut Hsl) {
 }
 
 /// `gasnet_hsl_trylock`.
-///
-/// # Safety
-/// `p` is a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_hsl_trylock(p: *mut Hsl) -> c_int {
+pub extern "C" fn gasnet_hsl_trylock(p: Lock) -> c_int {
     let call = "gasnet_hsl_trylock";
-    // SAFETY: the condition of this function.
-    let l = unsafe { lock(call, p) };
+    let l = named(call, &p);
     usable(call, l);
     let taken = kept(call, l.try_lock());
     if taken {
@@ -127,14 +101,10 @@ pub unsafe extern "C" fn gasnet_hsl_trylock(p: *mut Hsl) -> c_int {
 }
 
 /// `gasnet_hsl_unlock`.
-///
-/// # Safety
-/// `p` is a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_hsl_unlock(p: *mut Hsl) {
+pub extern "C" fn gasnet_hsl_unlock(p: Lock) {
     let call = "gasnet_hsl_unlock";
-    // SAFETY: the condition of this function.
-    let l = unsafe { lock(call, p) };
+    let l = named(call, &p);
     usable(call, l);
     // GASNet has mutexes of the system here, which are given back in any order, and once more without harm, as Omni's
     // XcalableMP does.
@@ -236,7 +206,7 @@ pub(crate) fn handler_returns(before: usize) {
     }
 }
 
-const _: () = assert!(size_of::<Hsl>() == 8 + 2 * size_of::<*mut c_void>());
+const _: () = assert!(size_of::<Hsl>() == 8 + 2 * size_of::<*mut std::ffi::c_void>());
 
 #[cfg(test)]
 mod tests {
@@ -244,6 +214,12 @@ mod tests {
 
     fn new() -> Hsl {
         Hsl::new()
+    }
+
+    /// As C names a lock.
+    fn lock(l: &Hsl) -> Lock {
+        // SAFETY: a lock of a test, which outlives its calls.
+        unsafe { Lock::new(std::ptr::from_ref(l).cast_mut()) }
     }
 
     #[test]
@@ -257,14 +233,11 @@ mod tests {
             for _ in 0..4 {
                 s.spawn(|| {
                     let shared = &shared;
-                    let p = std::ptr::from_ref(&shared.1).cast_mut();
                     for _ in 0..10_000 {
-                        // SAFETY: a lock that outlives the threads.
-                        unsafe { gasnet_hsl_lock(p) };
+                        gasnet_hsl_lock(lock(&shared.1));
                         // SAFETY: under the lock.
                         unsafe { *shared.0.get() += 1 };
-                        // SAFETY: as above.
-                        unsafe { gasnet_hsl_unlock(p) };
+                        gasnet_hsl_unlock(lock(&shared.1));
                     }
                 });
             }
@@ -275,24 +248,14 @@ mod tests {
     #[test]
     fn a_taken_lock_is_not_ready() {
         let (a, b) = (new(), new());
-        let p = |l: &Hsl| std::ptr::from_ref(l).cast_mut();
-        // SAFETY: locks of this function, in all calls.
-        unsafe { gasnet_hsl_lock(p(&a)) };
-        // SAFETY: as above.
-        unsafe { gasnet_hsl_lock(p(&b)) };
+        gasnet_hsl_lock(lock(&a));
+        gasnet_hsl_lock(lock(&b));
         std::thread::scope(|s| {
-            s.spawn(|| {
-                // SAFETY: as above.
-                assert_eq!(unsafe { gasnet_hsl_trylock(p(&a)) }, NOT_READY);
-            });
+            s.spawn(|| assert_eq!(gasnet_hsl_trylock(lock(&a)), NOT_READY));
         });
-        // SAFETY: as above.
-        unsafe { gasnet_hsl_unlock(p(&b)) };
-        // SAFETY: as above.
-        unsafe { gasnet_hsl_unlock(p(&a)) };
-        // SAFETY: as above.
-        assert_eq!(unsafe { gasnet_hsl_trylock(p(&a)) }, OK);
-        // SAFETY: as above.
-        unsafe { gasnet_hsl_unlock(p(&a)) };
+        gasnet_hsl_unlock(lock(&b));
+        gasnet_hsl_unlock(lock(&a));
+        assert_eq!(gasnet_hsl_trylock(lock(&a)), OK);
+        gasnet_hsl_unlock(lock(&a));
     }
 }

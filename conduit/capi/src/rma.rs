@@ -1,18 +1,16 @@
-// UNSAFETY: entries that C calls, and memory of the caller that operations use after they return.
-#![expect(
-    unsafe_code,
-    reason = "C calls these entries, and operations use its memory after they return"
-)]
+// UNSAFETY: entries that C calls.
+#![expect(unsafe_code, reason = "C calls these entries")]
 //! Puts, gets, memset.
 //!
-//! Every function's condition is the same: the local memory has `nbytes` bytes, readable for a put and writable for a
-//! get, and stays so, unchanged by others, until the specification of the call says that it is free.
+//! Local memory has `n` bytes, readable for a put and writable for a get, and stays so, unchanged by others, until the
+//! specification of the call says that it is free: the promise of the arguments' types.
 
-use conduit::{Conduit, Counted, Handle, RmaError};
+use conduit::{Conduit, Counted, Handle, Near, RmaError};
 use std::ffi::{c_int, c_void};
 
+use crate::ptr::{Count, Dest, Incoming, Outgoing, Own, Remote, Source};
 use crate::state::Phase;
-use crate::{ptr, state, sync, trace};
+use crate::{state, sync, trace};
 
 /// The result of starting an operation.
 pub(crate) fn started<R>(call: &str, result: Result<R, RmaError>) -> R {
@@ -38,11 +36,9 @@ fn aligned(call: &str, len: usize, addresses: [u64; 2]) {
 }
 
 /// A put or get that needs nothing but a bounds check and a copy.
-macro_rules! near {
-    ($method:ident($($argument:expr),*)) => {
-        // SAFETY: the condition of the function that this is in.
-        state::near().is_some_and(|n| unsafe { n.$method($($argument),*) })
-    };
+#[inline]
+fn is_copied(copy: impl FnOnce(&Near) -> bool) -> bool {
+    state::near().is_some_and(copy)
 }
 
 /// Whether a call's memory at `node` is that of the own node and not looked at, as ranges of debug builds are.
@@ -51,103 +47,82 @@ pub(crate) fn is_own(node: u32) -> bool {
     node == state::me() && state::phase() >= Phase::Attached && !state::checked()
 }
 
-/// Whether the address is the own rank's ([`is_own`]), in a call for which null is wrong.
-pub(crate) fn is_own_at<T>(node: u32, there: *const T) -> bool {
-    is_own(node) && !there.is_null()
+/// Memory that a call names, if it is of the own node and not looked at; null is looked at.
+#[inline]
+pub(crate) fn own(node: u32, there: Remote, n: Count) -> Option<Own> {
+    there.own((node, state::me()), n).filter(|_| is_own(node))
 }
 
-/// A put or get of the own node's memory outside of its segment, which GASNet makes by a copy unless it is a debug build.
-macro_rules! own {
-    ($node:ident, $dest:ident, $src:ident, $n:ident, $done:expr) => {
-        if is_own_at($node, $dest) && !$src.is_null() {
-            // SAFETY: the condition of the function that this is in; the ranges may overlap.
-            unsafe { std::ptr::copy($src.cast::<u8>(), $dest.cast::<u8>(), $n) };
-            return $done;
-        }
-    };
+/// A put to the own node's memory outside of its segment, which GASNet makes by a copy unless it is a debug build.
+#[inline]
+fn puts_own(node: u32, dest: Remote, from: Outgoing, n: Count) -> bool {
+    let own = own(node, dest, n).filter(|_| !from.is_null());
+    own.inspect(|own| own.put(from)).is_some()
+}
+
+/// A get from there.
+#[inline]
+fn gets_own(into: Incoming, node: u32, src: Remote, n: Count) -> bool {
+    let own = own(node, src, n).filter(|_| !into.is_null());
+    own.inspect(|own| own.get(into)).is_some()
 }
 
 macro_rules! puts {
     ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal, $names:expr) => {
         #[doc = concat!("`", stringify!($blocking), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $blocking(
-            node: u32,
-            dest: *mut c_void,
-            src: *mut c_void,
-            n: usize,
-        ) {
+        pub extern "C" fn $blocking(node: u32, dest: Remote, src: Source, n: Count) {
             let call = stringify!($blocking);
-            let to = ptr::address(dest);
-            if near!(put_raw(node, to, src.cast(), n)) {
+            let (to, from) = (dest.address(), src.of(n));
+            if is_copied(|near| from.put_near(near, node, to)) {
                 return;
             }
             if !$bulk {
-                aligned(call, n, [to, ptr::address(src)]);
+                aligned(call, n.get(), [to, from.address()]);
             }
-            // SAFETY: the condition of this function.
-            unsafe { trace::put($names[0], node, to, src, n) };
-            own!(node, dest, src, n, ());
-            let handle = state::attached(call, |c| {
-                // SAFETY: the condition of this function; the memory is free when this returns.
-                unsafe { c.put_awaited_raw(node, to, src.cast(), n) }
-            });
+            trace::put($names[0], node, to, from);
+            if puts_own(node, dest, from, n) {
+                return;
+            }
+            let handle = state::attached(call, |c| from.put_awaited(c, node, to));
             sync::wait_handle(call, started(call, handle));
         }
 
         #[doc = concat!("`", stringify!($nb), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $nb(
-            node: u32,
-            dest: *mut c_void,
-            src: *mut c_void,
-            n: usize,
-        ) -> *mut c_void {
+        pub extern "C" fn $nb(node: u32, dest: Remote, src: Source, n: Count) -> *mut c_void {
             let call = stringify!($nb);
-            let to = ptr::address(dest);
-            if near!(put_raw(node, to, src.cast(), n)) {
-                return std::ptr::null_mut();
+            let (to, from) = (dest.address(), src.of(n));
+            if is_copied(|near| from.put_near(near, node, to)) {
+                return raw(Handle::DONE);
             }
             if !$bulk {
-                aligned(call, n, [to, ptr::address(src)]);
+                aligned(call, n.get(), [to, from.address()]);
             }
-            // SAFETY: the condition of this function.
-            unsafe { trace::put($names[1], node, to, src, n) };
-            own!(node, dest, src, n, std::ptr::null_mut());
-            let handle = state::attached(call, |c| {
-                // SAFETY: the condition of this function.
-                unsafe { c.put_nb_raw(node, to, src.cast(), n, $bulk) }
-            });
+            trace::put($names[1], node, to, from);
+            if puts_own(node, dest, from, n) {
+                return raw(Handle::DONE);
+            }
+            let handle = state::attached(call, |c| from.put_nb(c, node, to, $bulk));
             raw(started(call, handle))
         }
 
         #[doc = concat!("`", stringify!($nbi), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $nbi(node: u32, dest: *mut c_void, src: *mut c_void, n: usize) {
+        pub extern "C" fn $nbi(node: u32, dest: Remote, src: Source, n: Count) {
             let call = stringify!($nbi);
-            let to = ptr::address(dest);
-            if near!(put_raw(node, to, src.cast(), n)) {
+            let (to, from) = (dest.address(), src.of(n));
+            if is_copied(|near| from.put_near(near, node, to)) {
                 return;
             }
             if !$bulk {
-                aligned(call, n, [to, ptr::address(src)]);
+                aligned(call, n.get(), [to, from.address()]);
             }
-            // SAFETY: the condition of this function.
-            unsafe { trace::put($names[2], node, to, src, n) };
-            own!(node, dest, src, n, ());
-            let result = state::attached_own(call, |c| {
-                // SAFETY: the condition of this function.
-                unsafe { c.put_nbi_raw(node, to, src.cast(), n, $bulk) }
-            });
+            trace::put($names[2], node, to, from);
+            if puts_own(node, dest, from, n) {
+                return;
+            }
+            let result = state::attached_own(call, |c| from.put_nbi(c, node, to, $bulk));
             started(call, result);
         }
     };
@@ -156,81 +131,59 @@ macro_rules! puts {
 macro_rules! gets {
     ($blocking:ident, $nb:ident, $nbi:ident, $bulk:literal, $names:expr) => {
         #[doc = concat!("`", stringify!($blocking), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $blocking(
-            dest: *mut c_void,
-            node: u32,
-            src: *mut c_void,
-            n: usize,
-        ) {
+        pub extern "C" fn $blocking(dest: Dest, node: u32, src: Remote, n: Count) {
             let call = stringify!($blocking);
-            let from = ptr::address(src);
-            if near!(get_raw(dest.cast(), node, from, n)) {
+            let (into, from) = (dest.of(n), src.address());
+            if is_copied(|near| into.get_near(near, node, from)) {
                 return;
             }
             if !$bulk {
-                aligned(call, n, [ptr::address(dest), from]);
+                aligned(call, n.get(), [into.address(), from]);
             }
-            trace::get($names[0], dest, node, src, n);
-            own!(node, dest, src, n, ());
-            let handle = state::attached(call, |c| {
-                // SAFETY: the condition of this function.
-                unsafe { c.get_awaited_raw(dest.cast(), node, from, n) }
-            });
+            trace::get($names[0], into, node, from);
+            if gets_own(into, node, src, n) {
+                return;
+            }
+            let handle = state::attached(call, |c| into.get_awaited(c, node, from));
             sync::wait_handle(call, started(call, handle));
         }
 
         #[doc = concat!("`", stringify!($nb), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $nb(
-            dest: *mut c_void,
-            node: u32,
-            src: *mut c_void,
-            n: usize,
-        ) -> *mut c_void {
+        pub extern "C" fn $nb(dest: Dest, node: u32, src: Remote, n: Count) -> *mut c_void {
             let call = stringify!($nb);
-            let from = ptr::address(src);
-            if near!(get_raw(dest.cast(), node, from, n)) {
-                return std::ptr::null_mut();
+            let (into, from) = (dest.of(n), src.address());
+            if is_copied(|near| into.get_near(near, node, from)) {
+                return raw(Handle::DONE);
             }
             if !$bulk {
-                aligned(call, n, [ptr::address(dest), from]);
+                aligned(call, n.get(), [into.address(), from]);
             }
-            trace::get($names[1], dest, node, src, n);
-            own!(node, dest, src, n, std::ptr::null_mut());
-            let handle = state::attached(call, |c| {
-                // SAFETY: the condition of this function.
-                unsafe { c.get_nb_raw(dest.cast(), node, from, n) }
-            });
+            trace::get($names[1], into, node, from);
+            if gets_own(into, node, src, n) {
+                return raw(Handle::DONE);
+            }
+            let handle = state::attached(call, |c| into.get_nb(c, node, from));
             raw(started(call, handle))
         }
 
         #[doc = concat!("`", stringify!($nbi), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $nbi(dest: *mut c_void, node: u32, src: *mut c_void, n: usize) {
+        pub extern "C" fn $nbi(dest: Dest, node: u32, src: Remote, n: Count) {
             let call = stringify!($nbi);
-            let from = ptr::address(src);
-            if near!(get_raw(dest.cast(), node, from, n)) {
+            let (into, from) = (dest.of(n), src.address());
+            if is_copied(|near| into.get_near(near, node, from)) {
                 return;
             }
             if !$bulk {
-                aligned(call, n, [ptr::address(dest), from]);
+                aligned(call, n.get(), [into.address(), from]);
             }
-            trace::get($names[2], dest, node, src, n);
-            own!(node, dest, src, n, ());
-            let result = state::attached_own(call, |c| {
-                // SAFETY: the condition of this function.
-                unsafe { c.get_nbi_raw(dest.cast(), node, from, n) }
-            });
+            trace::get($names[2], into, node, from);
+            if gets_own(into, node, src, n) {
+                return;
+            }
+            let result = state::attached_own(call, |c| into.get_nbi(c, node, from));
             started(call, result);
         }
     };
@@ -265,61 +218,42 @@ gets!(
     ["GET_BULK", "GET_NB_BULK", "GET_NBI_BULK"]
 );
 
-/// # Safety
-/// See the head of this file.
-unsafe fn memset(
+fn memset(
     (call, name): (&str, &'static str),
     counted: Counted,
-    (node, dest, value, n): (u32, *mut c_void, c_int, usize),
+    (node, dest, value, n): (u32, Remote, c_int, Count),
 ) -> Handle {
-    // SAFETY: no memory is named.
-    unsafe { trace::put(name, node, ptr::address(dest), std::ptr::null(), n) };
-    if is_own_at(node, dest) {
-        // SAFETY: the condition of this function: of a memset the memory there is local too.
-        unsafe { dest.cast::<u8>().write_bytes(value as u8, n) };
+    let to = dest.address();
+    trace::memset(name, node, to, n.get());
+    let value = value as u8;
+    if let Some(own) = own(node, dest, n) {
+        own.fill(value);
         return Handle::DONE;
     }
-    let set = |c: &Conduit| c.memset_quietly(node, ptr::address(dest), value as u8, n, counted);
+    let set = |c: &Conduit| c.memset_quietly(node, to, value, n.get(), counted);
     started(call, state::attached_own(call, set))
 }
 
 /// `gasnet_memset`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_memset(node: u32, dest: *mut c_void, value: c_int, n: usize) {
+pub extern "C" fn gasnet_memset(node: u32, dest: Remote, value: c_int, n: Count) {
     let call = "gasnet_memset";
     let names = (call, "MEMSET");
-    // SAFETY: the condition of this function.
-    let handle = unsafe { memset(names, Counted::Explicit, (node, dest, value, n)) };
+    let handle = memset(names, Counted::Explicit, (node, dest, value, n));
     sync::wait_handle(call, handle);
 }
 
 /// `gasnet_memset_nb`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_memset_nb(
-    node: u32,
-    dest: *mut c_void,
-    value: c_int,
-    n: usize,
-) -> *mut c_void {
+pub extern "C" fn gasnet_memset_nb(node: u32, dest: Remote, value: c_int, n: Count) -> *mut c_void {
     let names = ("gasnet_memset_nb", "MEMSET_NB");
-    // SAFETY: the condition of this function.
-    raw(unsafe { memset(names, Counted::Explicit, (node, dest, value, n)) })
+    raw(memset(names, Counted::Explicit, (node, dest, value, n)))
 }
 
 /// `gasnet_memset_nbi`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_memset_nbi(node: u32, dest: *mut c_void, value: c_int, n: usize) {
+pub extern "C" fn gasnet_memset_nbi(node: u32, dest: Remote, value: c_int, n: Count) {
     let names = ("gasnet_memset_nbi", "MEMSET_NBI");
-    // SAFETY: the condition of this function.
-    let handle = unsafe { memset(names, Counted::Implicit, (node, dest, value, n)) };
+    let handle = memset(names, Counted::Implicit, (node, dest, value, n));
     debug_assert_eq!(handle, Handle::DONE);
 }

@@ -16,7 +16,6 @@ use conduit::{
     ParHandler, SegInfo, is_own_thread, this_thread,
 };
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
@@ -24,6 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::crash;
+use crate::ptr::{NullArray, StaticText};
 
 /// Which threads of a program may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,8 +148,8 @@ pub(crate) struct Thread {
     pub(crate) frame: Cell<usize>,
     /// When it began to hold a lock, or a section.
     pub(crate) since: Cell<Option<Instant>>,
-    /// File (an address) and line of the call it makes.
-    at: Cell<(usize, i32)>,
+    /// File and line of the call it makes.
+    at: Cell<(StaticText, i32)>,
 }
 
 thread_local! {
@@ -157,7 +157,7 @@ thread_local! {
         handlers: Cell::new(0),
         frame: Cell::new(0),
         since: Cell::new(None),
-        at: Cell::new((0, 0)),
+        at: Cell::new((StaticText::NONE, 0)),
     } };
     /// Whether the conduit has counted for this thread.
     static MARK: Cell<bool> = const { Cell::new(false) };
@@ -503,12 +503,9 @@ pub(crate) fn wait(call: &str, mut ready: impl FnMut(&Conduit) -> bool) {
 /// The place of the call being made, if the program was compiled to tell it.
 pub(crate) fn place() -> String {
     let (file, line) = thread(|t| t.at.get());
-    if file == 0 {
+    let Some(file) = file.get() else {
         return String::new();
-    }
-    let file = std::ptr::with_exposed_provenance::<c_char>(file);
-    // SAFETY: `gasneti_here` was promised a string that lives as long as the program.
-    let file = unsafe { CStr::from_ptr(file) };
+    };
     format!(" at {}:{line}", file.to_string_lossy())
 }
 
@@ -533,6 +530,11 @@ pub(crate) fn fatal(what: &str) -> ! {
     crash::abort()
 }
 
+/// The array that a call needs; the process ends where it is null.
+pub(crate) fn given<T>(call: &str, array: Result<T, NullArray>) -> T {
+    array.unwrap_or_else(|null| fatal(&format!("{call}: NULL for {} elements", null.count)))
+}
+
 /// Says what a refused call of the core API got wrong, where the program was compiled for that.
 pub(crate) fn explain(call: &str, why: &dyn std::fmt::Display) {
     if checked() {
@@ -546,12 +548,8 @@ pub(crate) fn explain(call: &str, why: &dyn std::fmt::Display) {
 }
 
 /// Notes where the next call of this thread stands (`GASNET_DEBUG`).
-///
-/// # Safety
-/// `file` is null or a string that lives as long as the program.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_here(file: *const c_char, line: i32) {
-    thread(|t| t.at.set((file.expose_provenance(), line)));
-    // SAFETY: the condition of this function.
-    unsafe { crate::trace::here(file, line) };
+pub extern "C" fn gasneti_here(file: StaticText, line: i32) {
+    thread(|t| t.at.set((file, line)));
+    crate::trace::here(file, line);
 }

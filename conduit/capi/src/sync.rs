@@ -1,15 +1,13 @@
-// UNSAFETY: entries that C calls, and arrays of handles of the caller.
-#![expect(
-    unsafe_code,
-    reason = "C calls these entries, with arrays of handles of its own"
-)]
+// UNSAFETY: entries that C calls.
+#![expect(unsafe_code, reason = "C calls these entries")]
 //! Waiting for operations.
 
 use conduit::{Conduit, Handle};
 use std::ffi::{c_int, c_void};
 
 use crate::job::{NOT_READY, OK};
-use crate::{coll, ptr, rma, state, trace};
+use crate::ptr::{ArrayMut, Count, ElementsMut};
+use crate::{coll, rma, state, trace};
 
 /// Waits for one operation.
 pub(crate) fn wait_handle(call: &str, handle: Handle) {
@@ -82,24 +80,21 @@ impl Looked {
     }
 }
 
+/// Handles of the caller.
+type Handles = ElementsMut<*mut c_void>;
+
 /// Replaces the handles of complete operations by `GASNET_INVALID_HANDLE`.
-///
-/// # Safety
-/// `handles` has `count` elements.
-unsafe fn look(conduit: &Conduit, handles: *mut *mut c_void, count: usize) -> Looked {
+fn look(conduit: &Conduit, handles: &Handles) -> Looked {
     let mut looked = Looked {
         completed: 0,
         left: 0,
     };
-    for i in 0..count {
-        // SAFETY: below `count`, by the condition of this function.
-        let raw = unsafe { ptr::at(handles, i) };
-        if raw.is_null() {
+    for i in 0..handles.len() {
+        let Some(raw) = handles.get(i).filter(|raw| !raw.is_null()) else {
             continue;
-        }
+        };
         if conduit.check_sync(handle(raw)).is_ok() {
-            // SAFETY: as above.
-            unsafe { ptr::set(handles, i, std::ptr::null_mut()) };
+            handles.set(i, std::ptr::null_mut());
             looked.completed += 1;
         } else {
             looked.left += 1;
@@ -110,63 +105,44 @@ unsafe fn look(conduit: &Conduit, handles: *mut *mut c_void, count: usize) -> Lo
 
 /// Whether the first `left` operations are complete, whose handles it replaces from the last on. What was seen to be complete is
 /// not looked at again: a wait for many looks at one of them in each turn.
-///
-/// # Safety
-/// `handles` has `left` elements.
-unsafe fn all(conduit: &Conduit, handles: *mut *mut c_void, left: &mut usize) -> bool {
+fn all(conduit: &Conduit, handles: &Handles, left: &mut usize) -> bool {
     while *left > 0 {
         let last = *left - 1;
-        // SAFETY: below `left`, by the condition of this function.
-        let raw = unsafe { ptr::at(handles, last) };
-        if !raw.is_null() {
+        if let Some(raw) = handles.get(last).filter(|raw| !raw.is_null()) {
             if conduit.check_sync(handle(raw)).is_err() {
                 return false;
             }
-            // SAFETY: as above.
-            unsafe { ptr::set(handles, last, std::ptr::null_mut()) };
+            handles.set(last, std::ptr::null_mut());
         }
         *left = last;
     }
     true
 }
 
-/// Whether one of `left` operations is complete, or there is none.
-///
-/// # Safety
-/// `handles` has `left` elements.
-unsafe fn some(conduit: &Conduit, handles: *mut *mut c_void, left: &mut usize) -> bool {
-    // SAFETY: the condition of this function.
-    unsafe { look(conduit, handles, *left) }.some()
+/// Whether one of the operations is complete, or there is none.
+fn some(conduit: &Conduit, handles: &Handles, _left: &mut usize) -> bool {
+    look(conduit, handles).some()
 }
 
 macro_rules! arrays {
     ($wait:ident, $try:ident, $enough:ident, $waited:literal, $tried:literal) => {
         #[doc = concat!("`", stringify!($wait), "`.")]
-        ///
-        /// # Safety
-        /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
+        pub extern "C" fn $wait(handles: ArrayMut<*mut c_void>, count: Count) {
             let since = trace::start();
-            ptr::given(stringify!($wait), handles, count);
-            let mut left = count;
-            // SAFETY: the condition of this function.
-            let enough = |c: &Conduit| unsafe { $enough(c, handles, &mut left) };
-            state::wait(stringify!($wait), enough);
+            let handles = state::given(stringify!($wait), handles.given(count));
+            let mut left = handles.len();
+            state::wait(stringify!($wait), |c| $enough(c, &handles, &mut left));
             trace::waited($waited, since);
         }
 
         #[doc = concat!("`", stringify!($try), "`.")]
-        ///
-        /// # Safety
-        /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $try(handles: *mut *mut c_void, count: usize) -> c_int {
-            ptr::given(stringify!($try), handles, count);
+        pub extern "C" fn $try(handles: ArrayMut<*mut c_void>, count: Count) -> c_int {
+            let handles = state::given(stringify!($try), handles.given(count));
             let done = state::attached(stringify!($try), |c| {
                 poll(c);
-                // SAFETY: the condition of this function.
-                unsafe { look(c, handles, count) }.$enough()
+                look(c, &handles).$enough()
             });
             trace::tried($tried, done);
             code(done)

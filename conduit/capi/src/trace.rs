@@ -1,7 +1,7 @@
-// UNSAFETY: entries that C calls, strings and functions of the caller.
+// UNSAFETY: entries that C calls, and a function of the caller.
 #![expect(
     unsafe_code,
-    reason = "C calls these entries, with strings and functions of its own"
+    reason = "C calls these entries, with a function of its own"
 )]
 //! Trace and statistics of C calls, and what `GASNETT_TRACE_*` and `GASNETT_STATS_*` do.
 //!
@@ -10,11 +10,12 @@
 
 use conduit::trace::{Category, Mask, Tracer, Transfer};
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use crate::{ptr, state};
+use crate::ptr::{Incoming, Out, Outgoing, StaticText, Text};
+use crate::state;
 
 /// Set once, before a program is attached.
 static TRACER: OnceLock<Arc<Tracer>> = OnceLock::new();
@@ -71,61 +72,55 @@ pub(crate) fn call(call: &str, bytes: impl FnOnce() -> usize) {
     }
 }
 
-/// A put or memset of `len` bytes to an address of `node`.
-///
-/// # Safety
-/// `src` is null or has `len` readable bytes.
+/// A put to an address of `node`.
 #[inline]
-pub(crate) unsafe fn put(name: &'static str, node: u32, dest: u64, src: *const c_void, len: usize) {
+pub(crate) fn put(name: &'static str, node: u32, dest: u64, src: Outgoing) {
     if let Some(t) = tracer() {
-        // SAFETY: the condition of this function.
-        let data = unsafe { ptr::bytes(src, len.min(40)) };
         t.transfer(&Transfer {
             name,
             node,
             remote: dest,
-            local: ptr::address(src),
-            len,
-            data,
+            local: src.address(),
+            len: src.len(),
+            data: src.head(),
         });
     }
 }
 
-/// A get of `len` bytes.
+/// A memset of `len` bytes at an address of `node`.
 #[inline]
-pub(crate) fn get(name: &'static str, dest: *mut c_void, node: u32, src: *mut c_void, len: usize) {
+pub(crate) fn memset(name: &'static str, node: u32, dest: u64, len: usize) {
     if let Some(t) = tracer() {
         t.transfer(&Transfer {
             name,
             node,
-            remote: ptr::address(src),
-            local: ptr::address(dest),
+            remote: dest,
+            local: 0,
             len,
             data: &[],
         });
     }
 }
 
-/// A string of a caller, for as long as the program runs.
-///
-/// # Safety
-/// `text` is null or a string that lives as long as the program.
-unsafe fn forever(text: *const c_char) -> Option<&'static str> {
-    if text.is_null() {
-        return None;
+/// A get from an address of `node`.
+#[inline]
+pub(crate) fn get(name: &'static str, dest: Incoming, node: u32, src: u64) {
+    if let Some(t) = tracer() {
+        t.transfer(&Transfer {
+            name,
+            node,
+            remote: src,
+            local: dest.address(),
+            len: dest.len(),
+            data: &[],
+        });
     }
-    // SAFETY: the condition of this function.
-    unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 
 /// Says where the next calls of this thread stand, in runs that trace.
-///
-/// # Safety
-/// `file` is null or a string that lives as long as the program.
-pub(crate) unsafe fn here(file: *const c_char, line: i32) {
+pub(crate) fn here(file: StaticText, line: i32) {
     if tracer().is_some() {
-        // SAFETY: the condition of this function.
-        let file = unsafe { forever(file) };
+        let file = file.get().and_then(|f| f.to_str().ok());
         // Without a file the one before counts.
         let file = file.or_else(|| Tracer::place().map(|p| p.0));
         Tracer::set_place(file.map(|f| (f, line.cast_unsigned())));
@@ -141,35 +136,24 @@ pub extern "C" fn gasneti_trace_enabled(letter: c_char) -> c_int {
 }
 
 /// Writes a message of the program; `always` whatever the mask.
-///
-/// # Safety
-/// `text` is null or a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_trace_text(text: *const c_char, always: c_int) {
-    let Some(t) = tracer().filter(|_| !text.is_null()) else {
-        return;
-    };
-    // SAFETY: the condition of this function.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    for line in text.trim_end_matches('\n').lines() {
-        if always != 0 {
-            t.message_always(line);
-        } else {
-            t.message(line);
+pub extern "C" fn gasneti_trace_text(text: Text, always: c_int) {
+    if let (Some(t), Some(text)) = (tracer(), text.get()) {
+        for line in text.to_string_lossy().trim_end_matches('\n').lines() {
+            if always != 0 {
+                t.message_always(line);
+            } else {
+                t.message(line);
+            }
         }
     }
 }
 
 /// Writes a line of the program's own statistics.
-///
-/// # Safety
-/// `text` is null or a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_stats_text(text: *const c_char) {
-    if let Some(t) = tracer().filter(|_| !text.is_null()) {
-        // SAFETY: the condition of this function.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        for line in text.trim_end_matches('\n').lines() {
+pub extern "C" fn gasneti_stats_text(text: Text) {
+    if let (Some(t), Some(text)) = (tracer(), text.get()) {
+        for line in text.to_string_lossy().trim_end_matches('\n').lines() {
             t.plain(line, true);
         }
     }
@@ -200,20 +184,15 @@ pub extern "C" fn gasneti_trace_mask(statistics: c_int) -> *const c_char {
 }
 
 /// `GASNETT_TRACE_SETMASK`; `statistics`: `GASNETT_STATS_SETMASK`.
-///
-/// # Safety
-/// `mask` is null or a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_trace_set_mask(mask: *const c_char, statistics: c_int) {
-    let Some(t) = tracer().filter(|_| !mask.is_null()) else {
-        return;
-    };
-    // SAFETY: the condition of this function.
-    let mask = Mask::parse(&unsafe { CStr::from_ptr(mask) }.to_string_lossy());
-    if statistics != 0 {
-        t.set_stats_mask(mask);
-    } else {
-        t.set_trace_mask(mask);
+pub extern "C" fn gasneti_trace_set_mask(mask: Text, statistics: c_int) {
+    if let (Some(t), Some(mask)) = (tracer(), mask.get()) {
+        let mask = Mask::parse(&mask.to_string_lossy());
+        if statistics != 0 {
+            t.set_stats_mask(mask);
+        } else {
+            t.set_trace_mask(mask);
+        }
     }
 }
 
@@ -234,43 +213,29 @@ pub extern "C" fn gasneti_trace_set_local(yes: c_int) {
 thread_local! {
     /// How often this thread froze its source line.
     static FROZEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-    /// The file that `GASNETT_TRACE_SETSOURCELINE` named last, an address.
-    static SOURCE: std::cell::Cell<(usize, u32)> = const { std::cell::Cell::new((0, 0)) };
+    /// The file and line that `GASNETT_TRACE_SETSOURCELINE` named last.
+    static SOURCE: std::cell::Cell<(StaticText, u32)> = const { std::cell::Cell::new((StaticText::NONE, 0)) };
 }
 
-/// `GASNETT_TRACE_SETSOURCELINE`.
-///
-/// # Safety
-/// `file` is null, for the one before, or a string that lives as long as the program.
+/// `GASNETT_TRACE_SETSOURCELINE`: without a file, of the one before.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_trace_set_line(file: *const c_char, line: u32) {
+pub extern "C" fn gasneti_trace_set_line(file: StaticText, line: u32) {
     if tracer().is_some_and(|t| t.trace_mask().has(Category::N)) && FROZEN.get() == 0 {
-        let file = if file.is_null() {
-            SOURCE.get().0
-        } else {
-            file.expose_provenance()
-        };
+        let file = if file.is_null() { SOURCE.get().0 } else { file };
         SOURCE.set((file, line));
-        let file = std::ptr::with_exposed_provenance::<c_char>(file);
-        // SAFETY: the condition of this function, of this call or an earlier one.
-        unsafe { here(file, line.cast_signed()) };
+        here(file, line.cast_signed());
     }
 }
 
 /// `GASNETT_TRACE_GETSOURCELINE`.
-///
-/// # Safety
-/// Both may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasneti_trace_get_line(file: *mut *const c_char, line: *mut u32) {
+pub extern "C" fn gasneti_trace_get_line(file: Out<*const c_char>, line: Out<u32>) {
     if tracer().is_none() || file.is_null() || line.is_null() {
         return;
     }
     let (at, number) = SOURCE.get();
-    // SAFETY: the condition of this function; not null.
-    unsafe { ptr::set(file, 0, std::ptr::with_exposed_provenance(at)) };
-    // SAFETY: as above.
-    unsafe { ptr::set(line, 0, number) };
+    file.set(at.as_ptr());
+    line.set(number);
 }
 
 /// `GASNETT_TRACE_FREEZESOURCELINE`, and with `by` -1 `GASNETT_TRACE_UNFREEZESOURCELINE`.

@@ -49,6 +49,7 @@ pub use sysv::{shmat, shmdt};
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::ptr::Elements;
 use crate::state;
 
 /// The process in which calls are looked at.
@@ -212,11 +213,9 @@ pub unsafe extern "C" fn process_madvise(
     };
     let mut ranges = Vec::new();
     if drops(advice) && !pieces.is_null() && is_watched() {
-        for at in 0..count.min(libc::UIO_MAXIOV as usize) {
-            // SAFETY: one of the caller's pieces.
-            let piece = unsafe { crate::ptr::at(pieces, at) };
-            ranges.push(range((piece.iov_base, piece.iov_len)));
-        }
+        // SAFETY: the caller's pieces.
+        let pieces = unsafe { Elements::new(pieces, count.min(libc::UIO_MAXIOV as usize)) };
+        ranges.extend(pieces.iter().map(|p| range((p.iov_base, p.iov_len))));
     }
     take_all_away(&ranges, call).map_or_else(|| busy(-1), |done| done as isize)
 }

@@ -1,18 +1,17 @@
-// UNSAFETY: entries that C calls, memory of the own node named by its address, and values that arrive after a call returned.
+// UNSAFETY: entries that C calls, and values that arrive after a call returned.
 #![expect(
     unsafe_code,
-    reason = "C calls these entries and names memory by its address, and values arrive after they return"
+    reason = "C calls these entries, and values arrive after they return"
 )]
 //! Puts and gets of values that fit a register.
-//!
-//! The condition of each is that memory of the own node which it names may be used as the call says.
 
 use conduit::Handle;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use crate::rma::{is_own_at, raw, started};
-use crate::{ptr, state, sync, trace};
+use crate::ptr::{Count, Incoming, Outgoing, Remote};
+use crate::rma::{own, raw, started};
+use crate::{state, sync, trace};
 
 /// Bytes of a register.
 const REGISTER: usize = size_of::<usize>();
@@ -29,117 +28,89 @@ fn low(call: &str, n: usize) -> std::ops::Range<usize> {
     }
 }
 
-/// Puts a value by a copy, or by `far`, which is given where its bytes are while it runs.
-///
-/// # Safety
-/// Memory at `dest`, if it is of the own node, may be written.
+/// Puts a value by a copy, or by `far`, which is given its bytes and returns when they may change.
 #[inline]
-unsafe fn put_value<R>(
+fn put_value<R>(
     (call, name): (&str, &'static str),
-    (node, dest): (u32, *mut c_void),
-    (value, n): (usize, usize),
-    far: impl FnOnce(*const u8) -> R,
+    (node, dest): (u32, Remote),
+    (value, n): (usize, Count),
+    far: impl FnOnce(Outgoing) -> R,
 ) -> Option<R> {
     let bytes = value.to_ne_bytes();
-    let data = &bytes[low(call, n)];
-    let to = ptr::address(dest);
+    let data = &bytes[low(call, n.get())];
+    let to = dest.address();
     if state::near().is_some_and(|near| near.put(node, to, data)) {
         return None;
     }
-    // SAFETY: the bytes of the value.
-    unsafe { trace::put(name, node, to, data.as_ptr().cast(), n) };
-    if is_own_at(node, dest) {
-        // SAFETY: the condition of this function.
-        unsafe { std::ptr::copy(data.as_ptr(), dest.cast(), n) };
+    // SAFETY: the bytes of this function, which stay until `far` returns.
+    let from = unsafe { Outgoing::lent(data) };
+    trace::put(name, node, to, from);
+    if let Some(own) = own(node, dest, n) {
+        own.write(data);
         return None;
     }
-    Some(far(data.as_ptr()))
+    Some(far(from))
 }
 
 /// `gasnet_put_val`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_put_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
+pub extern "C" fn gasnet_put_val(node: u32, dest: Remote, value: usize, n: Count) {
     let call = "gasnet_put_val";
-    let far = |data| {
-        let handle = state::attached(call, |c| {
-            // SAFETY: the bytes of the value, which stay until the wait below has ended.
-            unsafe { c.put_awaited_raw(node, ptr::address(dest), data, n) }
-        });
+    let far = |data: Outgoing| {
+        let handle = state::attached(call, |c| data.put_awaited(c, node, dest.address()));
         sync::wait_handle(call, started(call, handle));
     };
-    // SAFETY: the condition of this function.
-    let _ = unsafe { put_value((call, "PUT_VAL"), (node, dest), (value, n), far) };
+    let _ = put_value((call, "PUT_VAL"), (node, dest), (value, n), far);
 }
 
 /// `gasnet_put_nb_val`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_put_nb_val(
+pub extern "C" fn gasnet_put_nb_val(
     node: u32,
-    dest: *mut c_void,
+    dest: Remote,
     value: usize,
-    n: usize,
+    n: Count,
 ) -> *mut c_void {
     let call = "gasnet_put_nb_val";
-    let far = |data| {
-        let handle = state::attached(call, |c| {
-            // SAFETY: the bytes of the value, which are free on return.
-            unsafe { c.put_nb_raw(node, ptr::address(dest), data, n, false) }
-        });
+    // Without `bulk` the bytes are free on return.
+    let far = |data: Outgoing| {
+        let handle = state::attached(call, |c| data.put_nb(c, node, dest.address(), false));
         started(call, handle)
     };
-    // SAFETY: the condition of this function.
-    let handle = unsafe { put_value((call, "PUT_NB_VAL"), (node, dest), (value, n), far) };
+    let handle = put_value((call, "PUT_NB_VAL"), (node, dest), (value, n), far);
     raw(handle.unwrap_or(Handle::DONE))
 }
 
 /// `gasnet_put_nbi_val`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_put_nbi_val(node: u32, dest: *mut c_void, value: usize, n: usize) {
+pub extern "C" fn gasnet_put_nbi_val(node: u32, dest: Remote, value: usize, n: Count) {
     let call = "gasnet_put_nbi_val";
-    let far = |data| {
-        let result = state::attached_own(call, |c| {
-            // SAFETY: the bytes of the value, which are free on return.
-            unsafe { c.put_nbi_raw(node, ptr::address(dest), data, n, false) }
-        });
+    // Without `bulk` the bytes are free on return.
+    let far = |data: Outgoing| {
+        let result = state::attached_own(call, |c| data.put_nbi(c, node, dest.address(), false));
         started(call, result);
     };
-    // SAFETY: the condition of this function.
-    let _ = unsafe { put_value((call, "PUT_NBI_VAL"), (node, dest), (value, n), far) };
+    let _ = put_value((call, "PUT_NBI_VAL"), (node, dest), (value, n), far);
 }
 
 /// `gasnet_get_val`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_get_val(node: u32, src: *mut c_void, n: usize) -> usize {
+pub extern "C" fn gasnet_get_val(node: u32, src: Remote, n: Count) -> usize {
     let call = "gasnet_get_val";
-    let from = ptr::address(src);
+    let from = src.address();
     let mut bytes = [0; REGISTER];
-    let out = &mut bytes[low(call, n)];
+    let out = &mut bytes[low(call, n.get())];
     if state::near().is_some_and(|near| near.get(out, node, from)) {
         return usize::from_ne_bytes(bytes);
     }
-    let to = out.as_mut_ptr();
-    trace::get("GET_VAL", to.cast(), node, src, n);
-    if is_own_at(node, src) {
-        // SAFETY: the condition of this function; `bytes` is this function's.
-        unsafe { std::ptr::copy(src.cast(), to, n) };
+    // SAFETY: the bytes are this function's and are not looked at before the wait.
+    let into = unsafe { Incoming::lent(out) };
+    trace::get("GET_VAL", into, node, from);
+    if let Some(own) = own(node, src, n) {
+        own.get(into);
         return usize::from_ne_bytes(bytes);
     }
-    let handle = state::attached(call, |c| {
-        // SAFETY: `bytes` is this function's and is not looked at before the wait.
-        unsafe { c.get_awaited_raw(to, node, from, n) }
-    });
+    let handle = state::attached(call, |c| into.get_awaited(c, node, from));
     sync::wait_handle(call, started(call, handle));
     usize::from_ne_bytes(bytes)
 }
@@ -165,14 +136,11 @@ static VALUES: Mutex<Values> = Mutex::new(Values {
 });
 
 /// `gasnet_get_nb_val`.
-///
-/// # Safety
-/// See the head of this file.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_get_nb_val(node: u32, src: *mut c_void, n: usize) -> *mut c_void {
+pub extern "C" fn gasnet_get_nb_val(node: u32, src: Remote, n: Count) -> *mut c_void {
     let call = "gasnet_get_nb_val";
-    let range = low(call, n);
-    let index = {
+    let range = low(call, n.get());
+    let (index, into) = {
         let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
         let index = values.free.pop().unwrap_or(values.all.len());
         if index == values.all.len() {
@@ -181,19 +149,15 @@ pub unsafe extern "C" fn gasnet_get_nb_val(node: u32, src: *mut c_void, n: usize
         let value = &mut values.all[index];
         value.used = true;
         *value.bytes = [0; REGISTER];
-        (index, value.bytes[range].as_mut_ptr())
+        // SAFETY: the box of a value is not moved, and not looked at before the handle is synchronised.
+        (index, unsafe { Incoming::lent(&mut value.bytes[range]) })
     };
-    let (index, to) = index;
-    trace::get("GET_NB_VAL", to.cast(), node, src, n);
-    let handle = if is_own_at(node, src) {
-        // SAFETY: the condition of this function; the box of a value is not moved, and is this call's so far.
-        unsafe { std::ptr::copy(src.cast(), to, n) };
+    trace::get("GET_NB_VAL", into, node, src.address());
+    let handle = if let Some(own) = own(node, src, n) {
+        own.get(into);
         Handle::DONE
     } else {
-        let handle = state::attached(call, |c| {
-            // SAFETY: the box of a value is not moved, and not looked at before the handle is synchronised.
-            unsafe { c.get_nb_raw(to, node, ptr::address(src), n) }
-        });
+        let handle = state::attached(call, |c| into.get_nb(c, node, src.address()));
         started(call, handle)
     };
     let handle = handle.into_raw();

@@ -1,20 +1,21 @@
-// UNSAFETY: entries that C calls, and lists of the caller.
+// UNSAFETY: entries that C calls, and memory that lists of the caller name.
 #![expect(
     unsafe_code,
-    reason = "C calls these entries, and names lists by their addresses"
+    reason = "C calls these entries, and names memory in lists"
 )]
 //! Puts and gets of scattered memory: vector, indexed, strided.
 //!
 //! Each is one operation of the conduit made of contiguous pieces, which are found while they are started: nothing is
 //! allocated. Source and destination may be cut differently, as long as they have equally many bytes.
 //!
-//! Every function's condition is the same: the lists have as many elements as the call says, the local memory they
-//! name is readable for a put, writable for a get, and stays so until the operation is synchronised.
+//! Of lists the promise of their types counts for what they name, too: local memory is readable for a put, writable for a
+//! get, and stays so until the operation is synchronised.
 
 use conduit::{Counted, Handle, Piece};
 use std::ffi::c_void;
 
-use crate::{ptr, rma, state, sync, trace};
+use crate::ptr::{Array, Count, Elements};
+use crate::{rma, state, sync, trace};
 
 /// `gasnet_memvec_t`.
 #[repr(C)]
@@ -28,26 +29,17 @@ pub struct Memvec {
 #[derive(Clone, Copy, Debug)]
 enum List {
     /// Each with its length.
-    Vector(*const Memvec),
+    Vector(Elements<Memvec>),
     /// All of one length.
-    Indexed(*const *mut c_void, usize),
+    Indexed(Elements<*mut c_void>, usize),
 }
 
 impl List {
-    /// # Safety
-    /// The list has more than `i` elements.
-    unsafe fn part(self, i: usize) -> (usize, usize) {
+    /// The address and length of part `i`.
+    fn part(&self, i: usize) -> Option<(usize, usize)> {
         match self {
-            Self::Vector(list) => {
-                // SAFETY: the condition of this function.
-                let v = unsafe { ptr::at(list, i) };
-                (v.addr.expose_provenance(), v.len)
-            }
-            Self::Indexed(list, len) => {
-                // SAFETY: the condition of this function.
-                let p = unsafe { ptr::at(list, i) };
-                (p.expose_provenance(), len)
-            }
+            Self::Vector(list) => list.get(i).map(|v| (v.addr.expose_provenance(), v.len)),
+            Self::Indexed(list, len) => list.get(i).map(|p| (p.expose_provenance(), *len)),
         }
     }
 }
@@ -56,7 +48,6 @@ impl List {
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     list: List,
-    count: usize,
     next: usize,
     /// What is left of the part.
     addr: usize,
@@ -64,44 +55,31 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn new(list: List, count: usize) -> Self {
+    fn new(list: List) -> Self {
         Self {
             list,
-            count,
             next: 0,
             addr: 0,
             left: 0,
         }
     }
 
-    /// Ends the process where the list is null and has parts.
-    fn require(self, call: &str) {
-        match self.list {
-            List::Vector(list) => ptr::given(call, list, self.count),
-            List::Indexed(list, _) => ptr::given(call, list, self.count),
-        }
-    }
-
     /// Goes on to a part that is not empty; false at the end.
     fn fill(&mut self) -> bool {
         while self.left == 0 {
-            if self.next == self.count {
+            let Some(part) = self.list.part(self.next) else {
                 return false;
-            }
-            // SAFETY: below `count`, by the condition of the functions of this file.
-            (self.addr, self.left) = unsafe { self.list.part(self.next) };
+            };
+            (self.addr, self.left) = part;
             self.next += 1;
         }
         true
     }
 
-    fn total(self) -> usize {
-        match self.list {
-            List::Indexed(_, len) => len.saturating_mul(self.count),
-            List::Vector(_) => (0..self.count)
-                // SAFETY: below `count`, as above.
-                .map(|i| unsafe { self.list.part(i) }.1)
-                .fold(0, usize::saturating_add),
+    fn total(&self) -> usize {
+        match &self.list {
+            List::Indexed(list, len) => len.saturating_mul(list.len()),
+            List::Vector(list) => list.iter().map(|v| v.len).fold(0, usize::saturating_add),
         }
     }
 }
@@ -138,14 +116,23 @@ impl Iterator for Pairs {
     }
 }
 
+/// Where a strided range begins, and its strides, one for each dimension.
+#[derive(Clone, Copy, Debug)]
+struct Strides(usize, Elements<usize>);
+
+impl Strides {
+    fn stride(&self, i: usize) -> usize {
+        self.1.get(i).unwrap_or(0)
+    }
+}
+
 /// The pieces of two strided ranges.
 #[derive(Clone, Copy, Debug)]
 struct Strided {
-    remote: (usize, *const usize),
-    local: (usize, *const usize),
-    /// `count[0]` bytes, then how many of them in each dimension.
-    count: *const usize,
-    levels: usize,
+    remote: Strides,
+    local: Strides,
+    /// The bytes of a piece, then how many of them in each dimension.
+    count: Elements<usize>,
     /// Bytes of a piece.
     chunk: usize,
     at: usize,
@@ -153,31 +140,13 @@ struct Strided {
 }
 
 impl Strided {
-    /// # Safety
-    /// The arrays are null, which ends the process, or have `levels`, `levels` and `levels + 1` elements.
-    unsafe fn new(
-        call: &str,
-        remote: (usize, *const usize),
-        local: (usize, *const usize),
-        count: *const usize,
-        levels: usize,
-    ) -> Self {
-        ptr::given(call, count, levels.saturating_add(1));
-        ptr::given(call, remote.1, levels);
-        ptr::given(call, local.1, levels);
-        // SAFETY: within the arrays, by the condition of this function.
-        let all = (0..=levels).map(|i| unsafe { ptr::at(count, i) });
-        let mut pieces = 1usize;
-        for n in all.skip(1) {
-            pieces = pieces.saturating_mul(n);
-        }
-        // SAFETY: as above.
-        let chunk = unsafe { ptr::at(count, 0) };
+    fn new(remote: Strides, local: Strides, count: Elements<usize>) -> Self {
+        let pieces = count.iter().skip(1).fold(1, usize::saturating_mul);
+        let chunk = count.get(0).unwrap_or(0);
         Self {
             remote,
             local,
             count,
-            levels,
             chunk,
             at: 0,
             pieces: if chunk == 0 { 0 } else { pieces },
@@ -193,21 +162,34 @@ impl Iterator for Strided {
             return None;
         }
         let (mut remote, mut local, mut rest) = (self.remote.0, self.local.0, self.at);
-        for i in 0..self.levels {
-            // SAFETY: within the arrays, by the condition of `new`.
-            let n = unsafe { ptr::at(self.count, i + 1) };
-            // SAFETY: as above.
-            let remote_stride = unsafe { ptr::at(self.remote.1, i) };
-            // SAFETY: as above.
-            let local_stride = unsafe { ptr::at(self.local.1, i) };
+        for (i, n) in self.count.iter().skip(1).enumerate() {
             let k = rest % n;
             rest /= n;
-            remote = remote.wrapping_add(k.wrapping_mul(remote_stride));
-            local = local.wrapping_add(k.wrapping_mul(local_stride));
+            remote = remote.wrapping_add(k.wrapping_mul(self.remote.stride(i)));
+            local = local.wrapping_add(k.wrapping_mul(self.local.stride(i)));
         }
         self.at += 1;
         Some(piece(remote, local, self.chunk))
     }
+}
+
+/// The pieces that a call names, by the addresses and strides of both sides; null for an array of some ends the process.
+fn strided(
+    call: &str,
+    levels: Count,
+    count: Array<usize>,
+    (remote, remote_strides): (*mut c_void, Array<usize>),
+    (local, local_strides): (*mut c_void, Array<usize>),
+) -> Strided {
+    let count = state::given(call, count.given(levels.and_one()));
+    let [remote, local] =
+        [(remote, remote_strides), (local, local_strides)].map(|(at, strides)| {
+            Strides(
+                at.expose_provenance(),
+                state::given(call, strides.given(levels)),
+            )
+        });
+    Strided::new(remote, local, count)
 }
 
 /// Where a piece is at the node that a call names, if it is the own one.
@@ -243,13 +225,13 @@ fn start(
             } else {
                 (there(p), p.local)
             };
-            // SAFETY: the condition of the functions of this file, with memory of the own node; the ranges may overlap.
+            // SAFETY: what the call names, which `Array::new` promises; the ranges may overlap.
             unsafe { std::ptr::copy(from, to, p.len) };
         }
         return rma::raw(Handle::DONE);
     }
     let result = state::attached_own(call, |c| {
-        // SAFETY: the condition of the functions of this file.
+        // SAFETY: what the call names until it is synchronised, which `Array::new` promises.
         unsafe { c.transfer_pieces(node, get, counted, pieces) }
     });
     let handle = rma::started(call, result);
@@ -261,8 +243,6 @@ fn start(
 }
 
 fn lists(call: &str, how: How, node: u32, get: bool, remote: Cursor, local: Cursor) -> *mut c_void {
-    remote.require(call);
-    local.require(call);
     if remote.total() != local.total() {
         state::fatal(&format!(
             "{call}: {} bytes there and {} bytes here",
@@ -285,117 +265,103 @@ macro_rules! result {
 macro_rules! vis {
     ($($how:ident -> $result:ty: $putv:ident $getv:ident $puti:ident $geti:ident $puts:ident $gets:ident;)*) => { $(
         #[doc = concat!("`", stringify!($putv), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $putv(
+        pub extern "C" fn $putv(
             node: u32,
-            dst_count: usize,
-            dst: *const Memvec,
-            src_count: usize,
-            src: *const Memvec,
+            dst_count: Count,
+            dst: Array<Memvec>,
+            src_count: Count,
+            src: Array<Memvec>,
         ) -> $result {
-            let dst = Cursor::new(List::Vector(dst), dst_count);
-            let src = Cursor::new(List::Vector(src), src_count);
-            result!($how, lists(stringify!($putv), How::$how, node, false, dst, src))
+            let call = stringify!($putv);
+            let dst = Cursor::new(List::Vector(state::given(call, dst.given(dst_count))));
+            let src = Cursor::new(List::Vector(state::given(call, src.given(src_count))));
+            result!($how, lists(call, How::$how, node, false, dst, src))
         }
 
         #[doc = concat!("`", stringify!($getv), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $getv(
-            dst_count: usize,
-            dst: *const Memvec,
+        pub extern "C" fn $getv(
+            dst_count: Count,
+            dst: Array<Memvec>,
             node: u32,
-            src_count: usize,
-            src: *const Memvec,
+            src_count: Count,
+            src: Array<Memvec>,
         ) -> $result {
-            let dst = Cursor::new(List::Vector(dst), dst_count);
-            let src = Cursor::new(List::Vector(src), src_count);
-            result!($how, lists(stringify!($getv), How::$how, node, true, src, dst))
+            let call = stringify!($getv);
+            let src = Cursor::new(List::Vector(state::given(call, src.given(src_count))));
+            let dst = Cursor::new(List::Vector(state::given(call, dst.given(dst_count))));
+            result!($how, lists(call, How::$how, node, true, src, dst))
         }
 
         #[doc = concat!("`", stringify!($puti), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $puti(
+        pub extern "C" fn $puti(
             node: u32,
-            dst_count: usize,
-            dst: *const *mut c_void,
+            dst_count: Count,
+            dst: Array<*mut c_void>,
             dst_len: usize,
-            src_count: usize,
-            src: *const *mut c_void,
+            src_count: Count,
+            src: Array<*mut c_void>,
             src_len: usize,
         ) -> $result {
-            let dst = Cursor::new(List::Indexed(dst, dst_len), dst_count);
-            let src = Cursor::new(List::Indexed(src, src_len), src_count);
-            result!($how, lists(stringify!($puti), How::$how, node, false, dst, src))
+            let call = stringify!($puti);
+            let dst = Cursor::new(List::Indexed(state::given(call, dst.given(dst_count)), dst_len));
+            let src = Cursor::new(List::Indexed(state::given(call, src.given(src_count)), src_len));
+            result!($how, lists(call, How::$how, node, false, dst, src))
         }
 
         #[doc = concat!("`", stringify!($geti), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $geti(
-            dst_count: usize,
-            dst: *const *mut c_void,
+        pub extern "C" fn $geti(
+            dst_count: Count,
+            dst: Array<*mut c_void>,
             dst_len: usize,
             node: u32,
-            src_count: usize,
-            src: *const *mut c_void,
+            src_count: Count,
+            src: Array<*mut c_void>,
             src_len: usize,
         ) -> $result {
-            let dst = Cursor::new(List::Indexed(dst, dst_len), dst_count);
-            let src = Cursor::new(List::Indexed(src, src_len), src_count);
-            result!($how, lists(stringify!($geti), How::$how, node, true, src, dst))
+            let call = stringify!($geti);
+            let src = Cursor::new(List::Indexed(state::given(call, src.given(src_count)), src_len));
+            let dst = Cursor::new(List::Indexed(state::given(call, dst.given(dst_count)), dst_len));
+            result!($how, lists(call, How::$how, node, true, src, dst))
         }
 
         #[doc = concat!("`", stringify!($puts), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $puts(
+        pub extern "C" fn $puts(
             node: u32,
             dst: *mut c_void,
-            dst_strides: *const usize,
+            dst_strides: Array<usize>,
             src: *mut c_void,
-            src_strides: *const usize,
-            count: *const usize,
-            levels: usize,
+            src_strides: Array<usize>,
+            count: Array<usize>,
+            levels: Count,
         ) -> $result {
-            let there = (dst.expose_provenance(), dst_strides);
-            let here = (src.expose_provenance(), src_strides);
-            // SAFETY: the condition of this function.
-            let pieces = unsafe { Strided::new(stringify!($puts), there, here, count, levels) };
-            result!($how, start(stringify!($puts), How::$how, node, false, pieces))
+            let call = stringify!($puts);
+            let there = (dst, dst_strides);
+            let here = (src, src_strides);
+            let pieces = strided(call, levels, count, there, here);
+            result!($how, start(call, How::$how, node, false, pieces))
         }
 
         #[doc = concat!("`", stringify!($gets), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $gets(
+        pub extern "C" fn $gets(
             dst: *mut c_void,
-            dst_strides: *const usize,
+            dst_strides: Array<usize>,
             node: u32,
             src: *mut c_void,
-            src_strides: *const usize,
-            count: *const usize,
-            levels: usize,
+            src_strides: Array<usize>,
+            count: Array<usize>,
+            levels: Count,
         ) -> $result {
-            let here = (dst.expose_provenance(), dst_strides);
-            let there = (src.expose_provenance(), src_strides);
-            // SAFETY: the condition of this function.
-            let pieces = unsafe { Strided::new(stringify!($gets), there, here, count, levels) };
-            result!($how, start(stringify!($gets), How::$how, node, true, pieces))
+            let call = stringify!($gets);
+            let here = (dst, dst_strides);
+            let there = (src, src_strides);
+            let pieces = strided(call, levels, count, there, here);
+            result!($how, start(call, How::$how, node, true, pieces))
         }
     )* };
 }
@@ -410,6 +376,11 @@ vis! {
 mod tests {
     use super::*;
 
+    fn elements<T: Copy>(all: &[T]) -> Elements<T> {
+        // SAFETY: an array of the test, which outlives the value.
+        unsafe { Elements::new(all.as_ptr(), all.len()) }
+    }
+
     #[test]
     fn lists_are_cut_where_either_ends() {
         let v = |addr: usize, len| Memvec {
@@ -418,8 +389,8 @@ mod tests {
         };
         let vector = [v(100, 3), v(0, 0), v(200, 5)];
         let indexed = [1000usize, 2000].map(std::ptr::without_provenance_mut);
-        let remote = Cursor::new(List::Vector(vector.as_ptr()), 3);
-        let local = Cursor::new(List::Indexed(indexed.as_ptr(), 4), 2);
+        let remote = Cursor::new(List::Vector(elements(&vector)));
+        let local = Cursor::new(List::Indexed(elements(&indexed), 4));
         assert_eq!((remote.total(), local.total()), (8, 8));
         let pieces: Vec<_> = Pairs { remote, local }
             .map(|p| (p.remote, p.local.addr(), p.len))
@@ -430,16 +401,9 @@ mod tests {
     #[test]
     fn strides_count_in_every_dimension() {
         let (there, here, count) = ([10usize, 100], [4usize, 8], [4usize, 2, 3]);
-        // SAFETY: two strides each, three counts.
-        let pieces = unsafe {
-            Strided::new(
-                "puts",
-                (0, there.as_ptr()),
-                (1000, here.as_ptr()),
-                count.as_ptr(),
-                2,
-            )
-        };
+        let remote = Strides(0, elements(&there));
+        let local = Strides(1000, elements(&here));
+        let pieces = Strided::new(remote, local, elements(&count));
         let pieces: Vec<_> = pieces.map(|p| (p.remote, p.local.addr())).collect();
         let want = [
             (0, 1000),
@@ -451,16 +415,6 @@ mod tests {
         ];
         assert_eq!(pieces, want);
         let none = [4usize, 0, 3];
-        // SAFETY: as above.
-        let pieces = unsafe {
-            Strided::new(
-                "puts",
-                (0, there.as_ptr()),
-                (0, here.as_ptr()),
-                none.as_ptr(),
-                2,
-            )
-        };
-        assert_eq!(pieces.count(), 0);
+        assert_eq!(Strided::new(remote, local, elements(&none)).count(), 0);
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use conduit::spawn_own_thread;
 use gasnet_c::job::{gasnet_attach, gasnet_exit};
+use gasnet_c::ptr::{ArrayMut, Count};
 use gasnet_c::unmap::{mmap, munmap};
 use gasnet_c::{Build, Endpoint, Mode, Reach, endpoint, init};
 
@@ -34,7 +35,10 @@ fn main() {
     unsafe { std::env::set_var("PORTOLAN_FABRIC", "shm") };
     assert_eq!(init(build, 0), 0);
     // SAFETY: no handlers.
-    assert_eq!(unsafe { gasnet_attach(null_mut(), 0, PAGE, 0) }, 0);
+    let table = unsafe { ArrayMut::new(null_mut()) };
+    // SAFETY: as above.
+    let count = unsafe { Count::new(0) };
+    assert_eq!(gasnet_attach(table, count, PAGE, 0), 0);
     let Some(Endpoint::Shared(rank)) = endpoint() else {
         panic!("no endpoint for threads");
     };

@@ -1,22 +1,17 @@
-// UNSAFETY: entries that C calls, and memory, lists and functions of the caller.
-#![expect(
-    unsafe_code,
-    reason = "C calls these entries, and names memory, lists and functions"
-)]
+// UNSAFETY: entries that C calls.
+#![expect(unsafe_code, reason = "C calls these entries")]
 //! What `gasnet_coll.h` declares.
-//!
-//! Every function's condition is the same: memory and lists are as large as the call says, sources readable and
-//! destinations writable until the operation is synchronised.
 
 use conduit::BarrierName;
 use std::ffi::{c_char, c_int, c_void};
 
 use super::machine::Work;
-use super::memory::{Memory, ReduceFn, Reduction};
+use super::memory::{Buffer, FunctionEntry, Memory, Reduction};
 use super::{IMAGE, Team, lock, try_once, wait};
 use crate::barrier::name;
 use crate::job::{BARRIER_MISMATCH, NOT_READY, OK};
-use crate::{ptr, state};
+use crate::ptr::{Array, ArrayMut, Count, Elements, Out, argument};
+use crate::state;
 
 const IN_ALLSYNC: c_int = 1 << 2;
 const OUT_ALLSYNC: c_int = 1 << 5;
@@ -25,35 +20,35 @@ const INCLUSIVE_SCAN: c_int = 1 << 16;
 /// `GASNET_BARRIERFLAG_IMAGES`.
 const IMAGES: c_int = 4;
 
-/// `gasnet_coll_fn_entry_t`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct FunctionEntry {
-    function: Option<ReduceFn>,
-    flags: u32,
+argument! {
+    /// The number of images of each node, or null.
+    ImageCounts(*const u32): "It is null or has an element for each node"
+}
+
+impl ImageCounts {
+    /// The numbers; `None` for null.
+    fn get(self) -> Option<Vec<u32>> {
+        // SAFETY: an element for each node, if not null: `new`.
+        let counts = unsafe { Elements::new(self.0, state::nodes() as usize) };
+        (!self.0.is_null()).then(|| counts.iter().collect())
+    }
 }
 
 /// `gasnet_coll_init`.
-///
-/// # Safety
-/// `images` is null or has an element for each node, `functions` has `count` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_coll_init(
-    images: *const u32,
+pub extern "C" fn gasnet_coll_init(
+    images: ImageCounts,
     my_image: u32,
-    functions: *const FunctionEntry,
-    count: usize,
+    functions: Array<FunctionEntry>,
+    count: Count,
     _flags: c_int,
 ) {
     if state::phase() < state::Phase::Attached {
         state::fatal("gasnet_coll_init before gasnet_attach");
     }
-    ptr::given("gasnet_coll_init", functions, count);
+    let functions = state::given("gasnet_coll_init", functions.given(count));
     let mut s = lock();
-    if !images.is_null() {
-        let nodes = state::nodes() as usize;
-        // SAFETY: below the number of nodes, by the condition of this function.
-        let counts: Vec<u32> = (0..nodes).map(|i| unsafe { ptr::at(images, i) }).collect();
+    if let Some(counts) = images.get() {
         if s.first.is_empty() && s.started == 0 {
             s.set_images(&counts);
         }
@@ -65,21 +60,12 @@ pub unsafe extern "C" fn gasnet_coll_init(
         IMAGE.set(Some(my_image));
     }
     if s.functions.is_empty() {
-        for i in 0..count {
-            // SAFETY: below `count`, by the condition of this function.
-            let e = unsafe { ptr::at(functions, i) };
-            if let Some(function) = e.function {
-                s.functions.push((function, e.flags as c_int));
-            }
-        }
+        s.functions = functions.iter().filter(FunctionEntry::is_some).collect();
     }
 }
 
 /// The own element of a list: of all images with SINGLE, of this node's with LOCAL.
-///
-/// # Safety
-/// The list has an element for each of those images.
-unsafe fn own(list: *const *mut c_void, team: &Team, me: usize, flags: c_int) -> *mut c_void {
+fn own(list: Buffer, team: &Team, me: usize, flags: c_int) -> Buffer {
     let index = if flags & LOCAL == 0 {
         me
     } else {
@@ -87,11 +73,7 @@ unsafe fn own(list: *const *mut c_void, team: &Team, me: usize, flags: c_int) ->
         let here = team.members[..me].iter();
         here.filter(|m| s.node_of(**m) == state::me()).count()
     };
-    if list.is_null() {
-        return std::ptr::null_mut();
-    }
-    // SAFETY: the condition of this function.
-    unsafe { ptr::at(list, index) }
+    list.element(index)
 }
 
 /// The team and the own place in it.
@@ -108,11 +90,6 @@ fn root(call: &str, team: &Team, root: u32) -> usize {
         state::fatal(&format!("{call}: image {root} of {n}"));
     }
     root as usize
-}
-
-fn mem(addr: *mut c_void, len: usize) -> Memory {
-    // SAFETY: the condition of the functions of this file.
-    unsafe { Memory::new(addr, len) }
 }
 
 fn start(call: &str, at: (Team, usize), flags: c_int, work: Work) -> u64 {
@@ -134,21 +111,17 @@ macro_rules! own {
         $p
     };
     (list, $p:ident, $team:ident, $me:ident, $flags:ident) => {
-        // SAFETY: the condition of this function.
-        unsafe { own($p.cast(), &$team, $me, $flags) }
+        own($p, &$team, $me, $flags)
     };
 }
 
 macro_rules! collective {
     ($($kind:ident $nb:ident $blocking:ident ($($arg:ident: $t:ty),*) |$call:ident, $team:ident, $me:ident, $flags:ident| $work:expr;)*) => { $(
         #[doc = concat!("`", stringify!($nb), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
         #[expect(clippy::allow_attributes, reason = "some of these have few arguments")]
         #[allow(clippy::too_many_arguments, reason = "those of the function of the specification")]
-        pub unsafe extern "C" fn $nb(team: *mut c_void, $($arg: $t,)* $flags: c_int) -> *mut c_void {
+        pub extern "C" fn $nb(team: *mut c_void, $($arg: $t,)* $flags: c_int) -> *mut c_void {
             let $call = stringify!($nb);
             let ($team, $me) = place($call, team.addr());
             let work = $work;
@@ -156,15 +129,11 @@ macro_rules! collective {
         }
 
         #[doc = concat!("`", stringify!($blocking), "`.")]
-        ///
-        /// # Safety
-        /// See the head of this file.
         #[unsafe(no_mangle)]
         #[expect(clippy::allow_attributes, reason = "some of these have few arguments")]
         #[allow(clippy::too_many_arguments, reason = "those of the function of the specification")]
-        pub unsafe extern "C" fn $blocking(team: *mut c_void, $($arg: $t,)* $flags: c_int) {
-            // SAFETY: the condition of this function.
-            let id = unsafe { $nb(team, $($arg,)* $flags) };
+        pub extern "C" fn $blocking(team: *mut c_void, $($arg: $t,)* $flags: c_int) {
+            let id = $nb(team, $($arg,)* $flags);
             wait(stringify!($blocking), id.addr() as u64);
         }
     )* };
@@ -174,54 +143,54 @@ macro_rules! rooted_and_not {
     ($($dst:ident $src:ident:
         $bn:ident $b:ident $sn:ident $s:ident $gn:ident $g:ident $an:ident $a:ident $en:ident $e:ident $rn:ident $r:ident $cn:ident $c:ident;)*) => { $(
         collective! {
-            $dst $bn $b(dst: *mut c_void, from: u32, src: *mut c_void, nbytes: usize) |call, team, me, flags| {
+            $dst $bn $b(dst: Buffer, from: u32, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, from);
                 let dst = own!($dst, dst, team, me, flags);
-                Work::Broadcast { root, src: mem(src, nbytes), dst: mem(dst, nbytes) }
+                Work::Broadcast { root, src: src.of(nbytes), dst: dst.of(nbytes) }
             };
-            $dst $sn $s(dst: *mut c_void, from: u32, src: *mut c_void, nbytes: usize) |call, team, me, flags| {
+            $dst $sn $s(dst: Buffer, from: u32, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, from);
                 let dst = own!($dst, dst, team, me, flags);
-                let src = if root == me { mem(src, nbytes * team.members.len()) } else { Memory::NONE };
-                Work::Scatter { root, src, dst: mem(dst, nbytes) }
+                let src = if root == me { src.of(nbytes.times(team.members.len())) } else { Memory::NONE };
+                Work::Scatter { root, src, dst: dst.of(nbytes) }
             };
-            $src $gn $g(to: u32, dst: *mut c_void, src: *mut c_void, nbytes: usize) |call, team, me, flags| {
+            $src $gn $g(to: u32, dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, to);
                 let src = own!($src, src, team, me, flags);
-                let dst = if root == me { mem(dst, nbytes * team.members.len()) } else { Memory::NONE };
-                Work::Gather { root, src: mem(src, nbytes), dst }
+                let dst = if root == me { dst.of(nbytes.times(team.members.len())) } else { Memory::NONE };
+                Work::Gather { root, src: src.of(nbytes), dst }
             };
-            $src $an $a(dst: *mut c_void, src: *mut c_void, nbytes: usize) |call, team, me, flags| {
+            $src $an $a(dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let dst = own!($dst, dst, team, me, flags);
                 let src = own!($src, src, team, me, flags);
-                Work::GatherAll { src: mem(src, nbytes), dst: mem(dst, nbytes * team.members.len()) }
+                Work::GatherAll { src: src.of(nbytes), dst: dst.of(nbytes.times(team.members.len())) }
             };
-            $src $en $e(dst: *mut c_void, src: *mut c_void, nbytes: usize) |call, team, me, flags| {
+            $src $en $e(dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let dst = own!($dst, dst, team, me, flags);
                 let src = own!($src, src, team, me, flags);
-                let all = nbytes * team.members.len();
-                Work::Exchange { src: mem(src, all), dst: mem(dst, all) }
+                let all = nbytes.times(team.members.len());
+                Work::Exchange { src: src.of(all), dst: dst.of(all) }
             };
             $src $rn $r(
-                to: u32, dst: *mut c_void, src: *mut c_void, _block: usize, _offset: usize,
-                elem_size: usize, elem_count: usize, function: i32, argument: c_int
+                to: u32, dst: Buffer, src: Buffer, _block: usize, _offset: usize,
+                elem_size: Count, elem_count: usize, function: i32, argument: c_int
             ) |call, team, me, flags| {
                 let root = root(call, &team, to);
                 let src = own!($src, src, team, me, flags);
-                let bytes = elem_size * elem_count;
-                let by = reduction(call, function, (elem_size, elem_count), argument);
-                Work::Reduce { root, src: mem(src, bytes), dst: mem(dst, bytes), by }
+                let bytes = elem_size.times(elem_count);
+                let by = reduction(call, function, (elem_size.get(), elem_count), argument);
+                Work::Reduce { root, src: src.of(bytes), dst: dst.of(bytes), by }
             };
             $src $cn $c(
-                dst: *mut c_void, _dst_block: usize, _dst_offset: usize, src: *mut c_void, _block: usize,
-                _offset: usize, elem_size: usize, elem_count: usize, function: i32, argument: c_int
+                dst: Buffer, _dst_block: usize, _dst_offset: usize, src: Buffer, _block: usize,
+                _offset: usize, elem_size: Count, elem_count: usize, function: i32, argument: c_int
             ) |call, team, me, flags| {
                 let dst = own!($dst, dst, team, me, flags);
                 let src = own!($src, src, team, me, flags);
-                let bytes = elem_size * elem_count;
-                let by = reduction(call, function, (elem_size, elem_count), argument);
+                let bytes = elem_size.times(elem_count);
+                let by = reduction(call, function, (elem_size.get(), elem_count), argument);
                 let inclusive = flags & INCLUSIVE_SCAN != 0;
-                Work::Scan { src: mem(src, bytes), dst: mem(dst, bytes), by, inclusive }
+                Work::Scan { src: src.of(bytes), dst: dst.of(bytes), by, inclusive }
             };
         }
     )* };
@@ -245,11 +214,9 @@ fn reduction(call: &str, function: i32, size: (usize, usize), argument: c_int) -
     let found = usize::try_from(function)
         .ok()
         .and_then(|i| s.functions.get(i));
-    let Some((function, flags)) = found.copied() else {
-        state::fatal(&format!("{call}: function {function} is not registered"));
-    };
-    // SAFETY: a function that the program registered for this.
-    unsafe { Reduction::client(function, size, flags, argument) }
+    let reduction = found.and_then(|f| f.reduction(size, argument));
+    reduction
+        .unwrap_or_else(|| state::fatal(&format!("{call}: function {function} is not registered")))
 }
 
 /// `gasnet_coll_wait_sync`.
@@ -268,21 +235,15 @@ pub extern "C" fn gasnet_coll_try_sync(handle: *mut c_void) -> c_int {
 }
 
 /// Takes what is complete out of an array; how many there were, and how many are left.
-///
-/// # Safety
-/// `handles` has `count` elements.
-unsafe fn take(call: &str, handles: *mut *mut c_void, count: usize) -> (usize, usize) {
-    ptr::given(call, handles, count);
+fn take(call: &str, handles: ArrayMut<*mut c_void>, count: Count) -> (usize, usize) {
+    let handles = state::given(call, handles.given(count));
     let (mut done, mut left) = (0, 0);
-    for i in 0..count {
-        // SAFETY: below `count`, by the condition of this function.
-        let handle = unsafe { ptr::at(handles, i) };
-        if handle.is_null() {
+    for i in 0..handles.len() {
+        let Some(handle) = handles.get(i).filter(|handle| !handle.is_null()) else {
             continue;
-        }
+        };
         if try_once(call, handle.addr() as u64).is_some() {
-            // SAFETY: as above.
-            unsafe { ptr::set(handles, i, std::ptr::null_mut()) };
+            handles.set(i, std::ptr::null_mut());
             done += 1;
         } else {
             left += 1;
@@ -294,24 +255,16 @@ unsafe fn take(call: &str, handles: *mut *mut c_void, count: usize) -> (usize, u
 macro_rules! arrays {
     ($($try:ident $wait:ident |$done:ident, $left:ident| $enough:expr;)*) => { $(
         #[doc = concat!("`", stringify!($try), "`.")]
-        ///
-        /// # Safety
-        /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $try(handles: *mut *mut c_void, count: usize) -> c_int {
-            // SAFETY: the condition of this function.
-            let ($done, $left) = unsafe { take(stringify!($try), handles, count) };
+        pub extern "C" fn $try(handles: ArrayMut<*mut c_void>, count: Count) -> c_int {
+            let ($done, $left) = take(stringify!($try), handles, count);
             if $enough { OK } else { NOT_READY }
         }
 
         #[doc = concat!("`", stringify!($wait), "`.")]
-        ///
-        /// # Safety
-        /// `handles` has `count` elements.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $wait(handles: *mut *mut c_void, count: usize) {
-            // SAFETY: the condition of this function.
-            while unsafe { $try(handles, count) } != OK {
+        pub extern "C" fn $wait(handles: ArrayMut<*mut c_void>, count: Count) {
+            while $try(handles, count) != OK {
                 std::thread::yield_now();
             }
         }
@@ -412,20 +365,14 @@ pub extern "C" fn gasnet_coll_barrier(team: *mut c_void, id: c_int, flags: c_int
 }
 
 /// `gasnet_coll_barrier_result`.
-///
-/// # Safety
-/// `id` is null or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gasnet_coll_barrier_result(team: *mut c_void, id: *mut c_int) -> c_int {
+pub extern "C" fn gasnet_coll_barrier_result(team: *mut c_void, id: Out<c_int>) -> c_int {
     let (team, _) = place("gasnet_coll_barrier_result", team.addr());
     let last = lock().last.get(&team.id).copied();
     let Some(BarrierName::Named(named)) = last else {
         return 1;
     };
-    if !id.is_null() {
-        // SAFETY: not null, so it may be written by the condition of this function.
-        unsafe { ptr::set(id, 0, named) };
-    }
+    id.set(named);
     0
 }
 
@@ -465,10 +412,11 @@ pub extern "C" fn gasnet_coll_team_split(
     let (parent, me) = place(call, team.addr());
     let mut own = [color, rank];
     let mut all = vec![[0u32; 2]; parent.members.len()];
-    let work = Work::GatherAll {
-        src: mem(own.as_mut_ptr().cast(), size_of_val(&own)),
-        dst: mem(all.as_mut_ptr().cast(), size_of_val(all.as_slice())),
-    };
+    // SAFETY: an array of this function, which waits for the operation before it looks at it.
+    let src = unsafe { Memory::lent(&mut own) };
+    // SAFETY: as above.
+    let dst = unsafe { Memory::lent(&mut all) };
+    let work = Work::GatherAll { src, dst };
     let op = start(call, (parent.clone(), me), 0, work);
     wait(call, op);
     let mut chosen: Vec<(u32, usize)> = all

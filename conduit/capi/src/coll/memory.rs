@@ -7,6 +7,34 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::ptr::{Count, Elements, argument};
+
+argument! {
+    /// Memory of a collective operation, or a list of such memory.
+    Buffer(*mut c_void): "It is null, or the bytes that the call says are readable or writable until the operation is complete; a list has \
+                          an element for each image"
+}
+
+impl Buffer {
+    /// The bytes.
+    pub(crate) fn of(self, count: Count) -> Memory {
+        Memory {
+            addr: self.0.cast(),
+            len: count.get(),
+        }
+    }
+
+    /// Element `index` of a list, that of an image; null of null.
+    pub(crate) fn element(self, index: usize) -> Self {
+        if self.0.is_null() {
+            return self;
+        }
+        // SAFETY: a list has an element for each image: `new`.
+        let list = unsafe { Elements::<Self>::new(self.0.cast_const().cast(), index + 1) };
+        list.get(index).unwrap_or(self)
+    }
+}
+
 /// Memory of the caller, lent until the operation is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
@@ -24,12 +52,14 @@ impl Memory {
         len: 0,
     };
 
+    /// Memory of the library.
+    ///
     /// # Safety
-    /// `len` bytes at `addr` are readable as a source, writable as a destination, until the operation is complete.
-    pub(crate) unsafe fn new(addr: *mut c_void, len: usize) -> Self {
+    /// The elements stay where they are, and nobody uses them, until the operation is complete.
+    pub(crate) unsafe fn lent<T>(elements: &mut [T]) -> Self {
         Self {
-            addr: addr.cast(),
-            len,
+            addr: elements.as_mut_ptr().cast(),
+            len: size_of_val(elements),
         }
     }
 
@@ -60,7 +90,7 @@ impl Memory {
     pub(crate) fn load(&self) -> Vec<u8> {
         let mut data = vec![0; self.len];
         if self.len > 0 && !self.addr.is_null() {
-            // SAFETY: readable by the promise of `new`; the vector has as many bytes.
+            // SAFETY: readable by the promise of `Buffer::new`; the vector has as many bytes.
             unsafe { std::ptr::copy(self.addr, data.as_mut_ptr(), self.len) };
         }
         data
@@ -70,7 +100,7 @@ impl Memory {
     pub(crate) fn store(&self, data: &[u8]) {
         let len = data.len().min(self.len);
         if len > 0 && !self.addr.is_null() {
-            // SAFETY: writable by the promise of `new`; at most all of both.
+            // SAFETY: writable by the promise of `Buffer::new`; at most all of both.
             unsafe { std::ptr::copy(data.as_ptr(), self.addr, len) };
         }
     }
@@ -88,6 +118,36 @@ pub(crate) type ReduceFn = unsafe extern "C" fn(
     arg: c_int,
 );
 
+/// `gasnet_coll_fn_entry_t`: a function that combines as many elements as it is called for, of the size that it is called with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionEntry {
+    function: Option<ReduceFn>,
+    flags: u32,
+}
+
+impl FunctionEntry {
+    /// Whether there is a function.
+    pub(crate) fn is_some(&self) -> bool {
+        self.function.is_some()
+    }
+
+    /// Combines `count` elements of `elem_size` bytes; `None` without a function.
+    pub(crate) fn reduction(
+        self,
+        (elem_size, count): (usize, usize),
+        arg: c_int,
+    ) -> Option<Reduction> {
+        Some(Reduction::Client {
+            function: self.function?,
+            elem_size,
+            count,
+            flags: self.flags as c_int,
+            arg,
+        })
+    }
+}
+
 /// How operands are combined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reduction {
@@ -103,23 +163,6 @@ pub(crate) enum Reduction {
 }
 
 impl Reduction {
-    /// # Safety
-    /// `function` combines `count` elements of `elem_size` bytes.
-    pub(crate) unsafe fn client(
-        function: ReduceFn,
-        (elem_size, count): (usize, usize),
-        flags: c_int,
-        arg: c_int,
-    ) -> Self {
-        Self::Client {
-            function,
-            elem_size,
-            count,
-            flags,
-            arg,
-        }
-    }
-
     #[cfg(test)]
     pub(crate) fn by(f: fn(&[u8], &[u8]) -> Vec<u8>) -> Self {
         Self::Ours(f)

@@ -16,7 +16,7 @@ mod memory;
 
 use conduit::{BarrierName, Conduit, FIRST_EXTENDED, HandlerEntry, MAX_MEDIUM};
 use machine::{Inbox, Key, Message, Op, Work};
-use memory::ReduceFn;
+use memory::FunctionEntry;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ struct Team {
 struct State {
     /// First image of each node, and the number of images; empty for one on each node.
     first: Vec<u32>,
-    functions: Vec<(ReduceFn, i32)>,
+    functions: Vec<FunctionEntry>,
     teams: Vec<Team>,
     inbox: Inbox,
     ops: Vec<(u64, Op)>,

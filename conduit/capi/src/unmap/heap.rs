@@ -8,18 +8,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::next::Next;
+use super::next::{BRK, OPT, SBRK, TRIM};
 use super::{busy, came, fails_with, is_watched, take_away};
-
-type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
-type Trim = unsafe extern "C" fn(usize) -> c_int;
-type Opt = unsafe extern "C" fn(c_int, c_int) -> c_int;
-
-static BRK: Next = Next::new(c"brk");
-static SBRK: Next = Next::new(c"sbrk");
-static TRIM: Next = Next::new(c"malloc_trim");
-static OPT: Next = Next::new(c"mallopt");
 
 /// The allocator was told to give nothing back.
 static KEPT: AtomicBool = AtomicBool::new(false);
@@ -47,26 +37,18 @@ fn is_kept() -> bool {
 }
 
 fn set(what: c_int, value: c_int) -> c_int {
-    let next = OPT.get();
-    if next.is_null() {
-        return 0;
-    }
-    // SAFETY: the C library's function of this name and so of this type.
-    let mallopt = unsafe { std::mem::transmute::<*mut c_void, Opt>(next) };
     // SAFETY: sets a number of the allocator.
-    unsafe { mallopt(what, value) }
+    OPT.get()
+        .map_or(0, |mallopt| unsafe { mallopt(what, value) })
 }
 
 /// The C library's `sbrk`.
 fn real_sbrk(more: isize) -> *mut c_void {
-    let next = SBRK.get();
-    if next.is_null() {
-        return fails_with(libc::ENOMEM, libc::MAP_FAILED);
+    match SBRK.get() {
+        // SAFETY: the caller's call.
+        Some(sbrk) => unsafe { sbrk(more) },
+        None => fails_with(libc::ENOMEM, libc::MAP_FAILED),
     }
-    // SAFETY: the C library's function of this name and so of this type.
-    let sbrk = unsafe { std::mem::transmute::<*mut c_void, Sbrk>(next) };
-    // SAFETY: the caller's call.
-    unsafe { sbrk(more) }
 }
 
 /// `sbrk`: less than before takes the end of the heap away.
@@ -100,12 +82,9 @@ fn take_end<R>(end: *mut c_void, less: usize, call: impl FnOnce() -> R) -> Optio
 /// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
-    let next = BRK.get();
-    if next.is_null() {
+    let Some(real) = BRK.get() else {
         return fails_with(libc::ENOMEM, -1);
-    }
-    // SAFETY: the C library's function of this name and so of this type.
-    let real = unsafe { std::mem::transmute::<*mut c_void, Brk>(next) };
+    };
     // SAFETY: the caller's call.
     let call = || unsafe { real(end) };
     // Null is how programs ask whether there is a heap.
@@ -133,12 +112,9 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 /// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_trim(keep: usize) -> c_int {
-    let next = TRIM.get();
-    if next.is_null() || is_kept() {
+    let Some(real) = TRIM.get().filter(|_| !is_kept()) else {
         return 0;
-    }
-    // SAFETY: the C library's function of this name and so of this type.
-    let real = unsafe { std::mem::transmute::<*mut c_void, Trim>(next) };
+    };
     // SAFETY: the caller's call.
     let call = || unsafe { real(keep) };
     take_away([(std::ptr::null_mut(), usize::MAX)], call).unwrap_or(0)

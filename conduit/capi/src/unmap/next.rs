@@ -2,33 +2,48 @@
 #![expect(unsafe_code, reason = "looks functions up by their names")]
 //! The functions of the C library that this one stands in front of, and whether it does.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the C library; found once.
+/// A function of the C library, of type `F`; found once.
 #[derive(Debug)]
-pub(super) struct Next {
+pub(super) struct Next<F> {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
+    of: PhantomData<F>,
 }
 
-impl Next {
-    pub(super) const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
+/// The functions that this library stands in front of, by the names and types that the C library gives them.
+macro_rules! functions {
+    ($($function:ident $name:literal: $of:ty;)*) => { $(
+        pub(super) static $function: Next<$of> = Next {
+            name: $name,
             found: AtomicPtr::new(std::ptr::null_mut()),
-        }
-    }
+            of: PhantomData,
+        };
+    )* };
+}
 
-    /// The first function of this name behind this library; null where there is none, as in a program without shared libraries.
-    pub(super) fn get(&self) -> *mut c_void {
-        let known = self.found.load(Ordering::Acquire);
-        if !known.is_null() {
-            return known;
+functions! {
+    BRK c"brk": unsafe extern "C" fn(*mut c_void) -> c_int;
+    SBRK c"sbrk": unsafe extern "C" fn(isize) -> *mut c_void;
+    TRIM c"malloc_trim": unsafe extern "C" fn(usize) -> c_int;
+    OPT c"mallopt": unsafe extern "C" fn(c_int, c_int) -> c_int;
+    CLOSE c"dlclose": unsafe extern "C" fn(*mut c_void) -> c_int;
+}
+
+impl<F: Copy> Next<F> {
+    /// The first function of this name behind this library; `None` where there is none, as in a program without shared libraries.
+    pub(super) fn get(&self) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let mut found = self.found.load(Ordering::Acquire);
+        if found.is_null() {
+            found = look_up(libc::RTLD_NEXT, self.name);
+            self.found.store(found, Ordering::Release);
         }
-        let found = look_up(libc::RTLD_NEXT, self.name);
-        self.found.store(found, Ordering::Release);
-        found
+        // SAFETY: the C library's function of this name and so of this type, by the table above.
+        (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
     }
 }
 

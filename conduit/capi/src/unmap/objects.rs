@@ -7,13 +7,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::next::Next;
+use super::next::CLOSE;
 use super::{is_watched, take_all_away};
+use crate::ptr::Elements;
 use crate::state;
-
-type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
-
-static CLOSE: Next = Next::new(c"dlclose");
 
 const PAGE: u64 = 4096;
 
@@ -24,12 +21,9 @@ const PAGE: u64 = 4096;
 /// That of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    let next = CLOSE.get();
-    if next.is_null() {
+    let Some(real) = CLOSE.get() else {
         return -1;
-    }
-    // SAFETY: the C library's function of this name and so of this type.
-    let real = unsafe { std::mem::transmute::<*mut c_void, Close>(next) };
+    };
     // SAFETY: the caller's call.
     let call = || unsafe { real(handle) };
     if !is_watched() {
@@ -56,15 +50,15 @@ fn data() -> Vec<(u64, u64)> {
         found: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader's description of an object, which is good up to the end of this call.
-        let object = unsafe { crate::ptr::at(info, 0) };
+        let object = unsafe { &*info };
         // SAFETY: the list of the caller, which waits.
         let found = unsafe { &mut *found.cast::<Found>() };
         if std::mem::replace(&mut found.is_first, false) {
             return 0;
         }
-        for at in 0..usize::from(object.dlpi_phnum) {
-            // SAFETY: one of the object's headers.
-            let part = unsafe { crate::ptr::at(object.dlpi_phdr, at) };
+        // SAFETY: the object's headers.
+        let parts = unsafe { Elements::new(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+        for part in parts.iter() {
             if part.p_type == libc::PT_LOAD && part.p_flags & libc::PF_W != 0 {
                 let from = (object.dlpi_addr + part.p_vaddr) & !(PAGE - 1);
                 let end = object.dlpi_addr + part.p_vaddr + part.p_memsz;
