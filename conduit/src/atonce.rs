@@ -21,6 +21,7 @@ use crate::extended::Counted;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::Handle;
+use crate::rma::segments::Pinned;
 use crate::tmpmd::UserMem;
 use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail};
 
@@ -32,7 +33,8 @@ impl Core {
     #[inline]
     pub(crate) fn offset_elsewhere(&self, node: u32, addr: u64, len: usize) -> Option<u64> {
         let at = node as usize;
-        let attached = self.attached.as_ref().filter(|_| self.fire.is_none())?;
+        let attached = self.attached.as_ref();
+        let attached = attached.filter(|_| self.segments.pinned() == Pinned::Whole)?;
         match attached.near.get(at)? {
             Some(_) => None,
             None => attached.segments.get(at)?.offset_of(addr, len as u64),
@@ -57,7 +59,7 @@ impl Core {
         memory: &UserMem,
         counted: Counted,
     ) -> Result<Option<Handle>, Fault> {
-        if self.fire.is_some() {
+        if self.segments.pinned() == Pinned::ByUnits {
             return self.put_held(node, dest, memory, counted);
         }
         let len = memory.len();
@@ -165,7 +167,7 @@ impl Conduit {
         to: &Source,
         counted: Counted,
     ) -> Option<Handle> {
-        if !self.is_pinning() {
+        if self.segments().pinned() == Pinned::Whole {
             return None;
         }
         let memory = self.own_memory(to)?;
@@ -182,7 +184,7 @@ impl Conduit {
         memory: &UserMem,
         counted: Counted,
     ) -> Option<Handle> {
-        if self.handler_depth.get() > 0 || self.core.borrow().fire.is_none() {
+        if self.handler_depth.get() > 0 || self.segments().pinned() == Pinned::Whole {
             return None;
         }
         let get = self.core.borrow_mut().get_held(node, src, memory, counted);

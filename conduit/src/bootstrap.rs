@@ -22,6 +22,7 @@ use crate::fault::{Fault, refused};
 use crate::frames::{self, Neighbours};
 use crate::matchbits::{SysMsg, select};
 use crate::near::Near;
+use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
 use crate::trace::Tracer;
 use portals_shim::fabric::{self, FabricConfig, Opened};
@@ -179,10 +180,10 @@ impl Conduit {
                     error: r.error,
                 })?
         };
-        let own = SegInfo {
+        let own = Segments::Fast.named(SegInfo {
             addr: region.addr(),
             size: size as u64,
-        };
+        });
         let told = self.exchange(own, pinnable);
         // Every rank keeps to what the poorest may pin, so that all of them start or none.
         let pinnable = told.iter().map(|t| t.1).min().unwrap_or(0);

@@ -13,6 +13,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
 use crate::ops::Ops;
 use crate::pinning::{Fire, Home};
+use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
 use crate::tickets::Tickets;
 use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
@@ -70,6 +71,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) descriptors: Descriptors,
     pub(crate) attached: Option<Attached>,
+    pub(crate) segments: Segments,
     pub(crate) tickets: Tickets,
     pub(crate) tmp_tickets: Tickets,
     pub(crate) tmpmds: TmpMds,
@@ -123,6 +125,7 @@ impl Core {
             me,
             nodes,
             attached: None,
+            segments: Segments::default(),
             tickets: Tickets::new(env.msg_limit),
             tmp_tickets: Tickets::new(env.num_tmpmd),
             tmpmds: TmpMds::default(),

@@ -78,6 +78,7 @@ mod ops;
 mod par;
 mod pinning;
 mod putget;
+mod rma;
 mod segment;
 mod signals;
 pub mod threads;

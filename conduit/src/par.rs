@@ -28,7 +28,7 @@ use crate::frames::{Neighbour, Neighbours, Tag, place};
 use crate::hsl;
 use crate::matchbits::Category;
 use crate::near::Near;
-use crate::pinning::Reached;
+use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
 use portals_shim::gate::Gate;
 use std::sync::{Arc, OnceLock};
@@ -194,7 +194,7 @@ impl Par {
         segment_size: usize,
     ) -> Result<Vec<u8>, AttachError> {
         self.attach_by(handlers, |c, h| {
-            c.attach_pinning(h, Reached::Segment(segment_size))
+            c.attach_pinning(h, Segments::Large, segment_size)
         })
     }
 
@@ -207,7 +207,9 @@ impl Par {
         &self,
         handlers: Vec<ParHandler>,
     ) -> Result<Vec<u8>, AttachError> {
-        self.attach_by(handlers, |c, h| c.attach_pinning(h, Reached::Everything))
+        self.attach_by(handlers, |c, h| {
+            c.attach_pinning(h, Segments::Everything, 0)
+        })
     }
 
     fn attach_by(

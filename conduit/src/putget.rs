@@ -12,6 +12,7 @@ use crate::extended::Counted;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::{Handle, Key, Ops};
+use crate::rma::segments::{Pinned, Segments};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Transfer;
 use ::firehose::Unit;
@@ -65,7 +66,7 @@ impl Core {
 
     /// Memory of the client that is in the own segment needs no descriptor of its own.
     pub(crate) fn locate(&self, memory: UserMem) -> Source {
-        if self.fire.is_some() {
+        if self.segments.pinned() == Pinned::ByUnits {
             return Source::User(memory);
         }
         let own = self
@@ -597,10 +598,21 @@ impl Conduit {
         len: usize,
     ) -> Result<(u64, Source), RmaError> {
         let remote = self.check_remote(node, addr, len)?;
-        if self.is_everything() || !self.segment(self.mynode()).contains(offset, len) {
-            return Err(RmaError::Local { offset, len });
-        }
-        Ok((remote, Source::Segment { offset, len }))
+        let local = self.own_segment(offset, len);
+        Ok((remote, local.ok_or(RmaError::Local { offset, len })?))
+    }
+
+    /// Memory of the own segment by its offset, if this rank has a segment and it is that long.
+    pub(crate) fn own_segment(&self, offset: usize, len: usize) -> Option<Source> {
+        let has =
+            self.segments().has_segment() && self.segment(self.mynode()).contains(offset, len);
+        has.then_some(Source::Segment { offset, len })
+    }
+
+    /// The segment mode of the job.
+    #[inline]
+    pub(crate) fn segments(&self) -> Segments {
+        self.core.borrow().segments
     }
 
     pub(crate) fn explicit(
@@ -687,7 +699,7 @@ impl Conduit {
         if len == 0 {
             return Ok(());
         }
-        if self.is_pinning() {
+        if self.segments().pinned() == Pinned::ByUnits {
             let Some(memory) = self.own_memory(&local) else {
                 return Ok(());
             };

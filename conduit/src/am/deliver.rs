@@ -10,6 +10,7 @@ use crate::credits::CreditByte;
 use crate::fault::Fault;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
+use crate::rma::segments::Pinned;
 use crate::trace::{Sent, Tracer};
 use portals_shim::{Brief, Region};
 use zerocopy::IntoBytes;
@@ -281,13 +282,14 @@ impl Core {
                 let region = self.memory(place);
                 region.read(base + args_len, &mut dest)?;
                 let dest = u64::from_le_bytes(dest);
-                Content::Long(if self.fire.is_some() {
-                    let mut data = [0; CHUNK];
-                    let data = &mut data[..len];
-                    region.read(base + at, data)?;
-                    self.place_anywhere(source, dest, data)?
-                } else {
-                    self.place(source, dest, region, base + at, len)?
+                Content::Long(match self.segments.pinned() {
+                    Pinned::Whole => self.place(source, dest, region, base + at, len)?,
+                    Pinned::ByUnits => {
+                        let mut data = [0; CHUNK];
+                        let data = &mut data[..len];
+                        region.read(base + at, data)?;
+                        self.place_anywhere(source, dest, data)?
+                    }
                 })
             }
             Category::Long if bits.placed => {

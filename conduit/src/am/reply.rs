@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::frames::Tag;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
+use crate::rma::segments::LongForm;
 use crate::trace::Sent;
 
 /// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
@@ -26,7 +27,8 @@ impl Core {
         m: &Message<'_>,
     ) -> Result<(), Fault> {
         let packed = m.category == Category::Long
-            && (self.env.packs(m.source.len()) || self.fire.is_some())
+            && (self.env.packs(m.source.len())
+                || self.segments.long_form() == LongForm::PackedOrPut)
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
         let two = m.category == Category::Long && !packed;
         let own = self.reserve.chunk.take();
@@ -158,11 +160,8 @@ impl Token<'_> {
     ) -> Result<(), AmError> {
         self.may_reply()?;
         let to = self.check_long(dest, len)?;
-        let own = self.conduit.segment(self.conduit.mynode());
-        if self.conduit.is_everything() || !own.contains(offset, len) {
-            return Err(AmError::Source { offset, len });
-        }
-        let source = Source::Segment { offset, len };
+        let source = self.conduit.own_segment(offset, len);
+        let source = source.ok_or(AmError::Source { offset, len })?;
         if self.reply == ReplyPath::Near {
             return self.reply_long_near(handler, &source, (dest, to), args);
         }
@@ -176,7 +175,7 @@ impl Token<'_> {
     /// Offset of a Long reply's destination in the requester's segment. Where memory is pinned when it is needed, the
     /// payload travels with the header: a handler cannot wait until its destination is pinned.
     fn check_long(&self, dest: u64, len: usize) -> Result<u64, AmError> {
-        if self.conduit.is_pinning() {
+        if self.conduit.segments().long_form() == LongForm::PackedOrPut {
             check_len(len, MAX_PACKED)?;
         }
         self.conduit.check_dest(self.source, dest, len)

@@ -11,6 +11,7 @@ use crate::error::AmError;
 use crate::fault::{Fault, refused};
 use crate::frames::Tag;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
+use crate::rma::segments::{LongForm, Pinned};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Sent;
 use portals_shim::AckRequest;
@@ -187,7 +188,7 @@ impl Core {
             return (false, whole_cost);
         };
         let split_cost = cost(header) + 1;
-        if self.fire.is_some() {
+        if self.segments.long_form() == LongForm::PackedOrPut {
             // Whoever sends it has put the payload of one that is not packed.
             return if m.is_placed() {
                 (false, split_cost)
@@ -290,7 +291,7 @@ impl Conduit {
                 dest: Some(dest),
             });
         }
-        if self.is_pinning() {
+        if self.segments().pinned() == Pinned::ByUnits {
             return self.lend(payload, Scope::Full, |mem| {
                 self.long_anywhere(node, handler, mem, (dest, to), args)
             });
@@ -355,16 +356,15 @@ impl Conduit {
     ) -> Result<(), AmError> {
         self.check_request(node)?;
         let to = self.check_dest(node, dest, len)?;
-        if self.is_everything() || !self.segment(self.mynode()).contains(offset, len) {
-            return Err(AmError::Source { offset, len });
-        }
-        let source = Source::Segment { offset, len };
+        let source = self.own_segment(offset, len);
+        let source = source.ok_or(AmError::Source { offset, len })?;
         let name = if sync {
             "AMREQUEST_LONG"
         } else {
             "AMREQUEST_LONGASYNC"
         };
-        if let (true, Some(memory)) = (self.is_pinning(), self.own_memory(&source)) {
+        let by_units = self.segments().pinned() == Pinned::ByUnits;
+        if let Some(memory) = by_units.then(|| self.own_memory(&source)).flatten() {
             let m = self.message(Category::Long, handler, args, source, (dest, to))?;
             self.trace_am(name, ("dest", node), &m);
             return self.long_anywhere(node, handler, memory, (dest, to), args);
@@ -604,7 +604,7 @@ impl Conduit {
             }
             Category::Long => {
                 let placed = match &core.attached {
-                    _ if core.fire.is_some() => {
+                    _ if core.segments.pinned() == Pinned::ByUnits => {
                         drop(core);
                         return self.place_here(m);
                     }

@@ -6,17 +6,12 @@
     reason = "in a job without segments memory is named by its address alone"
 )]
 
-use super::Reached;
 use crate::am::HandlerEntry;
 use crate::conduit::Conduit;
 use crate::error::AttachError;
+use crate::rma::segments::{HIGHEST, LOWEST, Segments};
 use crate::tmpmd::UserMem;
 use portals_shim::{Memory, RawMemory, Region};
-
-/// The lowest address that a transfer may name.
-pub(super) const LOWEST: u64 = 4096;
-/// Addresses of user programs are below, on every 64-bit system that we know.
-pub(super) const HIGHEST: u64 = 1 << 47;
 
 /// All memory, for descriptors whose operations each name what they were lent.
 pub(super) fn all_memory() -> RawMemory {
@@ -106,7 +101,7 @@ impl Conduit {
         if self.gate.is_some() {
             return Err(AttachError::Shared);
         }
-        self.attach_pinning(handlers, Reached::Everything)
+        self.attach_pinning(handlers, Segments::Everything, 0)
     }
 
     /// Attaches with a segment of `size` bytes that may be larger than what can be pinned
@@ -119,6 +114,6 @@ impl Conduit {
         if self.gate.is_some() {
             return Err(AttachError::Shared);
         }
-        self.attach_pinning(handlers, Reached::Segment(size))
+        self.attach_pinning(handlers, Segments::Large, size)
     }
 }

@@ -4,18 +4,9 @@ use super::elsewhere::Elsewhere;
 use super::maps::Maps;
 use super::stacks;
 use super::units::{For, Pin, Pinner, Units};
+use crate::rma::segments::Kept;
 use ::firehose::{Limits, OwnError, Owner, Span, Unit};
 use portals_shim::Interface;
-
-/// Memory from which and to which own transfers go by units that stay pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    Nothing,
-    /// So many bytes from an address on, which stay mapped as long as the conduit.
-    Range(u64, u64),
-    /// Any: the program says what goes ([`crate::Conduit::promise_to_forget`]).
-    All,
-}
 
 /// What is pinned of the memory of this rank.
 #[derive(Debug)]

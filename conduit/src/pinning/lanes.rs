@@ -1,9 +1,10 @@
 //! Messages under way: each has a descriptor over all memory, by which its events are known; one whose local memory is
 //! not pinned has a descriptor of its own, which ends with it, and what the fabric registers for it.
 
-use super::edge::{LOWEST, all_memory};
+use super::edge::all_memory;
 use crate::descriptors::Md;
 use crate::ops::Key;
+use crate::rma::segments::LOWEST;
 use crate::tmpmd::UserMem;
 use ::firehose::{Grip, Unit};
 use portals_shim::{

@@ -11,7 +11,7 @@
 //! | on the stack of the thread that calls, which goes with the thread and unsaid | for the message |
 
 use super::elsewhere::Elsewhere;
-use super::home::{Home, Kept};
+use super::home::Home;
 use super::maps::Maps;
 use super::units::For;
 use crate::am::request::Source;
@@ -19,6 +19,8 @@ use crate::conduit::Conduit;
 use crate::core::Core;
 use crate::error::AmError;
 use crate::matchbits::Category;
+use crate::rma::segments::{Kept, Segments};
+use crate::segment::SegInfo;
 use crate::tmpmd::UserMem;
 use ::firehose::{LEAST_VICTIMS, LimitError, Limits, Unit, Wishes};
 
@@ -32,7 +34,7 @@ pub(crate) const SEGMENT_USES: u64 = 4;
 impl Core {
     /// What this rank may keep pinned beside a segment of `segment` bytes; 0 where memory is pinned for each message.
     pub(crate) fn pinnable_beside(&self, segment: usize, promised: bool) -> u64 {
-        if !(promised && self.env.firehose.local) {
+        if self.kept_beside(promised) == Kept::Nothing {
             return 0;
         }
         let times = if self.ni.pinnable().is_some() {
@@ -42,6 +44,11 @@ impl Core {
         };
         let segment = (segment as u64).saturating_mul(times);
         self.pinnable().saturating_sub(segment)
+    }
+
+    /// What stays pinned beside a segment that is pinned as a whole, wherever it is.
+    fn kept_beside(&self, promised: bool) -> Kept {
+        Segments::Fast.kept(SegInfo::default(), self.env.firehose.local, promised)
     }
 
     /// Starts to keep memory pinned, of which there may be `pinnable` bytes.
@@ -54,7 +61,8 @@ impl Core {
         let f = &self.env.firehose;
         let shape = f.shape();
         let too_little = pinnable / shape.unit_len() < u64::from(LEAST_VICTIMS);
-        if !(promised && f.local) || f.max_victim.is_none() && too_little {
+        let kept = self.kept_beside(promised);
+        if kept == Kept::Nothing || f.max_victim.is_none() && too_little {
             return Ok(());
         }
         let least = u64::from(LEAST_VICTIMS) * shape.unit_len();
@@ -74,7 +82,7 @@ impl Core {
             limits,
             Maps::new(false),
             For::OwnTransfers,
-            (Kept::All, elsewhere),
+            (kept, elsewhere),
         );
         self.home = Some(home);
         Ok(())

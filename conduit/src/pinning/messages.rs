@@ -199,7 +199,7 @@ impl Core {
         counted: Counted,
     ) -> Result<Option<Handle>, Fault> {
         let len = memory.len() as u64;
-        if self.fire.is_none() || len == 0 || !self.env.firehose.rdma_gets {
+        if len == 0 || !self.env.firehose.rdma_gets {
             return Ok(None);
         }
         let Some((there, reach, op)) = self.hold_now(node, src, len, counted) else {

@@ -60,17 +60,6 @@ const fn portal_of(bits: u64) -> u32 {
     PORTAL + (bits % PORTALS) as u32
 }
 
-/// What of a rank's memory others reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reached {
-    /// A segment of so many bytes.
-    Segment(usize),
-    /// All of it.
-    Everything,
-    /// What it opens ([`crate::Conduit::open`]).
-    Opened,
-}
-
 /// What of memory is pinned, and what was pinned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirehoseStats {
@@ -160,6 +149,11 @@ impl Fire {
 }
 
 impl Core {
+    /// What is pinned of others' memory by units, and of the own; `None` in a job whose segments are pinned as a whole.
+    fn firehoses(&mut self) -> Option<(&mut Fire, &mut Home)> {
+        self.fire.as_mut().zip(self.home.as_mut())
+    }
+
     pub(crate) fn firehose_stats(&self) -> Option<FirehoseStats> {
         let home = self.home.as_ref()?;
         let unit = home.limits.shape.unit_len();

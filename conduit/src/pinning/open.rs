@@ -1,9 +1,9 @@
 //! Jobs without segments whose ranks say which memory they open: programs without unsafe code.
 
-use super::Reached;
 use crate::am::HandlerEntry;
 use crate::conduit::Conduit;
 use crate::error::AttachError;
+use crate::rma::segments::Segments;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -16,7 +16,7 @@ impl Conduit {
         if self.gate.is_some() {
             return Err(AttachError::Shared);
         }
-        self.attach_pinning(handlers, Reached::Opened)
+        self.attach_pinning(handlers, Segments::Opened, 0)
     }
 
     /// Opens words of the heap to all ranks and gives their address, which is good as long as the process lives: the

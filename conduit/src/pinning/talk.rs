@@ -62,8 +62,9 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let m = wire::decode_move(bytes).ok_or("no request for units")?;
             let moved = {
                 let core = &mut *token.conduit().core.borrow_mut();
-                let home = core.home.as_mut().filter(|_| core.fire.is_some());
-                let home = home.ok_or("a request for units in a job with segments")?;
+                let (_, home) = core
+                    .firehoses()
+                    .ok_or("a request for units in a job with segments")?;
                 let (owner, mut pins) = home.pins();
                 owner
                     .handle_move(token.source(), &m, &mut pins)
@@ -157,8 +158,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
 impl Token<'_> {
     fn maps<R>(&self, look: impl FnOnce(&mut Maps) -> R) -> Result<R, &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
-        let home = core.home.as_mut().filter(|_| core.fire.is_some());
-        let home = home.ok_or("a copy in a job with segments")?;
+        let (_, home) = core.firehoses().ok_or("a copy in a job with segments")?;
         Ok(look(&mut home.maps))
     }
 
@@ -209,7 +209,7 @@ impl Conduit {
         loop {
             let due = {
                 let core = &mut *self.core.borrow_mut();
-                let (Some(fire), Some(home)) = (core.fire.as_mut(), core.home.as_mut()) else {
+                let Some((fire, home)) = core.firehoses() else {
                     return;
                 };
                 match fire.holder.poll_move() {

@@ -1,12 +1,12 @@
 //! Puts and gets between any memory of two ranks.
 
-use super::edge::{HIGHEST, LOWEST, load, segment_memory, store};
-use super::home::{Home, Kept};
+use super::Fire;
+use super::edge::{load, segment_memory, store};
+use super::home::Home;
 use super::lanes::Lane;
 use super::maps::Maps;
 use super::units::For;
 use super::wire::{PER_MESSAGE, Reach};
-use super::{Fire, Reached};
 use crate::am::HandlerEntry;
 use crate::am::request::Source;
 use crate::conduit::{Conduit, Scope};
@@ -14,6 +14,7 @@ use crate::core::{Attached, Core, SbUse};
 use crate::error::{AttachError, RmaError};
 use crate::fault::Fault;
 use crate::ops::Key;
+use crate::rma::segments::{HIGHEST, LOWEST, Segments};
 use crate::segment::SegInfo;
 use crate::tmpmd::UserMem;
 use ::firehose::{Asked, Grip, LimitError, Limits, OwnError, Refusal, Shape, Span, Unit, Wishes};
@@ -64,27 +65,18 @@ impl Conduit {
     pub(crate) fn attach_pinning(
         &self,
         handlers: Vec<HandlerEntry>,
-        what: Reached,
+        segments: Segments,
+        size: usize,
     ) -> Result<Vec<u8>, AttachError> {
         if self.is_attached() {
             return Err(AttachError::Attached);
         }
-        let size = match what {
-            Reached::Segment(size) => size,
-            Reached::Everything | Reached::Opened => 0,
-        };
         let region = Region::new(size).map_err(|source| AttachError::Segment { size, source })?;
-        let own = match what {
-            Reached::Everything | Reached::Opened => SegInfo {
-                addr: 0,
-                size: HIGHEST,
-            },
-            Reached::Segment(0) => SegInfo::default(),
-            Reached::Segment(_) => SegInfo {
-                addr: region.addr(),
-                size: region.len() as u64,
-            },
+        let segment = SegInfo {
+            addr: region.addr(),
+            size: if size == 0 { 0 } else { region.len() as u64 },
         };
+        let own = segments.named(segment);
         let indexes = self.handlers.borrow_mut().register(handlers)?;
         self.register_pinning()?;
         let rarsrc = self.core.borrow().descriptors.reqsb;
@@ -99,18 +91,13 @@ impl Conduit {
         let fire = self.check("attach", fire);
         {
             let mut core = self.core.borrow_mut();
-            let kept = match what {
-                _ if !core.env.firehose.local => Kept::Nothing,
-                Reached::Opened => Kept::Nothing,
-                Reached::Everything => Kept::All,
-                Reached::Segment(_) if self.forgets.get() => Kept::All,
-                Reached::Segment(_) => Kept::Range(region.addr(), region.len() as u64),
-            };
-            let maps = Maps::new(what == Reached::Opened);
+            let kept = segments.kept(segment, core.env.firehose.local, self.forgets.get());
+            let maps = Maps::new(segments.opened_only());
             let kept = (kept, self.elsewhere.clone());
             let home = Home::new((&core.ni, core.nodes), limits, maps, For::Peers, kept);
             core.home = Some(home);
             core.fire = Some(fire);
+            core.segments = segments;
             core.attached = Some(Attached {
                 region,
                 rarsrc,
@@ -138,16 +125,6 @@ impl Conduit {
             shape: f.shape(),
             per_message: PER_MESSAGE,
         })
-    }
-
-    /// Whether puts and gets go by firehoses here.
-    pub(crate) fn is_pinning(&self) -> bool {
-        self.core.borrow().fire.is_some()
-    }
-
-    /// Whether there are no segments here, and any memory is named by its address.
-    pub(crate) fn is_everything(&self) -> bool {
-        self.segment(self.mynode()).size == HIGHEST
     }
 
     /// Memory of the own segment, as a transfer needs it.
