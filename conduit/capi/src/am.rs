@@ -280,15 +280,9 @@ pub extern "C" fn gasneti_AMRequestMedium(
     })
 }
 
-/// Where in the own segment a payload is, offset and length; `None` for no bytes, and where all memory is alike.
+/// Where in the own segment a payload is ([`crate::Reach::offset_in`]).
 fn in_segment(own: SegInfo, payload: Outgoing) -> Option<(usize, usize)> {
-    if state::reach() == state::Reach::Everything {
-        return None;
-    }
-    let len = payload.len();
-    let offset = own.offset_of(payload.address(), len as u64)?;
-    let offset = usize::try_from(offset).ok()?;
-    (len > 0).then_some((offset, len))
+    state::reach().offset_in(own, payload.address(), payload.len())
 }
 
 /// A Long request.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::am::Function;
 use crate::ptr::{ArrayMut, Count, Text};
-use crate::state::{Build, Phase, Reach, phase};
+use crate::state::{Build, Phase, phase};
 use crate::{am, coll, ending, state};
 
 /// `GASNET_OK` and the error codes.
@@ -25,9 +25,6 @@ pub(crate) const RESOURCE: c_int = 10002;
 pub(crate) const BAD_ARG: c_int = 10003;
 pub(crate) const NOT_READY: c_int = 10004;
 pub(crate) const BARRIER_MISMATCH: c_int = 10005;
-
-/// `GASNET_PAGESIZE`, bytes.
-const PAGE: u64 = 4096;
 
 /// `gasnet_handlerentry_t`.
 #[repr(C)]
@@ -131,8 +128,8 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
         }
         let pins = conduit.keeps_pinned();
         let in_front = crate::unmap::is_in_front();
-        let watched = build.reach != Reach::Fast || pins && in_front;
-        if pins && !in_front && build.reach == Reach::Everything {
+        let watched = build.reach.is_watched(pins, in_front);
+        if !in_front && build.reach.needs_watch(pins) {
             let error = "what the program unmaps does not pass by this library, which came by dlopen or after the C library, \
                          and stays pinned";
             conduit::say(format_args!("GASNet node {}: {error}", conduit.mynode()));
@@ -141,7 +138,7 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
             // SAFETY: what takes memory away passes `unmap` from here on, as far as it says; `gasnet.md` says what does not.
             unsafe { conduit.promise_to_forget() };
         }
-        let local = largest_segment(&conduit, build.reach, max_segment);
+        let local = build.reach.largest_segment(&conduit, max_segment);
         let limits = (local, conduit.least(local));
         if !state::install(conduit, build, limits) {
             return NOT_INIT;
@@ -218,15 +215,9 @@ pub extern "C" fn gasnet_attach(
     if count.get() > 0 && table.is_null() {
         return refuse(BAD_ARG, &"no table of handlers");
     }
-    let sized = state::reach() != Reach::Everything;
-    if sized && !(size as u64).is_multiple_of(PAGE) {
-        return refuse(BAD_ARG, &"the segment is not a multiple of GASNET_PAGESIZE");
-    }
-    if sized && size as u64 > state::segment_limits().0 {
-        return refuse(
-            BAD_ARG,
-            &"the segment is larger than gasnet_getMaxLocalSegmentSize()",
-        );
+    let refusal = state::reach().refusal(size as u64, state::segment_limits().0);
+    if let Some(why) = refusal {
+        return refuse(BAD_ARG, &why);
     }
     let table = table.of(count);
     let mut entries = Vec::with_capacity(table.len());
@@ -286,24 +277,6 @@ pub extern "C" fn gasnet_nodes() -> u32 {
     state::nodes()
 }
 
-/// What may be asked of `gasnet_attach`, bytes: a limit that was set, in the environment or by the program as `defined` if
-/// that is not 0; otherwise what [`Conduit::segment_room`] says. Not more than can be pinned, unless the environment asks for it.
-fn largest_segment(conduit: &Conduit, reach: Reach, defined: u64) -> u64 {
-    if reach == Reach::Everything {
-        return u64::MAX;
-    }
-    let wanted = conduit.max_segment();
-    let defined = Some(defined).filter(|m| *m > 0);
-    let whole = wanted
-        .or(defined)
-        .unwrap_or_else(|| conduit.segment_room(reach == Reach::Fast));
-    let pinned = conduit
-        .pinned_segment()
-        .filter(|_| reach == Reach::Fast && wanted.is_none());
-    let whole = pinned.map_or(whole, |most| most.min(whole));
-    (whole / PAGE).max(1) * PAGE
-}
-
 /// `gasnet_getMaxLocalSegmentSize`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
@@ -320,10 +293,7 @@ pub extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
 fn shown(s: SegInfo) -> Segment {
     Segment {
         addr: std::ptr::with_exposed_provenance_mut(s.addr as usize),
-        size: match state::reach() {
-            Reach::Everything => usize::MAX,
-            _ => s.size as usize,
-        },
+        size: state::reach().shown_size(s),
     }
 }
 

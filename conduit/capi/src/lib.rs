@@ -5,6 +5,7 @@
 //!                unmap, memory that the program takes away
 //!                blockuntil, how a wait for a condition looks at it again
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
+//!                reach, what depends on the segment mode
 //!                  │ ptr    arguments: what C passes, by type
 //!                  ▼
 //!                state      the one conduit; how to wait; how to fail
@@ -38,6 +39,7 @@ pub mod install;
 pub mod job;
 pub mod lock;
 pub mod ptr;
+mod reach;
 pub mod rma;
 pub mod state;
 pub mod sync;
@@ -47,4 +49,5 @@ pub mod values;
 pub mod vis;
 
 pub use job::init;
-pub use state::{Build, Endpoint, Mode, Reach, endpoint};
+pub use reach::Reach;
+pub use state::{Build, Endpoint, Mode, endpoint};

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use crate::crash;
 use crate::ptr::{NullArray, StaticText};
+use crate::reach::Reach;
 
 /// Which threads of a program may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +35,6 @@ pub enum Mode {
     Parsync,
     /// All.
     Par,
-}
-
-/// Which memory of a rank the others reach: what a program was compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reach {
-    /// `GASNET_SEGMENT_FAST`: a segment, pinned as a whole.
-    Fast,
-    /// `GASNET_SEGMENT_LARGE`: a segment, pinned where it is used.
-    Large,
-    /// `GASNET_SEGMENT_EVERYTHING`: all memory, pinned where it is used.
-    Everything,
 }
 
 /// What a program was compiled for.
@@ -209,11 +198,7 @@ pub(crate) fn segment_limits() -> (u64, u64) {
 
 /// Which memory the program was compiled to reach.
 pub(crate) fn reach() -> Reach {
-    match REACH.load(Ordering::Relaxed) {
-        1 => Reach::Large,
-        2 => Reach::Everything,
-        _ => Reach::Fast,
-    }
+    Reach::of(REACH.load(Ordering::Relaxed))
 }
 
 /// Makes the conduit that of this process; once. For `limits` see [`segment_limits`].

@@ -103,24 +103,23 @@ fn look(conduit: &Conduit, handles: &Handles) -> Looked {
     looked
 }
 
-/// Whether the first `left` operations are complete, whose handles it replaces from the last on. What was seen to be complete is
-/// not looked at again: a wait for many looks at one of them in each turn.
-fn all(conduit: &Conduit, handles: &Handles, left: &mut usize) -> bool {
-    while *left > 0 {
-        let last = *left - 1;
+/// Whether the operations are complete, whose handles it replaces from the last on. What was seen to be complete is not
+/// looked at again, for it leaves the array: a wait for many looks at one of them in each turn.
+fn all(conduit: &Conduit, handles: &mut Handles) -> bool {
+    while let Some(last) = handles.len().checked_sub(1) {
         if let Some(raw) = handles.get(last).filter(|raw| !raw.is_null()) {
             if conduit.check_sync(handle(raw)).is_err() {
                 return false;
             }
             handles.set(last, std::ptr::null_mut());
         }
-        *left = last;
+        handles.drop_last();
     }
     true
 }
 
 /// Whether one of the operations is complete, or there is none.
-fn some(conduit: &Conduit, handles: &Handles, _left: &mut usize) -> bool {
+fn some(conduit: &Conduit, handles: &mut Handles) -> bool {
     look(conduit, handles).some()
 }
 
@@ -130,9 +129,8 @@ macro_rules! arrays {
         #[unsafe(no_mangle)]
         pub extern "C" fn $wait(handles: ArrayMut<*mut c_void>, count: Count) {
             let since = trace::start();
-            let handles = state::given(stringify!($wait), handles.given(count));
-            let mut left = handles.len();
-            state::wait(stringify!($wait), |c| $enough(c, &handles, &mut left));
+            let mut handles = state::given(stringify!($wait), handles.given(count));
+            state::wait(stringify!($wait), |c| $enough(c, &mut handles));
             trace::waited($waited, since);
         }
 

@@ -205,6 +205,11 @@ impl<T: Copy> ElementsMut<T> {
         self.0.iter()
     }
 
+    /// The last element is none of them any more.
+    pub(crate) fn drop_last(&mut self) {
+        self.0.count = self.0.count.saturating_sub(1);
+    }
+
     /// Stores element `i`, if there is one.
     #[inline]
     pub(crate) fn set(&self, i: usize, value: T) {
