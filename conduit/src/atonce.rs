@@ -45,7 +45,7 @@ impl Core {
     /// nothing has to be waited for.
     #[inline]
     pub(crate) fn short_put(&self, node: u32, dest: u64, len: usize) -> Option<(u64, u32)> {
-        let fits = len > 0 && len <= SHORT.min(self.env.put_bounce);
+        let fits = len > 0 && len <= SHORT && self.env.bounces(false, len);
         let remote = self.offset_elsewhere(node, dest, len)?;
         let chunk = self.reqsb.next()?;
         (fits && self.tickets.any()).then_some((remote, chunk))

@@ -45,7 +45,7 @@ impl Core {
         if let Some(offset) = own.offset_of(memory.addr(), len as u64) {
             return (len <= LONG).then_some((attached.rarsrc, offset as usize, None));
         }
-        let chunk = self.reqsb.next().filter(|_| len <= self.env.get_bounce)?;
+        let chunk = self.reqsb.next().filter(|_| self.env.bounces(true, len))?;
         let at = chunk as usize + GET_CHUNK_DATA;
         Some((self.descriptors.reqsb, at, Some(chunk)))
     }

@@ -32,16 +32,28 @@ struct Piece {
     op: Key,
     /// The caller waits until the memory is free.
     wait_local: bool,
-    /// Of the own memory, pinned for it.
-    here: Option<Unit>,
+}
+
+/// Where a message finds its local memory, as [`Conduit::choose`] says.
+#[derive(Clone, Copy, Debug)]
+enum Local {
+    /// In the own segment, at this offset.
+    Segment(usize),
+    /// In a chunk, if one is free when the message begins.
+    Chunk(UserMem),
+    /// Where it is: pinned by this unit, or for the message.
+    Memory(UserMem, Option<Unit>),
 }
 
 /// How a piece reaches its local memory.
 #[derive(Clone, Copy, Debug)]
 enum Path {
-    Segment,
+    /// By the descriptor of the own segment, at this offset.
+    Segment(usize),
+    /// By a copy to or from this chunk of ReqSB.
     Chunk(u32),
-    Tmp,
+    /// By a descriptor of its own.
+    Tmp(UserMem, Option<Unit>),
 }
 
 impl Source {
@@ -87,31 +99,10 @@ impl Core {
         self.tmpmds.touches(lending) || self.fire.as_ref().is_some_and(|f| f.touches(lending))
     }
 
-    /// A chunk for a small piece, if there is one.
-    fn bounce(&mut self, piece: &Piece) -> Option<u32> {
-        let Source::User(memory) = piece.local else {
-            return None;
-        };
-        let limit = if piece.get {
-            self.env.get_bounce
-        } else {
-            self.env.put_bounce
-        };
-        // What is pinned for it is given back by the end of a message from there.
-        if memory.len() > limit || piece.here.is_some() {
-            return None;
-        }
-        self.reqsb.take(if piece.get {
-            SbUse::Get { to: memory }
-        } else {
-            SbUse::Put
-        })
-    }
-
     /// Starts a piece whose resources are in hand.
     fn start(&mut self, piece: &Piece, path: Path) -> Result<(), Fault> {
         let len = piece.local.len() as u64;
-        let local_completion = piece.wait_local && matches!(path, Path::Segment) && !piece.get;
+        let local_completion = piece.wait_local && matches!(path, Path::Segment(_)) && !piece.get;
         let bits = RmaBits {
             get: piece.get,
             local_completion,
@@ -120,32 +111,28 @@ impl Core {
             chunk: if let Path::Chunk(at) = path { at } else { 0 },
         };
         let to = self.rar_target(piece.node, bits.encode(), piece.remote);
-        let (md, offset) = match (path, &piece.local) {
-            (Path::Chunk(at), local) => {
-                if piece.get {
-                    (self.descriptors.reqsb, at as usize + GET_CHUNK_DATA)
-                } else {
-                    self.copy_source(local, self.reqsb.region(), at as usize)?;
-                    (self.descriptors.reqsb, at as usize)
-                }
+        let (md, offset) = match path {
+            Path::Segment(offset) => {
+                let rarsrc = self.attached.as_ref().map(|a| a.rarsrc);
+                (rarsrc.unwrap_or(self.descriptors.reqsb), offset)
             }
-            (Path::Tmp, Source::User(memory)) => {
+            Path::Chunk(at) if piece.get => (self.descriptors.reqsb, at as usize + GET_CHUNK_DATA),
+            Path::Chunk(at) => {
+                self.copy_source(&piece.local, self.reqsb.region(), at as usize)?;
+                (self.descriptors.reqsb, at as usize)
+            }
+            Path::Tmp(memory, here) => {
                 let what = if piece.get { TmpUse::Get } else { TmpUse::Put };
-                if piece.here.is_none() {
-                    self.make_room(memory);
+                if here.is_none() {
+                    self.make_room(&memory);
                 }
                 let safe = self.descriptors.queues.safe;
                 let md = self
                     .tmpmds
-                    .bind(&self.ni, safe, memory, (what, piece.here))
+                    .bind(&self.ni, safe, &memory, (what, here))
                     .map_err(refused("PtlMDBind of client memory"))?;
                 (md, 0)
             }
-            (_, Source::Segment { offset, .. }) => {
-                let rarsrc = self.attached.as_ref().map(|a| a.rarsrc);
-                (rarsrc.unwrap_or(self.descriptors.reqsb), *offset)
-            }
-            _ => (self.descriptors.reqsb, 0),
         };
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(piece.op, piece.get);
@@ -157,7 +144,7 @@ impl Core {
             self.ni
                 .get_region(md, region, to)
                 .map_err(refused("PtlGetRegion"))
-        } else if let Path::Tmp = path {
+        } else if let Path::Tmp(..) = path {
             // Its descriptor is let go by the event that says that it was sent.
             self.ni
                 .put_region(md, region, AckRequest::Ack, to, 0)
@@ -660,29 +647,52 @@ impl Conduit {
         }
     }
 
-    /// Pins the first bytes of a piece of local memory that is outside of the own segment and not copied through a chunk, where
-    /// such memory stays pinned: what of it is to be one message, and the unit.
+    /// Chooses where one message finds the first bytes of its local memory, and how many they are: longer memory than a chunk is
+    /// pinned by units, where such memory stays pinned. `None`: there is no memory.
     #[inline]
-    fn pin_outside(&self, local: Source, get: bool) -> (Source, Option<Unit>) {
-        let Source::User(memory) = local else {
-            return (local, None);
+    fn choose(&self, local: Source, get: bool) -> Option<(Source, Local)> {
+        let memory = match local {
+            Source::Empty | Source::Placed { .. } => return None,
+            Source::Segment { offset, .. } => return Some((local, Local::Segment(offset))),
+            Source::User(memory) => memory,
         };
-        let copied = {
+        let (bounces, stays) = {
             let core = self.core.borrow();
-            let limit = if get {
-                core.env.get_bounce
-            } else {
-                core.env.put_bounce
-            };
-            core.home.is_none() || memory.len() <= limit
+            (core.env.bounces(get, memory.len()), core.home.is_some())
         };
-        if copied {
-            return (local, None);
+        if bounces {
+            return Some((local, Local::Chunk(memory)));
         }
-        match self.pin_here(memory) {
-            Ok(Some((unit, n))) => (Source::User(memory.part(0, n as usize)), Some(unit)),
-            _ => (local, None),
-        }
+        let (memory, here) = match stays.then(|| self.pin_here(memory)) {
+            Some(Ok(Some((unit, n)))) => (memory.part(0, n as usize), Some(unit)),
+            _ => (memory, None),
+        };
+        Some((Source::User(memory), Local::Memory(memory, here)))
+    }
+
+    /// Takes what a message with a ticket needs for its local memory.
+    #[inline]
+    fn take_path(&self, local: Local, get: bool) -> Path {
+        let (memory, here) = match local {
+            Local::Segment(offset) => return Path::Segment(offset),
+            Local::Chunk(memory) => {
+                let whose = if get {
+                    SbUse::Get { to: memory }
+                } else {
+                    SbUse::Put
+                };
+                if let Some(at) = self.core.borrow_mut().reqsb.take(whose) {
+                    return Path::Chunk(at);
+                }
+                (memory, None)
+            }
+            Local::Memory(memory, here) => (memory, here),
+        };
+        // Only SAFE events: a request handler could spend the ticket just taken.
+        self.wait_in("a put or get", Scope::Safe, |c| {
+            c.tmp_tickets.take(1).then_some(())
+        });
+        Path::Tmp(memory, here)
     }
 
     /// Starts the messages of a checked put or get; those without a key are implicit.
@@ -714,7 +724,9 @@ impl Conduit {
         let mut done = 0;
         while done < len {
             let n = (len - done).min(MAX_TRANSFER);
-            let (local, here) = self.pin_outside(local.part(done, n), get);
+            let Some((local, place)) = self.choose(local.part(done, n), get) else {
+                break;
+            };
             let n = local.len();
             let piece = Piece {
                 node,
@@ -723,23 +735,11 @@ impl Conduit {
                 get,
                 op,
                 wait_local,
-                here,
             };
             self.wait_in("a put or get", Scope::Full, |c| {
                 c.tickets.take(1).then_some(())
             });
-            let chunk = self.core.borrow_mut().bounce(&piece);
-            let path = match (chunk, piece.local) {
-                (Some(at), _) => Path::Chunk(at),
-                (None, Source::User(_)) => {
-                    // Only SAFE events: a request handler could spend the ticket just taken.
-                    self.wait_in("a put or get", Scope::Safe, |c| {
-                        c.tmp_tickets.take(1).then_some(())
-                    });
-                    Path::Tmp
-                }
-                (None, _) => Path::Segment,
-            };
+            let path = self.take_path(place, get);
             let started = self.core.borrow_mut().start(&piece, path);
             self.check(if get { "get" } else { "put" }, started);
             done += n;

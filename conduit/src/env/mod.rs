@@ -43,8 +43,8 @@ pub(crate) struct Env {
     pub(crate) safe_limit: u32,
     pub(crate) am_limit: u32,
     /// Largest transfers that are copied through a chunk, bytes.
-    pub(crate) put_bounce: usize,
-    pub(crate) get_bounce: usize,
+    put_bounce: usize,
+    get_bounce: usize,
     exit_timeout: Option<f64>,
     exit_max: f64,
     exit_min: f64,
@@ -77,6 +77,17 @@ impl Env {
     #[inline]
     pub(crate) fn packs(&self, len: usize) -> bool {
         self.packed_long > 0 && len <= self.packed_long
+    }
+
+    /// Whether local memory of so many bytes is copied through a chunk.
+    #[inline]
+    pub(crate) fn bounces(&self, get: bool, len: usize) -> bool {
+        let most = if get {
+            self.get_bounce
+        } else {
+            self.put_bounce
+        };
+        len <= most
     }
 
     fn packed_long<F: Fn(&str) -> Option<String>>(r: &Reader<F>) -> Result<usize, EnvError> {

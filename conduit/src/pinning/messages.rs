@@ -155,7 +155,7 @@ impl Core {
         counted: Counted,
     ) -> Result<Option<Handle>, Fault> {
         let len = memory.len() as u64;
-        let fits = len > 0 && memory.len() <= self.env.put_bounce;
+        let fits = len > 0 && self.env.bounces(false, memory.len());
         let Some(chunk) = self.reqsb.next().filter(|_| fits) else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ impl Core {
         let Some((there, reach, op)) = self.hold_now(node, src, len, counted) else {
             return Ok(None);
         };
-        let small = memory.len() <= self.env.get_bounce;
+        let small = self.env.bounces(true, memory.len());
         let chunk = if small {
             self.reqsb.take(SbUse::Get { to: *memory })
         } else {

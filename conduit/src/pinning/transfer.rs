@@ -205,16 +205,7 @@ impl Conduit {
     /// Starts a message of the first bytes of `p`, as many as lie in one piece of `unit` and of a unit at home; how many.
     fn transfer_part(&self, mut p: Part, unit: Unit) -> Result<usize, RmaError> {
         let what = if p.get { "get" } else { "put" };
-        let (rdma_gets, limit) = {
-            let core = self.core.borrow();
-            let env = &core.env;
-            let limit = if p.get {
-                env.get_bounce
-            } else {
-                env.put_bounce
-            };
-            (env.firehose.rdma_gets, limit)
-        };
+        let rdma_gets = self.core.borrow().env.firehose.rdma_gets;
         let held = if p.get && !rdma_gets {
             None
         } else {
@@ -227,15 +218,16 @@ impl Conduit {
         p.memory = p.memory.part(0, within as usize);
         // What is taken from here on comes back by itself: others that have it wait for nothing.
         self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));
-        let chunk = (p.memory.len() <= limit).then(|| {
+        let chunk = {
             let mut core = self.core.borrow_mut();
-            core.reqsb.take(if p.get {
+            let whose = if p.get {
                 SbUse::Get { to: p.memory }
             } else {
                 SbUse::Put
-            })
-        });
-        let chunk = chunk.flatten();
+            };
+            let bounces = core.env.bounces(p.get, p.memory.len());
+            bounces.then(|| core.reqsb.take(whose)).flatten()
+        };
         let here = match chunk {
             Some(_) => None,
             None => match self.pin_here(p.memory) {
