@@ -1,9 +1,12 @@
 //! Operations of many pieces, memset, and the implicit operations of several threads.
 
+use super::limits::sent_to_the_deaf;
 use super::{pattern, returned};
+use crate::matchbits::{Kind, kind};
 use crate::{
     AttachError, BarrierName, Conduit, Counted, Handle, HandlerEntry, Piece, RmaError, threads,
 };
+use portals_shim::core::Header;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -186,4 +189,33 @@ fn layers_have_handlers_of_their_own() {
         conduit.barrier(BarrierName::Anonymous).unwrap();
     });
     returned(ends);
+}
+
+/// A short get has a chunk until it is complete; without a free one it has a temporary descriptor, of which one is kept for a
+/// reply.
+#[test]
+fn short_gets_under_way_are_as_many_as_there_are_chunks_and_descriptors() {
+    let variables = |chunks| {
+        [
+            ("GASNET_PORTAL_MSG_LIMIT", "3000"),
+            ("GASNET_PORTAL_NUM_TMPMD", "5"),
+            ("GASNET_PORTAL_SB_CHUNKS", chunks),
+        ]
+    };
+    for (chunks, gets) in [("3", 3 + 4), ("6", 6 + 4)] {
+        let is_get = |h: &Header| kind(h.match_bits) == Some(Kind::Get);
+        let sent = sent_to_the_deaf(&variables(chunks), is_get, |conduit, _| {
+            let from = conduit.segment(1).addr;
+            let mut into = vec![0u8; 20 * 8];
+            for i in 0..20 {
+                let to = into.as_mut_ptr().wrapping_add(8 * i);
+                // SAFETY: memory of this function, which nothing uses before the wait.
+                #[expect(unsafe_code, reason = "memory that gets fill after they return")]
+                let begun = unsafe { conduit.get_nbi_raw(to, 1, from, 8) };
+                begun.unwrap();
+            }
+            conduit.wait_nbi_all();
+        });
+        assert_eq!(sent, gets, "{chunks} chunks");
+    }
 }

@@ -41,7 +41,7 @@ fn is_header(request: bool) -> impl Fn(&Header) -> bool {
 }
 
 /// How many messages of a kind rank 0 sends before it waits for rank 1, which looks for none until then.
-fn sent_to_the_deaf(
+pub(super) fn sent_to_the_deaf(
     variables: Variables<'_>,
     such: impl Fn(&Header) -> bool + Sync,
     send: impl Fn(&Conduit, &Wire) + Sync,
