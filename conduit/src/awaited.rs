@@ -9,8 +9,8 @@
 //!
 //! * One that does not begin here has had no effect, and goes the general way (`putget.rs`), which also waits, and says
 //!   what is wrong with it.
-//! * **A rank that makes nothing but these still serves others**: events that came meanwhile, and frames of ranks of this
-//!   machine, are handled before the call returns; what no event tells of, such as signals, every [`ROW`] calls.
+//! * **A rank that makes nothing but these still serves others.** Before the call returns it handles events that came
+//!   meanwhile, and frames of ranks of this machine. Every [`ROW`] calls it polls, for signals and other work without events.
 
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Core, GET_CHUNK_DATA, SbUse};

@@ -261,9 +261,9 @@ impl Conduit {
         Some(self.interface().exposable()? / crate::pinning::SEGMENT_USES)
     }
 
-    /// The largest segment that makes sense where nothing else is said, bytes: this rank's part of three quarters of the memory of
-    /// its control group, or of the machine, if all ranks were on this machine; and of what the process may still map. `shared`:
-    /// ranks of one machine map each other's segments, if the fabric can.
+    /// The largest segment that makes sense where nothing else is said, bytes. It is this rank's part, as if all ranks were on this
+    /// machine, of three quarters of the memory of its control group or of the machine, and of the addresses that the process
+    /// may still map. `shared`: ranks of one machine map each other's segments, if the fabric can.
     pub fn segment_room(&self, shared: bool) -> u64 {
         let limits = portals_shim::MemoryLimits::now();
         segment_room(

@@ -43,7 +43,7 @@ use zerocopy::IntoBytes;
 /// ```
 ///
 /// Network failures, lost events and messages to handlers that do not exist end the whole job with
-/// a line that names the rank and the call; what a caller can get wrong is an `Err`.
+/// a line that names the rank and the call. A mistake of the caller is an `Err`.
 ///
 /// Dropping it leaves the job: every other rank that still runs ends with status 0 at its next call
 /// that polls, as after [`Conduit::exit`] with 0. Programs meet in a barrier first.

@@ -1,8 +1,7 @@
 //! State that one call at a time works on.
 //!
-//! A call finds it in use only if it was made out of a handler of the system's signals, or of a function that the conduit called
-//! with its state in hand: GASNet forbids both. Such a call ends the job by name, and is no panic in a program that may have
-//! no unwinding.
+//! A call finds it in use if a signal handler made it, or a function that the conduit called while it held its state. GASNet
+//! forbids both. Such a call ends the job and is named; it does not panic, for the program may not unwind.
 
 use crate::exchange::Exchange;
 use std::cell::{BorrowError, BorrowMutError, Ref, RefCell, RefMut};

@@ -6,11 +6,11 @@
 //!                       └──────────┘ asked first, and asks again
 //! ```
 //!
-//! Active messages to ranks that share memory are written without the gate, under a lock of the peer; whoever finds
-//! some to take tries the gate, and leaves them to the thread that has it.
+//! Active messages to ranks that share memory are written without the gate, under a lock of the peer. A thread that finds
+//! some to take tries the gate; if another thread has the gate, that one takes them.
 //!
-//! One lock for all of the conduit's state. A thread holds it for the time of a call, never for the
-//! time of a wait; handlers run with it held, one at a time, and never wait for another thread but
+//! One lock guards all of the conduit's state. A thread holds it for the time of a call, never for the
+//! time of a wait. Handlers run with it held, one at a time. They wait for another thread only
 //! for a handler-safe lock. Puts and gets of segments that share memory with this rank take no lock.
 // UNSAFETY: lets threads take turns with a conduit, which is made for one thread.
 #![expect(
@@ -41,10 +41,10 @@ const LOOKS: u32 = 1000;
 struct Turns(Conduit);
 
 // SAFETY: a `Turns` is only used by the thread that holds the gate of its `Par` (`Par::with`), or that
-// owns the `Par` (`Par::finish`, drop). What in a conduit is not `Send`: the counts of references to
-// handlers, which are `Send` themselves and have no other reference (a conduit with a gate refuses
-// handlers that do not come from `Par::attach`, which makes the only reference), and addresses of
-// memory that callers lend until their call returns or they synchronise.
+// owns the `Par` (`Par::finish`, drop). Two things in a conduit are not `Send`. The first are counts of
+// references to handlers: handlers are `Send`, and `Par::attach` makes the only reference, for a conduit
+// with a gate refuses others. The second are addresses of memory, which callers lend until their call
+// returns or they synchronise.
 unsafe impl Send for Turns {}
 // SAFETY: as above; the gate is taken before and given back after every use, with the ordering of a
 // lock, and at the points where a wait leaves it no state is borrowed.

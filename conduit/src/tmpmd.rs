@@ -28,9 +28,8 @@ pub(crate) struct UserMem {
 impl UserMem {
     /// # Safety
     ///
-    /// `len` bytes at `addr` stay readable (for a put) or writable and unborrowed (for a get) until
-    /// the operations started with this value no longer touch the memory: for a put until its local
-    /// completion, for a get until it is complete.
+    /// The operations started with this value touch `len` bytes at `addr`. For a put these stay readable
+    /// until its local completion; for a get they stay writable and unborrowed until it is complete.
     pub(crate) unsafe fn new(addr: *mut u8, len: usize, lending: u64) -> Self {
         Self { addr, len, lending }
     }

@@ -4,9 +4,9 @@
 //!
 //! GASNet may take it that only handlers change the condition, and programs have conditions that do more: they ask another
 //! node, count, or look at the time. So a condition is looked at again after a while without an event, ever more seldom, and
-//! each wait begins anew to do so. In virtual time, which passes as fast as it can while nothing happens, each look takes
-//! real time too once many have found nothing; after some seconds of that nothing is believed to come, and the wait is one
-//! without limit, which the simulation tells the program if all ranks have one.
+//! each wait begins anew to do so. Virtual time passes as fast as it can while nothing happens, so there each look takes
+//! real time too once many have found nothing. After some seconds of that the wait has no limit any more. If all ranks wait so,
+//! the simulation says that the program cannot go on.
 
 use conduit::ClockKind;
 use std::sync::OnceLock;

@@ -23,11 +23,11 @@
 //!    `Par` as they are, which takes no turn for those that need none.
 //! 2. A put or get of memory that this process reaches by itself is a bounds check and a copy, in every thread model,
 //!    and no operation allocates.
-//! 3. What a call of the core API can get wrong is a code; what a call of the extended API can get wrong ends the
-//!    process with a line that names the call, and in a debug build the place it was made from. So is null where memory,
-//!    arguments, lists or handles are needed. Nothing unwinds into C.
-//! 4. A lock of the program (HSL) may be waited for while the conduit is locked, by a handler; whoever holds an HSL
-//!    should never wait for the conduit, which is a rule of GASNet, looked at in debug builds and left to the program in others.
+//! 3. A mistake in a call of the core API is answered by a code. A mistake in a call of the extended API ends the process with
+//!    a line that names the call, and in a debug build the place it was made from. Null where memory, arguments, lists or
+//!    handles are needed is a mistake too. Nothing unwinds into C.
+//! 4. A handler may wait for a lock of the program (HSL) while the conduit is locked. So GASNet forbids a thread that holds an
+//!    HSL to wait for the conduit. Debug builds look at that; others leave it to the program.
 
 pub mod am;
 pub mod barrier;

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "C calls these entries")]
 //! Puts, gets, memset.
 //!
-//! Local memory has `n` bytes, readable for a put and writable for a get, and stays so, unchanged by others, until the
-//! specification of the call says that it is free: the promise of the arguments' types.
+//! Local memory has `n` bytes, readable for a put and writable for a get. It stays so, unchanged by others, until the
+//! specification of the call says that it is free. That is what the arguments' types promise.
 
 use conduit::{Conduit, Counted, Handle, Near, RmaError};
 use std::ffi::{c_int, c_void};

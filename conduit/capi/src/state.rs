@@ -241,8 +241,8 @@ pub(crate) fn install(conduit: Conduit, build: Build, limits: (u64, u64)) -> boo
 /// Attaches; the handlers' indexes. `run` of each is a handler of C and may run on any thread.
 ///
 /// # Safety
-/// Of a program that was compiled for [`Reach::Everything`]: its puts, gets and Longs name memory of the target that is
-/// its program's to share, and memory that was ever named is not unmapped but by the functions of the C library.
+/// For a program that was compiled for [`Reach::Everything`]: its puts, gets and Longs name memory that the target's program
+/// shares. Memory that was ever named is unmapped by functions of the C library only.
 pub(crate) unsafe fn attach<F>(
     handlers: Vec<(u8, F)>,
     size: usize,
@@ -274,8 +274,8 @@ where
     })
 }
 
-/// Makes nothing of these ranges be pinned, and then the system call that takes them away, between which nothing of them is
-/// pinned anew; `None`, and the call is not made, where that has to wait and cannot.
+/// Unpins these ranges and makes the system call that takes them away; nothing of them is pinned anew in between. `None`, and
+/// the call is not made, where it would have to wait and cannot.
 pub(crate) fn take_away<R>(ranges: &[(u64, u64)], call: impl FnOnce() -> R) -> Option<R> {
     if phase() != Phase::Attached {
         return Some(call());
@@ -338,8 +338,8 @@ pub(crate) fn stay_if_another_ends() {
     }
 }
 
-/// Leaves the job with a code, as far as that is possible; returns before `gasnet_init`, and where a signal interrupted a call
-/// in which the conduit's state is in use: then the launcher ends the other ranks.
+/// Leaves the job with a code, as far as that is possible. Returns before `gasnet_init`. Returns also where a signal interrupted
+/// a call that uses the conduit's state; then the launcher ends the other ranks.
 pub(crate) fn exit(code: i32) {
     match held() {
         Some(Endpoint::Alone(c)) if !c.is_in_use() => c.exit(code),
@@ -358,9 +358,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&Conduit) -> R) -> Option<R> {
     })
 }
 
-/// The conduit of this process, for a Rust program around the C library; `None` before `gasnet_init`, and, of a program that
-/// was compiled for one thread, on every thread but that which called it: what one thread uses is no other's. A reference
-/// stays there too:
+/// The conduit of this process, for a Rust program around the C library; `None` before `gasnet_init`. The conduit of a program
+/// that was compiled for one thread belongs to the thread that called `gasnet_init`: other threads get `None`, and a reference
+/// cannot go to them:
 ///
 /// ```compile_fail,E0277
 /// if let Some(endpoint) = gasnet_c::endpoint() {

@@ -3,8 +3,8 @@
     unsafe_code,
     reason = "functions of the C library by their names, and the system calls behind them"
 )]
-//! Memory that the program takes away: `munmap`, `mremap`, `madvise`, `shmdt`, `brk`, `dlclose` and `mmap` over what is there
-//! first make nothing of it be pinned, in programs of `GASNET_SEGMENT_LARGE` and `GASNET_SEGMENT_EVERYTHING`, and in all where
+//! Memory that the program takes away. `munmap`, `mremap`, `madvise`, `shmdt`, `brk`, `dlclose` and `mmap` over what is there
+//! first unpin it. They do so in programs of `GASNET_SEGMENT_LARGE` and `GASNET_SEGMENT_EVERYTHING`, and in all programs whose
 //! own memory outside of segments stays pinned ([`conduit::Conduit::keeps_pinned`]).
 //!
 //! The functions stand in front of those of the C library, whose own calls (in `free`) do not pass here: its allocator
@@ -19,8 +19,8 @@
 //! | `objects.rs` | `dlclose`: the loader's own calls do not pass by a name |
 //! | `next.rs` | the C library's functions of these names, and whether the program calls ours |
 //!
-//! Other threads of the rank (`GASNET_PAR`) keep out between the last look and the system call: a transfer from or to what lies
-//! beside in the same unit would pin the whole of it again, with pages that are about to go. What `dlclose` took is looked at
+//! Other threads of the rank (`GASNET_PAR`) keep out between the last look and the system call. A transfer of neighbouring memory
+//! in the same unit would pin the whole unit again, with the pages that are about to go. What `dlclose` took is looked at
 //! once more when it is gone, because the functions that run at its end may communicate.
 //!
 //! Some memory goes by other ways: bare system calls, what the library itself and those below it unmap.
@@ -33,9 +33,9 @@
 //! for a thread that holds an HSL, it does not wait: then `munmap` and `dlclose` leave the memory where it is, and the others
 //! fail with `EBUSY`. So do `brk` and `sbrk` when the end of the heap moves while they wait: a handler may have the allocator put memory there.
 //! What other threads than the one that communicates take away in `GASNET_SEQ` goes first; the one that communicates
-//! makes nothing of it be pinned before it sends, polls or transfers ([`conduit::Elsewhere`]). The same holds for what the library's own
-//! threads unmap in any model, a verbs driver below them at the end of a connection: they hold a lock that the thread with the turn may be
-//! waiting for.
+//! makes nothing of it be pinned before it sends, polls or transfers ([`conduit::Elsewhere`]). The same holds for memory that the
+//! library's own threads unmap in any model, as a verbs driver does at the end of a connection. They may hold a lock that the
+//! thread with the turn waits for.
 
 mod heap;
 mod next;

@@ -129,9 +129,8 @@ impl Core {
         Ok(data + m.source.len())
     }
 
-    /// Sends a header message: its payload is copied once, into what the fabric sends from, where the fabric has a place for
-    /// it now, and otherwise through the chunk at `at` of `from`, which is the caller's; `padded` to whole words. `true` if
-    /// the chunk is free.
+    /// Sends a header message, `padded` to whole words. The payload is copied once. It goes into the fabric's send buffer if that
+    /// has room now, and otherwise into the caller's chunk at `at` of `from`. `true` if the chunk is free.
     #[inline]
     pub(crate) fn put_header(
         &self,

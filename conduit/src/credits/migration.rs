@@ -1,9 +1,9 @@
 //! A whole job of credit machines, simulated: how credits move to the ranks that need them.
 //!
 //! Every rank has some partners and sends each the same burst of full Mediums in every iteration of
-//! its program; from a given iteration on the partners are others. Time is counted in ticks: what a
-//! rank sends in one tick is handled by its target in the next, and a rank that has no credits for
-//! its next message sends nothing more in this tick, as a request that waits blocks its caller.
+//! its program; from a given iteration on the partners are others. Time is counted in ticks. A
+//! target handles in one tick what was sent in the tick before. A rank without credits for its next
+//! message sends nothing more in this tick, because a request that waits blocks its caller.
 //!
 //! Ranks hold state only for the ranks they ever talk to. That is exact as long as all others have
 //! the least number of credits, which nobody asks back; [`Scenario::run`] refuses other scenarios.

@@ -16,13 +16,13 @@
 //! # Invariants
 //!
 //! 1. **A reply never waits.** A rank takes a request out of its lane only when the lane of replies to the requester
-//!    has room for the largest reply, and is the only one who writes there, from the handler of that request.
+//!    has room for the largest reply. Nobody else writes to that lane, and the rank does so in the request's handler only.
 //! 2. **A request that finds no room polls**, requests and replies, until it does. A request is never sent in a
 //!    handler, so whoever waits for room takes what comes.
 //! 3. **No deadlock.** A handler of a reply sends nothing, so every poll, of whatever scope, empties the lanes of
-//!    replies to this rank; so lanes of replies to ranks that poll get room, so (1) requests to ranks that poll
-//!    are taken, so lanes of requests get room, and whoever waits for it (2) goes on. A rank that does not poll holds
-//!    up nobody but those who wait for room towards it, or for its answer.
+//!    replies to this rank. So lanes of replies to ranks that poll get room, and by (1) these ranks take requests.
+//!    So lanes of requests get room, and by (2) whoever waits for it goes on. A rank that does not poll holds up
+//!    nobody but those who wait for room towards it, or for its answer.
 //! 4. A handler that does not reply needs no reply: there is nothing to give back.
 //! 5. A pair uses frames for all its active messages or for none. Each offers that before all ranks meet in `attach`,
 //!    if it reaches the other's segment by a copy, and the two look whether both did after they have met.

@@ -92,8 +92,8 @@ impl Conduit {
     /// # Safety
     ///
     /// Peers write to and read from this process at the addresses that its own and their programs choose. For each put
-    /// and get the memory at its target is mapped and writable and not borrowed in a way that forbids the access, and
-    /// memory that was ever named by one is given to [`Conduit::forget`] before it is unmapped.
+    /// and get the memory at its target is mapped, writable, and not borrowed in a way that forbids the access. Memory
+    /// that a put or get ever named is given to [`Conduit::forget`] before it is unmapped.
     pub unsafe fn attach_everything(
         &self,
         handlers: Vec<HandlerEntry>,

@@ -1,5 +1,5 @@
-//! Memory that goes, or comes, on threads that may not use the conduit: they leave word, and the thread that has the turn
-//! looks at what is pinned there before it does anything that a peer could act on.
+//! Memory that is unmapped or mapped by threads that may not use the conduit. They note the range, and the thread that has
+//! the turn looks at what is pinned there before it does anything that a peer could act on.
 
 use crate::conduit::Conduit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,9 +52,9 @@ impl Ranges {
 }
 
 impl Elsewhere {
-    /// `len` bytes at `addr` have been unmapped, their contents taken away, or other memory has come there. What is pinned of
-    /// them is not used by a transfer of this rank that begins later; peers are asked to give them back in its next call that
-    /// sends or polls, which waits for them outside of handlers. Allocates nothing.
+    /// `len` bytes at `addr` have been unmapped, their contents taken away, or other memory has come there. No transfer
+    /// of this rank that begins later uses what is pinned there. Its next call that sends or polls asks peers to give such units
+    /// back, and outside of handlers waits for them. Allocates nothing.
     pub fn forget(&self, addr: u64, len: u64) {
         if len == 0 {
             return;

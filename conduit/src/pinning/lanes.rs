@@ -1,5 +1,5 @@
-//! Messages under way: each has a descriptor over all memory, by which its events are known; one whose local memory is
-//! not pinned has a descriptor of its own, which ends with it, and what the fabric registers for it.
+//! Messages under way. Each has a descriptor over all memory, and its events name that descriptor. A message whose local
+//! memory is not pinned has a descriptor of its own besides, which ends with it, as does what the fabric registers for it.
 
 use super::edge::all_memory;
 use crate::descriptors::Md;

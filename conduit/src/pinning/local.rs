@@ -1,6 +1,6 @@
-//! Own memory outside of segments, in a job whose segments are pinned as a whole: sources of puts, destinations of gets and
-//! payloads of Longs are pinned by units that stay pinned, where the program has promised to say what goes
-//! ([`Conduit::promise_to_forget`]). No peer has a say in it, or is asked.
+//! Own memory outside of segments, in a job whose segments are pinned as a whole. Sources of puts, destinations of gets and
+//! payloads of Longs are pinned by units that stay pinned, if the program has promised to say which memory it unmaps
+//! ([`Conduit::promise_to_forget`]). No peer takes part in it.
 //!
 //! | local memory | is registered |
 //! |---|---|

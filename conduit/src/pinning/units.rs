@@ -1,6 +1,6 @@
-//! Units of own memory as objects of Portals. Each piece of a pinned unit that is memory is a descriptor of its own: where
-//! peers reach it, one of a match entry with bits of its own that takes puts and gets; where only own transfers use it, one
-//! that nobody finds.
+//! Units of own memory as objects of Portals. Each piece of a pinned unit that is memory has a descriptor. If
+//! peers reach the unit, the descriptor belongs to a match entry with bits of its own, which takes puts and gets. If own
+//! transfers alone use it, no match entry leads to the descriptor.
 
 use super::edge::open_memory;
 use super::maps::Maps;

@@ -69,8 +69,8 @@ pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     taken.unwrap_or_else(|| busy(libc::MAP_FAILED))
 }
 
-/// Makes the call that takes the last `less` bytes before `end` off the heap, if it still ends there when nothing of them is pinned:
-/// a handler that runs until then may have the allocator put memory above them, which the call would take instead, or as well.
+/// Makes the call that takes the last `less` bytes before `end` off the heap once nothing of them is pinned, if the heap still ends
+/// there. A handler that runs meanwhile may have the allocator put memory above them, and the call would take that.
 fn take_end<R>(end: *mut c_void, less: usize, call: impl FnOnce() -> R) -> Option<R> {
     let from = end.map_addr(|end| end.saturating_sub(less));
     take_away([(from, less)], || (real_sbrk(0) == end).then(call)).flatten()
