@@ -647,8 +647,8 @@ impl Conduit {
         }
     }
 
-    /// Chooses where one message finds the first bytes of its local memory, and how many they are: longer memory than a chunk is
-    /// pinned by units, where such memory stays pinned. `None`: there is no memory.
+    /// Chooses where one message finds the first bytes of its local memory, and how many they are. Memory that is too long for a
+    /// chunk is pinned by units, if the job keeps such memory pinned. `None`: there is no memory.
     #[inline]
     fn choose(&self, local: Source, get: bool) -> Option<(Source, Local)> {
         let memory = match local {

@@ -51,9 +51,9 @@ impl Reach {
         }
     }
 
-    /// What may be asked of `gasnet_attach`, bytes: a limit that was set, in the environment or by the program as `defined` if
-    /// that is not 0; otherwise what [`Conduit::segment_room`] says. Not more than can be pinned, unless the environment asks
-    /// for it.
+    /// The largest segment that `gasnet_attach` makes, bytes. The limit is that of the environment, or else `defined`, the
+    /// program's, if that is not 0, or else [`Conduit::segment_room`]. Not more than can be pinned, unless the environment
+    /// asks for it.
     pub(crate) fn largest_segment(self, conduit: &Conduit, defined: u64) -> u64 {
         if !self.has_segment() {
             return u64::MAX;

@@ -103,8 +103,8 @@ fn look(conduit: &Conduit, handles: &Handles) -> Looked {
     looked
 }
 
-/// Whether the operations are complete, whose handles it replaces from the last on. What was seen to be complete is not
-/// looked at again, for it leaves the array: a wait for many looks at one of them in each turn.
+/// Whether the operations are complete; replaces the handles of those that are, from the last on. A complete one leaves the
+/// array and is not looked at again, so a wait for many looks at one of them in each turn.
 fn all(conduit: &Conduit, handles: &mut Handles) -> bool {
     while let Some(last) = handles.len().checked_sub(1) {
         if let Some(raw) = handles.get(last).filter(|raw| !raw.is_null()) {

@@ -8,7 +8,7 @@
 //! Each is one operation of the conduit made of contiguous pieces, which are found while they are started: nothing is
 //! allocated. Source and destination may be cut differently, as long as they have equally many bytes.
 //!
-//! Of lists the promise of their types counts for what they name, too: local memory is readable for a put, writable for a
+//! The promise of a list's type holds for the memory that it names, too. Local memory is readable for a put, writable for a
 //! get, and stays so until the operation is synchronised.
 
 use conduit::{Counted, Handle, Piece};
