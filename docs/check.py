@@ -273,7 +273,6 @@ LARGER = {
     "portolan": 24,
     "nic-model": 19,
     "tests": 18,
-    "portals-shim/fabric/seastar": 17,
     "tagged": 16,
 }
 

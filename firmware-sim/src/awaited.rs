@@ -217,6 +217,25 @@ impl Awaited {
         }
     }
 
+    /// Nothing is awaited any more of the requests to `node` that `are_meant`: those that are over by this, and those that
+    /// are when their send has ended, which [`Awaited::forget`] then takes.
+    pub fn abandon(
+        &mut self,
+        node: u32,
+        are_meant: impl Fn(&Request) -> bool,
+        is_being_sent: impl Fn(&Request) -> bool,
+    ) -> (Vec<Request>, Vec<Request>) {
+        let Some(requests) = self.nodes.get(&node) else {
+            return (Vec::new(), Vec::new());
+        };
+        let meant = requests.awaited.iter().copied().filter(are_meant);
+        let (sending, over): (Vec<_>, Vec<_>) = meant.partition(is_being_sent);
+        for request in &over {
+            self.forget(node, request.process, &request.header);
+        }
+        (over, sending)
+    }
+
     /// `node` has failed: everything that was awaited of it is given up, but what `is_being_sent` yet.
     pub fn lost(&mut self, node: u32, is_being_sent: impl Fn(&Request) -> bool) -> Vec<Request> {
         let Some(requests) = self.nodes.get_mut(&node) else {

@@ -14,12 +14,18 @@
 //! A rank that has proven itself ends the job when it cannot take part: every other that has come, or comes within
 //! [`LINGER`], is told why.
 
+mod open;
+
 use super::line::{Line, Received};
-use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Opened, VERSION, read_opening};
+use super::proto::{
+    ARRIVAL, Arrival, HELLO, Handed, Hello, MAX_DATAGRAM, Opened, VERSION, read_opening,
+};
 use super::server::{GATHER, ServeError, system};
 use super::usermem::{Files, ProcessMemory};
 use host::peer::{Credentials, has_exited, is_own_user, pidfd};
 use host::secret::Secret;
+use open::Arrivals;
+pub(super) use open::{Newcomer, attend};
 use portals_core::NiConfig;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -82,11 +88,14 @@ pub(super) struct Door {
     /// How long whoever connects may take for its hello.
     hello_within: Duration,
     turned_away: u64,
+    /// Where endpoints go, of an open simulation.
+    arrivals: Option<Arrivals>,
 }
 
 /// What a first datagram came to.
 enum Verdict {
     Rank(usize, NiConfig, ProcessMemory),
+    Endpoint(Arrival, ProcessMemory),
     /// No rank of this job.
     Stranger(String),
     /// A rank of this job that cannot take part.
@@ -111,6 +120,7 @@ impl Door {
             breath: None,
             hello_within: HELLO_WITHIN,
             turned_away: 0,
+            arrivals: None,
         }
     }
 
@@ -142,6 +152,9 @@ impl Door {
             return Err(self.missing());
         }
         let ready = self.wait(now)?;
+        if ready.ends {
+            return Err(ServeError::Left { rank: 0 });
+        }
         if let Some(&rank) = ready.joined.first() {
             return Err(self.broken_off(rank));
         }
@@ -191,6 +204,9 @@ impl Door {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             who.push(is);
         };
+        if let Some(arrivals) = &self.arrivals {
+            add(arrivals.end.as_fd(), Who::End);
+        }
         let breath = self.breath.map(|b| b.0).filter(|until| *until > now);
         if let Way::Listener(listener) = &self.way
             && breath.is_none()
@@ -218,6 +234,7 @@ impl Door {
         for (fd, is) in fds.iter().zip(who) {
             match is {
                 _ if fd.revents().is_empty() => {}
+                Who::End => ready.ends = true,
                 Who::Caller => ready.calls = true,
                 Who::Pending(at) => ready.pending.push(at),
                 Who::Joined(rank) => ready.joined.push(rank),
@@ -270,6 +287,17 @@ impl Door {
                 self.joined[rank] = Some(joined);
                 Ok(())
             }
+            Verdict::Endpoint(arrival, memory) => {
+                let process = process.or_else(|| pidfd(&line).ok());
+                self.announce(Newcomer {
+                    line,
+                    config: arrival.config,
+                    of: arrival.process,
+                    memory,
+                    process,
+                });
+                Ok(())
+            }
             Verdict::Stranger(why) if until.is_some() => {
                 self.turn_away(&line, &why);
                 Ok(())
@@ -289,7 +317,8 @@ impl Door {
 
     fn judge(&self, datagram: &[u8], fds: Vec<OwnedFd>) -> Verdict {
         let hello = |why: String| Verdict::Unfit(ServeError::Hello(why));
-        let Some(opened) = read_opening(HELLO, datagram) else {
+        let kind = self.arrivals.as_ref().map_or(HELLO, |_| ARRIVAL);
+        let Some(opened) = read_opening(kind, datagram) else {
             return Verdict::Stranger(NO_HELLO.to_owned());
         };
         let Opened {
@@ -298,10 +327,14 @@ impl Door {
             rest,
         } = opened;
         if !self.secret.is(secret) {
-            return Verdict::Stranger("the hello does not have this job's secret".to_owned());
+            let of = self.arrivals.as_ref().map_or("job", |_| "simulation");
+            return Verdict::Stranger(format!("the hello does not have this {of}'s secret"));
         }
         if version != VERSION {
             return hello(format!("it is of version {version} and not {VERSION}"));
+        }
+        if self.arrivals.is_some() {
+            return Self::judge_arrival(rest, fds);
         }
         let Hello {
             rank,
@@ -332,7 +365,8 @@ impl Door {
     fn turn_away(&mut self, line: &Line, why: &str) {
         tracing::debug!("a connection to the simulation was turned away: {why}");
         self.turned_away += 1;
-        line.refuse(&format!("this connection is not of the job: {why}"));
+        let of = self.arrivals.as_ref().map_or("job", |_| "simulation");
+        line.refuse(&format!("this connection is not of the {of}: {why}"));
     }
 
     /// Drops those who have said nothing for too long.
@@ -433,7 +467,7 @@ impl Door {
 }
 
 /// What a first datagram is that begins with nothing known.
-const NO_HELLO: &str = "what it says is no hello of a rank of this build";
+const NO_HELLO: &str = "what it says is no hello of this build";
 
 fn is_readable(fd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
@@ -451,6 +485,8 @@ fn is_rank_user(line: &Line) -> Result<(), String> {
 struct Ready {
     /// Somebody connects.
     calls: bool,
+    /// Nobody is let in any more.
+    ends: bool,
     /// Those pending who have said something, in order.
     pending: Vec<usize>,
     /// Ranks that should be silent and are not, or are gone.
@@ -461,6 +497,8 @@ struct Ready {
 #[derive(Clone, Copy)]
 enum Who {
     Caller,
+    /// The simulation has ended.
+    End,
     Pending(usize),
     Joined(usize),
 }

@@ -14,6 +14,7 @@ use super::process::{self, Process};
 use super::ssnal::{
     CONTEXTS, EVENT_RING, EVENTS, Matched, PENDINGS, Ssnal, TX_PENDINGS, UPPER_PENDINGS,
 };
+use super::usermem::UserMemory;
 use fabric_api::call::{Answer, Call, Polled, Taken};
 use fabric_api::place;
 use nic_model::defs::command::{COMMAND_LEN, Command, InitEq, InitProcess, MarkAlive, OpCode};
@@ -262,11 +263,7 @@ impl Kernel {
 
     /// Executes a call of a process; polls do not block here.
     pub(super) fn execute(&mut self, process: usize, call: Call) -> Result<Answer, Error> {
-        let pinned = self.pinned_by(process, &call);
-        let result = self.processes[process].execute(call);
-        if let (Some((memory, begins)), Ok(_)) = (pinned, &result) {
-            self.driver.pin(process, memory, begins);
-        }
+        let result = self.enter(process, call);
         while let Some(tx) = self.processes[process].nal.sent.pop_front() {
             if tx.header.target.nid != self.nid || self.uses_chip {
                 self.driver.send(&mut self.processes, process, &tx);
@@ -282,6 +279,39 @@ impl Kernel {
             self.local.push_back(message);
         }
         result
+    }
+
+    fn enter(&mut self, process: usize, call: Call) -> Result<Answer, Error> {
+        let pinned = self.pinned_by(process, &call);
+        let result = self.processes[process].execute(call);
+        if let (Some((memory, begins)), Ok(_)) = (pinned, &result) {
+            self.driver.pin(process, memory, begins);
+        }
+        result
+    }
+
+    /// Executes a call of a process whose operation is for a process that it does not know: the operation fails here.
+    pub(super) fn execute_strayed(&mut self, process: usize, call: Call) -> Result<Answer, Error> {
+        let result = self.enter(process, call);
+        while let Some(tx) = self.processes[process].nal.sent.pop_front() {
+            self.driver.refuse(&mut self.processes, process, &tx);
+        }
+        result
+    }
+
+    /// Takes a process in; returns its index.
+    pub(super) fn admit(&mut self, config: NiConfig, memory: Box<dyn UserMemory>) -> usize {
+        self.processes
+            .push(process::new(config, self.driver.nodes()));
+        self.driver.memory.admit(memory);
+        self.processes.len() - 1
+    }
+
+    /// A process has ended: to others it is as if it had closed its interface.
+    pub(super) fn dismiss(&mut self, process: usize) {
+        // Nothing is refused here.
+        let _ = self.processes[process].execute(Call::Close);
+        self.driver.forget_process(process);
     }
 
     /// The memory that a call pins (`true`) or unpins for good.

@@ -5,8 +5,9 @@ use portals_core::Error;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, Shutdown, recv,
-    recvmsg, send, shutdown,
+    recvmsg, shutdown,
 };
+use serde::Serialize;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,12 +47,17 @@ impl Line {
 
     /// Says an answer, if there is room for it.
     pub(super) fn say(&self, reply: &Reply) -> Sent {
+        self.send(reply)
+    }
+
+    /// Says anything, if there is room for it.
+    pub(super) fn send(&self, value: &impl Serialize) -> Sent {
         let mut buffer = [0; MAX_DATAGRAM];
-        let Ok(bytes) = postcard::to_slice(reply, &mut buffer) else {
+        let Ok(bytes) = postcard::to_slice(value, &mut buffer) else {
             return Sent::Closed;
         };
         loop {
-            return match send(
+            return match rustix::net::send(
                 &self.socket,
                 bytes,
                 SendFlags::NOSIGNAL | SendFlags::DONTWAIT,

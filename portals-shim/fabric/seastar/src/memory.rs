@@ -150,6 +150,11 @@ impl NodeMemory {
         }
     }
 
+    /// The memory of one more process.
+    pub(super) fn admit(&mut self, user: Box<dyn UserMemory>) {
+        self.users.push(Some(user));
+    }
+
     /// A process has left: neither what is under way from or to its memory nor anything later reaches it.
     pub(super) fn revoke(&mut self, process: usize) {
         if let Some(user) = self.users.get_mut(process) {

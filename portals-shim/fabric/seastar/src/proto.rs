@@ -13,25 +13,27 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0–7 | [`HELLO`] of a rank, or [`BEGIN`] of rank 0 to the simulation that it has started |
+//! | 0–7 | [`HELLO`] of a rank, [`ARRIVAL`] of an endpoint, or [`BEGIN`] of whoever has started the simulation |
 //! | 8–11 | [`VERSION`], little endian |
-//! | 12–27 | the secret of the job |
-//! | 28– | of a hello: [`Hello`] |
+//! | 12–27 | the secret of the simulation |
+//! | 28– | of a hello: [`Hello`]; of an arrival: [`Arrival`] |
 //!
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
 use super::usermem::Probe;
 use fabric_api::call::{Answer, Call};
 use host::secret::Secret;
-use portals_core::{Error, NiConfig};
+use portals_core::{Error, NiConfig, ProcessId};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 /// Begins the hello of a rank.
 pub(super) const HELLO: [u8; 8] = *b"\x89SeaStar";
+/// Begins what an endpoint says that joins an open simulation.
+pub(super) const ARRIVAL: [u8; 8] = *b"\x89Seajoin";
 /// Begins what rank 0 says before.
 pub(super) const BEGIN: [u8; 8] = *b"\x89Seabegn";
 /// Bytes before what is particular.
@@ -44,6 +46,16 @@ pub(super) struct Hello {
     pub(super) rank: u32,
     /// Who it is; its node id says on which node.
     pub(super) config: NiConfig,
+    pub(super) memory: Handed,
+}
+
+/// Who wants to join an open simulation. It is answered by a [`Reply`], and then by its process id.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Arrival {
+    /// What it wishes; the process id is the simulation's choice.
+    pub(super) config: NiConfig,
+    /// The same for all endpoints of a process, and for nobody else.
+    pub(super) process: u64,
     pub(super) memory: Handed,
 }
 
@@ -67,6 +79,12 @@ pub(super) enum Question {
     Leave,
     /// It is back.
     Rejoin,
+    /// An endpoint calls with an operation for a process that its address book does not have.
+    Strayed(Call),
+    /// An endpoint has a peer.
+    Enter,
+    /// An endpoint wants nothing any more of this process.
+    Forget(ProcessId),
 }
 
 /// What it is answered.

@@ -5,6 +5,7 @@
 //! | `short` | `ssnal/transmit.rs` | the data fits the header packet |
 //! | `eager dma` | `ssnal/transmit.rs`, `ssnal/receive.rs` | longer: the transmit DMA engine reads it where it is, the receive DMA engine puts it where the header matched |
 
+use super::choice::machine_of;
 use super::header::is_short;
 use fabric_api::config::FabricConfig;
 use fabric_api::mode::Mode;
@@ -15,7 +16,7 @@ use fabric_api::protocol::{Operation, Protocols, Reached};
 /// # Errors
 /// There is no such machine, or it does not have the mode.
 pub fn protocols(config: &FabricConfig) -> Result<Protocols, String> {
-    let setting = super::machine_of(config)?;
+    let setting = machine_of(config)?;
     let machine = &setting.machine;
     let (mode, matches) = match setting.mode {
         Mode::Generic => ("generic", "kernel"),
@@ -49,7 +50,7 @@ mod tests {
     #[test]
     fn the_table_is_that_of_the_machine() {
         let config = FabricConfig::default();
-        let machine = super::super::machine_of(&config).unwrap().machine;
+        let machine = machine_of(&config).unwrap().machine;
         let room = u64::from(machine.protocol.inline_data);
         let all = protocols(&config).unwrap();
         for operation in [Operation::Put, Operation::Get] {

@@ -1,7 +1,9 @@
 //! The rank's side: every call is a question to the simulation.
 
 use super::kept::{Effect, Kept, Known};
-use super::proto::{HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening};
+use super::proto::{
+    ARRIVAL, Arrival, HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening,
+};
 use super::start::send_with;
 use super::usermem::{Files, Probe};
 use fabric_api::bridge::{Bridge, ClockKind};
@@ -10,9 +12,11 @@ use fabric_api::gate::Gate;
 use fabric_api::region::Region;
 use host::bystander::bystanders;
 use host::secret::{Secret, random};
-use portals_core::{Error, MdHandle, NiConfig};
+use portals_core::{Error, MdHandle, NiConfig, ProcessId};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,6 +39,8 @@ pub(super) struct Client {
     clock: AtomicU64,
     /// The simulation is gone; said once.
     lost: AtomicBool,
+    /// Whose simulation it is.
+    whose: &'static str,
     /// This rank has left it; nobody would answer any more.
     closed: AtomicBool,
     /// The regions that descriptors were made of.
@@ -58,7 +64,7 @@ impl Line {
     }
 
     /// Waits for an answer; `None`: the other side is gone.
-    fn hear(&mut self) -> Option<Reply> {
+    fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             match recv(&self.socket, &mut self.datagram[..], RecvFlags::empty()) {
                 Ok((n, _)) if n > 0 => return postcard::from_bytes(&self.datagram[..n]).ok(),
@@ -72,17 +78,52 @@ impl Line {
     /// Says hello and waits for the answer.
     fn introduce(
         &mut self,
-        secret: &Secret,
-        hello: &Hello,
+        mut bytes: Vec<u8>,
+        hello: &impl Serialize,
         files: Option<&Files>,
     ) -> Option<Reply> {
-        let mut bytes = opening(HELLO, secret);
         bytes.extend_from_slice(postcard::to_slice(hello, &mut self.datagram).ok()?);
         let fds = files.map(Files::descriptors);
         let fds = fds.as_ref().map_or(&[][..], |fds| &fds[..]);
         // As in `exchange`.
         let _ = send_with(self.socket.as_fd(), &bytes, fds);
         self.hear()
+    }
+
+    /// Says who it is, with its memory, and waits until it has joined; an error says why it has not.
+    fn join<H: Serialize>(
+        socket: OwnedFd,
+        opening: Vec<u8>,
+        of: Of,
+        hello: impl FnOnce(Handed) -> H,
+    ) -> Result<(Self, Reply), String> {
+        let mut line = Self {
+            socket,
+            datagram: vec![0; MAX_DATAGRAM],
+        };
+        // Somewhere in memory, for the simulation to show that it reads there.
+        let mut word = Box::new([0; Probe::LEN]);
+        random(&mut word[..]).map_err(|e| format!("no random bytes: {e}"))?;
+        let files = match of {
+            Of::Process => Some(Files::own()),
+            Of::Thread => None,
+        };
+        let memory = match &files {
+            None => Handed::Own,
+            Some(Ok(_)) => Handed::Files(Probe {
+                address: word.as_ptr().expose_provenance() as u64,
+                word: *word,
+            }),
+            Some(Err(why)) => Handed::Refused(why.chars().take(1000).collect()),
+        };
+        let files = files.as_ref().and_then(|files| files.as_ref().ok());
+        let reply = line.introduce(opening, &hello(memory), files);
+        drop(word);
+        let reply = reply.ok_or("the simulation ended before it began")?;
+        match reply.result {
+            Ok(_) => Ok((line, reply)),
+            Err(_) => Err(reply.note),
+        }
     }
 }
 
@@ -113,58 +154,56 @@ impl Client {
         config: &NiConfig,
         of: Of,
     ) -> Result<Self, String> {
-        let mut line = Line {
-            socket,
-            datagram: vec![0; MAX_DATAGRAM],
-        };
-        // Somewhere in memory, for the simulation to show that it reads there.
-        let mut word = Box::new([0; Probe::LEN]);
-        random(&mut word[..]).map_err(|e| format!("no random bytes: {e}"))?;
-        let files = match of {
-            Of::Process => Some(Files::own()),
-            Of::Thread => None,
-        };
-        let memory = match &files {
-            None => Handed::Own,
-            Some(Ok(_)) => Handed::Files(Probe {
-                address: word.as_ptr().expose_provenance() as u64,
-                word: *word,
-            }),
-            Some(Err(why)) => Handed::Refused(why.chars().take(1000).collect()),
-        };
-        let hello = Hello {
+        let (line, reply) = Line::join(socket, opening(HELLO, secret), of, |memory| Hello {
             rank,
             config: *config,
             memory,
-        };
-        let files = files.as_ref().and_then(|files| files.as_ref().ok());
-        let reply = line.introduce(secret, &hello, files);
-        drop(word);
-        let reply = reply.ok_or("the simulation ended before it began")?;
-        if reply.result.is_err() {
-            return Err(reply.note);
-        }
-        Ok(Self {
+        })?;
+        Ok(Self::new(line, &reply, of, "of this job"))
+    }
+
+    /// Joins an open simulation as an endpoint of the process with this number, and gives its process id; an error says why
+    /// not.
+    pub(super) fn arrive(
+        socket: OwnedFd,
+        secret: &Secret,
+        config: &NiConfig,
+        process: u64,
+    ) -> Result<(Self, ProcessId), String> {
+        let opening = opening(ARRIVAL, secret);
+        let (mut line, reply) = Line::join(socket, opening, Of::Process, |memory| Arrival {
+            config: *config,
+            process,
+            memory,
+        })?;
+        let id = line.hear().ok_or("the simulation has ended")?;
+        Ok((Self::new(line, &reply, Of::Process, "of this endpoint"), id))
+    }
+
+    fn new(line: Line, joined: &Reply, of: Of, whose: &'static str) -> Self {
+        Self {
             line: Mutex::new(line),
             own_process: of == Of::Process,
             gate: Gate::new(),
-            clock: AtomicU64::new(reply.clock),
+            clock: AtomicU64::new(joined.clock),
             lost: AtomicBool::new(false),
+            whose,
             closed: AtomicBool::new(false),
             kept: Mutex::default(),
-        })
+        }
     }
 
     fn lost(&self) -> Error {
         if !self.lost.swap(true, Ordering::Relaxed) {
             tracing::error!(
-                "the SeaStar simulation of this job has ended; every further call fails"
+                "the SeaStar simulation {} has ended; every further call fails",
+                self.whose
             );
         }
         Error::Fail
     }
 
-    fn ask(&self, question: &Question) -> Result<Answer, Error> {
+    pub(super) fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let reply = self.exchange(question)?;
         if !reply.note.is_empty() {
             tracing::error!("{}", reply.note);
@@ -191,14 +230,20 @@ impl Client {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A wait of a process with several threads.
-    fn wait_in_slices(&self, eqs: &EqList, wait: Wait) -> Result<Answer, Error> {
+    /// A wait of a process with several threads; `between` is done before each slice.
+    pub(super) fn wait_in_slices(
+        &self,
+        eqs: &EqList,
+        wait: Wait,
+        between: impl Fn() -> Result<(), Error>,
+    ) -> Result<Answer, Error> {
         let mut left = match wait {
             Wait::No => 0,
             Wait::Nanos(ns) => ns,
             Wait::Forever => u64::MAX,
         };
         loop {
+            between()?;
             let slice = left.min(SLICE);
             let answer = self.ask(&Question::Call(Call::EqPoll {
                 eqs: eqs.clone(),
@@ -215,7 +260,7 @@ impl Client {
 }
 
 /// Whether the process has other threads than this one that may make calls.
-fn has_threads() -> bool {
+pub(super) fn has_threads() -> bool {
     // A link each from the folder itself, its parent, and the folder of each thread. Bystanders are asked for last: one
     // that ends meanwhile is taken for a thread that calls, which costs slices, and not the other way round.
     let links = rustix::fs::stat("/proc/self/task").map(|s| usize::try_from(s.st_nlink));
@@ -234,7 +279,7 @@ impl Bridge for Client {
                 Call::EqPoll { eqs, wait }
                     if *wait != Wait::No && self.own_process && has_threads() =>
                 {
-                    self.wait_in_slices(eqs, *wait)?
+                    self.wait_in_slices(eqs, *wait, || Ok(()))?
                 }
                 _ => self.ask(&Question::Call(call))?,
             };

@@ -1,7 +1,9 @@
 //! The simulation's side: sockets in, sockets out, and [`Sim`] between them. It waits for no single rank: one that does not
 //! read its answers leaves the simulation.
 
-use super::SILENT_RANK;
+mod places;
+
+use super::choice::SILENT_RANK;
 use super::door::{Door, Way};
 use super::line::{Line, Received, Sent};
 use super::proto::{MAX_DATAGRAM, Question, Reply};
@@ -17,6 +19,8 @@ use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(super) use places::serve_places;
 
 /// How long all ranks have to connect, from the first that did.
 pub(super) const GATHER: Duration = Duration::from_secs(30);
@@ -62,6 +66,12 @@ pub enum ServeError {
     Memory {
         /// Which.
         rank: u32,
+        /// The end of the sentence.
+        why: String,
+    },
+    /// The simulation cannot read and write the memory of an endpoint.
+    #[error("the memory of the endpoint cannot be reached: {why}")]
+    Endpoint {
         /// The end of the sentence.
         why: String,
     },
@@ -118,6 +128,7 @@ fn begin(door: Door, setting: Setting) -> Result<(), ServeError> {
         connected.push(Some(Connected {
             line: joined.line,
             process: joined.process,
+            silence_told: false,
         }));
     }
     let ranks = Ranks::new(connected)?;
@@ -141,16 +152,25 @@ struct Connected {
     line: Line,
     /// Tells of the end of its process.
     process: Option<OwnedFd>,
+    /// It was said that it makes no call.
+    silence_told: bool,
 }
 
 /// Most descriptors that are found ready at one time.
 const READY: usize = 256;
+
+/// What a descriptor that is no rank's is watched as.
+const OTHER: u64 = u64::MAX;
 
 /// The connections of all ranks.
 struct Ranks {
     connected: Vec<Option<Connected>>,
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
+    /// They are endpoints, at places.
+    endpoints: bool,
+    /// A descriptor that is watched as [`OTHER`] was ready.
+    other: bool,
 }
 
 /// What a descriptor of a rank is watched as: its socket, or its process.
@@ -158,29 +178,33 @@ const fn watched(rank: usize, process: bool) -> epoll::EventData {
     epoll::EventData::new_u64((rank as u64) << 1 | process as u64)
 }
 
+/// Has a rank watched.
+fn watch(epoll: &OwnedFd, rank: usize, of: &Connected) -> Result<(), Errno> {
+    let flags = epoll::EventFlags::IN;
+    epoll::add(epoll, &of.line, watched(rank, false), flags)?;
+    if let Some(process) = &of.process {
+        epoll::add(epoll, process, watched(rank, true), flags)?;
+    }
+    Ok(())
+}
+
 impl Ranks {
     fn new(connected: Vec<Option<Connected>>) -> Result<Self, ServeError> {
-        let watch = || -> Result<OwnedFd, Errno> {
+        let watched = || -> Result<OwnedFd, Errno> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             for (rank, of) in connected.iter().enumerate() {
                 let Some(of) = of else { continue };
-                epoll::add(
-                    &epoll,
-                    &of.line,
-                    watched(rank, false),
-                    epoll::EventFlags::IN,
-                )?;
-                if let Some(process) = &of.process {
-                    epoll::add(&epoll, process, watched(rank, true), epoll::EventFlags::IN)?;
-                }
+                watch(&epoll, rank, of)?;
             }
             Ok(epoll)
         };
-        let epoll = watch().map_err(system("watching the ranks"))?;
+        let epoll = watched().map_err(system("watching the ranks"))?;
         Ok(Self {
             connected,
             epoll,
             ready: Vec::with_capacity(READY),
+            endpoints: false,
+            other: false,
         })
     }
 
@@ -205,7 +229,12 @@ impl Ranks {
 
     /// A rank lives and does not keep to the rules.
     fn dismiss(&mut self, sim: &mut Sim, rank: usize, why: &str) {
-        tracing::error!("rank {rank} {why}; the simulation goes on without it");
+        let who = if self.endpoints {
+            "the endpoint at place"
+        } else {
+            "rank"
+        };
+        tracing::error!("{who} {rank} {why}; the simulation goes on without it");
         self.forget(rank);
         sim.handle_dismissal(rank);
     }
@@ -233,11 +262,15 @@ impl Ranks {
         };
         let spare = rustix::buffer::spare_capacity(&mut self.ready);
         match epoll::wait(&self.epoll, spare, limit.as_ref()) {
-            Ok(0) if !busy => silence(sim),
+            Ok(0) if !busy => self.silence(sim),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(system("waiting for a call")(errno)),
         }
         while let Some(event) = self.ready.pop() {
+            if event.data.u64() == OTHER {
+                self.other = true;
+                continue;
+            }
             let rank = (event.data.u64() >> 1) as usize;
             let process = event.data.u64() & 1 != 0;
             let flags = event.flags;
@@ -249,6 +282,22 @@ impl Ranks {
             }
         }
         Ok(())
+    }
+
+    /// No rank has said anything for as long as one may run without a call.
+    fn silence(&mut self, sim: &mut Sim) {
+        for rank in sim.go_on_without_silent() {
+            let said = self.connected[rank].as_mut().map(|of| &mut of.silence_told);
+            match said {
+                // Endpoints may wait for others again and again.
+                Some(said) if self.endpoints => {
+                    if !std::mem::replace(said, true) {
+                        say_silent("the endpoint at place", rank, sim.patience);
+                    }
+                }
+                _ => say_silent("rank", rank, sim.patience),
+            }
+        }
     }
 
     fn hear_rank(&mut self, sim: &mut Sim, rank: usize) {
@@ -266,6 +315,9 @@ impl Ranks {
             Some(Question::Call(call)) => Request::Call(call),
             Some(Question::Leave) => Request::Leave,
             Some(Question::Rejoin) => Request::Rejoin,
+            Some(Question::Strayed(call)) => Request::Strayed(call),
+            Some(Question::Enter) => Request::Enter,
+            Some(Question::Forget(peer)) => Request::Forget(peer),
             None => return self.dismiss(sim, rank, "says what no rank says"),
         };
         if !sim.handle_call(rank, request) {
@@ -332,14 +384,12 @@ fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// No rank has said anything for as long as one may run without a call.
-fn silence(sim: &mut Sim) {
-    let seconds = sim.patience.map_or(0.0, |p| p.as_secs_f64());
-    for rank in sim.go_on_without_silent() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "portolan: rank {rank} has made no call for {seconds} s and held virtual time; the others go on without it, and what \
-             they see is not the same in every run ({SILENT_RANK} is how long they wait, 0 for ever)"
-        );
-    }
+/// Says which rank has held virtual time for so long.
+fn say_silent(who: &str, rank: usize, patience: Option<Duration>) {
+    let seconds = patience.map_or(0.0, |p| p.as_secs_f64());
+    let _ = writeln!(
+        std::io::stderr(),
+        "portolan: {who} {rank} has made no call for {seconds} s and held virtual time; the others go on without it, and what \
+         they see is not the same in every run ({SILENT_RANK} is how long they wait, 0 for ever)"
+    );
 }

@@ -36,6 +36,7 @@
 
 mod accelerated;
 mod failure;
+mod places;
 mod ranks;
 mod silent;
 
@@ -61,6 +62,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use accelerated::{Fallback, Writing};
+use places::Places;
 
 /// The machine to simulate.
 #[derive(Clone, Debug)]
@@ -120,8 +122,14 @@ pub enum SimError {
 #[derive(Debug)]
 pub(super) enum Request {
     Call(Call),
+    /// A call whose operation is for a process that the rank does not know.
+    Strayed(Call),
     Leave,
     Rejoin,
+    /// An endpoint has a peer from now on.
+    Enter,
+    /// What an endpoint awaits of this process will not come.
+    Forget(ProcessId),
 }
 
 /// An answer to a rank, and its new clock.
@@ -174,6 +182,10 @@ struct Rank {
     node: usize,
     /// Index among the processes of the node.
     process: usize,
+    /// Has a peer, as every rank of a job; see [`Places`].
+    met: bool,
+    /// The operation of its call is for a process that it does not know.
+    strays: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -254,6 +266,8 @@ pub(super) struct Sim {
     fallbacks: Vec<Option<Fallback>>,
     /// See [`Setting::patience`]; whoever hears the ranks measures it.
     pub(super) patience: Option<Duration>,
+    /// The places of endpoints; none in a job.
+    places: Option<Box<Places>>,
 }
 
 impl std::fmt::Debug for Sim {
@@ -272,6 +286,18 @@ impl Sim {
         configs: &[NiConfig],
         memories: Vec<Box<dyn UserMemory>>,
     ) -> Result<Self, SimError> {
+        let places = ranks::place(configs)?;
+        Self::on(setting, &places, configs, memories)
+    }
+
+    /// Boots a machine with the nodes of `places`: node and process of each rank, of which those without a configuration
+    /// are still to come.
+    fn on(
+        setting: Setting,
+        places: &[(usize, usize)],
+        configs: &[NiConfig],
+        memories: Vec<Box<dyn UserMemory>>,
+    ) -> Result<Self, SimError> {
         let Setting {
             machine,
             topology,
@@ -279,7 +305,6 @@ impl Sim {
             faults,
             patience,
         } = setting;
-        let places = ranks::place(configs)?;
         let count = places.iter().map(|p| p.0 + 1).max().unwrap_or(1);
         let topology = match topology {
             Some(topology) => topology,
@@ -293,8 +318,10 @@ impl Sim {
         }
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
         let mut users: Vec<Vec<Box<dyn UserMemory>>> = (0..count).map(|_| Vec::new()).collect();
-        for (rank, ((node, _), user)) in places.iter().zip(memories).enumerate() {
+        for (rank, (node, _)) in places.iter().enumerate() {
             members[*node].push(rank);
+        }
+        for ((node, _), user) in places.iter().zip(memories) {
             users[*node].push(user);
         }
         // A job whose nodes all have source structures of their own needs no table.
@@ -305,7 +332,10 @@ impl Sim {
         };
         let kernel = |(n, users): (usize, Vec<Box<dyn UserMemory>>)| {
             let node = NodeId(n as u16);
-            let own: Vec<NiConfig> = members[n].iter().map(|r| configs[*r]).collect();
+            let own: Vec<NiConfig> = members[n]
+                .iter()
+                .filter_map(|r| configs.get(*r).copied())
+                .collect();
             let memory = NodeMemory::new(node, KERNEL_MEMORY + contexts as usize, users);
             Kernel::new(node, &own, count as u32, &machine, memory)
         };
@@ -317,21 +347,26 @@ impl Sim {
         let world = World::with_options(machine.clone(), topology, options, |_, machine| {
             SeaStarFirmware::new(machine)
         })?;
-        let rank = |&(node, process): &(usize, usize)| Rank {
-            state: RankState::Running,
+        let rank = |(rank, &(node, process)): (usize, &(usize, usize))| Rank {
+            state: match configs.get(rank) {
+                Some(_) => RankState::Running,
+                None => RankState::Gone { closed: true },
+            },
             clock: SimTime::ZERO,
             outside: 0,
             node,
             process,
+            met: true,
+            strays: false,
         };
         let mut sim = Self {
             world,
             nodes: Nodes(nodes),
-            ranks: places.iter().map(rank).collect(),
+            ranks: places.iter().enumerate().map(rank).collect(),
             members,
             work: BinaryHeap::new(),
             created: 0,
-            results: configs.iter().map(|_| None).collect(),
+            results: places.iter().map(|_| None).collect(),
             returns: VecDeque::new(),
             running: configs.len(),
             now: SimTime::ZERO,
@@ -339,9 +374,10 @@ impl Sim {
             waits: 0,
             deadlocks: 0,
             calls: trace::Calls::default(),
-            accels: configs.iter().map(|_| None).collect(),
-            fallbacks: vec![None; configs.len()],
+            accels: places.iter().map(|_| None).collect(),
+            fallbacks: vec![None; places.len()],
             patience,
+            places: None,
         };
         sim.boot(configs, contexts > 0)?;
         if mode == Mode::Accelerated {
@@ -361,7 +397,7 @@ impl Sim {
         for n in 0..self.members.len() {
             let node = NodeId(n as u16);
             // A node without ranks has a job's number of zero.
-            let first = self.members[n].first().map(|r| configs[*r]);
+            let first = self.members[n].first().and_then(|r| configs.get(*r));
             let (pid, jid, uid) = first.map_or((0, 0, 0), |c| (c.id.pid, c.jid, c.uid));
             Kernel::open_chip(&mut self.world.registers(node, self.now));
             let commands = Kernel::boot_commands(pid, jid, uid, contexts);
@@ -637,13 +673,13 @@ impl Sim {
         let Rank {
             state: RankState::Computing { due, stolen, late },
             node,
-            process,
             ..
         } = &mut self.ranks[rank]
         else {
             return;
         };
-        let (kernel, first) = (&self.nodes.0[*node], *process == 0);
+        let first = self.members[*node].first() == Some(&rank);
+        let kernel = &self.nodes.0[*node];
         if *due > self.now && !*late {
             return;
         }
@@ -722,7 +758,10 @@ impl Sim {
         let wait = Accelerated::wait_of(&call);
         let kernel = &mut self.nodes.0[n];
         let entered = at + kernel.entry_cost(&call);
-        let result = kernel.execute(process, call);
+        let result = match std::mem::take(&mut self.ranks[rank].strays) {
+            false => kernel.execute(process, call),
+            true => kernel.execute_strayed(process, call),
+        };
         let done = self.settle(n, entered);
         self.nodes.0[n].free_at = done;
         self.trace_call(rank, name, at, done);

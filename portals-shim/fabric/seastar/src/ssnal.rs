@@ -28,7 +28,7 @@ mod transmit;
 
 use super::accel::takeover::Orphans;
 use super::header;
-use super::lost::Awaited;
+use super::lost::{Awaited, Request};
 use super::memory::{self, NodeMemory};
 use super::process::Process;
 use nic_model::defs::command;
@@ -109,6 +109,8 @@ pub(super) struct Ssnal {
     awaited: Awaited,
     /// Nodes of which the RAS controller has said that they have failed.
     failed: BTreeSet<u32>,
+    /// Requests that were being sent when their initiator had forgotten the target.
+    forgotten: Vec<Request>,
     /// The transmit pending of each send that its end event is to end.
     sending: BTreeMap<(usize, OpId), u16>,
     /// The last header matched.
@@ -138,6 +140,7 @@ impl Ssnal {
             packet: header::LEN + machine.protocol.inline_data as usize,
             awaited: Awaited::default(),
             failed: BTreeSet::new(),
+            forgotten: Vec::new(),
             sending: BTreeMap::new(),
             matched: None,
             pinned: BTreeMap::new(),
@@ -199,6 +202,17 @@ impl Ssnal {
                 self.pinned.remove(&place);
             }
         }
+    }
+
+    /// Drops what is known of a process that has left.
+    pub(super) fn forget_process(&mut self, process: usize) {
+        self.pinned.retain(|(of, ..), _| *of != process);
+        self.forgotten.retain(|request| request.process != process);
+    }
+
+    /// Nodes of the machine.
+    pub(super) const fn nodes(&self) -> u32 {
+        self.nodes
     }
 
     /// Whether memory stays pinned after a transfer; ranges that begin before it are looked at from the nearest on, of

@@ -16,11 +16,11 @@
 //! Rank 0 keeps its end of the pair for its own calls. When it closes before all ranks have joined, the simulation ends: so
 //! it never outlives a job that is ended early.
 
+use super::choice::{EXECUTABLE_VARIABLE, SIMULATION_COMMAND, setting, unusable};
 use super::line::{FDS, Received, receive};
 use super::proto::{BEGIN, MAX_DATAGRAM, VERSION, opening, read_opening};
 use super::server::{self, ServeError};
 use super::sim::SimError;
-use super::{EXECUTABLE_VARIABLE, SIMULATION_COMMAND, setting, unusable};
 use fabric_api::config::{FabricConfig, FabricError};
 use host::peer::{Credentials, is_own_user};
 use host::privilege::{PRIVILEGED, is_privileged, is_trusted};
@@ -35,7 +35,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Connections that the kernel keeps until they are accepted, if `net.core.somaxconn` permits.
 const BACKLOG: i32 = 4096;
@@ -52,7 +52,7 @@ pub(super) struct Address {
 
 impl Address {
     /// A new one, that nobody can guess.
-    fn new(job: &Job) -> std::io::Result<Self> {
+    pub(super) fn new(job: &Job) -> std::io::Result<Self> {
         let mut unique = [0; 8];
         random(&mut unique)?;
         Ok(Self {
@@ -76,7 +76,27 @@ impl Address {
         })
     }
 
-    fn socket_address(&self) -> rustix::io::Result<SocketAddrUnix> {
+    /// As one word, without anything that a shell takes for more than that.
+    pub(super) fn to_word(&self) -> String {
+        format!("{}:{}:{}", self.secret.to_hex(), self.name, self.place)
+    }
+
+    /// What [`Address::to_word`] made.
+    pub(super) fn from_word(word: &str) -> Option<Self> {
+        let mut parts = word.splitn(3, ':');
+        Some(Self {
+            secret: Secret::from_hex(parts.next()?)?,
+            name: parts.next().filter(|name| !name.is_empty())?.to_owned(),
+            place: parts.next()?.to_owned(),
+        })
+    }
+
+    /// In the abstract name space; no other simulation has it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn socket_address(&self) -> rustix::io::Result<SocketAddrUnix> {
         SocketAddrUnix::new_abstract_name(self.name.as_bytes())
     }
 
@@ -116,7 +136,7 @@ fn place(job: &Job) -> String {
     let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     format!("{}/{}", job.host(), network.display())
         .chars()
-        .filter(|c| !c.is_whitespace())
+        .filter(|c| !c.is_whitespace() && !"[]".contains(*c))
         .collect()
 }
 
@@ -197,16 +217,32 @@ fn beside() -> impl Iterator<Item = PathBuf> {
 
 /// Starts the simulation of a job; the descriptor is rank 0's line to it.
 pub(super) fn start(job: &Job, config: &FabricConfig) -> Result<(Address, OwnedFd), FabricError> {
-    let make = || -> std::io::Result<(Address, OwnedFd, OwnedFd, OwnedFd)> {
-        let address = Address::new(job)?;
+    let address = Address::new(job).map_err(no_socket)?;
+    let size = job.size().to_string();
+    let (line, _) = found(&address, config, &["--ranks", &size], |_| {})?;
+    Ok((address, line))
+}
+
+fn no_socket(error: std::io::Error) -> FabricError {
+    unusable(format!("cannot make the simulation's socket: {error}"))
+}
+
+/// Starts the process of a simulation that listens at `address`, with these words for how many will join; the descriptor is
+/// the founder's line to it.
+pub(super) fn found(
+    address: &Address,
+    config: &FabricConfig,
+    how_many: &[&str],
+    prepare: impl FnOnce(&mut Command),
+) -> Result<(OwnedFd, Child), FabricError> {
+    let make = || -> std::io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
         let listener = socket_of(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         bind(&listener, &address.socket_address()?)?;
         listen(&listener, BACKLOG)?;
         let (ours, theirs) = pair()?;
-        Ok((address, listener, ours, theirs))
+        Ok((listener, ours, theirs))
     };
-    let (address, listener, ours, theirs) =
-        make().map_err(|e| unusable(format!("cannot make the simulation's socket: {e}")))?;
+    let (listener, ours, theirs) = make().map_err(no_socket)?;
     let exe = executable()?;
     let grid = config.topology.iter().flat_map(|t| ["--topology", t]);
     let faults = config.faults.iter().flat_map(|f| ["--faults", f]);
@@ -216,31 +252,33 @@ pub(super) fn start(job: &Job, config: &FabricConfig) -> Result<(Address, OwnedF
         command.env_clear();
     }
     command
-        .args([
-            SIMULATION_COMMAND,
-            "--ranks",
-            &job.size().to_string(),
-            "--machine",
-            &config.machine,
-            "--mode",
-            config.mode.name(),
-        ])
+        .arg(SIMULATION_COMMAND)
+        .args(how_many)
+        .args(["--machine", &config.machine, "--mode", config.mode.name()])
         .args(grid)
         .args(faults)
         .args(seed)
         .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
+        .stdout(Stdio::null());
+    prepare(&mut command);
+    let child = command
         .spawn()
         .map_err(|e| unusable(format!("cannot start {}: {e}", exe.display())))?;
     let begin = opening(BEGIN, &address.secret);
     send_with(ours.as_fd(), &begin, &[listener.as_fd()])
         .map_err(|e| unusable(format!("the simulation does not listen: {e}")))?;
-    Ok((address, ours))
+    Ok((ours, child))
 }
 
-/// The body of [`SIMULATION_COMMAND`]: serves `ranks` ranks, as the process says that has started it by standard input, and
-/// returns when all have left.
-pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
+/// What the process that started this one has said over standard input.
+pub(super) struct Begun {
+    pub(super) founder: OwnedFd,
+    pub(super) listener: OwnedFd,
+    pub(super) secret: Secret,
+}
+
+/// Waits for that; nothing comes when the founder has ended meanwhile.
+pub(super) fn begun() -> Result<Option<Begun>, ServeError> {
     let begin = |why: String| ServeError::Begin(why);
     let founder = std::io::stdin()
         .as_fd()
@@ -255,8 +293,7 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
         }
     };
     let Received::Datagram(n) = received else {
-        // Rank 0 has ended meanwhile.
-        return Ok(());
+        return Ok(None);
     };
     let opened = read_opening(BEGIN, &buffer[..n])
         .ok_or_else(|| begin("what it says is not understood".to_owned()))?;
@@ -269,6 +306,24 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
     let secret = opened.secret.try_into().map(Secret::from_bytes);
     let secret = secret.map_err(|_| begin("no secret".to_owned()))?;
     let listener = fds.pop().ok_or_else(|| begin("no socket".to_owned()))?;
+    Ok(Some(Begun {
+        founder,
+        listener,
+        secret,
+    }))
+}
+
+/// The body of [`SIMULATION_COMMAND`]: serves `ranks` ranks, as the process says that has started it by standard input, and
+/// returns when all have left.
+pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
+    let Some(Begun {
+        founder,
+        listener,
+        secret,
+    }) = begun()?
+    else {
+        return Ok(());
+    };
     let setting = setting(config).map_err(SimError::Setting)?;
     permit_descriptors();
     match server::serve(listener, founder, secret, ranks as usize, setting) {
@@ -282,7 +337,7 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
 }
 
 /// As many descriptors as the system permits: there are four for each rank.
-fn permit_descriptors() {
+pub(super) fn permit_descriptors() {
     if let Err(error) = host::limit::raise_descriptors() {
         tracing::debug!(%error, "the limit of descriptors stays");
     }

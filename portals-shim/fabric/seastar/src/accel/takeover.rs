@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Pendings of processes that were taken over, by the index of their end event.
 #[derive(Debug, Default)]
-pub(in super::super) struct Orphans(BTreeMap<u16, Orphan>);
+pub(crate) struct Orphans(BTreeMap<u16, Orphan>);
 
 #[derive(Debug)]
 struct Orphan {
@@ -25,12 +25,7 @@ struct Orphan {
 
 impl Orphans {
     /// Process `process` has been taken over; its small-message buffers are at `small_buffers`.
-    pub(in super::super) fn insert(
-        &mut self,
-        process: usize,
-        moved: &mut Moved,
-        small_buffers: u64,
-    ) {
+    pub(crate) fn insert(&mut self, process: usize, moved: &mut Moved, small_buffers: u64) {
         for (pending, flight, request) in moved.flights.drain(..) {
             let orphan = Orphan {
                 process,
@@ -43,7 +38,7 @@ impl Orphans {
     }
 
     /// An answer to `request` has come: the send that has ended with it, if its end event is still to come.
-    pub(in super::super) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
+    pub(crate) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
         let op = request.op?;
         let mut orphans = self.0.values_mut();
         let orphan = orphans.find(|o| o.sends(process, op, &request.header))?;
@@ -53,12 +48,7 @@ impl Orphans {
     }
 
     /// Whether the send of this request has still to end.
-    pub(in super::super) fn is_being_sent(
-        &self,
-        process: usize,
-        op: OpId,
-        request: &Header,
-    ) -> bool {
+    pub(crate) fn is_being_sent(&self, process: usize, op: OpId, request: &Header) -> bool {
         self.0.values().any(|o| o.sends(process, op, request))
     }
 }
@@ -74,12 +64,7 @@ impl Orphan {
 
 impl Ssnal {
     /// A pending of a process that was taken over has ended.
-    pub(in super::super) fn orphan_ended(
-        &mut self,
-        processes: &mut [Process],
-        index: u16,
-        fail: NiFail,
-    ) {
+    pub(crate) fn orphan_ended(&mut self, processes: &mut [Process], index: u16, fail: NiFail) {
         let Some(orphan) = self.orphans.0.remove(&index) else {
             self.counters.unknown_events += 1;
             return;

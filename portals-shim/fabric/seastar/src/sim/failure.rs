@@ -47,6 +47,10 @@ impl Sim {
         let vanished = |r: &Rank| matches!(r.state, RankState::Gone { closed: false });
         let outside =
             |r: &Rank| r.outside > 0 || matches!(r.state, RankState::Silent | RankState::Rejoining);
+        // Who comes may have something for those who wait.
+        if self.places.is_some() {
+            return false;
+        }
         if self.running > 0 || self.ranks.iter().any(|r| vanished(r) || outside(r)) {
             return false;
         }
@@ -73,13 +77,13 @@ impl Sim {
     }
 
     /// A rank's process is gone.
-    pub(in super::super) fn handle_exit(&mut self, rank: usize) {
+    pub(crate) fn handle_exit(&mut self, rank: usize) {
         self.depart(rank, false);
     }
 
     /// A rank does not keep to the rules of its connection, which has been closed: to the others it has left, though its
     /// process lives. Nobody else ends their waits for it.
-    pub(in super::super) fn handle_dismissal(&mut self, rank: usize) {
+    pub(crate) fn handle_dismissal(&mut self, rank: usize) {
         self.depart(rank, true);
     }
 
@@ -95,6 +99,9 @@ impl Sim {
         r.state = RankState::Gone { closed };
         let Rank { node, process, .. } = *r;
         self.nodes.0[node].driver.memory.revoke(process);
+        if self.places.is_some() {
+            self.nodes.0[node].dismiss(process);
+        }
         // An interrupt that waited for its call waits no more.
         if !self.nodes.0[node].handling && !self.calling(node) {
             self.interrupt(node);

@@ -17,8 +17,11 @@ impl Rank {
 impl Sim {
     /// A rank calls. `false`, and nothing happens: it may not ask that now, as a rank has one call at a time.
     #[must_use]
-    pub(in super::super) fn handle_call(&mut self, rank: usize, request: Request) -> bool {
+    pub(crate) fn handle_call(&mut self, rank: usize, request: Request) -> bool {
         let now = self.now;
+        if self.places.is_some() {
+            self.take_turn(rank);
+        }
         let Some(r) = self.ranks.get_mut(rank) else {
             return false;
         };
@@ -44,6 +47,22 @@ impl Sim {
         };
         match request {
             Request::Call(call) => r.state = RankState::Calling(call),
+            Request::Strayed(call) if self.places.is_some() => {
+                r.strays = true;
+                r.state = RankState::Calling(call);
+            }
+            Request::Enter if self.places.is_some() => {
+                let enters = r.enter();
+                self.returns.push_back(returned(r));
+                self.running += usize::from(enters);
+                return true;
+            }
+            Request::Forget(peer) if self.places.is_some() => {
+                self.returns.push_back(returned(r));
+                self.forget_peer(rank, peer);
+                return true;
+            }
+            Request::Strayed(_) | Request::Enter | Request::Forget(_) => return false,
             Request::Leave => {
                 r.state = RankState::Outside;
                 r.outside += 1;
@@ -67,7 +86,7 @@ impl Sim {
 
     /// Lets the ranks that are back in, once nobody is outside any more.
     pub(super) fn rejoin(&mut self) {
-        if self.ranks.iter().any(Rank::is_awaited) {
+        if self.places.is_none() && self.ranks.iter().any(Rank::is_awaited) {
             return;
         }
         let back: Vec<usize> = (0..self.ranks.len())
@@ -78,7 +97,8 @@ impl Sim {
             .map(|&r| self.ranks[r].clock)
             .fold(self.now, SimTime::max);
         for rank in back {
-            self.ranks[rank].outside = 0;
+            let r = &mut self.ranks[rank];
+            r.outside = u32::from(!r.met);
             self.finish(rank, at, Ok(Answer::Done));
         }
     }
@@ -91,6 +111,10 @@ impl Sim {
         let r = &mut self.ranks[rank];
         if !matches!(r.state, RankState::Returning) {
             return;
+        }
+        if !r.met && matches!(result, Ok(Answer::Polled(Some(_)))) {
+            // It has heard of somebody.
+            r.enter();
         }
         if r.outside == 0 {
             r.state = RankState::Running;
@@ -121,6 +145,9 @@ impl Sim {
         self.ranks[rank].state = RankState::Gone { closed: true };
         // The process may use its memory for anything from here on (rule 66).
         self.nodes.0[node].driver.memory.revoke(process);
+        if self.places.is_some() {
+            self.nodes.0[node].dismiss(process);
+        }
         self.returns.push_back(Return {
             rank,
             clock,

@@ -5,7 +5,7 @@ use super::{RankState, Sim};
 impl Sim {
     /// Lets virtual time pass without the ranks that run, while others are in a call; returns which those are. From
     /// its next call on, made at the present, such a rank holds time again.
-    pub(in super::super) fn go_on_without_silent(&mut self) -> Vec<usize> {
+    pub(crate) fn go_on_without_silent(&mut self) -> Vec<usize> {
         let waits = |state: &RankState| {
             let elsewhere = matches!(
                 state,

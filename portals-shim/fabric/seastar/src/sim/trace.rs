@@ -36,18 +36,18 @@ pub(super) fn name(call: &Call) -> &'static str {
 
 impl Sim {
     /// The machine, for a recorder.
-    pub(in super::super) fn scene(&self) -> Scene {
+    pub(crate) fn scene(&self) -> Scene {
         Scene::new(self.world.machine(), self.world.topology())
     }
 
     /// Has everything from now on recorded.
-    pub(in super::super) fn trace_to(&mut self, sink: Box<dyn Sink>) {
+    pub(crate) fn trace_to(&mut self, sink: Box<dyn Sink>) {
         self.calls = Calls(vec![None; self.ranks.len()]);
         self.world.trace_to(sink);
     }
 
     /// Ends the record, if there is one.
-    pub(in super::super) fn end_trace(&mut self) -> Result<(), String> {
+    pub(crate) fn end_trace(&mut self) -> Result<(), String> {
         self.world.end_trace()
     }
 
@@ -112,7 +112,7 @@ impl Sim {
 
     /// The registers of the NIC control block that are not zero: a row for each, a column for
     /// each node.
-    pub(in super::super) fn counters(&mut self) -> String {
+    pub(crate) fn counters(&mut self) -> String {
         let now = self.now;
         let nodes = self.world.topology().nodes();
         let mut table = format!("{:<22}", "register");

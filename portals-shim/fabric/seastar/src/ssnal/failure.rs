@@ -9,7 +9,7 @@ use fabric_api::place;
 use firmware_sim::answer::has_succeeded;
 use nic_model::defs::accel::Object;
 use nic_model::defs::command::{Command, OpCode};
-use portals_core::{Body, Header, NiFail};
+use portals_core::{Body, Header, NiFail, ProcessId, Transmit};
 
 impl Ssnal {
     /// A message cannot be sent: whoever waits for it, or for an answer to it, is told.
@@ -27,6 +27,39 @@ impl Ssnal {
         }
     }
 
+    /// A process sends to one that it does not know: nothing leaves the node.
+    pub(crate) fn refuse(&mut self, processes: &mut [Process], process: usize, tx: &Transmit) {
+        let after = tx.op.map_or(AfterTx::Nothing, AfterTx::Send);
+        self.not_sent(processes, process, &tx.header, after);
+    }
+
+    /// A process wants nothing any more of `peer`: its requests fail, those that are being sent at the end of that.
+    pub(crate) fn forget_peer(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        peer: ProcessId,
+    ) {
+        let Some(node) = place::node_index(peer.nid) else {
+            return;
+        };
+        let mut awaited = std::mem::take(&mut self.awaited);
+        let of = |r: &Request| r.process == process && r.header.target == peer;
+        let (over, sending) = awaited.abandon(node, of, |request| self.is_being_sent(request));
+        self.awaited = awaited;
+        self.forgotten.extend(sending);
+        for request in over {
+            self.will_not_be_answered(processes, process, &request.header);
+        }
+    }
+
+    /// Whether the initiator of a request whose send has ended has forgotten the target meanwhile.
+    fn take_forgotten(&mut self, process: usize, header: &Header) -> bool {
+        let is_it = |r: &Request| r.process == process && r.header == *header;
+        let at = self.forgotten.iter().position(is_it);
+        at.map(|at| self.forgotten.swap_remove(at)).is_some()
+    }
+
     /// An answer to `request` will not come.
     pub(super) fn will_not_be_answered(
         &mut self,
@@ -41,7 +74,7 @@ impl Ssnal {
     }
 
     /// Tells an initiator that its request has failed.
-    pub(in super::super) fn say_failed(&mut self, process: usize, answer: &Header) {
+    pub(crate) fn say_failed(&mut self, process: usize, answer: &Header) {
         if let Some(mut out) = self.outgoing(process, answer) {
             out.packet[header::FLAGS_AT] |= header::FAILED;
             self.backlog.push_back(out);
@@ -50,7 +83,7 @@ impl Ssnal {
     }
 
     /// A request was not delivered.
-    pub(in super::super) fn not_delivered(
+    pub(crate) fn not_delivered(
         &mut self,
         processes: &mut [Process],
         process: usize,
@@ -64,7 +97,7 @@ impl Ssnal {
 
     /// The data of a message has left its memory, or never will. A request to a node that has failed, whose
     /// answer had to come behind that, will have none.
-    pub(in super::super) fn send_over(
+    pub(crate) fn send_over(
         &mut self,
         processes: &mut [Process],
         process: usize,
@@ -72,13 +105,14 @@ impl Ssnal {
         fail: NiFail,
     ) {
         let node = place::node_index(request.target.nid);
-        if fail != NiFail::OK || node.is_some_and(|node| self.failed.contains(&node)) {
+        let over = fail != NiFail::OK || node.is_some_and(|node| self.failed.contains(&node));
+        if self.take_forgotten(process, request) || over {
             self.not_delivered(processes, process, request);
         }
     }
 
     /// What the firmware awaited for a process, whose state the kernel has now, is awaited here from now on.
-    pub(in super::super) fn inherit(
+    pub(crate) fn inherit(
         &mut self,
         processes: &mut [Process],
         process: usize,
@@ -121,6 +155,7 @@ impl Ssnal {
         let Answered::Request(request) = answered else {
             return answered;
         };
+        self.take_forgotten(process, &request.header);
         if let Some(op) = request.op
             && let Some(pending) = self.sending.get(&(process, op))
             && let Some(sent) = self.tx[usize::from(*pending)].as_mut()
@@ -138,12 +173,7 @@ impl Ssnal {
 
     /// The RAS controller says that `node` has failed: nothing that it owes will come.
     /// The firmware is told, where it holds the state of processes.
-    pub(in super::super) fn node_failed(
-        &mut self,
-        processes: &mut [Process],
-        node: u32,
-        accelerated: bool,
-    ) {
+    pub(crate) fn node_failed(&mut self, processes: &mut [Process], node: u32, accelerated: bool) {
         if accelerated {
             let command = Object {
                 op: OpCode::NODE_FAILED,

@@ -193,7 +193,7 @@ impl Ssnal {
         }
     }
 
-    pub(in super::super) fn searched(&mut self, entries: u32) {
+    pub(crate) fn searched(&mut self, entries: u32) {
         if let Some(matched) = &mut self.matched {
             matched.searched = entries;
             matched.outcome = "taken";
@@ -238,7 +238,7 @@ impl Ssnal {
         self.deposited(processes, process, d.op, fail, failure);
     }
 
-    pub(in super::super) fn deposited(
+    pub(crate) fn deposited(
         &mut self,
         processes: &mut [Process],
         process: usize,
@@ -257,7 +257,7 @@ impl Ssnal {
         }
     }
 
-    pub(in super::super) fn swap(
+    pub(crate) fn swap(
         &mut self,
         processes: &mut [Process],
         process: usize,

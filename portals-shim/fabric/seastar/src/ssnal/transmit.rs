@@ -54,12 +54,7 @@ pub(super) struct Sent {
 
 impl Ssnal {
     /// Sends a message of process `process`, which is not for this node.
-    pub(in super::super) fn send(
-        &mut self,
-        processes: &mut [Process],
-        process: usize,
-        tx: &Transmit,
-    ) {
+    pub(crate) fn send(&mut self, processes: &mut [Process], process: usize, tx: &Transmit) {
         let after = tx.op.map_or(AfterTx::Nothing, AfterTx::Send);
         self.transmit(processes, process, &tx.header, &tx.payload, after);
     }
@@ -246,7 +241,7 @@ impl Ssnal {
     }
 
     /// The data of an operation that was begun elsewhere has left its memory.
-    pub(in super::super) fn send_ended(
+    pub(crate) fn send_ended(
         &mut self,
         processes: &mut [Process],
         process: usize,
@@ -257,7 +252,7 @@ impl Ssnal {
     }
 
     /// The same for a reply.
-    pub(in super::super) fn reply_ended(
+    pub(crate) fn reply_ended(
         &mut self,
         processes: &mut [Process],
         process: usize,

@@ -1,0 +1,98 @@
+//! Endpoints that belong to no job: each joins an open simulation ([`Simulation`](super::Simulation)) by itself.
+//!
+//! The address of an endpoint has its process id and, as contact, a number of the simulation: within one simulation every
+//! endpoint reaches every other.
+
+mod member;
+#[cfg(test)]
+mod tests;
+
+use super::choice::{check_choice, unusable};
+use super::rank::Client;
+use super::simulation::SIMULATION_VARIABLE;
+use super::start::Address as Place;
+use super::trusted::TRUST;
+use fabric_api::address::{Address, AddressBook};
+use fabric_api::attached::{Alone, Attached};
+use fabric_api::config::{FabricConfig, FabricError, FabricKind};
+use fabric_api::identity::Wishes;
+use host::secret::random;
+use launch::Job;
+use member::Member;
+use portals_core::{Limits, NiConfig};
+use std::sync::OnceLock;
+
+/// Opens an endpoint in the simulation that the environment names, at its next free place. The process id is that of the
+/// place, and the clock begins at the present of the simulation.
+///
+/// # Errors
+/// The environment names no simulation, it cannot be reached, or it does not take this endpoint: the message says why, and
+/// what to do.
+pub fn open_alone(config: &FabricConfig, wishes: &Wishes) -> Result<Alone, FabricError> {
+    check_choice(config)?;
+    let word = std::env::var(SIMULATION_VARIABLE).unwrap_or_default();
+    if word.is_empty() {
+        return Err(unusable(format!(
+            "{SIMULATION_VARIABLE} is not set, so there is no simulation that an endpoint could join; `portolan simulate --places N` \
+             starts one and prints the variable, `portolan run --fabric seastar --places N -- PROGRAM` runs a program in one"
+        )));
+    }
+    let place = Place::from_word(&word).ok_or_else(|| {
+        unusable(format!(
+            "{SIMULATION_VARIABLE} is not a word that `portolan simulate` prints"
+        ))
+    })?;
+    join(&place, wishes, own_number()?)
+}
+
+/// A number that no other process has.
+fn own_number() -> Result<u64, FabricError> {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    if let Some(number) = NUMBER.get() {
+        return Ok(*number);
+    }
+    let mut bytes = [0; 8];
+    random(&mut bytes).map_err(|e| unusable(format!("no random bytes: {e}")))?;
+    Ok(*NUMBER.get_or_init(|| u64::from_ne_bytes(bytes)))
+}
+
+/// Joins as an endpoint of the process with this number.
+fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<Alone, FabricError> {
+    let socket = place.connect(&Job::singleton())?;
+    let number = number_of(place.name());
+    let wished = NiConfig {
+        limits: wishes.limits.min(Limits::LIBRARY),
+        ..wishes.config(fabric_api::place::Placement::ONE, 0, job_of(number))
+    };
+    let (client, id) = Client::arrive(socket, &place.secret, &wished, process)
+        .map_err(|why| unusable(format!("the simulation did not take this endpoint: {why}")))?;
+    let config = NiConfig { id, ..wished };
+    let own = Address::new(FabricKind::Seastar, id, &number.to_be_bytes())
+        .map_err(|e| unusable(e.to_string()))?;
+    let book = AddressBook::new(own, reachable);
+    let member = Member::new(client, book.clone());
+    let attached = Attached::elsewhere(Box::new(member), config, Vec::new(), TRUST);
+    Ok(Alone { attached, book })
+}
+
+/// A number of a simulation by the name of its socket, which has 64 random bits.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The job id of the endpoints of a simulation: 16 bits, for which the SeaStar's header has room, and not the one that is any
+/// job in programs for Cray's systems.
+fn job_of(number: u64) -> u32 {
+    ((number ^ number >> 32) as u32 & 0xffff).min(0xfffe)
+}
+
+fn reachable(own: &Address, other: &Address) -> Result<(), String> {
+    match own.contact() == other.contact() {
+        true => Ok(()),
+        false => Err(format!(
+            "it is in another simulation; both must join the one that {SIMULATION_VARIABLE} names"
+        )),
+    }
+}

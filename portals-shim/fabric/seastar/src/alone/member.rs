@@ -1,0 +1,113 @@
+//! The calls of an endpoint: those of a rank, and what its address book says of its peers.
+
+use super::super::proto::Question;
+use super::super::rank::{Client, has_threads};
+use fabric_api::address::AddressBook;
+use fabric_api::bridge::{Bridge, ClockKind};
+use fabric_api::call::{Answer, Call, Wait};
+use fabric_api::region::Region;
+use portals_core::{Error, ProcessId};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// An endpoint in an open simulation.
+#[derive(Debug)]
+pub(super) struct Member {
+    client: Client,
+    book: AddressBook,
+    peers: Mutex<Peers>,
+}
+
+/// What the simulation knows of the endpoint's peers.
+#[derive(Debug, Default)]
+struct Peers {
+    /// The state of the book that it is of.
+    generation: u64,
+    /// Those that operations have been for.
+    used: BTreeSet<ProcessId>,
+}
+
+/// The process that an operation of the call is for.
+const fn target(call: &Call) -> Option<ProcessId> {
+    match call {
+        Call::Put { to, .. } | Call::GetPut { to, .. } => Some(to.process),
+        Call::Get { from, .. } => Some(from.process),
+        _ => None,
+    }
+}
+
+impl Member {
+    pub(super) fn new(client: Client, book: AddressBook) -> Self {
+        Self {
+            client,
+            book,
+            peers: Mutex::default(),
+        }
+    }
+
+    /// Tells the simulation what has changed in the book. Returns whether the process that an operation is for is known.
+    fn catch_up(&self, to: Option<ProcessId>) -> Result<bool, Error> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.book.generation();
+        if generation != peers.generation {
+            if peers.generation == 0 {
+                self.client.ask(&Question::Enter)?;
+            }
+            let gone = |id: &ProcessId| self.book.find(*id).is_none();
+            let forgotten: Vec<ProcessId> = peers.used.iter().copied().filter(gone).collect();
+            for id in forgotten {
+                self.client.ask(&Question::Forget(id))?;
+                peers.used.remove(&id);
+            }
+            peers.generation = generation;
+        }
+        let Some(id) = to.filter(|id| *id != self.book.own().id()) else {
+            return Ok(true);
+        };
+        let known = self.book.find(id).is_some();
+        if known {
+            peers.used.insert(id);
+        }
+        Ok(known)
+    }
+}
+
+impl Bridge for Member {
+    fn pins(&self) -> bool {
+        self.client.pins()
+    }
+
+    fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
+        if matches!(call, Call::Close) {
+            return self.client.call_with(call, region);
+        }
+        if let Call::EqPoll { eqs, wait } = &call
+            && *wait != Wait::No
+            && has_threads()
+        {
+            // Another thread may change the book meanwhile.
+            let between = || self.catch_up(None).map(|_| ());
+            return self.client.wait_in_slices(eqs, *wait, between);
+        }
+        match self.catch_up(target(&call))? {
+            true => self.client.call_with(call, region),
+            false => self.client.ask(&Question::Strayed(call)),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.client.now()
+    }
+
+    fn clock(&self) -> ClockKind {
+        self.client.clock()
+    }
+
+    fn leave(&self) -> Result<(), Error> {
+        self.client.leave()
+    }
+
+    fn rejoin(&self) -> Result<(), Error> {
+        self.client.rejoin()
+    }
+}

@@ -1,0 +1,131 @@
+//! The places of an open simulation: endpoints come and go at any time, and belong to no job.
+//!
+//! # Virtual time
+//!
+//! * The clock of an endpoint begins at the present.
+//! * An endpoint is outside until it has *met* somebody: it has told the simulation of a peer, or a wait or look of it has
+//!   taken an event. Before that it holds nobody's time, and its calls are made at the present.
+//! * From then on it is like a rank of a job. One that is back from outside waits for nobody.
+//! * Of the endpoints of one process the one that called last stands for the process. The others are silent as long: their
+//!   threads, if they have any, hold no time.
+//! * A place without an endpoint is a rank that is gone.
+//!
+//! A place is free again when its endpoint has closed or died. Every endpoint has a process id that no other of its node
+//! has had, so what is late for one of them reaches no other.
+
+use super::super::usermem::UserMemory;
+use super::{Rank, RankState, Setting, Sim, SimError, Work};
+use fabric_api::mode::Mode;
+use fabric_api::place::{self, LARGEST_PID, Placement, RANK_PID};
+use portals_core::{Limits, NiConfig, ProcessId};
+use std::cmp::Reverse;
+
+/// What a simulation knows of the endpoints that may join it.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// By place: which process its endpoint is of.
+    processes: Vec<u64>,
+}
+
+impl Rank {
+    /// Takes part in time from now on; whether it runs, and did not hold time before.
+    pub(super) fn enter(&mut self) -> bool {
+        if std::mem::replace(&mut self.met, true) {
+            return false;
+        }
+        self.outside = self.outside.saturating_sub(1);
+        let runs = self.outside == 0 && matches!(self.state, RankState::Outside);
+        if runs {
+            self.state = RankState::Running;
+        }
+        runs
+    }
+}
+
+impl Sim {
+    /// Boots a machine with room for endpoints, none of which is there.
+    pub(crate) fn open(setting: Setting, places: u32, place: Placement) -> Result<Self, SimError> {
+        if setting.mode != Mode::Generic {
+            let why = "endpoints join in generic mode only: the firmware knows the processes of accelerated mode from the start";
+            return Err(SimError::Setting(why.to_owned()));
+        }
+        let per_node = place.per_node();
+        let on = |rank: u32| ((rank / per_node) as usize, (rank % per_node) as usize);
+        let all: Vec<(usize, usize)> = (0..places).map(on).collect();
+        let mut sim = Self::on(setting, &all, &[], Vec::new())?;
+        let processes = vec![0; all.len()];
+        sim.places = Some(Box::new(Places { processes }));
+        Ok(sim)
+    }
+
+    /// Whether nobody is at a place, and the one who was has its last answer.
+    fn is_free(&self, rank: usize) -> bool {
+        matches!(self.ranks[rank].state, RankState::Gone { .. })
+            && !self.returns.iter().any(|r| r.rank == rank)
+    }
+
+    /// Gives an endpoint of `process` the first free place, and its process id; `None`: there is none.
+    pub(crate) fn admit(
+        &mut self,
+        wished: NiConfig,
+        memory: Box<dyn UserMemory>,
+        process: u64,
+    ) -> Option<(usize, ProcessId)> {
+        let pid = |sim: &Self, rank: usize| {
+            let before = sim.nodes.0[sim.ranks[rank].node].processes.len();
+            let pid = u32::try_from(before).ok()?.checked_add(RANK_PID)?;
+            (pid <= LARGEST_PID).then_some(pid)
+        };
+        let mut free = (0..self.ranks.len()).filter(|rank| self.is_free(*rank));
+        let (rank, pid) = free.find_map(|rank| Some((rank, pid(self, rank)?)))?;
+        let node = self.ranks[rank].node;
+        let id = ProcessId::new(place::nid(u32::try_from(node).ok()?), pid);
+        self.places.as_mut()?.processes[rank] = process;
+        // What was to happen to the one before.
+        self.work.retain(|Reverse((_, _, work))| match *work {
+            Work::Return(of) | Work::Computed(of) | Work::Write(of) => of != rank,
+            Work::Deadline { rank: of, .. } => of != rank,
+            Work::Handler(_) | Work::Retry(_) | Work::Local(_) => true,
+        });
+        self.results[rank] = None;
+        let config = NiConfig {
+            id,
+            limits: wished.limits.min(Limits::LIBRARY),
+            ..wished
+        };
+        self.ranks[rank] = Rank {
+            state: RankState::Outside,
+            clock: self.now,
+            outside: 1,
+            node,
+            process: self.nodes.0[node].admit(config, memory),
+            met: false,
+            strays: false,
+        };
+        Some((rank, id))
+    }
+
+    /// A rank is about to call: the other endpoints of its process do not hold time.
+    pub(super) fn take_turn(&mut self, rank: usize) {
+        let Some(places) = &self.places else { return };
+        let Some(own) = places.processes.get(rank) else {
+            return;
+        };
+        let others = self.ranks.iter_mut().zip(&places.processes).enumerate();
+        for (other, (r, process)) in others {
+            if other != rank && process == own && matches!(r.state, RankState::Running) {
+                r.state = RankState::Silent;
+                self.running -= 1;
+            }
+        }
+    }
+
+    /// An endpoint wants nothing any more of a process.
+    pub(super) fn forget_peer(&mut self, rank: usize, peer: ProcessId) {
+        let Rank { node, process, .. } = self.ranks[rank];
+        let kernel = &mut self.nodes.0[node];
+        kernel
+            .driver
+            .forget_peer(&mut kernel.processes, process, peer);
+    }
+}
