@@ -2,6 +2,7 @@
 
 mod bench;
 mod calibration;
+mod choice;
 mod cli;
 mod cmd;
 mod error;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
             Command::Calibration(options) => calibration::run(&options),
             Command::BenchRank(options) => cmd::bench::rank(&options),
             Command::SeastarSim(options) => cmd::seastar_sim::run(&options),
+            Command::Simulate(options) => cmd::simulate::run(&options),
             Command::Trace(options) => cmd::trace::run(&options),
             Command::Summary(options) => cmd::summary::run(&options),
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),

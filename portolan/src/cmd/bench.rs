@@ -309,6 +309,7 @@ pub(crate) fn measure(
     let status = launch(&JobSpec {
         title,
         ranks,
+        pmi: true,
         program: own.into(),
         args,
         env,

@@ -241,6 +241,7 @@ fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError>
     let status = launch(&JobSpec {
         title: "portolan firehose",
         ranks: 2,
+        pmi: true,
         program: std::env::current_exe()
             .map_err(failed("find this executable"))?
             .into(),

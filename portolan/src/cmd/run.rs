@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 use portals_shim::fabric::{self, FabricKind, MOST_PER_NODE};
+use portals_shim::nal::seastar::SIMULATION_VARIABLE;
 
+use super::simulate;
 use crate::cli::FabricArgs;
 use crate::error::CmdError;
 use crate::run::hosts::list::{self, ListError, Place};
@@ -24,9 +26,14 @@ const RANKS_MAX: i64 = 4096;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Number of ranks; with --gm-conf the file has it
-    #[arg(short = 'n', long = "ranks", value_name = "N", required_unless_present = "gm_conf",
+    #[arg(short = 'n', long = "ranks", value_name = "N", required_unless_present_any = ["gm_conf", "places"],
           value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     ranks: Option<u32>,
+    /// Start a simulation of the model with so many places, and the program once, which is no rank: endpoints that it or
+    /// its children open join the simulation, which ends with the program
+    #[arg(long, value_name = "N", conflicts_with_all = ["ranks", "gm_conf", "hosts", "hostfile", "nodes"],
+          value_parser = clap::value_parser!(u32).range(1..=simulate::PLACES_MAX))]
+    places: Option<u32>,
     #[command(flatten)]
     fabric: FabricArgs,
     /// Set a variable for every rank; may be repeated
@@ -148,6 +155,9 @@ impl Options {
         } else {
             self.fabric.on_one_machine()
         };
+        if self.places.is_some() && self.fabric.fabric.is_none() {
+            chosen.fabric = Some(FabricKind::Seastar);
+        }
         if let (Some(nodes), Some(ranks), false) =
             (self.hosts.nodes, self.ranks, self.hosts.elsewhere())
         {
@@ -177,10 +187,20 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         fabric::check_for(&chosen.config(), Some(ranks))?;
     }
     let mut env = chosen.variables();
+    // Ends when this function does.
+    let _simulation = match options.places {
+        Some(places) => {
+            let simulation = simulate::start(&chosen, places)?;
+            env.push((SIMULATION_VARIABLE.into(), simulation.word().into()));
+            Some(simulation)
+        }
+        None => None,
+    };
     env.extend(options.env.iter().cloned());
     let spec = JobSpec {
         title: "portolan run",
         ranks,
+        pmi: options.places.is_none(),
         program: program.clone(),
         args: args.to_vec(),
         env,

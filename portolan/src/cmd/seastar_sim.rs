@@ -1,10 +1,11 @@
-//! `portolan seastar-sim`: the process that holds the simulated machine of a job.
+//! `portolan seastar-sim`: the process that holds the simulated machine of a job, or one that endpoints join.
 //!
-//! Rank 0 starts it, with the listening socket as standard input.
+//! Rank 0 starts it, or `portolan simulate`, with one end of a pair of sockets as standard input.
 
 use clap::Args;
 use portals_shim::fabric::FabricConfig;
-use portals_shim::nal::seastar::{Mode, simulate};
+use portals_shim::nal::seastar::{Mode, simulate, simulate_places};
+use portals_shim::place::Placement;
 
 use crate::error::CmdError;
 
@@ -12,8 +13,14 @@ use crate::error::CmdError;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Ranks that will connect
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    ranks: u32,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), required_unless_present = "places")]
+    ranks: Option<u32>,
+    /// Places for endpoints, which join when they like
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "ranks")]
+    places: Option<u32>,
+    /// Places of a node
+    #[arg(long, default_value_t = 1)]
+    ranks_per_node: u32,
     /// Machine whose parameters are used
     #[arg(long)]
     machine: String,
@@ -31,7 +38,7 @@ pub(crate) struct Options {
     fault_seed: Option<String>,
 }
 
-/// Serves the ranks until all have left.
+/// Serves the ranks until all have left, or endpoints until the founder has.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let config = FabricConfig {
         machine: options.machine.clone(),
@@ -39,8 +46,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         mode: options.mode,
         faults: options.faults.clone(),
         fault_seed: options.fault_seed.clone(),
+        place: Placement::new(options.ranks_per_node).unwrap_or_default(),
         ..FabricConfig::default()
     };
-    simulate(options.ranks, &config)?;
+    match options.places {
+        Some(places) => simulate_places(places, &config)?,
+        None => simulate(options.ranks.unwrap_or(1), &config)?,
+    }
     Ok(0)
 }

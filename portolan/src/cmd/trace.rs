@@ -169,6 +169,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let status = launch(&JobSpec {
         title: "portolan trace",
         ranks: options.ranks,
+        pmi: true,
         program: program.clone(),
         args: args.to_vec(),
         env,

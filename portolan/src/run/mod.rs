@@ -55,6 +55,8 @@ pub(crate) struct JobSpec {
     pub(crate) title: &'static str,
     /// Number of ranks, at least 1.
     pub(crate) ranks: u32,
+    /// Whether the processes are ranks, and so are told of the launcher; a program that is none may be a launcher itself.
+    pub(crate) pmi: bool,
     /// The program, as the user gave it.
     pub(crate) program: OsString,
     /// Its arguments.

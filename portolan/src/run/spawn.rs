@@ -105,10 +105,13 @@ pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Pro
     }
     command
         .args(&spec.args)
-        .envs(spec.env.iter().map(|(k, v)| (k, v)))
-        .env("PMI_FD", theirs.as_raw_fd().to_string())
-        .env("PMI_RANK", rank.to_string())
-        .env("PMI_SIZE", spec.ranks.to_string());
+        .envs(spec.env.iter().map(|(k, v)| (k, v)));
+    if spec.pmi {
+        command
+            .env("PMI_FD", theirs.as_raw_fd().to_string())
+            .env("PMI_RANK", rank.to_string())
+            .env("PMI_SIZE", spec.ranks.to_string());
+    }
     // A rank on the SeaStar fabric starts the simulation, which is a command of this executable.
     if env::var_os(EXECUTABLE_VARIABLE).is_none()
         && let Ok(own) = env::current_exe()

@@ -203,6 +203,7 @@ impl Agent {
         let spec = JobSpec {
             title: "portolan agent",
             ranks: order.size,
+            pmi: true,
             program: program.clone().into_os_string(),
             args: order.args.iter().map(OsString::from).collect(),
             env: order
