@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use host::bystander::Bystander;
 use portals_shim::endpoint::Endpoint;
 use portals_shim::fabric::{FabricConfig, FabricKind};
 use portals_shim::{
@@ -54,13 +55,7 @@ impl Simulation {
     fn program(&self, role: &str, folder: &Path) -> Command {
         let mut program = Command::new(env::current_exe().unwrap());
         program
-            // With one thread, which virtual time that is the same in every run needs.
-            .args([
-                "--exact",
-                "a_program_with_an_endpoint",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .args(["--exact", "a_program_with_an_endpoint", "--nocapture"])
             .env(ROLE, format!("{role} {}", folder.display()))
             .env("PORTOLAN_SIMULATION", &self.word)
             .stdin(Stdio::null())
@@ -214,6 +209,8 @@ impl Program {
 #[test]
 fn a_program_with_an_endpoint() {
     let Ok(words) = env::var(ROLE) else { return };
+    // The thread that waits for this one makes no calls: waits need no slices.
+    let _main = Bystander::new();
     let (role, folder) = words.split_once(' ').unwrap();
     let folder = PathBuf::from(folder);
     match role {
@@ -232,6 +229,24 @@ fn a_program_with_an_endpoint() {
             loop {
                 std::thread::park();
             }
+        }
+        "alone" => {
+            // Of a peer that nobody is, so that it holds time like one that has met somebody.
+            let program = Program::open(folder.clone(), "alone.before");
+            let mut nobody = program.end.address();
+            nobody[9] ^= 1;
+            program.end.connect(&nobody).unwrap();
+            program.end.interface().status().unwrap();
+            fs::write(folder.join(role), program.end.address()).unwrap();
+            program.takes(9);
+            program.end.interface().close().unwrap();
+        }
+        "sends" => {
+            let program = Program::open(folder, role);
+            let peer = program.meet("alone");
+            program.puts(peer, 9);
+            program.next(EventKind::SendEnd);
+            program.end.interface().close().unwrap();
         }
         "waits" => {
             let program = Program::open(folder, role);
@@ -267,6 +282,25 @@ fn programs_that_were_not_started_together_meet_through_a_file() {
     let (least, most) = (took.clone().min().unwrap(), took.max().unwrap());
     // Both hold time, so it is theirs alone, but for the phase in which they come.
     assert!(least > 100_000 && most < least + least / 100, "{times:?}");
+}
+
+/// In a job a wait of everybody is a deadlock; here somebody may come.
+#[test]
+fn a_wait_of_everybody_ends_when_somebody_comes() {
+    let simulation = Simulation::start(&["--places", "2"]);
+    let folder = TempDir::new().unwrap();
+    let alone = simulation.program("alone", folder.path()).spawn().unwrap();
+    let address = folder.path().join("alone");
+    until("an endpoint", || {
+        address.metadata().is_ok_and(|m| m.len() == 64)
+    });
+    let sends = simulation.program("sends", folder.path()).spawn().unwrap();
+    for program in [sends, alone] {
+        let output = program.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{errors}");
+    }
 }
 
 /// An endpoint that is killed while it holds time, and one that is there and does nothing, hold nobody up.
