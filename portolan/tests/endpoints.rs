@@ -384,6 +384,11 @@ fn a_full_simulation_and_none_are_said_in_one_line() {
     assert!(told.contains("PORTOLAN_SIMULATION is not a word"), "{told}");
     waits.kill().unwrap();
     waits.wait().unwrap();
+    let mut accelerated = Command::new(PORTOLAN);
+    accelerated.args(["simulate", "--places", "2", "--mode", "accelerated"]);
+    let told = said(&mut accelerated);
+    let why = "portolan: fabric seastar cannot be used here: endpoints join in generic mode only: ";
+    assert!(told.starts_with(why) && told.lines().count() == 1, "{told}");
 }
 
 /// `run --places` has one word for the program, which is no rank, and ends the simulation with it.

@@ -13,6 +13,8 @@
 //!                                        firmware-sim, nic-model
 //! ```
 //!
+//! `choice.rs` reads what is to be simulated.
+//!
 //! Rank 0 starts the simulation ([`SIMULATION_COMMAND`]) and publishes its socket's name. The
 //! simulation ends when the last rank has left.
 //!

@@ -132,7 +132,7 @@ impl Drop for Simulation {
 /// started this one, and said so by standard input, has ended.
 ///
 /// # Errors
-/// The model could not be built, or a system call failed.
+/// A system call failed. When the model cannot be built the founder is told.
 pub fn simulate_places(places: u32, config: &FabricConfig) -> Result<(), ServeError> {
     let Some(Begun {
         founder,
@@ -150,5 +150,12 @@ pub fn simulate_places(places: u32, config: &FabricConfig) -> Result<(), ServeEr
     };
     let setting = chosen().map_err(SimError::Setting);
     permit_descriptors();
-    serve_places(listener, founder, secret, setting, (places, config.place))
+    match serve_places(listener, founder, secret, setting, (places, config.place)) {
+        // The founder was told, and says it.
+        Err(ServeError::Sim(error)) => {
+            tracing::debug!("the simulation cannot begin: {error}");
+            Ok(())
+        }
+        served => served,
+    }
 }
