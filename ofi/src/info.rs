@@ -146,6 +146,9 @@ unsafe fn wanted(hints: *const Info) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
+/// Names the simulation that endpoints on the model join.
+const SIMULATION: &str = "PORTOLAN_SIMULATION";
+
 /// The name of the fabric.
 const NAME: &str = "portolan";
 
@@ -178,6 +181,9 @@ fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
     };
     let others = FabricKind::ALL.into_iter().filter(|kind| *kind != chosen);
     let all = std::iter::once(chosen).chain(others.filter(|_| wanted.all && wanted.kind.is_none()));
+    // The model is joined by whoever was told of a simulation.
+    let told =
+        |kind: &FabricKind| *kind != FabricKind::Seastar || std::env::var_os(SIMULATION).is_some();
     let usable = |kind: &FabricKind| match config(Some(*kind)).map(|config| fabric::check(&config))
     {
         Ok(Ok(())) => true,
@@ -187,7 +193,7 @@ fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
         }
         Err(_) => false,
     };
-    all.filter(usable).collect()
+    all.filter(told).filter(usable).collect()
 }
 
 fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {

@@ -9,10 +9,17 @@ use crate::peers::Acquaintance;
 use crate::wire::{ENVELOPE, Kind, Said, read_envelope};
 use portals_shim::{Brief, EventKind, MdOptions, MdSpec, NiFail, ProcessId, Taken, Unlink, Wait};
 
+/// Looks in vain after which a look on the model is a wait, and how long that is in virtual time, nanoseconds.
+const VAIN: u32 = 4;
+const MOMENT: u64 = 20_000;
+
 impl Core {
     /// Handles what has happened; waits for something so long if nothing has. Returns whether there was anything.
     pub(crate) fn progress(&mut self, wait: Wait) -> bool {
         let mut event = Brief::default();
+        // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
+        let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
+        let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
         let (eqs, mut wait, mut any) = ([self.eq], wait, false);
         loop {
             match self.ni.eq_take_or(&eqs, wait, None, &mut event) {
@@ -30,6 +37,7 @@ impl Core {
                 }
             }
         }
+        self.idle = if any { 0 } else { self.idle.saturating_add(1) };
         for at in std::mem::take(&mut self.ready) {
             self.pump(at);
         }

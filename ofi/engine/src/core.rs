@@ -10,8 +10,8 @@ use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
 use crate::wire::{ENVELOPE, Kind, Said, envelope};
 use portals_shim::{
-    AckRequest, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
-    MeHandle, MeSpec, NiFail, ProcessId, Target, Unlink,
+    AckRequest, ClockKind, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory,
+    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Target, Unlink,
 };
 use std::collections::HashMap;
 
@@ -130,6 +130,10 @@ pub(crate) struct Core {
     pub(crate) pending: HashMap<u64, Pending>,
     last: u64,
     pub(crate) queued: usize,
+    /// Time is simulated: a look that finds nothing costs what a wait costs, and a wait lets time pass.
+    pub(crate) simulated: bool,
+    /// Looks in a row that have found nothing.
+    pub(crate) idle: u32,
     /// Peers whose queue may go on.
     pub(crate) ready: Vec<usize>,
     /// Whom a write that carries data is told to.
@@ -154,6 +158,7 @@ pub(crate) fn target(
 
 impl Core {
     pub(crate) fn new(ni: Interface) -> Result<Self, RoomError> {
+        let simulated = ni.clock() == ClockKind::Virtual;
         let eq = ni.eq_alloc(EVENTS)?;
         let slots = Slots::new(&ni, eq)?;
         let control = MdSpec {
@@ -183,6 +188,8 @@ impl Core {
             pending: HashMap::new(),
             last: 0,
             queued: 0,
+            simulated,
+            idle: 0,
             ready: Vec::new(),
             on_written: None,
             memory: HashMap::new(),
