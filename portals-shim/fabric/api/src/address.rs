@@ -11,12 +11,13 @@
 //!   10..64   where the endpoint is, as its fabric has it
 //! ```
 
+use crate::bell::Bell;
 use crate::config::FabricKind;
 use portals_core::ProcessId;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Of the format of addresses.
 const VERSION: u8 = 1;
@@ -168,9 +169,20 @@ pub type Reachable = fn(own: &Address, other: &Address) -> Result<(), String>;
 struct Inner {
     own: Address,
     reachable: Reachable,
-    known: Mutex<HashMap<ProcessId, Address>>,
+    known: Mutex<HashMap<ProcessId, Entry>>,
     /// Raised by every change.
     generation: AtomicU64,
+    /// Rung when a peer is removed.
+    bell: OnceLock<Arc<Bell>>,
+}
+
+/// A peer in an [`AddressBook`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is.
+    pub address: Address,
+    /// The generation of the book since when it is known: another one if it was removed and inserted again.
+    pub since: u64,
 }
 
 /// The addresses that an endpoint knows; clones are the same book.
@@ -188,10 +200,21 @@ impl AddressBook {
             reachable,
             known: Mutex::default(),
             generation: AtomicU64::new(0),
+            bell: OnceLock::new(),
         }))
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<ProcessId, Address>> {
+    /// Has removals ring this bell, so that a fabric that sleeps sees them. The first bell stays.
+    pub fn ring_when_removed(&self, bell: Arc<Bell>) {
+        let _ = self.0.bell.set(bell);
+    }
+
+    /// Raises the generation, and gives the new one.
+    fn changed(&self) -> u64 {
+        self.0.generation.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<ProcessId, Entry>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,14 +244,13 @@ impl AddressBook {
         }
         (self.0.reachable)(own, address).map_err(|reason| AddressError::Elsewhere { reason })?;
         let mut known = self.known();
-        match known.insert(id, *address) {
-            Some(before) if before == *address => {}
-            Some(before) => {
-                known.insert(id, before);
-                return Err(AddressError::Taken { id });
-            }
+        match known.get(&id) {
+            Some(before) if before.address == *address => {}
+            Some(_) => return Err(AddressError::Taken { id }),
             None => {
-                self.0.generation.fetch_add(1, Ordering::Release);
+                let since = self.changed();
+                let address = *address;
+                known.insert(id, Entry { address, since });
             }
         }
         Ok(id)
@@ -238,13 +260,21 @@ impl AddressBook {
     pub fn remove(&self, id: ProcessId) -> bool {
         let removed = self.known().remove(&id).is_some();
         if removed {
-            self.0.generation.fetch_add(1, Ordering::Release);
+            self.changed();
+            if let Some(bell) = self.0.bell.get() {
+                bell.ring();
+            }
         }
         removed
     }
 
     /// The address of a peer, if it is known.
     pub fn find(&self, id: ProcessId) -> Option<Address> {
+        self.entry(id).map(|entry| entry.address)
+    }
+
+    /// The address of a peer, if it is known, and since when.
+    pub fn entry(&self, id: ProcessId) -> Option<Entry> {
         self.known().get(&id).copied()
     }
 
@@ -319,6 +349,28 @@ mod tests {
         assert!(book.remove(peer.id()) && !book.remove(peer.id()));
         assert_eq!(book.find(peer.id()), None);
         assert_eq!(book.generation(), before + 2);
+    }
+
+    #[test]
+    fn a_peer_that_was_removed_and_inserted_again_is_known_anew_and_removals_ring() {
+        let (book, peer) = (book(), address(2, b"near"));
+        let bell = Arc::new(Bell::new().unwrap());
+        book.ring_when_removed(Arc::clone(&bell));
+        let rung = || {
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let mut fds = [PollFd::new(bell.descriptor(), PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+        };
+        book.insert(&peer).unwrap();
+        let before = book.entry(peer.id()).unwrap();
+        assert_eq!(before.since, book.generation());
+        book.insert(&peer).unwrap();
+        assert_eq!(book.entry(peer.id()), Some(before));
+        assert!(!rung());
+        assert!(book.remove(peer.id()) && rung());
+        book.insert(&peer).unwrap();
+        let after = book.entry(peer.id()).unwrap();
+        assert!(after.address == peer && after.since > before.since);
     }
 
     #[test]
