@@ -49,6 +49,8 @@ impl Endpoint {
     pub fn open_with(config: &FabricConfig, wishes: &Wishes) -> Result<Self, FabricError> {
         let alone = match config.kind {
             FabricKind::Shm => crate::nal::shm::open_alone(wishes),
+            #[cfg(feature = "verbs")]
+            FabricKind::Verbs => fabric_verbs::endpoint::open_alone(config, wishes),
             #[cfg(feature = "seastar")]
             FabricKind::Seastar => crate::nal::seastar::open_alone(config, wishes),
             kind => Err(FabricError::Unusable {

@@ -183,7 +183,7 @@ impl Verbs {
                 Some(link.route(LOOK_UP).map_err(|e| super::connect::chain(&e)))
             }),
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
-                let (from, own) = (verbs.rank as u32, rank as u32);
+                let [from, own] = [verbs.rank, rank].map(|index| verbs.name_of(index).0);
                 let peer = verbs.peer(rank)?;
                 let (Stage::Joining(attempt), Some(card)) = (peer.stage, peer.card) else {
                     return None;
@@ -287,11 +287,20 @@ impl Verbs {
 
     /// Somebody asks the manager for a connection.
     fn joining_request(&mut self, mut link: Link, private: &[u8]) {
-        let asked = read_hello(private, self.rank, self.token);
+        let own = self.name_of(self.rank).0 as usize;
+        let asked = read_hello(private, own, self.token);
         let closed = self.closed;
         let (device, port) = (&self.device, self.port);
         let on = link.is_on(device, port);
-        let peer = asked.and_then(|(rank, attempt)| {
+        let answered = |rank: usize, attempt| {
+            let peer = self.peers.get(rank).and_then(Option::as_deref);
+            peer.is_some_and(|p| p.stage == Stage::Answered && p.taken == Some(attempt))
+        };
+        let named = asked.and_then(|(name, attempt)| {
+            let rank = self.named(name, |rank| answered(rank, attempt))?;
+            Some((rank, attempt))
+        });
+        let peer = named.and_then(|(rank, attempt)| {
             let peer = self.peers.get_mut(rank)?.as_deref_mut()?;
             let fits =
                 peer.stage == Stage::Answered && peer.taken == Some(attempt) && peer.link.is_none();

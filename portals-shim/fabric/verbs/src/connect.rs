@@ -2,9 +2,9 @@
 
 use super::cm::Joiner;
 use super::directory;
+use super::endpoint::Means;
 use super::frame::SLOT;
-use super::handshake;
-use super::mail::Mail;
+use super::mail::{self, Mail};
 use super::memory::Registry;
 use super::onesided::Published;
 use super::plan::{self, Plan};
@@ -264,7 +264,7 @@ impl Unconnected {
             qkey: (random() as u32) & 0x7fff_ffff,
             receives: DATAGRAM_RECEIVES,
             sends: DATAGRAM_SENDS,
-            size: handshake::BYTES,
+            size: mail::LONGEST,
         };
         let datagrams = Datagrams::new(pd, &cq, &options).map_err(failed)?;
         Ok(Mail::adapter(datagrams, cq))
@@ -273,6 +273,25 @@ impl Unconnected {
     /// Connections that there may be at a time.
     pub(super) fn connections(&self) -> u32 {
         self.connections
+    }
+
+    /// That of an endpoint, which others may talk to with this token; it knows nobody yet.
+    pub(super) fn alone(self, token: u64) -> Self {
+        Self {
+            size: 1,
+            token,
+            ..self
+        }
+    }
+
+    /// How an endpoint makes connections.
+    pub(super) fn means(&self) -> Means {
+        match self.settings.connect(&self.port) {
+            Connect::Words if self.port.ethernet => Means::Ethernet,
+            Connect::Words => Means::InfiniBand,
+            Connect::Manager => Means::Manager,
+            Connect::Iwarp => Means::Iwarp,
+        }
     }
 
     pub(crate) fn contact(&self) -> Contact {
@@ -339,6 +358,7 @@ impl Unconnected {
             joiner: self.joiner,
             witness,
             directory,
+            vector: None,
             token: self.token,
             attempts: random() as u32,
             crowded,

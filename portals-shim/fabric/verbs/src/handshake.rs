@@ -18,6 +18,8 @@
 //! before. When two ask each other at the same time, the request of the
 //! lower rank counts, and the other one's queue pair answers it.
 //!
+//! Endpoints that belong to no job have no ranks; what their words say besides is in `endpoint/words.rs`.
+//!
 //! A datagram must carry the token of its target, a random number that only members of the job learn, from the
 //! job's key space. CONNECT and ACCEPT tell who the process is (user, job): frames that claim another one later are
 //! dropped. They also say how many frames their sender has received on earlier connections, so that the other side
@@ -46,6 +48,8 @@ pub(super) enum Word {
     },
     /// The sender waits for the confirmation of what it has advertised.
     Look,
+    /// The sender, an endpoint, ends the session. It is still there, and may be called again.
+    Disconnect,
 }
 
 /// Why a process wants no connection.
@@ -57,6 +61,8 @@ pub(super) enum Refusal {
     GivenUp,
     /// It cannot make a queue pair; its log says why.
     Device,
+    /// It knows nothing of the session that the asker means: an endpoint that has disconnected.
+    Forgotten,
     /// A reason that this version does not know.
     Other,
 }
@@ -67,6 +73,7 @@ impl Refusal {
             Self::Full => 1,
             Self::GivenUp => 2,
             Self::Device => 3,
+            Self::Forgotten => 4,
             Self::Other => 0,
         }
     }
@@ -78,6 +85,7 @@ impl std::fmt::Display for Refusal {
             Self::Full => "all connections that its device holds are in use",
             Self::GivenUp => "it gave this process up before",
             Self::Device => "it cannot make a queue pair",
+            Self::Forgotten => "it has disconnected",
             Self::Other => "it gives no reason",
         })
     }
@@ -151,6 +159,7 @@ impl Message {
             Word::Refuse(reason) => (4, reason.code()),
             Word::Bye { done } => (5, u8::from(done.is_some())),
             Word::Look => (6, 0),
+            Word::Disconnect => (7, 0),
         };
         let wire = Wire {
             magic: MAGIC.into(),
@@ -193,11 +202,13 @@ impl Message {
             (4, 1) => Word::Refuse(Refusal::Full),
             (4, 2) => Word::Refuse(Refusal::GivenUp),
             (4, 3) => Word::Refuse(Refusal::Device),
+            (4, 4) => Word::Refuse(Refusal::Forgotten),
             (4, _) => Word::Refuse(Refusal::Other),
             (5, known) => Word::Bye {
                 done: (known == 1).then(|| wire.done.get()),
             },
             (6, _) => Word::Look,
+            (7, _) => Word::Disconnect,
             _ => return None,
         };
         Some(Self {
@@ -265,14 +276,14 @@ pub(super) fn settled(taken: Option<u32>, attempts: u32) -> u32 {
 }
 
 /// Whether attempt `a` is later than `b`.
-fn later(a: u32, b: u32) -> bool {
+pub(super) fn later(a: u32, b: u32) -> bool {
     a != b && a.wrapping_sub(b) < 1 << 31
 }
 
 /// Decides about a CONNECT with number `attempt`; `taken` is the last of the peer's that was accepted.
-pub(super) fn on_connect(
-    own: u32,
-    peer: u32,
+pub(super) fn on_connect<N: PartialOrd>(
+    own: N,
+    peer: N,
     stage: Stage,
     taken: Option<u32>,
     attempt: u32,

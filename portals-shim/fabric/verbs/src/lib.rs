@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `connect.rs` | device, queues, the exchange of addresses |
 //! | `directory.rs` | how ranks find each other |
+//! | `endpoint.rs`, `endpoint/` | endpoints that belong to no job, and how they find each other |
 //! | `plan.rs` | how much each connection gets of the device |
 //! | `settings.rs` | what users may set |
 //! | `handshake.rs` | what two processes say to each other to connect |
@@ -58,6 +59,7 @@ mod completion;
 mod connect;
 pub mod datagram;
 mod directory;
+pub mod endpoint;
 mod events;
 mod frame;
 mod handshake;
@@ -333,6 +335,8 @@ pub struct Verbs {
     /// Where a request has had its effect only when a read behind it is done.
     witness: Option<Arc<witness::Witness>>,
     directory: Directory,
+    /// Instead, for an endpoint that belongs to no job; its indices are what ranks are in one.
+    vector: Option<Box<endpoint::AddressVector>>,
     /// What others must know to talk to this process.
     token: u64,
     /// Number of the last attempt to connect.
@@ -384,6 +388,7 @@ impl Verbs {
         self.place
             .find(to, |rank| self.ids.get(rank) == Some(&to))
             .filter(|rank| *rank != self.rank)
+            .or_else(|| self.index_of(to))
     }
 
     /// A contiguous copy of `segments`, registered for `purpose`.

@@ -15,8 +15,9 @@
 //! the error state, so a broken connection confirms every withdrawal.
 
 use super::Verbs;
+use super::endpoint::Sender;
 use super::frame::{Kind, PREFIX, SLOT};
-use super::handshake::{Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
+use super::handshake::{self, Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
 use super::peer::{Late, Peer, Timer};
 use fabric_api::delivery;
 use portals_core::{Ni, NiFail};
@@ -84,10 +85,11 @@ impl Verbs {
         endpoint: Endpoint,
     ) -> Message {
         let way = self.peers.get(rank).and_then(|p| p.as_ref()?.way.as_ref());
+        let [from, to] = [self.rank, rank].map(|index| self.name_of(index).0);
         Message {
             word,
-            from: self.rank as u32,
-            to: rank as u32,
+            from,
+            to,
             token: way.map_or(0, |(_, token)| *token),
             attempt,
             card: self.card(rank),
@@ -96,10 +98,12 @@ impl Verbs {
     }
 
     /// Sends a datagram to a peer whose address is known. A loss is no error: somebody asks again.
-    pub(super) fn tell_peer(&mut self, rank: usize, bytes: &[u8]) {
+    pub(super) fn tell_peer(&mut self, rank: usize, word: &[u8; handshake::BYTES]) {
         let Some((way, _)) = self.peer(rank).and_then(|p| p.way.clone()) else {
             return;
         };
+        let whole = self.with_tail(rank, word);
+        let bytes = whole.as_ref().map_or(&word[..], |whole| &whole[..]);
         if let Err(why) = self.mail.send(&way, bytes) {
             tracing::debug!(peer = rank, why, "datagram not sent");
         }
@@ -261,13 +265,10 @@ impl Verbs {
         if self.peer(rank).is_none_or(|p| p.way.is_some()) {
             return;
         }
-        let way = self
-            .directory
-            .find(rank as u32)
-            .and_then(|(address, token)| {
-                let way = self.mail.resolve(&address);
-                way.map(|way| (way, token))
-            });
+        let way = self.contact_of(rank).and_then(|(address, token)| {
+            let way = self.mail.resolve(&address);
+            way.map(|way| (way, token))
+        });
         match (way, self.peer(rank)) {
             (Ok(way), Some(peer)) => peer.way = Some(way),
             // The way to an address may come back with the link; it is looked for again until patience ends.
@@ -364,18 +365,22 @@ impl Verbs {
 
     /// Handles one datagram.
     fn handle_datagram(&mut self, ni: &mut Ni, bytes: &[u8]) {
-        let message = Message::parse(bytes).filter(|m| {
-            m.token == self.token && m.to as usize == self.rank && m.from as usize != self.rank
-        });
-        let Some(message) = message else {
+        let Some(message) = Message::parse(bytes).filter(|m| m.token == self.token) else {
             self.counters.bad_frames += 1;
             return;
         };
-        let rank = message.from as usize;
         if self.closed {
             return;
         }
-        let own = self.rank as u32;
+        let (rank, session) = match self.sender(ni, &message, bytes) {
+            Sender::Peer(rank, session) => (rank, session),
+            Sender::Done => return,
+            Sender::Nobody => {
+                self.counters.bad_frames += 1;
+                return;
+            }
+        };
+        let [own, theirs] = [self.rank, rank].map(|index| self.name_of(index));
         let managed = self.joiner.is_some();
         let Some(peer) = self.meet(rank) else {
             self.counters.bad_frames += 1;
@@ -384,8 +389,11 @@ impl Verbs {
         let (stage, taken) = (peer.stage, peer.taken);
         let known = stage == Stage::Asking(message.attempt);
         match message.word {
-            Word::Connect => match on_connect(own, message.from, stage, taken, message.attempt) {
-                OnConnect::Accept => self.accept(ni, rank, &message),
+            Word::Connect => match on_connect(own, theirs, stage, taken, message.attempt) {
+                OnConnect::Accept => {
+                    self.heard(rank, session);
+                    self.accept(ni, rank, &message);
+                }
                 OnConnect::Repeat => {
                     if let Some((_, answer)) = peer.answer.filter(|a| a.0 == message.attempt) {
                         self.tell_peer(rank, &answer);
@@ -401,6 +409,7 @@ impl Verbs {
                 OnConnect::Refuse(why) => self.refuse(rank, &message, why),
             },
             Word::Accept if known => {
+                self.heard(rank, session);
                 match self.join(rank, &message.endpoint, &message.card) {
                     Ok(_) => {}
                     Err(why) => return self.fail_peer(ni, rank, &why),
@@ -426,10 +435,14 @@ impl Verbs {
             {
                 self.ready(ni, rank);
             }
-            Word::Refuse(why) if known => self.fail_peer(ni, rank, &why),
-            Word::Bye { done } if peer.met => self.peer_closed(ni, rank, done),
+            Word::Refuse(why) if known => self.peer_refused(ni, rank, why),
+            Word::Bye { done } if peer.met => {
+                self.peer_closed(ni, rank, done);
+                self.forget_inbound(ni, rank);
+            }
             Word::Look => self.look = true,
-            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye { .. } => {}
+            Word::Disconnect if session != 0 => self.peer_disconnected(ni, rank),
+            Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye { .. } | Word::Disconnect => {}
         }
     }
 

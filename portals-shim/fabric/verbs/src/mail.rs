@@ -8,11 +8,14 @@
 //! Both lose, repeat and reorder what they carry, and take what anybody sends: what a word must have to count is said in
 //! `handshake.rs`.
 
-use super::handshake;
+use super::endpoint::WORD;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use verbs_backend::{Completion, Cq, DatagramAddress, Datagrams, Destination, Gid};
+
+/// Bytes of the longest word.
+pub(super) const LONGEST: usize = WORD;
 
 /// Where words for a peer go.
 #[derive(Clone, Debug)]
@@ -166,7 +169,7 @@ impl Mail {
                 };
                 for completion in &slots[..done] {
                     let handled = datagrams.handle(completion, |bytes| {
-                        let end = bytes.len().min(handshake::BYTES);
+                        let end = bytes.len().min(LONGEST);
                         words.extend(bytes.get(..end).map(<[u8]>::to_vec));
                     });
                     if let Err(error) = handled {
@@ -177,7 +180,7 @@ impl Mail {
                 done > 0
             }
             Self::Host { socket, .. } => {
-                let mut bytes = [0; handshake::BYTES];
+                let mut bytes = [0; LONGEST];
                 for _ in 0..16 {
                     match socket.recv_from(&mut bytes) {
                         Ok((len, _)) => words.extend(bytes.get(..len).map(<[u8]>::to_vec)),
@@ -246,12 +249,12 @@ mod tests {
         let mut other = Mail::host(ip, 2).unwrap();
         let way = one.resolve(&other.address()).unwrap();
         one.send(&way, b"short").unwrap();
-        one.send(&way, &[3; 2 * handshake::BYTES]).unwrap();
+        one.send(&way, &[3; 2 * LONGEST]).unwrap();
         let mut words = Vec::new();
         while words.len() < 2 {
             other.take(&mut words);
         }
-        assert_eq!(words, [b"short".to_vec(), vec![3; handshake::BYTES]]);
+        assert_eq!(words, [b"short".to_vec(), vec![3; LONGEST]]);
         assert!(!other.take(&mut words) && words.len() == 2);
         assert!(!one.is_down() && one.outstanding() == 0);
     }

@@ -45,9 +45,12 @@ const EVERYTHING: u64 = 1 << 46;
 impl Verbs {
     /// Sends a message of this process; see the module's picture.
     pub(super) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        let rank = self.rank_of(tx.header.target);
-        let closed = self.closed || self.gone;
-        let Some(rank) = rank.filter(|_| !closed) else {
+        let target = tx.header.target;
+        let rank = self
+            .rank_of(target)
+            .or_else(|| self.assign_index(ni, target))
+            .filter(|_| !self.closed && !self.gone);
+        let Some(rank) = rank else {
             return Self::fail_message(ni, tx);
         };
         if let Some(peer) = self.peer(rank)

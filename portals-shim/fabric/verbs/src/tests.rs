@@ -15,6 +15,7 @@ mod asked;
 mod auto;
 mod awaited;
 mod cm;
+mod endpoints;
 mod hostile;
 mod keys;
 mod late;

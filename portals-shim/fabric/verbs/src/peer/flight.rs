@@ -112,6 +112,15 @@ impl Peer {
         }
     }
 
+    /// Finds out whether the peer is there, if nothing is under way that would.
+    #[cold]
+    pub(crate) fn probe(&mut self) {
+        self.mark();
+        if self.flying.is_empty() && self.confirm.is_none() {
+            self.post_mark();
+        }
+    }
+
     /// Posts something that does nothing but end.
     pub(super) fn post_mark(&mut self) {
         let Some(qp) = self.qp.as_ref().filter(|_| self.flying.len() < self.depth) else {

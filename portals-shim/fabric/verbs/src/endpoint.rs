@@ -1,0 +1,136 @@
+//! Endpoints that belong to no job: each opens alone, and meets others by their addresses.
+//!
+//! ```text
+//!   connect(bytes) ──► book ──► first message to it: an index, a peer, CONNECT ──► as in a job (link.rs)
+//!   CONNECT of somebody who has the token ──► book, index, peer
+//!   disconnect(id) ──► book ──► bell ──► operations fail, DISCONNECT, the index is free
+//! ```
+//!
+//! | file | decides |
+//! |---|---|
+//! | `endpoint/contact.rs` | what an address says |
+//! | `endpoint/vector.rs` | which peer has which index: the address vector |
+//! | `endpoint/words.rs` | what a word says besides, and whether it belongs to this session |
+//! | `endpoint/peers.rs` | who comes, who goes, whose word counts |
+//! | `endpoint/nal.rs` | the fabric: `Verbs` that follow the book |
+//!
+//! In a job an index is a rank, and the job's key space has its contact. Here an index is given out when a process is first
+//! talked to or first heard of, is free again when the peer goes, and the book has the contact. Everything else is the same.
+//!
+//! # Address
+//!
+//! The process id is 31 random bits for the node, never 0, and a random process number from 1 to 0xfffe. The contact is where
+//! words go, and a token (`endpoint/contact.rs`).
+//!
+//! # Strangers
+//!
+//! A word counts if it has the token of its target and the whole address of its sender, which contains the sender's token.
+//! No table grows by any other. Who has both is entered into the book by a CONNECT, if the book permits. An endpoint has at
+//! most [`PEERS`] peers at a time; the next one is refused, unless one that was given up can make room.
+
+mod contact;
+mod nal;
+mod peers;
+mod vector;
+mod words;
+
+use super::connect::{Unconnected, failed, unusable};
+use super::directory::Directory;
+use super::settings::Settings;
+use crate::trusted::TRUST;
+use contact::reachable;
+use fabric_api::address::AddressBook;
+use fabric_api::attached::{Alone, Attached};
+use fabric_api::config::{Channel, FabricConfig, FabricError};
+use fabric_api::identity::Wishes;
+use fabric_api::place::{LARGEST_PID, Placement};
+use portals_core::{Ni, NiConfig, ProcessId};
+use std::collections::BTreeMap;
+
+pub(crate) use contact::{Contact, Means};
+pub(crate) use nal::EndpointNal;
+pub(crate) use vector::AddressVector;
+pub(crate) use words::{BYTES as WORD, Sender};
+
+/// Peers that an endpoint talks to at a time, if the device has the queues: those that were given up and not disconnected
+/// are among them until somebody needs their place.
+pub const PEERS: u32 = 256;
+
+/// The job of endpoints that wish for none.
+const NO_JOB: u32 = 0;
+
+/// Random numbers that nobody can guess: a process id, and a token.
+fn random_identity() -> Result<(ProcessId, u64), FabricError> {
+    let mut bytes = [0; 16];
+    host::secret::random(&mut bytes).map_err(failed)?;
+    let [nid, pid, high, low] = [0, 4, 8, 12].map(|at| {
+        let word = bytes[at..].first_chunk().copied().unwrap_or_default();
+        u32::from_le_bytes(word)
+    });
+    let id = ProcessId::new((nid >> 1).max(1), 1 + pid % LARGEST_PID);
+    Ok((id, u64::from(high) << 32 | u64::from(low)))
+}
+
+/// An endpoint that has its queues and knows nobody.
+pub(super) fn open(
+    device: Option<&str>,
+    settings: Settings,
+    wishes: &Wishes,
+    most: u32,
+) -> Result<(NiConfig, EndpointNal), FabricError> {
+    let (id, token) = random_identity()?;
+    let made = Unconnected::with(0, most.saturating_add(1), device, settings, |_| most)?;
+    let made = made.alone(token);
+    let contact = Contact {
+        means: made.means(),
+        address: made.contact().0,
+        token,
+    };
+    let own = contact.address_of(id).ok_or_else(|| {
+        unusable("the device gives no address that others could use: PORTOLAN_GID chooses another")
+    })?;
+    let config = NiConfig {
+        id,
+        ..wishes.config(Placement::ONE, 0, NO_JOB)
+    };
+    let book = AddressBook::new(own, reachable);
+    let most = made.connections() as usize;
+    let nobody = Directory::of(BTreeMap::new());
+    let verbs = made.nal(&config, Placement::ONE, vec![id], nobody, false)?;
+    Ok((config, EndpointNal::new(verbs, book, contact.means, most)))
+}
+
+/// Opens an endpoint on a device. Nobody else has to be there, and everybody is reached over the device, also processes of
+/// this machine.
+///
+/// # Errors
+/// The device cannot be used, or the channel is not `rc`: datagrams are for jobs.
+pub fn open_alone(config: &FabricConfig, wishes: &Wishes) -> Result<Alone, FabricError> {
+    if config.channel != Channel::Rc {
+        let channel = config.channel.name();
+        return Err(unusable(format!(
+            "the channel {channel} is for jobs: endpoints that open alone are connected (PORTOLAN_CHANNEL=rc)"
+        )));
+    }
+    let settings = Settings::from_env().map_err(unusable)?;
+    let (config, nal) = open(config.device.as_deref(), settings, wishes, PEERS)?;
+    let book = nal.book().clone();
+    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
+    Ok(Alone { attached, book })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contact::is_process;
+    use super::*;
+
+    #[test]
+    fn identities_are_ids_that_endpoints_may_have_and_differ() {
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            let (id, token) = random_identity().unwrap();
+            assert!(is_process(id), "{id:?}");
+            assert!(seen.insert(token) && seen.insert(u64::from(id.nid) << 32 | u64::from(id.pid)));
+        }
+    }
+}
