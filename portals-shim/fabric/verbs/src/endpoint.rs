@@ -101,7 +101,7 @@ pub(super) fn open(
 }
 
 /// Opens an endpoint on a device. Nobody else has to be there, and everybody is reached over the device, also processes of
-/// this machine.
+/// this machine. Any thread may call it.
 ///
 /// # Errors
 /// The device cannot be used, or the channel is not `rc`: datagrams are for jobs.

@@ -659,6 +659,9 @@ impl Verbs {
         if self.gone {
             return any;
         }
+        if self.vector.is_some() {
+            any |= self.follow_book(ni);
+        }
         any |= self.poll_datagrams(ni);
         if self.mail.arm() {
             any |= self.poll_datagrams(ni);

@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 pub(crate) struct EndpointNal {
     pub(crate) verbs: Verbs,
     book: AddressBook,
-    /// The generation of the book that was followed.
-    followed: u64,
 }
 
 impl EndpointNal {
@@ -27,11 +25,7 @@ impl EndpointNal {
         book.ring_when_removed(Arc::clone(&verbs.bell));
         let vector = AddressVector::new(book.clone(), means, most);
         verbs.vector = Some(Box::new(vector));
-        Self {
-            verbs,
-            book,
-            followed: 0,
-        }
+        Self { verbs, book }
     }
 
     pub(crate) fn book(&self) -> &AddressBook {
@@ -40,18 +34,13 @@ impl EndpointNal {
 
     #[inline]
     fn is_followed(&self) -> bool {
-        self.book.generation() == self.followed
+        let vector = self.verbs.vector.as_ref();
+        vector.is_none_or(|v| v.follows(self.book.generation()))
     }
 
-    /// Lets go whom the book has not any more; whether there was somebody.
     #[inline]
     fn follow(&mut self, ni: &mut Ni) -> bool {
-        let generation = self.book.generation();
-        if generation == self.followed {
-            return false;
-        }
-        self.followed = generation;
-        self.verbs.follow_book(ni)
+        !self.is_followed() && self.verbs.follow_book(ni)
     }
 }
 

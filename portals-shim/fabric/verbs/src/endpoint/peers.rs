@@ -132,11 +132,10 @@ impl Verbs {
     /// Lets go whom the book has not any more; whether there was somebody.
     #[cold]
     pub(crate) fn follow_book(&mut self, ni: &mut Ni) -> bool {
-        let Some(vector) = self.vector.as_ref().filter(|_| !self.closed && !self.gone) else {
+        let Some(vector) = self.vector.as_mut().filter(|_| !self.closed && !self.gone) else {
             return false;
         };
-        let gone = |index: &usize| vector.known(*index).is_some_and(|k| !vector.is_in_book(k));
-        let gone: Vec<usize> = vector.indices().into_iter().filter(gone).collect();
+        let gone = vector.gone();
         for index in &gone {
             if self.peer(*index).is_some_and(|p| !p.is_failed()) {
                 let word = self.datagram(*index, Word::Disconnect, 0, NOWHERE);

@@ -29,6 +29,8 @@ pub(crate) struct AddressVector {
     free: Vec<usize>,
     /// Number of the last session, to whomever; never 0.
     sessions: u32,
+    /// The generation of the book that was followed.
+    followed: u64,
 }
 
 impl AddressVector {
@@ -41,7 +43,25 @@ impl AddressVector {
             index: HashMap::new(),
             free: Vec::new(),
             sessions: 0,
+            followed: 0,
         }
+    }
+
+    /// Whether all that has changed in the book up to this generation has had its effect.
+    #[inline]
+    pub(super) fn follows(&self, generation: u64) -> bool {
+        generation == self.followed
+    }
+
+    /// The peers that have left the book since the last time.
+    pub(super) fn gone(&mut self) -> Vec<usize> {
+        let generation = self.book.generation();
+        if self.follows(generation) {
+            return Vec::new();
+        }
+        self.followed = generation;
+        let gone = |index: &usize| self.known(*index).is_some_and(|k| !self.is_in_book(k));
+        self.indices().into_iter().filter(gone).collect()
     }
 
     fn next_session(&mut self) -> Session {
@@ -213,10 +233,13 @@ mod tests {
         assert!(v.is_in_book(&known));
         v.book.insert(&address(5)).unwrap();
         assert!(v.is_in_book(&known));
+        assert!(v.gone().is_empty() && v.follows(v.book.generation()));
         let id = known.entry.address.id();
         v.book.remove(id);
-        assert!(!v.is_in_book(&known));
+        assert!(!v.is_in_book(&known) && !v.follows(v.book.generation()));
         v.book.insert(&known.entry.address).unwrap();
         assert!(!v.is_in_book(&known));
+        assert_eq!(v.gone(), [index]);
+        assert!(v.gone().is_empty(), "it is asked once");
     }
 }

@@ -145,6 +145,15 @@ fn has_failed(ends: &mut [End], from: usize, puts: usize) {
     });
 }
 
+/// All make progress until nothing of theirs is under way.
+fn settle(ends: &mut [End]) {
+    let start = Instant::now();
+    while !ends.iter_mut().all(|e| e.library.nal.verbs.all_is_sent()) {
+        assert!(start.elapsed() < Duration::from_secs(40), "it goes on");
+        ends.iter_mut().for_each(Raw::step);
+    }
+}
+
 #[test]
 fn device_two_endpoints_meet_by_address() {
     let Some(mut ends) = ends(2) else { return };
@@ -236,6 +245,10 @@ fn device_who_has_disconnected_can_connect_again() {
         ends[from].connect(&ends[whom]);
     }
     all_works(&mut ends, 1, 0);
+    // One that has nothing under way is told too.
+    settle(&mut ends);
+    assert!(ends[0].disconnect(ids[1]));
+    until(&mut ends, "the idle side sees it", |r| r[1].peers() == 0);
     close_all(ends);
 }
 
@@ -341,6 +354,13 @@ fn device_nobody_at_an_address_is_a_failure() {
 /// A peer that was given up is heard again when it connects.
 #[test]
 fn device_who_was_given_up_may_connect() {
+    // Which of two requests counts depends on the ids.
+    for _ in 0..5 {
+        given_up_and_connected();
+    }
+}
+
+fn given_up_and_connected() {
     let Some(mut ends) = impatient(2, 8) else {
         return;
     };
@@ -387,6 +407,8 @@ fn device_peers_come_and_go_and_the_tables_stay() {
         let one = ends[1].id();
         assert!(ends[0].disconnect(one));
         put(&mut ends, last, 0, LOUD, 64);
+        // Nothing is under way that would find out who is dead.
+        settle(&mut ends);
         // Some close, some die. Whoever comes is taken when that is noticed, which is looked for when no place is free.
         for (k, mut end) in ends.drain(1..).enumerate() {
             if k % 2 == 0 {
@@ -421,6 +443,23 @@ fn device_peers_come_and_go_and_the_tables_stay() {
         });
         assert!(slots(&ends) <= MOST + 1);
     }
+    close_all(ends);
+}
+
+#[test]
+fn device_a_disconnection_rings_for_the_attendant() {
+    use fabric_api::nal::Nal;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let Some(ends) = ends(2) else { return };
+    ends[0].connect(&ends[1]);
+    let bell = ends[0].library.nal.attendance().unwrap().bell;
+    bell.silence();
+    let rung = || {
+        let mut fds = [PollFd::new(bell.descriptor(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    };
+    assert!(!rung());
+    assert!(ends[0].disconnect(ends[1].id()) && rung());
     close_all(ends);
 }
 
@@ -469,6 +508,32 @@ fn device_a_disconnection_wakes_who_waits() {
     own.interface().close().unwrap();
     silent[0].step();
     close_all(silent);
+}
+
+/// Memory is taken back while a peer that makes no progress is told of it: a disconnection ends that wait too.
+#[test]
+fn device_a_disconnection_ends_the_wait_for_a_silent_peer() {
+    let Some(mut ends) = ends(2) else { return };
+    let memory = Region::new(64).unwrap();
+    let md = ends[0].attach(60, Some(&memory), None);
+    ends[0].connect(&ends[1]);
+    all_works(&mut ends, 0, 1);
+    let (book, silent) = (ends[0].library.nal.book().clone(), ends[1].id());
+    let start = Instant::now();
+    let (unlinked, took) = std::thread::scope(|s| {
+        s.spawn(|| {
+            while start.elapsed() < Duration::from_millis(100) {
+                std::thread::yield_now();
+            }
+            assert!(book.remove(silent));
+        });
+        let unlinked = ends[0].library.execute(Call::MdUnlink(md));
+        (unlinked, start.elapsed())
+    });
+    println!("taken back after {took:?}");
+    unlinked.expect("it is not in use");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    close_all(ends);
 }
 
 #[test]
