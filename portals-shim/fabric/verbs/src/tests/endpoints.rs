@@ -368,13 +368,31 @@ fn given_up_and_connected() {
     ends[0].connect(&ends[1]);
     ends[0].put(to(ids[1], LOUD, 0), 64, AckRequest::Ack, 5);
     // The other side does nothing.
-    let [one, _] = &mut ends[..] else { panic!() };
-    until(std::slice::from_mut(one), "it gives up", |r| {
+    until(&mut ends[..1], "it gives up", |r| {
         r[0].seen(EventKind::Ack, LOUD) == (1, 1)
     });
     ends[1].connect(&ends[0]);
     put(&mut ends, 1, 0, LOUD, 64);
     all_works(&mut ends, 0, 1);
+    close_all(ends);
+}
+
+/// A peer accepts a request of somebody who has given it up meanwhile: it is told, and keeps nothing.
+#[test]
+fn device_an_old_request_leaves_nothing() {
+    let Some(mut ends) = impatient(2, 8) else {
+        return;
+    };
+    let ids = [0, 1].map(|k: usize| ends[k].id());
+    ends[0].connect(&ends[1]);
+    ends[0].put(to(ids[1], LOUD, 0), 64, AckRequest::Ack, 5);
+    until(&mut ends[..1], "it gives up", |r| {
+        r[0].seen(EventKind::Ack, LOUD) == (1, 1)
+    });
+    until(&mut ends[1..], "it accepts", |r| r[0].peers() == 1);
+    assert!(ends[1].knows(ids[0]));
+    until(&mut ends, "it is told", |r| r[1].peers() == 0);
+    assert!(!ends[1].knows(ids[0]));
     close_all(ends);
 }
 
