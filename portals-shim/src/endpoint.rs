@@ -53,9 +53,10 @@ impl Endpoint {
             FabricKind::Verbs => fabric_verbs::endpoint::open_alone(config, wishes),
             #[cfg(feature = "seastar")]
             FabricKind::Seastar => crate::nal::seastar::open_alone(config, wishes),
+            #[cfg(not(all(feature = "seastar", feature = "verbs")))]
             kind => Err(FabricError::Unusable {
                 kind,
-                reason: "it has no endpoints that open alone".to_owned(),
+                reason: crate::fabric::NOT_BUILT.to_owned(),
             }),
         }?;
         let Alone { attached, book } = alone;

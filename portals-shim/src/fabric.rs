@@ -70,7 +70,7 @@ pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Fabric
 
 /// Why a fabric of which the program has nothing cannot be used.
 #[cfg(not(all(feature = "seastar", feature = "verbs")))]
-const NOT_BUILT: &str =
+pub(crate) const NOT_BUILT: &str =
     "this program was built without it; see the features of the crate portals-shim";
 
 /// Which protocol carries which operation on this fabric, by the machine, the device and the environment: a table for each

@@ -229,6 +229,14 @@ fn who_was_disconnected_fails_until_it_is_connected_again() {
     a.knows(&b);
     a.talks_to(&b, &[]);
     b.talks_to(&a, &[]);
+    // At once, so that nobody may have looked in between.
+    for _ in 0..20 {
+        a.endpoint.disconnect(b.id());
+        a.knows(&b);
+        a.put(8, b.id(), LOUD, 0);
+        assert_eq!(event(&[&a, &b], EventKind::Ack).ni_fail, NiFail::OK);
+    }
+    a.talks_to(&b, &[]);
 }
 
 #[test]

@@ -118,6 +118,8 @@ struct Peer {
     socket: OwnedFd,
     shm: Shm,
     processors: Processors,
+    /// The generation of the book since when it is known.
+    since: u64,
 }
 
 /// The fabric below one interface that was opened alone.
@@ -275,8 +277,10 @@ impl Endpoint {
     /// The memory is there: what waits for it leaves.
     fn met(&mut self, ni: &mut Ni, (id, token, socket): (ProcessId, u64, OwnedFd), met: Met) {
         let Met { shm, processors } = met;
+        let since = self.book.entry(id).map_or(0, |entry| entry.since);
         let at = self.peers.len();
         self.peers.push(Peer {
+            since,
             id,
             token,
             socket,
@@ -320,17 +324,25 @@ impl Endpoint {
         self.recount();
     }
 
+    /// Sees what has become of the book.
+    #[inline]
+    fn follow(&mut self, ni: &mut Ni) {
+        if self.book.generation() != self.generation {
+            self.forget(ni);
+        }
+    }
+
     /// Parts with those who are no longer in the book.
     #[cold]
     fn forget(&mut self, ni: &mut Ni) {
         self.generation = self.book.generation();
-        let gone = |id: ProcessId| self.book.find(id).is_none();
+        let since = |id: ProcessId| self.book.entry(id).map(|entry| entry.since);
         let peers: Vec<_> = (0..self.peers.len())
-            .filter(|at| gone(self.peers[*at].id))
+            .filter(|at| since(self.peers[*at].id) != Some(self.peers[*at].since))
             .collect();
         let (left, meetings): (Vec<_>, _) = std::mem::take(&mut self.meetings)
             .into_iter()
-            .partition(|m| gone(m.id));
+            .partition(|m| since(m.id).is_none());
         self.meetings = meetings;
         for at in peers.into_iter().rev() {
             self.part(ni, at, "the program has disconnected it");
@@ -361,6 +373,7 @@ fn sum(a: Paths, b: Paths) -> Paths {
 impl Nal for Endpoint {
     #[inline]
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+        self.follow(ni);
         match self.find(tx.header.target) {
             Some(at) => self.peers[at].shm.send_expecting(ni, tx),
             None => self.send_later(ni, tx),
@@ -369,6 +382,10 @@ impl Nal for Endpoint {
 
     #[inline]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+        // Whom the program has disconnected since is seen to there.
+        if self.book.generation() != self.generation {
+            return false;
+        }
         match self.find(header.target) {
             Some(at) => {
                 let shm = &mut self.peers[at].shm;
@@ -384,9 +401,7 @@ impl Nal for Endpoint {
 
     #[inline]
     fn progress(&mut self, ni: &mut Ni) -> bool {
-        if self.book.generation() != self.generation {
-            self.forget(ni);
-        }
+        self.follow(ni);
         let mut any = false;
         let mut bad = None;
         for (at, peer) in self.peers.iter_mut().enumerate() {
@@ -449,9 +464,7 @@ impl Nal for Endpoint {
         if self.closed {
             return false;
         }
-        if self.book.generation() != self.generation {
-            self.forget(ni);
-        }
+        self.follow(ni);
         let any = self.look(ni);
         self.retry(ni);
         any

@@ -68,15 +68,19 @@ impl Endpoint {
         watch
             .add(&listener, super::LISTENER)
             .map_err(|e| socket(e.into()))?;
+        let bell = Arc::new(Bell::new().map_err(socket)?);
+        let book = AddressBook::new(address, reachable);
+        // Whoever is disconnected is left though the program makes no call.
+        book.ring_when_removed(Arc::clone(&bell));
         Ok(Self {
             config,
             place,
-            book: AddressBook::new(address, reachable),
+            book,
             generation: 0,
             listener,
             watch,
             alarm: Alarm::new().map_err(socket)?,
-            bell: Arc::new(Bell::new().map_err(socket)?),
+            bell,
             peers: Vec::new(),
             index: HashMap::new(),
             latest: 0,
