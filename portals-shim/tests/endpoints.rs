@@ -8,7 +8,7 @@ use portals_shim::{
     Region, Unlink, Wait,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes.
@@ -29,13 +29,34 @@ struct Side {
     source: MdHandle,
 }
 
+/// Over the device that is to be tested, or over shared memory.
+fn config() -> FabricConfig {
+    let device = std::env::var("PORTOLAN_TEST_DEVICE").ok();
+    let device = device.filter(|device| !device.is_empty());
+    FabricConfig {
+        kind: match device {
+            Some(_) => FabricKind::Verbs,
+            None => FabricKind::Shm,
+        },
+        device,
+        ..FabricConfig::default()
+    }
+}
+
+fn shared_memory() -> FabricConfig {
+    FabricConfig {
+        kind: FabricKind::Shm,
+        ..FabricConfig::default()
+    }
+}
+
 impl Side {
     fn new() -> Self {
-        let config = FabricConfig {
-            kind: FabricKind::Shm,
-            ..FabricConfig::default()
-        };
-        let endpoint = Endpoint::open(&config).unwrap();
+        Self::on(&config())
+    }
+
+    fn on(config: &FabricConfig) -> Self {
+        let endpoint = Endpoint::open(config).unwrap();
         let ni = endpoint.interface();
         let eq = ni.eq_alloc(4096).unwrap();
         let work = Region::new(LEN).unwrap();
@@ -270,10 +291,10 @@ fn who_closes_after_it_has_talked_fails_and_what_it_sent_arrives() {
 
 #[test]
 fn what_is_no_address_is_refused() {
-    let a = Side::new();
+    let a = Side::on(&shared_memory());
     let connect = |bytes: &[u8]| a.endpoint.connect(bytes);
     assert_eq!(connect(&[]), Err(AddressError::Length { len: 0 }));
-    let mut other = Side::new().endpoint.address();
+    let mut other = Side::on(&shared_memory()).endpoint.address();
     // Another machine.
     other[42] ^= 1;
     let said = connect(&other).unwrap_err().to_string();
@@ -315,6 +336,7 @@ fn run_again(folder: &Path, test: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(OTHER, folder)
+        .stdout(Stdio::null())
         .spawn()
         .unwrap()
 }

@@ -11,29 +11,34 @@ use std::process::Command;
 
 /// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
 /// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 8] = [
+const SUITES: [(&str, &str); 10] = [
     ("device", ""),
     ("conduit_device", ""),
     ("fabric_verbs", "device_"),
     ("fabric_both", "device_"),
     ("regions", "device_"),
+    ("endpoints", ""),
+    ("ofi_engine", "endpoint::tests"),
     ("conformance", "verbs"),
     ("tag_oracle", "verbs"),
     ("bound", "verbs"),
 ];
 /// The packages that have them.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "verbs-backend",
     "fabric-verbs",
     "fabric-both",
     "portals-shim",
+    "ofi-engine",
     "portolan-tests",
 ];
 /// What cargo calls them.
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 13] = [
     "--lib",
     "--test",
     "regions",
+    "--test",
+    "endpoints",
     "--test",
     "device",
     "--test",

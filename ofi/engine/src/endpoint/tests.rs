@@ -1,4 +1,4 @@
-//! Endpoints of this process over shared memory, and what they say to each other.
+//! Endpoints of this process, and what they say to each other.
 
 use super::*;
 use crate::addresses::Addresses;
@@ -27,8 +27,15 @@ impl Drop for Side {
 }
 
 fn sides(count: usize) -> Vec<Side> {
+    // Over the device that is to be tested, or over shared memory.
+    let device = std::env::var("PORTOLAN_TEST_DEVICE").ok();
+    let device = device.filter(|device| !device.is_empty());
     let config = FabricConfig {
-        kind: FabricKind::Shm,
+        kind: match device {
+            Some(_) => FabricKind::Verbs,
+            None => FabricKind::Shm,
+        },
+        device,
         ..FabricConfig::default()
     };
     let open = || Side {
