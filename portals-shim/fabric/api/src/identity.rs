@@ -8,7 +8,7 @@ use portals_core::{Limits, NiConfig, ProcessId};
 /// What a process asks of its interface; ranks need not ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Process id, up to [`LARGEST_PID`](crate::place::LARGEST_PID); [`RANK_PID`] is no wish: ranks that share a node then have
+    /// Process id, up to [`LARGEST_PID`]; [`RANK_PID`] is no wish: ranks that share a node then have
     /// that and the following ones.
     pub pid: u32,
     /// Limits, cut to [`Limits::LIBRARY`].
