@@ -53,13 +53,14 @@ pub(crate) fn release_dir() -> PathBuf {
 
 /// The packages that are built for tests on devices and for counts. With which features a library is built depends on all
 /// packages of a call, so that each call names them all, and what several of them use is built once.
-const TOGETHER: [&str; 8] = [
+const TOGETHER: [&str; 9] = [
     "portolan",
     "programs",
     "verbs-backend",
     "fabric-verbs",
     "fabric-both",
     "portals-shim",
+    "ofi-engine",
     "portolan-tests",
     "portolan-benches",
 ];
