@@ -239,10 +239,10 @@ impl AddressBook {
         if address == own {
             return Ok(id);
         }
+        (self.0.reachable)(own, address).map_err(|reason| AddressError::Elsewhere { reason })?;
         if id == own.id {
             return Err(AddressError::Taken { id });
         }
-        (self.0.reachable)(own, address).map_err(|reason| AddressError::Elsewhere { reason })?;
         let mut known = self.known();
         match known.get(&id) {
             Some(before) if before.address == *address => {}
