@@ -5,7 +5,7 @@
 )]
 //! Address vectors.
 
-use crate::abi::{ADDR_UNSPEC, Addr, AvAttr, Fid, class, errno};
+use crate::abi::{ADDR_UNSPEC, Addr, AvAttr, Fid, cap, class, errno};
 use crate::domain::{Domain, Shared};
 use crate::ptr::{
     Object, Out, borrow, bytes, entry_int, give, object, read, take, write_at, write_bytes,
@@ -111,7 +111,8 @@ pub(crate) unsafe extern "C" fn open(
         let out = unsafe { Out::new(out) }?;
         // SAFETY: the caller says there what it wants, and reads what it gets.
         let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
-        if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
+        // Shared by name, of scalable endpoints, or telling of insertions by events.
+        if !attr.name.is_null() || attr.rx_ctx_bits != 0 || attr.flags & cap::COMPLETION != 0 {
             return Err(errno::NOSYS);
         }
         if attr.kind == crate::abi::AV_UNSPEC {

@@ -40,19 +40,9 @@ mod table;
 
 pub use abi::Provider;
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
 /// Of this provider, as libfabric counts: 0.1.
 const VERSION: u32 = 1;
-
-/// A structure that C keeps for ever.
-struct Forever(*mut Provider);
-
-// SAFETY: it is written by the core of libfabric alone, which has it from the first call on.
-unsafe impl Send for Forever {}
-
-// SAFETY: as above.
-unsafe impl Sync for Forever {}
 
 unsafe extern "C" fn cleanup() {}
 
@@ -76,20 +66,18 @@ fn begin_log() {
 /// What libfabric calls when it has loaded this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
-    static PROVIDER: OnceLock<Forever> = OnceLock::new();
-    let made = PROVIDER.get_or_init(|| {
-        begin_log();
-        let provider = Provider {
-            version: VERSION,
-            fi_version: loader::version(),
-            context: [std::ptr::null_mut(); 4],
-            name: c"portolan".as_ptr(),
-            getinfo: info::getinfo as *const c_void,
-            fabric: fabric::open as *const c_void,
-            cleanup: cleanup as *const c_void,
-        };
-        Forever(Box::into_raw(Box::new(provider)))
-    });
-    loader::define(made.0);
-    made.0
+    begin_log();
+    // One for each libfabric in the process: it writes into its own.
+    let provider = Provider {
+        version: VERSION,
+        fi_version: loader::version(),
+        context: [std::ptr::null_mut(); 4],
+        name: c"portolan".as_ptr(),
+        getinfo: info::getinfo as *const c_void,
+        fabric: fabric::open as *const c_void,
+        cleanup: cleanup as *const c_void,
+    };
+    let made = Box::into_raw(Box::new(provider));
+    loader::define(made);
+    made
 }

@@ -10,7 +10,6 @@
 
 use crate::abi::{Info, Provider};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
 
 type Version = unsafe extern "C" fn() -> u32;
 type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
@@ -69,27 +68,24 @@ pub(crate) fn free_info(info: *mut Info) {
 
 /// Has `fi_info -e` show the variables of this provider.
 pub(crate) fn define(provider: *const Provider) {
-    static ONCE: OnceLock<()> = OnceLock::new();
     let Some(function) = symbol(c"fi_param_define") else {
         return;
     };
-    ONCE.get_or_init(|| {
-        // SAFETY: the library's function of this name has this type.
-        let function = unsafe { std::mem::transmute::<*mut c_void, Define>(function) };
-        for (name, text) in [
-            (
-                c"fabric",
-                c"The fabric: shm, verbs or seastar (default: PORTOLAN_FABRIC, or shm)",
-            ),
-            (
-                c"device",
-                c"The RDMA device (default: PORTOLAN_DEVICE, or the first that can be used)",
-            ),
-        ] {
-            // SAFETY: the provider is the one that is being registered, and both strings are static. 0 is a string's type.
-            unsafe { function(provider, name.as_ptr(), 0, text.as_ptr()) };
-        }
-    });
+    // SAFETY: the library's function of this name has this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Define>(function) };
+    for (name, text) in [
+        (
+            c"fabric",
+            c"The fabric: shm, verbs or seastar (default: PORTOLAN_FABRIC, or shm)",
+        ),
+        (
+            c"device",
+            c"The RDMA device (default: PORTOLAN_DEVICE, or the first that can be used)",
+        ),
+    ] {
+        // SAFETY: the provider is the one that is being registered, and both strings are static. 0 is a string's type.
+        unsafe { function(provider, name.as_ptr(), 0, text.as_ptr()) };
+    }
 }
 
 /// A copy of a string, which the library frees.

@@ -38,8 +38,10 @@ impl Core {
             }
         }
         self.idle = if any { 0 } else { self.idle.saturating_add(1) };
-        for at in std::mem::take(&mut self.ready) {
-            self.pump(at);
+        if std::mem::take(&mut self.woken) && self.queued > 0 {
+            for at in 0..self.peers.len() {
+                self.pump(at);
+            }
         }
         any
     }
@@ -75,14 +77,7 @@ impl Core {
         if let Some(used) = self.uses[slot].take() {
             self.slots.give_back(slot);
             self.used(used, event.ni_fail, event.mlength);
-            self.wake_all();
-        }
-    }
-
-    /// There is room again: what waits for it may go on.
-    fn wake_all(&mut self) {
-        if self.queued > 0 {
-            self.ready.extend(0..self.peers.len());
+            self.woken = true;
         }
     }
 
@@ -329,6 +324,7 @@ impl Core {
             return;
         }
         let ok = event.ni_fail == NiFail::OK;
+        self.woken = true;
         match self.pending.remove(&number) {
             Some(Pending::Exposed { op, len, tag, .. }) => {
                 let end = End {

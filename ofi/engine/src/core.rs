@@ -17,6 +17,8 @@ use std::collections::HashMap;
 
 /// Events that may be there at once: several for each message that may land, and for each operation.
 const EVENTS: u64 = 1 << 16;
+/// Operations with a descriptor of their own that may be under way: each has an event at its end, or two.
+const MOST_PENDING: usize = EVENTS as usize / 4;
 /// Operations that may wait for peers before a program is told to try again.
 const MOST_QUEUED: usize = 1 << 16;
 
@@ -134,8 +136,8 @@ pub(crate) struct Core {
     pub(crate) simulated: bool,
     /// Looks in a row that have found nothing.
     pub(crate) idle: u32,
-    /// Peers whose queue may go on.
-    pub(crate) ready: Vec<usize>,
+    /// There is room again, for which queues of peers may wait.
+    pub(crate) woken: bool,
     /// Whom a write that carries data is told to.
     pub(crate) on_written: Option<Op>,
     pub(crate) memory: HashMap<u64, Registered>,
@@ -190,7 +192,7 @@ impl Core {
             queued: 0,
             simulated,
             idle: 0,
-            ready: Vec::new(),
+            woken: false,
             on_written: None,
             memory: HashMap::new(),
         };
@@ -275,15 +277,14 @@ impl Core {
         said.encode()
     }
 
-    /// Whether there is a slot for it, if it needs one.
+    /// Whether there is a slot for it, if it needs one, and an event for its end.
     fn has_room(&self, what: &Outgoing) -> bool {
-        !what.costs() || !self.slots.is_empty()
+        (!what.costs() || !self.slots.is_empty()) && self.pending.len() < MOST_PENDING
     }
 
     /// Sends what waits, as far as it may be sent.
     pub(crate) fn pump(&mut self, at: usize) {
         loop {
-            let room = !self.slots.is_empty();
             let peer = self.peers.get(at);
             let Some(next) = peer.queue.front() else {
                 return;
@@ -291,7 +292,8 @@ impl Core {
             if !peer.may_send(next) {
                 return self.greet(at);
             }
-            if next.costs() && !room {
+            let slots = next.costs() && self.slots.is_empty();
+            if slots || self.pending.len() >= MOST_PENDING {
                 return;
             }
             let Some(next) = peer.queue.pop_front() else {

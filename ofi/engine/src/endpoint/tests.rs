@@ -427,6 +427,34 @@ fn remote_memory_is_written_and_read_by_its_key_alone() {
     assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
 }
 
+/// However much a program starts before it asks for an end, every operation has one.
+#[test]
+fn more_operations_than_there_are_events_all_end() {
+    const MANY: usize = 70_000;
+    let [a, b] = pair();
+    let (memory, here) = (Region::new(8).unwrap(), Region::new(8).unwrap());
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    let lent = buffer(&memory, 0, 8);
+    b.endpoint.register(1, &lent, access).unwrap();
+    let remote = Remote { offset: 0, key: 1 };
+    let read = |context| {
+        let op = a.op(context, flags::READ);
+        a.endpoint.read(a.peers[1], remote, buffer(&here, 0, 8), op)
+    };
+    for n in 0..MANY {
+        read(n).unwrap();
+    }
+    for _ in 0..MANY {
+        next(&[&a, &b]).unwrap();
+    }
+    // And one that cannot be kept is refused, and nothing has happened.
+    let refused = (0..).find_map(|n| read(n).err()).unwrap();
+    assert_eq!(refused, Refused::Again);
+}
+
 #[test]
 fn a_write_with_data_is_told_to_its_target_after_it() {
     let [a, b] = pair();
