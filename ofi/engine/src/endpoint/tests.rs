@@ -578,7 +578,13 @@ fn what_is_under_way_to_a_peer_that_closes_fails() {
     for tag in 2..5 {
         a.send(1, tag, &from, 100_000);
     }
-    for _ in 0..100 {
+    let came = |tag| {
+        let wanted = exactly(None, tag);
+        b.endpoint.core().lists[1].find(&wanted).is_some()
+    };
+    let begun = Instant::now();
+    while !(2..5).all(came) {
+        assert!(begun.elapsed() < LIMIT);
         a.endpoint.progress(Duration::ZERO);
         b.endpoint.progress(Duration::ZERO);
     }

@@ -741,7 +741,8 @@ impl Verbs {
             tracing::debug!(peer = rank, "peer given up: {why}");
         }
         // Of frames that left and had no effect nothing else says so: they have had their SEND_END.
-        if !self.closed && !left {
+        // A job ends with its ranks; whoever has met endpoints may wait for one that has closed.
+        if !self.closed && (!left || self.vector.is_some()) {
             ni.lost(id);
         }
         for late in late {
