@@ -7,6 +7,7 @@
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
+//! | [`mod@hash`] | are two things that processes tell each other of the same? |
 //! | [`mod@say`], [`handover`], [`shared_file`], [`dump`] | what leaves the process? |
 //!
 //! A process id is a number that the next process may get, and it means something in one PID namespace only. So a process is
@@ -28,6 +29,7 @@ pub mod bystander;
 pub mod dump;
 pub mod group;
 pub mod handover;
+pub mod hash;
 pub mod held;
 pub mod life;
 pub mod limit;

@@ -1,13 +1,13 @@
-//! Endpoints that belong to no job: each opens alone, and meets others by their addresses.
+//! Endpoints that belong to no job: each opens by itself, and meets others by their addresses.
 
 use crate::fabric::{FabricConfig, FabricError, FabricKind, Opened};
 use crate::interface::Interface;
 pub use fabric_api::address::{Address, AddressBook, AddressError};
-use fabric_api::attached::Alone;
+use fabric_api::attached::OpenEndpoint;
 use fabric_api::identity::Wishes;
 use portals_core::ProcessId;
 
-/// An interface that was opened alone.
+/// An interface that belongs to no job.
 ///
 /// Clones are the same endpoint, and any thread may call every method. [`Interface::close`] closes it.
 ///
@@ -47,19 +47,19 @@ impl Endpoint {
     /// # Errors
     /// As for [`Endpoint::open`].
     pub fn open_with(config: &FabricConfig, wishes: &Wishes) -> Result<Self, FabricError> {
-        let alone = match config.kind {
-            FabricKind::Shm => crate::nal::shm::open_alone(wishes),
+        let opened = match config.kind {
+            FabricKind::Shm => crate::nal::shm::open_endpoint(wishes),
             #[cfg(feature = "verbs")]
-            FabricKind::Verbs => fabric_verbs::endpoint::open_alone(config, wishes),
+            FabricKind::Verbs => fabric_verbs::endpoint::open_endpoint(config, wishes),
             #[cfg(feature = "seastar")]
-            FabricKind::Seastar => crate::nal::seastar::open_alone(config, wishes),
+            FabricKind::Seastar => crate::nal::seastar::open_endpoint(config, wishes),
             #[cfg(not(all(feature = "seastar", feature = "verbs")))]
             kind => Err(FabricError::Unusable {
                 kind,
                 reason: crate::fabric::NOT_BUILT.to_owned(),
             }),
         }?;
-        let Alone { attached, book } = alone;
+        let OpenEndpoint { attached, book } = opened;
         let Opened { interface, .. } = attached.into();
         Ok(Self { interface, book })
     }

@@ -1,6 +1,6 @@
 //! Peers that are no ranks of a job: an address as bytes, and the book of those that a process knows.
 //!
-//! An endpoint opens alone. Its [`Address`] travels by any means: a file, a socket, the exchange of an MPI. Whoever has it
+//! An endpoint opens by itself. Its [`Address`] travels by any means: a file, a socket, the exchange of an MPI. Whoever has it
 //! may talk to the endpoint, so it is a secret of those who belong together, as a job's key space is.
 //!
 //! ```text

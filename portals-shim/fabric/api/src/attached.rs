@@ -45,9 +45,9 @@ impl Attached {
     }
 }
 
-/// An interface that was opened alone, and the book of those that it can talk to.
+/// An interface that belongs to no job, and the book of those that it can talk to.
 #[derive(Debug)]
-pub struct Alone {
+pub struct OpenEndpoint {
     /// The interface; it has no ranks.
     pub attached: Attached,
     /// The peers that it knows, and its own address.

@@ -291,6 +291,21 @@ pub struct Paths {
     pub channels: Channels,
 }
 
+impl Paths {
+    /// The messages of both, and the channels of the second.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            one_sided: self.one_sided + other.one_sided,
+            two_sided: self.two_sided + other.two_sided,
+            written: self.written + other.written,
+            asked: self.asked + other.asked,
+            by_memory: self.by_memory + other.by_memory,
+            channels: other.channels,
+        }
+    }
+}
+
 /// How the verbs fabric talks to its peers over the channel `auto`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channels {

@@ -2,7 +2,7 @@
 //! match says, and the answer is made.
 
 use crate::region::LocalCopy;
-use portals_core::{Body, Header, Incoming, Ni, NiFail, Segment};
+use portals_core::{Body, Header, Incoming, Ni, NiFail, Segment, Transmit};
 
 /// A header and the data that follows it.
 #[derive(Clone, Debug)]
@@ -158,6 +158,15 @@ fn deliver_other(
 fn up_to(payload: &[u8], length: u64) -> &[u8] {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     payload.get(..length).unwrap_or(payload)
+}
+
+/// A message is not sent: its operation fails, and so does its answer.
+#[cold]
+pub fn refuse(ni: &mut Ni, tx: &Transmit) {
+    if let Some(op) = tx.op {
+        ni.send_end(op, NiFail::FAIL);
+    }
+    fail_answer(ni, &tx.header);
 }
 
 /// The answer to `request` will not come: its ACK or REPLY event says that it failed.

@@ -115,19 +115,8 @@ fn answers(request: &Body, answer: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_core::{MdHandle, ProcessId};
-
-    fn message(body: Body) -> Header {
-        Header {
-            target: ProcessId::new(1, 1),
-            source: ProcessId::new(2, 1),
-            uid: 0,
-            jid: 0,
-            pt_index: 4,
-            match_bits: 0,
-            body,
-        }
-    }
+    use fabric_testing::message;
+    use portals_core::MdHandle;
 
     fn get(reply_offset: u64) -> Header {
         message(Body::Get {

@@ -117,7 +117,7 @@ pub fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
 ///
 /// # Errors
 /// The kernel has no random numbers.
-pub fn alone_config(wishes: &Wishes) -> std::io::Result<NiConfig> {
+pub fn endpoint_config(wishes: &Wishes) -> std::io::Result<NiConfig> {
     let mut bytes = [0; 6];
     host::secret::random(&mut bytes)?;
     let [a, b, c, d, pid @ ..] = bytes;

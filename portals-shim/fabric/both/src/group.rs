@@ -21,10 +21,8 @@ impl Spot {
     pub(super) fn new(host: &str, place: Placement, rank: u32, most: u32) -> Self {
         let named = place.per_node() > 1;
         let node = if named { place.of(rank).nid } else { 0 };
-        Self(hash(&format!(
-            "{} {most} {node} {host}",
-            fabric_shm::VERSION
-        )))
+        let text = format!("{} {most} {node} {host}", fabric_shm::VERSION);
+        Self(host::hash::fnv1a(text.as_bytes()))
     }
 
     pub(super) const fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -35,12 +33,6 @@ impl Spot {
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }
-}
-
-/// FNV-1a, which is the same in every build.
-pub(super) fn hash(text: &str) -> u64 {
-    let step = |h: u64, byte: u8| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// The ranks that share memory with `rank`, itself included, in ascending order; `spots` by rank, none for those that

@@ -226,15 +226,7 @@ impl Nal for Composite {
     }
 
     fn paths(&self) -> Paths {
-        let (near, far) = (self.shm.paths(), self.verbs.paths());
-        Paths {
-            one_sided: near.one_sided + far.one_sided,
-            two_sided: near.two_sided + far.two_sided,
-            written: near.written + far.written,
-            asked: near.asked + far.asked,
-            by_memory: near.by_memory + far.by_memory,
-            channels: far.channels,
-        }
+        self.shm.paths().and(self.verbs.paths())
     }
 
     fn close(&mut self, ni: &mut Ni) {

@@ -19,7 +19,7 @@ impl Location {
     pub(super) fn own(host: &str, place: Placement, rank: u32, most: u32) -> Self {
         Self {
             spot: Spot::new(host, place, rank, most),
-            machine: super::group::hash(fabric_shm::machine_of(host)),
+            machine: host::hash::fnv1a(fabric_shm::machine_of(host).as_bytes()),
             processors: Processors::own(),
         }
     }

@@ -22,19 +22,19 @@
 //!
 //! ```text
 //!  endpoint (process)                    founder
-//!  alone.rs    finds it by a word in     simulation.rs  starts it, and ends it
+//!  endpoint.rs finds it by a word in     simulation.rs  starts it, and ends it
 //!              the environment
-//!  alone/member.rs  a rank's calls, and  the process that holds the simulation
+//!  endpoint/member.rs  its calls, and    the process that holds the simulation
 //!              an address book      ──►  door/open.rs   lets endpoints in, in a thread
 //!                                        server/places.rs  serves them
 //!                                        sim/places.rs  where they are, and when they hold time
 //! ```
 
 mod accel;
-mod alone;
 mod areas;
 mod choice;
 mod door;
+mod endpoint;
 mod faults;
 mod grid;
 mod header;
@@ -71,12 +71,12 @@ use rank::{Client, Of};
 use start::Address;
 use std::os::fd::OwnedFd;
 
-pub use alone::open_alone;
 pub use choice::{
     EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults,
     is_machine_file, mpi_layer,
 };
 use choice::{check_choice, setting, unusable};
+pub use endpoint::open_endpoint;
 pub use fabric_api::mode::Mode;
 pub use server::ServeError;
 use sim::Setting;

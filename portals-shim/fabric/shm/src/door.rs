@@ -116,7 +116,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-fn seqpacket() -> rustix::io::Result<OwnedFd> {
+pub(super) fn seqpacket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }

@@ -36,20 +36,20 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use open::open_alone;
+pub use open::open_endpoint;
 
 use crate::alarm::Alarm;
 use crate::{LONGEST, Shm, nap};
 use fabric_api::address::{Address, AddressBook};
 use fabric_api::bell::Bell;
 use fabric_api::call::{Paths, Target};
-use fabric_api::delivery;
+use fabric_api::delivery::refuse;
 use fabric_api::nal::{Attendance, LOOKS, Nal};
 use fabric_api::region::Region;
 use host::awake::Awake;
 use host::processors::{self, Processors};
 use meeting::{Host, Knocked, Met, Welcomed};
-use portals_core::{Error, Header, MdHandle, Ni, NiConfig, NiFail, ProcessId, Segment, Transmit};
+use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
 use socket::{Place, Reach, Watch};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -148,15 +148,6 @@ pub(crate) struct Endpoint {
     /// Of peers that are gone.
     paths: Paths,
     closed: bool,
-}
-
-/// A message of which nobody knows the target.
-#[cold]
-fn refuse(ni: &mut Ni, tx: &Transmit) {
-    if let Some(op) = tx.op {
-        ni.send_end(op, NiFail::FAIL);
-    }
-    delivery::fail_answer(ni, &tx.header);
 }
 
 /// The message, whose maker keeps nothing.
@@ -320,7 +311,7 @@ impl Endpoint {
         peer.shm.part(ni);
         // Whoever waits for a message of it may be told.
         ni.lost(peer.id);
-        self.paths = sum(self.paths, peer.shm.paths());
+        self.paths = self.paths.and(peer.shm.paths());
         self.recount();
     }
 
@@ -356,17 +347,6 @@ impl Endpoint {
     fn is_drained(&self) -> bool {
         self.meetings.iter().all(|m| m.waiting.is_empty())
             && self.peers.iter().all(|peer| peer.shm.is_drained())
-    }
-}
-
-fn sum(a: Paths, b: Paths) -> Paths {
-    Paths {
-        one_sided: a.one_sided + b.one_sided,
-        two_sided: a.two_sided + b.two_sided,
-        written: a.written + b.written,
-        asked: a.asked + b.asked,
-        by_memory: a.by_memory + b.by_memory,
-        channels: a.channels,
     }
 }
 
@@ -488,7 +468,7 @@ impl Nal for Endpoint {
 
     fn paths(&self) -> Paths {
         let peers = self.peers.iter().map(|peer| peer.shm.paths());
-        peers.fold(self.paths, sum)
+        peers.fold(self.paths, Paths::and)
     }
 
     fn shares(&self) -> bool {

@@ -15,24 +15,15 @@ impl Core {
     pub(super) fn send(&mut self, map: &Map, ni: &mut Ni, tx: &mut Transmit) {
         match self.rank_of(tx.header.target) {
             Some(rank) => self.send_to(map, ni, rank, tx),
-            None => Self::refuse(ni, tx),
+            None => delivery::refuse(ni, tx),
         }
-    }
-
-    /// There is nobody who would take it.
-    #[cold]
-    fn refuse(ni: &mut Ni, tx: &Transmit) {
-        if let Some(op) = tx.op {
-            ni.send_end(op, NiFail::FAIL);
-        }
-        delivery::fail_answer(ni, &tx.header);
     }
 
     /// Sends a message to a peer that is known.
     #[inline]
     pub(super) fn send_to(&mut self, map: &Map, ni: &mut Ni, rank: usize, tx: &mut Transmit) {
         if self.closed || self.peers[rank].gone {
-            return Self::refuse(ni, tx);
+            return delivery::refuse(ni, tx);
         }
         if self.one_sided(map, ni, rank, tx) {
             return;

@@ -276,7 +276,7 @@ impl Unconnected {
     }
 
     /// That of an endpoint, which others may talk to with this token; it knows nobody yet.
-    pub(super) fn alone(self, token: u64) -> Self {
+    pub(super) fn for_endpoint(self, token: u64) -> Self {
         Self {
             size: 1,
             token,

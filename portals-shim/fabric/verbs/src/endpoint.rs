@@ -1,4 +1,4 @@
-//! Endpoints that belong to no job: each opens alone, and meets others by their addresses.
+//! Endpoints that belong to no job: each opens by itself, and meets others by their addresses.
 //!
 //! ```text
 //!   connect(bytes) ──► book ──► first message to it: an index, a peer, CONNECT ──► as in a job (link.rs)
@@ -40,11 +40,11 @@ use super::settings::Settings;
 use crate::trusted::TRUST;
 use contact::reachable;
 use fabric_api::address::AddressBook;
-use fabric_api::attached::{Alone, Attached};
+use fabric_api::attached::{Attached, OpenEndpoint};
 use fabric_api::config::{Channel, FabricConfig, FabricError};
-use fabric_api::identity::Wishes;
-use fabric_api::place::{LARGEST_PID, Placement};
-use portals_core::{Ni, NiConfig, ProcessId};
+use fabric_api::identity::{Wishes, endpoint_config};
+use fabric_api::place::Placement;
+use portals_core::{Ni, NiConfig};
 use std::collections::BTreeMap;
 
 pub(crate) use contact::{Contact, Means};
@@ -56,19 +56,11 @@ pub(crate) use words::{BYTES as WORD, Sender};
 /// are among them until somebody needs their place.
 pub const PEERS: u32 = 256;
 
-/// The job of endpoints that wish for none.
-const NO_JOB: u32 = 0;
-
-/// Random numbers that nobody can guess: a process id, and a token.
-fn random_identity() -> Result<(ProcessId, u64), FabricError> {
-    let mut bytes = [0; 16];
-    host::secret::random(&mut bytes).map_err(failed)?;
-    let [nid, pid, high, low] = [0, 4, 8, 12].map(|at| {
-        let word = bytes[at..].first_chunk().copied().unwrap_or_default();
-        u32::from_le_bytes(word)
-    });
-    let id = ProcessId::new((nid >> 1).max(1), 1 + pid % LARGEST_PID);
-    Ok((id, u64::from(high) << 32 | u64::from(low)))
+/// What others must know to talk to an endpoint, which nobody can guess.
+fn random_token() -> std::io::Result<u64> {
+    let mut token = [0; 8];
+    host::secret::random(&mut token)?;
+    Ok(u64::from_ne_bytes(token))
 }
 
 /// An endpoint that has its queues and knows nobody.
@@ -78,9 +70,10 @@ pub(super) fn open(
     wishes: &Wishes,
     most: u32,
 ) -> Result<(NiConfig, EndpointNal), FabricError> {
-    let (id, token) = random_identity()?;
+    let config = endpoint_config(wishes).map_err(failed)?;
+    let (id, token) = (config.id, random_token().map_err(failed)?);
     let made = Unconnected::with(0, most.saturating_add(1), device, settings, |_| most)?;
-    let made = made.alone(token);
+    let made = made.for_endpoint(token);
     let contact = Contact {
         means: made.means(),
         address: made.contact().0,
@@ -89,10 +82,6 @@ pub(super) fn open(
     let own = contact.address_of(id).ok_or_else(|| {
         unusable("the device gives no address that others could use: PORTOLAN_GID chooses another")
     })?;
-    let config = NiConfig {
-        id,
-        ..wishes.config(Placement::ONE, 0, NO_JOB)
-    };
     let book = AddressBook::new(own, reachable);
     let most = made.connections() as usize;
     let nobody = Directory::of(BTreeMap::new());
@@ -105,18 +94,18 @@ pub(super) fn open(
 ///
 /// # Errors
 /// The device cannot be used, or the channel is not `rc`: datagrams are for jobs.
-pub fn open_alone(config: &FabricConfig, wishes: &Wishes) -> Result<Alone, FabricError> {
+pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     if config.channel != Channel::Rc {
         let channel = config.channel.name();
         return Err(unusable(format!(
-            "the channel {channel} is for jobs: endpoints that open alone are connected (PORTOLAN_CHANNEL=rc)"
+            "the channel {channel} is for jobs: endpoints without a job are connected (PORTOLAN_CHANNEL=rc)"
         )));
     }
     let settings = Settings::from_env().map_err(unusable)?;
     let (config, nal) = open(config.device.as_deref(), settings, wishes, PEERS)?;
     let book = nal.book().clone();
     let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
-    Ok(Alone { attached, book })
+    Ok(OpenEndpoint { attached, book })
 }
 
 #[cfg(test)]
@@ -128,7 +117,8 @@ mod tests {
     fn identities_are_ids_that_endpoints_may_have_and_differ() {
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..1000 {
-            let (id, token) = random_identity().unwrap();
+            let id = endpoint_config(&Wishes::default()).unwrap().id;
+            let token = random_token().unwrap();
             assert!(is_process(id), "{id:?}");
             assert!(seen.insert(token) && seen.insert(u64::from(id.nid) << 32 | u64::from(id.pid)));
         }

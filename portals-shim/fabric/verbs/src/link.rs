@@ -766,21 +766,13 @@ impl Verbs {
             self.source_free(ni, token, NiFail::FAIL);
         }
         for tx in held {
-            Self::fail_message(ni, &tx);
+            delivery::refuse(ni, &tx);
         }
         for request in expected.into_requests() {
             delivery::fail_answer(ni, &request);
         }
         self.published.forget_peer(rank);
         self.count_pending();
-    }
-
-    /// A message that was not sent.
-    pub(super) fn fail_message(ni: &mut Ni, tx: &portals_core::Transmit) {
-        if let Some(op) = tx.op {
-            ni.send_end(op, NiFail::FAIL);
-        }
-        delivery::fail_answer(ni, &tx.header);
     }
 
     /// Tells connected peers that this side closes; `whole` if nothing of what they have sent is under way.

@@ -72,7 +72,7 @@ pub(super) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, lengt
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// To a descriptor that the adapters serve alone.
-    Alone(Reach),
+    OpenEndpoint(Reach),
     /// Perhaps to one whose owner is to be told afterwards: as the general way finds, which then need not look twice.
     General,
     /// To the peer's library.
@@ -109,7 +109,7 @@ impl Peer {
             return Way::General;
         }
         match self.reach(put, None) {
-            Some(reach) => Way::Alone(reach),
+            Some(reach) => Way::OpenEndpoint(reach),
             None => Way::Frame,
         }
     }

@@ -51,7 +51,7 @@ impl Verbs {
             .or_else(|| self.assign_index(ni, target))
             .filter(|_| !self.closed && !self.gone);
         let Some(rank) = rank else {
-            return Self::fail_message(ni, tx);
+            return delivery::refuse(ni, tx);
         };
         if let Some(peer) = self.peer(rank)
             && peer.is_open()
@@ -60,10 +60,10 @@ impl Verbs {
             return self.dispatch(ni, rank, tx);
         }
         let Some(peer) = self.meet(rank) else {
-            return Self::fail_message(ni, tx);
+            return delivery::refuse(ni, tx);
         };
         match peer.stage {
-            Stage::Failed => Self::fail_message(ni, tx),
+            Stage::Failed => delivery::refuse(ni, tx),
             Stage::Idle => {
                 peer.held.push_back(tx.clone());
                 self.dial(ni, rank);
@@ -100,7 +100,7 @@ impl Verbs {
         let len = header.payload_len() as usize;
         match peer.way(header, self.write_from) {
             Way::Frame => {}
-            Way::Alone(reach) => {
+            Way::OpenEndpoint(reach) => {
                 return payload.is_some_and(|p| self.write_now(rank, header, p, reach));
             }
             Way::General => return false,
@@ -327,7 +327,7 @@ impl Verbs {
             Some((rank, remote, local, lkey))
         });
         let Some((rank, remote, local, lkey)) = written else {
-            return Self::fail_message(ni, tx);
+            return delivery::refuse(ni, tx);
         };
         let transfer = Transfer {
             local,

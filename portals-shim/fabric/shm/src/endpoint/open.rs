@@ -7,11 +7,12 @@ use crate::alarm::Alarm;
 use crate::open::unusable;
 use crate::trusted::TRUST;
 use fabric_api::address::{Address, AddressBook};
-use fabric_api::attached::{Alone, Attached};
+use fabric_api::attached::{Attached, OpenEndpoint};
 use fabric_api::bell::Bell;
 use fabric_api::call::Paths;
 use fabric_api::config::{FabricError, FabricKind};
-use fabric_api::identity::{Wishes, alone_config};
+use fabric_api::identity::{Wishes, endpoint_config};
+use host::hash::fnv1a;
 use host::processors;
 use portals_core::Ni;
 use std::collections::HashMap;
@@ -21,10 +22,7 @@ use std::sync::Arc;
 fn machine() -> u64 {
     let id = host::machine::id();
     let text = format!("{VERSION} {}", crate::machine_of(&id));
-    // FNV-1a, which is the same in every build.
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
-        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv1a(text.as_bytes())
 }
 
 /// Whether one endpoint can share memory with another, by their addresses.
@@ -49,17 +47,17 @@ fn reachable(own: &Address, other: &Address) -> Result<(), String> {
 ///
 /// # Errors
 /// The system has no memory or no descriptor for it.
-pub fn open_alone(wishes: &Wishes) -> Result<Alone, FabricError> {
+pub fn open_endpoint(wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     let nal = Endpoint::new(wishes)?;
     let (config, book) = (nal.config, nal.book.clone());
     let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
-    Ok(Alone { attached, book })
+    Ok(OpenEndpoint { attached, book })
 }
 
 impl Endpoint {
     pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
         let socket = |e: std::io::Error| unusable(format!("no socket to be met at: {e}"));
-        let config = alone_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
+        let config = endpoint_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
         let place = Place::new(machine()).map_err(socket)?;
         let address = Address::new(FabricKind::Shm, config.id, &place.to_bytes())
             .map_err(|e| unusable(e.to_string()))?;

@@ -1,14 +1,11 @@
 //! The sockets of an endpoint: one that listens, one for each peer, and one descriptor that is readable when any of them is.
 
-use crate::door::{receive, send_now};
+use crate::door::{network, receive, send_now, seqpacket};
 use host::peer::{Credentials, is_own_user};
 use host::secret::{Secret, random};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    socket_with,
-};
+use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, connect, listen};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -39,7 +36,7 @@ impl Place {
             name,
             secret: Secret::new()?,
             machine,
-            network: crate::door::network(),
+            network: network(),
         })
     }
 
@@ -114,11 +111,6 @@ impl Reach {
     fn of(errno: Errno) -> Self {
         Self::Never(errno.to_string())
     }
-}
-
-fn seqpacket() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
 /// Somebody of the own user who has connected, if there is one.

@@ -5,7 +5,7 @@ use super::wire::{Knock, Said};
 use super::{Endpoint, VISITORS};
 use fabric_api::address::Address;
 use fabric_api::config::FabricKind;
-use fabric_api::identity::{Wishes, alone_config};
+use fabric_api::identity::{Wishes, endpoint_config};
 use fabric_api::nal::Nal;
 use host::secret::Secret;
 use portals_core::{Ni, NiConfig, ProcessId};
@@ -66,7 +66,7 @@ fn nobody_comes_in_without_the_secret() {
 fn who_has_the_secret_and_lies_is_told_why_not() {
     let (mut ni, mut own) = endpoint();
     let secret = *own.place.secret.bytes();
-    let other = alone_config(&Wishes::default()).unwrap();
+    let other = endpoint_config(&Wishes::default()).unwrap();
     let good = neighbour(&own, other.id);
     let own_id = neighbour(&own, own.config.id);
     for (from, count, why) in [

@@ -37,6 +37,7 @@ use super::Verbs;
 use super::datagram::{DatagramNal, News};
 use fabric_api::call::RemoteKey;
 use fabric_api::call::{Channels, Paths, Target};
+use fabric_api::delivery;
 use fabric_api::nal::{Attendance, Nal};
 use moves::{Moves, Todo, Way, Word};
 use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
@@ -124,7 +125,7 @@ impl Auto {
     fn gone(&mut self, ni: &mut Ni, rank: usize) {
         self.moves.gone(rank);
         for tx in self.held.remove(&rank).unwrap_or_default() {
-            Verbs::fail_message(ni, &tx);
+            delivery::refuse(ni, &tx);
         }
     }
 

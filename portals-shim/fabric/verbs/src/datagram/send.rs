@@ -41,20 +41,13 @@ impl Source for Payload {
 }
 
 impl DatagramNal {
-    fn refuse(ni: &mut Ni, tx: &Transmit) {
-        if let Some(op) = tx.op {
-            ni.send_end(op, NiFail::FAIL);
-        }
-        delivery::fail_answer(ni, &tx.header);
-    }
-
     /// Sends a message of this process.
     pub(crate) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         let rank = self.rank_of(tx.header.target);
         let rank = rank.filter(|_| !self.closed && !self.gone);
         let peer = rank.and_then(|rank| self.meet(rank));
         let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
-            return Self::refuse(ni, tx);
+            return delivery::refuse(ni, tx);
         };
         self.counters.paths.two_sided += 1;
         match tx.header.body {

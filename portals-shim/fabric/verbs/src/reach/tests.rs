@@ -156,7 +156,7 @@ fn says(peer: &mut Peer, requests_done: u32) {
 fn nothing_overtakes_a_request_that_is_not_done() {
     let mut peer = peer(&[OPEN]);
     let reach = peer.reach(&put(0, 8), None).unwrap();
-    assert_eq!(peer.way(&put(0, 8), 2048), Way::Alone(reach));
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::OpenEndpoint(reach));
     peer.requests_sent = 2;
     for done in [0, 1] {
         says(&mut peer, done);
@@ -169,7 +169,7 @@ fn nothing_overtakes_a_request_that_is_not_done() {
     says(&mut peer, 3);
     assert_eq!(peer.way(&put(0, 8), 2048), Way::Frame);
     says(&mut peer, 2);
-    assert_eq!(peer.way(&put(0, 8), 2048), Way::Alone(reach));
+    assert_eq!(peer.way(&put(0, 8), 2048), Way::OpenEndpoint(reach));
     assert!(peer.reach(&get(0, 8), None).is_some());
     let elsewhere = Header {
         pt_index: PORTAL + 1,

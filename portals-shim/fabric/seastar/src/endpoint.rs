@@ -13,9 +13,10 @@ use super::simulation::SIMULATION_VARIABLE;
 use super::start::Address as Place;
 use super::trusted::TRUST;
 use fabric_api::address::{Address, AddressBook};
-use fabric_api::attached::{Alone, Attached};
+use fabric_api::attached::{Attached, OpenEndpoint};
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
 use fabric_api::identity::Wishes;
+use host::hash::fnv1a;
 use host::secret::random;
 use launch::Job;
 use member::Member;
@@ -28,7 +29,7 @@ use std::sync::OnceLock;
 /// # Errors
 /// The environment names no simulation, it cannot be reached, or it does not take this endpoint: the message says why, and
 /// what to do.
-pub fn open_alone(config: &FabricConfig, wishes: &Wishes) -> Result<Alone, FabricError> {
+pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     check_choice(config)?;
     let word = std::env::var(SIMULATION_VARIABLE).unwrap_or_default();
     if word.is_empty() {
@@ -57,9 +58,10 @@ fn own_number() -> Result<u64, FabricError> {
 }
 
 /// Joins as an endpoint of the process with this number.
-fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<Alone, FabricError> {
+fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<OpenEndpoint, FabricError> {
     let socket = place.connect(&Job::singleton())?;
-    let number = number_of(place.name());
+    // The name of the socket has 64 random bits.
+    let number = fnv1a(place.name().as_bytes());
     let wished = NiConfig {
         limits: wishes.limits.min(Limits::LIBRARY),
         ..wishes.config(fabric_api::place::Placement::ONE, 0, job_of(number))
@@ -72,14 +74,7 @@ fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<Alone, FabricErr
     let book = AddressBook::new(own, reachable);
     let member = Member::new(client, book.clone());
     let attached = Attached::elsewhere(Box::new(member), config, Vec::new(), TRUST);
-    Ok(Alone { attached, book })
-}
-
-/// A number of a simulation by the name of its socket, which has 64 random bits.
-fn number_of(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    })
+    Ok(OpenEndpoint { attached, book })
 }
 
 /// The job id of the endpoints of a simulation: 16 bits, for which the SeaStar's header has room, and not the one that is any

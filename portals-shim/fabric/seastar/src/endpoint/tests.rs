@@ -69,7 +69,7 @@ impl Served {
     fn refusal(&self) -> String {
         match join(&self.place, &Wishes::default(), 1) {
             Err(error) => error.to_string(),
-            Ok(alone) => panic!("{alone:?}"),
+            Ok(joined) => panic!("{joined:?}"),
         }
     }
 
@@ -90,8 +90,8 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(alone: Alone) -> Self {
-        let Alone { attached, book } = alone;
+    fn new(opened: OpenEndpoint) -> Self {
+        let OpenEndpoint { attached, book } = opened;
         let ni = Opened::from(attached).interface;
         let eq = ni.eq_alloc(64).unwrap();
         let memory = fabric_api::region::Region::new(128).unwrap();
