@@ -6,15 +6,15 @@
 //! Atomic operations (`fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`).
 
 use crate::abi::{Addr, AtomicAttr, Ioc, Iovec, MsgAtomic, cap, errno};
+use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
-use crate::ptr::{Out, Outcome, buffers, entry, entry_int, object, read};
+use crate::ptr::{Out, Outcome, entry, entry_int, object, read};
 use crate::table::Table;
 use ofi_engine::atomic::{Datatype, Form, Operation};
 use ofi_engine::completion::flags;
 use ofi_engine::memory::{Buffer, MOST_PIECES};
 use ofi_engine::{AtomicCall, Remote};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering;
 
 pub(crate) static ATOMIC: Table<13> = Table::new(&[
     (0, write as *const c_void),
@@ -34,89 +34,119 @@ pub(crate) static ATOMIC: Table<13> = Table::new(&[
 
 /// Operands of a call, in elements.
 #[derive(Clone, Copy)]
-struct Elements {
-    iov: *const Ioc,
-    count: usize,
+enum Elements {
+    Piece(*const c_void, usize),
+    Pieces(*const Ioc, usize),
 }
 
-/// Elements in one piece.
-fn piece(addr: *const c_void, count: usize) -> Ioc {
-    Ioc {
-        addr: addr.cast_mut(),
-        count,
+impl Elements {
+    /// The memory of elements of this size.
+    ///
+    /// # Safety
+    /// Until the completion of the operation each piece may be read, and that of a result be written; there are as many as are
+    /// named.
+    unsafe fn buffer(self, size: usize) -> Outcome<Buffer> {
+        let bytes = |count: usize| count.checked_mul(size).ok_or(errno::INVAL);
+        let (iov, count) = match self {
+            // SAFETY: the condition above.
+            Self::Piece(p, count) => return unsafe { Lent::Piece(p, bytes(count)?).buffer() },
+            Self::Pieces(iov, count) => (iov, count),
+        };
+        if count > MOST_PIECES {
+            return Err(errno::INVAL);
+        }
+        let mut pieces = Vec::with_capacity(count);
+        for index in 0..count {
+            // SAFETY: there are so many pieces, by the condition above.
+            let ioc = unsafe { read(iov.wrapping_add(index)) }.ok_or(errno::INVAL)?;
+            pieces.push(Iovec {
+                base: ioc.addr,
+                len: bytes(ioc.count)?,
+            });
+        }
+        // SAFETY: the condition above; the descriptions are those that were just made.
+        unsafe { Lent::Pieces(pieces.as_ptr(), pieces.len()).buffer() }
     }
 }
 
-/// A call, whose operands are described in elements.
-struct What {
-    peer: Addr,
-    remote: Remote,
-    datatype: c_int,
-    operation: c_int,
-    /// None: those of the endpoint.
-    flags: Option<u64>,
-    /// None for an operation without a completion.
-    context: Option<*mut c_void>,
-}
-
-/// # Safety
-/// The elements are null or so many; until the completion of the operation each piece may be read, and that of a result be
-/// written.
-unsafe fn memory(elements: Elements, size: usize) -> Outcome<Buffer> {
-    if elements.count > MOST_PIECES || (elements.iov.is_null() && elements.count > 0) {
-        return Err(errno::INVAL);
-    }
-    let mut pieces = Vec::with_capacity(elements.count);
-    for index in 0..elements.count {
-        // SAFETY: there are so many pieces, by the condition above.
-        let ioc = unsafe { read(elements.iov.wrapping_add(index)) }.ok_or(errno::INVAL)?;
-        pieces.push(Iovec {
-            base: ioc.addr,
-            len: ioc.count.checked_mul(size).ok_or(errno::INVAL)?,
-        });
-    }
-    // SAFETY: the condition above.
-    unsafe { buffers(pieces.as_ptr(), pieces.len()) }
-}
-
-/// # Safety
-/// `ep` is null or an endpoint that the caller was given; of the elements holds what [`memory`] asks for.
-unsafe fn go(
-    ep: *mut c_void,
+/// What an operation works with.
+#[derive(Clone, Copy)]
+struct Operands {
     operand: Elements,
     compare: Option<Elements>,
     result: Option<Elements>,
-    what: &What,
-) -> isize {
+}
+
+impl Operands {
+    const fn of(operand: Elements) -> Self {
+        Self {
+            operand,
+            compare: None,
+            result: None,
+        }
+    }
+
+    const fn comparing(self, compare: Elements) -> Self {
+        Self {
+            compare: Some(compare),
+            ..self
+        }
+    }
+
+    const fn fetching(self, result: Elements) -> Self {
+        Self {
+            result: Some(result),
+            ..self
+        }
+    }
+}
+
+/// An operation on a peer's memory, by the numbers that C has for it.
+#[derive(Clone, Copy)]
+struct What {
+    remote: Remote,
+    datatype: c_int,
+    operation: c_int,
+}
+
+impl What {
+    const fn new((offset, key): (u64, u64), datatype: c_int, operation: c_int) -> Self {
+        Self {
+            remote: Remote { offset, key },
+            datatype,
+            operation,
+        }
+    }
+}
+
+/// # Safety
+/// `ep` is null or an endpoint that the caller was given; the operands are lent as [`Elements::buffer`] asks.
+unsafe fn go(ep: *mut c_void, operands: Operands, what: What, call: Call) -> isize {
     entry(|| {
         // SAFETY: the condition above.
         let ep = unsafe { object::<EndpointFid>(ep) }?;
         let (datatype, operation) = named(what.datatype, what.operation)?;
-        let size = datatype.size();
-        // An operand that is not needed may be anything.
-        let operand = match operation {
-            Operation::Read => Buffer::default(),
-            // SAFETY: the condition above.
-            _ => unsafe { memory(operand, size) }?,
-        };
         // SAFETY: the condition above.
-        let of = |elements: Elements| unsafe { memory(elements, size) };
-        let call = AtomicCall {
+        let of = |elements: Elements| unsafe { elements.buffer(datatype.size()) };
+        let operand = match operation {
+            // An operand that is not needed may be anything.
+            Operation::Read => Buffer::default(),
+            _ => of(operands.operand)?,
+        };
+        let atomic = AtomicCall {
             datatype,
             operation,
-            compare: compare.map(of).transpose()?,
-            result: result.map(of).transpose()?,
+            compare: operands.compare.map(of).transpose()?,
+            result: operands.result.map(of).transpose()?,
         };
-        let flags = what
-            .flags
-            .unwrap_or_else(|| ep.tx_flags.load(Ordering::Relaxed));
-        let (which, kind) = match call.result {
+        let flags = call.flags(&ep.tx_flags);
+        let (which, kind) = match atomic.result {
             Some(_) => (Which::Read, flags::READ),
             None => (Which::Write, flags::WRITE),
         };
-        let op = ep.op(which, what.context, flags, cap::ATOMIC | kind)?;
-        let peer = ep.process(what.peer)?;
-        let done = ep.endpoint.atomic(peer, what.remote, &operand, call, op);
+        let op = ep.op(which, call.context, flags, cap::ATOMIC | kind)?;
+        let peer = ep.process(call.peer)?;
+        let done = ep.endpoint.atomic(peer, what.remote, &operand, atomic, op);
         done.map(|()| 0).map_err(|why| refused(&why))
     })
 }
@@ -127,15 +157,28 @@ fn named(datatype: c_int, operation: c_int) -> Outcome<(Datatype, Operation)> {
     datatype.zip(operation).ok_or(errno::OPNOTSUPP)
 }
 
-const fn at(offset: u64, key: u64) -> Remote {
-    Remote { offset, key }
-}
-
-const fn one(ioc: &Ioc) -> Elements {
-    Elements {
-        iov: std::ptr::from_ref(ioc),
-        count: 1,
-    }
+/// `more` adds what is not in the structure.
+///
+/// # Safety
+/// `msg` is null or says what the caller wants; otherwise as for [`go`].
+unsafe fn described(
+    ep: *mut c_void,
+    msg: *const MsgAtomic,
+    more: impl FnOnce(Operands) -> Operands,
+    flags: u64,
+) -> isize {
+    // SAFETY: the condition above.
+    let msg = unsafe { read(msg) };
+    // SAFETY: the caller says there which memory of the peer it means.
+    let remote = msg.and_then(|msg| unsafe { read(msg.rma_iov) });
+    let (Some(msg), Some(remote)) = (msg.filter(|msg| msg.rma_iov_count == 1), remote) else {
+        return -(errno::INVAL as isize);
+    };
+    let operands = more(Operands::of(Elements::Pieces(msg.iov, msg.iov_count)));
+    let what = What::new((remote.addr, remote.key), msg.datatype, msg.op);
+    let call = Call::described(msg.addr, msg.context, flags, msg.data);
+    // SAFETY: the condition above.
+    unsafe { go(ep, operands, what, call) }
 }
 
 // Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
@@ -153,16 +196,10 @@ unsafe extern "C" fn write(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
+    let operands = Operands::of(Elements::Piece(buf, count));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, one(&piece(buf, count)), None, None, &what) }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn writev(
@@ -177,55 +214,15 @@ unsafe extern "C" fn writev(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
+    let operands = Operands::of(Elements::Pieces(iov, count));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, Elements { iov, count }, None, None, &what) }
-}
-
-/// # Safety
-/// As for [`go`]; `msg` is null or says what the caller wants.
-unsafe fn by_message(
-    ep: *mut c_void,
-    msg: *const MsgAtomic,
-    compare: Option<Elements>,
-    result: Option<Elements>,
-    flags: u64,
-) -> isize {
-    // SAFETY: the condition above.
-    let Some(msg) = (unsafe { read(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller says there which memory of the peer it means.
-    let remote = unsafe { read(msg.rma_iov) };
-    let (1, Some(remote)) = (msg.rma_iov_count, remote) else {
-        return -(errno::INVAL as isize);
-    };
-    let what = What {
-        peer: msg.addr,
-        remote: at(remote.addr, remote.key),
-        datatype: msg.datatype,
-        operation: msg.op,
-        flags: Some(flags),
-        context: Some(msg.context),
-    };
-    let operand = Elements {
-        iov: msg.iov,
-        count: msg.iov_count,
-    };
-    // SAFETY: the condition above.
-    unsafe { go(ep, operand, compare, result, &what) }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn writemsg(ep: *mut c_void, msg: *const MsgAtomic, flags: u64) -> isize {
     // SAFETY: the caller's endpoint and memory.
-    unsafe { by_message(ep, msg, None, None, flags) }
+    unsafe { described(ep, msg, |operands| operands, flags) }
 }
 
 unsafe extern "C" fn inject(
@@ -238,16 +235,10 @@ unsafe extern "C" fn inject(
     datatype: c_int,
     operation: c_int,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: Some(cap::INJECT),
-        context: None,
-    };
+    let operands = Operands::of(Elements::Piece(buf, count));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, one(&piece(buf, count)), None, None, &what) }
+    unsafe { go(ep, operands, what, Call::inject(peer)) }
 }
 
 unsafe extern "C" fn readwrite(
@@ -264,17 +255,11 @@ unsafe extern "C" fn readwrite(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
-    let result = piece(result, count);
+    let operands = Operands::of(Elements::Piece(buf, count));
+    let operands = operands.fetching(Elements::Piece(result, count));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, one(&piece(buf, count)), None, Some(one(&result)), &what) }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn readwritev(
@@ -292,20 +277,11 @@ unsafe extern "C" fn readwritev(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
-    let result = Elements {
-        iov: result,
-        count: results,
-    };
+    let operands = Operands::of(Elements::Pieces(iov, count));
+    let operands = operands.fetching(Elements::Pieces(result, results));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, Elements { iov, count }, None, Some(result), &what) }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn readwritemsg(
@@ -316,12 +292,9 @@ unsafe extern "C" fn readwritemsg(
     results: usize,
     flags: u64,
 ) -> isize {
-    let result = Elements {
-        iov: result,
-        count: results,
-    };
+    let more = |operands: Operands| operands.fetching(Elements::Pieces(result, results));
     // SAFETY: the caller's endpoint and memory.
-    unsafe { by_message(ep, msg, None, Some(result), flags) }
+    unsafe { described(ep, msg, more, flags) }
 }
 
 unsafe extern "C" fn compwrite(
@@ -340,18 +313,12 @@ unsafe extern "C" fn compwrite(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
-    let (compare, result) = (piece(compare, count), piece(result, count));
-    let (compare, result) = (Some(one(&compare)), Some(one(&result)));
+    let operands = Operands::of(Elements::Piece(buf, count));
+    let operands = operands.comparing(Elements::Piece(compare, count));
+    let operands = operands.fetching(Elements::Piece(result, count));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe { go(ep, one(&piece(buf, count)), compare, result, &what) }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn compwritev(
@@ -372,32 +339,12 @@ unsafe extern "C" fn compwritev(
     operation: c_int,
     context: *mut c_void,
 ) -> isize {
-    let what = What {
-        peer,
-        remote: at(addr, key),
-        datatype,
-        operation,
-        flags: None,
-        context: Some(context),
-    };
-    let compare = Elements {
-        iov: compare,
-        count: compares,
-    };
-    let result = Elements {
-        iov: result,
-        count: results,
-    };
+    let operands = Operands::of(Elements::Pieces(iov, count));
+    let operands = operands.comparing(Elements::Pieces(compare, compares));
+    let operands = operands.fetching(Elements::Pieces(result, results));
+    let what = What::new((addr, key), datatype, operation);
     // SAFETY: the caller's endpoint and memory.
-    unsafe {
-        go(
-            ep,
-            Elements { iov, count },
-            Some(compare),
-            Some(result),
-            &what,
-        )
-    }
+    unsafe { go(ep, operands, what, Call::new(peer, context)) }
 }
 
 unsafe extern "C" fn compwritemsg(
@@ -411,16 +358,12 @@ unsafe extern "C" fn compwritemsg(
     results: usize,
     flags: u64,
 ) -> isize {
-    let compare = Elements {
-        iov: compare,
-        count: compares,
-    };
-    let result = Elements {
-        iov: result,
-        count: results,
+    let more = |operands: Operands| {
+        let operands = operands.comparing(Elements::Pieces(compare, compares));
+        operands.fetching(Elements::Pieces(result, results))
     };
     // SAFETY: the caller's endpoint and memory.
-    unsafe { by_message(ep, msg, Some(compare), Some(result), flags) }
+    unsafe { described(ep, msg, more, flags) }
 }
 
 /// How many elements an operation takes, if there is such a one.

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `info.rs` | what is offered to whom (`fi_getinfo`) |
 //! | `fabric.rs`, `domain.rs`, `av.rs`, `queue.rs`, `ep.rs` | the objects |
-//! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations |
+//! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations; `call.rs`: what they have in common |
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
 //! | `loader.rs` | the libfabric that has loaded this provider |
 //! | `ptr.rs` | a C caller's pointers |
@@ -27,6 +27,7 @@
 mod abi;
 mod atomic;
 mod av;
+mod call;
 mod domain;
 mod ep;
 mod fabric;

@@ -6,12 +6,12 @@
 //! Messages, with a tag (`fi_tsend`, `fi_trecv`) and without (`fi_send`, `fi_recv`).
 
 use crate::abi::{Addr, Iovec, Msg, MsgTagged, cap, errno};
+use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
 use crate::info::INJECT;
-use crate::ptr::{Outcome, buffer, buffers, entry, object, read};
+use crate::ptr::{entry, object, read};
 use crate::table::Table;
 use ofi_engine::completion::flags;
-use ofi_engine::memory::Buffer;
 use ofi_engine::{Message, Wanted};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -39,92 +39,59 @@ pub(crate) static TAGGED: Table<9> = Table::new(&[
     (8, tinjectdata as *const c_void),
 ]);
 
-/// How a message is sent, beside its bytes.
-struct How {
-    to: Addr,
-    tag: Option<u64>,
-    data: Option<u64>,
-    flags: u64,
-    /// None for a message without a completion.
-    context: Option<*mut c_void>,
-}
-
-/// # Safety
-/// `ep` is null or an endpoint that the caller was given; `buffer` holds what [`buffer`] asks for.
-unsafe fn go(ep: *mut c_void, buffer: Outcome<Buffer>, how: &How) -> isize {
-    entry(|| {
-        // SAFETY: the condition above.
-        let ep = unsafe { object::<EndpointFid>(ep) }?;
-        let buffer = buffer?;
-        let inject = how.flags & cap::INJECT != 0;
-        if inject && buffer.len() > INJECT as u64 {
-            return Err(errno::MSGSIZE);
-        }
-        let kind = flags::SEND | kind_of(how.tag.is_some());
-        let op = ep.op(Which::Send, how.context, how.flags, kind)?;
-        let message = Message {
-            tag: how.tag,
-            data: how.data.map(|data| data as u32),
-            inject,
-        };
-        let to = ep.process(how.to)?;
-        let sent = ep.endpoint.send(to, message, buffer, op);
-        sent.map(|()| 0).map_err(|why| refused(&why))
-    })
-}
-
 const fn kind_of(tagged: bool) -> u64 {
     if tagged { flags::TAGGED } else { flags::MSG }
 }
 
-/// The flags of a send that has none of its own.
+/// Sends a message, with a tag or without.
 ///
 /// # Safety
-/// `ep` is null or an endpoint that the caller was given.
-unsafe fn tx_flags(ep: *mut c_void) -> u64 {
-    // SAFETY: the condition above.
-    let ep = unsafe { object::<EndpointFid>(ep) };
-    ep.map_or(0, |ep| ep.tx_flags.load(Ordering::Relaxed))
-}
-
-/// The flags of a receive that has none of its own.
-///
-/// # Safety
-/// `ep` is null or an endpoint that the caller was given.
-unsafe fn rx_flags(ep: *mut c_void) -> u64 {
-    // SAFETY: the condition above.
-    let ep = unsafe { object::<EndpointFid>(ep) };
-    ep.map_or(0, |ep| ep.rx_flags.load(Ordering::Relaxed))
-}
-
-/// What is received, beside the memory.
-struct Asked {
-    from: Addr,
-    tag: Option<(u64, u64)>,
-    flags: u64,
-    context: *mut c_void,
-}
-
-/// # Safety
-/// As for [`go`].
-unsafe fn ask(ep: *mut c_void, buffer: Outcome<Buffer>, asked: &Asked) -> isize {
+/// `ep` is null or an endpoint that the caller was given; the memory is lent as [`Lent::buffer`] asks.
+unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize {
     entry(|| {
         // SAFETY: the condition above.
         let ep = unsafe { object::<EndpointFid>(ep) }?;
-        let tagged = asked.tag.is_some();
-        let (tag, ignore) = asked.tag.unwrap_or((0, u64::MAX));
+        // SAFETY: the condition above.
+        let buffer = unsafe { lent.buffer() }?;
+        let flags = call.flags(&ep.tx_flags);
+        let inject = flags & cap::INJECT != 0;
+        if inject && buffer.len() > INJECT as u64 {
+            return Err(errno::MSGSIZE);
+        }
+        let kind = flags::SEND | kind_of(tag.is_some());
+        let op = ep.op(Which::Send, call.context, flags, kind)?;
+        let message = Message {
+            tag,
+            data: call.data(),
+            inject,
+        };
+        let sent = ep
+            .endpoint
+            .send(ep.process(call.peer)?, message, buffer, op);
+        sent.map(|()| 0).map_err(|why| refused(&why))
+    })
+}
+
+/// Receives a message, with this tag but for the bits that do not matter, or one without a tag.
+///
+/// # Safety
+/// As for [`go`].
+unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) -> isize {
+    entry(|| {
+        // SAFETY: the condition above.
+        let ep = unsafe { object::<EndpointFid>(ep) }?;
+        // SAFETY: the condition above.
+        let buffer = unsafe { lent.buffer() };
+        let tagged = tag.is_some();
+        let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
         let wanted = Wanted {
-            from: ep.source(asked.from)?,
+            from: ep.source(call.peer)?,
             tag,
             ignore,
         };
-        let flags = asked.flags;
-        let op = ep.op(
-            Which::Receive,
-            Some(asked.context),
-            flags,
-            flags::RECV | kind_of(tagged),
-        )?;
+        let flags = call.flags(&ep.rx_flags);
+        let kind = flags::RECV | kind_of(tagged);
+        let op = ep.op(Which::Receive, call.context, flags, kind)?;
         if tagged && flags & (cap::PEEK | cap::CLAIM | cap::DISCARD) != 0 {
             let claimed = flags & cap::PEEK == 0;
             match flags & (cap::CLAIM | cap::DISCARD) {
@@ -146,8 +113,34 @@ unsafe fn ask(ep: *mut c_void, buffer: Outcome<Buffer>, asked: &Asked) -> isize 
     })
 }
 
+/// What a call says that is described by a structure, if there is one.
+///
+/// # Safety
+/// `msg` is null or such a structure.
+unsafe fn described(msg: *const Msg, flags: u64) -> Option<(Lent, Call)> {
+    // SAFETY: the condition above.
+    let msg = unsafe { read(msg) }?;
+    let call = Call::described(msg.addr, msg.context, flags, msg.data);
+    Some((Lent::Pieces(msg.iov, msg.iov_count), call))
+}
+
+/// The same of a message with a tag, which comes last with the bits of it that do not matter.
+///
+/// # Safety
+/// `msg` is null or such a structure.
+unsafe fn described_tagged(msg: *const MsgTagged, flags: u64) -> Option<(Lent, Call, (u64, u64))> {
+    // SAFETY: the condition above.
+    let msg = unsafe { read(msg) }?;
+    let call = Call::described(msg.addr, msg.context, flags, msg.data);
+    let lent = Lent::Pieces(msg.iov, msg.iov_count);
+    Some((lent, call, (msg.tag, msg.ignore)))
+}
+
+/// What an entry gives that is called without its structure.
+const NOTHING_DESCRIBED: isize = -(errno::INVAL as isize);
+
 // Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
-// operation's completion, and arrays of as many elements as are named.
+// operation's completion, or until an inject returns, and arrays of as many elements as are named.
 
 unsafe extern "C" fn recv(
     ep: *mut c_void,
@@ -157,18 +150,8 @@ unsafe extern "C" fn recv(
     from: Addr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { rx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let asked = Asked {
-        from,
-        tag: None,
-        flags,
-        context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { ask(ep, Lent::Piece(buf, len), None, Call::new(from, context)) }
 }
 
 unsafe extern "C" fn recvv(
@@ -179,35 +162,17 @@ unsafe extern "C" fn recvv(
     from: Addr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { rx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let asked = Asked {
-        from,
-        tag: None,
-        flags,
-        context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { ask(ep, Lent::Pieces(iov, count), None, Call::new(from, context)) }
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut c_void, msg: *const Msg, flags: u64) -> isize {
     // SAFETY: the caller says there what it wants.
-    let Some(msg) = (unsafe { read(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(msg.iov, msg.iov_count) };
-    let asked = Asked {
-        from: msg.addr,
-        tag: None,
-        flags,
-        context: msg.context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    match unsafe { described(msg, flags) } {
+        // SAFETY: the caller's endpoint and memory.
+        Some((lent, call)) => unsafe { ask(ep, lent, None, call) },
+        None => NOTHING_DESCRIBED,
+    }
 }
 
 unsafe extern "C" fn send(
@@ -218,19 +183,8 @@ unsafe extern "C" fn send(
     to: Addr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: None,
-        data: None,
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), None, Call::new(to, context)) }
 }
 
 unsafe extern "C" fn sendv(
@@ -241,56 +195,22 @@ unsafe extern "C" fn sendv(
     to: Addr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let how = How {
-        to,
-        tag: None,
-        data: None,
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
-}
-
-/// The data of a call, if its flags say that there is some.
-pub(crate) fn data_of(flags: u64, data: u64) -> Option<u64> {
-    (flags & cap::REMOTE_CQ_DATA != 0).then_some(data)
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Pieces(iov, count), None, Call::new(to, context)) }
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut c_void, msg: *const Msg, flags: u64) -> isize {
     // SAFETY: the caller says there what it wants.
-    let Some(msg) = (unsafe { read(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(msg.iov, msg.iov_count) };
-    let how = How {
-        to: msg.addr,
-        tag: None,
-        data: data_of(flags, msg.data),
-        flags,
-        context: Some(msg.context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    match unsafe { described(msg, flags) } {
+        // SAFETY: the caller's endpoint and memory.
+        Some((lent, call)) => unsafe { go(ep, lent, None, call) },
+        None => NOTHING_DESCRIBED,
+    }
 }
 
 unsafe extern "C" fn inject(ep: *mut c_void, buf: *const c_void, len: usize, to: Addr) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: None,
-        data: None,
-        flags: cap::INJECT,
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), None, Call::inject(to)) }
 }
 
 unsafe extern "C" fn senddata(
@@ -302,19 +222,9 @@ unsafe extern "C" fn senddata(
     to: Addr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: None,
-        data: Some(data),
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::new(to, context).with(data);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), None, call) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -324,17 +234,9 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: Addr,
 ) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: None,
-        data: Some(data),
-        flags: cap::INJECT,
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::inject(to).with(data);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), None, call) }
 }
 
 unsafe extern "C" fn trecv(
@@ -347,18 +249,9 @@ unsafe extern "C" fn trecv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { rx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let asked = Asked {
-        from,
-        tag: Some((tag, ignore)),
-        flags,
-        context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::new(from, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { ask(ep, lent, Some((tag, ignore)), call) }
 }
 
 unsafe extern "C" fn trecvv(
@@ -371,35 +264,18 @@ unsafe extern "C" fn trecvv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { rx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let asked = Asked {
-        from,
-        tag: Some((tag, ignore)),
-        flags,
-        context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    let (lent, call) = (Lent::Pieces(iov, count), Call::new(from, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { ask(ep, lent, Some((tag, ignore)), call) }
 }
 
 unsafe extern "C" fn trecvmsg(ep: *mut c_void, msg: *const MsgTagged, flags: u64) -> isize {
     // SAFETY: the caller says there what it wants.
-    let Some(msg) = (unsafe { read(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(msg.iov, msg.iov_count) };
-    let asked = Asked {
-        from: msg.addr,
-        tag: Some((msg.tag, msg.ignore)),
-        flags,
-        context: msg.context,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { ask(ep, buffer, &asked) }
+    match unsafe { described_tagged(msg, flags) } {
+        // SAFETY: the caller's endpoint and memory.
+        Some((lent, call, tag)) => unsafe { ask(ep, lent, Some(tag), call) },
+        None => NOTHING_DESCRIBED,
+    }
 }
 
 unsafe extern "C" fn tsend(
@@ -411,19 +287,9 @@ unsafe extern "C" fn tsend(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: Some(tag),
-        data: None,
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::new(to, context);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), Some(tag), call) }
 }
 
 unsafe extern "C" fn tsendv(
@@ -435,37 +301,18 @@ unsafe extern "C" fn tsendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let how = How {
-        to,
-        tag: Some(tag),
-        data: None,
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::new(to, context);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Pieces(iov, count), Some(tag), call) }
 }
 
 unsafe extern "C" fn tsendmsg(ep: *mut c_void, msg: *const MsgTagged, flags: u64) -> isize {
     // SAFETY: the caller says there what it wants.
-    let Some(msg) = (unsafe { read(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(msg.iov, msg.iov_count) };
-    let how = How {
-        to: msg.addr,
-        tag: Some(msg.tag),
-        data: data_of(flags, msg.data),
-        flags,
-        context: Some(msg.context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    match unsafe { described_tagged(msg, flags) } {
+        // SAFETY: the caller's endpoint and memory.
+        Some((lent, call, (tag, _))) => unsafe { go(ep, lent, Some(tag), call) },
+        None => NOTHING_DESCRIBED,
+    }
 }
 
 unsafe extern "C" fn tinject(
@@ -475,17 +322,8 @@ unsafe extern "C" fn tinject(
     to: Addr,
     tag: u64,
 ) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: Some(tag),
-        data: None,
-        flags: cap::INJECT,
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), Some(tag), Call::inject(to)) }
 }
 
 unsafe extern "C" fn tsenddata(
@@ -498,19 +336,9 @@ unsafe extern "C" fn tsenddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's endpoint.
-    let flags = unsafe { tx_flags(ep) };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: Some(tag),
-        data: Some(data),
-        flags,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::new(to, context).with(data);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), Some(tag), call) }
 }
 
 unsafe extern "C" fn tinjectdata(
@@ -521,15 +349,7 @@ unsafe extern "C" fn tinjectdata(
     to: Addr,
     tag: u64,
 ) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let how = How {
-        to,
-        tag: Some(tag),
-        data: Some(data),
-        flags: cap::INJECT,
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &how) }
+    let call = Call::inject(to).with(data);
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Lent::Piece(buf, len), Some(tag), call) }
 }

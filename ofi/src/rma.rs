@@ -6,16 +6,14 @@
 //! Remote memory (`fi_read`, `fi_write`).
 
 use crate::abi::{Addr, Iovec, MsgRma, cap, errno};
+use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
 use crate::info::INJECT;
-use crate::messages::data_of;
-use crate::ptr::{Outcome, buffer, buffers, entry, object, read as read_at};
+use crate::ptr::{entry, object, read as read_at};
 use crate::table::Table;
 use ofi_engine::Remote;
 use ofi_engine::completion::flags;
-use ofi_engine::memory::Buffer;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 pub(crate) static RMA: Table<9> = Table::new(&[
     (0, read as *const c_void),
@@ -29,52 +27,64 @@ pub(crate) static RMA: Table<9> = Table::new(&[
     (8, injectdata as *const c_void),
 ]);
 
-/// What is done, beside the memory here.
-struct What {
-    writes: bool,
-    peer: Addr,
-    remote: Remote,
-    data: Option<u64>,
-    /// None: those of the endpoint.
-    flags: Option<u64>,
-    /// None for an operation without a completion.
-    context: Option<*mut c_void>,
-}
-
-/// # Safety
-/// `ep` is null or an endpoint that the caller was given; `buffer` holds what [`buffer`] asks for.
-unsafe fn go(ep: *mut c_void, buffer: Outcome<Buffer>, what: &What) -> isize {
-    entry(|| {
-        // SAFETY: the condition above.
-        let ep = unsafe { object::<EndpointFid>(ep) }?;
-        let buffer = buffer?;
-        let flags = what
-            .flags
-            .unwrap_or_else(|| ep.tx_flags.load(Ordering::Relaxed));
-        let inject = what.writes && flags & cap::INJECT != 0;
-        if inject && buffer.len() > INJECT as u64 {
-            return Err(errno::MSGSIZE);
-        }
-        let peer = ep.process(what.peer)?;
-        let done = if what.writes {
-            let op = ep.op(Which::Write, what.context, flags, flags::RMA | flags::WRITE)?;
-            let data = what.data.map(|data| data as u32);
-            ep.endpoint
-                .write(peer, what.remote, buffer, (data, inject), op)
-        } else {
-            let op = ep.op(Which::Read, what.context, flags, flags::RMA | flags::READ)?;
-            ep.endpoint.read(peer, what.remote, buffer, op)
-        };
-        done.map(|()| 0).map_err(|why| refused(&why))
-    })
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write,
 }
 
 const fn at(offset: u64, key: u64) -> Remote {
     Remote { offset, key }
 }
 
+/// # Safety
+/// `ep` is null or an endpoint that the caller was given; the memory is lent as [`Lent::buffer`] asks.
+unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) -> isize {
+    entry(|| {
+        // SAFETY: the condition above.
+        let ep = unsafe { object::<EndpointFid>(ep) }?;
+        // SAFETY: the condition above.
+        let buffer = unsafe { lent.buffer() }?;
+        let flags = call.flags(&ep.tx_flags);
+        let inject = way == Way::Write && flags & cap::INJECT != 0;
+        if inject && buffer.len() > INJECT as u64 {
+            return Err(errno::MSGSIZE);
+        }
+        let peer = ep.process(call.peer)?;
+        let op = |which, kind| ep.op(which, call.context, flags, flags::RMA | kind);
+        let done = match way {
+            Way::Write => {
+                let op = op(Which::Write, flags::WRITE)?;
+                ep.endpoint
+                    .write(peer, remote, buffer, (call.data(), inject), op)
+            }
+            Way::Read => ep
+                .endpoint
+                .read(peer, remote, buffer, op(Which::Read, flags::READ)?),
+        };
+        done.map(|()| 0).map_err(|why| refused(&why))
+    })
+}
+
+/// # Safety
+/// `msg` is null or says what the caller wants; otherwise as for [`go`].
+unsafe fn described(ep: *mut c_void, way: Way, msg: *const MsgRma, flags: u64) -> isize {
+    // SAFETY: the condition above.
+    let msg = unsafe { read_at(msg) };
+    // SAFETY: the caller says there which memory of the peer it means.
+    let remote = msg.and_then(|msg| unsafe { read_at(msg.rma_iov) });
+    let (Some(msg), Some(remote)) = (msg.filter(|msg| msg.rma_iov_count == 1), remote) else {
+        return -(errno::INVAL as isize);
+    };
+    let lent = Lent::Pieces(msg.iov, msg.iov_count);
+    let call = Call::described(msg.addr, msg.context, flags, msg.data);
+    // SAFETY: the condition above.
+    unsafe { go(ep, way, lent, at(remote.addr, remote.key), call) }
+}
+
 // Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
-// operation's completion, and arrays of as many elements as are named.
+// operation's completion, or until an inject returns, and arrays of as many elements as are named.
 
 unsafe extern "C" fn read(
     ep: *mut c_void,
@@ -86,18 +96,9 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let what = What {
-        writes: false,
-        peer,
-        remote: at(addr, key),
-        data: None,
-        flags: None,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::new(peer, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Read, lent, at(addr, key), call) }
 }
 
 unsafe extern "C" fn readv(
@@ -110,54 +111,14 @@ unsafe extern "C" fn readv(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let what = What {
-        writes: false,
-        peer,
-        remote: at(addr, key),
-        data: None,
-        flags: None,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
-}
-
-/// # Safety
-/// `msg` is null or says what the caller wants.
-unsafe fn by_message(ep: *mut c_void, msg: *const MsgRma, flags: u64, writes: bool) -> isize {
-    // SAFETY: the condition above.
-    let Some(msg) = (unsafe { read_at(msg) }) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller says there which memory of the peer it means.
-    let remote = unsafe { read_at(msg.rma_iov) };
-    let (1, Some(remote)) = (msg.rma_iov_count, remote) else {
-        return -(errno::INVAL as isize);
-    };
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(msg.iov, msg.iov_count) };
-    let what = What {
-        writes,
-        peer: msg.addr,
-        remote: at(remote.addr, remote.key),
-        data: data_of(flags, msg.data),
-        flags: Some(flags),
-        context: Some(msg.context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Pieces(iov, count), Call::new(peer, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Read, lent, at(addr, key), call) }
 }
 
 unsafe extern "C" fn readmsg(ep: *mut c_void, msg: *const MsgRma, flags: u64) -> isize {
     // SAFETY: the same arguments.
-    unsafe { by_message(ep, msg, flags, false) }
-}
-
-unsafe extern "C" fn writemsg(ep: *mut c_void, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: the same arguments.
-    unsafe { by_message(ep, msg, flags, true) }
+    unsafe { described(ep, Way::Read, msg, flags) }
 }
 
 unsafe extern "C" fn write(
@@ -170,18 +131,9 @@ unsafe extern "C" fn write(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let what = What {
-        writes: true,
-        peer,
-        remote: at(addr, key),
-        data: None,
-        flags: None,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::new(peer, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Write, lent, at(addr, key), call) }
 }
 
 unsafe extern "C" fn writev(
@@ -194,18 +146,14 @@ unsafe extern "C" fn writev(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffers(iov, count) };
-    let what = What {
-        writes: true,
-        peer,
-        remote: at(addr, key),
-        data: None,
-        flags: None,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Pieces(iov, count), Call::new(peer, context));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Write, lent, at(addr, key), call) }
+}
+
+unsafe extern "C" fn writemsg(ep: *mut c_void, msg: *const MsgRma, flags: u64) -> isize {
+    // SAFETY: the same arguments.
+    unsafe { described(ep, Way::Write, msg, flags) }
 }
 
 unsafe extern "C" fn inject(
@@ -216,18 +164,9 @@ unsafe extern "C" fn inject(
     addr: u64,
     key: u64,
 ) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let what = What {
-        writes: true,
-        peer,
-        remote: at(addr, key),
-        data: None,
-        flags: Some(cap::INJECT),
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::inject(peer));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Write, lent, at(addr, key), call) }
 }
 
 unsafe extern "C" fn writedata(
@@ -241,18 +180,9 @@ unsafe extern "C" fn writedata(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller lends the memory until the completion.
-    let buffer = unsafe { buffer(buf, len) };
-    let what = What {
-        writes: true,
-        peer,
-        remote: at(addr, key),
-        data: Some(data),
-        flags: None,
-        context: Some(context),
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::new(peer, context).with(data));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Write, lent, at(addr, key), call) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -264,16 +194,7 @@ unsafe extern "C" fn injectdata(
     addr: u64,
     key: u64,
 ) -> isize {
-    // SAFETY: the memory is copied before this returns.
-    let buffer = unsafe { buffer(buf, len) };
-    let what = What {
-        writes: true,
-        peer,
-        remote: at(addr, key),
-        data: Some(data),
-        flags: Some(cap::INJECT),
-        context: None,
-    };
-    // SAFETY: the caller's endpoint.
-    unsafe { go(ep, buffer, &what) }
+    let (lent, call) = (Lent::Piece(buf, len), Call::inject(peer).with(data));
+    // SAFETY: the caller's endpoint and memory.
+    unsafe { go(ep, Way::Write, lent, at(addr, key), call) }
 }
