@@ -268,9 +268,14 @@ pub(crate) struct CqAttr {
     pub(crate) wait_set: *mut c_void,
 }
 
-pub(crate) const WAIT_NONE: c_int = 0;
-pub(crate) const WAIT_UNSPEC: c_int = 1;
-pub(crate) const WAIT_YIELD: c_int = 5;
+const WAIT_NONE: c_int = 0;
+const WAIT_UNSPEC: c_int = 1;
+const WAIT_YIELD: c_int = 5;
+
+/// A queue or counter with this wait object is only read: no descriptor or mutex tells of news.
+pub(crate) const fn is_polled(wait_obj: c_int) -> bool {
+    matches!(wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD)
+}
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

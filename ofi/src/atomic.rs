@@ -8,7 +8,8 @@
 use crate::abi::{Addr, AtomicAttr, Ioc, Iovec, MsgAtomic, cap, errno};
 use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
-use crate::ptr::{Out, Outcome, entry, entry_int, object, read};
+use crate::object::object;
+use crate::ptr::{Out, Outcome, entry, entry_int, read};
 use crate::table::Table;
 use ofi_engine::atomic::{Datatype, Form, Operation};
 use ofi_engine::completion::flags;

@@ -7,9 +7,8 @@
 
 use crate::abi::{ADDR_UNSPEC, Addr, AvAttr, Fid, cap, class, errno};
 use crate::domain::{Domain, Shared};
-use crate::ptr::{
-    Object, Out, borrow, bytes, entry_int, give, object, read, take, write_at, write_bytes,
-};
+use crate::object::{self, Object, object};
+use crate::ptr::{borrow, bytes, entry_int, read, write_at, write_bytes};
 use crate::table::Table;
 use ofi_engine::Endpoint;
 use ofi_engine::addresses::Addresses;
@@ -87,9 +86,12 @@ pub(crate) struct AddressVector {
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
 unsafe impl Object for AddressVector {
     const CLASS: usize = class::AV;
+    const OPS: &'static Table<6> = &Table::new(&[
+        (0, object::close::<Self> as *const c_void),
+        (1, object::bind_to_nothing as *const c_void),
+    ]);
 }
 
-static AV_FID: Table<6> = Table::new(&[(0, close as *const c_void), (1, bind as *const c_void)]);
 static AV: Table<10> = Table::new(&[
     (0, insert as *const c_void),
     (3, remove as *const c_void),
@@ -104,11 +106,7 @@ pub(crate) unsafe extern "C" fn open(
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller was given the domain.
-        let domain = unsafe { object::<Domain>(domain) }?;
-        // SAFETY: the caller wants the vector there.
-        let out = unsafe { Out::new(out) }?;
+    let make = |domain: &Domain, fid| {
         // SAFETY: the caller says there what it wants, and reads what it gets.
         let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
         // Shared by name, of scalable endpoints, or telling of insertions by events.
@@ -118,33 +116,15 @@ pub(crate) unsafe extern "C" fn open(
         if attr.kind == crate::abi::AV_UNSPEC {
             attr.kind = crate::abi::AV_TABLE;
         }
-        let fid = Fid {
-            class: class::AV,
-            context,
-            ops: AV_FID.as_ptr(),
-        };
-        let vector = AddressVector {
+        Ok(AddressVector {
             fid,
             ops: AV.as_ptr(),
             peers: Arc::default(),
             _domain: Arc::clone(&domain.shared),
-        };
-        give(vector, &out);
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut c_void) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller closes what it was given, and uses it no more.
-        unsafe { take::<AddressVector>(fid) }?;
-        Ok(0)
-    })
-}
-
-/// An event queue, to which nothing is said: an insertion is over when it returns.
-unsafe extern "C" fn bind(_fid: *mut c_void, _other: *mut c_void, _flags: u64) -> c_int {
-    0
+        })
+    };
+    // SAFETY: the caller was given the domain, and wants the vector there.
+    unsafe { object::open(domain, out, context, make) }
 }
 
 unsafe extern "C" fn insert(

@@ -5,15 +5,16 @@
 )]
 //! Endpoints: what they are bound to, and when they are used.
 
-use crate::abi::{Fid, Info, cap, class, control, errno};
+use crate::abi::{Fid, cap, class, control, errno};
 use crate::av::{AddressVector, Peers};
+use crate::cntr::CompletionCounter;
+use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Shared};
-use crate::ptr::{
-    Object, Out, Outcome, borrow, entry, entry_int, give, object, read, take, write_bytes,
-};
-use crate::queue::{CompletionCounter, CompletionQueue, Users};
+use crate::eq::EventQueue;
+use crate::object::{self, Object, object};
+use crate::progress::Users;
+use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
 use crate::table::Table;
-use crate::{atomic, messages, rma};
 use ofi_engine::completion::{Counter, Op, Queue, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use portals_shim::endpoint::Address;
@@ -82,13 +83,17 @@ pub(crate) struct EndpointFid {
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
 unsafe impl Object for EndpointFid {
     const CLASS: usize = class::EP;
+    const OPS: &'static Table<6> = &Table::new(&[
+        (0, object::close::<Self> as *const c_void),
+        (1, bind as *const c_void),
+        (2, do_control as *const c_void),
+    ]);
+
+    fn end(&self) {
+        self.endpoint.close();
+    }
 }
 
-static EP_FID: Table<6> = Table::new(&[
-    (0, close as *const c_void),
-    (1, bind as *const c_void),
-    (2, do_control as *const c_void),
-]);
 static EP: Table<7> = Table::new(&[
     (0, cancel as *const c_void),
     (1, getopt as *const c_void),
@@ -103,7 +108,52 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The tables of operations that have a file of their own.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    pub(crate) msg: *const c_void,
+    pub(crate) rma: *const c_void,
+    pub(crate) tagged: *const c_void,
+    pub(crate) atomic: *const c_void,
+}
+
 impl EndpointFid {
+    /// An endpoint of a domain. Of what the program asks for it needs the capabilities, and the flags that operations have
+    /// without flags of their own.
+    pub(crate) fn new(
+        fid: Fid,
+        domain: &Domain,
+        operations: &Operations,
+        caps: u64,
+        (tx, rx): (u64, u64),
+    ) -> Outcome<Self> {
+        let endpoint = Endpoint::open(&domain.shared.config).map_err(|why| {
+            tracing::warn!(%why, "fi_endpoint");
+            match why {
+                OpenError::Room(_) => errno::NOMEM,
+                OpenError::Fabric(_) => errno::NODATA,
+            }
+        })?;
+        Ok(Self {
+            fid,
+            ops: EP.as_ptr(),
+            cm: CM.as_ptr(),
+            msg: operations.msg,
+            rma: operations.rma,
+            tagged: operations.tagged,
+            atomic: operations.atomic,
+            collective: NONE.as_ptr(),
+            endpoint: Arc::new(endpoint),
+            domain: Arc::clone(&domain.shared),
+            bindings: Mutex::default(),
+            bound: OnceLock::new(),
+            tx_flags: AtomicU64::new(tx),
+            rx_flags: AtomicU64::new(rx),
+            directed: caps & cap::DIRECTED_RECV != 0,
+            least: AtomicUsize::new(64),
+        })
+    }
+
     fn bound(&self) -> Outcome<&Bindings> {
         self.bound.get().ok_or(errno::OPBADSTATE)
     }
@@ -220,83 +270,6 @@ pub(crate) fn refused(why: &Refused) -> i32 {
     }
 }
 
-/// `fi_endpoint`
-pub(crate) unsafe extern "C" fn open(
-    domain: *mut c_void,
-    info: *mut Info,
-    out: *mut *mut c_void,
-    context: *mut c_void,
-) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller was given the domain.
-        let domain = unsafe { object::<Domain>(domain) }?;
-        // SAFETY: the caller wants the endpoint there.
-        let out = unsafe { Out::new(out) }?;
-        // SAFETY: the caller has it of `fi_getinfo`, and it is only read.
-        let info = unsafe { borrow(info) }.ok_or(errno::INVAL)?;
-        // SAFETY: as above.
-        let tx = unsafe { borrow(info.tx_attr) }.map_or(0, |tx| tx.op_flags);
-        // SAFETY: as above.
-        let rx = unsafe { borrow(info.rx_attr) }.map_or(0, |rx| rx.op_flags);
-        let endpoint = Endpoint::open(&domain.shared.config).map_err(|why| {
-            tracing::warn!(%why, "fi_endpoint");
-            match why {
-                OpenError::Room(_) => errno::NOMEM,
-                OpenError::Fabric(_) => errno::NODATA,
-            }
-        })?;
-        let fid = Fid {
-            class: class::EP,
-            context,
-            ops: EP_FID.as_ptr(),
-        };
-        let made = EndpointFid {
-            fid,
-            ops: EP.as_ptr(),
-            cm: CM.as_ptr(),
-            msg: messages::MSG.as_ptr(),
-            rma: rma::RMA.as_ptr(),
-            tagged: messages::TAGGED.as_ptr(),
-            atomic: atomic::ATOMIC.as_ptr(),
-            collective: NONE.as_ptr(),
-            endpoint: Arc::new(endpoint),
-            domain: Arc::clone(&domain.shared),
-            bindings: Mutex::default(),
-            bound: OnceLock::new(),
-            tx_flags: AtomicU64::new(tx),
-            rx_flags: AtomicU64::new(rx),
-            directed: info.caps & cap::DIRECTED_RECV != 0,
-            least: AtomicUsize::new(64),
-        };
-        give(made, &out);
-        Ok(0)
-    })
-}
-
-/// `fi_endpoint2`
-pub(crate) unsafe extern "C" fn open_with_flags(
-    domain: *mut c_void,
-    info: *mut Info,
-    out: *mut *mut c_void,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    if flags != 0 {
-        return -errno::BADFLAGS;
-    }
-    // SAFETY: the same arguments.
-    unsafe { open(domain, info, out, context) }
-}
-
-unsafe extern "C" fn close(fid: *mut c_void) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller closes what it was given, and uses it no more.
-        let closed = unsafe { take::<EndpointFid>(fid) }?;
-        closed.endpoint.close();
-        Ok(0)
-    })
-}
-
 unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c_int {
     entry_int(|| {
         // SAFETY: the caller was given the endpoint.
@@ -342,12 +315,9 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
             }
             return Ok(0);
         }
-        // SAFETY: the caller was given the object.
-        match unsafe { read(other.cast::<usize>()) } {
-            // Nothing is said to it.
-            Some(class::EQ) => Ok(0),
-            _ => Err(errno::INVAL),
-        }
+        // SAFETY: the caller was given the object, to which nothing is said.
+        unsafe { object::<EventQueue>(other) }?;
+        Ok(0)
     })
 }
 

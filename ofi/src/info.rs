@@ -37,6 +37,9 @@ pub(crate) const INJECT: usize = EAGER;
 /// Of this provider's own kind: the highest bit says so.
 const PROTOCOL: u32 = 1 << 31 | 0x7033;
 
+/// Of this provider, as libfabric counts: 0.1.
+pub(crate) const VERSION: u32 = 1;
+
 /// What a program wants, as far as it matters.
 struct Wanted {
     caps: u64,
@@ -261,7 +264,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
     if let Some(fabric) = unsafe { borrow(info.fabric_attr) } {
         let name = CString::new(NAME).unwrap_or_default();
         fabric.name = loader::copy(&name);
-        fabric.prov_version = crate::VERSION;
+        fabric.prov_version = VERSION;
     }
     Ok(made)
 }

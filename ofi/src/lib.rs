@@ -15,8 +15,10 @@
 //! | file | has |
 //! |---|---|
 //! | `info.rs` | what is offered to whom (`fi_getinfo`) |
-//! | `fabric.rs`, `domain.rs`, `av.rs`, `queue.rs`, `ep.rs` | the objects |
+//! | `fabric.rs`, `domain.rs`, `av.rs`, `cq.rs`, `cntr.rs`, `eq.rs`, `ep.rs`, `mr.rs` | the objects, by their names in libfabric; `object.rs`: what they have in common |
+//! | `open.rs` | how a program comes from one object to the next |
 //! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations; `call.rs`: what they have in common |
+//! | `progress.rs` | who drives endpoints |
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
 //! | `loader.rs` | the libfabric that has loaded this provider |
 //! | `ptr.rs` | a C caller's pointers |
@@ -28,22 +30,25 @@ mod abi;
 mod atomic;
 mod av;
 mod call;
+mod cntr;
+mod cq;
 mod domain;
 mod ep;
+mod eq;
 mod fabric;
 mod info;
 mod loader;
 mod messages;
+mod mr;
+mod object;
+mod open;
+mod progress;
 mod ptr;
-mod queue;
 mod rma;
 mod table;
 
 pub use abi::Provider;
 use std::ffi::c_void;
-
-/// Of this provider, as libfabric counts: 0.1.
-const VERSION: u32 = 1;
 
 unsafe extern "C" fn cleanup() {}
 
@@ -70,12 +75,12 @@ pub extern "C" fn fi_prov_ini() -> *mut Provider {
     begin_log();
     // One for each libfabric in the process: it writes into its own.
     let provider = Provider {
-        version: VERSION,
+        version: info::VERSION,
         fi_version: loader::version(),
         context: [std::ptr::null_mut(); 4],
         name: c"portolan".as_ptr(),
         getinfo: info::getinfo as *const c_void,
-        fabric: fabric::open as *const c_void,
+        fabric: open::open_fabric as *const c_void,
         cleanup: cleanup as *const c_void,
     };
     let made = Box::into_raw(Box::new(provider));

@@ -1,9 +1,9 @@
-// UNSAFETY: a C caller's pointers are bare addresses; here they are checked for NULL, and objects for their class, and wrapped,
-// so that the entries handle them with little further unsafe code.
+// UNSAFETY: a C caller's pointers are bare addresses; here they are checked for NULL and wrapped, so that the entries handle them
+// with little further unsafe code.
 #![expect(unsafe_code, reason = "reads and writes through pointers of C callers")]
-//! Pointers of a C caller, and the objects that it was given.
+//! Pointers of a C caller.
 
-use crate::abi::{Fid, Iovec, errno};
+use crate::abi::{Iovec, errno};
 use ofi_engine::memory::{Buffer, MOST_PIECES};
 use portals_shim::Segment;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -24,50 +24,6 @@ pub(crate) fn entry(body: impl FnOnce() -> Outcome) -> isize {
 /// An entry that gives an `int`.
 pub(crate) fn entry_int(body: impl FnOnce() -> Outcome) -> c_int {
     entry(body) as c_int
-}
-
-/// An object that a C caller has by a pointer to its first field, a [`Fid`].
-///
-/// # Safety
-/// The type is `repr(C)`, its first field is a [`Fid`], and no other type has this class.
-pub(crate) unsafe trait Object: Sized {
-    /// Of its `fid`.
-    const CLASS: usize;
-}
-
-/// The object behind a pointer.
-///
-/// # Safety
-/// The pointer is null, or was given out by [`give`] and not taken back by [`take`].
-pub(crate) unsafe fn object<'a, T: Object>(fid: *const c_void) -> Outcome<&'a T> {
-    if is_of_class::<T>(fid) {
-        // SAFETY: it has the class of `T`, and whoever calls promises that it still exists.
-        Ok(unsafe { &*fid.cast::<T>() })
-    } else {
-        Err(errno::INVAL)
-    }
-}
-
-fn is_of_class<T: Object>(fid: *const c_void) -> bool {
-    // SAFETY: not null, so it is an object by the condition of the two callers, and each begins with a `Fid`.
-    !fid.is_null() && unsafe { (*fid.cast::<Fid>()).class } == T::CLASS
-}
-
-/// Hands an object to the caller.
-pub(crate) fn give<T: Object, P>(object: T, out: &Out<*mut P>) {
-    out.set(Box::into_raw(Box::new(object)).cast());
-}
-
-/// Takes an object back.
-///
-/// # Safety
-/// As for [`object`]; nobody uses it any more.
-pub(crate) unsafe fn take<T: Object>(fid: *mut c_void) -> Outcome<Box<T>> {
-    if !is_of_class::<T>(fid) {
-        return Err(errno::INVAL);
-    }
-    // SAFETY: it has the class of `T`, so `give` made it of a box, and nobody else has it.
-    Ok(unsafe { Box::from_raw(fid.cast::<T>()) })
 }
 
 /// Where the caller wants a result.

@@ -52,6 +52,18 @@ pub enum Failure {
     Fabric = 5,
 }
 
+impl Failure {
+    /// Every one.
+    pub const ALL: &[Self] = &[
+        Self::Unreachable,
+        Self::Canceled,
+        Self::Truncated,
+        Self::NoMessage,
+        Self::Key,
+        Self::Fabric,
+    ];
+}
+
 /// An entry of a completion queue, as libfabric lays it out (`fi_cq_tagged_entry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -1,0 +1,265 @@
+// UNSAFETY: entries get objects and room for results of a C caller by pointers.
+#![expect(
+    unsafe_code,
+    reason = "entries get objects and room for results by pointers"
+)]
+//! Completion queues.
+
+use crate::abi::{Addr, CqAttr, CqErrEntry, Fid, class, errno, is_polled};
+use crate::domain::{Domain, Shared};
+use crate::object::{self, Object, object};
+use crate::progress::{SLICE, Users};
+use crate::ptr::{Out, borrow, entry, write_at, write_bytes};
+use crate::table::Table;
+use ofi_engine::completion::{Entry, Failure, HasFailed, Queue};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CompletionQueue {
+    fid: Fid,
+    ops: *const c_void,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) users: Arc<Users>,
+    /// Bytes of an entry as this caller reads it.
+    each: usize,
+    _domain: Arc<Shared>,
+}
+
+// SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
+unsafe impl Object for CompletionQueue {
+    const CLASS: usize = class::CQ;
+    const OPS: &'static Table<6> = &Table::new(&[(0, object::close::<Self> as *const c_void)]);
+
+    /// Endpoints use it.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.queue) > 1
+    }
+}
+
+static CQ: Table<7> = Table::new(&[
+    (0, read_queue as *const c_void),
+    (1, read_from as *const c_void),
+    (2, read_failed as *const c_void),
+    (3, wait_read as *const c_void),
+    (4, wait_read_from as *const c_void),
+    (6, strerror as *const c_void),
+]);
+/// Bytes of entries, by format: context, message, data, tagged. Each is the beginning of the next.
+const EACH: [usize; 5] = [48, 8, 24, 40, 48];
+
+/// `fi_cq_open`
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut c_void,
+    attr: *mut CqAttr,
+    out: *mut *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    let make = |domain: &Domain, fid| {
+        // SAFETY: the caller says there what it wants.
+        let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
+        if !is_polled(attr.wait_obj) {
+            return Err(errno::NOSYS);
+        }
+        let format = usize::try_from(attr.format).map_err(|_| errno::INVAL)?;
+        Ok(CompletionQueue {
+            fid,
+            ops: CQ.as_ptr(),
+            queue: Arc::default(),
+            users: Arc::default(),
+            each: *EACH.get(format).ok_or(errno::INVAL)?,
+            _domain: Arc::clone(&domain.shared),
+        })
+    };
+    // SAFETY: the caller was given the domain, and wants the queue there.
+    unsafe { object::open(domain, out, context, make) }
+}
+
+/// An entry as bytes.
+fn bytes_of(entry: &Entry) -> [u8; 48] {
+    let words = [
+        entry.context as u64,
+        entry.flags,
+        entry.len as u64,
+        entry.buf as u64,
+        entry.data,
+        entry.tag,
+    ];
+    let mut bytes = [0; 48];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+impl CompletionQueue {
+    /// Takes what is there; `EAGAIN` if nothing is.
+    ///
+    /// # Safety
+    /// There is room for `count` entries, and for as many sources, or none is wanted.
+    unsafe fn take(&self, buf: *mut c_void, count: usize, from: *mut Addr) -> Result<isize, i32> {
+        let mut at = 0;
+        let mut failed = Ok(());
+        let taken = self.queue.take(count, |entry, source| {
+            let to = buf.wrapping_byte_add(at * self.each);
+            let bytes = bytes_of(entry);
+            if !buf.is_null() {
+                // SAFETY: the condition above.
+                failed = failed.and(unsafe { write_bytes(to, &bytes[..self.each]) });
+            }
+            if !from.is_null() {
+                // SAFETY: the condition above.
+                unsafe { write_at(from, at, source) };
+            }
+            at += 1;
+        });
+        failed?;
+        match taken {
+            Ok(0) => Err(errno::AGAIN),
+            Ok(count) => Ok(count as isize),
+            Err(HasFailed) => Err(errno::AVAIL),
+        }
+    }
+}
+
+unsafe extern "C" fn read_queue(cq: *mut c_void, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: the same arguments.
+    unsafe { read_from(cq, buf, count, std::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn read_from(
+    cq: *mut c_void,
+    buf: *mut c_void,
+    count: usize,
+    from: *mut Addr,
+) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let cq = unsafe { object::<CompletionQueue>(cq) }?;
+        if cq.queue.is_empty() {
+            cq.users.progress(Duration::ZERO);
+        }
+        // SAFETY: the caller has room for so many.
+        unsafe { cq.take(buf, count, from) }
+    })
+}
+
+unsafe extern "C" fn wait_read(
+    cq: *mut c_void,
+    buf: *mut c_void,
+    count: usize,
+    cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the same arguments.
+    unsafe { wait_read_from(cq, buf, count, std::ptr::null_mut(), cond, timeout) }
+}
+
+unsafe extern "C" fn wait_read_from(
+    cq: *mut c_void,
+    buf: *mut c_void,
+    count: usize,
+    from: *mut Addr,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let cq = unsafe { object::<CompletionQueue>(cq) }?;
+        let until = u64::try_from(timeout).ok();
+        let until = until.map(|ms| Instant::now() + Duration::from_millis(ms));
+        loop {
+            // SAFETY: the caller has room for so many.
+            match unsafe { cq.take(buf, count, from) } {
+                Err(errno::AGAIN) => {}
+                other => return other,
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(errno::AGAIN);
+            }
+            cq.users.progress(SLICE);
+        }
+    })
+}
+
+unsafe extern "C" fn read_failed(cq: *mut c_void, out: *mut CqErrEntry, _flags: u64) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let cq = unsafe { object::<CompletionQueue>(cq) }?;
+        // SAFETY: the caller wants the entry there; versions only added to its end.
+        let out = unsafe { Out::new(out) }?;
+        let failed = cq.queue.take_failed().ok_or(errno::AGAIN)?;
+        let why = failed.why as c_int;
+        out.set(CqErrEntry {
+            context: failed.entry.context,
+            flags: failed.entry.flags,
+            len: failed.entry.len,
+            buf: failed.entry.buf,
+            data: failed.entry.data,
+            tag: failed.entry.tag,
+            olen: failed.missing,
+            err: why,
+            prov_errno: why,
+            err_data: std::ptr::null_mut(),
+            err_data_size: 0,
+        });
+        Ok(1)
+    })
+}
+
+/// What the failures of operations say.
+static TEXTS: LazyLock<Vec<(Failure, CString)>> = LazyLock::new(|| {
+    let text = |failure: &Failure| CString::new(failure.to_string()).ok();
+    let all = Failure::ALL.iter();
+    all.filter_map(|failure| Some((*failure, text(failure)?)))
+        .collect()
+});
+
+unsafe extern "C" fn strerror(
+    _cq: *mut c_void,
+    number: c_int,
+    _data: *const c_void,
+    out: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    let mut texts = TEXTS.iter();
+    let text: &CStr = texts
+        .find(|(failure, _)| *failure as c_int == number)
+        .map_or(c"not a failure of this provider", |(_, text)| text);
+    let bytes = text.to_bytes_with_nul();
+    if !out.is_null() && len >= bytes.len() {
+        // SAFETY: there is so much room.
+        let _ = unsafe { write_bytes(out.cast(), bytes) };
+    }
+    text.as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_text() {
+        for failure in Failure::ALL {
+            let mut out = [0; 100];
+            let (number, len) = (*failure as c_int, out.len());
+            // SAFETY: there is so much room.
+            let text = unsafe {
+                strerror(
+                    std::ptr::null_mut(),
+                    number,
+                    std::ptr::null(),
+                    out.as_mut_ptr(),
+                    len,
+                )
+            };
+            // SAFETY: the entry gives a string that stays.
+            let text = unsafe { CStr::from_ptr(text) };
+            assert_eq!(text.to_str(), Ok(failure.to_string().as_str()));
+            let copy: Vec<u8> = out.iter().map(|c| *c as u8).collect();
+            assert_eq!(CStr::from_bytes_until_nul(&copy), Ok(text));
+        }
+    }
+}
