@@ -51,6 +51,7 @@ pub(crate) mod order {
 }
 
 pub(crate) const MR_BASIC: c_int = 1;
+pub(crate) const MR_SCALABLE: c_int = 2;
 pub(crate) const AV_UNSPEC: c_int = 0;
 pub(crate) const AV_TABLE: c_int = 2;
 pub(crate) const PROGRESS_MANUAL: c_int = 2;

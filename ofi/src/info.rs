@@ -28,6 +28,8 @@ const CAPS: u64 = cap::MSG
     | cap::REMOTE_COMM
     | cap::SOURCE
     | cap::DIRECTED_RECV;
+/// What a domain can do: its peers may be on the same machine and on others.
+const DOMAIN_CAPS: u64 = cap::LOCAL_COMM | cap::REMOTE_COMM;
 const ORDER: u64 =
     order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW | order::ATOMIC;
 /// The longest message.
@@ -47,9 +49,20 @@ struct Wanted {
     rx_flags: u64,
     threading: c_int,
     av_type: c_int,
+    mr_mode: c_int,
     kind: Option<FabricKind>,
     /// Whatever there is; who names what it needs would take several domains for several adapters.
     all: bool,
+}
+
+/// What a program of this version of the interface reads where memory is reached by offsets and by its own keys.
+const fn unnamed_mr_mode(version: u32) -> c_int {
+    // Modes are bits since 1.5, and none is needed here.
+    if version < (1 << 16 | 5) {
+        abi::MR_SCALABLE
+    } else {
+        0
+    }
 }
 
 /// Why a program is not offered anything.
@@ -60,13 +73,14 @@ fn no(why: &str) -> i32 {
 
 /// # Safety
 /// `hints` is null or a description, as `fi_getinfo` takes it.
-unsafe fn wanted(hints: *const Info) -> Outcome<Wanted> {
+unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
     let mut wanted = Wanted {
         caps: CAPS,
         tx_flags: 0,
         rx_flags: 0,
         threading: abi::THREAD_SAFE,
         av_type: abi::AV_TABLE,
+        mr_mode: unnamed_mr_mode(version),
         kind: None,
         all: true,
     };
@@ -121,6 +135,12 @@ unsafe fn wanted(hints: *const Info) -> Outcome<Wanted> {
             && hints.caps != 0
         {
             return Err(no("memory is reached by offsets and by the program's keys"));
+        }
+        if domain.mr_mode & abi::MR_SCALABLE != 0 {
+            wanted.mr_mode = abi::MR_SCALABLE;
+        }
+        if domain.caps & !DOMAIN_CAPS != 0 {
+            return Err(no("capabilities of a domain that it has not"));
         }
         if domain.cq_data_size > 4 {
             return Err(no("4 bytes of data travel beside a message"));
@@ -252,13 +272,13 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         domain.control_progress = abi::PROGRESS_MANUAL;
         domain.data_progress = abi::PROGRESS_MANUAL;
         domain.resource_mgmt = abi::RM_ENABLED;
-        (domain.av_type, domain.mr_mode) = (wanted.av_type, 0);
+        (domain.av_type, domain.mr_mode) = (wanted.av_type, wanted.mr_mode);
         (domain.mr_key_size, domain.cq_data_size) = (8, 4);
         (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (1024, 256, 1024);
         (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (256, 256);
         (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
         (domain.mr_iov_limit, domain.mr_cnt) = (8, 1 << 16);
-        domain.caps = cap::LOCAL_COMM | cap::REMOTE_COMM;
+        domain.caps = DOMAIN_CAPS;
     }
     // SAFETY: as above.
     if let Some(fabric) = unsafe { borrow(info.fabric_attr) } {
@@ -288,7 +308,7 @@ pub(crate) unsafe extern "C" fn getinfo(
             ));
         }
         // SAFETY: what the caller has given as its hints.
-        let wanted = unsafe { wanted(hints) }?;
+        let wanted = unsafe { wanted(version, hints) }?;
         let mut first: *mut Info = std::ptr::null_mut();
         for kind in kinds(&wanted).into_iter().rev() {
             match describe(kind, &wanted) {

@@ -263,6 +263,31 @@ static void several(void)
     }
 }
 
+/* `FI_MR_SCALABLE`, a name that newer headers do not have. */
+enum { MR_SCALABLE = 1 << 1 };
+
+/* What is offered is what was asked for, or nothing is. */
+static void offers(struct fi_info *hints)
+{
+    struct fi_info *info = NULL;
+    hints->caps |= FI_COLLECTIVE;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), -FI_ENODATA);
+    hints->caps &= ~FI_COLLECTIVE;
+    hints->domain_attr->caps = FI_SHARED_AV;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), -FI_ENODATA);
+    hints->domain_attr->caps = FI_LOCAL_COMM;
+    const int mr_mode = hints->domain_attr->mr_mode;
+    hints->domain_attr->mr_mode = MR_SCALABLE;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
+    IS(info->domain_attr->mr_mode, MR_SCALABLE);
+    fi_freeinfo(info);
+    hints->domain_attr->mr_mode = FI_MR_UNSPEC;
+    IS(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, hints, &info), 0);
+    IS(info->domain_attr->mr_mode, MR_SCALABLE);
+    fi_freeinfo(info);
+    hints->domain_attr->mr_mode = mr_mode;
+}
+
 int main(void)
 {
     struct fi_info *hints = fi_allocinfo(), *info = NULL;
@@ -271,9 +296,7 @@ int main(void)
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
     hints->fabric_attr->prov_name = strdup("portolan");
-    hints->caps |= FI_COLLECTIVE;
-    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), -FI_ENODATA);
-    hints->caps &= ~FI_COLLECTIVE;
+    offers(hints);
     IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
     IS(info->next == NULL, 1);
     IS(info->mode, 0);
