@@ -3,32 +3,32 @@
 //! ```text
 //!   send to a process ──► a memory with it? ├─ yes: as between two ranks of a job (lib.rs)
 //!                                           ├─ being made: the message waits
-//!                                           └─ no: in the book? ├─ yes: knock there, the message waits
+//!                                           └─ no: in the book? ├─ yes: request a connection; the message waits
 //!                                                               └─ no: the operation fails
 //! ```
 //!
 //! | file | decides |
 //! |---|---|
-//! | `endpoint/wire.rs` | what two endpoints say to each other until they share memory |
-//! | `endpoint/hearing.rs` | what is heard: who comes, what meetings say, which peers are gone |
-//! | `endpoint/meeting.rs` | the steps of each side in between |
-//! | `endpoint/socket.rs` | sockets: who listens, who may come in |
+//! | `endpoint/wire.rs` | the messages of the handshake |
+//! | `endpoint/events.rs` | what sockets receive: requests, answers, ends of peers |
+//! | `endpoint/handshake.rs` | the steps of each side |
+//! | `endpoint/socket.rs` | sockets: listening, connecting, accepting |
 //! | `endpoint/open.rs` | the start: names, secrets, whom an endpoint can reach |
-//! | this one | which memory a message goes by, who is met and who is left |
+//! | this one | which memory a message goes by, which peers are connected and which are left |
 //!
 //! # Invariants
 //!
 //! * **One memory for each pair, which only those two have.** What a third one writes cannot reach it.
-//! * **Who comes has proven two things**: that it runs as the own user, which the kernel says, and that it was given the
-//!   address, which the secret in it says. Whoever knocks asks the kernel for the user before it says the secret.
+//! * **A peer has proven two things**: that it runs as the own user, which the kernel says, and that it was given the
+//!   address, which the secret in it says. The active side asks the kernel for the user before it sends the secret.
 //! * **Nobody waits for a peer.** All sockets are non-blocking. What is sent to a peer that does not answer waits in this
 //!   process, and the program goes on.
-//! * **Two that knock at each other at once meet once**: the knock of the lower id counts.
+//! * **Two that request a connection of each other have one**: the request of the lower id counts.
 //! * A peer is gone when its socket is closed, which the kernel does for the dead; what it had sent before is taken first.
 //! * A peer that writes nonsense is given up, and the others stay.
 
-mod hearing;
-mod meeting;
+mod events;
+mod handshake;
 mod open;
 mod socket;
 mod wire;
@@ -46,11 +46,11 @@ use fabric_api::call::{Paths, Target};
 use fabric_api::delivery::refuse;
 use fabric_api::nal::{Attendance, LOOKS, Nal};
 use fabric_api::region::Region;
+use handshake::{Connected, Local, Replied, Requested};
 use host::awake::Awake;
 use host::processors::{self, Processors};
-use meeting::{Host, Knocked, Met, Welcomed};
 use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
-use socket::{Place, Reach, Watch};
+use socket::{ConnectError, Contact, Watch};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -58,51 +58,53 @@ use std::time::{Duration, Instant};
 
 /// The watch's name for the socket that listens.
 const LISTENER: u64 = 0;
-/// Sockets of those who have not said who they are. The longest silent makes room for the next.
-const VISITORS: usize = 64;
-/// How long a visitor may be silent.
-const SILENCE: Duration = Duration::from_secs(10);
+/// Accepted sockets that have sent no request. The longest silent makes room for the next.
+const MOST_ACCEPTED: usize = 64;
+/// How long an accepted socket may be silent.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before the next try at a peer whose queue is full.
-const AGAIN: Duration = Duration::from_millis(2);
-/// Before the next try at a peer whose own knock counts.
-const CROSSED: Duration = Duration::from_millis(200);
+const RETRY: Duration = Duration::from_millis(2);
+/// Before the next try at a peer whose own request counts.
+const CROSSED_RETRY: Duration = Duration::from_millis(200);
 /// Looks for what a peer had sent before it closed its socket.
 const MOST_LOOKS: u32 = 1 << 16;
 /// How long a close waits for peers to take what was sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Somebody of the own user who has not said who it is.
+/// A socket of the own user's that has sent no request.
 #[derive(Debug)]
-struct Visitor {
+struct Accepted {
     token: u64,
     socket: OwnedFd,
     since: Instant,
 }
 
-/// What is waited for.
+/// What an attempt waits for.
 #[derive(Debug)]
 enum Step {
-    /// The time of the next knock: the queue of the other side was full, or both have knocked and the other's counts.
+    /// The time of the next request: the queue of the peer was full, or both have sent one and the peer's counts.
     Later(Instant),
-    /// The answer to a knock.
-    Knocked(Box<Knocked>, OwnedFd),
-    /// The answer to a welcome.
-    Welcomed(Box<Welcomed>, OwnedFd),
+    /// The reply to a request.
+    Requested(Box<Requested>, OwnedFd),
+    /// That the memory is ready to use, after a reply.
+    Replied(Box<Replied>, OwnedFd),
 }
 
 impl Step {
     fn socket(&self) -> Option<&OwnedFd> {
         match self {
             Self::Later(_) => None,
-            Self::Knocked(_, socket) | Self::Welcomed(_, socket) => Some(socket),
+            Self::Requested(_, socket) | Self::Replied(_, socket) => Some(socket),
         }
     }
 }
 
-/// A peer with which a memory is being made.
+/// A connection that is being set up.
 #[derive(Debug)]
-struct Meeting {
+struct Attempt {
     id: ProcessId,
+    /// The generation of the book since when it is known.
+    since: u64,
     token: u64,
     step: Step,
     /// Messages to it, in their order.
@@ -126,7 +128,7 @@ struct Peer {
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     config: NiConfig,
-    place: Place,
+    contact: Contact,
     book: AddressBook,
     /// Of the book, when peers were last compared with it.
     generation: u64,
@@ -139,8 +141,8 @@ pub(crate) struct Endpoint {
     index: HashMap<ProcessId, usize>,
     /// The one that was talked to last.
     latest: usize,
-    meetings: Vec<Meeting>,
-    visitors: Vec<Visitor>,
+    attempts: Vec<Attempt>,
+    accepted: Vec<Accepted>,
     /// The last name that a socket was given in the watch.
     tokens: u64,
     /// This process has no processor of its own among those that it knows.
@@ -162,9 +164,9 @@ fn take(tx: &mut Transmit) -> Transmit {
 }
 
 impl Endpoint {
-    /// What a meeting needs of this endpoint.
-    fn host(&self) -> Host<'_> {
-        Host {
+    /// What a handshake needs of this endpoint.
+    fn local(&self) -> Local<'_> {
+        Local {
             config: &self.config,
             address: self.book.own(),
             alarm: &self.alarm,
@@ -174,6 +176,11 @@ impl Endpoint {
     fn token(&mut self) -> u64 {
         self.tokens += 1;
         self.tokens
+    }
+
+    /// The generation of the book since when it has a process; 0 if it has not.
+    fn since(&self, id: ProcessId) -> u64 {
+        self.book.entry(id).map_or(0, |entry| entry.since)
     }
 
     /// Which of the peers a process is.
@@ -196,8 +203,8 @@ impl Endpoint {
         if self.closed {
             return refuse(ni, tx);
         }
-        if let Some(meeting) = self.meetings.iter_mut().find(|m| m.id == id) {
-            meeting.waiting.push(take(tx));
+        if let Some(attempt) = self.attempts.iter_mut().find(|m| m.id == id) {
+            attempt.waiting.push(take(tx));
             return;
         }
         let Some(address) = self.book.find(id) else {
@@ -207,68 +214,74 @@ impl Endpoint {
             );
             return refuse(ni, tx);
         };
-        match self.knock(&address) {
+        match self.request(&address) {
             Ok(step) => {
                 let token = self.token();
-                let meeting = Meeting {
+                let attempt = Attempt {
                     id,
+                    since: self.since(id),
                     token,
                     step,
                     waiting: vec![take(tx)],
                 };
-                self.begin(ni, meeting);
+                self.start(ni, attempt);
             }
             Err(why) => {
-                tracing::warn!(?id, %why, "an endpoint cannot be reached");
+                tracing::warn!(?id, %why, "an endpoint cannot be connected");
                 refuse(ni, tx);
             }
         }
     }
 
-    /// Keeps a meeting, whose socket is watched from now on.
-    fn begin(&mut self, ni: &mut Ni, meeting: Meeting) {
-        let watched = meeting
+    /// Keeps an attempt, whose socket is watched from now on.
+    fn start(&mut self, ni: &mut Ni, attempt: Attempt) {
+        let watched = attempt
             .step
             .socket()
-            .map(|s| self.watch.add(s, meeting.token));
+            .map(|s| self.watch.add(s, attempt.token));
         match watched {
-            Some(Err(error)) => self.fail(ni, meeting, &error.to_string()),
+            Some(Err(error)) => self.fail(ni, attempt, &error.to_string()),
             Some(Ok(())) | None => {
-                self.meetings.push(meeting);
-                // The thread that looks after meetings has a time to come back at.
+                self.attempts.push(attempt);
+                // The progress thread has a time to come back at.
                 self.bell.ring();
             }
         }
     }
 
-    /// Knocks at the peer of this address.
-    fn knock(&self, address: &Address) -> Result<Step, String> {
-        let place = Place::from_bytes(address.contact()).ok_or("its address makes no sense")?;
-        match place.reach() {
+    /// Requests a connection of the peer of this address.
+    fn request(&self, address: &Address) -> Result<Step, String> {
+        let contact = Contact::from_bytes(address.contact()).ok_or("its address makes no sense")?;
+        match contact.connect() {
             Ok(socket) => {
-                let knocked = Knocked::new(&self.host(), &socket, &place.secret)?;
-                Ok(Step::Knocked(Box::new(knocked), socket))
+                let requested = Requested::new(&self.local(), &socket, &contact.secret)?;
+                Ok(Step::Requested(Box::new(requested), socket))
             }
-            Err(Reach::Later) => Ok(Step::Later(Instant::now() + AGAIN)),
-            Err(Reach::Gone) => Err("it has closed, or has ended".to_owned()),
-            Err(Reach::Never(why)) => Err(why),
+            Err(ConnectError::Full) => Ok(Step::Later(Instant::now() + RETRY)),
+            Err(ConnectError::Gone) => Err("it has closed, or has ended".to_owned()),
+            Err(ConnectError::Other(why)) => Err(why),
         }
     }
 
-    /// A meeting has come to nothing: what waits for it fails.
-    fn fail(&mut self, ni: &mut Ni, meeting: Meeting, why: &str) {
-        let id = meeting.id;
-        tracing::warn!(?id, why, "an endpoint cannot be met");
-        if let Some(socket) = meeting.step.socket() {
+    /// An attempt has failed, and so does what waits for it.
+    fn fail(&mut self, ni: &mut Ni, attempt: Attempt, why: &str) {
+        let id = attempt.id;
+        tracing::warn!(?id, why, "an endpoint cannot be connected");
+        if let Some(socket) = attempt.step.socket() {
             self.watch.remove(socket);
         }
-        meeting.waiting.iter().for_each(|tx| refuse(ni, tx));
+        attempt.waiting.iter().for_each(|tx| refuse(ni, tx));
     }
 
     /// The memory is there: what waits for it leaves.
-    fn met(&mut self, ni: &mut Ni, (id, token, socket): (ProcessId, u64, OwnedFd), met: Met) {
-        let Met { shm, processors } = met;
-        let since = self.book.entry(id).map_or(0, |entry| entry.since);
+    fn connected(
+        &mut self,
+        ni: &mut Ni,
+        (id, since): (ProcessId, u64),
+        (token, socket): (u64, OwnedFd),
+        connected: Connected,
+    ) {
+        let Connected { shm, processors } = connected;
         let at = self.peers.len();
         self.peers.push(Peer {
             since,
@@ -284,7 +297,7 @@ impl Endpoint {
         self.recount();
     }
 
-    fn leave_meeting(&mut self, ni: &mut Ni, waiting: Vec<Transmit>) {
+    fn send_waiting(&mut self, ni: &mut Ni, waiting: Vec<Transmit>) {
         for mut tx in waiting {
             self.send(ni, &mut tx);
         }
@@ -315,37 +328,38 @@ impl Endpoint {
         self.recount();
     }
 
-    /// Sees what has become of the book.
+    /// Leaves peers that the program has removed from the book since.
     #[inline]
-    fn follow(&mut self, ni: &mut Ni) {
+    fn check_book(&mut self, ni: &mut Ni) {
         if self.book.generation() != self.generation {
-            self.forget(ni);
+            self.leave_removed(ni);
         }
     }
 
-    /// Parts with those who are no longer in the book.
+    /// Leaves peers that are no longer in the book, or are there again.
     #[cold]
-    fn forget(&mut self, ni: &mut Ni) {
+    fn leave_removed(&mut self, ni: &mut Ni) {
         self.generation = self.book.generation();
-        let since = |id: ProcessId| self.book.entry(id).map(|entry| entry.since);
-        let peers: Vec<_> = (0..self.peers.len())
-            .filter(|at| since(self.peers[*at].id) != Some(self.peers[*at].since))
+        let is_left = |id, since| self.book.entry(id).map(|entry| entry.since) != Some(since);
+        let peers = self.peers.iter().enumerate();
+        let peers: Vec<_> = peers
+            .filter_map(|(at, peer)| is_left(peer.id, peer.since).then_some(at))
             .collect();
-        let (left, meetings): (Vec<_>, _) = std::mem::take(&mut self.meetings)
+        let (left, attempts): (Vec<_>, _) = std::mem::take(&mut self.attempts)
             .into_iter()
-            .partition(|m| since(m.id).is_none());
-        self.meetings = meetings;
+            .partition(|attempt| is_left(attempt.id, attempt.since));
+        self.attempts = attempts;
         for at in peers.into_iter().rev() {
             self.part(ni, at, "the program has disconnected it");
         }
-        for meeting in left {
-            self.fail(ni, meeting, "the program has disconnected it");
+        for attempt in left {
+            self.fail(ni, attempt, "the program has disconnected it");
         }
         self.recount();
     }
 
     fn is_drained(&self) -> bool {
-        self.meetings.iter().all(|m| m.waiting.is_empty())
+        self.attempts.iter().all(|m| m.waiting.is_empty())
             && self.peers.iter().all(|peer| peer.shm.is_drained())
     }
 }
@@ -353,7 +367,7 @@ impl Endpoint {
 impl Nal for Endpoint {
     #[inline]
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.follow(ni);
+        self.check_book(ni);
         match self.find(tx.header.target) {
             Some(at) => self.peers[at].shm.send_expecting(ni, tx),
             None => self.send_later(ni, tx),
@@ -362,7 +376,7 @@ impl Nal for Endpoint {
 
     #[inline]
     fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        // Whom the program has disconnected since is seen to there.
+        // `send` leaves peers that the program has disconnected since.
         if self.book.generation() != self.generation {
             return false;
         }
@@ -381,7 +395,7 @@ impl Nal for Endpoint {
 
     #[inline]
     fn progress(&mut self, ni: &mut Ni) -> bool {
-        self.follow(ni);
+        self.check_book(ni);
         let mut any = false;
         let mut bad = None;
         for (at, peer) in self.peers.iter_mut().enumerate() {
@@ -444,18 +458,22 @@ impl Nal for Endpoint {
         if self.closed {
             return false;
         }
-        self.follow(ni);
-        let any = self.look(ni);
+        self.check_book(ni);
+        let any = self.poll_sockets(ni);
         self.retry(ni);
         any
     }
 
     fn due(&self) -> Option<Instant> {
-        let again = self.meetings.iter().filter_map(|m| match m.step {
+        let again = self.attempts.iter().filter_map(|m| match m.step {
             Step::Later(at) => Some(at),
-            Step::Knocked(..) | Step::Welcomed(..) => None,
+            Step::Requested(..) | Step::Replied(..) => None,
         });
-        let silent = self.visitors.iter().map(|v| v.since + SILENCE).min();
+        let silent = self
+            .accepted
+            .iter()
+            .map(|v| v.since + REQUEST_TIMEOUT)
+            .min();
         again.chain(silent).min()
     }
 
@@ -493,8 +511,8 @@ impl Nal for Endpoint {
             }
         }
         self.closed = true;
-        for meeting in std::mem::take(&mut self.meetings) {
-            self.fail(ni, meeting, "the endpoint closes");
+        for attempt in std::mem::take(&mut self.attempts) {
+            self.fail(ni, attempt, "the endpoint closes");
         }
         for peer in &mut self.peers {
             peer.shm.close(ni);

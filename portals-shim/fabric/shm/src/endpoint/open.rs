@@ -1,7 +1,7 @@
 //! How an endpoint opens: its id, its socket, and whom it can reach.
 
 use super::Endpoint;
-use super::socket::{Place, Watch};
+use super::socket::{Contact, Watch};
 use crate::VERSION;
 use crate::alarm::Alarm;
 use crate::open::unusable;
@@ -27,7 +27,7 @@ fn machine() -> u64 {
 
 /// Whether one endpoint can share memory with another, by their addresses.
 fn reachable(own: &Address, other: &Address) -> Result<(), String> {
-    let places = [own, other].map(|address| Place::from_bytes(address.contact()));
+    let places = [own, other].map(|address| Contact::from_bytes(address.contact()));
     let [Some(own), Some(other)] = places else {
         return Err("its address makes no sense".to_owned());
     };
@@ -56,12 +56,13 @@ pub fn open_endpoint(wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
 
 impl Endpoint {
     pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
-        let socket = |e: std::io::Error| unusable(format!("no socket to be met at: {e}"));
+        let socket =
+            |e: std::io::Error| unusable(format!("no socket for peers to connect to: {e}"));
         let config = endpoint_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
-        let place = Place::new(machine()).map_err(socket)?;
-        let address = Address::new(FabricKind::Shm, config.id, &place.to_bytes())
+        let contact = Contact::new(machine()).map_err(socket)?;
+        let address = Address::new(FabricKind::Shm, config.id, &contact.to_bytes())
             .map_err(|e| unusable(e.to_string()))?;
-        let listener = place.listen().map_err(|e| socket(e.into()))?;
+        let listener = contact.listen().map_err(|e| socket(e.into()))?;
         let watch = Watch::new().map_err(|e| socket(e.into()))?;
         watch
             .add(&listener, super::LISTENER)
@@ -72,7 +73,7 @@ impl Endpoint {
         book.ring_when_removed(Arc::clone(&bell));
         Ok(Self {
             config,
-            place,
+            contact,
             book,
             generation: 0,
             listener,
@@ -82,8 +83,8 @@ impl Endpoint {
             peers: Vec::new(),
             index: HashMap::new(),
             latest: 0,
-            meetings: Vec::new(),
-            visitors: Vec::new(),
+            attempts: Vec::new(),
+            accepted: Vec::new(),
             tokens: super::LISTENER,
             crowded: processors::at_once() < 2,
             paths: Paths::default(),

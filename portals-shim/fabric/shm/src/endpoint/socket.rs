@@ -14,9 +14,9 @@ const BACKLOG: i32 = 4096;
 /// Sockets that are looked at in one go.
 const ROUND: usize = 32;
 
-/// Where an endpoint listens, and what proves that somebody may talk to it.
+/// Where an endpoint listens, and the secret that a peer must know.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Contact {
     /// Of the name in Linux's abstract name space.
     name: [u8; 16],
     pub(super) secret: Secret,
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) network: u64,
 }
 
-impl Place {
+impl Contact {
     const BYTES: usize = 16 + Secret::LEN + 8 + 8;
 
     /// A new one of this process, that nobody can guess.
@@ -76,57 +76,57 @@ impl Place {
     }
 
     /// Connects to the endpoint that listens there; never waits.
-    pub(super) fn reach(&self) -> Result<OwnedFd, Reach> {
-        let socket = seqpacket().map_err(Reach::of)?;
-        let address = self.address().map_err(Reach::of)?;
+    pub(super) fn connect(&self) -> Result<OwnedFd, ConnectError> {
+        let socket = seqpacket().map_err(ConnectError::of)?;
+        let address = self.address().map_err(ConnectError::of)?;
         loop {
             match connect(&socket, &address) {
                 Ok(()) => break,
                 Err(Errno::INTR) => {}
                 // The queue of the other side is full.
-                Err(Errno::AGAIN) => return Err(Reach::Later),
-                Err(Errno::CONNREFUSED) => return Err(Reach::Gone),
-                Err(errno) => return Err(Reach::of(errno)),
+                Err(Errno::AGAIN) => return Err(ConnectError::Full),
+                Err(Errno::CONNREFUSED) => return Err(ConnectError::Gone),
+                Err(errno) => return Err(ConnectError::of(errno)),
             }
         }
         // Otherwise another user would be told the secret.
-        let listens = Credentials::of(&socket).map_err(|e| Reach::Never(e.to_string()))?;
-        is_own_user(listens.uid).map_err(|e| Reach::Never(e.to_string()))?;
+        let listens = Credentials::of(&socket).map_err(|e| ConnectError::Other(e.to_string()))?;
+        is_own_user(listens.uid).map_err(|e| ConnectError::Other(e.to_string()))?;
         Ok(socket)
     }
 }
 
-/// Why an endpoint cannot be reached.
+/// Why an endpoint cannot be connected to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Not now.
-    Later,
+pub(super) enum ConnectError {
+    /// Its queue of connections is full.
+    Full,
     /// Nobody listens there any more.
     Gone,
     /// For this reason.
-    Never(String),
+    Other(String),
 }
 
-impl Reach {
+impl ConnectError {
     fn of(errno: Errno) -> Self {
-        Self::Never(errno.to_string())
+        Self::Other(errno.to_string())
     }
 }
 
-/// Somebody of the own user who has connected, if there is one.
+/// A connection of the own user's, if one waits.
 pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ROUND {
         match accept_with(listener, flags) {
             Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
                 Ok(Ok(())) => return Some(socket),
-                Ok(Err(error)) => tracing::debug!(%error, "not let in"),
-                Err(error) => tracing::debug!(%error, "not let in"),
+                Ok(Err(error)) => tracing::debug!(%error, "a connection of another user"),
+                Err(error) => tracing::debug!(%error, "a connection of another user"),
             },
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(Errno::AGAIN) => return None,
             Err(error) => {
-                tracing::warn!(%error, "an endpoint cannot let others in");
+                tracing::warn!(%error, "an endpoint cannot accept connections");
                 return None;
             }
         }
@@ -134,9 +134,9 @@ pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
     None
 }
 
-/// What a look at a peer's socket gave.
+/// What a socket has.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Nothing,
     /// A message of so many bytes, and the descriptors beside it.
     Message(usize, Vec<OwnedFd>),
@@ -145,23 +145,23 @@ pub(super) enum Heard {
 }
 
 /// Takes the message that is there, if one is.
-pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> Heard {
+pub(super) fn try_receive(socket: &OwnedFd, bytes: &mut [u8]) -> Received {
     loop {
         return match receive(socket, bytes) {
-            Ok((0, _)) => Heard::Closed,
-            Ok((len, files)) => Heard::Message(len, files),
+            Ok((0, _)) => Received::Closed,
+            Ok((len, files)) => Received::Message(len, files),
             Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Heard::Nothing,
+            Err(Errno::AGAIN) => Received::Nothing,
             Err(error) => {
                 tracing::debug!(%error, "a peer's socket");
-                Heard::Closed
+                Received::Closed
             }
         };
     }
 }
 
-/// Says something, with descriptors; never waits. A peer that reads nothing has no room for it.
-pub(super) fn say(to: &OwnedFd, bytes: &[u8], files: &[OwnedFd]) -> Result<(), String> {
+/// Sends a message with descriptors; never waits. There is no room at a peer that does not read.
+pub(super) fn try_send(to: &OwnedFd, bytes: &[u8], files: &[OwnedFd]) -> Result<(), String> {
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     send_now(to, bytes, &files).map_err(|errno| errno.to_string())
 }
@@ -214,39 +214,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_travels_as_bytes_and_two_differ() {
-        let [a, b] = [1, 1].map(|machine| Place::new(machine).unwrap());
-        let again = Place::from_bytes(&a.to_bytes()).unwrap();
+    fn a_contact_travels_as_bytes_and_two_differ() {
+        let [a, b] = [1, 1].map(|machine| Contact::new(machine).unwrap());
+        let again = Contact::from_bytes(&a.to_bytes()).unwrap();
         assert_eq!(
             (again.name, again.machine, again.network),
             (a.name, a.machine, a.network)
         );
         assert!(again.secret.is(a.secret.bytes()));
         assert!(a.name != b.name && !a.secret.is(b.secret.bytes()));
-        assert!(Place::from_bytes(&a.to_bytes()[1..]).is_none());
+        assert!(Contact::from_bytes(&a.to_bytes()[1..]).is_none());
     }
 
     #[test]
-    fn a_watch_tells_who_speaks_and_who_comes() {
-        let place = Place::new(1).unwrap();
-        assert_eq!(place.reach().unwrap_err(), Reach::Gone);
-        let listener = place.listen().unwrap();
+    fn a_watch_tells_of_messages_and_connections() {
+        let contact = Contact::new(1).unwrap();
+        assert_eq!(contact.connect().unwrap_err(), ConnectError::Gone);
+        let listener = contact.listen().unwrap();
         let watch = Watch::new().unwrap();
         watch.add(&listener, 0).unwrap();
         assert!(watch.readable().is_empty() && accept(&listener).is_none());
-        let one = place.reach().unwrap();
+        let one = contact.connect().unwrap();
         assert_eq!(watch.readable(), [0]);
         let other = accept(&listener).unwrap();
         watch.add(&other, 5).unwrap();
         assert!(watch.readable().is_empty());
-        say(&one, b"word", &[]).unwrap();
+        try_send(&one, b"word", &[]).unwrap();
         assert_eq!(watch.readable(), [5]);
         let mut bytes = [0; 16];
-        assert!(matches!(hear(&other, &mut bytes), Heard::Message(4, files) if files.is_empty()));
-        assert!(matches!(hear(&other, &mut bytes), Heard::Nothing));
+        assert!(
+            matches!(try_receive(&other, &mut bytes), Received::Message(4, files) if files.is_empty())
+        );
+        assert!(matches!(try_receive(&other, &mut bytes), Received::Nothing));
         drop(one);
         assert_eq!(watch.readable(), [5]);
-        assert!(matches!(hear(&other, &mut bytes), Heard::Closed));
+        assert!(matches!(try_receive(&other, &mut bytes), Received::Closed));
         drop(other);
         assert!(watch.readable().is_empty());
     }

@@ -1,15 +1,16 @@
-//! What strangers and liars at an endpoint's socket can do.
+//! Requests that an endpoint must refuse, and peers that it must leave.
 
-use super::socket::{Heard, Place, hear, say};
-use super::wire::{Knock, Said};
-use super::{Endpoint, VISITORS};
+use super::socket::{Contact, Received, try_receive, try_send};
+use super::wire::{Answer, Request};
+use super::{Endpoint, MOST_ACCEPTED};
 use fabric_api::address::Address;
 use fabric_api::config::FabricKind;
 use fabric_api::identity::{Wishes, endpoint_config};
 use fabric_api::nal::Nal;
+use fabric_testing::message;
 use host::secret::Secret;
-use portals_core::{Ni, NiConfig, ProcessId};
-use rustix::event::EventfdFlags;
+use portals_core::{Body, Header, Ni, NiConfig, ProcessId};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 
 /// An endpoint that is driven by hand.
@@ -19,11 +20,11 @@ fn endpoint() -> (Ni, Endpoint) {
 }
 
 fn stranger(config: NiConfig) -> Address {
-    let place = Place::new(1).unwrap();
-    Address::new(FabricKind::Shm, config.id, &place.to_bytes()).unwrap()
+    let contact = Contact::new(1).unwrap();
+    Address::new(FabricKind::Shm, config.id, &contact.to_bytes()).unwrap()
 }
 
-/// The same place as that of the endpoint, so that its address could be one of this machine.
+/// With the contact of the endpoint, so that its address could be one of this machine.
 fn neighbour(of: &Endpoint, id: ProcessId) -> Address {
     Address::new(FabricKind::Shm, id, of.book.own().contact()).unwrap()
 }
@@ -34,38 +35,63 @@ fn files(count: usize) -> Vec<OwnedFd> {
 }
 
 /// What the endpoint answers; `None` if it closes the socket.
-fn answer(ni: &mut Ni, endpoint: &mut Endpoint, socket: &OwnedFd) -> Option<Said> {
+fn answer(ni: &mut Ni, endpoint: &mut Endpoint, socket: &OwnedFd) -> Option<Answer> {
     let mut bytes = [0; 600];
     loop {
         endpoint.attend(ni);
-        match hear(socket, &mut bytes) {
-            Heard::Nothing => {}
-            Heard::Message(len, _) => return Said::decode(&bytes[..len]),
-            Heard::Closed => return None,
+        match try_receive(socket, &mut bytes) {
+            Received::Nothing => {}
+            Received::Message(len, _) => return Answer::decode(&bytes[..len]),
+            Received::Closed => return None,
         }
     }
 }
 
-#[test]
-fn nobody_comes_in_without_the_secret() {
-    let (mut ni, mut own) = endpoint();
-    let from = neighbour(&own, ProcessId::new(5, 5));
-    let right = own.place.secret;
-    let mut wrong = *right.bytes();
-    wrong[3] ^= 1;
-    let knock = |secret: [u8; Secret::LEN]| Knock { from, secret }.encode();
-    for said in [&knock(wrong)[..], b"hello", &knock(*right.bytes())[..9]] {
-        let socket = own.place.reach().unwrap();
-        say(&socket, said, &files(4)).unwrap();
-        assert_eq!(answer(&mut ni, &mut own, &socket), None);
+/// Starts a connection of one endpoint to another, whose address it has.
+fn request(ni: &mut Ni, from: &mut Endpoint, to: &Endpoint) {
+    let address = to.book.own();
+    from.book.insert(address).unwrap();
+    let attempt = super::Attempt {
+        id: address.id(),
+        since: from.since(address.id()),
+        token: from.token(),
+        step: from.request(address).unwrap(),
+        waiting: Vec::new(),
+    };
+    from.start(ni, attempt);
+}
+
+/// Another endpoint, which has requested a connection and has it.
+fn connected(ni: &mut Ni, own: &mut Endpoint) -> (Ni, Endpoint) {
+    let (mut their_ni, mut theirs) = endpoint();
+    request(&mut their_ni, &mut theirs, own);
+    while !own.index.contains_key(&theirs.config.id) || theirs.peers.is_empty() {
+        own.attend(ni);
+        theirs.attend(&mut their_ni);
     }
-    assert!(own.peers.is_empty() && own.meetings.is_empty() && own.book.is_empty());
+    (their_ni, theirs)
 }
 
 #[test]
-fn who_has_the_secret_and_lies_is_told_why_not() {
+fn a_request_without_the_secret_is_ignored() {
     let (mut ni, mut own) = endpoint();
-    let secret = *own.place.secret.bytes();
+    let from = neighbour(&own, ProcessId::new(5, 5));
+    let right = own.contact.secret;
+    let mut wrong = *right.bytes();
+    wrong[3] ^= 1;
+    let request = |secret: [u8; Secret::LEN]| Request { from, secret }.encode();
+    for bytes in [&request(wrong)[..], b"hello", &request(*right.bytes())[..9]] {
+        let socket = own.contact.connect().unwrap();
+        try_send(&socket, bytes, &files(4)).unwrap();
+        assert_eq!(answer(&mut ni, &mut own, &socket), None);
+    }
+    assert!(own.peers.is_empty() && own.attempts.is_empty() && own.book.is_empty());
+}
+
+#[test]
+fn a_request_that_cannot_be_met_is_rejected_with_the_reason() {
+    let (mut ni, mut own) = endpoint();
+    let secret = *own.contact.secret.bytes();
     let other = endpoint_config(&Wishes::default()).unwrap();
     let good = neighbour(&own, other.id);
     let own_id = neighbour(&own, own.config.id);
@@ -76,76 +102,45 @@ fn who_has_the_secret_and_lies_is_told_why_not() {
         (stranger(other), 4, "another machine"),
         (own_id, 4, "the id of this endpoint"),
     ] {
-        let socket = own.place.reach().unwrap();
-        say(&socket, &Knock { from, secret }.encode(), &files(count)).unwrap();
-        let Some(Said::Refused(said)) = answer(&mut ni, &mut own, &socket) else {
+        let socket = own.contact.connect().unwrap();
+        try_send(&socket, &Request { from, secret }.encode(), &files(count)).unwrap();
+        let Some(Answer::Rejected(text)) = answer(&mut ni, &mut own, &socket) else {
             panic!("{why}: not refused");
         };
-        assert!(said.contains(why), "{said:?} for {why:?}");
+        assert!(text.contains(why), "{text:?} for {why:?}");
     }
-    let mut version = Knock { from: good, secret }.encode();
+    let mut version = Request { from: good, secret }.encode();
     version[8] ^= 0x40;
-    let socket = own.place.reach().unwrap();
-    say(&socket, &version, &files(4)).unwrap();
-    let said = answer(&mut ni, &mut own, &socket);
-    assert!(matches!(said, Some(Said::Refused(why)) if why.contains("speaks version")));
-    assert!(own.peers.is_empty() && own.meetings.is_empty());
+    let socket = own.contact.connect().unwrap();
+    try_send(&socket, &version, &files(4)).unwrap();
+    let answer = answer(&mut ni, &mut own, &socket);
+    assert!(matches!(answer, Some(Answer::Rejected(why)) if why.contains("speaks version")));
+    assert!(own.peers.is_empty() && own.attempts.is_empty());
 }
 
-/// Those who say nothing take the places of each other, and not of those who speak.
+/// Silent sockets make room for each other; a request is answered.
 #[test]
-fn silent_visitors_keep_nobody_out() {
+fn silent_sockets_keep_no_request_out() {
     let (mut ni, mut own) = endpoint();
-    let silent: Vec<OwnedFd> = (0..4 * VISITORS)
+    let silent: Vec<OwnedFd> = (0..4 * MOST_ACCEPTED)
         .map(|_| {
-            let socket = own.place.reach().unwrap();
+            let socket = own.contact.connect().unwrap();
             own.attend(&mut ni);
             socket
         })
         .collect();
-    assert!(own.visitors.len() <= VISITORS);
-    let (mut their_ni, mut theirs) = endpoint();
-    theirs.book.insert(own.book.own()).unwrap();
-    let address = *own.book.own();
-    let step = theirs.knock(&address).unwrap();
-    let meeting = super::Meeting {
-        id: address.id(),
-        token: 99,
-        step,
-        waiting: Vec::new(),
-    };
-    theirs.begin(&mut their_ni, meeting);
-    while own.peers.is_empty() || theirs.peers.is_empty() {
-        own.attend(&mut ni);
-        theirs.attend(&mut their_ni);
-    }
+    assert!(own.accepted.len() <= MOST_ACCEPTED);
+    let _peer = connected(&mut ni, &mut own);
     drop(silent);
     own.attend(&mut ni);
-    assert!(own.visitors.is_empty() && own.peers.len() == 1);
+    assert!(own.accepted.is_empty() && own.peers.len() == 1);
 }
 
-/// A peer that writes nonsense is given up, and others are not.
+/// A peer that writes nonsense is left, and others are not.
 #[test]
-fn who_writes_nonsense_is_left() {
+fn a_peer_that_writes_nonsense_is_left() {
     let (mut ni, mut own) = endpoint();
-    let mut others: Vec<_> = (0..2).map(|_| endpoint()).collect();
-    for (their_ni, theirs) in &mut others {
-        let address = *own.book.own();
-        theirs.book.insert(&address).unwrap();
-        let step = theirs.knock(&address).unwrap();
-        let meeting = super::Meeting {
-            id: address.id(),
-            token: 99,
-            step,
-            waiting: Vec::new(),
-        };
-        theirs.begin(their_ni, meeting);
-        let id = theirs.config.id;
-        while !own.index.contains_key(&id) || theirs.peers.is_empty() {
-            own.attend(&mut ni);
-            theirs.attend(their_ni);
-        }
-    }
+    let mut others = [(); 2].map(|()| connected(&mut ni, &mut own));
     let bad = others[0].1.config.id;
     let at = own.index[&bad];
     own.peers[at].shm.spoil_for_test();
@@ -157,4 +152,54 @@ fn who_writes_nonsense_is_left() {
         let (their_ni, theirs) = &mut others[0];
         theirs.attend(their_ni);
     }
+}
+
+/// Whether whoever sleeps on the endpoint's descriptors would be woken.
+fn is_readable(endpoint: &Endpoint) -> bool {
+    let attendance = endpoint.attendance().unwrap();
+    let fds = attendance.alarm.iter();
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+}
+
+/// Only an armed endpoint is woken: a peer that may sleep is not called at every message.
+#[test]
+fn a_message_wakes_a_peer_that_has_armed() {
+    let (mut ni, mut own) = endpoint();
+    let (_, mut theirs) = connected(&mut ni, &mut own);
+    let message = Header {
+        source: theirs.config.id,
+        target: own.config.id,
+        ..message(Body::Put {
+            ack_md: None,
+            hdr_data: 0,
+            length: 0,
+            ac_index: 0,
+            remote_offset: 0,
+        })
+    };
+    assert!(theirs.send_now(&message, &[]));
+    assert!(own.progress(&mut ni) && !is_readable(&own));
+    assert!(own.arm() && !is_readable(&own));
+    assert!(theirs.send_now(&message, &[]));
+    assert!(is_readable(&own));
+}
+
+/// What waits for a connection belongs to the peer that was known then, and not to one that is inserted again.
+#[test]
+fn a_peer_that_is_removed_and_inserted_again_is_connected_anew() {
+    let (mut ni, mut own) = endpoint();
+    let (_their_ni, theirs) = endpoint();
+    request(&mut ni, &mut own, &theirs);
+    let address = *theirs.book.own();
+    own.book.remove(address.id());
+    own.book.insert(&address).unwrap();
+    own.progress(&mut ni);
+    assert!(own.attempts.is_empty());
+    let (_, theirs) = connected(&mut ni, &mut own);
+    let address = *theirs.book.own();
+    own.book.remove(address.id());
+    own.book.insert(&address).unwrap();
+    own.progress(&mut ni);
+    assert!(own.peers.is_empty() && own.index.is_empty());
 }

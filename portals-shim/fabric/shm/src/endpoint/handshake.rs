@@ -1,7 +1,7 @@
-//! How two endpoints come to share memory: the steps of each side, between the messages of `wire.rs`.
+//! The handshake by which two endpoints come to share memory: the steps of each side, between the messages of `wire.rs`.
 
-use super::socket::say;
-use super::wire::{Knock, Said};
+use super::socket::try_send;
+use super::wire::{Answer, Request};
 use crate::alarm::Alarm;
 use crate::fault::OnFault;
 use crate::handing::Inbox;
@@ -18,15 +18,15 @@ use std::os::fd::OwnedFd;
 
 /// Of a memory that two endpoints share.
 const RANKS: u32 = 2;
-/// The number of the endpoint that knocks, and of the other.
-const KNOCKS: u32 = 0;
-const WELCOMES: u32 = 1;
+/// The number of the endpoint that requests the connection, and of the other.
+const ACTIVE: u32 = 0;
+const PASSIVE: u32 = 1;
 /// Descriptors that each side has for the other: its file, and the ends of its alarm and its inbox.
 const EACH: usize = 3;
 
-/// An endpoint, as far as a meeting needs it.
+/// The endpoint of this process, as far as a handshake needs it.
 #[derive(Debug)]
-pub(super) struct Host<'a> {
+pub(super) struct Local<'a> {
     pub(super) config: &'a NiConfig,
     pub(super) address: &'a Address,
     pub(super) alarm: &'a Alarm,
@@ -36,7 +36,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The own half of a memory: the file, and the socket that regions come by.
+/// This process's half of a memory: the file, and the socket by which regions come.
 #[derive(Debug)]
 pub(super) struct Half {
     own: Own,
@@ -45,11 +45,11 @@ pub(super) struct Half {
 
 impl Half {
     /// A half, and what of it the other side needs.
-    fn new(number: u32, host: &Host<'_>) -> Result<(Self, Vec<OwnedFd>), String> {
+    fn new(number: u32, local: &Local<'_>) -> Result<(Self, Vec<OwnedFd>), String> {
         let own = Own::new(number, RANKS).map_err(text)?;
-        own.introduce(host.config).map_err(text)?;
+        own.introduce(local.config).map_err(text)?;
         let inbox = Inbox::new().map_err(text)?;
-        let line = host.alarm.line().map_err(text)?;
+        let line = local.alarm.line().map_err(text)?;
         let files = vec![
             own.descriptor().map_err(text)?,
             line,
@@ -61,7 +61,7 @@ impl Half {
     /// Joins the halves. `socket`: where the other side is, whose number the kernel knows.
     fn join(
         self,
-        host: &Host<'_>,
+        local: &Local<'_>,
         common: &OwnedFd,
         both: Vec<OwnedFd>,
         socket: &OwnedFd,
@@ -74,7 +74,7 @@ impl Half {
             ..Options::default()
         };
         let peer = Credentials::of(socket).map_err(text)?;
-        let mut joining = Joining::of(mapped, host.config, options)
+        let mut joining = Joining::of(mapped, local.config, options)
             .map_err(text)?
             .with_lines(lines)
             .with_inboxes(self.inbox, inboxes)
@@ -92,47 +92,56 @@ fn copies(of: &[OwnedFd]) -> Result<Vec<OwnedFd>, String> {
 
 /// What both sides have at the end.
 #[derive(Debug)]
-pub(super) struct Met {
+pub(super) struct Connected {
     pub(super) shm: Shm,
     /// Where the other one may run.
     pub(super) processors: Processors,
 }
 
-/// What comes after the last message that this side waits for.
-fn open(joining: Joining, attaches: bool, host: &Host<'_>, (own, other): (u32, ProcessId)) -> Met {
+/// The connection, after the last message for which this side waits.
+fn open(
+    joining: Joining,
+    attaches: bool,
+    local: &Local<'_>,
+    (own, other): (u32, ProcessId),
+) -> Connected {
     let ids = match own {
-        KNOCKS => [host.config.id, other],
-        _ => [other, host.config.id],
+        ACTIVE => [local.config.id, other],
+        _ => [other, local.config.id],
     };
     let processors = joining.processors_of((RANKS - 1 - own) as usize);
     let members = Members::pair(ids);
-    Met {
-        shm: joining.nal(host.config, members, attaches, TRUST),
+    Connected {
+        shm: joining.nal(local.config, members, attaches, TRUST),
         processors,
     }
 }
 
-/// The side that has knocked.
+/// The side that has sent a request.
 #[derive(Debug)]
-pub(super) struct Knocked {
+pub(super) struct Requested {
     half: Half,
     common: OwnedFd,
     /// What the other side was given.
     given: Vec<OwnedFd>,
 }
 
-impl Knocked {
-    /// Makes a memory and says the first message.
-    pub(super) fn new(host: &Host<'_>, socket: &OwnedFd, secret: &Secret) -> Result<Self, String> {
+impl Requested {
+    /// Makes a memory and sends the request.
+    pub(super) fn new(
+        local: &Local<'_>,
+        socket: &OwnedFd,
+        secret: &Secret,
+    ) -> Result<Self, String> {
         let common = common(RANKS).map_err(text)?;
-        let (half, given) = Half::new(KNOCKS, host)?;
+        let (half, given) = Half::new(ACTIVE, local)?;
         let mut files = vec![common.try_clone().map_err(text)?];
         files.extend(copies(&given)?);
-        let knock = Knock {
-            from: *host.address,
+        let request = Request {
+            from: *local.address,
             secret: *secret.bytes(),
         };
-        say(socket, &knock.encode(), &files)?;
+        try_send(socket, &request.encode(), &files)?;
         Ok(Self {
             half,
             common,
@@ -140,14 +149,14 @@ impl Knocked {
         })
     }
 
-    /// After the welcome: says that this side is ready.
-    pub(super) fn welcomed(
+    /// After the reply: maps the memory and says that it is ready to use.
+    pub(super) fn replied(
         self,
-        host: &Host<'_>,
+        local: &Local<'_>,
         socket: &OwnedFd,
         other: ProcessId,
         files: Vec<OwnedFd>,
-    ) -> Result<Met, String> {
+    ) -> Result<Connected, String> {
         if files.len() != EACH {
             return Err(format!(
                 "it has sent {} descriptors, not {EACH}",
@@ -155,23 +164,23 @@ impl Knocked {
             ));
         }
         let both = self.given.into_iter().chain(files).collect();
-        let (joining, attaches) = self.half.join(host, &self.common, both, socket)?;
-        say(socket, &Said::Ready.encode(), &[])?;
-        Ok(open(joining, attaches, host, (KNOCKS, other)))
+        let (joining, attaches) = self.half.join(local, &self.common, both, socket)?;
+        try_send(socket, &Answer::ReadyToUse.encode(), &[])?;
+        Ok(open(joining, attaches, local, (ACTIVE, other)))
     }
 }
 
-/// The side that was knocked at, and has answered.
+/// The side that has replied to a request.
 #[derive(Debug)]
-pub(super) struct Welcomed {
+pub(super) struct Replied {
     joining: Joining,
     attaches: bool,
 }
 
-impl Welcomed {
-    /// Maps the memory and says that the other is welcome. `files`: what came with the knock.
+impl Replied {
+    /// Maps the memory and sends the reply. `files`: the descriptors beside the request.
     pub(super) fn new(
-        host: &Host<'_>,
+        local: &Local<'_>,
         socket: &OwnedFd,
         mut files: Vec<OwnedFd>,
     ) -> Result<Self, String> {
@@ -180,15 +189,15 @@ impl Welcomed {
             return Err(format!("it has sent {count} descriptors, not {}", 1 + EACH));
         }
         let common = files.remove(0);
-        let (half, given) = Half::new(WELCOMES, host)?;
+        let (half, given) = Half::new(PASSIVE, local)?;
         let both = files.into_iter().chain(copies(&given)?).collect();
-        let (joining, attaches) = half.join(host, &common, both, socket)?;
-        say(socket, &Said::Welcome.encode(), &given)?;
+        let (joining, attaches) = half.join(local, &common, both, socket)?;
+        try_send(socket, &Answer::Reply.encode(), &given)?;
         Ok(Self { joining, attaches })
     }
 
-    /// The other side has said that it is ready.
-    pub(super) fn ready(self, host: &Host<'_>, other: ProcessId) -> Met {
-        open(self.joining, self.attaches, host, (WELCOMES, other))
+    /// The connection, once the other side says that it is ready to use.
+    pub(super) fn ready(self, local: &Local<'_>, other: ProcessId) -> Connected {
+        open(self.joining, self.attaches, local, (PASSIVE, other))
     }
 }
