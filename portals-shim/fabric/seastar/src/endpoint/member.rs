@@ -7,7 +7,7 @@ use fabric_api::bridge::{Bridge, ClockKind};
 use fabric_api::call::{Answer, Call, Wait};
 use fabric_api::region::Region;
 use portals_core::{Error, ProcessId};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// An endpoint in an open simulation.
@@ -23,8 +23,8 @@ pub(super) struct Member {
 struct Peers {
     /// The state of the book that it is of.
     generation: u64,
-    /// Those that operations have been for.
-    used: BTreeSet<ProcessId>,
+    /// Those that operations have been for, and since when the book has each.
+    used: BTreeMap<ProcessId, u64>,
 }
 
 /// The process that an operation of the call is for.
@@ -53,8 +53,11 @@ impl Member {
             if peers.generation == 0 {
                 self.client.ask(&Question::Enter)?;
             }
-            let gone = |id: &ProcessId| self.book.find(*id).is_none();
-            let forgotten: Vec<ProcessId> = peers.used.iter().copied().filter(gone).collect();
+            let since = |id| self.book.entry(id).map(|entry| entry.since);
+            let used = peers.used.iter();
+            let forgotten: Vec<ProcessId> = used
+                .filter_map(|(id, was)| (since(*id) != Some(*was)).then_some(*id))
+                .collect();
             for id in forgotten {
                 self.client.ask(&Question::Forget(id))?;
                 peers.used.remove(&id);
@@ -64,11 +67,11 @@ impl Member {
         let Some(id) = to.filter(|id| *id != self.book.own().id()) else {
             return Ok(true);
         };
-        let known = self.book.find(id).is_some();
-        if known {
-            peers.used.insert(id);
+        let entry = self.book.entry(id);
+        if let Some(entry) = &entry {
+            peers.used.insert(id, entry.since);
         }
-        Ok(known)
+        Ok(entry.is_some())
     }
 }
 

@@ -297,6 +297,17 @@ fn a_disconnected_peer_owes_nothing() {
     assert!(one.book.remove(id));
     assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
     one.hears_nothing();
+    // Also if it is connected again before the next call.
+    let other = served.join(1);
+    let id = one.meets(&other);
+    let address = one.book.entry(id).unwrap().address;
+    one.reaches(&other, b"here");
+    drop(other);
+    one.put(id, b"gone");
+    assert_eq!(one.next(EventKind::SendEnd), NiFail::OK);
+    assert!(one.book.remove(id));
+    one.book.insert(&address).unwrap();
+    assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
     // One that has just been sent.
     let other = served.join(1);
     let id = one.meets(&other);
