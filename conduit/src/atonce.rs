@@ -23,7 +23,7 @@ use crate::matchbits::RmaBits;
 use crate::ops::Handle;
 use crate::rma::segments::Pinned;
 use crate::tmpmd::UserMem;
-use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail};
+use portals_shim::{AckRequest, Brief, Event, EventKind, NiFail, Put};
 
 /// Longest put that is copied wherever its memory is, bytes: less than a descriptor, or a wait for the memory, costs.
 const SHORT: usize = 256;
@@ -83,14 +83,11 @@ impl Core {
             chunk,
         };
         let to = self.rar_target(node, bits.encode(), remote);
-        let region = (u64::from(chunk), len as u64);
+        let put = Put::new(self.descriptors.reqsb, to).region(u64::from(chunk), len as u64);
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(op, false);
-        let taken = self
-            .ni
-            .put_region_silent(self.descriptors.reqsb, region, AckRequest::Ack, to, 0)
-            .map_err(refused("PtlPutRegion"))?;
-        if !taken {
+        let posted = self.ni.post_put(put.ack(AckRequest::Ack).silent());
+        if !posted.map_err(refused("PtlPutRegion"))?.is_taken() {
             self.reqsb.take(SbUse::Put);
         }
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))

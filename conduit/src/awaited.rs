@@ -18,7 +18,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::ops::Handle;
 use crate::tmpmd::UserMem;
-use portals_shim::{Awaited, MdHandle};
+use portals_shim::{Get, MdHandle, Posted, Put};
 
 /// Calls in a row that are done by themselves, of which the last one polls.
 const ROW: u32 = 16;
@@ -75,11 +75,9 @@ impl Core {
             chunk: chunk.unwrap_or(0),
         };
         let to = self.rar_target(node, bits.encode(), remote);
-        let went = self
-            .ni
-            .get_region_awaited(md, (place as u64, len as u64), to)
-            .map_err(refused("PtlGetRegion"))?;
-        if let Awaited::Done { events } = went {
+        let get = Get::new(md, to).region(place as u64, len as u64);
+        let posted = self.ni.post_get(get.wait());
+        if let Posted::Done { events } = posted.map_err(refused("PtlGetRegion"))? {
             if chunk.is_some() {
                 memory.copy_from(self.reqsb.region(), place)?;
             }
@@ -111,15 +109,12 @@ impl Core {
             chunk,
         };
         let to = self.rar_target(node, bits.encode(), remote);
-        let region = (u64::from(chunk), len as u64);
-        let went = self
-            .ni
-            .put_region_awaited(self.descriptors.reqsb, region, to)
-            .map_err(refused("PtlPutRegion"))?;
-        match went {
-            Awaited::Done { events } => return Ok(Some(Went::Done(events))),
-            Awaited::Taken => {}
-            Awaited::Begun => {
+        let put = Put::new(self.descriptors.reqsb, to).region(u64::from(chunk), len as u64);
+        let posted = self.ni.post_put(put.wait());
+        match posted.map_err(refused("PtlPutRegion"))? {
+            Posted::Done { events } => return Ok(Some(Went::Done(events))),
+            Posted::Taken => {}
+            Posted::Begun | Posted::Declined => {
                 self.reqsb.take(SbUse::Put);
             }
         }

@@ -157,7 +157,7 @@ impl Conduit {
         let promised = self.forgets.get();
         let pinnable = self.core.borrow().pinnable_beside(segment_size, promised);
         let ni = self.interface();
-        if let Some(left) = ni.exposable()
+        if let Some(left) = ni.capabilities().exposable
             && segment_size as u64 > left / OPENED
         {
             let size = segment_size;
@@ -224,7 +224,7 @@ impl Conduit {
         let near = self.neighbours.get();
         let near = near.is_some_and(|n| others.all(|node| n.find(node).is_some()));
         let core = self.core.borrow();
-        let pins = core.ni.pins();
+        let pins = core.ni.capabilities().pins;
         for line in core.env.idle(Sharing { near, pins }) {
             crate::say(format_args!("WARNING: {line}"));
         }
@@ -258,7 +258,7 @@ impl Conduit {
 
     /// The largest segment whose every use can be pinned, bytes; `None` where that is not limited.
     pub fn pinned_segment(&self) -> Option<u64> {
-        Some(self.interface().exposable()? / crate::pinning::SEGMENT_USES)
+        Some(self.interface().capabilities().exposable? / crate::pinning::SEGMENT_USES)
     }
 
     /// The largest segment that makes sense where nothing else is said, bytes. It is this rank's part, as if all ranks were on this
@@ -269,7 +269,7 @@ impl Conduit {
         segment_room(
             &limits,
             self.nodes(),
-            shared && self.interface().shares_memory(),
+            shared && self.interface().capabilities().shares,
         )
     }
 

@@ -82,7 +82,7 @@ pub(crate) struct Core {
     pub(crate) ops: Ops,
     pub(crate) lids: Lids<HeldHeader>,
     /// The fabric may take a header message that is written straight into the memory it sends from.
-    pub(crate) makes_puts: bool,
+    pub(crate) packs: bool,
     /// Counts the Long replies.
     pub(crate) reply_lids: u32,
     /// Payload messages of Longs whose sender waits: of requests, of replies.
@@ -120,7 +120,7 @@ impl Core {
     ) -> Self {
         let nodes = peers.len() as u32;
         Self {
-            makes_puts: ni.makes_puts(),
+            packs: ni.capabilities().packs,
             ni,
             me,
             nodes,

@@ -16,7 +16,7 @@ use crate::rma::segments::{Pinned, Segments};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Transfer;
 use ::firehose::Unit;
-use portals_shim::AckRequest;
+use portals_shim::{AckRequest, Put};
 
 /// Largest single message, bytes.
 const MAX_TRANSFER: usize = 1 << 31;
@@ -150,11 +150,9 @@ impl Core {
                 .put_region(md, region, AckRequest::Ack, to, 0)
                 .map_err(refused("PtlPutRegion"))
         } else {
-            let taken = self
-                .ni
-                .put_region_silent(md, region, AckRequest::Ack, to, 0)
-                .map_err(refused("PtlPutRegion"))?;
-            if taken {
+            let put = Put::new(md, to).region(region.0, region.1);
+            let posted = self.ni.post_put(put.ack(AckRequest::Ack).silent());
+            if posted.map_err(refused("PtlPutRegion"))?.is_taken() {
                 let _ = self.put_sent(matches!(path, Path::Chunk(_)), bits);
             }
             Ok(())

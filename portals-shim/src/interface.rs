@@ -11,14 +11,16 @@ mod events;
 mod movement;
 
 use crate::nal::shm::Near;
-use fabric_api::attached::Attached;
+use fabric_api::attached::{Attached, Parts};
 use fabric_api::bridge::{Bridge, ClockKind, Window};
 use fabric_api::call::{Answer, Call, Paths, Target};
 use fabric_api::nal::Nal;
+use fabric_api::op::Capabilities;
 use fabric_api::region::{Region, RegionError, Trust};
 use portals_core::{Error, Handle, Limits, NiConfig, ProcessId, Status, Usage};
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use entries::{MdMemory, MdSpec, RegionPart};
 
@@ -35,6 +37,8 @@ pub struct Interface {
 struct Inner {
     bridge: Box<dyn Bridge>,
     config: NiConfig,
+    /// What the fabric offers past the library, until it is taken.
+    extension: Mutex<Option<Box<dyn Any + Send>>>,
     closed: AtomicBool,
 }
 
@@ -46,10 +50,16 @@ impl Interface {
 
     /// The interface to a library that its fabric has joined.
     pub(crate) fn attached(attached: Attached) -> (Self, Vec<ProcessId>) {
-        let (bridge, config, peers) = attached.into_parts(crate::trusted::TRUST);
+        let Parts {
+            bridge,
+            config,
+            peers,
+            extension,
+        } = attached.into_parts(crate::trusted::TRUST);
         let inner = Inner {
             bridge,
             config,
+            extension: Mutex::new(extension),
             closed: AtomicBool::new(false),
         };
         let inner = Arc::new(inner);
@@ -123,16 +133,16 @@ impl Interface {
     /// Memory for descriptors that others put to and get from often: where the fabric can, it is such that ranks of
     /// this machine map it and copy by themselves. Otherwise as [`Region::new`].
     pub fn new_region(&self, len: usize) -> Result<Region, RegionError> {
-        if self.inner.bridge.shares() {
+        if self.capabilities().shares {
             Region::shared(len)
         } else {
             Region::new(len)
         }
     }
 
-    /// Whether regions are memory that other processes of this machine map too.
-    pub fn shares_memory(&self) -> bool {
-        self.inner.bridge.shares()
+    /// What the fabric can do; what of it are limits may change.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.bridge.capabilities()
     }
 
     /// The memory that puts and gets to `to` reach, if it belongs to a rank of this machine, can be mapped here
@@ -155,7 +165,8 @@ impl Interface {
         if self.inner.closed.load(Ordering::Acquire) {
             return None;
         }
-        let near = self.inner.bridge.extension()?;
+        let extension = self.inner.extension.lock();
+        let near = extension.unwrap_or_else(PoisonError::into_inner).take()?;
         near.downcast().ok().map(|near| *near)
     }
 

@@ -20,9 +20,10 @@ mod trusted;
 pub use fabric_api::attached::Attached;
 pub use fabric_api::bridge::{ClockKind, Window};
 pub use fabric_api::call::{
-    Awaited, Brief, Channels, EqList, Paths, PollError, Polled, RemoteKey, Taken, Target, Wait,
+    Brief, Channels, EqList, Paths, PollError, Polled, RemoteKey, Taken, Target, Wait,
 };
 pub use fabric_api::delivery::Message;
+pub use fabric_api::op::{Capabilities, Get, Mode, Posted, Put, Report};
 pub use fabric_api::region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use fabric_api::{gate, place};
 pub use fabric_shm::{FRAME, Frame, Lane, Link, Near};

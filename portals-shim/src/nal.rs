@@ -20,4 +20,6 @@ pub use fabric_shm as shm;
 #[cfg(feature = "verbs")]
 pub use fabric_verbs as verbs;
 
-pub use fabric_api::nal::{Attendance, Awaiting, Nal, Nap};
+pub use fabric_api::nal::{
+    Armed, Attendance, Awaiting, Direction, Look, Nal, Nap, Outcome, Schedule, Waiter,
+};

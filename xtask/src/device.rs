@@ -11,13 +11,14 @@ use std::process::Command;
 
 /// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
 /// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 10] = [
+const SUITES: [(&str, &str); 11] = [
     ("device", ""),
     ("conduit_device", ""),
     ("fabric_verbs", "device_"),
     ("fabric_both", "device_"),
     ("regions", "device_"),
     ("endpoints", ""),
+    ("operations", "device_"),
     ("ofi_engine", "endpoint::tests"),
     ("conformance", "verbs"),
     ("tag_oracle", "verbs"),
@@ -33,12 +34,14 @@ const PACKAGES: [&str; 6] = [
     "portolan-tests",
 ];
 /// What cargo calls them.
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 15] = [
     "--lib",
     "--test",
     "regions",
     "--test",
     "endpoints",
+    "--test",
+    "operations",
     "--test",
     "device",
     "--test",

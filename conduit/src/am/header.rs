@@ -8,7 +8,7 @@ use super::round8;
 use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AmHdr, Category};
-use portals_shim::{AckRequest, MdHandle, Region, RegionError, Target};
+use portals_shim::{MdHandle, Posted, Put, Region, RegionError, Target};
 use zerocopy::IntoBytes;
 
 /// Bytes that say where a payload lies: offset in the segment, and length.
@@ -144,27 +144,25 @@ impl Core {
         let hdr = hdr.encode();
         let len = m.header_len(form);
         // Of no bytes there is no copy to save.
-        if self.makes_puts && len > 0 {
-            let region = (u64::from(at), whole(len) as u64);
-            if self.make_header(md, region, to, hdr, (m, form))? {
+        if self.packs && len > 0 {
+            let put = Put::new(md, to).region(u64::from(at), whole(len) as u64);
+            if self.pack_header(put.hdr_data(hdr).silent(), (m, form))? {
                 return Ok(true);
             }
         }
         let len = self.write_header(&mut Chunk(from, at as usize), m, form)?;
-        let region = (u64::from(at), whole(len) as u64);
-        self.ni
-            .put_region_silent(md, region, AckRequest::NoAck, to, hdr)
+        let put = Put::new(md, to).region(u64::from(at), whole(len) as u64);
+        let posted = self.ni.post_put(put.hdr_data(hdr).silent());
+        posted
+            .map(Posted::is_taken)
             .map_err(refused("PtlPutRegion of an active message"))
     }
 
     /// Sends a header message that is written into what the fabric sends from; `false` if that has no place for it now.
     #[inline(never)]
-    fn make_header(
+    fn pack_header(
         &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: Target,
-        hdr: u64,
+        put: Put<'_>,
         (m, form): (&Message<'_>, (bool, bool)),
     ) -> Result<bool, Fault> {
         let mut written = Ok(0);
@@ -174,8 +172,10 @@ impl Core {
             frame[end..].fill(0);
             written = self.write_header(&mut Frame(frame), m, form);
         };
-        let made = self.ni.put_region_made(md, region, to, hdr, &mut fill);
+        let posted = self.ni.post_put(put.pack(&mut fill));
         written?;
-        made.map_err(refused("PtlPutRegion of an active message"))
+        posted
+            .map(Posted::is_taken)
+            .map_err(refused("PtlPutRegion of an active message"))
     }
 }

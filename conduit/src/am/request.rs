@@ -14,7 +14,7 @@ use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
 use crate::rma::segments::{LongForm, Pinned};
 use crate::tmpmd::{TmpUse, UserMem};
 use crate::trace::Sent;
-use portals_shim::AckRequest;
+use portals_shim::{Posted, Put};
 
 /// Where a payload comes from.
 #[derive(Clone, Copy, Debug)]
@@ -106,13 +106,12 @@ impl Core {
             (_, None) => (self.descriptors.rplsb, (0, 0)),
         };
         let call = "PtlPutRegion of a payload";
-        let ahead = self.ni.put_region_ahead(md, region, quiet, hdr);
-        if ahead.map_err(refused(call))? {
+        let put = |to| Put::new(md, to).region(region.0, region.1).hdr_data(hdr);
+        let posted = self.ni.post_put(put(quiet).relaxed());
+        if posted.map_err(refused(call))? != Posted::Declined {
             return Ok(true);
         }
-        self.ni
-            .put_region(md, region, AckRequest::NoAck, to, hdr)
-            .map_err(refused(call))?;
+        self.ni.post_put(put(to)).map_err(refused(call))?;
         Ok(false)
     }
 

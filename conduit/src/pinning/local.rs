@@ -37,7 +37,7 @@ impl Core {
         if self.kept_beside(promised) == Kept::Nothing {
             return 0;
         }
-        let times = if self.ni.pinnable().is_some() {
+        let times = if self.ni.capabilities().pinnable.is_some() {
             SEGMENT_USES
         } else {
             1
@@ -108,7 +108,11 @@ impl Core {
     pub(crate) fn make_room(&mut self, memory: &UserMem) {
         let len = memory.len() as u64;
         if let Some(home) = &mut self.home
-            && self.ni.pinnable().is_some_and(|room| room < len)
+            && self
+                .ni
+                .capabilities()
+                .pinnable
+                .is_some_and(|room| room < len)
         {
             home.clear();
         }
@@ -132,7 +136,7 @@ impl Conduit {
     /// [`Conduit::promise_to_forget`] is of use.
     pub fn keeps_pinned(&self) -> bool {
         let core = self.core.borrow();
-        core.ni.pins() && core.env.firehose.local
+        core.ni.capabilities().pins && core.env.firehose.local
     }
 
     /// Sends a checked Long request whose payload, outside of the own segment, is longer than one unit: it is put, by pieces,

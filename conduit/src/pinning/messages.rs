@@ -17,7 +17,7 @@ use crate::fault::{Fault, refused};
 use crate::ops::{Handle, Key};
 use crate::tmpmd::UserMem;
 use ::firehose::Grip;
-use portals_shim::{Brief, EventKind, RemoteKey, Target};
+use portals_shim::{AckRequest, Brief, EventKind, Get, Posted, Put, RemoteKey, Target};
 
 impl Reach {
     const fn key(&self) -> RemoteKey {
@@ -172,11 +172,13 @@ impl Core {
         let to = self.unit_target(node, &reach, dest);
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(op, false);
-        let taken = self
-            .ni
-            .put_region_keyed_now(md, (offset_of(memory.addr()), len), to, reach.key())
-            .map_err(refused("PtlPutRegion"))?;
-        if !taken {
+        let key = reach.key();
+        let put = |from| {
+            let put = Put::new(md, to).region(offset_of(from), len);
+            put.ack(AckRequest::Ack).key(&key)
+        };
+        let posted = self.ni.post_put(put(memory.addr()).at_once().silent());
+        if posted.map_err(refused("PtlPutRegion"))? == Posted::Declined {
             self.reqsb.take(SbUse::Put);
             memory.copy_to(self.reqsb.region(), chunk as usize)?;
             if let Some(lane) = self.fire.as_mut().and_then(|f| f.lanes.get_mut(index)) {
@@ -184,7 +186,7 @@ impl Core {
             }
             let from = self.reqsb.region().addr() + u64::from(chunk);
             self.ni
-                .put_region_keyed(md, (offset_of(from), len), to, reach.key())
+                .post_put(put(from))
                 .map_err(refused("PtlPutRegion"))?;
         }
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
@@ -235,8 +237,10 @@ impl Core {
         };
         let from = self.unit_target(node, &reach, src);
         self.ops.begin(op, true);
+        let key = reach.key();
+        let get = Get::new(md, from).region(offset_of(landing), len);
         self.ni
-            .get_region_keyed(md, (offset_of(landing), len), from, reach.key())
+            .post_get(get.key(&key))
             .map_err(refused("PtlGetRegion"))?;
         Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
     }
@@ -269,16 +273,16 @@ impl Core {
             None => memory.addr(),
         };
         let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);
-        let region = (offset, memory.len() as u64);
+        let len = memory.len() as u64;
         let key = reach.key();
         if lane.get {
-            self.ni
-                .get_region_keyed(md, region, to, key)
-                .map_err(refused("PtlGetRegion"))
+            let get = Get::new(md, to).region(offset, len).key(&key);
+            let posted = self.ni.post_get(get);
+            posted.map(|_| ()).map_err(refused("PtlGetRegion"))
         } else {
-            self.ni
-                .put_region_keyed(md, region, to, key)
-                .map_err(refused("PtlPutRegion"))
+            let put = Put::new(md, to).region(offset, len).key(&key);
+            let posted = self.ni.post_put(put.ack(AckRequest::Ack));
+            posted.map(|_| ()).map_err(refused("PtlPutRegion"))
         }
     }
 }

@@ -51,7 +51,10 @@ impl Core {
             .physmem_max
             .unwrap_or_else(|| portals_shim::MemoryLimits::now().memory());
         let part = (machine as f64 * f.ratio) as u64 / ranks.max(1);
-        self.ni.pinnable().map_or(part, |most| most.min(part))
+        self.ni
+            .capabilities()
+            .pinnable
+            .map_or(part, |most| most.min(part))
     }
 
     /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.

@@ -7,11 +7,11 @@ use crate::{
     AmError, AttachError, BarrierName, Conduit, HandlerEntry, MAX_ARGS, MAX_MEDIUM, Payload, Token,
     threads,
 };
-use portals_shim::core::{Header, Limits, Ni, NiConfig, Segment, Transmit};
+use portals_shim::core::{Limits, Ni, NiConfig, ReadyPut, Segment, Transmit};
 use portals_shim::fabric::{Opened, Placement};
-use portals_shim::nal::Nal;
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{Interface, ProcessId, Trust};
+use portals_shim::nal::{Look, Nal, Outcome};
+use portals_shim::{Capabilities, Interface, Mode, ProcessId, Put, RemoteKey, Trust};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -241,55 +241,59 @@ impl Direct {
 }
 
 impl Nal for Direct {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         self.called(false);
-        self.inner.send(ni, tx);
+        self.inner.send(ni, tx, key);
     }
 
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.called(true);
-        if header.payload_len() > 0 {
-            Asked::add(&self.asked.copied);
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        let header = &ready.header;
+        let mut plain = Put::new(put.md, put.to);
+        match &mut put.mode {
+            Mode::Standard | Mode::AtOnce => {
+                self.called(true);
+                if header.payload_len() > 0 {
+                    Asked::add(&self.asked.copied);
+                }
+                self.inner.put(ni, ready, &mut plain)
+            }
+            Mode::Relaxed if header.payload_len() == 0 => Outcome::Declined,
+            Mode::Relaxed => {
+                self.called(false);
+                self.waits = true;
+                Asked::add(&self.asked.ahead);
+                self.inner.put(ni, ready, &mut plain)
+            }
+            Mode::Pack(pack) => {
+                // Full now and then.
+                self.has_room = !self.has_room;
+                if !self.has_room {
+                    return Outcome::Declined;
+                }
+                self.called(true);
+                Asked::add(&self.asked.made);
+                let mut bytes = vec![0xA5; header.payload_len() as usize];
+                pack(&mut bytes);
+                let mut packed = ready.clone();
+                packed.payload.push(Segment {
+                    addr: bytes.as_ptr().expose_provenance() as u64,
+                    len: bytes.len() as u64,
+                });
+                self.inner.put(ni, &packed, &mut plain)
+            }
         }
-        self.inner.send_now(header, payload)
     }
 
-    fn makes_puts(&self) -> bool {
-        true
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        // Full now and then.
-        self.has_room = !self.has_room;
-        if !self.has_room {
-            return false;
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            packs: true,
+            ..Capabilities::default()
         }
-        self.called(true);
-        Asked::add(&self.asked.made);
-        let mut bytes = vec![0xA5; header.payload_len() as usize];
-        fill(&mut bytes);
-        let payload = Segment {
-            addr: bytes.as_ptr().expose_provenance() as u64,
-            len: bytes.len() as u64,
-        };
-        assert!(self.inner.send_now(header, &[payload]));
-        true
     }
 
-    fn writes_ahead(&self, header: &Header, _payload: &[Segment]) -> bool {
-        header.payload_len() > 0
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
         self.called(false);
-        self.waits = true;
-        Asked::add(&self.asked.ahead);
-        self.inner.send(ni, tx);
-    }
-
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        self.called(false);
-        self.inner.progress(ni)
+        self.inner.progress(ni, look)
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {

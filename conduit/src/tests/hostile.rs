@@ -6,7 +6,7 @@ use crate::descriptors::Md;
 use crate::matchbits::{AmBits, AmHdr, Category, SysMsg};
 use crate::threads::{self, RankEnd};
 use crate::{Conduit, HandlerEntry};
-use portals_shim::{AckRequest, Brief, EventKind, NiFail};
+use portals_shim::{Brief, EventKind, NiFail, Put};
 
 const TAKE: u8 = 130;
 const SEGMENT: u64 = 4096;
@@ -33,16 +33,10 @@ fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -
         other: 0,
         credits: core.credits.of_request(1, credits, 0).encode(),
     };
-    let from = (u64::from(chunk), said.len() as u64);
     let to = core.am_target(1, bits.encode(), 0);
+    let put = Put::new(core.descriptors.reqsb, to).region(u64::from(chunk), said.len() as u64);
     core.ni
-        .put_region_silent(
-            core.descriptors.reqsb,
-            from,
-            AckRequest::NoAck,
-            to,
-            hdr.encode(),
-        )
+        .post_put(put.hdr_data(hdr.encode()).silent())
         .unwrap();
     chunk
 }

@@ -5,11 +5,11 @@
 use crate::conduit::Conduit;
 use crate::threads::{self, RankEnd};
 use crate::{BarrierName, HandlerEntry};
-use portals_shim::core::{Header, Limits, Ni, NiConfig, NiFail, Segment, Transmit};
+use portals_shim::core::{Limits, Ni, NiConfig, NiFail, ReadyPut, Transmit};
 use portals_shim::fabric::{Opened, Placement};
-use portals_shim::nal::Nal;
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{Interface, ProcessId, Trust};
+use portals_shim::nal::{Look, Nal, Outcome};
+use portals_shim::{Interface, ProcessId, Put, RemoteKey, Trust};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,9 +40,9 @@ impl Frail {
 }
 
 impl Nal for Frail {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         if !self.is_cut(tx.header.target) {
-            return self.inner.send(ni, tx);
+            return self.inner.send(ni, tx, key);
         }
         let fail = match self.says {
             Says::Failed => NiFail::FAIL,
@@ -57,12 +57,15 @@ impl Nal for Frail {
         self.lost = true;
     }
 
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        !self.is_cut(header.target) && self.inner.send_now(header, payload)
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        match self.is_cut(ready.header.target) {
+            true => Outcome::Declined,
+            false => self.inner.put(ni, ready, put),
+        }
     }
 
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        let any = self.inner.progress(ni);
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
+        let any = self.inner.progress(ni, look);
         // Of a get nothing else tells.
         if !self.lost || self.told {
             return any;

@@ -5,11 +5,11 @@
 
 use super::returned;
 use crate::{Conduit, threads};
-use portals_shim::core::{Header, Limits, Ni, NiConfig, NiFail, OpId, Segment, Transmit};
+use portals_shim::core::{Header, Limits, Ni, NiConfig, NiFail, OpId, ReadyPut, Transmit};
 use portals_shim::fabric::{Opened, Placement};
-use portals_shim::nal::Nal;
 use portals_shim::nal::inproc::{Hub, InProc};
-use portals_shim::{Interface, ProcessId, Trust};
+use portals_shim::nal::{Look, Nal, Outcome};
+use portals_shim::{Interface, ProcessId, Put, RemoteKey, Trust};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -84,24 +84,27 @@ impl Recorded {
 }
 
 impl Nal for Recorded {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         self.record(&tx.header);
         if self.keeps() {
             self.kept.extend(tx.op.take());
         }
-        self.inner.send(ni, tx);
+        self.inner.send(ni, tx, key);
     }
 
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        let sent = !self.keeps() && self.inner.send_now(header, payload);
-        if sent {
-            self.record(header);
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        if self.keeps() {
+            return Outcome::Declined;
         }
-        sent
+        let outcome = self.inner.put(ni, ready, put);
+        if outcome == Outcome::Taken {
+            self.record(&ready.header);
+        }
+        outcome
     }
 
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        let mut any = self.inner.progress(ni);
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
+        let mut any = self.inner.progress(ni, look);
         if !self.keeps() {
             for op in self.kept.drain(..) {
                 ni.send_end(op, NiFail::OK);

@@ -11,7 +11,7 @@ use crate::remote::Access;
 use crate::wire::{ENVELOPE, Kind, Said, envelope};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory,
-    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Target, Unlink,
+    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Put, Target, Unlink,
 };
 use std::collections::HashMap;
 
@@ -252,10 +252,8 @@ impl Core {
             Kind::Hello => AckRequest::Ack,
             _ => AckRequest::NoAck,
         };
-        let put = self
-            .ni
-            .put_region_silent(self.control, (0, 0), ack, to, said.encode());
-        if let Err(error) = put {
+        let put = Put::new(self.control, to).region(0, 0).ack(ack);
+        if let Err(error) = self.ni.post_put(put.hdr_data(said.encode()).silent()) {
             tracing::error!(%error, "a message to a peer");
         }
     }
@@ -427,8 +425,9 @@ impl Core {
             AckRequest::NoAck
         };
         let md = self.slots.md(slot);
-        match self.ni.put_region_silent(md, (0, len), ack, to, word) {
-            Ok(true) if !acked => {
+        let put = Put::new(md, to).region(0, len).ack(ack);
+        match self.ni.post_put(put.hdr_data(word).silent()) {
+            Ok(posted) if posted.is_taken() && !acked => {
                 self.slots.give_back(slot);
                 self.used(used, NiFail::OK, len);
                 Ok(())

@@ -247,15 +247,15 @@ impl Ni {
     }
 
     /// Begins and finishes in one step an operation whose data has been moved: nothing
-    /// is recorded. With `silent` the operation posts neither START nor END. `None`, and nothing has
-    /// happened, when there is no such MD.
+    /// is recorded. With `silent` the operation posts neither START nor END, and mostly nobody asks `what` they would say. `None`,
+    /// and nothing has happened, when there is no such MD.
     #[inline(always)]
     pub(super) fn pass(
         &mut self,
         md_handle: MdHandle,
         account: Account,
         (start, end): (EventKind, EventKind),
-        what: What,
+        what: impl Fn(&NiConfig) -> What,
         fail: NiFail,
         silent: bool,
     ) -> Option<Passed> {
@@ -273,13 +273,13 @@ impl Ni {
             if !options.contains(MdOptions::EVENT_START_DISABLE) {
                 // Made where it stays, as below.
                 let (posted, sequence) = next(queue, &mut self.outlet, eq);
-                *posted = what.event(start, md_handle, md.shown);
+                *posted = what(&self.config).event(start, md_handle, md.shown);
                 posted.number(sequence, None);
                 last = Some(sequence);
             }
             if !options.contains(MdOptions::EVENT_END_DISABLE) {
                 let (posted, sequence) = next(queue, &mut self.outlet, eq);
-                *posted = what.event(end, md_handle, md.shown);
+                *posted = what(&self.config).event(end, md_handle, md.shown);
                 posted.ni_fail = fail;
                 posted.number(sequence, last);
                 last = Some(sequence);
@@ -290,7 +290,7 @@ impl Ni {
             if options.contains(MdOptions::EVENT_AUTO_UNLINK_DISABLE) {
                 self.release_at(md_handle.0.slot());
             } else {
-                let cause = what.event(end, md_handle, md.shown);
+                let cause = what(&self.config).event(end, md_handle, md.shown);
                 self.unlink_told(&cause, last);
             }
         }

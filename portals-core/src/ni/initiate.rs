@@ -1,7 +1,7 @@
 //! Starting operations (rules 14, 19-23, 37-44).
 
-use super::Ni;
 use super::complete::{Account, OpKind, What};
+use super::{Ni, NiConfig};
 use crate::error::Error;
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
@@ -46,6 +46,9 @@ pub struct ReadyPut {
     /// The descriptor of the payload.
     pub md: MdHandle,
     offset: u64,
+    // What the header has too, for when it has left.
+    length: u64,
+    ack_md: Option<MdHandle>,
 }
 
 /// Where the reply to a get lands, or what a put sends, checked, of an operation that has had no effect yet ([`Ni::landing`]).
@@ -171,6 +174,8 @@ impl Ni {
             payload,
             md: md_handle,
             offset: region.0,
+            length: region.1,
+            ack_md,
         })
     }
 
@@ -202,7 +207,7 @@ impl Ni {
     pub fn ready_made(
         &self,
         md_handle: MdHandle,
-        region: (u64, u64),
+        region: Option<(u64, u64)>,
         target: ProcessId,
         pt_index: u32,
         ac_index: u32,
@@ -211,13 +216,15 @@ impl Ni {
         hdr_data: u64,
     ) -> Result<ReadyPut, Error> {
         let md = self.source(md_handle)?;
-        let (offset, length) = self.region(md_handle, md, Some(region))?;
+        let (offset, length) = self.region(md_handle, md, region)?;
         let to = (target, pt_index, ac_index, match_bits, remote_offset);
         Ok(ReadyPut {
             header: self.put_header(to, length, hdr_data, None),
             payload: Segments::new(),
             md: md_handle,
             offset,
+            length,
+            ack_md: None,
         })
     }
 
@@ -239,9 +246,14 @@ impl Ni {
     #[inline]
     pub fn begin_lent(&mut self, ready: &ReadyPut) -> Result<OpId, Error> {
         self.check_room()?;
-        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
+        let what = Self::sending(
+            &self.config,
+            &ready.header,
+            ready.offset,
+            ready.header.payload_len(),
+        );
         let op = self.start_send(ready.md, what, what.rlength)?;
-        self.expect_ack(&ready.header);
+        self.expect_ack(ready.ack_md);
         Ok(op)
     }
 
@@ -249,20 +261,19 @@ impl Ni {
     /// posts neither SEND_START nor SEND_END, for a caller that is told otherwise.
     #[inline(always)]
     pub fn pass_put(&mut self, ready: &ReadyPut, fail: NiFail, silent: bool) {
-        let what = self.sending(&ready.header, ready.offset, ready.header.payload_len());
-        self.status.send_length += what.rlength;
+        let (header, offset, length) = (&ready.header, ready.offset, ready.length);
+        let what = |config: &NiConfig| Self::sending(config, header, offset, length);
+        self.status.send_length += ready.length;
         let events = (EventKind::SendStart, EventKind::SendEnd);
         let account = Account::Operation;
-        self.expect_ack(&ready.header);
+        self.expect_ack(ready.ack_md);
         self.pass(ready.md, account, events, what, fail, silent);
         self.status.send_count += 1;
     }
 
     #[inline]
-    fn expect_ack(&mut self, put: &Header) {
-        if let Body::Put {
-            ack_md: Some(md), ..
-        } = put.body
+    fn expect_ack(&mut self, ack_md: Option<MdHandle>) {
+        if let Some(md) = ack_md
             && let Some(rest) = self.md_rest_mut(md)
         {
             rest.acks_due = rest.acks_due.saturating_add(1);
@@ -297,7 +308,7 @@ impl Ni {
         let header = self.header(target, pt_index, match_bits, body);
         let op = if self.config.get_send_events {
             self.check_room()?;
-            let what = self.sending(&header, offset, length);
+            let what = Self::sending(&self.config, &header, offset, length);
             Some(self.start_send(md_handle, what, 0)?)
         } else {
             self.status.send_count += 1;
@@ -411,7 +422,7 @@ impl Ni {
             },
         );
         self.check_room()?;
-        let what = self.sending(&header, offset, length);
+        let what = Self::sending(&self.config, &header, offset, length);
         let op = self.start_send(put_md, what, length)?;
         self.expect_reply(get_md);
         Ok(Transmit {
@@ -442,15 +453,15 @@ impl Ni {
 
     /// What the events of a request say.
     #[inline(always)]
-    fn sending(&self, header: &Header, offset: u64, length: u64) -> What {
+    fn sending(config: &NiConfig, header: &Header, offset: u64, length: u64) -> What {
         let hdr_data = match header.body {
             Body::Put { hdr_data, .. } | Body::GetPut { hdr_data, .. } => hdr_data,
             _ => 0,
         };
         What {
-            initiator: self.config.id,
-            uid: self.config.uid,
-            jid: self.config.jid,
+            initiator: config.id,
+            uid: config.uid,
+            jid: config.jid,
             pt_index: header.pt_index,
             match_bits: header.match_bits,
             rlength: length,

@@ -62,7 +62,7 @@ impl Ni {
                 let what = self.in_place(answer, length);
                 let events = (EventKind::ReplyStart, EventKind::ReplyEnd);
                 let account = Account::Operation;
-                self.pass(answer.md, account, events, what, fail, false);
+                self.pass(answer.md, account, events, |_| what, fail, false);
             }
             None => self.drop_in_place(answer.length),
         }

@@ -452,7 +452,7 @@ impl Ni {
         let account = Account::Message(m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
         self.status.recv_length = self.status.recv_length.wrapping_add(m.mlength);
-        let passed = self.pass(m.md, account, events, what, fail, false);
+        let passed = self.pass(m.md, account, events, |_| what, fail, false);
         self.status.recv_count += 1;
         let passed = passed?;
         let wanted = ack_md.filter(|_| passed.acks && fail == NiFail::OK);

@@ -269,12 +269,6 @@ impl Interface {
         self.open()?
             .me_md_post(base, spec, position, (&desc, region), unlink, test)
     }
-
-    /// Whether [`Interface::md_renew`] is there on this interface's fabric: its library is in this process.
-    pub fn renews(&self) -> bool {
-        self.inner.bridge.renews()
-    }
-
     /// `PtlMDUpdate` of the threshold and the user's value alone: for a program that awaits the same message again, and keeps
     /// the descriptor that took the last one.
     ///

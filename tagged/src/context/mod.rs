@@ -216,7 +216,7 @@ impl Context {
             options: options.hash(&place.layout, peers),
             refused_by: None,
             requests: Requests::new(options.requests.min(OPERATIONS)),
-            kept: Kept::new(ni.renews()),
+            kept: Kept::new(ni.capabilities().renews),
             flow: Flow::new(place.peers.len(), credits.min(MOST_CREDITS)),
             polled: Brief::default(),
             waiting: Waiting::new(lanes(place.peers.len())),

@@ -8,7 +8,7 @@ use crate::request::Kind;
 use crate::world::{Begun, Outward};
 use crate::{Slice, Status};
 use portals_shim::{
-    AckRequest, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,
+    AckRequest, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, Put,
     THRESHOLD_INFINITE, Target, Unlink, WeakRegion,
 };
 
@@ -183,13 +183,13 @@ impl Context {
         target: &Target,
     ) -> Result<Started, CallError> {
         let md = self.source(data)?;
-        let region = (data.offset as u64, data.len as u64);
+        let put = Put::new(md, *target).region(data.offset as u64, data.len as u64);
         let header = self.with_credits(to, slot);
-        let ni = &self.place.ni;
-        match ni.put_region_silent(md, region, AckRequest::NoAck, *target, header.pack()) {
-            Ok(done) => {
+        let put = put.hdr_data(header.pack()).silent();
+        match self.place.ni.post_put(put) {
+            Ok(posted) => {
                 self.counts.short += 1;
-                Ok(if done {
+                Ok(if posted.is_taken() {
                     Started::Done
                 } else {
                     Started::UnderWay

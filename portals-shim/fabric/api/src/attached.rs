@@ -7,6 +7,7 @@ use super::library::Library;
 use super::nal::Nal;
 use super::region::Trust;
 use portals_core::{Ni, NiConfig, ProcessId};
+use std::any::Any;
 
 /// The library of one interface, joined to its fabric, and who else is there.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub struct Attached {
     bridge: Box<dyn Bridge>,
     config: NiConfig,
     peers: Vec<ProcessId>,
+    extension: Option<Box<dyn Any + Send>>,
 }
 
 impl Attached {
@@ -36,13 +38,41 @@ impl Attached {
             bridge,
             config,
             peers,
+            extension: None,
         }
     }
 
-    /// How calls reach the library, who this process is, and who is there.
-    pub fn into_parts(self, _: Trust) -> (Box<dyn Bridge>, NiConfig, Vec<ProcessId>) {
-        (self.bridge, self.config, self.peers)
+    /// With what the fabric offers to programs that know its type, past the library.
+    #[must_use]
+    pub fn with_extension(self, extension: Box<dyn Any + Send>) -> Self {
+        Self {
+            extension: Some(extension),
+            ..self
+        }
     }
+
+    /// The parts, for the interface.
+    pub fn into_parts(self, _: Trust) -> Parts {
+        Parts {
+            bridge: self.bridge,
+            config: self.config,
+            peers: self.peers,
+            extension: self.extension,
+        }
+    }
+}
+
+/// What an interface is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// How calls reach the library.
+    pub bridge: Box<dyn Bridge>,
+    /// Who this process is, and what it may have.
+    pub config: NiConfig,
+    /// The processes of all ranks, in their order.
+    pub peers: Vec<ProcessId>,
+    /// What the fabric offers past the library.
+    pub extension: Option<Box<dyn Any + Send>>,
 }
 
 /// An interface that belongs to no job, and the book of those that it can talk to.

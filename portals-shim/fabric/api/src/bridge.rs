@@ -1,12 +1,11 @@
 //! How calls reach the library: in this process, or by a trap.
 
-use super::call::{PollError, RemoteKey};
-use crate::call::{Answer, Awaited, Brief, Call, EqList, Polled, Taken, Target, Wait};
+use crate::call::{Answer, Brief, Call, EqList, PollError, Polled, Taken, Target, Wait};
+use crate::op::{Capabilities, Get, Mode, Posted, Put};
 use crate::region::Region;
 use portals_core::{
-    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+    EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
-use std::any::Any;
 
 /// What a fabric's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,85 +110,36 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     ) -> Result<usize, Error> {
         Ok(0)
     }
-    /// [`Call::Put`]
-    #[inline]
-    fn put(
-        &self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<(), Error> {
-        self.call(Call::Put {
+    /// Makes a put. A library that is told of it by a value takes those that are as the API has them.
+    fn put(&self, put: Put<'_>) -> Result<Posted, Error> {
+        if !matches!(put.mode, Mode::Standard) {
+            return Ok(Posted::Declined);
+        }
+        let Put {
             md,
             region,
             ack,
-            to: *to,
+            to,
             hdr_data,
-        })
-        .map(|_| ())
-    }
-    /// See `Interface::put_region_silent`.
-    fn put_silent(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        self.put(md, Some(region), ack, to, hdr_data)
-            .map(|()| false)
-    }
-    /// See `Interface::put_region_awaited`.
-    fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
-        let taken = self.put_silent(md, region, AckRequest::Ack, to, 0)?;
-        Ok(match taken {
-            true => Awaited::Taken,
-            false => Awaited::Begun,
-        })
-    }
-    /// See `Interface::makes_puts`.
-    fn makes_puts(&self) -> bool {
-        false
-    }
-    /// See `Interface::put_region_made`.
-    fn put_made(
-        &self,
-        _md: MdHandle,
-        _region: (u64, u64),
-        _to: &Target,
-        _hdr_data: u64,
-        _fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<bool, Error> {
-        Ok(false)
-    }
-    /// See `Interface::put_region_ahead`.
-    fn put_ahead(
-        &self,
-        _md: MdHandle,
-        _region: (u64, u64),
-        _to: &Target,
-        _hdr_data: u64,
-    ) -> Result<bool, Error> {
-        Ok(false)
-    }
-    /// [`Call::Get`]
-    #[inline]
-    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
-        let from = *from;
-        self.call(Call::Get { md, region, from }).map(|_| ())
+            ..
+        } = put;
+        let call = Call::Put {
+            md,
+            region,
+            ack,
+            to,
+            hdr_data,
+        };
+        self.call(call).map(|_| Posted::Begun)
     }
 
-    /// See `Interface::get_region_awaited`.
-    fn get_awaited(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-    ) -> Result<Awaited, Error> {
-        self.get(md, Some(region), from).map(|()| Awaited::Begun)
+    /// Makes a get.
+    fn get(&self, get: Get<'_>) -> Result<Posted, Error> {
+        let Get {
+            md, region, from, ..
+        } = get;
+        self.call(Call::Get { md, region, from })
+            .map(|_| Posted::Begun)
     }
 
     /// [`Call::MeMdPost`], with the region that the memory is part of, as for [`Bridge::call_with`].
@@ -216,10 +166,6 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// See `Interface::renews`.
-    fn renews(&self) -> bool {
-        false
-    }
     /// See `Interface::md_renew`.
     fn md_renew(
         &self,
@@ -235,47 +181,9 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn remote_key(&self, _md: MdHandle) -> Result<u32, Error> {
         Ok(0)
     }
-    /// See `Interface::put_region_keyed`.
-    fn put_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        _key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.put(md, Some(region), AckRequest::Ack, to, 0)
-    }
-    /// See `Interface::put_region_keyed_now`.
-    fn put_keyed_now(
-        &self,
-        _md: MdHandle,
-        _region: (u64, u64),
-        _to: &Target,
-        _key: RemoteKey,
-    ) -> Result<bool, Error> {
-        Ok(false)
-    }
-    /// See `Interface::get_region_keyed`.
-    fn get_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-        _key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.get(md, Some(region), from)
-    }
-    /// See `Interface::pins`.
-    fn pins(&self) -> bool {
-        false
-    }
-    /// See `Interface::pinnable`.
-    fn pinnable(&self) -> Option<u64> {
-        None
-    }
-    /// See `Interface::exposable`.
-    fn exposable(&self) -> Option<u64> {
-        None
+    /// What the fabric can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 
     /// Nanoseconds since the fabric was opened.
@@ -286,20 +194,12 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn leave(&self) -> Result<(), Error> {
         Ok(())
     }
-    /// See `Interface::new_region`.
-    fn shares(&self) -> bool {
-        false
+    /// The end of that.
+    fn rejoin(&self) -> Result<(), Error> {
+        Ok(())
     }
     /// See `Interface::window`.
     fn window(&self, _to: &Target) -> Option<Window> {
         None
-    }
-    /// See [`Nal::extension`](super::nal::Nal::extension).
-    fn extension(&self) -> Option<Box<dyn Any>> {
-        None
-    }
-    /// The end of that.
-    fn rejoin(&self) -> Result<(), Error> {
-        Ok(())
     }
 }

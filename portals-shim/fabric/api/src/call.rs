@@ -153,20 +153,6 @@ pub enum Taken {
     More,
 }
 
-/// How far an operation is whose caller waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// Its data is where it belongs, and no event will come of it.
-    Done {
-        /// Some queue of the interface has events.
-        events: bool,
-    },
-    /// A put whose data the fabric has taken: only its ack will come.
-    Taken,
-    /// It has begun: its events come as ever.
-    Begun,
-}
-
 /// A function of the API with its arguments, as a trap takes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(

@@ -21,10 +21,10 @@ mod sleepers;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Place, Polled, Taken, Wait};
-use crate::call::{PollError, RemoteKey};
+use crate::call::{Place, PollError, Polled, Taken, Wait};
 use crate::library::Library;
-use crate::nal::{Attendance, Nal, Nap};
+use crate::nal::{Attendance, Nal, Nap, Schedule, Waiter};
+use crate::op::{Get, Posted, Put};
 use host::own_thread::spawn_own_thread;
 use portals_core::{EqHandle, Error};
 use sleepers::{Sleepers, lock, sleep};
@@ -35,10 +35,10 @@ use std::time::{Duration, Instant};
 
 /// Fruitless polls before each further one offers the core to others first: to a peer, or to the
 /// kernel threads that move the data of a software device. Programs that spin on a non-blocking
-/// poll need this as much as blocking ones. Where every rank has a core ([`Nal::looks`]) there are more of them, since
+/// poll need this as much as blocking ones. Where every rank has a core ([`Schedule::looks`]) there are more of them, since
 /// the offer, a system call, delays the answer that is about to come.
 const SPINS: u32 = 64;
-/// Looks of a wait of which one is a poll, and the others a glance ([`Nal::glance`]).
+/// Looks of a wait of which one is a poll, and the others a glance ([`Look::Likely`](crate::nal::Look)).
 const GLANCES: u32 = 4;
 /// How long a wait polls before it sleeps, unless `PORTOLAN_SPIN` says (in microseconds). Waking costs some 10 µs:
 /// a peer that answers at once should find this side awake.
@@ -85,12 +85,9 @@ struct Shared<N> {
     /// Polls in a row that found nothing.
     fruitless: AtomicU32,
     sleepers: Sleepers,
-    attendance: Option<Attendance>,
-    nap: Option<Arc<dyn Nap>>,
-    /// See [`Nal::looks`].
+    waiter: Waiter,
+    /// See [`Schedule::looks`].
     looks: AtomicU32,
-    /// Peers can map memory of this process.
-    shares: bool,
     /// How long a wait polls before it sleeps, nanoseconds.
     spin: AtomicU64,
     /// That is the user's choice.
@@ -116,11 +113,9 @@ pub struct Direct<N> {
 impl<N: Nal + 'static> Direct<N> {
     /// Takes the library, and starts what its fabric needs.
     pub fn new(library: Library<N>) -> Self {
-        let attendance = library.nal.attendance();
-        let nap = library.nal.nap();
-        let shares = library.nal.shares();
-        let looks = library.nal.looks().max(1);
-        let usual = library.nal.spin().unwrap_or(SPIN);
+        let waiter = library.nal.waiter();
+        let Schedule { looks, spin, .. } = library.nal.schedule();
+        let usual = spin.unwrap_or(SPIN);
         let spin = std::env::var("PORTOLAN_SPIN").ok();
         let spin = spin.and_then(|s| s.trim().parse().ok());
         let shared = Arc::new(Shared {
@@ -128,10 +123,8 @@ impl<N: Nal + 'static> Direct<N> {
             opened: Instant::now(),
             fruitless: AtomicU32::new(0),
             sleepers: Sleepers::default(),
-            attendance,
-            nap,
-            looks: AtomicU32::new(looks),
-            shares,
+            waiter,
+            looks: AtomicU32::new(looks.max(1)),
             spin: AtomicU64::new(nanos(spin.map_or(usual, Duration::from_micros))),
             chosen: spin.is_some(),
             wanted: AtomicBool::new(false),
@@ -139,7 +132,7 @@ impl<N: Nal + 'static> Direct<N> {
             outside: AtomicU32::new(0),
             ended: AtomicBool::new(false),
         });
-        let attendant = shared.attendance.is_some().then(|| {
+        let attendant = shared.attendance().is_some().then(|| {
             let shared = Arc::clone(&shared);
             spawn_own_thread("portals", move || shared.attend())
         });
@@ -159,7 +152,7 @@ impl<N> Direct<N> {
     /// Ends the attendant; the library stays.
     fn dismiss(&self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        if let Some(attendance) = &self.shared.attendance {
+        if let Some(attendance) = self.shared.attendance() {
             attendance.bell.ring();
         }
         let thread = lock(&self.attendant).take();
@@ -174,6 +167,17 @@ impl<N> Direct<N> {
 impl<N> Drop for Direct<N> {
     fn drop(&mut self) {
         self.dismiss();
+    }
+}
+
+impl<N> Shared<N> {
+    /// The descriptors that threads sleep on.
+    #[inline]
+    fn attendance(&self) -> Option<&Attendance> {
+        match &self.waiter {
+            Waiter::Descriptors(attendance) => Some(attendance),
+            Waiter::Poll | Waiter::Memory(_) => None,
+        }
     }
 }
 
@@ -256,9 +260,9 @@ impl<N: Nal> Shared<N> {
 
     #[cold]
     fn wake_sleepers(&self) {
-        match &self.nap {
-            Some(nap) => nap.wake(),
-            None => self.sleepers.ring(),
+        match &self.waiter {
+            Waiter::Memory(nap) => nap.wake(),
+            Waiter::Descriptors(_) | Waiter::Poll => self.sleepers.ring(),
         }
     }
 
@@ -331,12 +335,11 @@ impl<N: Nal> Shared<N> {
         other: &dyn Fn() -> bool,
         out: &mut impl Place,
     ) -> Result<Found, PollError> {
-        if let Some(nap) = &self.nap {
+        if let Waiter::Memory(nap) = &self.waiter {
             return self.nap(nap.as_ref(), eqs, until, other, out);
         }
         let Some((attendance, bell)) = self
-            .attendance
-            .as_ref()
+            .attendance()
             .and_then(|a| Some((a, self.sleepers.enter()?)))
         else {
             std::thread::yield_now();
@@ -346,21 +349,23 @@ impl<N: Nal> Shared<N> {
         let armed = library.nal.arm();
         let taken = library.poll(eqs, out);
         let moved = library.take_moved();
-        let longest = library.nal.longest();
         drop(library);
         if moved {
             self.wake();
         }
         if !moved && matches!(taken, Ok(Taken::Nothing)) && !other() {
             // A fabric that cannot ring, because it is gone, is looked at from time to time.
-            let longest = if armed {
-                [attendance.longest, longest].into_iter().flatten().min()
+            let longest = if armed.rings {
+                [attendance.longest, armed.longest]
+                    .into_iter()
+                    .flatten()
+                    .min()
             } else {
                 Some(BLIND)
             };
             let look = longest.map(|longest| Instant::now() + longest);
             let until = [until, look].into_iter().flatten().min();
-            let alarm = attendance.alarm.iter().filter(|_| armed);
+            let alarm = attendance.alarm.iter().filter(|_| armed.rings);
             sleep(alarm.chain([bell.descriptor()]), until);
         }
         self.sleepers.leave(bell);
@@ -491,17 +496,17 @@ impl<N: Nal> Shared<N> {
     }
 
     /// Learns how long waits poll, which may change with the peers that there are.
-    fn settle(&self, nal: &N) {
-        self.looks.store(nal.looks().max(1), Ordering::Relaxed);
+    fn settle(&self, schedule: &Schedule) {
+        self.looks.store(schedule.looks.max(1), Ordering::Relaxed);
         if !self.chosen {
-            let spin = nanos(nal.spin().unwrap_or(SPIN));
+            let spin = nanos(schedule.spin.unwrap_or(SPIN));
             self.spin.store(spin, Ordering::Relaxed);
         }
     }
 
     /// The attendant's life.
     fn attend(&self) {
-        let Some(attendance) = &self.attendance else {
+        let Some(attendance) = self.attendance() else {
             return;
         };
         let mut seen = u64::MAX;
@@ -514,18 +519,18 @@ impl<N: Nal> Shared<N> {
             self.wanted.store(true, Ordering::Relaxed);
             let mut library = self.lock();
             self.wanted.store(false, Ordering::Relaxed);
-            let (mut due, busy) = library.attend(alone);
+            let schedule = library.attend(alone);
             let moved = library.take_moved();
-            let gone = library.nal.is_gone();
-            self.settle(&library.nal);
             drop(library);
+            self.settle(&schedule);
             if moved {
                 self.wake();
             }
-            if gone || self.ended.load(Ordering::SeqCst) {
+            let mut due = schedule.due;
+            if schedule.gone || self.ended.load(Ordering::SeqCst) {
                 break;
             }
-            let listen = alone || busy;
+            let listen = alone || schedule.busy;
             if attendance.thread && !listen {
                 // The program makes its own progress; look again when it may have stopped.
                 let look = Instant::now() + QUIET;
@@ -547,7 +552,7 @@ impl<N: Nal> Direct<N> {
     #[inline]
     fn entered(&self) -> &Shared<N> {
         let shared = &*self.shared;
-        if shared.attendance.as_ref().is_some_and(|a| a.thread) {
+        if shared.attendance().is_some_and(|a| a.thread) {
             shared.calls.fetch_add(1, Ordering::Relaxed);
         }
         shared
@@ -562,22 +567,23 @@ impl<N: Nal> Direct<N> {
         result
     }
 
+    /// Apart, so that operations without a wait need none of its places.
+    #[inline(never)]
+    fn put_awaited(&self, put: &mut Put<'_>) -> Result<Posted, Error> {
+        self.start_awaited(|library, looks| library.put_awaited(put, looks))
+    }
+
+    /// See [`Direct::put_awaited`].
+    #[inline(never)]
+    fn get_awaited(&self, get: &Get<'_>) -> Result<Posted, Error> {
+        self.start_awaited(|library, looks| library.get_awaited(get, looks))
+    }
+
     /// Starts an operation whose caller waits for it, by no more looks than a poll takes that waits.
     #[inline(always)]
     fn start_awaited<R>(&self, operation: impl FnOnce(&mut Library<N>, u32) -> R) -> R {
         let looks = self.shared.looks_of_wait();
         self.shared.fruitless.store(0, Ordering::Relaxed);
         self.start(|library| operation(library, looks))
-    }
-
-    /// Starts an operation on a descriptor that `key` reaches.
-    #[inline(always)]
-    fn start_aimed<R>(&self, key: RemoteKey, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
-        self.start(|library| {
-            library.nal.aim(Some(key));
-            let result = operation(library);
-            library.nal.aim(None);
-            result
-        })
     }
 }

@@ -3,6 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`nal`] | the trait of a fabric |
+//! | [`op`] | puts and gets as values |
 //! | [`library`], [`delivery`] | the library over one fabric; messages taken and answered |
 //! | [`bridge`], [`direct`], [`call`] | how an interface reaches the library: in this process, or by a value |
 //! | [`expected`] | requests whose answer has not come |
@@ -26,6 +27,7 @@ pub mod identity;
 pub mod library;
 pub mod mode;
 pub mod nal;
+pub mod op;
 pub mod place;
 pub mod protocol;
 pub mod region;

@@ -5,17 +5,16 @@ mod kept;
 #[cfg(test)]
 mod tests;
 
-use crate::call::PollError;
-use crate::call::{Answer, Call, Place, Polled, Taken, Target};
+use crate::call::{Answer, Call, Place, PollError, Polled, RemoteKey, Taken, Target};
 use crate::delivery::{self, Messages};
-use crate::nal::Nal;
+use crate::nal::{Look, Nal, Outcome, Schedule};
+use crate::op::{Get, Mode, Posted, Put, Report};
 use crate::region::{LocalCopy, Region, Trust};
 use kept::Kept;
 use portals_core::{
     AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Ni, NiFail,
     ProcessId, ReadyPut, Transmit, Unlink,
 };
-use std::time::Instant;
 
 /// The state behind an interface. Sends to the own process never reach the NAL; they wait here for
 /// the next progress, because the API forbids delivering them inside the call (rule 22).
@@ -70,16 +69,16 @@ impl<N: Nal> Library<N> {
     /// Whether messages to `target` stay here.
     #[inline]
     fn keeps(&self, target: ProcessId) -> bool {
-        target == self.ni.config().id && !self.nal.carries_own()
+        !N::CARRIES_OWN && target == self.ni.config().id
     }
 
     /// The message is large, and stays where it was made.
     #[inline(always)]
-    fn transmit(&mut self, tx: &mut Transmit, keep: bool) {
+    fn transmit(&mut self, tx: &mut Transmit, keep: bool, key: Option<&RemoteKey>) {
         if keep {
             self.keep(tx);
         } else {
-            self.nal.send(&mut self.ni, tx);
+            self.nal.send(&mut self.ni, tx, key);
         }
     }
 
@@ -96,7 +95,7 @@ impl<N: Nal> Library<N> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         // Most looks find nothing.
-        if !self.nal.progress(&mut self.ni) && self.own.is_empty() {
+        if !self.nal.progress(&mut self.ni, Look::All) && self.own.is_empty() {
             return false;
         }
         self.progressed();
@@ -106,7 +105,7 @@ impl<N: Nal> Library<N> {
     /// Looks at where an answer is likely to be, between two calls of [`Library::progress`].
     #[inline]
     pub fn glance(&mut self) -> bool {
-        let any = self.nal.glance(&mut self.ni);
+        let any = self.nal.progress(&mut self.ni, Look::Likely);
         if any {
             self.progressed();
         }
@@ -130,7 +129,7 @@ impl<N: Nal> Library<N> {
         if self.ni.has_gone_mds() | self.kept.has_former() {
             self.kept.release(&mut self.ni);
         }
-        self.nal.lists_changed(&mut self.ni);
+        self.nal.publish(&mut self.ni);
     }
 
     /// Delivers what the process has sent to itself. Answers to own messages are own messages again; this ends,
@@ -174,19 +173,17 @@ impl<N: Nal> Library<N> {
 
     /// What the attendant does when it wakes: connections and the device's events, and with `alone` all
     /// progress. Gives when to come back, and whether it must watch the alarm too.
-    pub fn attend(&mut self, alone: bool) -> (Option<Instant>, bool) {
+    pub fn attend(&mut self, alone: bool) -> Schedule {
         if self.nal.attend(&mut self.ni) {
             self.moved = true;
-            self.nal.lists_changed(&mut self.ni);
+            self.nal.publish(&mut self.ni);
         }
-        let mut busy = self.nal.is_busy();
-        if alone || busy {
+        if alone || self.nal.schedule().busy {
             while self.progress() {}
             self.nal.arm();
             while self.progress() {}
-            busy = self.nal.is_busy();
         }
-        (self.nal.due(), busy)
+        self.nal.schedule()
     }
 
     /// Takes the first event of the queues in index order, after one round of progress if all are empty.
@@ -221,181 +218,100 @@ impl<N: Nal> Library<N> {
         }
     }
 
-    /// Makes a put ([`Library::put_here`]) by a call.
-    #[inline(never)]
-    pub fn put(
-        &mut self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-        silent: bool,
-    ) -> Result<bool, Error> {
-        self.put_here(md, region, ack, to, hdr_data, silent)
-    }
-
-    /// A put; `true` if its data was taken at once and, as `silent` asks for, no SEND event says so.
+    /// A put without a wait; the caller makes those ([`Library::put_awaited`]).
     #[inline(always)]
-    pub fn put_here(
-        &mut self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-        silent: bool,
-    ) -> Result<bool, Error> {
-        let keep = self.keeps(to.process);
-        let ready = self.ni.ready_put(
-            md,
-            region,
-            ack,
-            to.process,
-            to.pt_index,
-            to.ac_index,
-            to.match_bits,
-            to.remote_offset,
-            hdr_data,
-        )?;
-        if !keep && self.ni.has_room() {
-            let lent = self.nal.lend_now(&ready.header, &ready.payload, ready.md);
-            if let Some(id) = lent {
+    pub fn put(&mut self, put: &mut Put<'_>) -> Result<Posted, Error> {
+        let keep = self.keeps(put.to.process);
+        let ready = match put.mode {
+            // It has no ack of its own.
+            Mode::Pack(_) if put.ack != AckRequest::NoAck => return Ok(Posted::Declined),
+            Mode::Pack(_) => self.ready_packed(put)?,
+            Mode::Standard | Mode::AtOnce | Mode::Relaxed => self.ready(put)?,
+        };
+        let outcome = match keep {
+            false => self.nal.put(&mut self.ni, &ready, put),
+            true => Outcome::Declined,
+        };
+        let mut posted = Posted::Begun;
+        match outcome {
+            Outcome::Taken => {
+                // Each way is compiled for itself: a silent one makes no event.
+                if put.report == Report::Events {
+                    self.ni.pass_put(&ready, NiFail::OK, false);
+                } else {
+                    self.ni.pass_put(&ready, NiFail::OK, true);
+                    posted = Posted::Taken;
+                }
+            }
+            Outcome::Declined => {
+                if !matches!(put.mode, Mode::Standard) {
+                    return Ok(Posted::Declined);
+                }
+                let mut begun = self.ni.begin_put(ready);
+                let tx = begun.as_mut().map_err(|error| *error)?;
+                self.transmit(tx, keep, put.key);
+            }
+            Outcome::Lent(number) => {
                 let op = self.ni.begin_lent(&ready)?;
-                self.nal.begun(id, op);
-                self.changed();
-                return Ok(false);
+                self.nal.begun(number, op);
             }
         }
-        let taken = !keep && self.nal.send_now(&ready.header, &ready.payload);
-        if taken {
-            self.ni.pass_put(&ready, NiFail::OK, silent);
-        } else {
-            let mut begun = self.ni.begin_put(ready);
-            let tx = begun.as_mut().map_err(|error| *error)?;
-            self.transmit(tx, keep);
-        }
         self.changed();
-        Ok(taken && silent)
+        Ok(posted)
     }
 
-    /// A put whose bytes `fill` writes; `false`, and nothing has happened, where the fabric does not take it so now.
+    /// Checks a put, which has not begun afterwards.
     #[inline(always)]
-    pub fn put_made(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<bool, Error> {
-        if self.keeps(to.process) {
-            return Ok(false);
-        }
-        let ready = self.ni.ready_made(
-            md,
-            region,
-            to.process,
-            to.pt_index,
-            to.ac_index,
-            to.match_bits,
-            to.remote_offset,
-            hdr_data,
-        )?;
-        if !self.nal.send_made(&ready.header, fill) {
-            return Ok(false);
-        }
-        self.ni.pass_put(&ready, NiFail::OK, true);
-        self.changed();
-        Ok(true)
-    }
-
-    /// A put with an ack, if the fabric takes its data at once; `false`, and nothing has happened, if not.
-    #[inline]
-    pub fn put_now(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-    ) -> Result<bool, Error> {
-        let ready = self.ready_region(md, region, AckRequest::Ack, to, 0)?;
-        if self.keeps(to.process) || !self.nal.send_now(&ready.header, &ready.payload) {
-            return Ok(false);
-        }
-        self.ni.pass_put(&ready, NiFail::OK, true);
-        self.changed();
-        Ok(true)
-    }
-
-    /// A put of a region, which has not begun.
-    #[inline]
-    fn ready_region(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<ReadyPut, Error> {
+    fn ready(&mut self, put: &Put<'_>) -> Result<ReadyPut, Error> {
         self.ni.ready_put(
-            md,
-            Some(region),
-            ack,
-            to.process,
-            to.pt_index,
-            to.ac_index,
-            to.match_bits,
-            to.remote_offset,
-            hdr_data,
+            put.md,
+            put.region,
+            put.ack,
+            put.to.process,
+            put.to.pt_index,
+            put.to.ac_index,
+            put.to.match_bits,
+            put.to.remote_offset,
+            put.hdr_data,
         )
     }
 
-    /// A put whose data is in place before anything that is sent to the target from here on; `false`, and nothing has
-    /// happened, where the fabric cannot promise that.
-    pub fn put_ahead(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        let ready = self.ready_region(md, region, AckRequest::NoAck, to, hdr_data)?;
-        if self.keeps(to.process) || !self.nal.writes_ahead(&ready.header, &ready.payload) {
-            return Ok(false);
-        }
-        let mut tx = self.ni.begin_put(ready)?;
-        self.nal.write_ahead(&mut self.ni, &mut tx);
-        self.changed();
-        Ok(true)
+    /// Checks a put whose bytes are not the descriptor's.
+    #[inline(never)]
+    fn ready_packed(&mut self, put: &Put<'_>) -> Result<ReadyPut, Error> {
+        self.ni.ready_made(
+            put.md,
+            put.region,
+            put.to.process,
+            put.to.pt_index,
+            put.to.ac_index,
+            put.to.match_bits,
+            put.to.remote_offset,
+            put.hdr_data,
+        )
     }
 
+    /// A get without a wait; the caller makes those ([`Library::get_awaited`]).
     #[inline(always)]
-    /// See `Interface::get_region`.
-    pub fn get(
-        &mut self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        from: &Target,
-    ) -> Result<(), Error> {
-        if self.nal.fetch_now(&mut self.ni, md, region, from) {
+    pub fn get(&mut self, get: &Get<'_>) -> Result<Posted, Error> {
+        let Get {
+            md, region, from, ..
+        } = get;
+        if get.key.is_none() && self.nal.get(&mut self.ni, *md, *region, from) {
             // No list changes by that, but the descriptor may have been for one operation.
             self.let_go();
-            return Ok(());
+            return Ok(Posted::Begun);
         }
-        self.get_by_message(md, region, from)
+        self.get_by_message(get)
     }
 
     #[inline(never)]
-    fn get_by_message(
-        &mut self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        from: &Target,
-    ) -> Result<(), Error> {
+    fn get_by_message(&mut self, get: &Get<'_>) -> Result<Posted, Error> {
+        let from = &get.from;
         let keep = self.keeps(from.process);
         let mut begun = self.ni.get(
-            md,
-            region,
+            get.md,
+            get.region,
             from.process,
             from.pt_index,
             from.ac_index,
@@ -403,9 +319,9 @@ impl<N: Nal> Library<N> {
             from.remote_offset,
         );
         let tx = begun.as_mut().map_err(|error| *error)?;
-        self.transmit(tx, keep);
+        self.transmit(tx, keep, get.key);
         self.changed();
-        Ok(())
+        Ok(Posted::Begun)
     }
 
     /// Regions of descriptors that are gone go.
@@ -438,7 +354,7 @@ impl<N: Nal> Library<N> {
     }
 
     fn retire(&mut self, md: MdHandle) -> Result<(), Error> {
-        self.nal.retire(&mut self.ni, md)
+        self.nal.withdraw(&mut self.ni, md)
     }
 
     /// Executes one call; a poll does not block here. One that is refused because something is in use has made progress:
@@ -544,11 +460,20 @@ impl<N: Nal> Library<N> {
                 to,
                 hdr_data,
             } => {
-                self.put(md, region, ack, &to, hdr_data, false)?;
+                let put = Put {
+                    region,
+                    ack,
+                    hdr_data,
+                    ..Put::new(md, to)
+                };
+                self.put(&mut { put })?;
                 return Ok(Answer::Done);
             }
             Call::Get { md, region, from } => {
-                self.get(md, region, &from)?;
+                self.get(&Get {
+                    region,
+                    ..Get::new(md, from)
+                })?;
                 return Ok(Answer::Done);
             }
             Call::GetPut {
@@ -577,7 +502,7 @@ impl<N: Nal> Library<N> {
                     hdr_data,
                 )?;
                 let keep = self.keeps(process);
-                self.transmit(&mut tx, keep);
+                self.transmit(&mut tx, keep, None);
                 Answer::Done
             }
             Call::Distance(to) => {
@@ -590,7 +515,7 @@ impl<N: Nal> Library<N> {
                 let (now, most) = lengths.ok_or(Error::PtIndexInvalid)?;
                 Answer::ListLengths(now, most)
             }
-            Call::Paths => Answer::Paths(self.nal.paths()),
+            Call::Paths => Answer::Paths(self.nal.statistics()),
             // Real computing takes real time; a simulation does not pass this call on.
             Call::Compute(_) => Answer::Done,
             Call::Close => {

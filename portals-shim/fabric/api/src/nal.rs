@@ -2,20 +2,41 @@
 //!
 //! A fabric lives below the library: it is called with the library's lock held, moves headers and
 //! bytes, and reports completions to [`Ni`].
+//!
+//! | methods | what for |
+//! |---|---|
+//! | [`send`](Nal::send) | any message; all that a simple fabric has |
+//! | [`put`](Nal::put), [`begun`](Nal::begun), [`get`](Nal::get) | an operation that can leave at once, before the library keeps any record of it |
+//! | [`transfer`](Nal::transfer), [`await_end`](Nal::await_end), [`unawait`](Nal::unawait) | an operation whose caller waits for it |
+//! | [`progress`](Nal::progress), [`attend`](Nal::attend), [`schedule`](Nal::schedule) | what has arrived; what must not wait for the program |
+//! | [`waiter`](Nal::waiter), [`arm`](Nal::arm) | what to sleep on |
+//! | [`publish`](Nal::publish), [`withdraw`](Nal::withdraw), [`remote_key`](Nal::remote_key), [`window`](Nal::window) | memory that peers reach by themselves |
+//! | [`capabilities`](Nal::capabilities), [`distance`](Nal::distance), [`statistics`](Nal::statistics), [`close`](Nal::close) | the rest |
 
 use super::bell::Bell;
 use super::call::{Paths, RemoteKey, Target};
+use super::op::{Capabilities, Put};
 use super::region::Region;
-use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
-use std::any::Any;
+use portals_core::{Error, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// [`Nal::looks`] of fabrics that are polled by a look at memory, where every rank has a core.
+/// [`Schedule::looks`] of fabrics that are polled by a look at memory, where every rank has a core.
 pub const LOOKS: u32 = 16;
 
 /// What threads sleep on while a fabric has nothing to do.
+#[derive(Debug)]
+pub enum Waiter {
+    /// Nothing: the fabric must be polled.
+    Poll,
+    /// Descriptors.
+    Descriptors(Attendance),
+    /// Memory, through which peers wake.
+    Memory(Arc<dyn Nap>),
+}
+
+/// The descriptors that threads sleep on.
 #[derive(Debug)]
 pub struct Attendance {
     /// Readable after [`Nal::arm`] when something has arrived or completed.
@@ -38,6 +59,85 @@ pub trait Nap: Send + Sync + std::fmt::Debug {
     fn wake(&self);
 }
 
+/// When a fabric has to be looked at, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// When [`Nal::attend`] has something to do even if nothing wakes it.
+    pub due: Option<Instant>,
+    /// Somebody must make progress now although the program may make no call.
+    pub busy: bool,
+    /// The fabric has failed for good: nothing will come any more.
+    pub gone: bool,
+    /// How long a wait polls before it sleeps, if the fabric knows better than the library.
+    pub spin: Option<Duration>,
+    /// Polls that a wait makes in a row while it holds the lock: more than one where a poll is only a look at memory,
+    /// since taking the lock costs as much as several of them, and every rank here has a core of its own, so that
+    /// none is kept waiting by another one's polls. Other threads of the process wait that long at most.
+    pub looks: u32,
+}
+
+impl Schedule {
+    /// Of a fabric that needs no attention.
+    pub const NEVER: Self = Self {
+        due: None,
+        busy: false,
+        gone: false,
+        spin: None,
+        looks: 1,
+    };
+}
+
+/// What ends a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// What arrives or completes does.
+    pub rings: bool,
+    /// The longest sleep; `None`: as long as the attendance says.
+    pub longest: Option<Duration>,
+}
+
+impl Armed {
+    /// Nothing does.
+    pub const NOT: Self = Self::ringing(false);
+
+    /// Whether what arrives or completes does, after however long.
+    pub const fn ringing(rings: bool) -> Self {
+        Self {
+            rings,
+            longest: None,
+        }
+    }
+}
+
+/// What has become of a put that was to leave at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing has happened.
+    Declined,
+    /// It has left, and the memory of its payload is free. What [`Nal::send`] promises of delivery and order holds.
+    Taken,
+    /// It has left, and its memory is read from now on. [`Nal::begun`] is to follow with this number before anything else.
+    Lent(u64),
+}
+
+/// Which way the data of an operation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From here to the target: a put with an ack.
+    Write,
+    /// From the target to here: a get.
+    Read,
+}
+
+/// Where a look for arrivals looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Everywhere.
+    All,
+    /// Where an answer is likely to be, if that takes less: of a wait that has just looked everywhere, and will again soon.
+    Likely,
+}
+
 /// What has become of an operation whose caller waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaiting {
@@ -51,57 +151,32 @@ pub enum Awaiting {
 
 /// The fabric below one interface.
 ///
-/// Calls come one at a time, from any thread.
+/// Calls come one at a time, from any thread. A fabric without a way of its own for something leaves out the method.
 pub trait Nal: Send + std::fmt::Debug {
+    /// Whether messages to the own process go through [`Nal::send`] too; otherwise the library keeps
+    /// them, which needs the process's memory to be the caller's.
+    const CARRIES_OWN: bool = false;
+
     /// Sends a message. Calls `ni.send_end(op, …)` exactly once for `tx.op`, now or from a later
     /// [`Nal::progress`], when the payload memory may be reused. May call `progress` when it is out
     /// of resources; may take what it needs out of `tx`. Messages to one target are delivered to it in the order of these calls.
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit);
+    /// `key` reaches the memory that a put or get is for.
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>);
 
-    /// Sends a put if its payload can be taken at once: after `true` the memory of the payload is free, and what
-    /// [`Nal::send`] promises of delivery and order holds. After `false` nothing has happened, and the put is to be
-    /// given to [`Nal::send`], which does not fail for want of resources.
-    fn send_now(&mut self, _header: &Header, _payload: &[Segment]) -> bool {
-        false
+    /// Sends a put that can leave at once; `ready` has its header and its memory. One that is declined is given to
+    /// [`Nal::send`] in [`Mode::Standard`](super::op::Mode), and not made in the others. It may be lent only where [`Ni::has_room`], and not in
+    /// [`Mode::AtOnce`](super::op::Mode).
+    fn put(&mut self, _ni: &mut Ni, _ready: &ReadyPut, _put: &mut Put<'_>) -> Outcome {
+        Outcome::Declined
     }
 
-    /// Sends a put whose payload is of `md`, if it can leave at once although its memory is read from then on: after a
-    /// number, which [`Nal::begun`] is to follow before anything else, what [`Nal::send`] promises holds. After `None`
-    /// nothing has happened.
-    fn lend_now(&mut self, _header: &Header, _payload: &[Segment], _md: MdHandle) -> Option<u64> {
-        None
-    }
-
-    /// The operation of what [`Nal::lend_now`] has sent under this number.
+    /// The operation of what [`Nal::put`] has sent under this number.
     fn begun(&mut self, _number: u64, _op: OpId) {}
-
-    /// Whether [`Nal::send_made`] may ever be true.
-    fn makes_puts(&self) -> bool {
-        false
-    }
-
-    /// Sends a put at once ([`Nal::send_now`]), whose bytes `fill` writes to where they are sent from, which has the length of the
-    /// payload. After `false` it was not called.
-    fn send_made(&mut self, _header: &Header, _fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        false
-    }
-
-    /// Whether a put with this header can be written into its target's memory by the adapters alone, so that whatever is
-    /// sent to that process afterwards comes after the data; see [`Nal::write_ahead`].
-    fn writes_ahead(&self, _header: &Header, _payload: &[Segment]) -> bool {
-        false
-    }
-
-    /// Sends a put so, of which [`Nal::writes_ahead`] has just been true. It may have its effect before messages that were
-    /// sent earlier. Ends `tx.op` as [`Nal::send`] does.
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.send(ni, tx);
-    }
 
     /// Makes a get into a region of `md`, as [`Ni::get`] has it, if it can leave at once: after `true` what [`Nal::send`]
     /// promises of it holds, and the get has begun ([`Ni::pass_get`]). After `false`, which is also the answer to one that
     /// is to be refused, nothing has happened.
-    fn fetch_now(
+    fn get(
         &mut self,
         _ni: &mut Ni,
         _md: MdHandle,
@@ -111,22 +186,17 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
-    /// Makes the get of a landing whose caller waits for it, as [`Nal::fetch_now`] does; but no event says that it has ended:
-    /// [`Nal::await_end`] does, until [`Nal::unawait`]. Nothing else is sent meanwhile. After `false` nothing has happened.
-    fn fetch_awaited(&mut self, _landing: &Landing, _from: &Target) -> bool {
-        false
-    }
-
-    /// Makes a put with an ack whose caller waits for that, of memory that is free again when this returns; otherwise as
-    /// [`Nal::fetch_awaited`].
-    fn send_awaited(&mut self, _source: &Landing, _to: &Target) -> bool {
+    /// Makes the operation of a landing whose caller waits for it, a put of memory that is free again when this returns. No
+    /// event says that it has ended: [`Nal::await_end`] does, until [`Nal::unawait`]. Nothing else is sent meanwhile. After `false`
+    /// nothing has happened.
+    fn transfer(&mut self, _way: Direction, _local: &Landing, _remote: &Target) -> bool {
         false
     }
 
     /// A look for the end of the operation that is waited for, which may leave out what [`Nal::progress`] does when it finds
     /// nothing: what has become of it, and whether there was anything. Only a fabric that makes such operations is asked.
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
-        (Awaiting::Yet, self.progress(ni))
+        (Awaiting::Yet, self.progress(ni, Look::All))
     }
 
     /// Nobody waits any more: the operation's events come from here on, at once if it has failed. It has begun by then, as
@@ -135,65 +205,7 @@ pub trait Nal: Send + std::fmt::Debug {
 
     /// Handles what has arrived and completed, without blocking. Returns whether there was
     /// anything.
-    fn progress(&mut self, ni: &mut Ni) -> bool;
-
-    /// Whether messages to the own process go through [`Nal::send`] too; otherwise the library keeps
-    /// them, which needs the process's memory to be the caller's.
-    fn carries_own(&self) -> bool {
-        false
-    }
-
-    /// Match lists changed since the last call; a NAL with remote access publishes or withdraws
-    /// descriptors here ([`Ni::take_dirty_portals`]).
-    fn lists_changed(&mut self, _ni: &mut Ni) {}
-
-    /// `md` is about to be unlinked or changed: after the return no peer's NIC reaches its memory
-    /// without the target's library.
-    ///
-    /// # Errors
-    /// [`Error::MdInUse`] when a peer does not confirm that in time.
-    fn retire(&mut self, _ni: &mut Ni, _md: MdHandle) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// What to sleep on; `None` for a fabric that must be polled. Asked once, at the start.
-    fn attendance(&self) -> Option<Attendance> {
-        None
-    }
-
-    /// How to sleep where there is no [`Attendance`]. Asked once, at the start.
-    fn nap(&self) -> Option<Arc<dyn Nap>> {
-        None
-    }
-
-    /// How long a wait polls before it sleeps, if the fabric knows better than the library; asked again after [`Nal::attend`].
-    fn spin(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Makes progress for a wait that has just done so ([`Nal::progress`]) and will again soon: may look only where an answer is
-    /// likely to be, if that takes less.
-    fn glance(&mut self, ni: &mut Ni) -> bool {
-        self.progress(ni)
-    }
-
-    /// Polls that a wait makes in a row while it holds the lock: more than one where a poll is only a look at memory,
-    /// since taking the lock costs as much as several of them, and every rank here has a core of its own, so that
-    /// none is kept waiting by another one's polls. Other threads of the process wait that long at most. Asked again
-    /// after [`Nal::attend`].
-    fn looks(&self) -> u32 {
-        1
-    }
-
-    /// From now on what arrives or completes makes the alarm readable, or ends a nap. `false` if it cannot be done.
-    fn arm(&mut self) -> bool {
-        false
-    }
-
-    /// The longest that a thread may sleep on the alarm now, after [`Nal::arm`]; `None`: as long as the attendance says.
-    fn longest(&self) -> Option<Duration> {
-        None
-    }
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool;
 
     /// Handles what must not wait for the program's calls: connections, events of the device, timers. Returns
     /// whether there was anything.
@@ -201,27 +213,37 @@ pub trait Nal: Send + std::fmt::Debug {
         false
     }
 
-    /// When [`Nal::attend`] has something to do even if nothing wakes it.
-    fn due(&self) -> Option<Instant> {
-        None
+    /// When the fabric has to be looked at. Only who calls [`Nal::attend`] asks, before the first time and after each, and keeps to it.
+    fn schedule(&self) -> Schedule {
+        Schedule::NEVER
     }
 
-    /// Whether somebody must make progress now although the program may make no call.
-    fn is_busy(&self) -> bool {
-        false
+    /// What to sleep on. Asked once, at the start.
+    fn waiter(&self) -> Waiter {
+        Waiter::Poll
     }
 
-    /// Whether the fabric has failed for good: nothing will come any more.
-    fn is_gone(&self) -> bool {
-        false
+    /// From now on what arrives or completes ends a sleep, if that can be.
+    fn arm(&mut self) -> Armed {
+        Armed::NOT
     }
 
-    /// Static distance to a process; `None` if it cannot exist.
-    fn distance(&self, to: ProcessId) -> Option<u64>;
+    /// Match lists changed since the last call; a NAL with remote access publishes or withdraws
+    /// descriptors here ([`Ni::take_dirty_portals`]).
+    fn publish(&mut self, _ni: &mut Ni) {}
 
-    /// Whether peers can map regions that are made to be shared.
-    fn shares(&self) -> bool {
-        false
+    /// `md` is about to be unlinked or changed: after the return no peer's NIC reaches its memory
+    /// without the target's library.
+    ///
+    /// # Errors
+    /// [`Error::MdInUse`] when a peer does not confirm that in time.
+    fn withdraw(&mut self, _ni: &mut Ni, _md: MdHandle) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// See `Interface::remote_key`; 0 where peers' adapters need nothing.
+    fn remote_key(&mut self, _ni: &Ni, _md: MdHandle) -> Result<u32, Error> {
+        Ok(0)
     }
 
     /// The memory of a peer that a message to `to` would reach, mapped here; its offset in the region, and its
@@ -230,165 +252,19 @@ pub trait Nal: Send + std::fmt::Debug {
         None
     }
 
-    /// See `Interface::remote_key`; 0 where peers' adapters need nothing.
-    fn remote_key(&mut self, _ni: &Ni, _md: MdHandle) -> Result<u32, Error> {
-        Ok(0)
+    /// What the fabric can do; what of it are limits may change.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 
-    /// The put or get that is sent next is for memory that this key reaches; `None`: it was sent, or not.
-    fn aim(&mut self, _key: Option<RemoteKey>) {}
-
-    /// See `Interface::pins`.
-    fn pins(&self) -> bool {
-        false
-    }
-
-    /// See `Interface::pinnable`.
-    fn pinnable(&self) -> Option<u64> {
-        None
-    }
-
-    /// See `Interface::exposable`.
-    fn exposable(&self) -> Option<u64> {
-        None
-    }
-
-    /// What this fabric offers to programs that know its type, past the library; once.
-    fn extension(&mut self) -> Option<Box<dyn Any>> {
-        None
-    }
+    /// Static distance to a process; `None` if it cannot exist.
+    fn distance(&self, to: ProcessId) -> Option<u64>;
 
     /// Which way the messages of this process went; a fabric with one way counts none.
-    fn paths(&self) -> Paths {
+    fn statistics(&self) -> Paths {
         Paths::default()
     }
 
     /// The interface closes.
     fn close(&mut self, _ni: &mut Ni) {}
-}
-
-impl Nal for Box<dyn Nal> {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        (**self).send(ni, tx);
-    }
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        (**self).send_now(header, payload)
-    }
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        (**self).lend_now(header, payload, md)
-    }
-    fn begun(&mut self, number: u64, op: OpId) {
-        (**self).begun(number, op);
-    }
-    fn makes_puts(&self) -> bool {
-        (**self).makes_puts()
-    }
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        (**self).send_made(header, fill)
-    }
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        (**self).writes_ahead(header, payload)
-    }
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        (**self).write_ahead(ni, tx);
-    }
-    fn fetch_now(
-        &mut self,
-        ni: &mut Ni,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        from: &Target,
-    ) -> bool {
-        (**self).fetch_now(ni, md, region, from)
-    }
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
-        (**self).fetch_awaited(landing, from)
-    }
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        (**self).send_awaited(source, to)
-    }
-    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
-        (**self).await_end(ni)
-    }
-    fn unawait(&mut self, ni: &mut Ni) {
-        (**self).unawait(ni);
-    }
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        (**self).progress(ni)
-    }
-    fn glance(&mut self, ni: &mut Ni) -> bool {
-        (**self).glance(ni)
-    }
-    fn carries_own(&self) -> bool {
-        (**self).carries_own()
-    }
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        (**self).lists_changed(ni);
-    }
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        (**self).retire(ni, md)
-    }
-    fn attendance(&self) -> Option<Attendance> {
-        (**self).attendance()
-    }
-    fn nap(&self) -> Option<Arc<dyn Nap>> {
-        (**self).nap()
-    }
-    fn spin(&self) -> Option<Duration> {
-        (**self).spin()
-    }
-    fn looks(&self) -> u32 {
-        (**self).looks()
-    }
-    fn shares(&self) -> bool {
-        (**self).shares()
-    }
-    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
-        (**self).window(to)
-    }
-    fn extension(&mut self) -> Option<Box<dyn Any>> {
-        (**self).extension()
-    }
-    fn arm(&mut self) -> bool {
-        (**self).arm()
-    }
-    fn longest(&self) -> Option<Duration> {
-        (**self).longest()
-    }
-    fn attend(&mut self, ni: &mut Ni) -> bool {
-        (**self).attend(ni)
-    }
-    fn due(&self) -> Option<Instant> {
-        (**self).due()
-    }
-    fn is_busy(&self) -> bool {
-        (**self).is_busy()
-    }
-    fn is_gone(&self) -> bool {
-        (**self).is_gone()
-    }
-    fn distance(&self, to: ProcessId) -> Option<u64> {
-        (**self).distance(to)
-    }
-    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
-        (**self).remote_key(ni, md)
-    }
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        (**self).aim(key);
-    }
-    fn pins(&self) -> bool {
-        (**self).pins()
-    }
-    fn pinnable(&self) -> Option<u64> {
-        (**self).pinnable()
-    }
-    fn exposable(&self) -> Option<u64> {
-        (**self).exposable()
-    }
-    fn paths(&self) -> Paths {
-        (**self).paths()
-    }
-    fn close(&mut self, ni: &mut Ni) {
-        (**self).close(ni);
-    }
 }

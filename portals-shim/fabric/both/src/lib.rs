@@ -36,16 +36,15 @@ mod trusted;
 pub use open::in_threads;
 pub use open::open;
 
-use fabric_api::call::RemoteKey;
-use fabric_api::call::{Paths, Target};
-use fabric_api::nal::{Attendance, Awaiting, Nal};
+use fabric_api::call::{Paths, RemoteKey, Target};
+use fabric_api::nal::{Armed, Awaiting, Direction, Look, Nal, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Put};
 use fabric_api::region::Region;
 use fabric_shm::Shm;
 use fabric_verbs::channel::Far;
 use host::awake::Awake;
-use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
-use std::any::Any;
-use std::time::{Duration, Instant};
+use portals_core::{Error, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
+use std::time::Duration;
 
 /// The fabric below one interface.
 #[derive(Debug)]
@@ -60,26 +59,18 @@ struct Composite {
 
 impl Nal for Composite {
     #[inline]
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         match self.shm.peer(tx.header.target) {
             Some(peer) => self.shm.send_to(ni, peer, tx),
-            None => self.verbs.send(ni, tx),
+            None => self.verbs.send(ni, tx, key),
         }
     }
 
     #[inline]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        match self.shm.peer(header.target) {
-            Some(_) => self.shm.send_now(header, payload),
-            None => self.verbs.send_now(header, payload),
-        }
-    }
-
-    #[inline]
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        match self.shm.peer(header.target) {
-            Some(_) => None,
-            None => self.verbs.lend_now(header, payload, md),
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        match self.shm.peer(ready.header.target) {
+            Some(_) => self.shm.put(ni, ready, put),
+            None => self.verbs.put(ni, ready, put),
         }
     }
 
@@ -87,24 +78,8 @@ impl Nal for Composite {
         self.verbs.begun(number, op);
     }
 
-    fn makes_puts(&self) -> bool {
-        self.verbs.makes_puts()
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.shm.peer(header.target).is_none() && self.verbs.send_made(header, fill)
-    }
-
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        self.shm.peer(header.target).is_none() && self.verbs.writes_ahead(header, payload)
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.verbs.write_ahead(ni, tx);
-    }
-
     #[inline(always)]
-    fn fetch_now(
+    fn get(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,
@@ -112,22 +87,17 @@ impl Nal for Composite {
         from: &Target,
     ) -> bool {
         // Memory has no such way.
-        self.shm.peer(from.process).is_none() && self.verbs.fetch_now(ni, md, region, from)
+        self.shm.peer(from.process).is_none() && self.verbs.get(ni, md, region, from)
     }
 
     #[inline]
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
-        self.shm.peer(from.process).is_none() && self.verbs.fetch_awaited(landing, from)
-    }
-
-    #[inline]
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        self.shm.peer(to.process).is_none() && self.verbs.send_awaited(source, to)
+    fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
+        self.shm.peer(remote.process).is_none() && self.verbs.transfer(way, local, remote)
     }
 
     #[inline]
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
-        let near = self.shm.progress(ni);
+        let near = self.shm.progress(ni, Look::All);
         let (awaiting, far) = self.verbs.await_end(ni);
         (awaiting, near | far)
     }
@@ -137,103 +107,85 @@ impl Nal for Composite {
     }
 
     #[inline]
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        let near = self.shm.progress(ni);
-        self.verbs.progress(ni) | near
-    }
-
-    #[inline]
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        self.shm.publish(ni, portals);
-        self.verbs.tell_peers(ni, portals);
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        self.shm.retire(ni, md)?;
-        self.verbs.retire(ni, md)
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        let mut attendance = self.verbs.attendance()?;
-        attendance.alarm.push(self.shm.alarm()?);
-        attendance.longest = Some(fabric_shm::LONGEST);
-        Some(attendance)
-    }
-
-    fn spin(&self) -> Option<Duration> {
-        self.spin
-    }
-
-    fn looks(&self) -> u32 {
-        self.verbs.looks()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.shm.arm() & self.verbs.arm()
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        self.verbs.longest()
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
+        let near = self.shm.progress(ni, Look::All);
+        self.verbs.progress(ni, Look::All) | near
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
         self.verbs.attend(ni)
     }
 
-    fn due(&self) -> Option<Instant> {
-        self.verbs.due()
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            spin: self.spin,
+            ..self.verbs.schedule()
+        }
     }
 
-    fn is_busy(&self) -> bool {
-        self.verbs.is_busy()
+    fn waiter(&self) -> Waiter {
+        match (self.verbs.waiter(), self.shm.alarm()) {
+            (Waiter::Descriptors(mut attendance), Some(alarm)) => {
+                attendance.alarm.push(alarm);
+                attendance.longest = Some(fabric_shm::LONGEST);
+                Waiter::Descriptors(attendance)
+            }
+            _ => Waiter::Poll,
+        }
     }
 
-    fn is_gone(&self) -> bool {
-        self.verbs.is_gone()
+    fn arm(&mut self) -> Armed {
+        let (near, far) = (self.shm.arm(), self.verbs.arm());
+        Armed {
+            rings: near.rings && far.rings,
+            ..far
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.shm.publish_portals(ni, portals);
+        self.verbs.tell_peers(ni, portals);
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.shm.withdraw(ni, md)?;
+        self.verbs.withdraw(ni, md)
     }
 
     fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
         self.verbs.remote_key(ni, md)
     }
 
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        self.verbs.aim(key);
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        self.shm.window(to)
     }
 
-    fn pinnable(&self) -> Option<u64> {
-        self.verbs.pinnable()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.far.then(|| self.verbs.exposable()).flatten()
+    /// Memory that only ranks of this machine reach needs no pinning by programs.
+    fn capabilities(&self) -> Capabilities {
+        let far = self.verbs.capabilities();
+        Capabilities {
+            shares: true,
+            pins: false,
+            exposable: far.exposable.filter(|_| self.far),
+            ..far
+        }
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
         self.verbs.distance(to)
     }
 
-    fn shares(&self) -> bool {
-        self.shm.shares()
-    }
-
-    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
-        self.shm.window(to)
-    }
-
-    fn extension(&mut self) -> Option<Box<dyn Any>> {
-        self.shm.extension()
-    }
-
-    fn paths(&self) -> Paths {
-        self.shm.paths().and(self.verbs.paths())
+    fn statistics(&self) -> Paths {
+        self.shm.statistics().and(self.verbs.statistics())
     }
 
     fn close(&mut self, ni: &mut Ni) {
         let mut left = Awake::new(self.verbs.closing_time());
         while !((self.shm.is_drained() && self.verbs.is_drained()) || left.is_over()) {
             // Connections that are being made or mended are the attendance's.
-            let any = self.progress(ni);
+            let any = self.progress(ni, Look::All);
             if !(self.verbs.attend(ni) | any) {
                 std::thread::yield_now();
             }

@@ -115,7 +115,8 @@ fn join(
                 far,
                 spin,
             };
-            Attached::here(ni, nal, peers, TRUST)
+            let near = Box::new(nal.shm.near());
+            Attached::here(ni, nal, peers, TRUST).with_extension(near)
         }
         None => Attached::here(ni, verbs, peers, TRUST),
     }

@@ -1,11 +1,13 @@
 //! Interfaces of one process joined by queues: every message is copied once into a mailbox and
 //! once out of it. The plainest possible fabric, used to test what lies above.
 
+use fabric_api::call::RemoteKey;
 use fabric_api::delivery::{self, Message, Messages};
-use fabric_api::nal::Nal;
+use fabric_api::nal::{Look, Nal, Outcome};
+use fabric_api::op::{Mode, Put};
 use fabric_api::place::Placement;
 use fabric_api::region::{LocalCopy, Trust};
-use portals_core::{Header, Ni, NiFail, ProcessId, Segment, Transmit};
+use portals_core::{Header, Ni, NiFail, ProcessId, ReadyPut, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -94,7 +96,7 @@ impl InProc {
 }
 
 impl Nal for InProc {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         let fail = match self.hub.rank(tx.header.target) {
             Some(rank) => {
                 self.hub.boxes[rank]
@@ -108,15 +110,19 @@ impl Nal for InProc {
         }
     }
 
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        let rank = self.hub.rank(header.target);
-        if let Some(rank) = rank {
-            self.hub.boxes[rank].add(|waiting| waiting.put(self.memory, header, payload));
+    #[inline]
+    fn put(&mut self, _: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        match self.hub.rank(ready.header.target) {
+            Some(rank) if matches!(put.mode, Mode::Standard | Mode::AtOnce) => {
+                self.hub.boxes[rank]
+                    .add(|waiting| waiting.put(self.memory, &ready.header, &ready.payload));
+                Outcome::Taken
+            }
+            _ => Outcome::Declined,
         }
-        rank.is_some()
     }
 
-    fn progress(&mut self, ni: &mut Ni) -> bool {
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
         let Some(mailbox) = self.hub.boxes.get(self.own as usize) else {
             return false;
         };

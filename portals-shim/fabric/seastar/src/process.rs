@@ -1,8 +1,9 @@
 //! A process as the kernel of its node knows it: its library, whose messages the kernel takes.
 
 use crate::trusted::TRUST;
+use fabric_api::call::RemoteKey;
 use fabric_api::library::Library;
-use fabric_api::nal::Nal;
+use fabric_api::nal::{Look, Nal};
 use fabric_api::place;
 use portals_core::{Ni, NiConfig, ProcessId, Transmit};
 use std::collections::VecDeque;
@@ -33,16 +34,14 @@ pub(super) struct Outbox {
 }
 
 impl Nal for Outbox {
-    fn send(&mut self, _ni: &mut Ni, tx: &mut Transmit) {
+    const CARRIES_OWN: bool = true;
+
+    fn send(&mut self, _ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         self.sent.push_back(tx.clone());
     }
 
-    fn progress(&mut self, _ni: &mut Ni) -> bool {
+    fn progress(&mut self, _ni: &mut Ni, _: Look) -> bool {
         false
-    }
-
-    fn carries_own(&self) -> bool {
-        true
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {

@@ -9,6 +9,7 @@ use super::usermem::{Files, Probe};
 use fabric_api::bridge::{Bridge, ClockKind};
 use fabric_api::call::{Answer, Call, EqList, Wait};
 use fabric_api::gate::Gate;
+use fabric_api::op::Capabilities;
 use fabric_api::region::Region;
 use host::bystander::bystanders;
 use host::secret::{Secret, random};
@@ -268,8 +269,11 @@ pub(super) fn has_threads() -> bool {
 }
 
 impl Bridge for Client {
-    fn pins(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            pins: true,
+            ..Capabilities::default()
+        }
     }
 
     fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {

@@ -42,14 +42,15 @@ use crate::alarm::Alarm;
 use crate::{LONGEST, Shm, nap};
 use fabric_api::address::{Address, AddressBook};
 use fabric_api::bell::Bell;
-use fabric_api::call::{Paths, Target};
+use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::delivery::refuse;
-use fabric_api::nal::{Attendance, LOOKS, Nal};
+use fabric_api::nal::{Armed, Attendance, LOOKS, Look, Nal, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Put};
 use fabric_api::region::Region;
 use handshake::{Connected, Local, Replied, Requested};
 use host::awake::Awake;
 use host::processors::{self, Processors};
-use portals_core::{Error, Header, MdHandle, Ni, NiConfig, ProcessId, Segment, Transmit};
+use portals_core::{Error, MdHandle, Ni, NiConfig, ProcessId, ReadyPut, Transmit};
 use socket::{ConnectError, Contact, Watch};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -293,13 +294,13 @@ impl Endpoint {
         });
         self.index.insert(id, at);
         // Whatever descriptors there are, and not only those that change from now on.
-        self.peers[at].shm.publish(ni, u64::MAX);
+        self.peers[at].shm.publish_portals(ni, u64::MAX);
         self.recount();
     }
 
     fn send_waiting(&mut self, ni: &mut Ni, waiting: Vec<Transmit>) {
         for mut tx in waiting {
-            self.send(ni, &mut tx);
+            self.send(ni, &mut tx, None);
         }
     }
 
@@ -324,7 +325,7 @@ impl Endpoint {
         peer.shm.part(ni);
         // Whoever waits for a message of it may be told.
         ni.lost(peer.id);
-        self.paths = self.paths.and(peer.shm.paths());
+        self.paths = self.paths.and(peer.shm.statistics());
         self.recount();
     }
 
@@ -358,112 +359,7 @@ impl Endpoint {
         self.recount();
     }
 
-    fn is_drained(&self) -> bool {
-        self.attempts.iter().all(|m| m.waiting.is_empty())
-            && self.peers.iter().all(|peer| peer.shm.is_drained())
-    }
-}
-
-impl Nal for Endpoint {
-    #[inline]
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.check_book(ni);
-        match self.find(tx.header.target) {
-            Some(at) => self.peers[at].shm.send_expecting(ni, tx),
-            None => self.send_later(ni, tx),
-        }
-    }
-
-    #[inline]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        // `send` leaves peers that the program has disconnected since.
-        if self.book.generation() != self.generation {
-            return false;
-        }
-        match self.find(header.target) {
-            Some(at) => {
-                let shm = &mut self.peers[at].shm;
-                let sent = shm.send_now(header, payload);
-                if sent {
-                    shm.expect(header);
-                }
-                sent
-            }
-            None => false,
-        }
-    }
-
-    #[inline]
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        self.check_book(ni);
-        let mut any = false;
-        let mut bad = None;
-        for (at, peer) in self.peers.iter_mut().enumerate() {
-            any |= peer.shm.progress(ni);
-            if peer.shm.is_spoiled() {
-                bad = Some(at);
-            }
-        }
-        if let Some(at) = bad {
-            self.part(ni, at, "it has written nonsense");
-        }
-        any
-    }
-
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        if portals != 0 {
-            for peer in &mut self.peers {
-                peer.shm.publish(ni, portals);
-            }
-        }
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        let mut peers = self.peers.iter_mut();
-        peers.try_for_each(|peer| peer.shm.retire(ni, md))
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        Some(Attendance {
-            alarm: vec![self.alarm.descriptor().ok()?],
-            control: vec![self.watch.descriptor().ok()?],
-            bell: Arc::clone(&self.bell),
-            thread: false,
-            longest: Some(LONGEST),
-        })
-    }
-
-    fn spin(&self) -> Option<Duration> {
-        self.crowded.then_some(Duration::ZERO)
-    }
-
-    fn looks(&self) -> u32 {
-        if self.crowded { 1 } else { LOOKS }
-    }
-
-    fn arm(&mut self) -> bool {
-        self.alarm.silence();
-        let mut orders = false;
-        for peer in &mut self.peers {
-            orders |= peer.shm.prepare();
-        }
-        if orders {
-            nap::order_all();
-        }
-        true
-    }
-
-    fn attend(&mut self, ni: &mut Ni) -> bool {
-        if self.closed {
-            return false;
-        }
-        self.check_book(ni);
-        let any = self.poll_sockets(ni);
-        self.retry(ni);
-        any
-    }
-
+    /// When a connection is to be tried again, or one that says nothing is given up.
     fn due(&self) -> Option<Instant> {
         let again = self.attempts.iter().filter_map(|m| match m.step {
             Step::Later(at) => Some(at),
@@ -477,6 +373,126 @@ impl Nal for Endpoint {
         again.chain(silent).min()
     }
 
+    fn is_drained(&self) -> bool {
+        self.attempts.iter().all(|m| m.waiting.is_empty())
+            && self.peers.iter().all(|peer| peer.shm.is_drained())
+    }
+}
+
+impl Nal for Endpoint {
+    #[inline]
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
+        self.check_book(ni);
+        match self.find(tx.header.target) {
+            Some(at) => self.peers[at].shm.send_expecting(ni, tx),
+            None => self.send_later(ni, tx),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        // `send` leaves peers that the program has disconnected since.
+        if self.book.generation() != self.generation {
+            return Outcome::Declined;
+        }
+        let Some(at) = self.find(ready.header.target) else {
+            return Outcome::Declined;
+        };
+        let shm = &mut self.peers[at].shm;
+        let outcome = shm.put(ni, ready, put);
+        if outcome != Outcome::Declined {
+            shm.expect(&ready.header);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
+        self.check_book(ni);
+        let mut any = false;
+        let mut bad = None;
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            any |= peer.shm.progress(ni, look);
+            if peer.shm.is_spoiled() {
+                bad = Some(at);
+            }
+        }
+        if let Some(at) = bad {
+            self.part(ni, at, "it has written nonsense");
+        }
+        any
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        if self.closed {
+            return false;
+        }
+        self.check_book(ni);
+        let any = self.poll_sockets(ni);
+        self.retry(ni);
+        any
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            due: self.due(),
+            spin: self.crowded.then_some(Duration::ZERO),
+            looks: if self.crowded { 1 } else { LOOKS },
+            ..Schedule::NEVER
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        let (Ok(alarm), Ok(control)) = (self.alarm.descriptor(), self.watch.descriptor()) else {
+            return Waiter::Poll;
+        };
+        Waiter::Descriptors(Attendance {
+            alarm: vec![alarm],
+            control: vec![control],
+            bell: Arc::clone(&self.bell),
+            thread: false,
+            longest: Some(LONGEST),
+        })
+    }
+
+    fn arm(&mut self) -> Armed {
+        self.alarm.silence();
+        let mut orders = false;
+        for peer in &mut self.peers {
+            orders |= peer.shm.prepare();
+        }
+        if orders {
+            nap::order_all();
+        }
+        Armed::ringing(true)
+    }
+
+    fn publish(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        if portals != 0 {
+            for peer in &mut self.peers {
+                peer.shm.publish_portals(ni, portals);
+            }
+        }
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        let mut peers = self.peers.iter_mut();
+        peers.try_for_each(|peer| peer.shm.withdraw(ni, md))
+    }
+
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        let at = self.find(to.process)?;
+        self.peers[at].shm.window(to)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            shares: true,
+            ..Capabilities::default()
+        }
+    }
+
     fn distance(&self, to: ProcessId) -> Option<u64> {
         if to == self.config.id {
             return Some(0);
@@ -484,18 +500,9 @@ impl Nal for Endpoint {
         self.book.find(to).map(|_| 1)
     }
 
-    fn paths(&self) -> Paths {
-        let peers = self.peers.iter().map(|peer| peer.shm.paths());
+    fn statistics(&self) -> Paths {
+        let peers = self.peers.iter().map(|peer| peer.shm.statistics());
         peers.fold(self.paths, Paths::and)
-    }
-
-    fn shares(&self) -> bool {
-        true
-    }
-
-    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
-        let at = self.find(to.process)?;
-        self.peers[at].shm.window(to)
     }
 
     /// Waits until peers have what was sent, and takes nothing any more.
@@ -505,7 +512,7 @@ impl Nal for Endpoint {
         }
         let mut left = Awake::new(PATIENCE);
         while !self.is_drained() && !left.is_over() {
-            let any = self.progress(ni);
+            let any = self.progress(ni, Look::All);
             if !(self.attend(ni) | any) {
                 std::thread::yield_now();
             }

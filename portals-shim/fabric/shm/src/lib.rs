@@ -75,10 +75,11 @@ mod tests;
 
 use alarm::{Alarm, Lines};
 pub use endpoint::open_endpoint;
-use fabric_api::call::{Paths, Target};
+use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::delivery;
 use fabric_api::expected::is_request;
-use fabric_api::nal::{LOOKS, Nal, Nap};
+use fabric_api::nal::{Armed, LOOKS, Look, Nal, Nap, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Mode, Put};
 use fabric_api::region::Region;
 pub use fault::OnFault;
 use handing::Handing;
@@ -95,8 +96,7 @@ use onesided::Published;
 pub use open::{Joining, Mapped, Own, common, machine_of, open, sorted};
 pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
 use peer::{After, Peer};
-use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, Segment, Segments, Transmit};
-use std::any::Any;
+use portals_core::{Error, Header, MdHandle, Ni, NiFail, ProcessId, ReadyPut, Segments, Transmit};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -367,8 +367,6 @@ pub struct Shm {
     spin: Duration,
     /// What this rank sleeps on instead of the futex.
     alarm: Option<Alarm>,
-    /// [`Nal::extension`] has been asked for.
-    near_given: bool,
 }
 
 /// What a fabric that is made of this and another one needs.
@@ -386,7 +384,7 @@ impl Shm {
     }
 
     /// Shows the portals of this set to the others, as they are.
-    pub fn publish(&mut self, ni: &Ni, portals: u64) {
+    pub fn publish_portals(&mut self, ni: &Ni, portals: u64) {
         self.core.publish(&self.map, ni, portals);
     }
 
@@ -399,7 +397,7 @@ impl Shm {
     fn send_expecting(&mut self, ni: &mut Ni, tx: &mut Transmit) {
         let header = tx.header;
         let before = self.core.counters.paths.two_sided;
-        self.send(ni, tx);
+        self.send(ni, tx, None);
         // What was served without the peer has had its answer.
         if self.core.counters.paths.two_sided != before {
             self.expect(&header);
@@ -449,6 +447,22 @@ impl Shm {
         self.core.leave(&self.map);
     }
 
+    /// Frames between this rank and the others, past the library.
+    pub fn near(&self) -> Near {
+        let core = &self.core;
+        let map = Arc::clone(&self.map);
+        let (members, who) = (core.members.clone(), core.who);
+        Near::new(
+            (map, Arc::clone(&core.calling)),
+            core.layout,
+            core.rank,
+            members,
+            who,
+            core.on_fault,
+            (core.orders, core.lines.clone()),
+        )
+    }
+
     /// What becomes readable after [`Nal::arm`], for a memory that was joined with an alarm.
     pub fn alarm(&self) -> Option<OwnedFd> {
         self.alarm.as_ref()?.descriptor().ok()
@@ -456,50 +470,69 @@ impl Shm {
 }
 
 impl Nal for Shm {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         self.core.send(&self.map, ni, tx);
     }
 
     #[inline]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.core.send_now(&self.map, header, payload)
+    fn put(&mut self, _: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        let fits = matches!(put.mode, Mode::Standard | Mode::AtOnce);
+        match fits && self.core.send_now(&self.map, &ready.header, &ready.payload) {
+            true => Outcome::Taken,
+            false => Outcome::Declined,
+        }
     }
 
     #[inline]
-    fn progress(&mut self, ni: &mut Ni) -> bool {
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
         self.core.progress(&self.map, ni)
     }
 
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        self.core.publish(&self.map, ni, portals);
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            spin: Some(self.spin),
+            looks: if self.spin.is_zero() { 1 } else { LOOKS },
+            ..Schedule::NEVER
+        }
     }
 
-    fn retire(&mut self, _ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        self.core.withdraw(&self.map, md)
+    fn waiter(&self) -> Waiter {
+        match self.alarm {
+            None => Waiter::Memory(Arc::clone(&self.nap) as Arc<dyn Nap>),
+            Some(_) => Waiter::Poll,
+        }
     }
 
-    fn nap(&self) -> Option<Arc<dyn Nap>> {
-        let futex = self.alarm.is_none();
-        futex.then(|| Arc::clone(&self.nap) as Arc<dyn Nap>)
-    }
-
-    fn spin(&self) -> Option<Duration> {
-        Some(self.spin)
-    }
-
-    fn looks(&self) -> u32 {
-        if self.spin.is_zero() { 1 } else { LOOKS }
-    }
-
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self) -> Armed {
         if let Some(alarm) = &self.alarm {
             alarm.silence();
         }
         if self.prepare() {
             nap::order_all();
         }
-        true
+        Armed::ringing(true)
+    }
+
+    fn publish(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.core.publish(&self.map, ni, portals);
+    }
+
+    fn withdraw(&mut self, _ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.core.withdraw(&self.map, md)
+    }
+
+    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
+        let (fd, share, len) = self.core.window(&self.map, to)?;
+        let region = Region::of_file(fd, share.len, false).ok()?;
+        Some((region, share.offset, len))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            shares: true,
+            ..Capabilities::default()
+        }
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
@@ -511,38 +544,10 @@ impl Nal for Shm {
         other.map(|_| u64::from(to.nid != own.nid))
     }
 
-    fn paths(&self) -> Paths {
+    fn statistics(&self) -> Paths {
         let mut paths = self.core.counters.paths;
         paths.by_memory = paths.one_sided + paths.two_sided;
         paths
-    }
-
-    fn shares(&self) -> bool {
-        true
-    }
-
-    fn window(&mut self, to: &Target) -> Option<(Region, u64, u64)> {
-        let (fd, share, len) = self.core.window(&self.map, to)?;
-        let region = Region::of_file(fd, share.len, false).ok()?;
-        Some((region, share.offset, len))
-    }
-
-    fn extension(&mut self) -> Option<Box<dyn Any>> {
-        if std::mem::replace(&mut self.near_given, true) {
-            return None;
-        }
-        let core = &self.core;
-        let map = Arc::clone(&self.map);
-        let (members, who) = (core.members.clone(), core.who);
-        Some(Box::new(Near::new(
-            (map, Arc::clone(&core.calling)),
-            core.layout,
-            core.rank,
-            members,
-            who,
-            core.on_fault,
-            (core.orders, core.lines.clone()),
-        )))
     }
 
     /// Waits until peers have what was sent, takes back what was shown, and takes nothing any more.

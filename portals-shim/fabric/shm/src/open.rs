@@ -540,7 +540,6 @@ impl Joining {
             nap,
             spin,
             alarm,
-            near_given: false,
         }
     }
 
@@ -553,7 +552,8 @@ impl Joining {
         attaches: bool,
     ) -> Attached {
         let nal = self.nal(&config, Members::all(place, ids.clone()), attaches, TRUST);
-        Attached::here(Ni::new(config), nal, ids, TRUST)
+        let near = Box::new(nal.near());
+        Attached::here(Ni::new(config), nal, ids, TRUST).with_extension(near)
     }
 }
 

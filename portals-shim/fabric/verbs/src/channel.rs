@@ -7,18 +7,16 @@ use super::auto::{self, Auto};
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
 use super::{Verbs, connect};
-use fabric_api::call::RemoteKey;
-use fabric_api::call::{Paths, Target};
+use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::config::{Channel, FabricError};
-use fabric_api::nal::{Attendance, Awaiting, Nal};
+use fabric_api::nal::{Armed, Awaiting, Direction, Look, Nal, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Put};
 use fabric_api::place::Placement;
 use fabric_api::region::Trust;
 use launch::Reader;
-use portals_core::{
-    Error, Header, Landing, MdHandle, Ni, NiConfig, OpId, ProcessId, Segment, Transmit,
-};
+use portals_core::{Error, Landing, MdHandle, Ni, NiConfig, OpId, ProcessId, ReadyPut, Transmit};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The fabric of an RDMA device.
 #[derive(Debug)]
@@ -206,29 +204,20 @@ impl Far {
 
 impl Nal for Far {
     #[inline]
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         match self {
-            Self::Rc(verbs) => verbs.send(ni, tx),
-            Self::Auto(auto) => auto.send(ni, tx),
-            Self::Ud(nal) => nal.send_message(ni, tx),
+            Self::Rc(verbs) => verbs.send(ni, tx, key),
+            Self::Auto(auto) => auto.send(ni, tx, key),
+            Self::Ud(nal) => nal.send(ni, tx, key),
         }
     }
 
     #[inline(always)]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
         match self {
-            Self::Rc(verbs) => verbs.send_now(header, payload),
-            Self::Auto(auto) => auto.send_now(header, payload),
-            Self::Ud(_) => false,
-        }
-    }
-
-    #[inline(always)]
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        match self {
-            Self::Rc(verbs) => verbs.lend_now(header, payload, md),
-            Self::Auto(auto) => auto.lend_now(header, payload, md),
-            Self::Ud(_) => None,
+            Self::Rc(verbs) => verbs.put(ni, ready, put),
+            Self::Auto(auto) => auto.put(ni, ready, put),
+            Self::Ud(_) => Outcome::Declined,
         }
     }
 
@@ -236,61 +225,12 @@ impl Nal for Far {
         match self {
             Self::Rc(verbs) => verbs.begun(number, op),
             Self::Auto(auto) => auto.begun(number, op),
-            Self::Ud(_) => {}
-        }
-    }
-
-    fn makes_puts(&self) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.makes_puts(),
-            Self::Auto(auto) => auto.makes_puts(),
-            Self::Ud(_) => false,
-        }
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.send_made(header, fill),
-            Self::Auto(auto) => auto.send_made(header, fill),
-            Self::Ud(_) => false,
-        }
-    }
-
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.writes_ahead(header, payload),
-            Self::Auto(auto) => auto.writes_ahead(header, payload),
-            Self::Ud(_) => false,
-        }
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        match self {
-            Self::Rc(verbs) => verbs.write_ahead(ni, tx),
-            Self::Auto(auto) => auto.write_ahead(ni, tx),
-            Self::Ud(nal) => nal.send_message(ni, tx),
-        }
-    }
-
-    #[inline]
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.progress(ni),
-            Self::Auto(auto) => auto.progress(ni),
-            Self::Ud(nal) => nal.make_progress(ni),
-        }
-    }
-
-    #[inline]
-    fn glance(&mut self, ni: &mut Ni) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.glance(ni),
-            other => other.progress(ni),
+            Self::Ud(nal) => nal.begun(number, op),
         }
     }
 
     #[inline(always)]
-    fn fetch_now(
+    fn get(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,
@@ -298,24 +238,16 @@ impl Nal for Far {
         from: &Target,
     ) -> bool {
         match self {
-            Self::Rc(verbs) => verbs.fetch_now(ni, md, region, from),
-            Self::Auto(auto) => auto.fetch_now(ni, md, region, from),
+            Self::Rc(verbs) => verbs.get(ni, md, region, from),
+            Self::Auto(auto) => auto.get(ni, md, region, from),
             Self::Ud(_) => false,
         }
     }
 
     #[inline]
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
+    fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
         match self {
-            Self::Rc(verbs) => verbs.fetch_awaited(landing, from),
-            Self::Auto(_) | Self::Ud(_) => false,
-        }
-    }
-
-    #[inline]
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.send_awaited(source, to),
+            Self::Rc(verbs) => verbs.transfer(way, local, remote),
             Self::Auto(_) | Self::Ud(_) => false,
         }
     }
@@ -324,102 +256,25 @@ impl Nal for Far {
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
         match self {
             Self::Rc(verbs) => verbs.await_end(ni),
-            other => (Awaiting::Yet, other.progress(ni)),
+            Self::Auto(auto) => auto.await_end(ni),
+            Self::Ud(nal) => nal.await_end(ni),
         }
     }
 
     fn unawait(&mut self, ni: &mut Ni) {
-        if let Self::Rc(verbs) = self {
-            verbs.unawait(ni);
+        match self {
+            Self::Rc(verbs) => verbs.unawait(ni),
+            Self::Auto(auto) => auto.unawait(ni),
+            Self::Ud(nal) => nal.unawait(ni),
         }
     }
 
     #[inline]
-    fn lists_changed(&mut self, ni: &mut Ni) {
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
         match self {
-            Self::Rc(verbs) => verbs.lists_changed(ni),
-            Self::Auto(auto) => auto.lists_changed(ni),
-            // Nobody reaches a descriptor past its owner.
-            Self::Ud(_) => {
-                ni.take_dirty_portals();
-            }
-        }
-    }
-
-    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
-        match self {
-            Self::Rc(verbs) => verbs.remote_key(ni, md),
-            Self::Auto(auto) => auto.remote_key(ni, md),
-            Self::Ud(_) => Ok(0),
-        }
-    }
-
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        match self {
-            Self::Rc(verbs) => verbs.aim(key),
-            Self::Auto(auto) => auto.aim(key),
-            Self::Ud(_) => {}
-        }
-    }
-
-    fn pins(&self) -> bool {
-        !matches!(self, Self::Ud(_))
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        match self {
-            Self::Rc(verbs) => verbs.pinnable(),
-            Self::Auto(auto) => auto.pinnable(),
-            // Data is copied, by the processors.
-            Self::Ud(_) => None,
-        }
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        match self {
-            Self::Rc(verbs) => verbs.exposable(),
-            Self::Auto(auto) => auto.exposable(),
-            Self::Ud(_) => None,
-        }
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        match self {
-            Self::Rc(verbs) => verbs.retire(ni, md),
-            Self::Auto(auto) => auto.retire(ni, md),
-            Self::Ud(_) => Ok(()),
-        }
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        match self {
-            Self::Rc(verbs) => verbs.attendance(),
-            Self::Auto(auto) => auto.attendance(),
-            Self::Ud(nal) => nal.make_attendance(),
-        }
-    }
-
-    fn looks(&self) -> u32 {
-        match self {
-            Self::Rc(verbs) => verbs.looks(),
-            Self::Auto(auto) => auto.looks(),
-            Self::Ud(nal) => nal.look_count(),
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        match self {
-            Self::Rc(verbs) => verbs.arm(),
-            Self::Auto(auto) => auto.arm(),
-            Self::Ud(nal) => nal.arm_alarm(),
-        }
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        match self {
-            Self::Rc(verbs) => verbs.longest(),
-            Self::Auto(auto) => auto.longest(),
-            Self::Ud(_) => None,
+            Self::Rc(verbs) => verbs.progress(ni, look),
+            Self::Auto(auto) => auto.progress(ni, look),
+            Self::Ud(nal) => nal.progress(ni, look),
         }
     }
 
@@ -427,31 +282,64 @@ impl Nal for Far {
         match self {
             Self::Rc(verbs) => verbs.attend(ni),
             Self::Auto(auto) => auto.attend(ni),
-            Self::Ud(nal) => nal.attend_timers(ni),
+            Self::Ud(nal) => nal.attend(ni),
         }
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn schedule(&self) -> Schedule {
         match self {
-            Self::Rc(verbs) => verbs.due(),
-            Self::Auto(auto) => auto.due(),
-            Self::Ud(nal) => nal.due_at(),
+            Self::Rc(verbs) => verbs.schedule(),
+            Self::Auto(auto) => auto.schedule(),
+            Self::Ud(nal) => nal.schedule(),
         }
     }
 
-    fn is_busy(&self) -> bool {
+    fn waiter(&self) -> Waiter {
         match self {
-            Self::Rc(verbs) => verbs.is_busy(),
-            Self::Auto(auto) => auto.is_busy(),
-            Self::Ud(nal) => nal.is_down(),
+            Self::Rc(verbs) => verbs.waiter(),
+            Self::Auto(auto) => auto.waiter(),
+            Self::Ud(nal) => nal.waiter(),
         }
     }
 
-    fn is_gone(&self) -> bool {
+    fn arm(&mut self) -> Armed {
         match self {
-            Self::Rc(verbs) => verbs.is_gone(),
-            Self::Auto(auto) => auto.is_gone(),
-            Self::Ud(nal) => nal.has_gone(),
+            Self::Rc(verbs) => verbs.arm(),
+            Self::Auto(auto) => auto.arm(),
+            Self::Ud(nal) => nal.arm(),
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self, ni: &mut Ni) {
+        match self {
+            Self::Rc(verbs) => verbs.publish(ni),
+            Self::Auto(auto) => auto.publish(ni),
+            Self::Ud(nal) => nal.publish(ni),
+        }
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        match self {
+            Self::Rc(verbs) => verbs.withdraw(ni, md),
+            Self::Auto(auto) => auto.withdraw(ni, md),
+            Self::Ud(nal) => nal.withdraw(ni, md),
+        }
+    }
+
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        match self {
+            Self::Rc(verbs) => verbs.remote_key(ni, md),
+            Self::Auto(auto) => auto.remote_key(ni, md),
+            Self::Ud(nal) => nal.remote_key(ni, md),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        match self {
+            Self::Rc(verbs) => verbs.capabilities(),
+            Self::Auto(auto) => auto.capabilities(),
+            Self::Ud(nal) => nal.capabilities(),
         }
     }
 
@@ -459,15 +347,15 @@ impl Nal for Far {
         match self {
             Self::Rc(verbs) => verbs.distance(to),
             Self::Auto(auto) => auto.distance(to),
-            Self::Ud(nal) => nal.distance_to(to),
+            Self::Ud(nal) => nal.distance(to),
         }
     }
 
-    fn paths(&self) -> Paths {
+    fn statistics(&self) -> Paths {
         match self {
-            Self::Rc(verbs) => verbs.paths(),
-            Self::Auto(auto) => auto.paths(),
-            Self::Ud(nal) => nal.way_counts(),
+            Self::Rc(verbs) => verbs.statistics(),
+            Self::Auto(auto) => auto.statistics(),
+            Self::Ud(nal) => nal.statistics(),
         }
     }
 
@@ -475,7 +363,7 @@ impl Nal for Far {
         match self {
             Self::Rc(verbs) => verbs.close(ni),
             Self::Auto(auto) => auto.close(ni),
-            Self::Ud(nal) => nal.close_all(ni),
+            Self::Ud(nal) => nal.close(ni),
         }
     }
 }

@@ -26,6 +26,7 @@
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `events.rs` | what the device tells, and when somebody has to look |
 //! | `watch.rs` | requests that the adapter forgets |
+//! | `nal.rs` | the fabric's methods |
 //! | `protocols.rs` | which protocol carries a message |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
@@ -66,6 +67,7 @@ mod handshake;
 mod link;
 mod mail;
 mod memory;
+mod nal;
 mod onesided;
 mod peer;
 mod plan;
@@ -84,18 +86,16 @@ use crate::trusted::MEMORY;
 use alone::Alone;
 use asked::Asks;
 use fabric_api::bell::Bell;
+use fabric_api::call::Paths;
 use fabric_api::call::RemoteKey;
-use fabric_api::call::{Paths, Target};
-use fabric_api::nal::{Attendance, Awaiting, LOOKS, Nal};
+use fabric_api::nal::Nal;
 use fabric_api::place::Placement;
 use fabric_api::region::Region;
 use memory::{Registry, Staged};
 use onesided::Published;
 use peer::Peer;
 use plan::Plan;
-use portals_core::{
-    Error, Header, InPlace, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Segments, Transmit,
-};
+use portals_core::{Header, InPlace, Ni, OpId, ProcessId, Segments};
 use ring::Rings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -426,12 +426,12 @@ impl Verbs {
     /// ones sleep.
     fn progress_or_rest(&mut self, ni: &mut Ni, idle: &mut u32, beside: Beside<'_>) {
         beside(ni);
-        if self.progress(ni) | self.tend(ni) {
+        if self.look_everywhere(ni) | self.tend(ni) {
             *idle = 0;
             return;
         }
         *idle += 1;
-        if *idle < 1000 || !self.arm() || self.progress(ni) {
+        if *idle < 1000 || !self.arm().rings || self.look_everywhere(ni) {
             std::thread::yield_now();
         } else {
             // Takes the event of the arming.
@@ -462,7 +462,7 @@ impl Verbs {
     }
 }
 
-/// What a fabric that is made of this and another one needs, and [`Nal`] here.
+/// What a fabric that is made of this and another one needs.
 impl Verbs {
     /// Shows the portals of this set to the others, as they are.
     #[inline]
@@ -473,7 +473,7 @@ impl Verbs {
     }
 
     fn tell_all(&mut self, ni: &mut Ni, portals: u64, beside: Beside<'_>) {
-        self.publish(ni, portals, beside);
+        self.publish_portals(ni, portals, beside);
         if std::mem::take(&mut self.prune_due) {
             self.prune(ni);
             self.prune_due = self.registry.has_former();
@@ -507,243 +507,6 @@ impl Verbs {
 
 /// How long a peer that neither answers nor fails can hold up a withdrawal or the close.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-impl Nal for Verbs {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.stirred = true;
-        self.ask_no_more();
-        self.send_message(ni, tx);
-    }
-
-    #[inline]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.ask_no_more();
-        // Whoever has the key of the memory says where it goes.
-        match self.aimed {
-            Some(key) => self.write_aimed_now(header, payload, key),
-            None => self.send_put_now(header, payload),
-        }
-    }
-
-    #[inline(always)]
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        self.ask_no_more();
-        let long = written::written(self.write_from, header.payload_len() as usize);
-        match payload {
-            [local] if long && self.aimed.is_none() => self.write_put_now(header, *local, md),
-            _ => None,
-        }
-    }
-
-    fn begun(&mut self, number: u64, op: OpId) {
-        self.put_begun(number, op);
-    }
-
-    fn makes_puts(&self) -> bool {
-        true
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.ask_no_more();
-        self.aimed.is_none() && self.send_frame_now(header, None, fill)
-    }
-
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        payload.len() == 1 && self.ahead(header).is_some()
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.stirred = true;
-        self.ask_no_more();
-        self.write_ahead_of(ni, tx);
-    }
-
-    #[inline(always)]
-    fn fetch_now(
-        &mut self,
-        ni: &mut Ni,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        from: &Target,
-    ) -> bool {
-        self.aimed.is_none() && self.read_now(ni, md, region, from)
-    }
-
-    #[inline]
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
-        let read = self.read(landing, from);
-        if read {
-            self.alone.wait_for_latest();
-        }
-        read
-    }
-
-    #[inline]
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        let written = self.write(source, to);
-        if written {
-            self.alone.wait_for_latest();
-        }
-        written
-    }
-
-    #[inline]
-    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
-        self.watch_for_answer();
-        let any = if self.gone || self.rings.any() || self.pending > 0 {
-            self.progress(ni)
-        } else {
-            let any = self.poll_once(ni) > 0;
-            if self.stirred {
-                self.pump();
-            }
-            any
-        };
-        (self.alone.awaited(), any)
-    }
-
-    fn unawait(&mut self, ni: &mut Ni) {
-        self.wait_no_more(ni);
-    }
-
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        if self.gone {
-            return false;
-        }
-        self.look_for_answer();
-        let ringed = self.rings.any() && self.look_at_rings(ni);
-        if ringed && self.rings_are_enough() {
-            return true;
-        }
-        let mut count = self.poll_once(ni);
-        let any = count > 0 || ringed;
-        while count == BATCH {
-            count = self.poll_again(ni);
-        }
-        // Out of the way of an answer to what has just arrived.
-        if !any && !self.spare.is_empty() {
-            self.repost();
-        }
-        if self.stirred {
-            self.pump();
-        }
-        if self.pending > 0 {
-            self.mend(ni, count);
-            self.stirred = true;
-        }
-        any
-    }
-
-    fn glance(&mut self, ni: &mut Ni) -> bool {
-        if !self.rings.any() || self.gone {
-            return self.progress(ni);
-        }
-        self.look_for_answer();
-        let ringed = self.rings.watch() && self.look_at_rings(ni);
-        if ringed && !self.rings_are_enough() {
-            self.progress(ni);
-        }
-        ringed
-    }
-
-    fn looks(&self) -> u32 {
-        if self.crowded { 1 } else { LOOKS }
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
-        Some(Attendance {
-            alarm: vec![dup(self.cq.event_fd().ok()?)?],
-            control: {
-                let manager = self.joiner.as_ref().and_then(cm::Joiner::events_fd);
-                let own = [self.mail.events_fd()?, dup(self.device.events_fd())?];
-                own.into_iter().chain(manager).collect()
-            },
-            bell: Arc::clone(&self.bell),
-            thread: self.thread,
-            longest: None,
-        })
-    }
-
-    fn arm(&mut self) -> bool {
-        self.look = false;
-        self.ask_no_more();
-        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
-        self.armed_at = armed.is_ok().then_some(self.empty_polls);
-        self.shut_rings();
-        !self.gone && armed.is_ok()
-    }
-
-    fn attend(&mut self, ni: &mut Ni) -> bool {
-        self.stirred = true;
-        self.rings.looked(Instant::now());
-        self.tend(ni)
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        self.rings.nap()
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.next_time()
-    }
-
-    fn is_busy(&self) -> bool {
-        (self.pending > 0 || self.look) && !self.gone
-    }
-
-    fn is_gone(&self) -> bool {
-        self.gone
-    }
-
-    #[inline]
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        self.tell_peers(ni, portals, &mut |_| {});
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        self.withdraw(ni, md, &mut |_| {})
-    }
-
-    fn distance(&self, to: ProcessId) -> Option<u64> {
-        if to == self.id {
-            return Some(0);
-        }
-        self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
-    }
-
-    fn paths(&self) -> Paths {
-        self.counters.paths
-    }
-
-    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
-        self.pinned_key(ni, md)
-    }
-
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        self.aimed = key.filter(|k| k.rkey != 0);
-    }
-
-    fn pins(&self) -> bool {
-        true
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        self.registry.room()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.registry.left()
-    }
-
-    /// Waits until what was sent has left, then ends the connections; the memory of every
-    /// descriptor is out of peers' reach afterwards.
-    fn close(&mut self, ni: &mut Ni) {
-        self.farewell(ni);
-        self.end(ni);
-    }
-}
 
 impl Verbs {
     /// Waits until what was sent has left, and tells the peers.

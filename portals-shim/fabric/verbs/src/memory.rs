@@ -122,7 +122,7 @@ impl RegistryError {
 /// What is registered is the memory of a live descriptor, or more of the same mapping of this library. The maker of the
 /// descriptor promised that its memory stays mapped until it is unlinked (`RawMemory::new`). Before a call that unlinks
 /// it returns, `Nal::retire` has seen the end of its operations, and its registrations end: those of a pinned
-/// descriptor in [`Registry::unpin`], others in [`Registry::prune`] (`Nal::lists_changed`).
+/// descriptor in [`Registry::unpin`], others in [`Registry::prune`] (`Nal::publish`).
 ///
 /// A descriptor that unlinks itself is neither pinned (`Verbs::remote_key` takes those without a limit) nor advertised,
 /// so that no registration of its memory lets a peer write. What it has may stay until the next `prune`; no request

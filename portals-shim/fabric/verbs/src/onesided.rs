@@ -91,7 +91,7 @@ fn shown(list: &[Advert], writes: bool) -> impl Iterator<Item = &Advert> {
 impl Verbs {
     /// Tells peers of changed portals. When something was taken back, waits until they have
     /// confirmed it.
-    pub(super) fn publish(&mut self, ni: &mut Ni, dirty: u64, beside: Beside<'_>) {
+    pub(super) fn publish_portals(&mut self, ni: &mut Ni, dirty: u64, beside: Beside<'_>) {
         if dirty == 0 || self.closed {
             return;
         }
@@ -137,7 +137,7 @@ impl Verbs {
 
     /// Takes a descriptor back from every peer, and waits for this process's own operations on it.
     /// [`Error::MdInUse`] when a peer does not answer in time.
-    pub(super) fn withdraw(
+    pub(crate) fn withdraw_beside(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,

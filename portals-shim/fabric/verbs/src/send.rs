@@ -9,7 +9,8 @@ use super::{After, Announced, Record, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::call::RemoteKey;
 use fabric_api::delivery;
-use portals_core::{Body, Header, MdHandle, Ni, NiFail, Segment, Transmit};
+use fabric_api::nal::Outcome;
+use portals_core::{Body, Header, MdHandle, Ni, NiFail, ReadyPut, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// Where an operation reaches memory whose key its owner has told.
@@ -320,29 +321,38 @@ impl Verbs {
 
     /// Writes the payload of a put, which will be in place before anything that is sent to that peer from here on. Should
     /// the connection break before, it is written again: the peer does not look at it before it is told.
-    pub(super) fn write_ahead_of(&mut self, ni: &mut Ni, tx: &Transmit) {
-        let place = self.ahead(&tx.header).zip(tx.payload.first().copied());
-        let written = place.and_then(|((rank, remote), local)| {
-            let (_, lkey) = self.registered(ni, tx.md, local, Use::Local)?;
-            Some((rank, remote, local, lkey))
-        });
-        let Some((rank, remote, local, lkey)) = written else {
-            return delivery::refuse(ni, tx);
+    pub(super) fn write_ahead(&mut self, ni: &Ni, ready: &ReadyPut) -> Outcome {
+        let acked = matches!(
+            ready.header.body,
+            Body::Put {
+                ack_md: Some(_),
+                ..
+            }
+        );
+        let ([local], false, true) = (&*ready.payload, acked, ni.has_room()) else {
+            return Outcome::Declined;
+        };
+        let Some((rank, remote)) = self.ahead(&ready.header) else {
+            return Outcome::Declined;
+        };
+        let Some((_, lkey)) = self.registered(ni, ready.md, *local, Use::Local) else {
+            return Outcome::Declined;
         };
         let transfer = Transfer {
-            local,
+            local: *local,
             lkey,
             remote,
             read: false,
             again: true,
         };
         let work = Work::Write {
-            op: tx.op,
+            op: None,
             ack: None,
             _staged: None,
         };
+        self.stirred = true;
         self.counters.paths.one_sided += 1;
-        self.start(rank, transfer, work);
+        Outcome::Lent(self.start(rank, transfer, work) as u64)
     }
 
     /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
@@ -459,7 +469,7 @@ impl Verbs {
     }
 
     /// Posts a transfer in as many pieces as the port wants; `work` happens after the last.
-    pub(super) fn start(&mut self, rank: usize, transfer: Transfer, work: Work) {
+    pub(super) fn start(&mut self, rank: usize, transfer: Transfer, work: Work) -> usize {
         let left = transfer.local.len.div_ceil(self.max_message).max(1) as usize;
         let id = self.records.insert(Record {
             peer: rank,
@@ -469,7 +479,7 @@ impl Verbs {
         });
         let most = self.max_message;
         let Some(peer) = self.peer(rank) else {
-            return;
+            return id;
         };
         let mut next = Some(transfer);
         while let Some(t) = next {
@@ -477,5 +487,6 @@ impl Verbs {
             peer.transfer(piece, id as u64);
             next = rest;
         }
+        id
     }
 }

@@ -2,15 +2,14 @@
 
 use super::{Direct, nothing_else};
 use crate::bridge::{Bridge, ClockKind, Window};
-use crate::call::{Answer, Awaited, Brief, Call, Polled, Taken, Target, Wait};
-use crate::call::{PollError, RemoteKey};
+use crate::call::{Answer, Brief, Call, PollError, Polled, Taken, Target, Wait};
 use crate::library::{Library, is_in_use};
 use crate::nal::Nal;
+use crate::op::{Capabilities, Get, Posted, Put, Report};
 use crate::region::Region;
 use portals_core::{
-    AckRequest, EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
+    EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
-use std::any::Any;
 use std::sync::atomic::Ordering;
 
 impl<N: Nal> Bridge for Direct<N> {
@@ -88,69 +87,18 @@ impl<N: Nal> Bridge for Direct<N> {
         self.entered().lock().ni.eq_take_while(eq, take)
     }
 
-    fn put(
-        &self,
-        md: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<(), Error> {
-        self.start(|library| library.put(md, region, ack, to, hdr_data, false))
-            .map(|_| ())
+    fn put(&self, mut put: Put<'_>) -> Result<Posted, Error> {
+        match put.report {
+            Report::Wait => self.put_awaited(&mut put),
+            Report::Events | Report::Silent => self.start(|library| library.put(&mut put)),
+        }
     }
 
-    fn put_silent(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        ack: AckRequest,
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_here(md, Some(region), ack, to, hdr_data, true))
-    }
-
-    fn makes_puts(&self) -> bool {
-        self.entered().lock().nal.makes_puts()
-    }
-
-    fn put_made(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_made(md, region, to, hdr_data, fill))
-    }
-
-    fn put_ahead(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        hdr_data: u64,
-    ) -> Result<bool, Error> {
-        self.start(|library| library.put_ahead(md, region, to, hdr_data))
-    }
-
-    fn get(&self, md: MdHandle, region: Option<(u64, u64)>, from: &Target) -> Result<(), Error> {
-        self.start(|library| library.get(md, region, from))
-    }
-
-    fn put_awaited(&self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<Awaited, Error> {
-        self.start_awaited(|library, looks| library.put_awaited(md, region, to, looks))
-    }
-
-    fn get_awaited(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-    ) -> Result<Awaited, Error> {
-        self.start_awaited(|library, looks| library.get_awaited(md, region, from, looks))
+    fn get(&self, get: Get<'_>) -> Result<Posted, Error> {
+        match get.report {
+            Report::Wait => self.get_awaited(&get),
+            Report::Events | Report::Silent => self.start(|library| library.get(&get)),
+        }
     }
 
     fn me_md_post(
@@ -163,10 +111,6 @@ impl<N: Nal> Bridge for Direct<N> {
         test: Option<EqHandle>,
     ) -> Result<(MeHandle, MdHandle), Error> {
         self.start(|library| library.me_md_post(base, spec, position, memory, unlink, test))
-    }
-
-    fn renews(&self) -> bool {
-        true
     }
 
     fn md_renew(
@@ -211,49 +155,11 @@ impl<N: Nal> Bridge for Direct<N> {
         library.nal.remote_key(&library.ni, md)
     }
 
-    fn put_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.start_aimed(key, |library| {
-            library.put(md, Some(region), AckRequest::Ack, to, 0, false)
-        })
-        .map(|_| ())
-    }
-
-    fn put_keyed_now(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        key: RemoteKey,
-    ) -> Result<bool, Error> {
-        self.start_aimed(key, |library| library.put_now(md, region, to))
-    }
-
-    fn get_keyed(
-        &self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-        key: RemoteKey,
-    ) -> Result<(), Error> {
-        self.start_aimed(key, |library| library.get(md, Some(region), from))
-    }
-
-    fn pins(&self) -> bool {
-        self.shared.lock().nal.pins()
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        self.shared.lock().nal.pinnable()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.shared.lock().nal.exposable()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            renews: true,
+            ..self.shared.lock().nal.capabilities()
+        }
     }
 
     fn now(&self) -> u64 {
@@ -262,10 +168,6 @@ impl<N: Nal> Bridge for Direct<N> {
 
     fn clock(&self) -> ClockKind {
         ClockKind::Wall
-    }
-
-    fn shares(&self) -> bool {
-        self.shared.shares
     }
 
     fn window(&self, to: &Target) -> Option<Window> {
@@ -277,13 +179,9 @@ impl<N: Nal> Bridge for Direct<N> {
         })
     }
 
-    fn extension(&self) -> Option<Box<dyn Any>> {
-        self.shared.lock().nal.extension()
-    }
-
     fn leave(&self) -> Result<(), Error> {
         self.shared.outside.fetch_add(1, Ordering::SeqCst);
-        if let Some(attendance) = &self.shared.attendance {
+        if let Some(attendance) = self.shared.attendance() {
             attendance.bell.ring();
         }
         Ok(())

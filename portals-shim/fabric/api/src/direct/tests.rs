@@ -3,7 +3,9 @@
 use super::*;
 use crate::bell::Bell;
 use crate::bridge::Bridge as _;
+use crate::call::RemoteKey;
 use crate::identity::rank_config;
+use crate::nal::{Armed, Look};
 use crate::place::Placement;
 use crate::region::tests::TRUST;
 use portals_core::{Error, Ni, ProcessId, Transmit};
@@ -18,14 +20,14 @@ struct Written {
 }
 
 impl Nal for Written {
-    fn send(&mut self, _: &mut Ni, _: &mut Transmit) {}
+    fn send(&mut self, _: &mut Ni, _: &mut Transmit, _: Option<&RemoteKey>) {}
 
-    fn progress(&mut self, _: &mut Ni) -> bool {
+    fn progress(&mut self, _: &mut Ni, _: Look) -> bool {
         Instant::now() < self.until
     }
 
-    fn attendance(&self) -> Option<Attendance> {
-        Some(Attendance {
+    fn waiter(&self) -> Waiter {
+        Waiter::Descriptors(Attendance {
             alarm: Vec::new(),
             control: Vec::new(),
             bell: Arc::clone(&self.bell),
@@ -34,10 +36,10 @@ impl Nal for Written {
         })
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self) -> Armed {
         let after = usize::from(Instant::now() >= self.until);
         self.slept[after].fetch_add(1, Ordering::Relaxed);
-        true
+        Armed::ringing(true)
     }
 
     fn distance(&self, _: ProcessId) -> Option<u64> {
@@ -72,9 +74,9 @@ struct Losing {
 }
 
 impl Nal for Losing {
-    fn send(&mut self, _: &mut Ni, _: &mut Transmit) {}
+    fn send(&mut self, _: &mut Ni, _: &mut Transmit, _: Option<&RemoteKey>) {}
 
-    fn progress(&mut self, ni: &mut Ni) -> bool {
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
         let now = !self.lost && Instant::now() >= self.at;
         if now {
             self.lost = true;
@@ -83,8 +85,8 @@ impl Nal for Losing {
         now
     }
 
-    fn attendance(&self) -> Option<Attendance> {
-        Some(Attendance {
+    fn waiter(&self) -> Waiter {
+        Waiter::Descriptors(Attendance {
             alarm: Vec::new(),
             control: Vec::new(),
             bell: Arc::clone(&self.bell),
@@ -93,8 +95,8 @@ impl Nal for Losing {
         })
     }
 
-    fn arm(&mut self) -> bool {
-        true
+    fn arm(&mut self) -> Armed {
+        Armed::ringing(true)
     }
 
     fn distance(&self, _: ProcessId) -> Option<u64> {

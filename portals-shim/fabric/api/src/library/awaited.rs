@@ -15,74 +15,69 @@
 //!   trace but its counts; and only such with a queue, in which one that is not done will end.
 
 use super::Library;
-use crate::call::{Awaited, Target};
-use crate::nal::{Awaiting, Nal};
-use portals_core::{AckRequest, Error, MdHandle, NiFail};
+use crate::nal::{Awaiting, Direction, Nal};
+use crate::op::{Get, Mode, Posted, Put};
+use portals_core::{AckRequest, Error, NiFail};
 
 impl<N: Nal> Library<N> {
     /// Makes a get for a caller that waits for it: tries `looks` times to end it.
     #[inline]
-    pub fn get_awaited(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        from: &Target,
-        looks: u32,
-    ) -> Result<Awaited, Error> {
-        let landing = self.ni.landing(md, Some(region))?;
-        let Some(landing) = landing.filter(|l| l.plain && self.nal.fetch_awaited(l, from)) else {
-            self.get(md, Some(region), from)?;
-            return Ok(Awaited::Begun);
+    pub fn get_awaited(&mut self, get: &Get<'_>, looks: u32) -> Result<Posted, Error> {
+        let landing = match get.key {
+            None => self.ni.landing(get.md, get.region)?,
+            Some(_) => None,
+        };
+        let (read, from) = (Direction::Read, &get.from);
+        let Some(landing) = landing.filter(|l| l.plain && self.nal.transfer(read, l, from)) else {
+            return self.get_here(get);
         };
         if self.await_end(looks) {
             self.ni.pass_awaited_get(&landing);
-            return Ok(self.awaited());
+            return Ok(self.done());
         }
         self.ni.pass_get(&landing);
         self.nal.unawait(&mut self.ni);
-        Ok(Awaited::Begun)
+        Ok(Posted::Begun)
     }
 
-    /// Makes a silent put with an ack for a caller that waits for that: tries `looks` times to end it.
+    /// Makes a put for a caller that waits for its ack: tries `looks` times to end it.
     #[inline]
-    pub fn put_awaited(
-        &mut self,
-        md: MdHandle,
-        region: (u64, u64),
-        to: &Target,
-        looks: u32,
-    ) -> Result<Awaited, Error> {
-        let source = self.ni.landing(md, Some(region))?;
-        let Some(source) = source.filter(|s| s.plain && self.nal.send_awaited(s, to)) else {
-            let taken = self.put(md, Some(region), AckRequest::Ack, to, 0, true)?;
-            return Ok(match taken {
-                true => Awaited::Taken,
-                false => Awaited::Begun,
-            });
+    pub fn put_awaited(&mut self, put: &mut Put<'_>, looks: u32) -> Result<Posted, Error> {
+        let usual = put.hdr_data == 0
+            && put.key.is_none()
+            && put.ack == AckRequest::Ack
+            && matches!(put.mode, Mode::Standard);
+        let source = match usual {
+            true => self.ni.landing(put.md, put.region)?,
+            false => None,
+        };
+        let (write, to) = (Direction::Write, &put.to);
+        let Some(source) = source.filter(|s| s.plain && self.nal.transfer(write, s, to)) else {
+            return self.put_here(put);
         };
         if self.await_end(looks) {
             self.ni.pass_awaited_put(&source);
-            return Ok(self.awaited());
+            return Ok(self.done());
         }
-        self.put_went(md, region, to)?;
+        self.put_went(put)?;
         self.nal.unawait(&mut self.ni);
-        Ok(Awaited::Taken)
+        Ok(Posted::Taken)
+    }
+
+    #[inline(never)]
+    fn put_here(&mut self, put: &mut Put<'_>) -> Result<Posted, Error> {
+        self.put(put)
+    }
+
+    #[inline(never)]
+    fn get_here(&mut self, get: &Get<'_>) -> Result<Posted, Error> {
+        self.get(get)
     }
 
     /// What was sent has begun, as a put whose data was taken.
     #[cold]
-    fn put_went(&mut self, md: MdHandle, region: (u64, u64), to: &Target) -> Result<(), Error> {
-        let ready = self.ni.ready_put(
-            md,
-            Some(region),
-            AckRequest::Ack,
-            to.process,
-            to.pt_index,
-            to.ac_index,
-            to.match_bits,
-            to.remote_offset,
-            0,
-        )?;
+    fn put_went(&mut self, put: &Put<'_>) -> Result<(), Error> {
+        let ready = self.ready(put)?;
         self.ni.pass_put(&ready, NiFail::OK, true);
         Ok(())
     }
@@ -105,8 +100,8 @@ impl<N: Nal> Library<N> {
     }
 
     #[inline]
-    fn awaited(&self) -> Awaited {
-        Awaited::Done {
+    fn done(&self) -> Posted {
+        Posted::Done {
             events: self.ni.has_events(),
         }
     }

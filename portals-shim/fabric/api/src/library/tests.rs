@@ -14,13 +14,13 @@ struct Counts {
 }
 
 impl Nal for Counts {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         if let Some(op) = tx.op {
             ni.send_end(op, NiFail::OK);
         }
     }
 
-    fn progress(&mut self, _: &mut Ni) -> bool {
+    fn progress(&mut self, _: &mut Ni, _: Look) -> bool {
         self.progress += 1;
         false
     }
@@ -63,8 +63,8 @@ impl World {
             remote_offset: 0,
         };
         let library = &mut self.library;
-        let put = library.put(self.md, None, AckRequest::NoAck, &to, 0, false);
-        assert_eq!(put, Ok(false));
+        let posted = library.put(&mut Put::new(self.md, to));
+        assert_eq!(posted, Ok(Posted::Begun));
         let found = library.poll(&[self.eq], &mut Brief::default());
         assert!(!matches!(found, Ok(Taken::Nothing) | Err(_)));
     }

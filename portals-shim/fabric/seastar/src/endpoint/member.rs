@@ -5,6 +5,7 @@ use super::super::rank::{Client, has_threads};
 use fabric_api::address::AddressBook;
 use fabric_api::bridge::{Bridge, ClockKind};
 use fabric_api::call::{Answer, Call, Wait};
+use fabric_api::op::Capabilities;
 use fabric_api::region::Region;
 use portals_core::{Error, ProcessId};
 use std::collections::BTreeMap;
@@ -76,8 +77,8 @@ impl Member {
 }
 
 impl Bridge for Member {
-    fn pins(&self) -> bool {
-        self.client.pins()
+    fn capabilities(&self) -> Capabilities {
+        self.client.capabilities()
     }
 
     fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {

@@ -8,6 +8,7 @@ use super::{
     REQUEST_TIMEOUT, Step,
 };
 use fabric_api::address::Address;
+use fabric_api::nal::Look;
 use fabric_api::nal::Nal;
 use portals_core::{Ni, ProcessId, Transmit};
 use std::os::fd::OwnedFd;
@@ -242,7 +243,7 @@ impl Endpoint {
         }
         // What the peer had sent before comes first.
         let mut most = MOST_LOOKS;
-        while most > 0 && self.peers[at].shm.progress(ni) {
+        while most > 0 && self.peers[at].shm.progress(ni, Look::All) {
             most -= 1;
         }
         self.part(ni, at, "it has closed, or has ended");

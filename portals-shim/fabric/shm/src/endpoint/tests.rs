@@ -6,10 +6,11 @@ use super::{Endpoint, MOST_ACCEPTED};
 use fabric_api::address::Address;
 use fabric_api::config::FabricKind;
 use fabric_api::identity::{Wishes, endpoint_config};
-use fabric_api::nal::Nal;
+use fabric_api::nal::{Look, Nal, Waiter};
+
 use fabric_testing::message;
 use host::secret::Secret;
-use portals_core::{Body, Header, Ni, NiConfig, ProcessId};
+use portals_core::{Body, Header, MdHandle, Ni, NiConfig, ProcessId, Segments, Transmit};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 
@@ -144,7 +145,7 @@ fn a_peer_that_writes_nonsense_is_left() {
     let bad = others[0].1.config.id;
     let at = own.index[&bad];
     own.peers[at].shm.spoil_for_test();
-    own.progress(&mut ni);
+    own.progress(&mut ni, Look::All);
     assert_eq!(own.peers.len(), 1);
     assert!(!own.index.contains_key(&bad));
     // The one that was left hears of it.
@@ -156,7 +157,9 @@ fn a_peer_that_writes_nonsense_is_left() {
 
 /// Whether whoever sleeps on the endpoint's descriptors would be woken.
 fn is_readable(endpoint: &Endpoint) -> bool {
-    let attendance = endpoint.attendance().unwrap();
+    let Waiter::Descriptors(attendance) = endpoint.waiter() else {
+        panic!("an endpoint sleeps on descriptors");
+    };
     let fds = attendance.alarm.iter();
     let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
@@ -166,22 +169,28 @@ fn is_readable(endpoint: &Endpoint) -> bool {
 #[test]
 fn a_message_wakes_a_peer_that_has_armed() {
     let (mut ni, mut own) = endpoint();
-    let (_, mut theirs) = connected(&mut ni, &mut own);
-    let message = Header {
-        source: theirs.config.id,
-        target: own.config.id,
-        ..message(Body::Put {
-            ack_md: None,
-            hdr_data: 0,
-            length: 0,
-            ac_index: 0,
-            remote_offset: 0,
-        })
+    let (mut their_ni, mut theirs) = connected(&mut ni, &mut own);
+    let mut message = Transmit {
+        header: Header {
+            source: theirs.config.id,
+            target: own.config.id,
+            ..message(Body::Put {
+                ack_md: None,
+                hdr_data: 0,
+                length: 0,
+                ac_index: 0,
+                remote_offset: 0,
+            })
+        },
+        md: MdHandle::from_raw(0),
+        payload: Segments::new(),
+        op: None,
+        landing: Segments::new(),
     };
-    assert!(theirs.send_now(&message, &[]));
-    assert!(own.progress(&mut ni) && !is_readable(&own));
-    assert!(own.arm() && !is_readable(&own));
-    assert!(theirs.send_now(&message, &[]));
+    theirs.send(&mut their_ni, &mut message, None);
+    assert!(own.progress(&mut ni, Look::All) && !is_readable(&own));
+    assert!(own.arm().rings && !is_readable(&own));
+    theirs.send(&mut their_ni, &mut message, None);
     assert!(is_readable(&own));
 }
 
@@ -194,12 +203,12 @@ fn a_peer_that_is_removed_and_inserted_again_is_connected_anew() {
     let address = *theirs.book.own();
     own.book.remove(address.id());
     own.book.insert(&address).unwrap();
-    own.progress(&mut ni);
+    own.progress(&mut ni, Look::All);
     assert!(own.attempts.is_empty());
     let (_, theirs) = connected(&mut ni, &mut own);
     let address = *theirs.book.own();
     own.book.remove(address.id());
     own.book.insert(&address).unwrap();
-    own.progress(&mut ni);
+    own.progress(&mut ni, Look::All);
     assert!(own.peers.is_empty() && own.index.is_empty());
 }

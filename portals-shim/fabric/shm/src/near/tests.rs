@@ -27,10 +27,8 @@ fn opened(memory: &Memory, ranks: u32) -> Vec<(Near, Shm)> {
         .zip(joining)
         .map(|(r, joining)| {
             let members = Members::all(place, ids.clone());
-            let mut shm = joining.nal(&rank_config(place, r, 1), members, false, TRUST);
-            let near = *shm.extension().unwrap().downcast::<Near>().unwrap();
-            assert!(shm.extension().is_none(), "a second time");
-            (near, shm)
+            let shm = joining.nal(&rank_config(place, r, 1), members, false, TRUST);
+            (shm.near(), shm)
         })
         .collect()
 }

@@ -38,9 +38,10 @@ use super::datagram::{DatagramNal, News};
 use fabric_api::call::RemoteKey;
 use fabric_api::call::{Channels, Paths, Target};
 use fabric_api::delivery;
-use fabric_api::nal::{Attendance, Nal};
+use fabric_api::nal::{Armed, Look, Nal, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Put};
 use moves::{Moves, Todo, Way, Word};
-use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
+use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,7 @@ impl Auto {
     /// What waited for a move goes.
     fn release(&mut self, ni: &mut Ni, rank: usize) {
         for mut tx in self.held.remove(&rank).unwrap_or_default() {
-            self.connections.send(ni, &mut tx);
+            self.connections.send(ni, &mut tx, None);
         }
     }
 
@@ -171,7 +172,7 @@ impl Auto {
     /// A device that has gone has gone for both.
     fn share_device(&mut self, ni: &mut Ni) {
         let why = "it was taken away or has failed";
-        match (self.connections.is_gone(), self.datagrams.has_gone()) {
+        match (self.connections.gone, self.datagrams.schedule().gone) {
             (true, false) => self.datagrams.device_gone(ni, &why),
             (false, true) => self.connections.device_gone(ni, &why),
             _ => {}
@@ -194,7 +195,7 @@ impl Auto {
     pub(crate) fn tell_peers(&mut self, ni: &mut Ni, portals: u64) {
         let datagrams = &mut self.datagrams;
         let mut beside = |ni: &mut Ni| {
-            datagrams.attend_timers(ni);
+            datagrams.attend(ni);
         };
         self.connections.tell_peers(ni, portals, &mut beside);
         self.settle(ni);
@@ -244,74 +245,50 @@ impl Auto {
 // Out of the way of connections alone, whose calls are part of their callers.
 impl Nal for Auto {
     #[inline(never)]
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         match self.way(tx.header.target) {
-            Some((_, Way::Connection)) => self.connections.send(ni, tx),
+            Some((_, Way::Connection)) => self.connections.send(ni, tx, key),
             Some((rank, Way::Waits)) => {
-                self.connections.aim(None);
                 self.held.entry(rank).or_default().push_back(tx.clone());
             }
             Some((rank, Way::Datagrams)) => {
-                self.connections.aim(None);
-                self.datagrams.send_message(ni, tx);
+                self.datagrams.send(ni, tx, None);
                 let now = self.datagrams.now();
                 self.moves.count(rank, now, is_long(&tx.header));
             }
             // Refused there.
-            None => self.datagrams.send_message(ni, tx),
+            None => self.datagrams.send(ni, tx, None),
         }
         self.settle(ni);
     }
 
     #[inline(never)]
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.is_connected(header.target) && self.connections.send_now(header, payload)
-    }
-
-    #[inline(never)]
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        if !self.is_connected(header.target) {
-            return None;
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        if !self.is_connected(ready.header.target) {
+            return Outcome::Declined;
         }
-        self.connections.lend_now(header, payload, md)
+        self.connections.put(ni, ready, put)
     }
 
     fn begun(&mut self, number: u64, op: OpId) {
         self.connections.begun(number, op);
     }
 
-    fn makes_puts(&self) -> bool {
-        self.connections.makes_puts()
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.is_connected(header.target) && self.connections.send_made(header, fill)
-    }
-
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        self.is_connected(header.target) && self.connections.writes_ahead(header, payload)
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.connections.write_ahead(ni, tx);
-        self.settle(ni);
-    }
-
     #[inline(never)]
-    fn fetch_now(
+    fn get(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,
         region: Option<(u64, u64)>,
         from: &Target,
     ) -> bool {
-        self.is_connected(from.process) && self.connections.fetch_now(ni, md, region, from)
+        self.is_connected(from.process) && self.connections.get(ni, md, region, from)
     }
 
     #[inline(never)]
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        let any = self.datagrams.make_progress(ni);
-        let any = self.connections.progress(ni) | any;
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
+        let any = self.datagrams.progress(ni, Look::All);
+        let any = self.connections.progress(ni, Look::All) | any;
         self.settle(ni);
         if self.moves.has_wanted() {
             // Who is about to sleep arms for the answer again.
@@ -321,95 +298,80 @@ impl Nal for Auto {
         any
     }
 
-    #[inline(never)]
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        let portals = ni.take_dirty_portals();
-        self.tell_peers(ni, portals);
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        let datagrams = &mut self.datagrams;
-        let mut beside = |ni: &mut Ni| {
-            datagrams.attend_timers(ni);
-        };
-        let retired = self.connections.withdraw(ni, md, &mut beside);
-        self.settle(ni);
-        retired
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        let mut both = self.connections.attendance()?;
-        let datagrams = self.datagrams.make_attendance()?;
-        both.alarm.extend(datagrams.alarm);
-        both.control.extend(datagrams.control);
-        Some(both)
-    }
-
-    fn looks(&self) -> u32 {
-        self.connections.looks()
-    }
-
-    fn arm(&mut self) -> bool {
-        // Repetitions are the attendant's while the program sleeps.
-        if self.moves.next_timeout().is_some() {
-            self.datagrams.bell().ring();
-        }
-        self.datagrams.arm_alarm() & self.connections.arm()
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        self.connections.longest()
-    }
-
     fn attend(&mut self, ni: &mut Ni) -> bool {
-        let any = self.datagrams.attend_timers(ni);
+        let any = self.datagrams.attend(ni);
         let any = self.connections.attend(ni) | any;
         self.settle(ni);
         self.share_device(ni);
         self.repeat() | any
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn schedule(&self) -> Schedule {
         let word = self.moves.next_timeout();
         let word = word.map(|at| self.datagrams.time_of(at));
-        let all = [self.connections.due(), self.datagrams.due_at(), word];
-        all.into_iter().flatten().min()
+        let (one, other) = (self.connections.schedule(), self.datagrams.schedule());
+        Schedule {
+            due: [one.due, other.due, word].into_iter().flatten().min(),
+            busy: one.busy || other.busy,
+            gone: one.gone && other.gone,
+            ..one
+        }
     }
 
-    fn is_busy(&self) -> bool {
-        self.connections.is_busy() || self.datagrams.is_down()
+    fn waiter(&self) -> Waiter {
+        let (one, other) = (self.connections.waiter(), self.datagrams.waiter());
+        match (one, other) {
+            (Waiter::Descriptors(mut both), Waiter::Descriptors(datagrams)) => {
+                both.alarm.extend(datagrams.alarm);
+                both.control.extend(datagrams.control);
+                Waiter::Descriptors(both)
+            }
+            _ => Waiter::Poll,
+        }
     }
 
-    fn is_gone(&self) -> bool {
-        self.connections.is_gone() && self.datagrams.has_gone()
+    fn arm(&mut self) -> Armed {
+        // Repetitions are the attendant's while the program sleeps.
+        if self.moves.next_timeout().is_some() {
+            self.datagrams.bell().ring();
+        }
+        let (other, one) = (self.datagrams.arm(), self.connections.arm());
+        Armed {
+            rings: one.rings && other.rings,
+            ..one
+        }
+    }
+
+    #[inline(never)]
+    fn publish(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.tell_peers(ni, portals);
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        let datagrams = &mut self.datagrams;
+        let mut beside = |ni: &mut Ni| {
+            datagrams.attend(ni);
+        };
+        let withdrawn = self.connections.withdraw_beside(ni, md, &mut beside);
+        self.settle(ni);
+        withdrawn
     }
 
     fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
         self.connections.remote_key(ni, md)
     }
 
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        self.connections.aim(key);
-    }
-
-    fn pins(&self) -> bool {
-        true
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        self.connections.pinnable()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.connections.exposable()
+    fn capabilities(&self) -> Capabilities {
+        self.connections.capabilities()
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
         self.connections.distance(to)
     }
 
-    fn paths(&self) -> Paths {
-        let (one, other) = (self.connections.paths(), self.datagrams.way_counts());
+    fn statistics(&self) -> Paths {
+        let (one, other) = (self.connections.statistics(), self.datagrams.statistics());
         Paths {
             one_sided: one.one_sided + other.one_sided,
             two_sided: one.two_sided + other.two_sided,
@@ -424,8 +386,8 @@ impl Nal for Auto {
     fn close(&mut self, ni: &mut Ni) {
         self.moves.close();
         let end = Instant::now() + self.closing_time();
-        while !self.is_drained() && !self.is_gone() && Instant::now() < end {
-            let any = self.progress(ni);
+        while !self.is_drained() && !self.schedule().gone && Instant::now() < end {
+            let any = self.progress(ni, Look::All);
             if !(self.attend(ni) | any) {
                 std::thread::yield_now();
             }
@@ -434,7 +396,7 @@ impl Nal for Auto {
         // A farewell over the one way ends both. That of connections says what was done, and is said once; the other one
         // is said several times.
         self.connections.farewell(ni);
-        self.datagrams.close_all(ni);
+        self.datagrams.close(ni);
         self.connections.end(ni);
         while let Some((rank, _)) = self.held.first_key_value() {
             self.gone(ni, *rank);

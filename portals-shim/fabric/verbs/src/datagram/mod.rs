@@ -41,11 +41,12 @@ pub(crate) use words::News;
 
 use super::{Counters, Slab, unusable_device};
 use fabric_api::bell::Bell;
+use fabric_api::call::{Paths, RemoteKey};
 use fabric_api::delivery;
 use fabric_api::expected::Expected;
-use fabric_api::nal::{Attendance, LOOKS};
+use fabric_api::nal::{Armed, Attendance, LOOKS, Look, Nal, Schedule, Waiter};
 use fabric_api::place::Placement;
-use portals_core::{Header, Ni, NiFail, OpId, ProcessId, Segments};
+use portals_core::{Body, Header, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
 use receive::{Landing, Surplus};
 use send::Payload;
 use std::cell::Cell;
@@ -514,7 +515,76 @@ impl DatagramNal {
         due
     }
 
-    pub(crate) fn make_progress(&mut self, ni: &mut Ni) -> bool {
+    fn attendance(&self) -> Option<Attendance> {
+        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        Some(Attendance {
+            alarm: vec![dup(self.cq.event_fd().ok()?)?],
+            control: vec![dup(self.device.events_fd())?],
+            bell: Arc::clone(&self.bell),
+            thread: self.thread,
+            longest: None,
+        })
+    }
+
+    /// When the attendant is to look after timers; what it is told is what it does.
+    fn due(&self) -> Option<Instant> {
+        let quiet = self.now + Time::try_from(GRACE.as_nanos()).unwrap_or(Time::MAX);
+        let next = self.rd.next_timeout();
+        let at = next.map(|at| if self.asleep { at } else { at.max(quiet) });
+        self.looks_at.set(at);
+        at.map(|at| self.origin + Duration::from_nanos(at))
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.rd.is_idle()
+    }
+
+    pub(crate) fn closing_time(&self) -> Duration {
+        self.patience.min(PATIENCE)
+    }
+
+    fn segments_from(segments: &Segments, skip: u64) -> Segments {
+        let mut skip = skip;
+        let mut rest = Segments::new();
+        for s in segments {
+            let by = skip.min(s.len);
+            skip -= by;
+            if s.len > by {
+                rest.push(portals_core::Segment {
+                    addr: s.addr + by,
+                    len: s.len - by,
+                });
+            }
+        }
+        rest
+    }
+}
+
+impl Nal for DatagramNal {
+    /// Sends a message of this process.
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
+        let rank = self.rank_of(tx.header.target);
+        let rank = rank.filter(|_| !self.closed && !self.gone);
+        let peer = rank.and_then(|rank| self.meet(rank));
+        let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
+            return delivery::refuse(ni, tx);
+        };
+        self.counters.paths.two_sided += 1;
+        match tx.header.body {
+            Body::Get { .. }
+            | Body::GetPut { .. }
+            | Body::Put {
+                ack_md: Some(_), ..
+            } => self.expect_answer(peer, &tx.header),
+            _ => {}
+        }
+        self.read_clock();
+        self.send_pieces(ni, peer, &tx.header, &tx.payload, Some(After::Send(tx.op)));
+        self.flush();
+        self.events(ni);
+    }
+
+    fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
         if self.gone {
             return false;
         }
@@ -538,37 +608,7 @@ impl DatagramNal {
         any
     }
 
-    pub(crate) fn look_count(&self) -> u32 {
-        if self.crowded { 1 } else { LOOKS }
-    }
-
-    pub(crate) fn make_attendance(&self) -> Option<Attendance> {
-        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
-        Some(Attendance {
-            alarm: vec![dup(self.cq.event_fd().ok()?)?],
-            control: vec![dup(self.device.events_fd())?],
-            bell: Arc::clone(&self.bell),
-            thread: self.thread,
-            longest: None,
-        })
-    }
-
-    /// Whoever sleeps next leaves acks to nobody, and timers to the attendant.
-    pub(crate) fn arm_alarm(&mut self) -> bool {
-        self.rd.ack_all();
-        self.flush();
-        // An attendant that looks in time is left alone: it costs a thread's wake-up.
-        let looks_at = self.looks_at.get();
-        let next = self.rd.next_timeout();
-        if next.is_some_and(|next| looks_at.is_none_or(|at| at > next)) {
-            self.bell.ring();
-        }
-        self.asleep = true;
-        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
-        !self.gone && armed.is_ok()
-    }
-
-    pub(crate) fn attend_timers(&mut self, ni: &mut Ni) -> bool {
+    fn attend(&mut self, ni: &mut Ni) -> bool {
         self.device_events(ni);
         if self.gone {
             return false;
@@ -579,7 +619,7 @@ impl DatagramNal {
         // What waits unread may be the acks that the timers wait for.
         let asleep = self.asleep;
         let mut any = false;
-        while self.make_progress(ni) {
+        while self.progress(ni, Look::All) {
             any = true;
         }
         self.asleep = asleep;
@@ -587,50 +627,59 @@ impl DatagramNal {
         any | self.timers(ni)
     }
 
-    /// When the attendant is to look after timers; what it is told is what it does.
-    pub(crate) fn due_at(&self) -> Option<Instant> {
-        let quiet = self.now + Time::try_from(GRACE.as_nanos()).unwrap_or(Time::MAX);
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            due: self.due(),
+            busy: self.down && !self.gone,
+            gone: self.gone,
+            spin: None,
+            looks: if self.crowded { 1 } else { LOOKS },
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        self.attendance().map_or(Waiter::Poll, Waiter::Descriptors)
+    }
+
+    /// Whoever sleeps next leaves acks to nobody, and timers to the attendant.
+    fn arm(&mut self) -> Armed {
+        self.rd.ack_all();
+        self.flush();
+        // An attendant that looks in time is left alone: it costs a thread's wake-up.
+        let looks_at = self.looks_at.get();
         let next = self.rd.next_timeout();
-        let at = next.map(|at| if self.asleep { at } else { at.max(quiet) });
-        self.looks_at.set(at);
-        at.map(|at| self.origin + Duration::from_nanos(at))
+        if next.is_some_and(|next| looks_at.is_none_or(|at| at > next)) {
+            self.bell.ring();
+        }
+        self.asleep = true;
+        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
+        Armed::ringing(!self.gone && armed.is_ok())
     }
 
-    pub(crate) fn is_down(&self) -> bool {
-        self.down && !self.gone
+    fn publish(&mut self, ni: &mut Ni) {
+        // Nobody reaches a descriptor past its owner.
+        ni.take_dirty_portals();
     }
 
-    pub(crate) fn has_gone(&self) -> bool {
-        self.gone
-    }
-
-    pub(crate) fn distance_to(&self, to: ProcessId) -> Option<u64> {
+    fn distance(&self, to: ProcessId) -> Option<u64> {
         if to == self.id {
             return Some(0);
         }
         self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
     }
 
-    pub(crate) fn way_counts(&self) -> fabric_api::call::Paths {
+    fn statistics(&self) -> Paths {
         self.counters.paths
     }
 
-    pub(crate) fn is_drained(&self) -> bool {
-        self.rd.is_idle()
-    }
-
-    pub(crate) fn closing_time(&self) -> Duration {
-        self.patience.min(PATIENCE)
-    }
-
     /// Waits until what was sent has been acked, then says farewell.
-    pub(crate) fn close_all(&mut self, ni: &mut Ni) {
+    fn close(&mut self, ni: &mut Ni) {
         let end = Instant::now() + self.closing_time();
         let mut surplus = Surplus::new();
         while !self.gone && Instant::now() < end {
             self.rd.ack_all();
             self.flush();
-            if !self.attend_timers(ni) {
+            if !self.attend(ni) {
                 std::thread::yield_now();
             }
             let left = self.peers.iter().map(|p| p.surplus).sum();
@@ -660,21 +709,5 @@ impl DatagramNal {
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
             host::say(format_args!("rank {}: {stats:?}", self.rank));
         }
-    }
-
-    fn segments_from(segments: &Segments, skip: u64) -> Segments {
-        let mut skip = skip;
-        let mut rest = Segments::new();
-        for s in segments {
-            let by = skip.min(s.len);
-            skip -= by;
-            if s.len > by {
-                rest.push(portals_core::Segment {
-                    addr: s.addr + by,
-                    len: s.len - by,
-                });
-            }
-        }
-        rest
     }
 }

@@ -3,8 +3,7 @@
 use super::{After, DatagramNal, EXPECTED, Long, PeerId};
 use crate::frame::{self, Kind, MESSAGE_HEAD, Writer};
 use crate::trusted::MEMORY;
-use fabric_api::delivery;
-use portals_core::{Body, Header, Ni, NiFail, Segment, Segments, Transmit};
+use portals_core::{Header, Ni, NiFail, Segment, Segments};
 use smallvec::SmallVec;
 use verbs_backend::rd::{SendError, Source};
 
@@ -41,29 +40,6 @@ impl Source for Payload {
 }
 
 impl DatagramNal {
-    /// Sends a message of this process.
-    pub(crate) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        let rank = self.rank_of(tx.header.target);
-        let rank = rank.filter(|_| !self.closed && !self.gone);
-        let peer = rank.and_then(|rank| self.meet(rank));
-        let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
-            return delivery::refuse(ni, tx);
-        };
-        self.counters.paths.two_sided += 1;
-        match tx.header.body {
-            Body::Get { .. }
-            | Body::GetPut { .. }
-            | Body::Put {
-                ack_md: Some(_), ..
-            } => self.expect_answer(peer, &tx.header),
-            _ => {}
-        }
-        self.read_clock();
-        self.send_pieces(ni, peer, &tx.header, &tx.payload, Some(After::Send(tx.op)));
-        self.flush();
-        self.events(ni);
-    }
-
     /// Queues a header with its data; `after` happens at once if all of it has been copied.
     pub(super) fn send_pieces(
         &mut self,
@@ -175,7 +151,7 @@ impl DatagramNal {
         first_data(self.rd.config().data.mtu)
     }
 
-    fn expect_answer(&mut self, peer: PeerId, request: &Header) {
+    pub(super) fn expect_answer(&mut self, peer: PeerId, request: &Header) {
         if let Some(peer) = self.peers.get_mut(peer.index()) {
             if peer.expected.len() >= EXPECTED {
                 peer.expected.drop_oldest();

@@ -8,10 +8,10 @@ use super::contact::Means;
 use super::vector::AddressVector;
 use fabric_api::address::AddressBook;
 use fabric_api::call::{Paths, RemoteKey, Target};
-use fabric_api::nal::{Attendance, Awaiting, Nal};
-use portals_core::{Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, Segment, Transmit};
+use fabric_api::nal::{Armed, Awaiting, Direction, Look, Nal, Outcome, Schedule, Waiter};
+use fabric_api::op::{Capabilities, Put};
+use portals_core::{Error, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Connections to the peers in a book, and to inbound ones.
 #[derive(Debug)]
@@ -45,57 +45,34 @@ impl EndpointNal {
 }
 
 impl Nal for EndpointNal {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         self.follow(ni);
-        self.verbs.send(ni, tx);
+        self.verbs.send(ni, tx, key);
     }
 
-    fn send_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.is_followed() && self.verbs.send_now(header, payload)
-    }
-
-    fn lend_now(&mut self, header: &Header, payload: &[Segment], md: MdHandle) -> Option<u64> {
-        let followed = self.is_followed();
-        followed.then(|| self.verbs.lend_now(header, payload, md))?
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        match self.is_followed() {
+            true => self.verbs.put(ni, ready, put),
+            false => Outcome::Declined,
+        }
     }
 
     fn begun(&mut self, number: u64, op: OpId) {
         self.verbs.begun(number, op);
     }
 
-    fn makes_puts(&self) -> bool {
-        self.verbs.makes_puts()
-    }
-
-    fn send_made(&mut self, header: &Header, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.is_followed() && self.verbs.send_made(header, fill)
-    }
-
-    fn writes_ahead(&self, header: &Header, payload: &[Segment]) -> bool {
-        self.is_followed() && self.verbs.writes_ahead(header, payload)
-    }
-
-    fn write_ahead(&mut self, ni: &mut Ni, tx: &mut Transmit) {
-        self.follow(ni);
-        self.verbs.write_ahead(ni, tx);
-    }
-
-    fn fetch_now(
+    fn get(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,
         region: Option<(u64, u64)>,
         from: &Target,
     ) -> bool {
-        self.is_followed() && self.verbs.fetch_now(ni, md, region, from)
+        self.is_followed() && self.verbs.get(ni, md, region, from)
     }
 
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
-        self.is_followed() && self.verbs.fetch_awaited(landing, from)
-    }
-
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        self.is_followed() && self.verbs.send_awaited(source, to)
+    fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
+        self.is_followed() && self.verbs.transfer(way, local, remote)
     }
 
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
@@ -108,53 +85,41 @@ impl Nal for EndpointNal {
         self.verbs.unawait(ni);
     }
 
-    fn progress(&mut self, ni: &mut Ni) -> bool {
-        self.follow(ni) | self.verbs.progress(ni)
-    }
-
-    fn glance(&mut self, ni: &mut Ni) -> bool {
-        self.follow(ni) | self.verbs.glance(ni)
-    }
-
-    fn lists_changed(&mut self, ni: &mut Ni) {
-        self.verbs.lists_changed(ni);
-    }
-
-    fn retire(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
-        self.follow(ni);
-        self.verbs.retire(ni, md)
-    }
-
-    fn attendance(&self) -> Option<Attendance> {
-        self.verbs.attendance()
-    }
-
-    fn looks(&self) -> u32 {
-        self.verbs.looks()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.verbs.arm()
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        self.verbs.longest()
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
+        self.follow(ni) | self.verbs.progress(ni, look)
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
         self.follow(ni) | self.verbs.attend(ni)
     }
 
-    fn due(&self) -> Option<Instant> {
-        self.verbs.due()
+    fn schedule(&self) -> Schedule {
+        self.verbs.schedule()
     }
 
-    fn is_busy(&self) -> bool {
-        self.verbs.is_busy()
+    fn waiter(&self) -> Waiter {
+        self.verbs.waiter()
     }
 
-    fn is_gone(&self) -> bool {
-        self.verbs.is_gone()
+    fn arm(&mut self) -> Armed {
+        self.verbs.arm()
+    }
+
+    fn publish(&mut self, ni: &mut Ni) {
+        self.verbs.publish(ni);
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.follow(ni);
+        self.verbs.withdraw(ni, md)
+    }
+
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        self.verbs.remote_key(ni, md)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.verbs.capabilities()
     }
 
     /// Everybody else is on another node.
@@ -165,28 +130,8 @@ impl Nal for EndpointNal {
         self.book.find(to).map(|_| 1)
     }
 
-    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
-        self.verbs.remote_key(ni, md)
-    }
-
-    fn aim(&mut self, key: Option<RemoteKey>) {
-        self.verbs.aim(key);
-    }
-
-    fn pins(&self) -> bool {
-        self.verbs.pins()
-    }
-
-    fn pinnable(&self) -> Option<u64> {
-        self.verbs.pinnable()
-    }
-
-    fn exposable(&self) -> Option<u64> {
-        self.verbs.exposable()
-    }
-
-    fn paths(&self) -> Paths {
-        self.verbs.paths()
+    fn statistics(&self) -> Paths {
+        self.verbs.statistics()
     }
 
     fn close(&mut self, ni: &mut Ni) {

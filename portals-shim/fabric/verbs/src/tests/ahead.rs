@@ -2,6 +2,7 @@
 
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
+use fabric_api::op::{Posted, Put};
 
 const LEN: usize = 1 << 20;
 
@@ -9,7 +10,8 @@ const LEN: usize = 1 << 20;
 fn write_ahead(raws: &mut [Raw], len: u64) {
     let there = to(raws[1].id(), QUIET, 0);
     let (library, source) = (&mut raws[0].library, raws[0].source);
-    assert_eq!(library.put_ahead(source, (0, len), &there, 0), Ok(true));
+    let mut put = Put::new(source, there).region(0, len).relaxed();
+    assert_eq!(library.put(&mut put), Ok(Posted::Begun));
 }
 
 fn tell(raws: &mut [Raw], len: u64, number: u64) {
@@ -192,8 +194,9 @@ fn device_messages_are_made_where_they_are_sent_from() {
             }
             let mut fill = |room: &mut [u8]| room.copy_from_slice(&bytes);
             let library = &mut raws[0].library;
-            let made = library.put_made(source, (0, len as u64), &loud, 7, &mut fill);
-            assert_eq!(made, Ok(true), "{len}");
+            let put = Put::new(source, loud).region(0, len as u64).hdr_data(7);
+            let posted = library.put(&mut put.silent().pack(&mut fill));
+            assert_eq!(posted, Ok(Posted::Taken), "{len}");
             assert_eq!(doorbells(&mut raws) - before, 1);
             until(&mut raws, "it arrives", |r| {
                 r[1].seen(EventKind::PutEnd, LOUD) == (number, 0)
@@ -206,18 +209,14 @@ fn device_messages_are_made_where_they_are_sent_from() {
     assert_eq!(raws[0].seen(EventKind::SendEnd, LOUD).0, 0);
     // Without a poll the peer's slots are soon full.
     let mut took = 0;
-    while raws[0]
-        .library
-        .put_made(source, (0, 8), &loud, 8, &mut |room| room.fill(1))
-        .unwrap()
-    {
+    let put = || Put::new(source, loud).region(0, 8).hdr_data(8).silent();
+    let library = &mut raws[0].library;
+    while library.put(&mut put().pack(&mut |room| room.fill(1))) == Ok(Posted::Taken) {
         took += 1;
     }
     let mut calls = 0;
-    let refused = raws[0]
-        .library
-        .put_made(source, (0, 8), &loud, 8, &mut |_| calls += 1);
-    assert_eq!((refused, calls), (Ok(false), 0));
+    let declined = library.put(&mut put().pack(&mut |_| calls += 1));
+    assert_eq!((declined, calls), (Ok(Posted::Declined), 0));
     until(&mut raws, "those that were taken arrive", |r| {
         r[1].seen(EventKind::PutEnd, LOUD) == (number + took, 0)
     });

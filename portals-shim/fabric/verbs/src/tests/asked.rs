@@ -9,8 +9,9 @@ use crate::asked::choice::Reads;
 use crate::connect;
 use crate::frame::Kind;
 use crate::settings::Settings;
-use fabric_api::call::{Answer, Awaited, Call};
+use fabric_api::call::{Answer, Call};
 use fabric_api::nal::Nal;
+use fabric_api::op::{Get, Posted, Put};
 use verbs_backend::Remote;
 
 const LEN: usize = 4096;
@@ -43,7 +44,9 @@ fn replies(raw: &Raw) -> usize {
 
 fn get(raw: &mut Raw, at: u64, len: u64, there: Target) {
     let (library, source) = (&mut raw.library, raw.source);
-    library.get(source, Some((at, len)), &there).unwrap();
+    library
+        .get(&Get::new(source, there).region(at, len))
+        .unwrap();
 }
 
 fn asked(raw: &Raw) -> u64 {
@@ -132,8 +135,9 @@ fn device_a_peer_that_computes_is_read() {
             looks(first, 1);
         } else {
             let (source, number) = (first.source, first.nal().asks.number());
-            let got = first.library.get_awaited(source, (0, 8), &there, ALL);
-            assert_eq!(got, Ok(Awaited::Done { events: false }));
+            let get = Get::new(source, there).region(0, 8);
+            let got = first.library.get_awaited(&get, ALL);
+            assert_eq!(got, Ok(Posted::Done { events: false }));
             assert_eq!(first.nal().asks.number(), number.wrapping_add(1));
         }
         assert_eq!(read(&first.work, 0, 8), b"the data");
@@ -169,10 +173,8 @@ fn device_what_follows_a_get_does_not_overtake_it() {
         }
         let first = &mut raws[0];
         let source = first.source;
-        let put = first
-            .library
-            .put(source, Some((64, 8)), AckRequest::Ack, &there, 0, false);
-        put.unwrap();
+        let put = Put::new(source, there).region(64, 8);
+        first.library.put(&mut put.ack(AckRequest::Ack)).unwrap();
         get(&mut raws[0], 128, 8, there);
         if round % 3 > 0 {
             looks(&mut raws[0], 1);
@@ -193,7 +195,7 @@ fn device_nobody_waits_for_an_answer() {
     let there = to(raws[1].id(), QUIET, 0);
     get(&mut raws[0], 0, 8, there);
     assert!(raws[0].nal().asks.under_way());
-    assert!(raws[0].nal().arm());
+    assert!(raws[0].nal().arm().rings);
     assert!(!raws[0].nal().asks.under_way());
     looks(&mut raws[0], 1);
     // As a close does at first.

@@ -2,13 +2,13 @@
 
 use super::raw::{Raw, close, connect_all, get_first, raws, until};
 use super::*;
-use fabric_api::call::Awaited;
+use fabric_api::op::{Get, Posted, Put};
 
 const LEN: usize = 4096;
 /// More than anything takes that ends.
 const ALL: u32 = u32::MAX;
 
-const DONE: Awaited = Awaited::Done { events: false };
+const DONE: Posted = Posted::Done { events: false };
 
 /// Rank 0 may reach rank 1's quiet memory, and its own is registered.
 fn connected() -> Option<Vec<Raw>> {
@@ -18,14 +18,19 @@ fn connected() -> Option<Vec<Raw>> {
     Some(raws)
 }
 
-fn get(raw: &mut Raw, region: (u64, u64), there: Target, looks: u32) -> Awaited {
-    let got = raw.library.get_awaited(raw.source, region, &there, looks);
+fn get(raw: &mut Raw, region: (u64, u64), there: Target, looks: u32) -> Posted {
+    let got = raw.library.get_awaited(
+        &Get::new(raw.source, there).region(region.0, region.1),
+        looks,
+    );
     got.unwrap()
 }
 
-fn put(raw: &mut Raw, region: (u64, u64), there: Target, looks: u32) -> Awaited {
-    let put = raw.library.put_awaited(raw.source, region, &there, looks);
-    put.unwrap()
+fn put(raw: &mut Raw, region: (u64, u64), there: Target, looks: u32) -> Posted {
+    let mut put = Put::new(raw.source, there)
+        .region(region.0, region.1)
+        .wait();
+    raw.library.put_awaited(&mut put, looks).unwrap()
 }
 
 /// The data is where it belongs when the call returns, nobody at the target has helped, and no event comes of it.
@@ -63,7 +68,7 @@ fn device_what_needs_the_target_is_begun() {
     let Some(mut raws) = connected() else { return };
     let there = to(raws[1].id(), LOUD, 0);
     assert_ne!(put(&mut raws[0], (0, 8), there, 16), DONE);
-    assert_eq!(get(&mut raws[0], (0, 8), there, 16), Awaited::Begun);
+    assert_eq!(get(&mut raws[0], (0, 8), there, 16), Posted::Begun);
     until(&mut raws, "both end", |r| {
         r[0].seen(EventKind::Ack, LOUD) == (1, 0) && r[0].seen(EventKind::ReplyEnd, LOUD) == (1, 0)
     });
@@ -76,12 +81,12 @@ fn device_what_is_not_awaited_to_its_end_has_its_events() {
     let Some(mut raws) = connected() else { return };
     let there = to(raws[1].id(), QUIET, 64);
     for number in 1..=20 {
-        assert_eq!(put(&mut raws[0], (0, 8), there, 0), Awaited::Taken);
-        assert_eq!(get(&mut raws[0], (0, 8), there, 0), Awaited::Begun);
+        assert_eq!(put(&mut raws[0], (0, 8), there, 0), Posted::Taken);
+        assert_eq!(get(&mut raws[0], (0, 8), there, 0), Posted::Begun);
         // One that is awaited behind them ends them too.
         if number % 2 == 0 {
             let got = get(&mut raws[0], (8, 8), there, ALL);
-            assert_eq!(got, Awaited::Done { events: true });
+            assert_eq!(got, Posted::Done { events: true });
         }
         until(&mut raws, "both end", |r| {
             r[0].seen(EventKind::Ack, QUIET) == (number, 0)
@@ -104,7 +109,7 @@ fn device_what_is_awaited_over_a_broken_connection_ends_once() {
             0 => (get(&mut raws[0], (0, 8), there, 16), EventKind::ReplyEnd),
             _ => (put(&mut raws[0], (0, 8), there, 16), EventKind::Ack),
         };
-        let expected = usize::from(!matches!(got, Awaited::Done { .. }));
+        let expected = usize::from(!matches!(got, Posted::Done { .. }));
         until(&mut raws, "it ends", |r| {
             r[0].seen(kind, QUIET).0 == expected && r[0].library.nal.alone.of(1).is_empty()
         });
@@ -137,7 +142,7 @@ fn device_gone_ends_what_is_awaited() {
     raws[0].get(there, 8);
     let Raw { library, .. } = &mut raws[0];
     library.nal.device_gone(&mut library.ni, &"a test says so");
-    assert_eq!(get(&mut raws[0], (0, 8), there, 16), Awaited::Begun);
+    assert_eq!(get(&mut raws[0], (0, 8), there, 16), Posted::Begun);
     assert_ne!(put(&mut raws[0], (0, 8), there, 16), DONE);
     raws[0].step();
     assert_eq!(raws[0].seen(EventKind::ReplyEnd, QUIET), (2, 2));

@@ -165,7 +165,8 @@ fn device_two_endpoints_meet_by_address() {
     second.connect(first);
     all_works(&mut ends, 0, 1);
     assert_eq!((ends[0].peers(), ends[1].peers()), (1, 1));
-    let nal = |k: usize| &ends[k].library.nal as &dyn fabric_api::nal::Nal;
+    use fabric_api::nal::Nal as _;
+    let nal = |k: usize| &ends[k].library.nal;
     assert_eq!(
         (nal(0).distance(one), nal(0).distance(other)),
         (Some(0), Some(1))
@@ -466,11 +467,13 @@ fn device_peers_come_and_go_and_the_tables_stay() {
 
 #[test]
 fn device_a_disconnection_rings_for_the_attendant() {
-    use fabric_api::nal::Nal;
+    use fabric_api::nal::{Attendance, Nal, Waiter};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let Some(ends) = ends(2) else { return };
     ends[0].connect(&ends[1]);
-    let bell = ends[0].library.nal.attendance().unwrap().bell;
+    let Waiter::Descriptors(Attendance { bell, .. }) = ends[0].library.nal.waiter() else {
+        panic!("an endpoint sleeps on descriptors");
+    };
     bell.silence();
     let rung = || {
         let mut fds = [PollFd::new(bell.descriptor(), PollFlags::IN)];

@@ -4,6 +4,7 @@ use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
 use fabric_api::call::Call;
 use fabric_api::call::RemoteKey;
+use fabric_api::op::{Get, Posted, Put};
 use std::collections::BTreeSet;
 
 /// What a rank believes that it may reach of another one.
@@ -249,10 +250,12 @@ fn device_pinned_memory_is_reached_by_its_key() {
             for _ in 0..1000 {
                 let before = alone();
                 if put {
-                    ni.put_region_keyed(s.source, (0, 8), there, key).unwrap();
+                    let put = Put::new(s.source, there).region(0, 8);
+                    ni.post_put(put.ack(AckRequest::Ack).key(&key)).unwrap();
                     wait(o, s.eq, EventKind::Ack, PINNED);
                 } else {
-                    ni.get_region_keyed(s.source, (64, 8), there, key).unwrap();
+                    let get = Get::new(s.source, there).region(64, 8);
+                    ni.post_get(get.key(&key)).unwrap();
                     wait(o, s.eq, EventKind::ReplyEnd, PINNED);
                 }
                 if alone() > before {
@@ -264,9 +267,10 @@ fn device_pinned_memory_is_reached_by_its_key() {
         s.work.write(0, &pattern(8, 9)).unwrap();
         until_served(true);
         s.work.write(0, &pattern(8, 5)).unwrap();
-        let (region, before) = ((0, 8), alone());
-        let taken = ni.put_region_keyed_now(s.source, region, there, key);
-        assert_eq!(taken, Ok(true));
+        let before = alone();
+        let put = Put::new(s.source, there).region(0, 8).ack(AckRequest::Ack);
+        let posted = ni.post_put(put.key(&key).at_once().silent());
+        assert_eq!(posted, Ok(Posted::Taken));
         wait(o, s.eq, EventKind::Ack, PINNED);
         assert_eq!(alone(), before + 1);
         until_served(false);

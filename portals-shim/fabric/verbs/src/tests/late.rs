@@ -3,6 +3,7 @@
 use super::raw::{Raw, close, connect_all, drained, raws, until};
 use super::*;
 use fabric_api::call::{Answer, Call};
+use fabric_api::op::Get;
 use std::time::{Duration, Instant};
 
 const INITIATOR: usize = 0;
@@ -36,7 +37,7 @@ fn device_a_get_that_is_found_with_a_long_put_waits_for_its_data() {
         raws[INITIATOR].put(to(target, LOUD, 0), LONG as u64, AckRequest::NoAck, 0);
         raws[INITIATOR]
             .library
-            .get(source, Some((LONG as u64, SHORT as u64)), &tail)
+            .get(&Get::new(source, tail).region(LONG as u64, SHORT as u64))
             .unwrap();
         all_has_arrived(&mut raws[INITIATOR]);
         assert_eq!(

@@ -7,6 +7,7 @@ use crate::{Verbs, connect, peer};
 use fabric_api::call::{Answer, Call};
 use fabric_api::library::Library;
 use fabric_api::nal::Nal;
+use fabric_api::op::{Get, Put};
 use portals_core::{Body, Event, Header, MdDesc, MdHandle, MeHandle, Memory, Ni};
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};
@@ -140,14 +141,14 @@ impl<N: Nal> Raw<N> {
     }
 
     pub(super) fn put(&mut self, there: Target, len: u64, ack: AckRequest, number: u64) {
-        self.library
-            .put(self.source, Some((0, len)), ack, &there, number, false)
-            .unwrap();
+        let put = Put::new(self.source, there).region(0, len);
+        let put = &mut put.ack(ack).hdr_data(number);
+        self.library.put(put).unwrap();
     }
 
     pub(super) fn get(&mut self, there: Target, len: u64) {
         self.library
-            .get(self.source, Some((0, len)), &there)
+            .get(&Get::new(self.source, there).region(0, len))
             .unwrap();
     }
 

@@ -350,7 +350,7 @@ fn device_there_are_no_more_rings_than_allowed() {
         message(&mut raws, hot, 0, 8);
         assert_eq!(taken(&raws[0]), before + 1);
         assert_eq!(raws[0].nal().rings.counts(), (1, 0));
-        assert!(raws[0].nal().arm());
+        assert!(raws[0].nal().arm().rings);
         awake(&mut raws, "it is left", |r| {
             r[0].library.nal.rings.counts() == (0, 1)
         });
@@ -417,7 +417,7 @@ fn device_rings_of_a_hostile_peer_are_refused() {
         message(&mut raws, from, to_whom, 8);
     }
     assert_eq!(bad_frames(&raws[1]), expected);
-    assert!(raws[1].nal().arm());
+    assert!(raws[1].nal().arm().rings);
     expected += 1;
     awake(&mut raws, "it is left", |r| bad_frames(&r[1]) == expected);
     assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[2])), (0, 0));

@@ -4,7 +4,8 @@ use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
 use crate::Verbs;
 use fabric_api::call::{Answer, Call};
-use fabric_api::nal::Nal;
+use fabric_api::nal::{Nal, Outcome};
+use fabric_api::op::{Posted, Put};
 use std::cell::Cell;
 use std::sync::Barrier;
 
@@ -20,10 +21,9 @@ fn connected() -> Option<Vec<Raw>> {
 
 /// A put from anywhere in a rank's memory.
 fn put(raw: &mut Raw, from: usize, len: usize, there: Target, ack: AckRequest, number: u64) {
-    let region = Some((from as u64, len as u64));
-    let (library, source) = (&mut raw.library, raw.source);
-    let done = library.put(source, region, ack, &there, number, false);
-    assert_eq!(done, Ok(false));
+    let put = Put::new(raw.source, there).region(from as u64, len as u64);
+    let posted = raw.library.put(&mut put.ack(ack).hdr_data(number));
+    assert_eq!(posted, Ok(Posted::Begun));
 }
 
 fn written(raw: &Raw) -> u64 {
@@ -143,9 +143,10 @@ fn device_a_written_put_leaves_before_it_has_begun() {
             3,
         );
         let ready = ready.unwrap();
-        let number = library
-            .nal
-            .lend_now(&ready.header, &ready.payload, source)?;
+        let mut put = Put::new(source, there);
+        let Outcome::Lent(number) = library.nal.put(&mut library.ni, &ready, &mut put) else {
+            return None;
+        };
         let op = library.ni.begin_lent(&ready).unwrap();
         library.nal.begun(number, op);
         Some(())
@@ -302,7 +303,7 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
             let (ni, nal) = (&mut one.library.ni, &mut one.library.nal);
             let puts = |nal: &Verbs| nal.peers[0].as_deref().unwrap().long_puts;
             let before = puts(nal);
-            nal.withdraw(ni, md, &mut |_| {}).unwrap();
+            nal.withdraw(ni, md).unwrap();
             (puts(nal) - before, nal.published.holds(md))
         });
         while !taken.is_finished() {

@@ -1,12 +1,14 @@
 //! What a caller that waits is told, by a fabric that ends its operations when the test says so.
 
 use super::*;
+use crate::call::{RemoteKey, Target};
 use crate::identity::rank_config;
+use crate::nal::Look;
 use crate::place::Placement;
 use crate::region::tests::TRUST;
 use portals_core::{
-    EqHandle, Event, EventKind, InPlace, Landing, MdDesc, MdOptions, Memory, Ni, ProcessId,
-    Transmit, Unlink,
+    EqHandle, Event, EventKind, InPlace, Landing, MdDesc, MdHandle, MdOptions, Memory, Ni,
+    ProcessId, Transmit, Unlink,
 };
 
 /// Ends what it makes alone after so many looks, well or not.
@@ -28,21 +30,20 @@ impl Adapter {
 }
 
 impl Nal for Adapter {
-    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         self.sent += 1;
         if let Some(op) = tx.op {
             ni.send_end(op, NiFail::OK);
         }
     }
 
-    fn fetch_awaited(&mut self, landing: &Landing, from: &Target) -> bool {
-        let (offset, length) = (landing.offset, landing.memory.len);
-        self.answer = Some((answer(landing.md, from, offset, length), false));
-        !self.busy
-    }
-
-    fn send_awaited(&mut self, source: &Landing, to: &Target) -> bool {
-        self.answer = Some((answer(source.md, to, 0, source.memory.len), true));
+    fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
+        let offset = match way {
+            Direction::Read => local.offset,
+            Direction::Write => 0,
+        };
+        let answer = answer(local.md, remote, offset, local.memory.len);
+        self.answer = Some((answer, way == Direction::Write));
         !self.busy
     }
 
@@ -62,7 +63,7 @@ impl Nal for Adapter {
         }
     }
 
-    fn progress(&mut self, _: &mut Ni) -> bool {
+    fn progress(&mut self, _: &mut Ni, _: Look) -> bool {
         false
     }
 
@@ -93,6 +94,14 @@ fn target() -> Target {
         match_bits: 3,
         remote_offset: 0,
     }
+}
+
+fn get(md: MdHandle, (offset, len): (u64, u64)) -> Get<'static> {
+    Get::new(md, target()).region(offset, len).wait()
+}
+
+fn put(md: MdHandle, (offset, len): (u64, u64)) -> Put<'static> {
+    Put::new(md, target()).region(offset, len).wait()
 }
 
 fn answer(md: MdHandle, from: &Target, offset: u64, length: u64) -> InPlace {
@@ -143,13 +152,13 @@ fn world(threshold: i32, looks: u32, fails: bool) -> World {
 }
 
 impl World {
-    fn get(&mut self) -> Awaited {
-        let got = self.library.get_awaited(self.md, (8, 8), &target(), LOOKS);
+    fn get(&mut self) -> Posted {
+        let got = self.library.get_awaited(&get(self.md, (8, 8)), LOOKS);
         got.unwrap()
     }
 
-    fn put(&mut self) -> Awaited {
-        let put = self.library.put_awaited(self.md, (8, 8), &target(), LOOKS);
+    fn put(&mut self) -> Posted {
+        let put = self.library.put_awaited(&mut put(self.md, (8, 8)), LOOKS);
         put.unwrap()
     }
 
@@ -168,7 +177,7 @@ impl World {
     }
 }
 
-const DONE: Awaited = Awaited::Done { events: false };
+const DONE: Posted = Posted::Done { events: false };
 
 #[test]
 fn what_ends_within_the_looks_makes_no_event() {
@@ -192,7 +201,7 @@ fn what_ends_within_the_looks_makes_no_event() {
 #[test]
 fn what_takes_longer_ends_by_its_events() {
     let mut w = world(-1, LOOKS + 1, false);
-    assert_eq!(w.get(), Awaited::Begun);
+    assert_eq!(w.get(), Posted::Begun);
     assert_eq!(w.events(), []);
     w.end();
     assert_eq!(
@@ -200,7 +209,7 @@ fn what_takes_longer_ends_by_its_events() {
         [(EventKind::ReplyStart, true), (EventKind::ReplyEnd, true)]
     );
     w.library.nal.looks = LOOKS + 1;
-    assert_eq!(w.put(), Awaited::Taken);
+    assert_eq!(w.put(), Posted::Taken);
     assert_eq!(w.events(), []);
     w.end();
     assert_eq!(w.events(), [(EventKind::Ack, true)]);
@@ -210,7 +219,7 @@ fn what_takes_longer_ends_by_its_events() {
 #[test]
 fn what_fails_says_so_by_an_event() {
     let mut w = world(-1, 2, true);
-    assert_eq!(w.get(), Awaited::Begun);
+    assert_eq!(w.get(), Posted::Begun);
     assert_eq!(
         w.events(),
         [(EventKind::ReplyStart, true), (EventKind::ReplyEnd, false)]
@@ -224,8 +233,8 @@ fn what_is_not_made_alone_is_an_operation_as_ever() {
     for threshold in [-1, 5] {
         let mut w = world(threshold, 1, false);
         w.library.nal.busy = threshold < 0;
-        assert_eq!(w.get(), Awaited::Begun);
-        assert_eq!(w.put(), Awaited::Begun);
+        assert_eq!(w.get(), Posted::Begun);
+        assert_eq!(w.put(), Posted::Begun);
         assert_eq!(w.library.nal.sent, 2);
         let sent = [(EventKind::SendStart, true), (EventKind::SendEnd, true)];
         assert_eq!(w.events(), sent);
@@ -235,10 +244,10 @@ fn what_is_not_made_alone_is_an_operation_as_ever() {
 #[test]
 fn a_caller_that_is_done_is_told_of_other_events() {
     let mut w = world(-1, LOOKS + 1, false);
-    assert_eq!(w.get(), Awaited::Begun);
+    assert_eq!(w.get(), Posted::Begun);
     w.end();
     w.library.nal.looks = 1;
-    assert_eq!(w.put(), Awaited::Done { events: true });
+    assert_eq!(w.put(), Posted::Done { events: true });
     assert_eq!(w.events().len(), 2);
     w.library.nal.looks = 1;
     assert_eq!(w.put(), DONE);
@@ -248,11 +257,11 @@ fn a_caller_that_is_done_is_told_of_other_events() {
 fn refusals_are_those_of_the_calls() {
     let mut w = world(-1, 1, false);
     let region = (60, 8);
-    let got = w.library.get_awaited(w.md, region, &target(), LOOKS);
+    let got = w.library.get_awaited(&get(w.md, region), LOOKS);
     assert_eq!(got, Err(Error::MdIllegal));
-    let put = w.library.put_awaited(w.md, region, &target(), LOOKS);
+    let put = w.library.put_awaited(&mut put(w.md, region), LOOKS);
     assert_eq!(put, Err(Error::MdIllegal));
     w.library.ni.md_unlink(w.md).unwrap();
-    let got = w.library.get_awaited(w.md, (0, 8), &target(), LOOKS);
+    let got = w.library.get_awaited(&get(w.md, (0, 8)), LOOKS);
     assert_eq!(got, Err(Error::MdInvalid));
 }

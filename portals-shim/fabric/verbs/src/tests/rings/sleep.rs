@@ -17,10 +17,10 @@ fn device_a_sleeper_has_no_ring() {
     };
     for round in 0..20 {
         heat(&mut raws, 0, 1);
-        assert_eq!(raws[1].nal().longest(), None, "awake");
+        assert_eq!(raws[1].nal().rings.nap(), None, "awake");
         for naps in [1, 2, 4, 8, 16, 16] {
-            assert!(raws[1].nal().arm());
-            assert_eq!(raws[1].nal().longest(), Some(Duration::from_millis(naps)));
+            assert!(raws[1].nal().arm().rings);
+            assert_eq!(raws[1].nal().rings.nap(), Some(Duration::from_millis(naps)));
             // Rank 0 computes.
             raws[1].look();
         }
@@ -35,7 +35,7 @@ fn device_a_sleeper_has_no_ring() {
         }
         assert_eq!(taken(&raws[1]), before + 1);
         // It polls, and the sleeper wakes.
-        assert!(raws[1].nal().arm());
+        assert!(raws[1].nal().arm().rings);
         let end = Instant::now() + Duration::from_secs(20);
         while !is_rung(&raws[1]) {
             assert!(Instant::now() < end, "nothing wakes");
@@ -44,8 +44,8 @@ fn device_a_sleeper_has_no_ring() {
         awake(&mut raws, "the ring is left", |r| {
             r[1].library.nal.rings.counts().0 == 0
         });
-        assert_eq!(raws[1].nal().longest(), None);
-        assert!(raws[1].nal().arm());
+        assert_eq!(raws[1].nal().rings.nap(), None);
+        assert!(raws[1].nal().arm().rings);
         raws[1].look();
         raws[0].put(there, 8, AckRequest::NoAck, round);
         let end = Instant::now() + Duration::from_secs(20);
@@ -72,8 +72,8 @@ fn device_a_computing_peer_is_asked_to_leave() {
     for _ in 0..10 {
         heat(&mut raws, 0, 1);
         for naps in [1, 2] {
-            assert!(raws[1].nal().arm());
-            assert_eq!(raws[1].nal().longest(), Some(Duration::from_millis(naps)));
+            assert!(raws[1].nal().arm().rings);
+            assert_eq!(raws[1].nal().rings.nap(), Some(Duration::from_millis(naps)));
         }
         let end = Instant::now() + Duration::from_secs(20);
         while !is_rung(&raws[1]) {
@@ -86,8 +86,8 @@ fn device_a_computing_peer_is_asked_to_leave() {
             assert!(Instant::now() < end, "the ring is left");
             raws[1].look();
         }
-        assert!(raws[1].nal().arm());
-        assert_eq!(raws[1].nal().longest(), None, "as long as nothing comes");
+        assert!(raws[1].nal().arm().rings);
+        assert_eq!(raws[1].nal().rings.nap(), None, "as long as nothing comes");
         raws[1].look();
     }
     assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[1])), (0, 0));

@@ -1,0 +1,257 @@
+//! The fabric's methods ([`Nal`]): what the library asks of connections, and which part answers.
+
+use super::{BATCH, Verbs, cm, written};
+use fabric_api::call::{Paths, RemoteKey, Target};
+use fabric_api::nal::{
+    Armed, Attendance, Awaiting, Direction, LOOKS, Look, Nal, Outcome, Schedule, Waiter,
+};
+use fabric_api::op::{Capabilities, Mode, Put};
+use portals_core::{Error, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Verbs {
+    /// [`Look::All`]
+    pub(super) fn look_everywhere(&mut self, ni: &mut Ni) -> bool {
+        if self.gone {
+            return false;
+        }
+        self.look_for_answer();
+        let ringed = self.rings.any() && self.look_at_rings(ni);
+        if ringed && self.rings_are_enough() {
+            return true;
+        }
+        let mut count = self.poll_once(ni);
+        let any = count > 0 || ringed;
+        while count == BATCH {
+            count = self.poll_again(ni);
+        }
+        // Out of the way of an answer to what has just arrived.
+        if !any && !self.spare.is_empty() {
+            self.repost();
+        }
+        if self.stirred {
+            self.pump();
+        }
+        if self.pending > 0 {
+            self.mend(ni, count);
+            self.stirred = true;
+        }
+        any
+    }
+
+    /// [`Look::Likely`]
+    fn look_at_likely(&mut self, ni: &mut Ni) -> bool {
+        if !self.rings.any() || self.gone {
+            return self.look_everywhere(ni);
+        }
+        self.look_for_answer();
+        let ringed = self.rings.watch() && self.look_at_rings(ni);
+        if ringed && !self.rings_are_enough() {
+            self.look_everywhere(ni);
+        }
+        ringed
+    }
+
+    /// Sends a put of its descriptor's memory that leaves at once; `lend`: that memory may be read later.
+    #[inline(always)]
+    fn put_memory(
+        &mut self,
+        ni: &Ni,
+        ready: &ReadyPut,
+        key: Option<&RemoteKey>,
+        lend: bool,
+    ) -> Outcome {
+        let header = &ready.header;
+        // Whoever has the key of the memory says where it goes.
+        if let Some(key) = key.filter(|key| key.rkey != 0) {
+            return taken(self.write_aimed_now(header, &ready.payload, *key));
+        }
+        let long = written::written(self.write_from, header.payload_len() as usize);
+        if let ([local], true) = (&*ready.payload, long)
+            && lend
+            && ni.has_room()
+            && let Some(number) = self.write_put_now(header, *local, ready.md)
+        {
+            return Outcome::Lent(number);
+        }
+        taken(self.send_put_now(header, &ready.payload))
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        let dup = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        Some(Attendance {
+            alarm: vec![dup(self.cq.event_fd().ok()?)?],
+            control: {
+                let manager = self.joiner.as_ref().and_then(cm::Joiner::events_fd);
+                let own = [self.mail.events_fd()?, dup(self.device.events_fd())?];
+                own.into_iter().chain(manager).collect()
+            },
+            bell: Arc::clone(&self.bell),
+            thread: self.thread,
+            longest: None,
+        })
+    }
+}
+
+#[inline(always)]
+fn taken(left: bool) -> Outcome {
+    match left {
+        true => Outcome::Taken,
+        false => Outcome::Declined,
+    }
+}
+
+impl Nal for Verbs {
+    fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
+        self.stirred = true;
+        self.ask_no_more();
+        self.aimed = key.filter(|k| k.rkey != 0).copied();
+        self.send_message(ni, tx);
+        self.aimed = None;
+    }
+
+    #[inline(always)]
+    fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
+        self.ask_no_more();
+        match &mut put.mode {
+            Mode::Standard => self.put_memory(ni, ready, put.key, true),
+            Mode::AtOnce => self.put_memory(ni, ready, put.key, false),
+            Mode::Relaxed => self.write_ahead(ni, ready),
+            Mode::Pack(_) if put.key.is_some() => Outcome::Declined,
+            Mode::Pack(pack) => {
+                let pack: &mut dyn FnMut(&mut [u8]) = &mut **pack;
+                taken(self.send_frame_now(&ready.header, None, pack))
+            }
+        }
+    }
+
+    fn begun(&mut self, number: u64, op: OpId) {
+        self.put_begun(number, op);
+    }
+
+    #[inline(always)]
+    fn get(
+        &mut self,
+        ni: &mut Ni,
+        md: MdHandle,
+        region: Option<(u64, u64)>,
+        from: &Target,
+    ) -> bool {
+        self.read_now(ni, md, region, from)
+    }
+
+    #[inline(always)]
+    fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
+        let left = match way {
+            Direction::Read => self.read(local, remote),
+            Direction::Write => self.write(local, remote),
+        };
+        if left {
+            self.alone.wait_for_latest();
+        }
+        left
+    }
+
+    #[inline]
+    fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
+        self.watch_for_answer();
+        let any = if self.gone || self.rings.any() || self.pending > 0 {
+            self.look_everywhere(ni)
+        } else {
+            let any = self.poll_once(ni) > 0;
+            if self.stirred {
+                self.pump();
+            }
+            any
+        };
+        (self.alone.awaited(), any)
+    }
+
+    fn unawait(&mut self, ni: &mut Ni) {
+        self.wait_no_more(ni);
+    }
+
+    #[inline(always)]
+    fn progress(&mut self, ni: &mut Ni, look: Look) -> bool {
+        match look {
+            Look::All => self.look_everywhere(ni),
+            Look::Likely => self.look_at_likely(ni),
+        }
+    }
+
+    fn attend(&mut self, ni: &mut Ni) -> bool {
+        self.stirred = true;
+        self.rings.looked(Instant::now());
+        self.tend(ni)
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            due: self.next_time(),
+            busy: (self.pending > 0 || self.look) && !self.gone,
+            gone: self.gone,
+            spin: None,
+            looks: if self.crowded { 1 } else { LOOKS },
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        self.attendance().map_or(Waiter::Poll, Waiter::Descriptors)
+    }
+
+    fn arm(&mut self) -> Armed {
+        self.look = false;
+        self.ask_no_more();
+        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
+        self.armed_at = armed.is_ok().then_some(self.empty_polls);
+        self.shut_rings();
+        Armed {
+            rings: !self.gone && armed.is_ok(),
+            longest: self.rings.nap(),
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self, ni: &mut Ni) {
+        let portals = ni.take_dirty_portals();
+        self.tell_peers(ni, portals, &mut |_| {});
+    }
+
+    fn withdraw(&mut self, ni: &mut Ni, md: MdHandle) -> Result<(), Error> {
+        self.withdraw_beside(ni, md, &mut |_| {})
+    }
+
+    fn remote_key(&mut self, ni: &Ni, md: MdHandle) -> Result<u32, Error> {
+        self.pinned_key(ni, md)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            packs: true,
+            pins: true,
+            pinnable: self.registry.room(),
+            exposable: self.registry.left(),
+            ..Capabilities::default()
+        }
+    }
+
+    fn distance(&self, to: ProcessId) -> Option<u64> {
+        if to == self.id {
+            return Some(0);
+        }
+        self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
+    }
+
+    fn statistics(&self) -> Paths {
+        self.counters.paths
+    }
+
+    /// Waits until what was sent has left, then ends the connections; the memory of every
+    /// descriptor is out of peers' reach afterwards.
+    fn close(&mut self, ni: &mut Ni) {
+        self.farewell(ni);
+        self.end(ni);
+    }
+}

@@ -1,0 +1,237 @@
+//! What a put does in each mode, with each report, on every fabric: all of it or nothing, and the events that it promises.
+
+use fabric_testing::{EndOnPanic, device, entry, spec, to};
+use portals_shim::fabric::{self, FabricConfig, Opened};
+use portals_shim::nal::{seastar, shm, verbs};
+use portals_shim::{
+    AckRequest, EqHandle, EventKind, InsertPosition, Interface, MdHandle, MdMemory, MdSpec, NiFail,
+    Posted, ProcessId, Put, Region, Report, Unlink, Wait,
+};
+use std::sync::Barrier;
+
+/// Of the descriptor that puts go to, which makes no event, and of one that is told when they have.
+const DATA: u64 = 1;
+const MARK: u64 = 2;
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Standard,
+    AtOnce,
+    Relaxed,
+    Pack,
+}
+
+const KINDS: [Kind; 4] = [Kind::Standard, Kind::AtOnce, Kind::Relaxed, Kind::Pack];
+const REPORTS: [Report; 3] = [Report::Events, Report::Silent, Report::Wait];
+const ACKS: [AckRequest; 2] = [AckRequest::NoAck, AckRequest::Ack];
+const LENGTHS: [usize; 3] = [0, 8, 5000];
+const LARGEST: usize = 5000;
+
+/// Long enough for any of them; a fabric's own time.
+const LONG: Wait = Wait::Nanos(20_000_000_000);
+
+struct Rank<'a> {
+    ni: &'a Interface,
+    eq: EqHandle,
+    peer: ProcessId,
+    barrier: &'a Barrier,
+}
+
+impl Rank<'_> {
+    fn meet(&self) {
+        self.ni.outside(|| self.barrier.wait()).unwrap();
+    }
+
+    fn bind(&self, region: &Region, user_ptr: u64) -> MdHandle {
+        let spec = MdSpec {
+            user_ptr,
+            ..spec(MdMemory::whole(region), Some(self.eq))
+        };
+        self.ni.md_bind(spec, Unlink::Retain).unwrap()
+    }
+
+    fn next(&self) -> (u64, EventKind) {
+        let polled = self.ni.eq_poll(&[self.eq], LONG).unwrap();
+        let event = polled.expect("an event that was promised").event;
+        assert_eq!(event.ni_fail, NiFail::OK);
+        (event.md.user_ptr, event.kind)
+    }
+}
+
+/// The bytes of the `number`th put.
+fn bytes(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (number * 31 + i * 7) as u8).collect()
+}
+
+/// Each put that is made, by number; whether it was declined is for the caller to say.
+fn all(mut each: impl FnMut(usize, Kind, Report, AckRequest, usize)) {
+    let mut number = 0;
+    for kind in KINDS {
+        for report in REPORTS {
+            for ack in ACKS {
+                for len in LENGTHS {
+                    number += 1;
+                    each(number, kind, report, ack, len);
+                }
+            }
+        }
+    }
+}
+
+fn initiate(r: &Rank<'_>) {
+    let source = Region::new(LARGEST).unwrap();
+    let (data, mark) = (r.bind(&source, DATA), r.bind(&source, MARK));
+    r.meet();
+    let mut declined_of_standard = 0;
+    all(|number, kind, report, ack, len| {
+        let about = format!("{kind:?} {report:?} {ack:?} {len} bytes");
+        let sent = bytes(number, len);
+        source.write(0, &sent).unwrap();
+        let put = Put {
+            report,
+            ..Put::new(data, to(r.peer, DATA, 0))
+                .region(0, len as u64)
+                .ack(ack)
+        };
+        let mut calls = 0;
+        let mut pack = |room: &mut [u8]| {
+            calls += 1;
+            room.copy_from_slice(&sent);
+        };
+        let posted = match kind {
+            Kind::Standard => r.ni.post_put(put),
+            Kind::AtOnce => r.ni.post_put(put.at_once()),
+            Kind::Relaxed => r.ni.post_put(put.relaxed()),
+            Kind::Pack => {
+                // What lies in the descriptor is not what is sent.
+                source.write(0, &vec![0; len]).unwrap();
+                r.ni.post_put(put.pack(&mut pack))
+            }
+        };
+        let posted = posted.unwrap();
+        let declined = posted == Posted::Declined;
+        let packed = matches!(kind, Kind::Pack) && !declined && len > 0;
+        assert_eq!(calls, u32::from(packed), "{about}");
+        declined_of_standard += u32::from(declined && matches!(kind, Kind::Standard));
+        let hdr_data = u64::from(!declined);
+        r.ni.put_region(mark, (0, 0), AckRequest::Ack, to(r.peer, MARK, 0), hdr_data)
+            .unwrap();
+
+        let mut expected = match posted {
+            Posted::Declined | Posted::Taken | Posted::Done { .. } => vec![],
+            Posted::Begun => vec![EventKind::SendStart, EventKind::SendEnd],
+        };
+        let acked = ack == AckRequest::Ack && matches!(posted, Posted::Begun | Posted::Taken);
+        expected.extend(acked.then_some(EventKind::Ack));
+        assert!(
+            report != Report::Events || matches!(posted, Posted::Begun | Posted::Declined),
+            "{about}: {posted:?}"
+        );
+        let (mut seen, mut marked) = (Vec::new(), false);
+        while seen.len() < expected.len() || !marked {
+            match r.next() {
+                (DATA, kind) => seen.push(kind),
+                (_, kind) => marked |= kind == EventKind::Ack,
+            }
+        }
+        // An ack may come before its SEND_END.
+        seen.sort_unstable_by_key(|kind| expected.iter().position(|e| e == kind));
+        assert_eq!(seen, expected, "{about}: {posted:?}");
+    });
+    assert_eq!(declined_of_standard, 0);
+}
+
+fn serve(r: &Rank<'_>) {
+    let (landing, none) = (Region::new(LARGEST).unwrap(), Region::new(8).unwrap());
+    for (bits, region, eq) in [(DATA, &landing, None), (MARK, &none, Some(r.eq))] {
+        let me = r.ni.me_attach(4, entry(bits), InsertPosition::After);
+        let spec = spec(MdMemory::whole(region), eq);
+        r.ni.md_attach(me.unwrap(), spec, Unlink::Retain).unwrap();
+    }
+    r.meet();
+    let mut there = vec![0; LARGEST];
+    all(|number, kind, report, ack, len| {
+        let made = loop {
+            let polled = r.ni.eq_poll(&[r.eq], LONG).unwrap();
+            let event = polled.expect("word of the initiator").event;
+            if event.kind == EventKind::PutEnd {
+                break event.hdr_data != 0;
+            }
+        };
+        if made {
+            there[..len].copy_from_slice(&bytes(number, len));
+        }
+        let mut seen = vec![0; LARGEST];
+        landing.read(0, &mut seen).unwrap();
+        assert!(
+            seen == there,
+            "{kind:?} {report:?} {ack:?} {len} bytes, made: {made}"
+        );
+    });
+}
+
+fn ranks(opened: Vec<impl FnOnce() -> Opened + Send>) {
+    let barrier = &Barrier::new(2);
+    std::thread::scope(|s| {
+        for (rank, join) in opened.into_iter().enumerate() {
+            s.spawn(move || {
+                let _guard = EndOnPanic;
+                let Opened { interface, peers } = join();
+                let ni = &interface;
+                let r = Rank {
+                    ni,
+                    eq: ni.eq_alloc(64).unwrap(),
+                    peer: *peers.iter().find(|p| **p != ni.id()).unwrap(),
+                    barrier,
+                };
+                match rank {
+                    0 => initiate(&r),
+                    _ => serve(&r),
+                }
+                r.meet();
+                ni.close().unwrap();
+            });
+        }
+    });
+}
+
+fn there(opened: Vec<Opened>) {
+    ranks(opened.into_iter().map(|o| move || o).collect());
+}
+
+#[test]
+fn puts_of_every_mode_in_process() {
+    there(fabric::in_process(2));
+}
+
+#[test]
+fn puts_of_every_mode_over_shared_memory() {
+    there(fabric::interfaces(shm::in_threads(2).unwrap()));
+}
+
+#[test]
+fn puts_of_every_mode_on_the_model() {
+    let config = FabricConfig::default();
+    let waiting = seastar::in_threads_of(2, &config).unwrap();
+    let join = |w: seastar::InThread| move || Opened::from(w.join().unwrap());
+    ranks(waiting.into_iter().map(join).collect());
+}
+
+#[test]
+fn device_puts_of_every_mode() {
+    if let Some(device) = device() {
+        there(fabric::interfaces(
+            verbs::in_threads(2, Some(&device)).unwrap(),
+        ));
+    }
+}
+
+/// Frames have one owner.
+#[test]
+fn frames_past_the_library_are_given_once() {
+    let mut opened = fabric::interfaces(shm::in_threads(2).unwrap());
+    let one = opened.remove(0).interface;
+    assert!(one.near().is_some());
+    assert!(one.near().is_none());
+    assert!(fabric::in_process(1).remove(0).interface.near().is_none());
+}
