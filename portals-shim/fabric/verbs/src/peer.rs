@@ -16,6 +16,7 @@
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
 //! | `peer/confirm.rs` | ends of requests by the word of a witness |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
+//! | `peer/by_hand.rs` | frames that tests make |
 //!
 //! ```text
 //!   held ──(connected and greeted)──► path chosen ──► queue ──(room, credit)──► flying ──► done
@@ -47,6 +48,8 @@
 mod acks;
 mod ahead;
 mod batch;
+#[cfg(test)]
+mod by_hand;
 mod confirm;
 mod expected;
 mod flight;

@@ -3,14 +3,14 @@
 use super::*;
 use crate::frame::{Kind, RemoteMd, SLOT, Writer, stamp};
 use crate::trusted::TRUST;
-use crate::{Verbs, connect, peer};
+use crate::{Verbs, connect};
 use fabric_api::call::{Answer, Call};
 use fabric_api::library::Library;
 use fabric_api::nal::Nal;
 use fabric_api::op::{Get, Put};
 use portals_core::{Body, Event, Header, MdDesc, MdHandle, MeHandle, Memory, Ni};
 use std::time::{Duration, Instant};
-use verbs_backend::{Remote, SendFlags, SendOp};
+use verbs_backend::{Remote, SendOp};
 
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -212,7 +212,7 @@ impl Raw {
         &mut self.library.nal
     }
 
-    /// Sends bytes as a frame to a connected peer, past all accounts. Nothing else may be under way to it.
+    /// Sends bytes as a frame to a connected peer, whether there is a credit or not.
     pub(super) fn say(&mut self, rank: usize, bytes: &[u8]) {
         self.say_as(rank, SendOp::Send, bytes);
     }
@@ -235,9 +235,8 @@ impl Raw {
         let nal = self.nal();
         let mut buffer = nal.send_pool.take().expect("a send buffer");
         buffer[..bytes.len()].copy_from_slice(bytes);
-        let qp = nal.peer(rank).and_then(|p| p.qp.clone()).expect("a link");
-        let posted = qp.post_owned(peer::PLAIN, op, buffer, 0..bytes.len(), SendFlags::empty());
-        assert!(posted.is_ok(), "the send queue has room");
+        let peer = nal.peer(rank).expect("a link");
+        peer.post_as_is(op, buffer, bytes.len());
     }
 }
 

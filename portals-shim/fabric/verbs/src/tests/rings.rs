@@ -334,6 +334,44 @@ fn device_puts_alike_survive_a_broken_connection() {
     }
 }
 
+/// Frames that a test makes are numbered as others: those that are written afterwards come.
+#[test]
+fn device_frames_made_by_hand_are_numbered() {
+    let Some(mut raws) = connected(2, 8) else {
+        return;
+    };
+    let there = raws[1].id();
+    for number in 1..=2 * u64::from(HOT) {
+        let header = raws[0].header(there, LOUD, 8, number);
+        let bytes = frame(Kind::Message, |w| {
+            w.header(&header, 8);
+            w.push(&[7; 8]);
+        });
+        raws[0].say(1, &bytes);
+        awake(&mut raws, "one made by hand", |r| {
+            r[1].seen(EventKind::PutEnd, LOUD) == (number as usize, 0)
+        });
+    }
+    let known = |r: &[Raw]| r[0].library.nal.peers[1].as_deref()?.ring_at();
+    awake(&mut raws, "a ring", |r| known(r).is_some());
+    let before = taken(&raws[1]);
+    for _ in 0..3 {
+        message(&mut raws, 0, 1, 8);
+    }
+    assert_eq!(taken(&raws[1]), before + 3);
+    assert_eq!((bad_frames(&raws[0]), bad_frames(&raws[1])), (0, 0));
+    // They are requests that are done: the adapter may reach memory before the next one.
+    raws[0].events.clear();
+    raws[0].put(to(there, LOUD, 0), 8, AckRequest::Ack, 0);
+    awake(&mut raws, "an ack", |r| {
+        r[0].seen(EventKind::Ack, LOUD) == (1, 0)
+    });
+    let before = raws[0].library.nal.counters.paths.one_sided;
+    raws[0].put(to(there, QUIET, 0), 8, AckRequest::NoAck, 0);
+    assert_eq!(raws[0].library.nal.counters.paths.one_sided, before + 1);
+    close(raws);
+}
+
 /// One ring for two peers: who is hot first has it, until the rank has slept.
 #[test]
 fn device_there_are_no_more_rings_than_allowed() {
