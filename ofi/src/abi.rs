@@ -103,6 +103,7 @@ pub(crate) mod control {
     use std::ffi::c_int;
     pub(crate) const GET_OPS_FLAG: c_int = 2;
     pub(crate) const SET_OPS_FLAG: c_int = 3;
+    pub(crate) const GET_WAIT: c_int = 5;
     pub(crate) const ENABLE: c_int = 6;
 }
 
@@ -269,13 +270,36 @@ pub(crate) struct CqAttr {
     pub(crate) wait_set: *mut c_void,
 }
 
-const WAIT_NONE: c_int = 0;
-const WAIT_UNSPEC: c_int = 1;
-const WAIT_YIELD: c_int = 5;
+/// Wait objects (`enum fi_wait_obj`).
+pub(crate) mod wait {
+    use std::ffi::c_int;
+    pub(crate) const NONE: c_int = 0;
+    pub(crate) const UNSPEC: c_int = 1;
+    pub(crate) const FD: c_int = 3;
+    pub(crate) const YIELD: c_int = 5;
+}
 
-/// A queue or counter with this wait object is only read: no descriptor or mutex tells of news.
-pub(crate) const fn is_polled(wait_obj: c_int) -> bool {
-    matches!(wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD)
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EqAttr {
+    pub(crate) size: usize,
+    pub(crate) flags: u64,
+    pub(crate) wait_obj: c_int,
+    pub(crate) signaling_vector: c_int,
+    pub(crate) wait_set: *mut c_void,
+}
+
+/// `struct fi_eq_err_entry`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EqErrEntry {
+    pub(crate) fid: *mut c_void,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: u64,
+    pub(crate) err: c_int,
+    pub(crate) prov_errno: c_int,
+    pub(crate) err_data: *mut c_void,
+    pub(crate) err_data_size: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -414,13 +438,18 @@ mod tests {
             size_of::<Provider>(),
             size_of::<AvAttr>(),
             size_of::<CqAttr>(),
+            size_of::<EqAttr>(),
+            size_of::<EqErrEntry>(),
             size_of::<CqErrEntry>(),
             size_of::<Msg>(),
             size_of::<MsgTagged>(),
             size_of::<MsgRma>(),
             size_of::<MsgAtomic>(),
         ];
-        assert_eq!(sizes, [24, 80, 64, 96, 120, 72, 48, 40, 80, 48, 64, 64, 72]);
+        assert_eq!(
+            sizes,
+            [24, 80, 64, 96, 120, 72, 48, 40, 32, 48, 80, 48, 64, 64, 72]
+        );
         let offsets = [
             offset_of!(DomainAttr, mr_mode),
             offset_of!(DomainAttr, caps),

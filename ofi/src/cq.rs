@@ -5,13 +5,15 @@
 )]
 //! Completion queues.
 
-use crate::abi::{Addr, CqAttr, CqErrEntry, Fid, class, errno, is_polled};
+use crate::abi::{Addr, CqAttr, CqErrEntry, Fid, class, errno};
 use crate::domain::{Domain, Shared};
 use crate::object::{self, Object, object};
-use crate::progress::{SLICE, Users};
-use crate::ptr::{Out, borrow, entry, write_at, write_bytes};
+use crate::progress::Users;
+use crate::ptr::{Out, borrow, entry, entry_int, write_at, write_bytes};
 use crate::table::Table;
+use crate::wait::{Waited, Waits, deadline, do_control};
 use ofi_engine::completion::{Entry, Failure, HasFailed, Queue};
+use ofi_engine::wait::{WaitObject, Woken};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ pub(crate) struct CompletionQueue {
     ops: *const c_void,
     pub(crate) queue: Arc<Queue>,
     pub(crate) users: Arc<Users>,
+    waits: Waits,
     /// Bytes of an entry as this caller reads it.
     each: usize,
     _domain: Arc<Shared>,
@@ -31,7 +34,10 @@ pub(crate) struct CompletionQueue {
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
 unsafe impl Object for CompletionQueue {
     const CLASS: usize = class::CQ;
-    const OPS: &'static Table<6> = &Table::new(&[(0, object::close::<Self> as *const c_void)]);
+    const OPS: &'static Table<6> = &Table::new(&[
+        (0, object::close::<Self> as *const c_void),
+        (2, do_control::<Self> as *const c_void),
+    ]);
 
     /// Endpoints use it.
     fn is_used(&self) -> bool {
@@ -45,6 +51,7 @@ static CQ: Table<7> = Table::new(&[
     (2, read_failed as *const c_void),
     (3, wait_read as *const c_void),
     (4, wait_read_from as *const c_void),
+    (5, signal as *const c_void),
     (6, strerror as *const c_void),
 ]);
 /// Bytes of entries, by format: context, message, data, tagged. Each is the beginning of the next.
@@ -60,21 +67,39 @@ pub(crate) unsafe extern "C" fn open(
     let make = |domain: &Domain, fid| {
         // SAFETY: the caller says there what it wants.
         let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
-        if !is_polled(attr.wait_obj) {
-            return Err(errno::NOSYS);
-        }
+        let (waits, object) = Waits::new(attr.wait_obj, &domain.shared)?;
         let format = usize::try_from(attr.format).map_err(|_| errno::INVAL)?;
         Ok(CompletionQueue {
             fid,
             ops: CQ.as_ptr(),
-            queue: Arc::default(),
+            queue: Arc::new(Queue::new(object)),
             users: Arc::default(),
+            waits,
             each: *EACH.get(format).ok_or(errno::INVAL)?,
             _domain: Arc::clone(&domain.shared),
         })
     };
     // SAFETY: the caller was given the domain, and wants the queue there.
     unsafe { object::open(domain, out, context, make) }
+}
+
+impl Waited for CompletionQueue {
+    fn wait_object(&self) -> &WaitObject {
+        self.queue.wait_object()
+    }
+}
+
+/// `fi_cq_signal`
+unsafe extern "C" fn signal(cq: *mut c_void) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the queue.
+        let cq = unsafe { object::<CompletionQueue>(cq) }?;
+        if cq.waits == Waits::Never {
+            return Err(errno::NOSYS);
+        }
+        cq.queue.wait_object().signal();
+        Ok(0)
+    })
 }
 
 /// An entry as bytes.
@@ -168,8 +193,11 @@ unsafe extern "C" fn wait_read_from(
     entry(|| {
         // SAFETY: the caller was given the queue.
         let cq = unsafe { object::<CompletionQueue>(cq) }?;
-        let until = u64::try_from(timeout).ok();
-        let until = until.map(|ms| Instant::now() + Duration::from_millis(ms));
+        if cq.waits == Waits::Never {
+            return Err(errno::NOSYS);
+        }
+        let until = deadline(timeout);
+        cq.users.progress(Duration::ZERO);
         loop {
             // SAFETY: the caller has room for so many.
             match unsafe { cq.take(buf, count, from) } {
@@ -179,7 +207,11 @@ unsafe extern "C" fn wait_read_from(
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(errno::AGAIN);
             }
-            cq.users.progress(SLICE);
+            let (queue, ready) = (&cq.queue, || !cq.queue.is_empty());
+            let woken = cq.waits.sleep(&cq.users, queue.wait_object(), until, ready);
+            if woken == Woken::Signaled {
+                return Err(errno::AGAIN);
+            }
         }
     })
 }

@@ -236,6 +236,12 @@ impl EndpointFid {
         of_queues
             .chain(of_counts)
             .for_each(|users| users.add(&self.endpoint));
+        let queues = [&bindings.tx.queue, &bindings.rx.queue];
+        let of_queues = queues.into_iter().flatten().map(|q| q.wait_object());
+        let of_counts = counts.into_iter().flatten().map(|(c, _)| c.wait_object());
+        of_queues
+            .chain(of_counts)
+            .for_each(|object| self.endpoint.serve(object));
         self.domain
             .add(&self.endpoint)
             .map_err(|why| refused(&why))?;

@@ -1,77 +1,232 @@
-// UNSAFETY: entries get objects by pointers.
-#![expect(unsafe_code, reason = "entries get objects of a C caller by pointers")]
-//! Event queues, which stay empty: no connection is made by them, and what could tell them of its end is over when its call
-//! returns.
+// UNSAFETY: entries get objects, and bytes and room for them, of a C caller by pointers.
+#![expect(
+    unsafe_code,
+    reason = "entries get objects and bytes of a C caller by pointers"
+)]
+//! Event queues: what a program writes itself. No connection is made by them.
 
-use crate::abi::{Fid, class, errno};
+use crate::abi::{EqAttr, EqErrEntry, Fid, cap, class, errno, wait};
 use crate::fabric::Fabric;
-use crate::object::{self, Object};
-use crate::ptr::entry;
+use crate::object::{self, Object, object};
+use crate::ptr::{Out, Outcome, borrow, bytes, entry, write_bytes};
 use crate::table::Table;
+use crate::wait::{Waited, deadline, do_control, object_for};
+use ofi_engine::wait::{WaitObject, Woken};
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    /// `FI_NOTIFY` and the like.
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+/// The events of a queue, oldest first. Any thread may call every method.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    all: Mutex<VecDeque<Event>>,
+    /// How many there are, read without the lock.
+    len: AtomicUsize,
+    wait: WaitObject,
+}
+
+impl Events {
+    fn all(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) const fn wait_object(&self) -> &WaitObject {
+        &self.wait
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::SeqCst) == 0
+    }
+
+    fn push(&self, event: Event) {
+        let mut all = self.all();
+        all.push_back(event);
+        self.len.fetch_add(1, Ordering::SeqCst);
+        drop(all);
+        self.wait.notify();
+    }
+
+    /// Arms the wait object.
+    pub(crate) fn arm(&self) -> bool {
+        self.wait.arm(|| !self.is_empty())
+    }
+
+    /// The oldest event, of at most so many bytes; with `peek` it stays.
+    fn take(&self, room: usize, peek: bool) -> Outcome<Event> {
+        let mut all = self.all();
+        let event = all.front().ok_or(errno::AGAIN)?;
+        if event.bytes.len() > room {
+            return Err(errno::TOOSMALL);
+        }
+        if peek {
+            return Ok(event.clone());
+        }
+        let event = all.pop_front().ok_or(errno::AGAIN)?;
+        self.len.fetch_sub(1, Ordering::SeqCst);
+        Ok(event)
+    }
+}
 
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct EventQueue {
     fid: Fid,
     ops: *const c_void,
+    pub(crate) events: Arc<Events>,
+    /// The program may write events (`FI_WRITE`).
+    writable: bool,
+    /// The program may wait for events.
+    waits: bool,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
 unsafe impl Object for EventQueue {
     const CLASS: usize = class::EQ;
-    const OPS: &'static Table<6> = &Table::new(&[(0, object::close::<Self> as *const c_void)]);
+    const OPS: &'static Table<6> = &Table::new(&[
+        (0, object::close::<Self> as *const c_void),
+        (2, do_control::<Self> as *const c_void),
+    ]);
+
+    /// Others tell it of events.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.events) > 1
+    }
 }
 
 static EQ: Table<5> = Table::new(&[
     (0, read as *const c_void),
     (1, read_failed as *const c_void),
+    (2, write as *const c_void),
     (3, wait_read as *const c_void),
 ]);
 
 /// `fi_eq_open`
 pub(crate) unsafe extern "C" fn open(
     fabric: *mut c_void,
-    _attr: *mut c_void,
+    attr: *mut EqAttr,
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller was given the fabric, and wants the queue there.
-    unsafe {
-        object::open(fabric, out, context, |_: &Fabric, fid| {
-            let ops = EQ.as_ptr();
-            Ok(EventQueue { fid, ops })
+    let make = |_: &Fabric, fid| {
+        // SAFETY: the caller says there what it wants, if anything.
+        let attr = unsafe { borrow(attr) };
+        let wait_obj = attr.as_ref().map_or(wait::UNSPEC, |attr| attr.wait_obj);
+        let events = Events {
+            wait: object_for(wait_obj)?,
+            ..Events::default()
+        };
+        Ok(EventQueue {
+            fid,
+            ops: EQ.as_ptr(),
+            events: Arc::new(events),
+            writable: attr.is_some_and(|attr| attr.flags & cap::WRITE != 0),
+            waits: wait_obj != wait::NONE,
         })
+    };
+    // SAFETY: the caller was given the fabric, and wants the queue there.
+    unsafe { object::open(fabric, out, context, make) }
+}
+
+impl Waited for EventQueue {
+    fn wait_object(&self) -> &WaitObject {
+        self.events.wait_object()
     }
 }
 
+/// Takes an event to where the caller wants it.
+///
+/// # Safety
+/// `event` is null or may be written, and there is room for `len` bytes at `buf`.
+unsafe fn take(
+    eq: &EventQueue,
+    event: *mut u32,
+    (buf, len): (*mut c_void, usize),
+    flags: u64,
+) -> Outcome {
+    // SAFETY: the condition above.
+    let number = unsafe { Out::new(event) }?;
+    let taken = eq.events.take(len, flags & cap::PEEK != 0)?;
+    // SAFETY: it has at most `len` bytes.
+    unsafe { write_bytes(buf, &taken.bytes) }?;
+    number.set(taken.number);
+    Ok(taken.bytes.len() as isize)
+}
+
 unsafe extern "C" fn read(
-    _eq: *mut c_void,
-    _event: *mut u32,
-    _buf: *mut c_void,
-    _len: usize,
-    _flags: u64,
+    eq: *mut c_void,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    flags: u64,
 ) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let eq = unsafe { object::<EventQueue>(eq) }?;
+        // SAFETY: the caller has room for the event and for so many bytes.
+        unsafe { take(eq, event, (buf, len), flags) }
+    })
+}
+
+/// No event tells of a failure.
+unsafe extern "C" fn read_failed(_eq: *mut c_void, _entry: *mut EqErrEntry, _flags: u64) -> isize {
     entry(|| Err(errno::AGAIN))
 }
 
-unsafe extern "C" fn read_failed(_eq: *mut c_void, _entry: *mut c_void, _flags: u64) -> isize {
-    entry(|| Err(errno::AGAIN))
-}
-
-unsafe extern "C" fn wait_read(
-    _eq: *mut c_void,
-    _event: *mut u32,
-    _buf: *mut c_void,
-    _len: usize,
-    timeout: c_int,
+unsafe extern "C" fn write(
+    eq: *mut c_void,
+    event: u32,
+    buf: *const c_void,
+    len: usize,
     _flags: u64,
 ) -> isize {
     entry(|| {
-        // Nothing will ever come; who waits for ever asks again.
-        let most = u64::try_from(timeout).unwrap_or(1000);
-        std::thread::sleep(Duration::from_millis(most));
-        Err(errno::AGAIN)
+        // SAFETY: the caller was given the queue.
+        let eq = unsafe { object::<EventQueue>(eq) }?;
+        if !eq.writable {
+            return Err(errno::INVAL);
+        }
+        // SAFETY: the caller gives so many bytes.
+        let bytes = unsafe { bytes(buf, len) }?;
+        let number = event;
+        eq.events.push(Event { number, bytes });
+        Ok(len as isize)
+    })
+}
+
+unsafe extern "C" fn wait_read(
+    eq: *mut c_void,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let eq = unsafe { object::<EventQueue>(eq) }?;
+        if !eq.waits {
+            return Err(errno::NOSYS);
+        }
+        let until = deadline(timeout);
+        loop {
+            // SAFETY: the caller has room for the event and for so many bytes.
+            match unsafe { take(eq, event, (buf, len), flags) } {
+                Err(errno::AGAIN) => {}
+                other => return other,
+            }
+            let sleeper = eq.events.wait.enter();
+            if sleeper.sleep(until, || !eq.events.is_empty()) != Woken::Ready {
+                return Err(errno::AGAIN);
+            }
+        }
     })
 }

@@ -18,7 +18,7 @@
 //! | `fabric.rs`, `domain.rs`, `av.rs`, `cq.rs`, `cntr.rs`, `eq.rs`, `ep.rs`, `mr.rs` | the objects, by their names in libfabric; `object.rs`: what they have in common |
 //! | `open.rs` | how a program comes from one object to the next |
 //! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations; `call.rs`: what they have in common |
-//! | `progress.rs` | who drives endpoints |
+//! | `progress.rs`, `wait.rs` | who drives endpoints; how programs sleep |
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
 //! | `loader.rs` | the libfabric that has loaded this provider |
 //! | `ptr.rs` | a C caller's pointers |
@@ -46,6 +46,7 @@ mod progress;
 mod ptr;
 mod rma;
 mod table;
+mod wait;
 
 pub use abi::Provider;
 use std::ffi::c_void;

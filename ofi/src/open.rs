@@ -9,13 +9,14 @@ use crate::fabric::Fabric;
 use crate::object::{self, give};
 use crate::ptr::{Out, borrow, entry_int, string};
 use crate::table::Table;
-use crate::{atomic, av, cntr, cq, eq, info, messages, mr, rma};
+use crate::{atomic, av, cntr, cq, eq, info, messages, mr, rma, wait};
 use portals_shim::fabric::FabricKind;
 use std::ffi::{c_int, c_void};
 
 static FABRIC: Table<6> = Table::new(&[
     (0, open_domain as *const c_void),
     (2, eq::open as *const c_void),
+    (4, wait::trywait as *const c_void),
     (5, open_domain2 as *const c_void),
 ]);
 static DOMAIN: Table<11> = Table::new(&[

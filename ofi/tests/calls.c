@@ -1,5 +1,6 @@
 /* Calls of libfabric over the provider: two endpoints of one process, what goes well and what must fail with a reason. */
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,12 @@
             exit(1);                                                                          \
         }                                                                                     \
     } while (0)
+
+static int readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0);
+}
 
 struct side {
     struct fid_ep *ep;
@@ -241,6 +248,78 @@ static void atomics(void)
         IS(fi_close(&mr[i]->fid), 0);
 }
 
+/* Counters, queues and event queues that a program may not sleep on say so; event queues carry what it writes. */
+static void waits(void)
+{
+    struct fi_cq_attr polled = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
+    struct fi_cntr_attr count = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+    struct fi_eq_attr told = {.wait_obj = FI_WAIT_FD, .flags = FI_WRITE};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cq *cq;
+    struct fid_cntr *cntr;
+    struct fid_eq *eq;
+    struct fid_wait *set;
+    struct fi_wait_attr all = {.wait_obj = FI_WAIT_UNSPEC};
+    int fd = -1;
+    IS(fi_cq_open(domain, &polled, &cq, NULL), 0);
+    IS(fi_cq_sread(cq, &entry, 1, NULL, 0), -FI_ENOSYS);
+    IS(fi_cq_signal(cq), -FI_ENOSYS);
+    IS(fi_control(&cq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
+    struct fid *fid = &cq->fid;
+    IS(fi_trywait(fabric, &fid, 1), -FI_EINVAL);
+    IS(fi_close(&cq->fid), 0);
+    IS(fi_cntr_open(domain, &count, &cntr, NULL), 0);
+    IS(fi_cntr_wait(cntr, 1, 0), -FI_ENOSYS);
+    IS(fi_close(&cntr->fid), 0);
+    polled.wait_obj = FI_WAIT_MUTEX_COND;
+    IS(fi_cq_open(domain, &polled, &cq, NULL), -FI_ENOSYS);
+    IS(fi_wait_open(fabric, &all, &set), -FI_ENOSYS);
+    /* A counter that the program changes itself. */
+    count.wait_obj = FI_WAIT_FD;
+    IS(fi_cntr_open(domain, &count, &cntr, NULL), 0);
+    IS(fi_control(&cntr->fid, FI_GETWAIT, &fd), 0);
+    fid = &cntr->fid;
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    IS(readable(fd), 0);
+    IS(fi_cntr_add(cntr, 2), 0);
+    IS(readable(fd), 1);
+    IS(fi_cntr_wait(cntr, 2, -1), 0);
+    IS(fi_cntr_wait(cntr, 3, 1), -FI_ETIMEDOUT);
+    IS(fi_trywait(fabric, &fid, 1), -FI_EAGAIN);
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    IS(readable(fd), 0);
+    IS(fi_cntr_adderr(cntr, 1), 0);
+    IS(readable(fd), 1);
+    IS(fi_close(&cntr->fid), 0);
+    /* Events. */
+    struct fi_eq_entry in = {.context = &told}, out = {0};
+    uint32_t event = 0;
+    IS(fi_eq_open(fabric, &told, &eq, NULL), 0);
+    IS(fi_control(&eq->fid, FI_GETWAIT, &fd), 0);
+    fid = &eq->fid;
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    IS(fi_eq_sread(eq, &event, &out, sizeof out, 1, 0), -FI_EAGAIN);
+    IS(fi_eq_write(eq, FI_NOTIFY, &in, sizeof in, 0), sizeof in);
+    IS(readable(fd), 1);
+    IS(fi_trywait(fabric, &fid, 1), -FI_EAGAIN);
+    IS(fi_eq_read(eq, &event, &out, sizeof out - 1, 0), -FI_ETOOSMALL);
+    event = ~0u;
+    IS(fi_eq_sread(eq, &event, &out, sizeof out, -1, FI_PEEK), sizeof out);
+    IS(event, FI_NOTIFY);
+    IS(out.context == &told, 1);
+    IS(fi_eq_read(eq, &event, &out, sizeof out, 0), sizeof out);
+    IS(fi_eq_read(eq, &event, &out, sizeof out, 0), -FI_EAGAIN);
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    IS(fi_close(&eq->fid), 0);
+    told.flags = 0;
+    told.wait_obj = FI_WAIT_NONE;
+    IS(fi_eq_open(fabric, &told, &eq, NULL), 0);
+    IS(fi_eq_write(eq, FI_NOTIFY, &in, sizeof in, 0), -FI_EINVAL);
+    IS(fi_eq_sread(eq, &event, &out, sizeof out, 0, 0), -FI_ENOSYS);
+    IS(fi_control(&eq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
+    IS(fi_close(&eq->fid), 0);
+}
+
 static void several(void)
 {
     static char buffer[1000];
@@ -310,6 +389,7 @@ int main(void)
     remote_memory();
     atomics();
     several();
+    waits();
     /* In the wrong order. */
     IS(fi_close(&domain->fid), -FI_EBUSY);
     IS(fi_close(&sides[0].cq->fid), -FI_EBUSY);

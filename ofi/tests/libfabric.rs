@@ -132,15 +132,15 @@ fn two_programs_that_were_not_started_together_play_ping_pong() {
     }
 }
 
-#[test]
-fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.c");
+/// Runs a program of C over the provider, which says so when all is right.
+fn run_c(name: &str, says: &str, variables: &[(&str, &str)]) {
+    let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let folder = folder();
-    let program = folder.path().join("calls");
+    let program = folder.path().join(name);
     let compiled = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(&program)
-        .args([source, "-lfabric"])
+        .args([&source, "-lfabric"])
         .output();
     let headers = PathBuf::from("/usr/include/rdma/fabric.h");
     match compiled {
@@ -149,8 +149,22 @@ fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
         _ => return skip("no compiler, or no headers of libfabric (Debian: libfabric-dev)"),
     }
     let run = command(&program.to_string_lossy(), &folder)
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     assert!(run.status.success(), "{}", text(&run));
-    assert!(text(&run).contains("all calls are right"));
+    assert!(text(&run).contains(says), "{}", text(&run));
+}
+
+#[test]
+fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
+    run_c("calls", "all calls are right", &[]);
+}
+
+#[test]
+fn sleeping_programs_are_woken_by_arrivals_and_by_what_they_sent() {
+    run_c("waits", "all sleeps have ended", &[]);
+    // At once, and not after some looks.
+    let at_once = [("PORTOLAN_SPIN", "0")];
+    run_c("waits", "all sleeps have ended", &at_once);
 }

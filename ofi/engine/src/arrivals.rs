@@ -16,13 +16,18 @@ const MOMENT: u64 = 20_000;
 impl Core {
     /// Handles what has happened; waits for something so long if nothing has. Returns whether there was anything.
     pub(crate) fn progress(&mut self, wait: Wait) -> bool {
+        self.progress_or(wait, None)
+    }
+
+    /// The same; the wait ends too when `other` says so, which is asked while Portals is locked.
+    pub(crate) fn progress_or(&mut self, wait: Wait, other: Option<&dyn Fn() -> bool>) -> bool {
         let mut event = Brief::default();
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
         let (eqs, mut wait, mut any) = ([self.eq], wait, false);
         loop {
-            match self.ni.eq_take_or(&eqs, wait, None, &mut event) {
+            match self.ni.eq_take_or(&eqs, wait, other, &mut event) {
                 Ok(Taken::Nothing) => break,
                 Ok(_) => {
                     (any, wait) = (true, Wait::No);

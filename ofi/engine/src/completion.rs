@@ -1,6 +1,7 @@
 //! Completions: what an operation's end tells the program, by a queue, by a counter, or not at all.
 
 use crate::addresses::Addresses;
+use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -107,9 +108,23 @@ pub struct Queue {
     state: Mutex<State>,
     /// Entries of both kinds, read without the lock.
     len: AtomicUsize,
+    wait: Arc<WaitObject>,
 }
 
 impl Queue {
+    /// A queue that is awaited by this.
+    pub fn new(wait: WaitObject) -> Self {
+        Self {
+            wait: Arc::new(wait),
+            ..Self::default()
+        }
+    }
+
+    /// What a program sleeps on until there is an entry.
+    pub const fn wait_object(&self) -> &Arc<WaitObject> {
+        &self.wait
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,18 +132,27 @@ impl Queue {
     fn done(&self, entry: Entry, source: u64) {
         let mut state = self.state();
         state.done.push_back((entry, source));
-        self.len.fetch_add(1, Ordering::Release);
+        self.len.fetch_add(1, Ordering::SeqCst);
+        drop(state);
+        self.wait.notify();
     }
 
     fn failed(&self, entry: ErrorEntry) {
         let mut state = self.state();
         state.failed.push_back(entry);
-        self.len.fetch_add(1, Ordering::Release);
+        self.len.fetch_add(1, Ordering::SeqCst);
+        drop(state);
+        self.wait.notify();
     }
 
     /// Whether anything is there.
     pub fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Acquire) == 0
+        self.len.load(Ordering::SeqCst) == 0
+    }
+
+    /// Arms the wait object ([`WaitObject::arm`]).
+    pub fn arm(&self) -> bool {
+        self.wait.arm(|| !self.is_empty())
     }
 
     /// Takes completions, oldest first, as long as `take` says so; `Err` if a failure has to be taken first.
@@ -163,10 +187,73 @@ pub struct HasFailed;
 /// A counter of operations. Any thread may call every method.
 #[derive(Debug, Default)]
 pub struct Counter {
+    done: AtomicU64,
+    failed: AtomicU64,
+    /// What a program was last told of, of both.
+    told: [AtomicU64; 2],
+    wait: Arc<WaitObject>,
+}
+
+impl Counter {
+    /// A counter that is awaited by this.
+    pub fn new(wait: WaitObject) -> Self {
+        Self {
+            wait: Arc::new(wait),
+            ..Self::default()
+        }
+    }
+
+    /// What a program sleeps on until the counter has changed.
+    pub const fn wait_object(&self) -> &Arc<WaitObject> {
+        &self.wait
+    }
+
     /// Operations that have succeeded.
-    pub done: AtomicU64,
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::SeqCst)
+    }
+
     /// Operations that have failed.
-    pub failed: AtomicU64,
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// So many more have succeeded.
+    pub fn add(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::SeqCst);
+        self.wait.notify();
+    }
+
+    /// So many more have failed.
+    pub fn add_failed(&self, count: u64) {
+        self.failed.fetch_add(count, Ordering::SeqCst);
+        self.wait.notify();
+    }
+
+    /// The number of successes is this from now on.
+    pub fn set(&self, count: u64) {
+        self.done.store(count, Ordering::SeqCst);
+        self.wait.notify();
+    }
+
+    /// The number of failures is this from now on.
+    pub fn set_failed(&self, count: u64) {
+        self.failed.store(count, Ordering::SeqCst);
+        self.wait.notify();
+    }
+
+    /// Arms the wait object ([`WaitObject::arm`]). A change that nobody was told of is told here, by `false`.
+    pub fn arm(&self) -> bool {
+        let now = || [self.done(), self.failed()];
+        let told = || self.told.each_ref().map(|t| t.load(Ordering::SeqCst));
+        let armed = self.wait.arm(|| now() != told());
+        if !armed {
+            for (told, now) in self.told.iter().zip(now()) {
+                told.store(now, Ordering::SeqCst);
+            }
+        }
+        armed
+    }
 }
 
 /// Whom an operation tells of its end, and what.
@@ -228,7 +315,7 @@ impl Op {
     /// It has ended.
     pub fn done(&self, end: &End) {
         if let Some(counter) = &self.counter {
-            counter.done.fetch_add(1, Ordering::Release);
+            counter.add(1);
         }
         if let Some(queue) = &self.queue {
             let (entry, source) = self.entry(end);
@@ -239,7 +326,7 @@ impl Op {
     /// It has failed; `missing` bytes found no room.
     pub fn failed(&self, why: Failure, end: &End, missing: u64) {
         if let Some(counter) = &self.counter {
-            counter.failed.fetch_add(1, Ordering::Release);
+            counter.add_failed(1);
         }
         let Some(queue) = &self.on_failure else {
             return tracing::debug!(%why, "an operation whose end nobody asks for");

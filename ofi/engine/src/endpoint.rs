@@ -11,8 +11,9 @@ use crate::remote::Access;
 use portals_shim::endpoint::{self, Address, AddressError};
 use portals_shim::fabric::{FabricConfig, FabricError};
 use portals_shim::{ProcessId, Wait};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+use watch::Watch;
 
 /// Why an endpoint does not open.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,7 @@ impl AtomicCall {
 pub struct Endpoint {
     portals: endpoint::Endpoint,
     core: Mutex<Core>,
+    watch: Watch,
 }
 
 impl Endpoint {
@@ -75,11 +77,16 @@ impl Endpoint {
     pub fn open(config: &FabricConfig) -> Result<Self, OpenError> {
         let portals = endpoint::Endpoint::open(config)?;
         let core = Mutex::new(Core::new(portals.interface().clone())?);
-        Ok(Self { portals, core })
+        let watch = Watch::default();
+        Ok(Self {
+            portals,
+            core,
+            watch,
+        })
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.try_core().unwrap_or_else(|| self.core_of_another())
     }
 
     /// The address, which others insert into their address vectors.
@@ -318,11 +325,17 @@ impl Endpoint {
             Ok(nanos) => Wait::Nanos(nanos),
             Err(_) => Wait::Forever,
         };
-        self.core().progress(wait)
+        match self.try_core() {
+            Some(mut core) => core.progress(wait),
+            // The thread that waits does that.
+            None if self.is_watched() => false,
+            None => self.core_of_another().progress(wait),
+        }
     }
 
     /// Closes the endpoint: operations under way have no end any more.
     pub fn close(&self) {
+        self.end_watch();
         let core = self.core();
         if let Err(error) = core.ni.close() {
             tracing::debug!(%error, "an endpoint closes");
@@ -339,3 +352,4 @@ fn load(buffer: Buffer, inject: bool) -> Load {
 
 #[cfg(test)]
 mod tests;
+mod watch;

@@ -17,6 +17,7 @@
 //! | `remote.rs`, `atomic.rs` | remote memory; atomic operations on it |
 //! | `wire.rs` | what a message's header says |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
+//! | `wait.rs`, `endpoint/watch.rs` | how a program sleeps until there is a completion; who makes progress meanwhile |
 //! | `memory.rs` | the program's memory: all unsafe code |
 //!
 //! # Invariants
@@ -27,6 +28,7 @@
 //! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 16 bytes, whose bytes stay
 //!   at the sender.
 //! * Messages of a pair are matched in the order in which they were sent, long ones among short ones.
+//! * Nobody sleeps over a completion: while a wait object is awaited, its endpoints make progress by themselves.
 //! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.
 
 pub mod addresses;
@@ -40,6 +42,7 @@ mod matching;
 pub mod memory;
 mod peers;
 mod remote;
+pub mod wait;
 mod wire;
 
 pub use crate::core::Refused;

@@ -1,5 +1,7 @@
 //! Endpoints of this process, and what they say to each other.
 
+mod waits;
+
 use super::*;
 use crate::addresses::Addresses;
 use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, flags};
@@ -12,7 +14,7 @@ use std::time::Instant;
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Side {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     queue: Arc<Queue>,
     counter: Arc<Counter>,
     addresses: Arc<Addresses>,
@@ -39,7 +41,7 @@ fn sides(count: usize) -> Vec<Side> {
         ..FabricConfig::default()
     };
     let open = || Side {
-        endpoint: Endpoint::open(&config).unwrap(),
+        endpoint: Arc::new(Endpoint::open(&config).unwrap()),
         queue: Arc::default(),
         counter: Arc::default(),
         addresses: Arc::default(),
@@ -191,10 +193,7 @@ fn messages_of_every_size_arrive_expected_and_unexpected() {
             );
         }
     }
-    assert_eq!(
-        a.counter.done.load(std::sync::atomic::Ordering::Acquire),
-        18
-    );
+    assert_eq!(a.counter.done(), 18);
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Threads that sleep until there is a completion, while nobody but the endpoint's own thread makes progress.
+
+use super::*;
+use crate::wait::Woken;
+
+fn watched() -> [Side; 2] {
+    let sides = pair();
+    for side in &sides {
+        side.endpoint.serve(side.queue.wait_object());
+        side.endpoint.serve(side.counter.wait_object());
+    }
+    sides
+}
+
+impl Side {
+    /// The next completion, for which this thread sleeps.
+    fn sleep(&self) -> Entry {
+        loop {
+            let mut found = None;
+            let taken = self.queue.take(1, |entry, _| found = Some(*entry));
+            taken.expect("no failure");
+            if let Some(entry) = found {
+                return entry;
+            }
+            let sleeper = self.queue.wait_object().enter();
+            self.endpoint.watch().unwrap();
+            let until = Some(Instant::now() + LIMIT);
+            let woken = sleeper.sleep(until, || !self.queue.is_empty());
+            assert_eq!(woken, Woken::Ready);
+        }
+    }
+}
+
+/// Returns when the thread of this side waits with its lock.
+fn is_asleep(side: &Side) {
+    let begun = Instant::now();
+    while !side.endpoint.is_watched() {
+        assert!(begun.elapsed() < LIMIT);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn sleeping_threads_take_turns_and_no_wake_up_is_lost() {
+    const ROUNDS: usize = 3000;
+    let sides = watched();
+    let turn = |me: usize| {
+        let (side, first) = (&sides[me], me == 0);
+        let (out, into) = (filled(8, me), Region::new(8).unwrap());
+        for round in 0..ROUNDS {
+            let wanted = exactly(None, round as u64);
+            side.receive(wanted, &into, 8, 1);
+            if first {
+                side.send(1 - me, round as u64, &out, 8);
+            }
+            let mut ends = [side.sleep(), Entry::default()];
+            if first {
+                ends[1] = side.sleep();
+            } else {
+                // Its receive is all that can have ended.
+                assert_eq!(ends[0].flags, flags::RECV | flags::TAGGED, "{round}");
+                side.send(1 - me, round as u64, &out, 8);
+                ends[1] = side.sleep();
+            }
+            let received = ends.iter().filter(|e| e.flags & flags::RECV != 0);
+            assert_eq!(received.count(), 1, "{round}");
+            has(&into, 8, 1 - me);
+        }
+        assert_eq!(side.counter.done(), 2 * ROUNDS as u64);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| turn(0));
+        scope.spawn(|| turn(1));
+    });
+}
+
+/// The thread waits with the lock of its endpoint, for an hour if nothing comes.
+#[test]
+fn calls_are_not_kept_waiting_by_the_thread_that_waits() {
+    let [a, b] = watched();
+    for round in 0..100 {
+        assert!(a.queue.arm());
+        // The first message needs the peer's answer.
+        assert!(b.queue.arm());
+        for side in [&a, &b] {
+            side.endpoint.watch().unwrap();
+        }
+        is_asleep(&a);
+        assert!(!a.endpoint.cancel(5));
+        is_asleep(&a);
+        let out = filled(8, round);
+        a.send(1, 7, &out, 8);
+        // Its end is the thread's to find, and ends its watch.
+        let begun = Instant::now();
+        while a.queue.wait_object().is_awaited() {
+            assert!(begun.elapsed() < LIMIT);
+            std::thread::yield_now();
+        }
+        assert_eq!(a.sleep().flags, flags::SEND | flags::TAGGED);
+        let into = Region::new(8).unwrap();
+        b.receive(exactly(None, 7), &into, 8, 1);
+        assert_eq!(b.sleep().flags, flags::RECV | flags::TAGGED);
+        has(&into, 8, round);
+    }
+}
+
+#[test]
+fn an_endpoint_closes_while_its_thread_waits() {
+    for _ in 0..20 {
+        let [a, _b] = watched();
+        assert!(a.queue.arm());
+        a.endpoint.watch().unwrap();
+        is_asleep(&a);
+    }
+}
+
+#[test]
+fn a_counter_that_is_armed_tells_each_change_once() {
+    let [a, _b] = watched();
+    assert!(a.counter.arm());
+    a.counter.add(2);
+    assert!(!a.counter.wait_object().is_awaited());
+    assert!(!a.counter.arm());
+    assert!(a.counter.arm());
+    a.counter.add_failed(1);
+    assert!(!a.counter.arm());
+    assert!(a.counter.arm());
+    assert_eq!((a.counter.done(), a.counter.failed()), (2, 1));
+}

@@ -1,0 +1,163 @@
+//! The thread that makes progress while a program sleeps on a wait object.
+//!
+//! Only an endpoint whose program sleeps has one. It waits in Portals with the endpoint's lock, and gives the lock to every
+//! call that wants it:
+//!
+//! ```text
+//!   a call:      lock taken? ──► wanted + 1 ──► a call of Portals, which ends waits ──► lock ──► wanted - 1
+//!   the thread:  waits := true ──► wait in Portals, which asks for `wanted` before it sleeps
+//! ```
+//!
+//! `SeqCst` orders `wanted` and `waits`: the call sees that the thread waits, or the thread sees that the call wants the lock.
+
+use super::Endpoint;
+use crate::core::Core;
+use crate::wait::WaitObject;
+use host::own_thread::spawn_own_thread;
+use portals_shim::Wait;
+use rustix::process::{Pid, getpid};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread::JoinHandle;
+
+/// The longest wait of the thread in one call of Portals, nanoseconds: one hour.
+const LONGEST: u64 = 3_600_000_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Calls that want the lock while the thread has it.
+    wanted: AtomicU32,
+    /// The thread waits with the lock.
+    waits: AtomicBool,
+    ended: AtomicBool,
+    /// What this endpoint's completions may be awaited by.
+    objects: Mutex<Vec<Weak<WaitObject>>>,
+    duty: Mutex<Duty>,
+    called: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Duty {
+    /// Somebody is about to sleep.
+    on: bool,
+    /// The thread, and the process that has it: a forked child does not.
+    thread: Option<(JoinHandle<()>, Pid)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    fn is_awaited(&self) -> bool {
+        let objects = lock(&self.objects);
+        let mut there = objects.iter().filter_map(Weak::upgrade);
+        there.any(|object| object.is_awaited())
+    }
+}
+
+impl Endpoint {
+    /// The lock, if nobody has it.
+    pub(super) fn try_core(&self) -> Option<MutexGuard<'_, Core>> {
+        match self.core.try_lock() {
+            Ok(core) => Some(core),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The lock; a thread that waits with it gives it away.
+    #[cold]
+    pub(super) fn core_of_another(&self) -> MutexGuard<'_, Core> {
+        let watch = &self.watch;
+        watch.wanted.fetch_add(1, Ordering::SeqCst);
+        if watch.waits.load(Ordering::SeqCst) {
+            // Whatever it says, it ends the wait.
+            let _ = self.portals.interface().status();
+        }
+        let core = lock(&self.core);
+        watch.wanted.fetch_sub(1, Ordering::SeqCst);
+        core
+    }
+
+    /// Whether the thread makes progress now.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.waits.load(Ordering::SeqCst)
+    }
+
+    /// Completions of this endpoint may be awaited by a wait object.
+    pub fn serve(&self, object: &Arc<WaitObject>) {
+        let mut objects = lock(&self.watch.objects);
+        objects.retain(|one| one.strong_count() > 0);
+        objects.push(Arc::downgrade(object));
+    }
+
+    /// Makes progress from now on, as long as a wait object is awaited that this endpoint serves.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let mut duty = lock(&self.watch.duty);
+        if duty.thread.is_none() {
+            let endpoint = Arc::clone(self);
+            let thread = spawn_own_thread("portals-wait", move || endpoint.attend())?;
+            duty.thread = Some((thread, getpid()));
+        }
+        duty.on = true;
+        self.watch.called.notify_one();
+        Ok(())
+    }
+
+    /// The thread's life.
+    fn attend(&self) {
+        let watch = &self.watch;
+        let ended = || watch.ended.load(Ordering::SeqCst);
+        loop {
+            let mut duty = lock(&watch.duty);
+            while !duty.on && !ended() {
+                let waited = watch.called.wait(duty);
+                duty = waited.unwrap_or_else(PoisonError::into_inner);
+            }
+            duty.on = false;
+            drop(duty);
+            while !ended() && watch.is_awaited() {
+                self.wait_for_completions();
+            }
+            if ended() {
+                return;
+            }
+        }
+    }
+
+    fn wait_for_completions(&self) {
+        let watch = &self.watch;
+        while watch.wanted.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        let mut core = lock(&self.core);
+        watch.waits.store(true, Ordering::SeqCst);
+        let other =
+            || watch.wanted.load(Ordering::SeqCst) > 0 || watch.ended.load(Ordering::SeqCst);
+        core.progress_or(Wait::Nanos(LONGEST), Some(&other));
+        watch.waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends the thread, if there is one.
+    pub(super) fn end_watch(&self) {
+        self.watch.ended.store(true, Ordering::SeqCst);
+        let thread = {
+            let mut duty = lock(&self.watch.duty);
+            self.watch.called.notify_one();
+            duty.thread.take()
+        };
+        let Some((thread, process)) = thread else {
+            return;
+        };
+        // It may wait with the lock.
+        drop(self.core_of_another());
+        if process == getpid() && thread.join().is_err() {
+            tracing::error!("the thread for wait objects panicked");
+        }
+    }
+}
