@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "entries get objects of a C caller by pointers")]
 //! Completion counters.
 
-use crate::abi::{CntrAttr, Fid, class, errno, wait};
+use crate::abi::{CntrAttr, Fid, cap, class, errno, wait};
 use crate::domain::{Domain, Shared};
 use crate::object::{self, Object, object};
 use crate::progress::Users;
@@ -11,17 +11,73 @@ use crate::table::Table;
 use crate::wait::{Waited, Waits, deadline, do_control};
 use ofi_engine::completion::Counter;
 use ofi_engine::wait::WaitObject;
+use ofi_engine::{Counts, Endpoint, Refused};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// A counter, and who makes progress when it is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Counting {
+    pub(crate) counter: Arc<Counter>,
+    pub(crate) users: Arc<Users>,
+}
+
+impl Counting {
+    /// What this endpoint does is counted.
+    pub(crate) fn serve(&self, endpoint: &Arc<Endpoint>) {
+        self.users.add(endpoint);
+        endpoint.serve(self.counter.wait_object());
+    }
+}
+
+/// Who counts what peers do with memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accesses {
+    pub(crate) read: Option<Counting>,
+    pub(crate) write: Option<Counting>,
+}
+
+impl Accesses {
+    /// A counter is bound with these flags.
+    pub(crate) fn bind(&mut self, flags: u64, counting: &Counting) {
+        let both = [
+            (cap::REMOTE_READ, &mut self.read),
+            (cap::REMOTE_WRITE, &mut self.write),
+        ];
+        for (flag, place) in both {
+            if flags & flag != 0 {
+                *place = Some(counting.clone());
+            }
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.read.is_none() && self.write.is_none()
+    }
+
+    /// Has an endpoint count what peers do by it with the memory of this key, or of all keys.
+    pub(crate) fn count(&self, endpoint: &Arc<Endpoint>, key: Option<u64>) -> Result<(), Refused> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let all = [&self.read, &self.write];
+        all.into_iter().flatten().for_each(|c| c.serve(endpoint));
+        let counter = |of: &Option<Counting>| of.as_ref().map(|c| Arc::clone(&c.counter));
+        let counts = Counts {
+            read: counter(&self.read),
+            write: counter(&self.write),
+        };
+        endpoint.count(key, counts)
+    }
+}
 
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct CompletionCounter {
     fid: Fid,
     ops: *const c_void,
-    pub(crate) counter: Arc<Counter>,
-    pub(crate) users: Arc<Users>,
+    pub(crate) counting: Counting,
     waits: Waits,
     _domain: Arc<Shared>,
 }
@@ -36,7 +92,7 @@ unsafe impl Object for CompletionCounter {
 
     /// Endpoints use it.
     fn is_used(&self) -> bool {
-        Arc::strong_count(&self.counter) > 1
+        Arc::strong_count(&self.counting.counter) > 1
     }
 }
 
@@ -61,11 +117,14 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: the caller says there what it wants, if anything.
         let wait_obj = unsafe { borrow(attr) }.map_or(wait::UNSPEC, |attr| attr.wait_obj);
         let (waits, object) = Waits::new(wait_obj, &domain.shared)?;
+        let counting = Counting {
+            counter: Arc::new(Counter::new(object)),
+            users: Arc::default(),
+        };
         Ok(CompletionCounter {
             fid,
             ops: CNTR.as_ptr(),
-            counter: Arc::new(Counter::new(object)),
-            users: Arc::default(),
+            counting,
             waits,
             _domain: Arc::clone(&domain.shared),
         })
@@ -76,7 +135,7 @@ pub(crate) unsafe extern "C" fn open(
 
 impl Waited for CompletionCounter {
     fn wait_object(&self) -> &WaitObject {
-        self.counter.wait_object()
+        self.counting.counter.wait_object()
     }
 }
 
@@ -91,8 +150,8 @@ unsafe fn with(cntr: *mut c_void, what: impl FnOnce(&CompletionCounter) -> u64) 
 
 unsafe extern "C" fn read(cntr: *mut c_void) -> u64 {
     let read = |c: &CompletionCounter| {
-        c.users.progress(Duration::ZERO);
-        c.counter.done()
+        c.counting.users.progress(Duration::ZERO);
+        c.counting.counter.done()
     };
     // SAFETY: the caller was given the counter.
     unsafe { with(cntr, read) }
@@ -100,14 +159,18 @@ unsafe extern "C" fn read(cntr: *mut c_void) -> u64 {
 
 unsafe extern "C" fn read_failed(cntr: *mut c_void) -> u64 {
     // SAFETY: the caller was given the counter.
-    unsafe { with(cntr, |c| c.counter.failed()) }
+    unsafe { with(cntr, |c| c.counting.counter.failed()) }
 }
 
 /// What is done to a counter, and `EINVAL` where there is none.
 unsafe fn change(cntr: *mut c_void, what: impl FnOnce(&Counter)) -> c_int {
     entry_int(|| {
         // SAFETY: the caller was given the counter.
-        what(&unsafe { object::<CompletionCounter>(cntr) }?.counter);
+        what(
+            &unsafe { object::<CompletionCounter>(cntr) }?
+                .counting
+                .counter,
+        );
         Ok(0)
     })
 }
@@ -136,13 +199,15 @@ unsafe extern "C" fn wait_for(cntr: *mut c_void, least: u64, timeout: c_int) -> 
     entry_int(|| {
         // SAFETY: the caller was given the counter.
         let cntr = unsafe { object::<CompletionCounter>(cntr) }?;
-        if cntr.waits == Waits::Never {
-            return Err(errno::NOSYS);
-        }
-        let counter = &cntr.counter;
+        // Of a counter without a wait object it may still be asked, as tests of libfabric do: it looks.
+        let waits = match cntr.waits {
+            Waits::Never => Waits::Looking,
+            waits => waits,
+        };
+        let Counting { counter, users } = &cntr.counting;
         let failed = counter.failed();
         let until = deadline(timeout);
-        cntr.users.progress(Duration::ZERO);
+        users.progress(Duration::ZERO);
         loop {
             if counter.done() >= least {
                 return Ok(0);
@@ -155,7 +220,7 @@ unsafe extern "C" fn wait_for(cntr: *mut c_void, least: u64, timeout: c_int) -> 
             }
             let ready = || counter.done() >= least || counter.failed() != failed;
             let object = counter.wait_object();
-            cntr.waits.sleep(&cntr.users, object, until, ready);
+            waits.sleep(users, object, until, ready);
         }
     })
 }

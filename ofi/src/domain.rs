@@ -3,6 +3,7 @@
 //! Domains: the choice of a fabric, and what endpoints share.
 
 use crate::abi::{Fid, class};
+use crate::cntr::{Accesses, Counting};
 use crate::object::{self, Object};
 use crate::table::Table;
 use ofi_engine::memory::Buffer;
@@ -22,7 +23,23 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct State {
     endpoints: Vec<Weak<Endpoint>>,
-    memory: HashMap<u64, (Buffer, Access)>,
+    memory: HashMap<u64, Memory>,
+}
+
+/// Memory that peers reach by a key.
+#[derive(Debug)]
+struct Memory {
+    buffer: Buffer,
+    access: Access,
+    accesses: Accesses,
+}
+
+impl Memory {
+    /// Peers reach it by this endpoint.
+    fn register(&self, key: u64, endpoint: &Arc<Endpoint>) -> Result<(), Refused> {
+        endpoint.register(key, &self.buffer, self.access)?;
+        self.accesses.count(endpoint, Some(key))
+    }
 }
 
 impl Shared {
@@ -33,8 +50,8 @@ impl Shared {
     /// An endpoint is used from now on: all memory is reached by it.
     pub(crate) fn add(&self, endpoint: &Arc<Endpoint>) -> Result<(), Refused> {
         let mut state = self.state();
-        for (key, (buffer, access)) in &state.memory {
-            endpoint.register(*key, buffer, *access)?;
+        for (key, memory) in &state.memory {
+            memory.register(*key, endpoint)?;
         }
         state.endpoints.retain(|e| e.strong_count() > 0);
         state.endpoints.push(Arc::downgrade(endpoint));
@@ -47,11 +64,25 @@ impl Shared {
         if state.memory.contains_key(&key) {
             return Err(Refused::Invalid);
         }
+        let memory = Memory {
+            buffer,
+            access,
+            accesses: Accesses::default(),
+        };
         for endpoint in state.endpoints.iter().filter_map(Weak::upgrade) {
-            endpoint.register(key, &buffer, access)?;
+            memory.register(key, &endpoint)?;
         }
-        state.memory.insert(key, (buffer, access));
+        state.memory.insert(key, memory);
         Ok(())
+    }
+
+    /// A counter counts what peers do with the memory of this key.
+    pub(crate) fn count(&self, key: u64, flags: u64, counting: &Counting) -> Result<(), Refused> {
+        let state = &mut *self.state();
+        let memory = state.memory.get_mut(&key).ok_or(Refused::Invalid)?;
+        memory.accesses.bind(flags, counting);
+        let mut endpoints = state.endpoints.iter().filter_map(Weak::upgrade);
+        endpoints.try_for_each(|endpoint| memory.accesses.count(&endpoint, Some(key)))
     }
 
     pub(crate) fn deregister(&self, key: u64) {

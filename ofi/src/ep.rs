@@ -7,7 +7,7 @@
 
 use crate::abi::{Fid, cap, class, control, errno};
 use crate::av::{AddressVector, Peers};
-use crate::cntr::CompletionCounter;
+use crate::cntr::{Accesses, CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Shared};
 use crate::eq::EventQueue;
@@ -15,7 +15,7 @@ use crate::object::{self, Object, object};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
 use crate::table::Table;
-use ofi_engine::completion::{Counter, Op, Queue, flags};
+use ofi_engine::completion::{Op, Queue, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use portals_shim::endpoint::Address;
 use std::ffi::{c_int, c_void};
@@ -32,7 +32,7 @@ struct Direction {
 }
 
 /// Counters of one kind of operation.
-type Count = Option<(Arc<Counter>, Arc<Users>)>;
+type Count = Option<Counting>;
 
 #[derive(Clone, Debug, Default)]
 struct Bindings {
@@ -43,7 +43,7 @@ struct Bindings {
     recv: Count,
     read: Count,
     write: Count,
-    remote_write: Count,
+    accesses: Accesses,
 }
 
 /// What an operation is, for where its end is told.
@@ -201,7 +201,7 @@ impl EndpointFid {
             flags: kind,
             queue: told.map(Arc::clone),
             on_failure: queue.map(Arc::clone),
-            counter: counter.as_ref().map(|(counter, _)| Arc::clone(counter)),
+            counter: counter.as_ref().map(|c| Arc::clone(&c.counter)),
             delivered: flags & delivered != 0,
             addresses: known.map(|peers| Arc::clone(&peers.addresses)),
         })
@@ -218,6 +218,8 @@ impl EndpointFid {
             && bindings.write.is_none()
             && bindings.send.is_none()
             && bindings.recv.is_none()
+            && bindings.read.is_none()
+            && bindings.accesses.is_empty()
         {
             return Err(errno::NOCQ);
         }
@@ -227,32 +229,32 @@ impl EndpointFid {
             &bindings.recv,
             &bindings.read,
             &bindings.write,
-            &bindings.remote_write,
         ];
-        let of_counts = counts.into_iter().flatten().map(|(_, users)| users);
+        let of_counts = counts.into_iter().flatten();
+        of_counts.for_each(|counting| counting.serve(&self.endpoint));
         let of_queues = [&bindings.tx.users, &bindings.rx.users]
             .into_iter()
             .flatten();
-        of_queues
-            .chain(of_counts)
-            .for_each(|users| users.add(&self.endpoint));
+        of_queues.for_each(|users| users.add(&self.endpoint));
         let queues = [&bindings.tx.queue, &bindings.rx.queue];
         let of_queues = queues.into_iter().flatten().map(|q| q.wait_object());
-        let of_counts = counts.into_iter().flatten().map(|(c, _)| c.wait_object());
-        of_queues
-            .chain(of_counts)
-            .for_each(|object| self.endpoint.serve(object));
+        of_queues.for_each(|object| self.endpoint.serve(object));
+        bindings
+            .accesses
+            .count(&self.endpoint, None)
+            .map_err(|why| refused(&why))?;
         self.domain
             .add(&self.endpoint)
             .map_err(|why| refused(&why))?;
-        if bindings.rx.queue.is_some() || bindings.remote_write.is_some() {
+        if bindings.rx.queue.is_some() {
             let known = Arc::clone(&peers.addresses);
             self.endpoint.tell_writes(Op {
                 context: 0,
                 flags: flags::RMA | flags::REMOTE_WRITE,
                 queue: bindings.rx.queue.clone(),
                 on_failure: bindings.rx.queue.clone(),
-                counter: bindings.remote_write.as_ref().map(|(c, _)| Arc::clone(c)),
+                // What peers do is counted where it is done.
+                counter: None,
                 delivered: false,
                 addresses: Some(known),
             });
@@ -307,16 +309,15 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         }
         // SAFETY: the caller was given the object.
         if let Ok(cntr) = unsafe { object::<CompletionCounter>(other) } {
-            let both = || Some((Arc::clone(&cntr.counter), Arc::clone(&cntr.users)));
+            bindings.accesses.bind(flags, &cntr.counting);
             for (flag, place) in [
                 (cap::SEND, &mut bindings.send),
                 (cap::RECV, &mut bindings.recv),
                 (cap::READ, &mut bindings.read),
                 (cap::WRITE, &mut bindings.write),
-                (cap::REMOTE_WRITE, &mut bindings.remote_write),
             ] {
                 if flags & flag != 0 {
-                    *place = both();
+                    *place = Some(cntr.counting.clone());
                 }
             }
             return Ok(0);

@@ -27,6 +27,7 @@ const CAPS: u64 = cap::MSG
     | cap::LOCAL_COMM
     | cap::REMOTE_COMM
     | cap::SOURCE
+    | cap::RMA_EVENT
     | cap::DIRECTED_RECV;
 /// What a domain can do: its peers may be on the same machine and on others.
 const DOMAIN_CAPS: u64 = cap::LOCAL_COMM | cap::REMOTE_COMM;
@@ -252,6 +253,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
                 | cap::REMOTE_WRITE
                 | cap::MULTI_RECV
                 | cap::SOURCE
+                | cap::RMA_EVENT
                 | cap::DIRECTED_RECV);
         (rx.op_flags, rx.msg_order) = (wanted.rx_flags, ORDER);
         (rx.size, rx.iov_limit) = (1024, 8);

@@ -7,8 +7,10 @@
 
 use crate::abi::{Fid, Iovec, MrAttr, cap, class, control, errno};
 use crate::call::Lent;
+use crate::cntr::CompletionCounter;
 use crate::domain::{Domain, Shared};
-use crate::object::{self, Object};
+use crate::ep::refused;
+use crate::object::{self, Object, object};
 use crate::ptr::{entry_int, read};
 use crate::table::Table;
 use ofi_engine::{Access, Refused};
@@ -29,7 +31,7 @@ unsafe impl Object for MemoryRegion {
     const CLASS: usize = class::MR;
     const OPS: &'static Table<6> = &Table::new(&[
         (0, object::close::<Self> as *const c_void),
-        (1, object::bind_to_nothing as *const c_void),
+        (1, bind as *const c_void),
         (2, do_control as *const c_void),
     ]);
 
@@ -44,6 +46,23 @@ pub(crate) static MR: Table<3> = Table::new(&[
     (1, register_pieces as *const c_void),
     (2, register_by as *const c_void),
 ]);
+
+/// `fi_mr_bind`: counters of what peers do; an endpoint needs not be named, as all of the domain reach the memory.
+unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the region.
+        let mr = unsafe { object::<MemoryRegion>(fid) }?;
+        // SAFETY: the caller was given the object.
+        let Ok(cntr) = (unsafe { object::<CompletionCounter>(other) }) else {
+            return Ok(0);
+        };
+        if flags & (cap::REMOTE_READ | cap::REMOTE_WRITE) == 0 {
+            return Err(errno::BADFLAGS);
+        }
+        let counted = mr.domain.count(mr.key, flags, &cntr.counting);
+        counted.map(|()| 0).map_err(|why| refused(&why))
+    })
+}
 
 unsafe extern "C" fn do_control(_fid: *mut c_void, command: c_int, _arg: *mut c_void) -> c_int {
     entry_int(|| match command {

@@ -10,7 +10,7 @@
 //! that, and a sleep there is made of the caller's own looks.
 
 use crate::abi::{control, errno, wait};
-use crate::cntr::CompletionCounter;
+use crate::cntr::{CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::Shared;
 use crate::eq::EventQueue;
@@ -143,10 +143,11 @@ unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
     }
     // SAFETY: the condition above.
     if let Ok(cntr) = unsafe { object::<CompletionCounter>(fid) } {
-        sleeps(cntr.counter.wait_object())?;
-        cntr.users.progress(Duration::ZERO);
-        let armed = cntr.counter.arm();
-        return watched(&cntr.users).map(|()| armed);
+        let Counting { counter, users } = &cntr.counting;
+        sleeps(counter.wait_object())?;
+        users.progress(Duration::ZERO);
+        let armed = counter.arm();
+        return watched(users).map(|()| armed);
     }
     // SAFETY: the condition above.
     let eq = unsafe { object::<EventQueue>(fid) }?;

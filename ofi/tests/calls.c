@@ -35,7 +35,7 @@ struct side {
     struct fid_ep *ep;
     struct fid_cq *cq;
     struct fid_av *av;
-    struct fid_cntr *writes;
+    struct fid_cntr *writes, *reached, *fetched;
     fi_addr_t peers[2];
 };
 
@@ -52,12 +52,16 @@ static void open_side(struct side *s, struct fi_info *info)
     IS(fi_cq_open(domain, &cq, &s->cq, NULL), 0);
     IS(fi_av_open(domain, &av, &s->av, NULL), 0);
     IS(fi_cntr_open(domain, &cntr, &s->writes, NULL), 0);
+    IS(fi_cntr_open(domain, &cntr, &s->reached, NULL), 0);
+    IS(fi_cntr_open(domain, &cntr, &s->fetched, NULL), 0);
     /* Not before it is enabled. */
     IS(fi_tsend(s->ep, NULL, 0, NULL, 0, 0, NULL), -FI_EOPBADSTATE);
     IS(fi_enable(s->ep), -FI_ENOAV);
     IS(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND | FI_RECV), 0);
     IS(fi_ep_bind(s->ep, &s->av->fid, 0), 0);
     IS(fi_ep_bind(s->ep, &s->writes->fid, FI_WRITE), 0);
+    IS(fi_ep_bind(s->ep, &s->reached->fid, FI_REMOTE_WRITE), 0);
+    IS(fi_ep_bind(s->ep, &s->fetched->fid, FI_REMOTE_READ), 0);
     IS(fi_enable(s->ep), 0);
     IS(fi_ep_bind(s->ep, &s->av->fid, 0), -FI_EOPBADSTATE);
 }
@@ -269,7 +273,8 @@ static void waits(void)
     IS(fi_trywait(fabric, &fid, 1), -FI_EINVAL);
     IS(fi_close(&cq->fid), 0);
     IS(fi_cntr_open(domain, &count, &cntr, NULL), 0);
-    IS(fi_cntr_wait(cntr, 1, 0), -FI_ENOSYS);
+    IS(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+    IS(fi_control(&cntr->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
     IS(fi_close(&cntr->fid), 0);
     polled.wait_obj = FI_WAIT_MUTEX_COND;
     IS(fi_cq_open(domain, &polled, &cq, NULL), -FI_ENOSYS);
@@ -318,6 +323,65 @@ static void waits(void)
     IS(fi_eq_sread(eq, &event, &out, sizeof out, 0, 0), -FI_ENOSYS);
     IS(fi_control(&eq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
     IS(fi_close(&eq->fid), 0);
+}
+
+/* What peers do with memory is counted by the endpoint, and by the region that it happens to. */
+static void remote_counts(void)
+{
+    static char memory[2][10000], here[10000];
+    static uint64_t one = 1, was;
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
+    struct fid_cntr *writes, *reads;
+    struct fid_mr *mr[2];
+    uint64_t reached = fi_cntr_read(b->reached), fetched = fi_cntr_read(b->fetched);
+    IS(fi_cntr_open(domain, &attr, &writes, NULL), 0);
+    IS(fi_cntr_open(domain, &attr, &reads, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+        IS(fi_mr_reg(domain, memory[i], sizeof memory[i], access, 0, 70 + i, FI_RMA_EVENT, &mr[i], NULL), 0);
+    }
+    IS(fi_mr_bind(mr[0], &writes->fid, 0), -FI_EBADFLAGS);
+    IS(fi_mr_bind(mr[0], &writes->fid, FI_REMOTE_WRITE), 0);
+    IS(fi_mr_bind(mr[0], &reads->fid, FI_REMOTE_READ), 0);
+    IS(fi_mr_bind(mr[0], &b->ep->fid, 0), 0);
+    IS(fi_mr_enable(mr[0]), 0);
+    /* Short and long ones of either region; the other one's are not counted there. */
+    for (int i = 0; i < 2; i++)
+        for (size_t len = 8; len <= sizeof here; len += sizeof here - 8) {
+            IS(fi_write(a->ep, here, len, NULL, a->peers[1], 0, 70 + i, NULL), 0);
+            IS(next(a, &entry, NULL), 1);
+            IS(fi_read(a->ep, here, len, NULL, a->peers[1], 0, 70 + i, NULL), 0);
+            IS(next(a, &entry, NULL), 1);
+        }
+    /* What nothing permits is no access. */
+    IS(fi_write(a->ep, here, 8, NULL, a->peers[1], sizeof memory[0], 70, NULL), 0);
+    failure(a, FI_EKEYREJECTED, 8);
+    IS(fi_cntr_wait(b->reached, reached + 4, 60000), 0);
+    IS(fi_cntr_wait(b->fetched, fetched + 4, 60000), 0);
+    IS(fi_cntr_read(writes), 2);
+    IS(fi_cntr_read(reads), 2);
+    /* Atomic operations, and a write that carries data, which is one write. */
+    IS(fi_atomic(a->ep, &one, 1, NULL, a->peers[1], 0, 70, FI_UINT64, FI_SUM, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(fi_fetch_atomic(a->ep, &one, 1, NULL, &was, NULL, a->peers[1], 0, 70, FI_UINT64, FI_SUM, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(fi_writedata(a->ep, here, 8, NULL, 9, a->peers[1], 0, 70, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(next(b, &entry, NULL), 1);
+    IS(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    IS(fi_cntr_read(writes), 4);
+    IS(fi_cntr_read(reads), 3);
+    IS(fi_cntr_read(b->reached), reached + 6);
+    IS(fi_cntr_read(b->fetched), fetched + 5);
+    IS(fi_cntr_readerr(b->reached), 0);
+    /* A region uses its counters. */
+    IS(fi_close(&writes->fid), -FI_EBUSY);
+    for (int i = 0; i < 2; i++)
+        IS(fi_close(&mr[i]->fid), 0);
+    IS(fi_close(&writes->fid), 0);
+    IS(fi_close(&reads->fid), 0);
 }
 
 static void several(void)
@@ -370,7 +434,7 @@ static void offers(struct fi_info *hints)
 int main(void)
 {
     struct fi_info *hints = fi_allocinfo(), *info = NULL;
-    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT;
     hints->mode = ~0ULL;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
@@ -388,6 +452,7 @@ int main(void)
     messages();
     remote_memory();
     atomics();
+    remote_counts();
     several();
     waits();
     /* In the wrong order. */
@@ -397,6 +462,8 @@ int main(void)
         IS(fi_close(&sides[i].ep->fid), 0);
         IS(fi_close(&sides[i].cq->fid), 0);
         IS(fi_close(&sides[i].writes->fid), 0);
+        IS(fi_close(&sides[i].reached->fid), 0);
+        IS(fi_close(&sides[i].fetched->fid), 0);
         IS(fi_close(&sides[i].av->fid), 0);
     }
     IS(fi_close(&domain->fid), 0);

@@ -2,7 +2,7 @@
 
 use crate::completion::{End, Failure, Op, flags};
 use crate::core::{Core, Pending, Use, target};
-use crate::landing::{CONTROL, EXPOSED, LANDING, NUMBER, PENDING, SLOT};
+use crate::landing::{ACCESS, CONTROL, EXPOSED, LANDING, NUMBER, PENDING, SLOT};
 use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::peers::Acquaintance;
@@ -25,13 +25,15 @@ impl Core {
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
-        let (eqs, mut wait, mut any) = ([self.eq], wait, false);
+        let (eqs, mut wait, mut any) = (self.queues(), wait, false);
         loop {
             match self.ni.eq_take_or(&eqs, wait, other, &mut event) {
                 Ok(Taken::Nothing) => break,
                 Ok(_) => {
                     (any, wait) = (true, Wait::No);
-                    if event.dropped {
+                    if event.dropped && event.which > 0 {
+                        self.lost_accesses();
+                    } else if event.dropped {
                         tracing::error!("events were lost: more was under way than was granted");
                     }
                     self.handle(&event);
@@ -66,6 +68,7 @@ impl Core {
             SLOT => self.slot_event(number as usize, event),
             CONTROL if event.ni_fail != NiFail::OK => self.lose(event.initiator),
             PENDING => self.pending_event(number, event),
+            ACCESS => self.accessed(event),
             _ => {}
         }
     }

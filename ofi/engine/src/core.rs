@@ -1,5 +1,6 @@
 //! What an endpoint does with its operations and with what arrives; all of it under one lock.
 
+use crate::accesses::{Accesses, Counts};
 use crate::completion::{End, Failure, Op};
 use crate::landing::{
     CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
@@ -82,6 +83,8 @@ pub(crate) enum Pending {
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) me: MeHandle,
+    pub(crate) md: MdHandle,
+    pub(crate) counts: Counts,
     pub(crate) buffer: Buffer,
     pub(crate) access: Access,
 }
@@ -141,6 +144,7 @@ pub(crate) struct Core {
     /// Whom a write that carries data is told to.
     pub(crate) on_written: Option<Op>,
     pub(crate) memory: HashMap<u64, Registered>,
+    pub(crate) accesses: Accesses,
 }
 
 pub(crate) fn target(
@@ -195,6 +199,7 @@ impl Core {
             woken: false,
             on_written: None,
             memory: HashMap::new(),
+            accesses: Accesses::default(),
         };
         core.refuse_the_rest()?;
         Ok(core)

@@ -1,5 +1,6 @@
 //! An endpoint, as the provider sees it.
 
+use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Refused};
@@ -311,6 +312,18 @@ impl Endpoint {
     /// The key is in use, or Portals refuses it.
     pub fn register(&self, key: u64, buffer: &Buffer, access: Access) -> Result<(), Refused> {
         self.core().register(key, buffer, access)
+    }
+
+    /// Counts what peers do with the memory of a key, or of all keys, from now on. Accesses that are under way may be
+    /// counted or not.
+    ///
+    /// # Errors
+    /// There is no such key, or no room for events.
+    pub fn count(&self, key: Option<u64>, counts: Counts) -> Result<(), Refused> {
+        match key {
+            Some(key) => self.core().count_of(key, counts),
+            None => self.core().count_all(counts),
+        }
     }
 
     /// Peers no longer reach the memory of a key when this returns.

@@ -21,6 +21,7 @@ pub(crate) const LANDING: u64 = 1 << 56;
 pub(crate) const SLOT: u64 = 2 << 56;
 pub(crate) const CONTROL: u64 = 3 << 56;
 pub(crate) const PENDING: u64 = 4 << 56;
+pub(crate) const ACCESS: u64 = 5 << 56;
 pub(crate) const NUMBER: u64 = (1 << 56) - 1;
 
 /// Bytes of one buffer that messages land in.

@@ -14,7 +14,7 @@
 //! | `peers.rs` | how much a peer may be sent, and what waits for that |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `matching.rs` | which receive takes which message |
-//! | `remote.rs`, `atomic.rs` | remote memory; atomic operations on it |
+//! | `remote.rs`, `atomic.rs`, `accesses.rs` | remote memory; atomic operations on it; counts of what peers do with it |
 //! | `wire.rs` | what a message's header says |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
 //! | `wait.rs`, `endpoint/watch.rs` | how a program sleeps until there is a completion; who makes progress meanwhile |
@@ -31,6 +31,7 @@
 //! * Nobody sleeps over a completion: while a wait object is awaited, its endpoints make progress by themselves.
 //! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.
 
+mod accesses;
 pub mod addresses;
 mod arrivals;
 pub mod atomic;
@@ -46,6 +47,7 @@ pub mod wait;
 mod wire;
 
 pub use crate::core::Refused;
+pub use accesses::Counts;
 pub use endpoint::{AtomicCall, Endpoint, Message, OpenError};
 pub use landing::{EAGER, RoomError};
 pub use matching::Wanted;

@@ -1,5 +1,6 @@
 //! Remote memory: who registers it, who reads and writes it.
 
+use crate::accesses::Counts;
 use crate::atomic::{self, Form, Request};
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Pending, Refused, Registered, Use, memory_of};
@@ -56,28 +57,17 @@ impl Core {
             ignore_bits: 0,
             unlink: Unlink::Unlink,
         };
-        let mut options = MdOptions::MANAGE_REMOTE;
-        if access.read {
-            options |= MdOptions::OP_GET;
-        }
-        if access.write {
-            options |= MdOptions::OP_PUT;
-        }
-        let md = MdSpec {
-            memory: buffer.memory(),
-            threshold: -1,
-            max_size: 0,
-            options,
-            user_ptr: 0,
-            eq: None,
-        };
+        let counts = Counts::default();
+        let spec = self.memory_spec(buffer, access, &counts)?;
         let me = self.ni.me_attach(MEMORY, entry, InsertPosition::Before)?;
-        if let Err(error) = self.ni.md_attach(me, md, Unlink::Unlink) {
+        let attached = self.ni.md_attach(me, spec, Unlink::Unlink);
+        let md = attached.inspect_err(|_| {
             let _ = self.ni.me_unlink(me);
-            return Err(error.into());
-        }
+        })?;
         let registered = Registered {
             me,
+            md,
+            counts,
             buffer: buffer.clone(),
             access,
         };
@@ -211,6 +201,7 @@ impl Core {
         if writes {
             place.store_bytes(&after);
         }
+        self.count_access(request.key, request.form == Form::Plain);
         Some(if reads { before } else { Vec::new() })
     }
 

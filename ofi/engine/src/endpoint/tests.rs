@@ -1,5 +1,6 @@
 //! Endpoints of this process, and what they say to each other.
 
+mod accesses;
 mod waits;
 
 use super::*;
