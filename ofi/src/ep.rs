@@ -224,6 +224,7 @@ impl EndpointFid {
             return Err(errno::NOCQ);
         }
         peers.bind(&self.endpoint);
+        Users::begin(&self.endpoint);
         let counts = [
             &bindings.send,
             &bindings.recv,

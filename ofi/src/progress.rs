@@ -10,16 +10,42 @@ pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// How long a wait looks before it sleeps: a peer that answers at once finds this side awake, since waking costs some 10 µs.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
 
+/// How long a call sleeps before it serves the other endpoints of its process.
+pub(crate) const OTHERS: Duration = Duration::from_millis(10);
+
 /// Endpoints that make progress when somebody reads.
 #[derive(Debug, Default)]
 pub(crate) struct Users(Mutex<Vec<Weak<Endpoint>>>);
 
+/// Every endpoint of this process that is used. Who waits for one serves the peers of the others too, as they may be what the
+/// wait's peer waits for.
+static ALL: Users = Users(Mutex::new(Vec::new()));
+
 impl Users {
+    /// An endpoint is used from now on.
+    pub(crate) fn begin(endpoint: &Arc<Endpoint>) {
+        ALL.add(endpoint);
+    }
+
+    fn all(&self) -> Vec<Arc<Endpoint>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Progress for the other endpoints of this process. Returns whether there are any.
+    pub(crate) fn serve_others(&self) -> bool {
+        let own = self.all();
+        let is_other = |one: &Arc<Endpoint>| !own.iter().any(|e| Arc::ptr_eq(e, one));
+        let others: Vec<_> = ALL.all().into_iter().filter(is_other).collect();
+        for endpoint in &others {
+            endpoint.progress(Duration::ZERO);
+        }
+        !others.is_empty()
+    }
+
     /// While somebody awaits a wait object, these endpoints make progress by themselves.
     pub(crate) fn watch(&self) -> io::Result<()> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = all.iter().filter_map(Weak::upgrade);
-        all.try_for_each(|endpoint| endpoint.watch())
+        self.all().iter().try_for_each(Endpoint::watch)
     }
 
     pub(crate) fn add(&self, endpoint: &Arc<Endpoint>) {

@@ -15,7 +15,7 @@ use crate::cq::CompletionQueue;
 use crate::domain::Shared;
 use crate::eq::EventQueue;
 use crate::object::{Object, object};
-use crate::progress::{LOOK, SLICE, Users};
+use crate::progress::{LOOK, OTHERS, SLICE, Users};
 use crate::ptr::{Out, Outcome, entry_int, read};
 use ofi_engine::wait::{WaitObject, Woken};
 use portals_shim::fabric::FabricKind;
@@ -51,7 +51,8 @@ impl Waits {
         }
     }
 
-    /// Sleeps until there is something, and at most until then; makes some looks before. A signal ends it too.
+    /// Sleeps until there is something, and at most until then; makes some looks before. A signal ends it too. It may end early
+    /// with [`Woken::TimedOut`].
     pub(crate) fn sleep(
         self,
         users: &Users,
@@ -63,13 +64,15 @@ impl Waits {
         if ready() {
             return Woken::Ready;
         }
+        let others = users.serve_others();
         let sleeper = object.enter();
         if self == Self::Asleep
             && let Err(error) = users.watch()
         {
             tracing::warn!(%error, "no thread for a wait object");
         } else if self == Self::Asleep {
-            return sleeper.sleep(until, ready);
+            let slice = others.then(|| Instant::now() + OTHERS);
+            return sleeper.sleep([until, slice].into_iter().flatten().min(), ready);
         }
         // The caller's own looks: a sleep that is over at once sees signals.
         sleeper.sleep(Some(Instant::now()), ready)

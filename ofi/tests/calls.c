@@ -376,6 +376,13 @@ static void remote_counts(void)
     IS(fi_cntr_read(b->reached), reached + 6);
     IS(fi_cntr_read(b->fetched), fetched + 5);
     IS(fi_cntr_readerr(b->reached), 0);
+    /* Who waits for a peer in the same process serves it: there is nobody else to do so. */
+    uint64_t done = fi_cntr_read(a->writes);
+    IS(fi_atomic(a->ep, &one, 1, NULL, a->peers[1], 0, 70, FI_UINT64, FI_SUM, NULL), 0);
+    IS(fi_cntr_wait(a->writes, done + 1, 60000), 0);
+    IS(fi_fetch_atomic(a->ep, &one, 1, NULL, &was, NULL, a->peers[1], 0, 70, FI_UINT64, FI_SUM, NULL), 0);
+    IS(fi_cq_sread(a->cq, &entry, 1, NULL, 60000), 1);
+    IS(fi_cq_sread(a->cq, &entry, 1, NULL, 60000), 1);
     /* A region uses its counters. */
     IS(fi_close(&writes->fid), -FI_EBUSY);
     for (int i = 0; i < 2; i++)
