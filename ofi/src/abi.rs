@@ -24,6 +24,8 @@ pub(crate) mod cap {
     pub(crate) const REMOTE_CQ_DATA: u64 = 1 << 17;
     pub(crate) const PEEK: u64 = 1 << 19;
     pub(crate) const COMPLETION: u64 = 1 << 24;
+    /// Of an address vector: insertions end with an event.
+    pub(crate) const EVENT: u64 = COMPLETION;
     pub(crate) const INJECT: u64 = 1 << 25;
     pub(crate) const DELIVERY_COMPLETE: u64 = 1 << 28;
     pub(crate) const COMMIT_COMPLETE: u64 = 1 << 30;
@@ -34,6 +36,8 @@ pub(crate) mod cap {
     pub(crate) const SOURCE: u64 = 1 << 57;
     pub(crate) const DISCARD: u64 = 1 << 58;
     pub(crate) const DIRECTED_RECV: u64 = 1 << 59;
+    /// Of an insertion: what has become of each address is wanted.
+    pub(crate) const SYNC_ERR: u64 = 1 << 58;
     pub(crate) const FETCH_ATOMIC: u64 = 1 << 58;
     pub(crate) const COMPARE_ATOMIC: u64 = 1 << 59;
     pub(crate) const CLAIM: u64 = 1 << 59;
@@ -94,6 +98,7 @@ pub(crate) mod errno {
     pub(crate) const OPBADSTATE: i32 = 258;
     pub(crate) const AVAIL: i32 = 259;
     pub(crate) const BADFLAGS: i32 = 260;
+    pub(crate) const NOEQ: i32 = 261;
     pub(crate) const NOCQ: i32 = 263;
     pub(crate) const NOAV: i32 = 267;
     pub(crate) const NOKEY: i32 = 266;
@@ -289,6 +294,9 @@ pub(crate) struct EqAttr {
     pub(crate) signaling_vector: c_int,
     pub(crate) wait_set: *mut c_void,
 }
+
+/// `FI_AV_COMPLETE`
+pub(crate) const AV_COMPLETE: u32 = 5;
 
 /// `struct fi_eq_err_entry`
 #[derive(Clone, Copy, Debug)]

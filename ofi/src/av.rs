@@ -5,8 +5,9 @@
 )]
 //! Address vectors.
 
-use crate::abi::{ADDR_UNSPEC, Addr, AvAttr, Fid, cap, class, errno};
+use crate::abi::{ADDR_UNSPEC, AV_COMPLETE, Addr, AvAttr, Fid, cap, class, errno};
 use crate::domain::{Domain, Shared};
+use crate::eq::{EventQueue, Events};
 use crate::object::{self, Object, object};
 use crate::ptr::{borrow, bytes, entry_int, read, write_at, write_bytes};
 use crate::table::Table;
@@ -14,7 +15,7 @@ use ofi_engine::Endpoint;
 use ofi_engine::addresses::Addresses;
 use portals_shim::endpoint::Address;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Peers, and the endpoints that are to know them.
 #[derive(Debug, Default)]
@@ -80,6 +81,10 @@ pub(crate) struct AddressVector {
     fid: Fid,
     ops: *const c_void,
     pub(crate) peers: Arc<Peers>,
+    /// Insertions end with events (`FI_EVENT`).
+    tells: bool,
+    /// Where those events go.
+    events: OnceLock<Arc<Events>>,
     _domain: Arc<Shared>,
 }
 
@@ -88,7 +93,7 @@ unsafe impl Object for AddressVector {
     const CLASS: usize = class::AV;
     const OPS: &'static Table<6> = &Table::new(&[
         (0, object::close::<Self> as *const c_void),
-        (1, object::bind_to_nothing as *const c_void),
+        (1, bind as *const c_void),
     ]);
 }
 
@@ -109,8 +114,8 @@ pub(crate) unsafe extern "C" fn open(
     let make = |domain: &Domain, fid| {
         // SAFETY: the caller says there what it wants, and reads what it gets.
         let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
-        // Shared by name, of scalable endpoints, or telling of insertions by events.
-        if !attr.name.is_null() || attr.rx_ctx_bits != 0 || attr.flags & cap::COMPLETION != 0 {
+        // Shared by name, or of scalable endpoints.
+        if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
             return Err(errno::NOSYS);
         }
         if attr.kind == crate::abi::AV_UNSPEC {
@@ -120,6 +125,8 @@ pub(crate) unsafe extern "C" fn open(
             fid,
             ops: AV.as_ptr(),
             peers: Arc::default(),
+            tells: attr.flags & cap::EVENT != 0,
+            events: OnceLock::new(),
             _domain: Arc::clone(&domain.shared),
         })
     };
@@ -127,23 +134,43 @@ pub(crate) unsafe extern "C" fn open(
     unsafe { object::open(domain, out, context, make) }
 }
 
-unsafe extern "C" fn insert(
-    av: *mut c_void,
-    addresses: *const c_void,
-    count: usize,
-    out: *mut Addr,
-    _flags: u64,
-    _context: *mut c_void,
-) -> c_int {
+/// `fi_av_bind`: the event queue that insertions tell of their ends.
+unsafe extern "C" fn bind(av: *mut c_void, other: *mut c_void, flags: u64) -> c_int {
     entry_int(|| {
         // SAFETY: the caller was given the vector.
         let av = unsafe { object::<AddressVector>(av) }?;
-        let len = count.checked_mul(Address::BYTES).ok_or(errno::INVAL)?;
-        if count == 0 {
-            return Ok(0);
+        // SAFETY: the caller was given the object.
+        let eq = unsafe { object::<EventQueue>(other) }?;
+        if flags != 0 {
+            return Err(errno::BADFLAGS);
         }
-        // SAFETY: the caller gives so many addresses, of the length that an endpoint's name has.
-        let all = unsafe { bytes(addresses, len) }?;
+        let bound = av.events.set(Arc::clone(&eq.events));
+        bound.map(|()| 0).map_err(|_| errno::INVAL)
+    })
+}
+
+unsafe extern "C" fn insert(
+    fid: *mut c_void,
+    addresses: *const c_void,
+    count: usize,
+    out: *mut Addr,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the vector.
+        let av = unsafe { object::<AddressVector>(fid) }?;
+        let events = match av.tells {
+            true => Some(av.events.get().ok_or(errno::NOEQ)?),
+            false => None,
+        };
+        let len = count.checked_mul(Address::BYTES).ok_or(errno::INVAL)?;
+        let all = match count {
+            0 => Vec::new(),
+            // SAFETY: the caller gives so many addresses, of the length that an endpoint's name has.
+            _ => unsafe { bytes(addresses, len) }?,
+        };
+        let wanted = flags & cap::SYNC_ERR != 0 && events.is_none() && !context.is_null();
         let mut inserted = 0;
         for (index, address) in all.chunks_exact(Address::BYTES).enumerate() {
             let number = av.peers.insert(address);
@@ -152,8 +179,20 @@ unsafe extern "C" fn insert(
                 // SAFETY: the caller has room for so many numbers.
                 unsafe { write_at(out, index, number.unwrap_or(ADDR_UNSPEC)) };
             }
+            let failed = number.is_none().then_some(errno::ADDRNOTAVAIL);
+            if wanted {
+                // SAFETY: with this flag the caller has room for so many errors there.
+                unsafe { write_at(context.cast(), index, failed.unwrap_or(0)) };
+            }
+            if let Some((events, why)) = events.zip(failed) {
+                events.fail(fid, context, index as u64, why);
+            }
         }
-        Ok(inserted)
+        let Some(events) = events else {
+            return Ok(inserted);
+        };
+        events.tell(AV_COMPLETE, fid, context, inserted as u64);
+        Ok(0)
     })
 }
 

@@ -3,7 +3,7 @@
     unsafe_code,
     reason = "entries get objects and bytes of a C caller by pointers"
 )]
-//! Event queues: what a program writes itself. No connection is made by them.
+//! Event queues: ends of insertions into address vectors, and what a program writes itself. No connection is made by them.
 
 use crate::abi::{EqAttr, EqErrEntry, Fid, cap, class, errno, wait};
 use crate::fabric::Fabric;
@@ -13,16 +13,28 @@ use crate::table::Table;
 use crate::wait::{Waited, deadline, do_control, object_for};
 use ofi_engine::wait::{WaitObject, Woken};
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Event {
+enum Event {
     /// `FI_NOTIFY` and the like.
-    number: u32,
-    bytes: Vec<u8>,
+    Told {
+        number: u32,
+        bytes: Vec<u8>,
+    },
+    Failed(Failed),
+}
+
+/// What has failed: addresses, as events go from thread to thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failed {
+    fid: usize,
+    context: usize,
+    data: u64,
+    why: c_int,
 }
 
 /// The events of a queue, oldest first. Any thread may call every method.
@@ -60,19 +72,52 @@ impl Events {
         self.wait.arm(|| !self.is_empty())
     }
 
+    /// An event of this object, which says so many bytes as `struct fi_eq_entry` has.
+    pub(crate) fn tell(&self, number: u32, fid: *mut c_void, context: *mut c_void, data: u64) {
+        let words = [
+            fid.expose_provenance() as u64,
+            context.expose_provenance() as u64,
+            data,
+        ];
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.push(Event::Told { number, bytes });
+    }
+
+    /// A failure of this object.
+    pub(crate) fn fail(&self, fid: *mut c_void, context: *mut c_void, data: u64, why: c_int) {
+        self.push(Event::Failed(Failed {
+            fid: fid.expose_provenance(),
+            context: context.expose_provenance(),
+            data,
+            why,
+        }));
+    }
+
     /// The oldest event, of at most so many bytes; with `peek` it stays.
-    fn take(&self, room: usize, peek: bool) -> Outcome<Event> {
+    fn take(&self, room: usize, peek: bool) -> Outcome<(u32, Vec<u8>)> {
         let mut all = self.all();
-        let event = all.front().ok_or(errno::AGAIN)?;
-        if event.bytes.len() > room {
-            return Err(errno::TOOSMALL);
-        }
-        if peek {
-            return Ok(event.clone());
-        }
-        let event = all.pop_front().ok_or(errno::AGAIN)?;
+        let (number, bytes) = match all.front_mut().ok_or(errno::AGAIN)? {
+            Event::Failed(_) => return Err(errno::AVAIL),
+            Event::Told { bytes, .. } if bytes.len() > room => return Err(errno::TOOSMALL),
+            Event::Told { number, bytes } if peek => return Ok((*number, bytes.clone())),
+            Event::Told { number, bytes } => (*number, std::mem::take(bytes)),
+        };
+        all.pop_front();
         self.len.fetch_sub(1, Ordering::SeqCst);
-        Ok(event)
+        Ok((number, bytes))
+    }
+
+    /// The oldest event, if it is a failure.
+    fn take_failed(&self, peek: bool) -> Option<Failed> {
+        let mut all = self.all();
+        let Some(Event::Failed(failed)) = all.front().cloned() else {
+            return None;
+        };
+        if !peek {
+            all.pop_front();
+            self.len.fetch_sub(1, Ordering::SeqCst);
+        }
+        Some(failed)
     }
 }
 
@@ -107,6 +152,7 @@ static EQ: Table<5> = Table::new(&[
     (1, read_failed as *const c_void),
     (2, write as *const c_void),
     (3, wait_read as *const c_void),
+    (4, strerror as *const c_void),
 ]);
 
 /// `fi_eq_open`
@@ -154,11 +200,11 @@ unsafe fn take(
 ) -> Outcome {
     // SAFETY: the condition above.
     let number = unsafe { Out::new(event) }?;
-    let taken = eq.events.take(len, flags & cap::PEEK != 0)?;
+    let (event, bytes) = eq.events.take(len, flags & cap::PEEK != 0)?;
     // SAFETY: it has at most `len` bytes.
-    unsafe { write_bytes(buf, &taken.bytes) }?;
-    number.set(taken.number);
-    Ok(taken.bytes.len() as isize)
+    unsafe { write_bytes(buf, &bytes) }?;
+    number.set(event);
+    Ok(bytes.len() as isize)
 }
 
 unsafe extern "C" fn read(
@@ -176,9 +222,42 @@ unsafe extern "C" fn read(
     })
 }
 
-/// No event tells of a failure.
-unsafe extern "C" fn read_failed(_eq: *mut c_void, _entry: *mut EqErrEntry, _flags: u64) -> isize {
-    entry(|| Err(errno::AGAIN))
+unsafe extern "C" fn read_failed(eq: *mut c_void, out: *mut EqErrEntry, flags: u64) -> isize {
+    entry(|| {
+        // SAFETY: the caller was given the queue.
+        let eq = unsafe { object::<EventQueue>(eq) }?;
+        // SAFETY: the caller wants the entry there.
+        let out = unsafe { Out::new(out) }?;
+        let failed = eq.events.take_failed(flags & cap::PEEK != 0);
+        let failed = failed.ok_or(errno::AGAIN)?;
+        out.set(EqErrEntry {
+            fid: std::ptr::with_exposed_provenance_mut(failed.fid),
+            context: std::ptr::with_exposed_provenance_mut(failed.context),
+            data: failed.data,
+            err: failed.why,
+            prov_errno: failed.why,
+            err_data: std::ptr::null_mut(),
+            err_data_size: 0,
+        });
+        Ok(size_of::<EqErrEntry>() as isize)
+    })
+}
+
+/// The only failure that is told is that of an address.
+unsafe extern "C" fn strerror(
+    _eq: *mut c_void,
+    _number: c_int,
+    _data: *const c_void,
+    out: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    let text = c"no endpoint can be reached by this address";
+    let bytes = text.to_bytes_with_nul();
+    if len >= bytes.len() && !out.is_null() {
+        // SAFETY: there is so much room.
+        let _ = unsafe { write_bytes(out.cast(), bytes) };
+    }
+    text.as_ptr()
 }
 
 unsafe extern "C" fn write(
@@ -197,7 +276,7 @@ unsafe extern "C" fn write(
         // SAFETY: the caller gives so many bytes.
         let bytes = unsafe { bytes(buf, len) }?;
         let number = event;
-        eq.events.push(Event { number, bytes });
+        eq.events.push(Event::Told { number, bytes });
         Ok(len as isize)
     })
 }

@@ -391,6 +391,67 @@ static void remote_counts(void)
     IS(fi_close(&reads->fid), 0);
 }
 
+/* An address vector that tells of the ends of insertions. */
+static void told_insertions(void)
+{
+    struct fi_av_attr attr = {.type = FI_AV_TABLE, .flags = FI_EVENT};
+    struct fi_eq_attr waits = {.wait_obj = FI_WAIT_FD};
+    struct fi_eq_entry end = {0};
+    struct fi_eq_err_entry failed = {0};
+    struct fid_av *av;
+    struct fid_eq *eq;
+    char names[3][64], text[100];
+    size_t len = 64;
+    fi_addr_t numbers[3] = {7, 7, 7};
+    uint32_t event = 0;
+    int context, fd, errors[3] = {7, 7, 7};
+    IS(fi_getname(&sides[0].ep->fid, names[0], &len), 0);
+    IS(fi_getname(&sides[1].ep->fid, names[2], &len), 0);
+    memset(names[1], 7, 64);
+    IS(fi_av_open(domain, &attr, &av, NULL), 0);
+    IS(fi_eq_open(fabric, &waits, &eq, NULL), 0);
+    IS(fi_av_insert(av, names, 3, numbers, 0, &context), -FI_ENOEQ);
+    IS(fi_av_bind(av, &sides[0].cq->fid, 0), -FI_EINVAL);
+    IS(fi_av_bind(av, &eq->fid, 0), 0);
+    IS(fi_av_bind(av, &eq->fid, 0), -FI_EINVAL);
+    struct fid *fid = &eq->fid;
+    IS(fi_control(fid, FI_GETWAIT, &fd), 0);
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    IS(fi_av_insert(av, names, 3, numbers, 0, &context), 0);
+    IS(readable(fd), 1);
+    /* What has failed comes first. */
+    IS(fi_eq_read(eq, &event, &end, sizeof end, 0), -FI_EAVAIL);
+    IS(fi_eq_sread(eq, &event, &end, sizeof end, -1, 0), -FI_EAVAIL);
+    for (uint64_t flags = FI_PEEK;; flags = 0) {
+        IS(fi_eq_readerr(eq, &failed, flags), sizeof failed);
+        IS(failed.fid == &av->fid && failed.context == &context, 1);
+        IS(failed.data, 1);
+        IS(failed.err, FI_EADDRNOTAVAIL);
+        if (!flags)
+            break;
+    }
+    IS(strlen(fi_eq_strerror(eq, failed.prov_errno, NULL, text, sizeof text)) > 10, 1);
+    IS(fi_eq_readerr(eq, &failed, 0), -FI_EAGAIN);
+    IS(fi_eq_sread(eq, &event, &end, sizeof end, -1, 0), sizeof end);
+    IS(event, FI_AV_COMPLETE);
+    IS(end.fid == &av->fid && end.context == &context, 1);
+    IS(end.data, 2);
+    IS(numbers[0] == 0 && numbers[1] == FI_ADDR_NOTAVAIL && numbers[2] == 1, 1);
+    IS(fi_av_insert(av, names, 0, numbers, 0, NULL), 0);
+    IS(fi_eq_read(eq, &event, &end, sizeof end, 0), sizeof end);
+    IS(end.data, 0);
+    IS(fi_eq_read(eq, &event, &end, sizeof end, 0), -FI_EAGAIN);
+    IS(fi_close(&eq->fid), -FI_EBUSY);
+    IS(fi_close(&av->fid), 0);
+    IS(fi_close(&eq->fid), 0);
+    /* What has become of each address, at once. */
+    attr.flags = 0;
+    IS(fi_av_open(domain, &attr, &av, NULL), 0);
+    IS(fi_av_insert(av, names, 3, numbers, FI_SYNC_ERR, errors), 2);
+    IS(errors[0] == 0 && errors[1] == FI_EADDRNOTAVAIL && errors[2] == 0, 1);
+    IS(fi_close(&av->fid), 0);
+}
+
 static void several(void)
 {
     static char buffer[1000];
@@ -462,6 +523,7 @@ int main(void)
     remote_counts();
     several();
     waits();
+    told_insertions();
     /* In the wrong order. */
     IS(fi_close(&domain->fid), -FI_EBUSY);
     IS(fi_close(&sides[0].cq->fid), -FI_EBUSY);
