@@ -55,6 +55,8 @@ pub(crate) mod order {
     pub(crate) const ATOMIC: u64 = 0xf << 36;
 }
 
+/// Addresses of a format that only the provider knows (`FI_FORMAT_UNSPEC`).
+pub(crate) const FORMAT_UNSPEC: u32 = 0;
 pub(crate) const MR_BASIC: c_int = 1;
 pub(crate) const MR_SCALABLE: c_int = 2;
 pub(crate) const AV_UNSPEC: c_int = 0;

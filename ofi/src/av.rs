@@ -8,12 +8,14 @@
 use crate::abi::{ADDR_UNSPEC, AV_COMPLETE, Addr, AvAttr, Fid, cap, class, errno};
 use crate::domain::{Domain, Shared};
 use crate::eq::{EventQueue, Events};
+use crate::info::nobody;
 use crate::object::{self, Object, object};
 use crate::ptr::{borrow, bytes, entry_int, read, write_at, write_bytes};
 use crate::table::Table;
 use ofi_engine::Endpoint;
 use ofi_engine::addresses::Addresses;
 use portals_shim::endpoint::Address;
+use portals_shim::fabric::FabricKind;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -251,7 +253,11 @@ unsafe extern "C" fn straddr(
                 address.id().nid,
                 address.id().pid
             ),
-            Err(_) => "not an address".to_owned(),
+            Err(_) => {
+                let of = |kind: &FabricKind| nobody(*kind).is_ok_and(|n| n[..] == bytes[..]);
+                let kind = FabricKind::ALL.into_iter().find(of);
+                kind.map_or_else(|| "not an address".to_owned(), |k| format!("{k}://nobody"))
+            }
         };
         text.push('\0');
         // SAFETY: the caller says there how much room it has, and reads how much is needed.

@@ -8,7 +8,8 @@
 use crate::abi::{self, Info, cap, errno, order};
 use crate::loader;
 use crate::ptr::{Out, Outcome, borrow, entry_int, string};
-use ofi_engine::EAGER;
+use ofi_engine::{EAGER, ProcessId};
+use portals_shim::endpoint::Address;
 use portals_shim::fabric::{self, FabricConfig, FabricKind};
 use std::ffi::{CString, c_char, c_int};
 
@@ -89,6 +90,9 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
     let Some(hints) = (unsafe { borrow(hints.cast_mut()) }) else {
         return Ok(wanted);
     };
+    if hints.addr_format != abi::FORMAT_UNSPEC {
+        return Err(no("its addresses have a format of their own"));
+    }
     if hints.caps & !CAPS != 0 {
         return Err(no("capabilities that it has not"));
     }
@@ -220,6 +224,15 @@ fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
     all.filter(told).filter(usable).collect()
 }
 
+/// The source address of an endpoint that is not open yet: it says the fabric, and names nobody. The endpoint has its own address
+/// from its opening on (`fi_getname`).
+pub(crate) fn nobody(kind: FabricKind) -> Outcome<[u8; Address::BYTES]> {
+    let address = Address::new(kind, ProcessId::new(0, 0), &[]);
+    address
+        .map(|address| address.to_bytes())
+        .map_err(|_| errno::OTHER)
+}
+
 fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
     let made = loader::new_info().ok_or(errno::NOMEM)?;
     // SAFETY: the library has made it, and nobody else has it.
@@ -235,7 +248,11 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
     if caps & (cap::MSG | cap::TAGGED) != 0 && caps & (cap::SEND | cap::RECV) == 0 {
         caps |= cap::SEND | cap::RECV;
     }
-    (info.caps, info.mode, info.addr_format) = (caps, 0, 0);
+    (info.caps, info.mode, info.addr_format) = (caps, 0, abi::FORMAT_UNSPEC);
+    info.src_addr = loader::copy_bytes(&nobody(kind)?);
+    if !info.src_addr.is_null() {
+        info.src_addrlen = Address::BYTES;
+    }
     let both = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC;
     // SAFETY: the library makes a description with all its parts.
     if let Some(tx) = unsafe { borrow(info.tx_attr) } {

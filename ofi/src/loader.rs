@@ -9,6 +9,7 @@
 //! linked against one of them is not loaded by another.
 
 use crate::abi::{Info, Provider};
+use crate::ptr::write_bytes;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 type Version = unsafe extern "C" fn() -> u32;
@@ -85,6 +86,17 @@ pub(crate) fn define(provider: *const Provider) {
     ] {
         // SAFETY: the provider is the one that is being registered, and both strings are static. 0 is a string's type.
         unsafe { function(provider, name.as_ptr(), 0, text.as_ptr()) };
+    }
+}
+
+/// A copy of bytes, which the library frees; null where there is no memory.
+pub(crate) fn copy_bytes(bytes: &[u8]) -> *mut c_void {
+    // SAFETY: any size may be asked for.
+    let copy = unsafe { libc::malloc(bytes.len()) };
+    // SAFETY: it is null, or has room for them.
+    match unsafe { write_bytes(copy, bytes) } {
+        Ok(()) => copy,
+        Err(_) => std::ptr::null_mut(),
     }
 }
 

@@ -497,6 +497,25 @@ static void offers(struct fi_info *hints)
     IS(info->domain_attr->mr_mode, MR_SCALABLE);
     fi_freeinfo(info);
     hints->domain_attr->mr_mode = mr_mode;
+    hints->addr_format = FI_SOCKADDR;
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), -FI_ENODATA);
+    hints->addr_format = FI_FORMAT_UNSPEC;
+}
+
+/* The source address says the fabric and names nobody; it may be given back. */
+static void source(struct fi_info *info)
+{
+    char text[100];
+    size_t room = sizeof text;
+    fi_addr_t number;
+    struct fi_info *again = NULL;
+    IS(info->src_addrlen, 64);
+    IS(strcmp(fi_av_straddr(sides[0].av, info->src_addr, text, &room), "shm://nobody"), 0);
+    IS(fi_av_insert(sides[0].av, info->src_addr, 1, &number, 0, NULL), 0);
+    IS(number, FI_ADDR_NOTAVAIL);
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, info, &again), 0);
+    IS(memcmp(again->src_addr, info->src_addr, 64), 0);
+    fi_freeinfo(again);
 }
 
 int main(void)
@@ -517,6 +536,7 @@ int main(void)
     for (int i = 0; i < 2; i++)
         open_side(&sides[i], info);
     introduce();
+    source(info);
     messages();
     remote_memory();
     atomics();
