@@ -61,6 +61,7 @@ pub(crate) const MR_BASIC: c_int = 1;
 pub(crate) const MR_SCALABLE: c_int = 2;
 pub(crate) const AV_UNSPEC: c_int = 0;
 pub(crate) const AV_TABLE: c_int = 2;
+pub(crate) const PROGRESS_AUTO: c_int = 1;
 pub(crate) const PROGRESS_MANUAL: c_int = 2;
 pub(crate) const RM_ENABLED: c_int = 2;
 pub(crate) const EP_UNSPEC: c_int = 0;

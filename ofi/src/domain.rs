@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: FabricConfig,
+    /// Endpoints make progress while the program makes no call.
+    pub(crate) automatic: bool,
     state: Mutex<State>,
 }
 
@@ -118,15 +120,16 @@ unsafe impl Object for Domain {
 }
 
 impl Domain {
-    /// A domain on this fabric; `ops` and `mr` are its tables of operations.
+    /// A domain on this fabric, with or without automatic progress; `ops` and `mr` are its tables of operations.
     pub(crate) fn new(
         fid: Fid,
-        config: FabricConfig,
+        (config, automatic): (FabricConfig, bool),
         ops: *const c_void,
         mr: *const c_void,
     ) -> Self {
         let shared = Arc::new(Shared {
             config,
+            automatic,
             state: Mutex::default(),
         });
         Self {

@@ -261,6 +261,12 @@ impl EndpointFid {
             });
         }
         let _ = self.bound.set(bindings);
+        if self.domain.automatic
+            && let Err(error) = self.endpoint.watch_always()
+        {
+            tracing::warn!(%error, "no thread for automatic progress");
+            return Err(errno::NOMEM);
+        }
         Ok(0)
     }
 }

@@ -50,6 +50,8 @@ struct Wanted {
     tx_flags: u64,
     rx_flags: u64,
     threading: c_int,
+    /// Of control and of data.
+    progress: [c_int; 2],
     av_type: c_int,
     mr_mode: c_int,
     kind: Option<FabricKind>,
@@ -81,6 +83,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         tx_flags: 0,
         rx_flags: 0,
         threading: abi::THREAD_SAFE,
+        progress: [abi::PROGRESS_MANUAL; 2],
         av_type: abi::AV_TABLE,
         mr_mode: unnamed_mr_mode(version),
         kind: None,
@@ -153,6 +156,11 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if domain.mr_key_size > 8 {
             return Err(no("keys have 8 bytes"));
         }
+        wanted.progress =
+            [domain.control_progress, domain.data_progress].map(|asked| match asked {
+                abi::PROGRESS_AUTO => abi::PROGRESS_AUTO,
+                _ => abi::PROGRESS_MANUAL,
+            });
         if domain.threading != abi::THREAD_UNSPEC {
             wanted.threading = domain.threading;
         }
@@ -288,8 +296,11 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         let name = CString::new(kind.name()).unwrap_or_default();
         domain.name = loader::copy(&name);
         domain.threading = wanted.threading;
-        domain.control_progress = abi::PROGRESS_MANUAL;
-        domain.data_progress = abi::PROGRESS_MANUAL;
+        // On the model time passes by the program's own calls.
+        [domain.control_progress, domain.data_progress] = match kind {
+            FabricKind::Seastar => [abi::PROGRESS_MANUAL; 2],
+            _ => wanted.progress,
+        };
         domain.resource_mgmt = abi::RM_ENABLED;
         (domain.av_type, domain.mr_mode) = (wanted.av_type, wanted.mr_mode);
         (domain.mr_key_size, domain.cq_data_size) = (8, 4);

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "entries get objects of a C caller by pointers")]
 //! How a program comes from one object to the next: what a fabric opens, what a domain opens, and the operations of an endpoint.
 
-use crate::abi::{Fid, Info, errno};
+use crate::abi::{self, Fid, Info, errno};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Operations};
 use crate::fabric::Fabric;
@@ -63,7 +63,13 @@ unsafe extern "C" fn open_domain(
             tracing::warn!(why, "fi_domain");
             errno::INVAL
         })?;
-        Ok(Domain::new(fid, config, DOMAIN.as_ptr(), mr::MR.as_ptr()))
+        // SAFETY: as above.
+        let automatic = unsafe { borrow(info.domain_attr) }.is_some_and(|attr| {
+            let all = [attr.control_progress, attr.data_progress];
+            all.contains(&abi::PROGRESS_AUTO) && config.kind != FabricKind::Seastar
+        });
+        let how = (config, automatic);
+        Ok(Domain::new(fid, how, DOMAIN.as_ptr(), mr::MR.as_ptr()))
     };
     // SAFETY: the caller was given the fabric, and wants the domain there.
     unsafe { object::open(fabric, out, context, make) }

@@ -133,7 +133,7 @@ fn two_programs_that_were_not_started_together_play_ping_pong() {
 }
 
 /// Runs a program of C over the provider, which says so when all is right.
-fn run_c(name: &str, says: &str, variables: &[(&str, &str)]) {
+fn run_c(name: &str, says: &str, args: &[&str], variables: &[(&str, &str)]) {
     let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let folder = folder();
     let program = folder.path().join(name);
@@ -149,6 +149,7 @@ fn run_c(name: &str, says: &str, variables: &[(&str, &str)]) {
         _ => return skip("no compiler, or no headers of libfabric (Debian: libfabric-dev)"),
     }
     let run = command(&program.to_string_lossy(), &folder)
+        .args(args)
         .envs(variables.iter().copied())
         .output()
         .unwrap();
@@ -158,13 +159,18 @@ fn run_c(name: &str, says: &str, variables: &[(&str, &str)]) {
 
 #[test]
 fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
-    run_c("calls", "all calls are right", &[]);
+    run_c("calls", "all calls are right", &[], &[]);
 }
 
 #[test]
 fn sleeping_programs_are_woken_by_arrivals_and_by_what_they_sent() {
-    run_c("waits", "all sleeps have ended", &[]);
+    run_c("waits", "all sleeps have ended", &[], &[]);
     // At once, and not after some looks.
     let at_once = [("PORTOLAN_SPIN", "0")];
-    run_c("waits", "all sleeps have ended", &at_once);
+    run_c("waits", "all sleeps have ended", &[], &at_once);
+}
+
+#[test]
+fn a_program_that_makes_no_call_is_served_by_automatic_progress() {
+    run_c("waits", "all sleeps have ended", &["automatic"], &[]);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -38,6 +39,7 @@ static struct fid_cq *tx, *rx;
 static struct fid_cntr *sends;
 static fi_addr_t other;
 static char out[LONG], in[LONG];
+static enum fi_progress progress;
 
 static int descriptor(struct fid *fid)
 {
@@ -71,13 +73,15 @@ static void taken(struct fid_cq *cq, void *context)
 static void open_all(enum fi_wait_obj wait_obj)
 {
     struct fi_info *hints = fi_allocinfo(), *info = NULL;
-    hints->caps = FI_TAGGED | FI_RMA;
+    hints->caps = FI_TAGGED | FI_RMA | FI_ATOMIC;
+    hints->domain_attr->data_progress = progress;
     hints->ep_attr->type = FI_EP_RDM;
     hints->fabric_attr->prov_name = strdup("portolan");
     IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait_obj};
     struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = wait_obj};
     struct fi_av_attr attr = {.type = FI_AV_UNSPEC};
+    IS(info->domain_attr->data_progress, progress == FI_PROGRESS_AUTO ? progress : FI_PROGRESS_MANUAL);
     IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
     IS(fi_domain(fabric, info, &domain, NULL), 0);
     IS(fi_endpoint(domain, info, &ep, NULL), 0);
@@ -234,12 +238,62 @@ static void sleeps(void)
     }
 }
 
-int main(void)
+/* The peer waits for something else, in no call of the provider, and its progress is automatic. */
+static void ask(int to, int from)
 {
+    static uint64_t one = 1, was;
+    struct fi_cq_tagged_entry entry;
+    meet(to, from);
+    for (uint64_t i = 0; i < 100; i++) {
+        IS(fi_fetch_atomic(ep, &one, 1, NULL, &was, NULL, other, 0, 5, FI_UINT64, FI_SUM, NULL), 0);
+        IS(fi_cq_sread(tx, &entry, 1, NULL, LIMIT), 1);
+        IS(was, i);
+    }
+    memset(out, 9, sizeof out);
+    send_to(LONG);
+    IS(fi_cq_sread(tx, &entry, 1, NULL, LIMIT), 1);
+    IS(write(to, "e", 1), 1);
+}
+
+static void be_asked(int to, int from)
+{
+    static uint64_t memory;
+    struct fi_cq_tagged_entry entry;
+    struct fid_mr *mr;
+    char end;
+    IS(fi_mr_reg(domain, &memory, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, NULL), 0);
+    meet(to, from);
+    post(LONG);
+    IS(read(from, &end, 1), 1);
+    IS(memory, 100);
+    memset(out, 9, sizeof out);
+    IS(memcmp(in, out, LONG), 0);
+    IS(fi_cq_read(rx, &entry, 1), 1);
+    IS(fi_close(&mr->fid), 0);
+}
+
+static void automatic(int me, int to, int from)
+{
+    progress = FI_PROGRESS_AUTO;
+    open_all(FI_WAIT_UNSPEC);
+    if (me)
+        be_asked(to, from);
+    else
+        ask(to, from);
+    close_all();
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     int pipes[2][2];
     IS(pipe(pipes[0]) || pipe(pipes[1]), 0);
     pid_t child = fork();
     int me = child == 0;
+    if (argc > 1) {
+        automatic(me, pipes[me][1], pipes[!me][0]);
+        goto end;
+    }
     open_all(FI_WAIT_FD);
     meet(pipes[me][1], pipes[!me][0]);
     alternate(me);
@@ -255,6 +309,7 @@ int main(void)
     char end;
     IS(read(pipes[!me][0], &end, 1), 1);
     close_all();
+end:
     if (me)
         return 0;
     int status = -1;

@@ -1,6 +1,6 @@
-//! The thread that makes progress while a program sleeps on a wait object.
+//! The thread that makes progress while a program sleeps on a wait object, or always for a program that wants automatic progress.
 //!
-//! Only an endpoint whose program sleeps has one. It waits in Portals with the endpoint's lock, and gives the lock to every
+//! Only an endpoint whose program sleeps, or wants that, has one. It waits in Portals with the endpoint's lock, and gives the lock to every
 //! call that wants it:
 //!
 //! ```text
@@ -31,6 +31,8 @@ pub(super) struct Watch {
     /// The thread waits with the lock.
     waits: AtomicBool,
     ended: AtomicBool,
+    /// Progress is automatic.
+    always: AtomicBool,
     /// What this endpoint's completions may be awaited by.
     objects: Mutex<Vec<Weak<WaitObject>>>,
     duty: Mutex<Duty>,
@@ -51,6 +53,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Watch {
     fn is_awaited(&self) -> bool {
+        if self.always.load(Ordering::SeqCst) {
+            return true;
+        }
         let objects = lock(&self.objects);
         let mut there = objects.iter().filter_map(Weak::upgrade);
         there.any(|object| object.is_awaited())
@@ -107,6 +112,15 @@ impl Endpoint {
         duty.on = true;
         self.watch.called.notify_one();
         Ok(())
+    }
+
+    /// Makes progress from now on until the endpoint closes, whatever its program does (`FI_PROGRESS_AUTO`).
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn watch_always(self: &Arc<Self>) -> io::Result<()> {
+        self.watch.always.store(true, Ordering::SeqCst);
+        self.watch()
     }
 
     /// The thread's life.

@@ -115,6 +115,27 @@ fn an_endpoint_closes_while_its_thread_waits() {
 }
 
 #[test]
+fn a_peer_that_makes_no_call_answers_if_its_progress_is_automatic() {
+    let [a, b] = watched();
+    b.endpoint.watch_always().unwrap();
+    let (out, into) = (filled(200_000, 1), Region::new(200_000).unwrap());
+    for round in 0..20 {
+        b.receive(exactly(None, round), &into, 200_000, 1);
+        a.send(1, round, &out, 200_000);
+        // A long message ends when the peer has fetched it.
+        assert_eq!(a.sleep().flags, flags::SEND | flags::TAGGED);
+        has(&into, 200_000, 1);
+    }
+    let mut received = 0;
+    let begun = Instant::now();
+    while received < 20 {
+        assert!(begun.elapsed() < LIMIT);
+        received += b.queue.take(20, |_, _| {}).expect("no failure");
+    }
+    assert!(b.queue.is_empty());
+}
+
+#[test]
 fn a_counter_that_is_armed_tells_each_change_once() {
     let [a, _b] = watched();
     assert!(a.counter.arm());
