@@ -197,7 +197,9 @@ unsafe extern "C" fn wait_read_from(
             return Err(errno::NOSYS);
         }
         let until = deadline(timeout);
-        cq.users.progress(Duration::ZERO);
+        if cq.queue.is_empty() {
+            cq.users.progress(Duration::ZERO);
+        }
         loop {
             // SAFETY: the caller has room for so many.
             match unsafe { cq.take(buf, count, from) } {

@@ -65,17 +65,21 @@ impl Waits {
             return Woken::Ready;
         }
         let others = users.serve_others();
-        let sleeper = object.enter();
-        if self == Self::Asleep
-            && let Err(error) = users.watch()
-        {
-            tracing::warn!(%error, "no thread for a wait object");
-        } else if self == Self::Asleep {
-            let slice = others.then(|| Instant::now() + OTHERS);
-            return sleeper.sleep([until, slice].into_iter().flatten().min(), ready);
+        // The caller's own looks.
+        let look = || match object.take_signal() {
+            true => Woken::Signaled,
+            false => Woken::TimedOut,
+        };
+        if self != Self::Asleep {
+            return look();
         }
-        // The caller's own looks: a sleep that is over at once sees signals.
-        sleeper.sleep(Some(Instant::now()), ready)
+        let sleeper = object.enter();
+        if let Err(error) = users.watch() {
+            tracing::warn!(%error, "no thread for a wait object");
+            return look();
+        }
+        let slice = others.then(|| Instant::now() + OTHERS);
+        sleeper.sleep([until, slice].into_iter().flatten().min(), ready)
     }
 }
 

@@ -142,6 +142,13 @@ impl WaitObject {
         true
     }
 
+    /// Whether somebody has signaled, of which this is told once. For who waits without a sleep.
+    pub fn take_signal(&self) -> bool {
+        let mut state = self.state();
+        let signals = state.signals;
+        std::mem::replace(&mut state.told, signals) != signals
+    }
+
     /// The calling thread is about to sleep: from now on entries wake it.
     pub fn enter(&self) -> Sleeper<'_> {
         let mut state = self.state();
@@ -241,6 +248,8 @@ mod tests {
         let now = Some(Instant::now());
         assert_eq!(object.enter().sleep(None, || false), Woken::Signaled);
         assert_eq!(object.enter().sleep(now, || false), Woken::TimedOut);
+        object.signal();
+        assert!(object.take_signal() && !object.take_signal());
         object.signal();
         assert!(!object.arm(|| false), "a signal is news");
         assert!(object.arm(|| false));

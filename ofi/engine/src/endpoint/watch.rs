@@ -91,11 +91,22 @@ impl Endpoint {
         self.watch.waits.load(Ordering::SeqCst)
     }
 
-    /// Completions of this endpoint may be awaited by a wait object.
-    pub fn serve(&self, object: &Arc<WaitObject>) {
+    /// Completions of this endpoint may be awaited by a wait object, from now on and if somebody does so already.
+    pub fn serve(self: &Arc<Self>, object: &Arc<WaitObject>) {
         let mut objects = lock(&self.watch.objects);
         objects.retain(|one| one.strong_count() > 0);
-        objects.push(Arc::downgrade(object));
+        if !objects
+            .iter()
+            .any(|one| one.as_ptr() == Arc::as_ptr(object))
+        {
+            objects.push(Arc::downgrade(object));
+        }
+        drop(objects);
+        if object.is_awaited()
+            && let Err(error) = self.watch()
+        {
+            tracing::warn!(%error, "no thread for a wait object");
+        }
     }
 
     /// Makes progress from now on, as long as a wait object is awaited that this endpoint serves.

@@ -124,15 +124,29 @@ fn a_peer_that_makes_no_call_answers_if_its_progress_is_automatic() {
         a.send(1, round, &out, 200_000);
         // A long message ends when the peer has fetched it.
         assert_eq!(a.sleep().flags, flags::SEND | flags::TAGGED);
+        let begun = Instant::now();
+        while b.queue.take(1, |_, _| {}).expect("no failure") == 0 {
+            assert!(begun.elapsed() < LIMIT);
+        }
         has(&into, 200_000, 1);
     }
-    let mut received = 0;
+}
+
+#[test]
+fn an_endpoint_that_comes_later_serves_who_sleeps_already() {
+    let [a, b] = pair();
+    assert!(b.queue.arm());
+    b.endpoint.serve(b.queue.wait_object());
+    let (out, into) = (filled(8, 1), Region::new(8).unwrap());
+    b.receive(exactly(None, 3), &into, 8, 1);
+    a.send(1, 3, &out, 8);
     let begun = Instant::now();
-    while received < 20 {
+    while b.queue.wait_object().is_awaited() {
         assert!(begun.elapsed() < LIMIT);
-        received += b.queue.take(20, |_, _| {}).expect("no failure");
+        a.endpoint.progress(Duration::ZERO);
     }
-    assert!(b.queue.is_empty());
+    assert!(!b.queue.is_empty());
+    has(&into, 8, 1);
 }
 
 #[test]
