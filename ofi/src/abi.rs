@@ -79,6 +79,7 @@ pub(crate) mod class {
     pub(crate) const EQ: usize = 13;
     pub(crate) const CQ: usize = 14;
     pub(crate) const CNTR: usize = 15;
+    pub(crate) const POLL: usize = 17;
 }
 
 /// Errors; calls return them negative.

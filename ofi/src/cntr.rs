@@ -133,6 +133,13 @@ pub(crate) unsafe extern "C" fn open(
     unsafe { object::open(domain, out, context, make) }
 }
 
+impl CompletionCounter {
+    /// The program's own value.
+    pub(crate) const fn context(&self) -> *mut c_void {
+        self.fid.context
+    }
+}
+
 impl Waited for CompletionCounter {
     fn wait_object(&self) -> &WaitObject {
         self.counting.counter.wait_object()

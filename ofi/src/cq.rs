@@ -120,6 +120,11 @@ fn bytes_of(entry: &Entry) -> [u8; 48] {
 }
 
 impl CompletionQueue {
+    /// The program's own value.
+    pub(crate) const fn context(&self) -> *mut c_void {
+        self.fid.context
+    }
+
     /// Takes what is there; `EAGAIN` if nothing is.
     ///
     /// # Safety

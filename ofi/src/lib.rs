@@ -15,7 +15,7 @@
 //! | file | has |
 //! |---|---|
 //! | `info.rs` | what is offered to whom (`fi_getinfo`) |
-//! | `fabric.rs`, `domain.rs`, `av.rs`, `cq.rs`, `cntr.rs`, `eq.rs`, `ep.rs`, `mr.rs` | the objects, by their names in libfabric; `object.rs`: what they have in common |
+//! | `fabric.rs`, `domain.rs`, `av.rs`, `cq.rs`, `cntr.rs`, `eq.rs`, `poll.rs`, `ep.rs`, `mr.rs` | the objects, by their names in libfabric; `object.rs`: what they have in common |
 //! | `open.rs` | how a program comes from one object to the next |
 //! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations; `call.rs`: what they have in common |
 //! | `progress.rs`, `wait.rs` | who drives endpoints; how programs sleep |
@@ -42,6 +42,7 @@ mod messages;
 mod mr;
 mod object;
 mod open;
+mod poll;
 mod progress;
 mod ptr;
 mod rma;

@@ -9,7 +9,7 @@ use crate::fabric::Fabric;
 use crate::object::{self, give};
 use crate::ptr::{Out, borrow, entry_int, string};
 use crate::table::Table;
-use crate::{atomic, av, cntr, cq, eq, info, messages, mr, rma, wait};
+use crate::{atomic, av, cntr, cq, eq, info, messages, mr, poll, rma, wait};
 use portals_shim::fabric::FabricKind;
 use std::ffi::{c_int, c_void};
 
@@ -24,6 +24,7 @@ static DOMAIN: Table<11> = Table::new(&[
     (1, cq::open as *const c_void),
     (2, open_endpoint as *const c_void),
     (4, cntr::open as *const c_void),
+    (5, poll::open as *const c_void),
     (8, atomic::query as *const c_void),
     (10, open_endpoint2 as *const c_void),
 ]);

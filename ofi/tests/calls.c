@@ -49,7 +49,7 @@ static void open_side(struct side *s, struct fi_info *info)
     struct fi_av_attr av = {.type = FI_AV_UNSPEC};
     struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
     IS(fi_endpoint(domain, info, &s->ep, NULL), 0);
-    IS(fi_cq_open(domain, &cq, &s->cq, NULL), 0);
+    IS(fi_cq_open(domain, &cq, &s->cq, s), 0);
     IS(fi_av_open(domain, &av, &s->av, NULL), 0);
     IS(fi_cntr_open(domain, &cntr, &s->writes, NULL), 0);
     IS(fi_cntr_open(domain, &cntr, &s->reached, NULL), 0);
@@ -391,6 +391,51 @@ static void remote_counts(void)
     IS(fi_close(&reads->fid), 0);
 }
 
+/* Queues and counters that are asked for news together. */
+static void polls(void)
+{
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_poll_attr attr = {.flags = 1};
+    struct fi_cntr_attr count = {.events = FI_CNTR_EVENTS_COMP};
+    struct fi_cq_tagged_entry entry;
+    struct fid_poll *set;
+    struct fid_cntr *cntr;
+    void *news[2] = {NULL, NULL};
+    char in[8], out[8] = "polled";
+    int one;
+    IS(fi_poll_open(domain, &attr, &set), -FI_EBADFLAGS);
+    attr.flags = 0;
+    IS(fi_poll_open(domain, &attr, &set), 0);
+    IS(fi_cntr_open(domain, &count, &cntr, &one), 0);
+    IS(fi_poll_add(set, &a->ep->fid, 0), -FI_EINVAL);
+    IS(fi_poll_add(set, &b->cq->fid, 0), 0);
+    IS(fi_poll_add(set, &cntr->fid, 0), 0);
+    IS(fi_poll(set, news, 2), 0);
+    IS(fi_cntr_add(cntr, 1), 0);
+    IS(fi_poll(set, news, 2), 1);
+    IS(news[0] == &one, 1);
+    IS(fi_poll(set, news, 2), 0);
+    /* It makes progress, and says of an entry until that is read. */
+    IS(fi_trecv(b->ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 3, 0, NULL), 0);
+    IS(fi_tinject(a->ep, out, sizeof out, a->peers[1], 3), 0);
+    while (fi_poll(set, news, 2) == 0)
+        fi_cntr_read(a->writes);
+    IS(news[0] == b, 1);
+    IS(fi_cntr_adderr(cntr, 1), 0);
+    IS(fi_poll(set, news, 1), 1);
+    IS(fi_poll(set, news, 2), 2);
+    IS(fi_cq_read(b->cq, &entry, 1), 1);
+    IS(fi_poll(set, news, 2), 0);
+    IS(strcmp(in, "polled"), 0);
+    IS(fi_close(&set->fid), -FI_EBUSY);
+    IS(fi_close(&cntr->fid), -FI_EBUSY);
+    IS(fi_poll_del(set, &cntr->fid, 0), 0);
+    IS(fi_poll_del(set, &cntr->fid, 0), -FI_EINVAL);
+    IS(fi_poll_del(set, &b->cq->fid, 0), 0);
+    IS(fi_close(&set->fid), 0);
+    IS(fi_close(&cntr->fid), 0);
+}
+
 /* An address vector that tells of the ends of insertions. */
 static void told_insertions(void)
 {
@@ -544,6 +589,7 @@ int main(void)
     several();
     waits();
     told_insertions();
+    polls();
     /* In the wrong order. */
     IS(fi_close(&domain->fid), -FI_EBUSY);
     IS(fi_close(&sides[0].cq->fid), -FI_EBUSY);
