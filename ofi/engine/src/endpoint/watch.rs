@@ -109,12 +109,15 @@ impl Endpoint {
         }
     }
 
-    /// Makes progress from now on, as long as a wait object is awaited that this endpoint serves.
+    /// Makes progress from now on, as long as a wait object is awaited that this endpoint serves. A closed endpoint makes none.
     ///
     /// # Errors
     /// The system has no thread left.
     pub fn watch(self: &Arc<Self>) -> io::Result<()> {
         let mut duty = lock(&self.watch.duty);
+        if self.watch.ended.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         if duty.thread.is_none() {
             let endpoint = Arc::clone(self);
             let thread = spawn_own_thread("portals-wait", move || endpoint.attend())?;

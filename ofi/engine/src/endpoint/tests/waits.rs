@@ -111,6 +111,10 @@ fn an_endpoint_closes_while_its_thread_waits() {
         assert!(a.queue.arm());
         a.endpoint.watch().unwrap();
         is_asleep(&a);
+        a.endpoint.close();
+        // Nobody is left to end another thread.
+        a.endpoint.watch().unwrap();
+        assert_eq!(Arc::strong_count(&a.endpoint), 1);
     }
 }
 
