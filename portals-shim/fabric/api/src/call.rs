@@ -239,6 +239,17 @@ pub enum Call {
     Close,
 }
 
+impl Call {
+    /// The process that the call's operation is for.
+    pub const fn target(&self) -> Option<ProcessId> {
+        match self {
+            Self::Put { to, .. } | Self::GetPut { to, .. } => Some(to.process),
+            Self::Get { from, .. } => Some(from.process),
+            _ => None,
+        }
+    }
+}
+
 /// How peers' adapters reach the memory of a descriptor, told by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteKey {

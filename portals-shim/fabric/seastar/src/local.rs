@@ -92,6 +92,10 @@ pub(super) fn deliver(
         }
         Incoming::Dropped(_) => {
             end(processes, driver, costs, from, &data, NiFail::OK);
+            // The kernel knows who has ended here.
+            if driver.has_left(to) {
+                driver.will_not_be_answered(processes, from, &header);
+            }
             None
         }
         Incoming::Deposit(d) => {

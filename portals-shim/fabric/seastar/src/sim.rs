@@ -206,6 +206,8 @@ enum Work {
         wait: u64,
     },
     Return(usize),
+    /// The kernels hear that an endpoint has left.
+    Left(ProcessId),
 }
 
 struct Nodes(Vec<Kernel>);
@@ -571,6 +573,7 @@ impl Sim {
                 }
             }
             Work::Return(rank) => self.return_to(rank, at),
+            Work::Left(id) => self.tell_of(at, id),
         }
     }
 
@@ -754,11 +757,13 @@ impl Sim {
             return self.interrupt_unless_handled(n);
         }
         let closes = matches!(call, Call::Close);
+        let strays =
+            self.is_for_one_that_left(rank, &call) | std::mem::take(&mut self.ranks[rank].strays);
         let name = trace::name(&call);
         let wait = Accelerated::wait_of(&call);
         let kernel = &mut self.nodes.0[n];
         let entered = at + kernel.entry_cost(&call);
-        let result = match std::mem::take(&mut self.ranks[rank].strays) {
+        let result = match strays {
             false => kernel.execute(process, call),
             true => kernel.execute_strayed(process, call),
         };

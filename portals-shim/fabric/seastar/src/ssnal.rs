@@ -111,6 +111,8 @@ pub(super) struct Ssnal {
     failed: BTreeSet<u32>,
     /// Requests that were being sent when their initiator had forgotten the target.
     forgotten: Vec<Request>,
+    /// Processes of this node that have left, in an open simulation.
+    left: BTreeSet<usize>,
     /// The transmit pending of each send that its end event is to end.
     sending: BTreeMap<(usize, OpId), u16>,
     /// The last header matched.
@@ -141,6 +143,7 @@ impl Ssnal {
             awaited: Awaited::default(),
             failed: BTreeSet::new(),
             forgotten: Vec::new(),
+            left: BTreeSet::new(),
             sending: BTreeMap::new(),
             matched: None,
             pinned: BTreeMap::new(),
@@ -208,6 +211,12 @@ impl Ssnal {
     pub(super) fn forget_process(&mut self, process: usize) {
         self.pinned.retain(|(of, ..), _| *of != process);
         self.forgotten.retain(|request| request.process != process);
+        self.left.insert(process);
+    }
+
+    /// Whether a process has left.
+    pub(super) fn has_left(&self, process: usize) -> bool {
+        self.left.contains(&process)
     }
 
     /// Nodes of the machine.

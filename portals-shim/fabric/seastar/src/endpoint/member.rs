@@ -28,15 +28,6 @@ struct Peers {
     used: BTreeMap<ProcessId, u64>,
 }
 
-/// The process that an operation of the call is for.
-const fn target(call: &Call) -> Option<ProcessId> {
-    match call {
-        Call::Put { to, .. } | Call::GetPut { to, .. } => Some(to.process),
-        Call::Get { from, .. } => Some(from.process),
-        _ => None,
-    }
-}
-
 impl Member {
     pub(super) fn new(client: Client, book: AddressBook) -> Self {
         Self {
@@ -93,7 +84,7 @@ impl Bridge for Member {
             let between = || self.catch_up(None).map(|_| ());
             return self.client.wait_in_slices(eqs, *wait, between);
         }
-        match self.catch_up(target(&call))? {
+        match self.catch_up(call.target())? {
             true => self.client.call_with(call, region),
             false => self.client.ask(&Question::Strayed(call)),
         }

@@ -11,7 +11,7 @@ use portals_core::{
     AckRequest, EqHandle, Error, EventKind, InsertPosition, MdHandle, NiFail, ProcessId, Unlink,
 };
 use portals_shim::fabric::Opened;
-use portals_shim::{Interface, MdMemory};
+use portals_shim::{Interface, MdMemory, MdOptions, MdSpec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
@@ -273,11 +273,11 @@ fn a_full_simulation_says_so_and_a_place_has_another_process_id_each_time() {
         (second.id().nid, second.id().pid),
         (first.id().nid, first.id().pid + 1)
     );
-    // What is for the first reaches nobody, and is answered by nobody.
+    // What is for the first fails, as all have heard that it has left: nobody held time when it did.
     one.put(first.id(), b"late");
-    assert_eq!(one.next(EventKind::SendEnd), NiFail::OK);
+    assert_eq!(one.next(EventKind::SendEnd), NiFail::FAIL);
+    assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
     second.hears_nothing();
-    one.hears_nothing();
     one.meets(&second);
     one.reaches(&second, b"second");
     served.end().unwrap();
@@ -337,13 +337,66 @@ fn an_endpoint_that_dies_is_nobody_and_the_others_go_on() {
     let gone = dies.id();
     drop(dies);
     one.reaches(&other, b"after");
-    // Neither data nor an ack, also of nothing.
+    // Neither data nor an ack, also of nothing, until the kernel has heard of it; and then at once.
     for text in [&b"data"[..], b""] {
         one.put(gone, text);
         assert_eq!(one.next(EventKind::SendEnd), NiFail::OK);
         one.hears_nothing();
     }
+    one.ni.get_region(one.from, (0, 8), to(gone, 7, 0)).unwrap();
+    let before = one.ni.now();
+    assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
+    assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
+    assert_eq!(one.next(EventKind::ReplyEnd), NiFail::FAIL);
+    let waited = one.ni.now() - before;
+    assert!((1_000_000..10_100_000).contains(&waited), "{waited} ns");
+    one.put(gone, b"later");
+    assert_eq!(one.next(EventKind::SendEnd), NiFail::FAIL);
+    assert_eq!(one.next(EventKind::Ack), NiFail::FAIL);
+    one.reaches(&other, b"and on");
     served.end().unwrap();
+}
+
+/// Who had sent something to an endpoint that has left is told by descriptors that want failures; others hear nothing.
+#[test]
+fn who_knew_an_endpoint_that_leaves_is_told() {
+    for per_node in [1, 3] {
+        let served = Served::with(3, Placement::new(per_node).unwrap(), None);
+        let (one, other, leaves) = (served.join(1), served.join(1), served.join(2));
+        let wants = |end: &Endpoint| {
+            let spec = MdSpec {
+                memory: MdMemory::Empty,
+                threshold: -1,
+                max_size: 0,
+                options: MdOptions::EVENT_FAILURE_ENABLE,
+                user_ptr: 99,
+                eq: Some(end.eq),
+            };
+            end.ni.md_bind(spec, Unlink::Retain).unwrap();
+        };
+        [&one, &other].into_iter().for_each(wants);
+        for peer in [&other, &leaves] {
+            one.meets(peer);
+        }
+        other.meets(&one);
+        one.reaches(&other, b"before");
+        let id = leaves.id();
+        one.ni.outside(|| leaves.ni.status().unwrap()).unwrap();
+        drop(leaves);
+        let before = one.ni.now();
+        one.put(id, b"late");
+        assert_eq!(one.next(EventKind::SendEnd), NiFail::OK);
+        let told = [(); 2].map(|()| (one.ni.eq_wait(one.eq).unwrap().event, one.ni.now()));
+        assert!(told.iter().all(|(e, _)| e.ni_fail == NiFail::FAIL));
+        let of = |user_ptr: u64| told.iter().find(|(e, _)| e.md.user_ptr == user_ptr);
+        assert_eq!(of(99).unwrap().0.initiator, id);
+        let (ack, at) = of(0).unwrap();
+        assert_eq!(ack.kind, EventKind::Ack);
+        // The kernel of the same node knows it, and says it at once.
+        assert_eq!(at - before < 1_000_000, per_node > 1, "{} ns", at - before);
+        other.hears_nothing();
+        served.end().unwrap();
+    }
 }
 
 #[test]

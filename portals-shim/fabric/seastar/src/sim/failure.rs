@@ -99,9 +99,7 @@ impl Sim {
         r.state = RankState::Gone { closed };
         let Rank { node, process, .. } = *r;
         self.nodes.0[node].driver.memory.revoke(process);
-        if self.places.is_some() {
-            self.nodes.0[node].dismiss(process);
-        }
+        self.vacate(rank, self.now);
         // An interrupt that waited for its call waits no more.
         if !self.nodes.0[node].handling && !self.calling(node) {
             self.interrupt(node);

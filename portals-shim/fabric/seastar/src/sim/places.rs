@@ -12,19 +12,35 @@
 //!
 //! A place is free again when its endpoint has closed or died. Every endpoint has a process id that no other of its node
 //! has had, so what is late for one of them reaches no other.
+//!
+//! # Who has left
+//!
+//! The kernels of those who have sent something to an endpoint hear that it has left, [`NOTICE`] after it has: what it had sent before has
+//! arrived by then, mostly. What they await of it fails, and so does what they send to it later.
 
 use super::super::usermem::UserMemory;
 use super::{Rank, RankState, Setting, Sim, SimError, Work};
+use fabric_api::call::Call;
 use fabric_api::mode::Mode;
 use fabric_api::place::{self, LARGEST_PID, Placement, RANK_PID};
+use nic_model::{SimDuration, SimTime};
 use portals_core::{Limits, NiConfig, ProcessId};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// How long after an endpoint has left the others hear of it: some times what a message of 4 MiB takes. Assumed: the machine has no such
+/// notice, as its jobs end together.
+pub(super) const NOTICE: SimDuration = SimDuration::from_us(10_000);
 
 /// What a simulation knows of the endpoints that may join it.
 #[derive(Debug)]
 pub(super) struct Places {
     /// By place: which process its endpoint is of.
     processes: Vec<u64>,
+    /// Who has sent something to whom, of those that are there or have left lately.
+    acquainted: BTreeSet<(ProcessId, usize)>,
+    /// Who has left, and has been heard of.
+    left: BTreeSet<ProcessId>,
 }
 
 impl Rank {
@@ -54,7 +70,11 @@ impl Sim {
         let all: Vec<(usize, usize)> = (0..places).map(on).collect();
         let mut sim = Self::on(setting, &all, &[], Vec::new())?;
         let processes = vec![0; all.len()];
-        sim.places = Some(Box::new(Places { processes }));
+        sim.places = Some(Box::new(Places {
+            processes,
+            acquainted: BTreeSet::new(),
+            left: BTreeSet::new(),
+        }));
         Ok(sim)
     }
 
@@ -80,12 +100,14 @@ impl Sim {
         let (rank, pid) = free.find_map(|rank| Some((rank, pid(self, rank)?)))?;
         let node = self.ranks[rank].node;
         let id = ProcessId::new(place::nid(u32::try_from(node).ok()?), pid);
-        self.places.as_mut()?.processes[rank] = process;
+        let places = self.places.as_mut()?;
+        places.processes[rank] = process;
+        places.acquainted.retain(|(_, of)| *of != rank);
         // What was to happen to the one before.
         self.work.retain(|Reverse((_, _, work))| match *work {
             Work::Return(of) | Work::Computed(of) | Work::Write(of) => of != rank,
             Work::Deadline { rank: of, .. } => of != rank,
-            Work::Handler(_) | Work::Retry(_) | Work::Local(_) => true,
+            Work::Handler(_) | Work::Retry(_) | Work::Local(_) | Work::Left(_) => true,
         });
         self.results[rank] = None;
         let config = NiConfig {
@@ -127,5 +149,54 @@ impl Sim {
         kernel
             .driver
             .forget_peer(&mut kernel.processes, process, peer);
+    }
+
+    /// Whether the operation of a call is for an endpoint that has left, as the caller's kernel has heard. Notes who sends to
+    /// whom.
+    pub(super) fn is_for_one_that_left(&mut self, rank: usize, call: &Call) -> bool {
+        let (Some(places), Some(to)) = (&mut self.places, call.target()) else {
+            return false;
+        };
+        if places.left.contains(&to) {
+            return true;
+        }
+        places.acquainted.insert((to, rank));
+        false
+    }
+
+    /// The endpoint of a place has left at `at`: its library goes, and the others will hear of it.
+    pub(super) fn vacate(&mut self, rank: usize, at: SimTime) {
+        if self.places.is_none() {
+            return;
+        }
+        let Rank { node, process, .. } = self.ranks[rank];
+        let kernel = &mut self.nodes.0[node];
+        let id = kernel.processes[process].ni.config().id;
+        kernel.dismiss(process);
+        self.schedule(at.max(self.now) + NOTICE, Work::Left(id));
+    }
+
+    /// The kernels hear that an endpoint has left.
+    pub(super) fn tell_of(&mut self, at: SimTime, left: ProcessId) {
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        places.left.insert(left);
+        let of = (left, usize::MIN)..=(left, usize::MAX);
+        let peers: Vec<usize> = places.acquainted.range(of).map(|(_, rank)| *rank).collect();
+        places.acquainted.retain(|(id, _)| *id != left);
+        for rank in peers {
+            if matches!(self.ranks[rank].state, RankState::Gone { .. }) {
+                continue;
+            }
+            self.forget_peer(rank, left);
+            let Rank { node, process, .. } = self.ranks[rank];
+            let kernel = &mut self.nodes.0[node];
+            kernel.processes[process].ni.lost(left);
+            let start = kernel.free_at.max(at);
+            let done = self.settle(node, start);
+            self.nodes.0[node].free_at = done;
+            self.wake(node, done);
+        }
     }
 }

@@ -145,9 +145,7 @@ impl Sim {
         self.ranks[rank].state = RankState::Gone { closed: true };
         // The process may use its memory for anything from here on (rule 66).
         self.nodes.0[node].driver.memory.revoke(process);
-        if self.places.is_some() {
-            self.nodes.0[node].dismiss(process);
-        }
+        self.vacate(rank, clock);
         self.returns.push_back(Return {
             rank,
             clock,

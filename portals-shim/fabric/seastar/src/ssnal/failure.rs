@@ -61,7 +61,7 @@ impl Ssnal {
     }
 
     /// An answer to `request` will not come.
-    pub(super) fn will_not_be_answered(
+    pub(crate) fn will_not_be_answered(
         &mut self,
         processes: &mut [Process],
         process: usize,
