@@ -172,7 +172,7 @@ impl Auto {
     /// A device that has gone has gone for both.
     fn share_device(&mut self, ni: &mut Ni) {
         let why = "it was taken away or has failed";
-        match (self.connections.gone, self.datagrams.schedule().gone) {
+        match (self.connections.gone, self.datagrams.has_gone()) {
             (true, false) => self.datagrams.device_gone(ni, &why),
             (false, true) => self.connections.device_gone(ni, &why),
             _ => {}
@@ -199,6 +199,11 @@ impl Auto {
         };
         self.connections.tell_peers(ni, portals, &mut beside);
         self.settle(ni);
+    }
+
+    /// Whether the device does not work any more.
+    fn has_gone(&self) -> bool {
+        self.connections.gone && self.datagrams.has_gone()
     }
 
     /// Whether nothing is under way to others.
@@ -313,7 +318,7 @@ impl Nal for Auto {
         Schedule {
             due: [one.due, other.due, word].into_iter().flatten().min(),
             busy: one.busy || other.busy,
-            gone: one.gone && other.gone,
+            gone: self.has_gone(),
             ..one
         }
     }
@@ -386,7 +391,7 @@ impl Nal for Auto {
     fn close(&mut self, ni: &mut Ni) {
         self.moves.close();
         let end = Instant::now() + self.closing_time();
-        while !self.is_drained() && !self.schedule().gone && Instant::now() < end {
+        while !self.is_drained() && !self.has_gone() && Instant::now() < end {
             let any = self.progress(ni, Look::All);
             if !(self.attend(ni) | any) {
                 std::thread::yield_now();

@@ -535,6 +535,11 @@ impl DatagramNal {
         at.map(|at| self.origin + Duration::from_nanos(at))
     }
 
+    /// Whether the device does not work any more. To ask [`Nal::schedule`] for it would be taken for the attendant's question.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.gone
+    }
+
     pub(crate) fn is_drained(&self) -> bool {
         self.rd.is_idle()
     }
