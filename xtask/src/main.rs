@@ -17,6 +17,7 @@ mod hosts;
 mod install;
 mod kills;
 mod launchers;
+mod mpi;
 mod packages;
 mod perf;
 mod perf_shm;
@@ -53,6 +54,8 @@ enum Task {
     Exits,
     /// The same C programs started by every launcher, and how jobs of each end, as a table
     Launchers(launchers::Options),
+    /// MPIs that are installed here over the libfabric provider: messages, windows, threads, killed ranks, as a table
+    Mpi(mpi::Options),
     /// heat3d and gups with arrays on the heap, in processes that may lock 64 MiB: on the model, and over verbs in a guest
     Heap,
     /// One program in containers, namespaces, limits, refused system calls and nested launchers: the same result, or a reason
@@ -119,6 +122,7 @@ fn run() -> Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::Faults(options) => faults::run(&options),
         Task::Exits => faults::exits::run(),
+        Task::Mpi(options) => mpi::run(&options),
         Task::Launchers(options) => launchers::run(&options),
         Task::Heap => heap::run(),
         Task::Hostile(options) => hostile::run(&options),

@@ -1,0 +1,341 @@
+//! `cargo xtask mpi`: MPIs that were compiled elsewhere over the libfabric provider, as a table: each program of `xtask/mpi` checks
+//! what it gets. An MPI is a folder with `bin/mpicc` and `bin/mpiexec`:
+//!
+//! ```console
+//! $ python3 -m venv mpi && mpi/bin/pip install mpich
+//! $ cargo xtask mpi --mpi mpi
+//! ```
+
+use crate::cargo::{self, release_dir, root};
+use crate::wait::{self, Process};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Folder of an MPI, with bin/mpicc and bin/mpiexec; several times for several
+    #[arg(long, value_name = "DIR", required = true)]
+    mpi: Vec<PathBuf>,
+    /// Fabrics: shm, seastar; verbs where a device is
+    #[arg(long, value_delimiter = ',', default_value = "shm,seastar")]
+    fabric: Vec<String>,
+    /// Ranks of each job
+    #[arg(long, value_delimiter = ',', default_value = "2,4")]
+    ranks: Vec<u32>,
+    /// Only programs whose name has this word
+    #[arg(long)]
+    only: Option<String>,
+    /// Jobs on each fabric of which a rank is killed in the middle
+    #[arg(long, default_value_t = 0)]
+    kills: u32,
+    /// Over verbs too, in a guest
+    #[arg(long)]
+    verbs: bool,
+    /// Folder of portolan and the provider that are built already
+    #[arg(long)]
+    built: Option<PathBuf>,
+}
+
+/// Programs, what they are for, and fabrics that they are left out on: threads of a rank take turns on the model, where each is
+/// a step of the simulation.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    ("messages", &[]),
+    ("onesided", &[]),
+    ("threads", &["seastar"]),
+];
+/// How long a job may take; one on the model is simulated.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How long a job may go on whose rank was killed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An MPI, and what its launcher is told.
+struct Mpi {
+    folder: PathBuf,
+    version: String,
+    options: &'static [&'static str],
+}
+
+impl Mpi {
+    fn find(folder: &Path) -> Result<Self> {
+        let folder = folder
+            .canonicalize()
+            .with_context(|| folder.display().to_string())?;
+        let launcher = folder.join("bin/mpiexec");
+        let said = Command::new(&launcher)
+            .arg("--version")
+            .output()
+            .with_context(|| launcher.display().to_string())?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let open = said.contains("Open MPI") || said.contains("OpenRTE");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let number = words
+            .iter()
+            .find(|w| w.contains('.') && w.starts_with(|c: char| c.is_ascii_digit()));
+        let name = match open {
+            true => "Open MPI",
+            false if said.contains("Intel") => "Intel MPI",
+            false => "MPICH",
+        };
+        Ok(Self {
+            folder,
+            version: format!("{name} {}", number.unwrap_or(&"")),
+            options: match open {
+                true => &[
+                    "--oversubscribe",
+                    "--mca",
+                    "pml",
+                    "cm",
+                    "--mca",
+                    "mtl",
+                    "ofi",
+                ],
+                false => &[],
+            },
+        })
+    }
+
+    fn compile(&self, program: &str, to: &Path) -> Result<PathBuf> {
+        let exe = to.join(program);
+        let source = root().join("xtask/mpi").join(format!("{program}.c"));
+        let compiler = self.folder.join("bin/mpicc");
+        let status = Command::new(&compiler)
+            .args(["-O2", "-pthread", "-o"])
+            .args([&exe, &source])
+            .status()
+            .with_context(|| compiler.display().to_string())?;
+        if !status.success() {
+            bail!("{} of {program}.c: {status}", compiler.display());
+        }
+        Ok(exe)
+    }
+
+    /// A job of that many ranks. The variables are those of MPICH, Open MPI and its launcher; each reads its own.
+    fn job(&self, built: &Built, fabric: &str, ranks: u32, program: &Path) -> Command {
+        let launcher = self.folder.join("bin/mpiexec");
+        let mut command = match fabric {
+            "seastar" => {
+                let mut run = Command::new(&built.portolan);
+                run.args([
+                    "run",
+                    "--fabric",
+                    "seastar",
+                    "--places",
+                    &ranks.to_string(),
+                    "--",
+                ]);
+                run.arg(launcher);
+                run
+            }
+            _ => Command::new(launcher),
+        };
+        command
+            .args(self.options)
+            .args(["-n", &ranks.to_string()])
+            .arg(program)
+            .env("FI_PROVIDER_PATH", built.providers.path())
+            .env("FI_PROVIDER", "portolan")
+            .env("FI_PORTOLAN_FABRIC", fabric)
+            .env("MPIR_CVAR_CH4_NETMOD", "ofi")
+            .env("MPIR_CVAR_NOLOCAL", "1")
+            .stdin(Stdio::null());
+        for user in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+            command.env(user, "1").env(format!("{user}_CONFIRM"), "1");
+        }
+        command
+    }
+}
+
+/// What the jobs use of this project.
+struct Built {
+    portolan: PathBuf,
+    /// Where libfabric looks.
+    providers: tempfile::TempDir,
+}
+
+impl Built {
+    fn new(folder: &Path) -> Result<Self> {
+        let providers = tempfile::tempdir()?;
+        // The name by which libfabric knows that it is a provider.
+        let name = providers.path().join("libportolan-fi.so");
+        fs::copy(folder.join("libportolan_fi.so"), &name).context("the provider")?;
+        Ok(Self {
+            portolan: folder.join("portolan"),
+            providers,
+        })
+    }
+}
+
+/// Runs a job; "right", or why not.
+fn cell(command: &mut Command, ranks: u32) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let said = folder.path().join("out");
+    let file = fs::File::create(&said)?;
+    command.stdout(file.try_clone()?).stderr(file);
+    let mut child = command.spawn().context("an MPI's launcher")?;
+    let Some(status) = wait::end(&mut child, LIMIT)? else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Ok(format!("not over after {} s", LIMIT.as_secs()));
+    };
+    let said = fs::read_to_string(&said)?;
+    if status.success() && said.contains(&format!("{ranks} ranks, 0 failures")) {
+        return Ok("right".to_owned());
+    }
+    let last = said.lines().rev().find(|l| !l.trim().is_empty());
+    Ok(format!("**{status}**: {}", last.unwrap_or("nothing said")))
+}
+
+/// The processes of a job that run this program.
+fn ranks_of(program: &Path) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
+        })
+        .collect()
+}
+
+/// Jobs of which a rank is killed: each must end by itself, with an error, and no rank may be left.
+fn kill(mpi: &Mpi, built: &Built, fabric: &str, program: &Path, times: u32) -> Result<String> {
+    const RANKS: u32 = 4;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut slowest = Duration::ZERO;
+    for time in 0..times {
+        let mut command = mpi.job(built, fabric, RANKS, program);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let running = Process::open(child.id())?;
+        while ranks_of(program).len() < RANKS as usize {
+            if running.ends_within(Duration::from_millis(10))? {
+                bail!("{} on {fabric}: a job did not start", mpi.version);
+            }
+        }
+        if running.ends_within(Duration::from_millis(random.u64(0..1500)))? {
+            bail!("{} on {fabric}: a job ended before the kill", mpi.version);
+        }
+        let ranks = ranks_of(program);
+        let victim = ranks.get(random.usize(0..ranks.len().max(1)));
+        let victim = Process::open(*victim.context("a rank")?)?;
+        victim.signal(Signal::KILL)?;
+        let killed = Instant::now();
+        let Some(status) = wait::end(&mut child, PATIENCE)? else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(format!("**job {time} went on**"));
+        };
+        slowest = slowest.max(killed.elapsed());
+        let left: Vec<Process> = ranks_of(program)
+            .into_iter()
+            .filter_map(|pid| Process::open(pid).ok())
+            .collect();
+        for rank in &left {
+            if !rank.ends_within(Duration::from_secs(1))? {
+                return Ok(format!("**job {time} left a rank**"));
+            }
+        }
+        if status.success() {
+            return Ok(format!("**job {time} says that it succeeded**"));
+        }
+    }
+    Ok(format!(
+        "{times} of {times} ended, in {:.1} s at most",
+        slowest.as_secs_f64()
+    ))
+}
+
+fn in_guest(options: &Options, built: &Path) -> Result<()> {
+    let own = std::env::current_exe().context("where this executable is")?;
+    let mut guest = Command::new(built.join("portolan"));
+    guest
+        .args(["guest", "--timeout", "2400", "--", "env", "HOME=/tmp"])
+        .arg(own);
+    guest
+        .args(["mpi", "--fabric", "verbs", "--built"])
+        .arg(built);
+    for mpi in &options.mpi {
+        guest.arg("--mpi").arg(mpi.canonicalize()?);
+    }
+    let ranks: Vec<String> = options.ranks.iter().map(u32::to_string).collect();
+    guest.args([
+        "--ranks",
+        &ranks.join(","),
+        "--kills",
+        &options.kills.to_string(),
+    ]);
+    if let Some(word) = &options.only {
+        guest.args(["--only", word]);
+    }
+    cargo::run(&mut guest)
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let folder = match &options.built {
+        Some(folder) => folder.canonicalize()?,
+        None => {
+            cargo::build(&["--package", "portolan", "--package", "portolan-ofi"])?;
+            release_dir()
+        }
+    };
+    let built = Built::new(&folder)?;
+    let programs = tempfile::tempdir()?;
+    let wanted = |name: &str| {
+        options
+            .only
+            .as_deref()
+            .is_none_or(|word| name.contains(word))
+    };
+    let mut wrong = 0;
+    println!("| MPI | program | ranks | {} |", options.fabric.join(" | "));
+    println!("|---|---|---|{}", "---|".repeat(options.fabric.len()));
+    for (number, folder) in options.mpi.iter().enumerate() {
+        let mpi = Mpi::find(folder)?;
+        let to = programs.path().join(number.to_string());
+        fs::create_dir(&to)?;
+        for (name, not_on) in PROGRAMS.iter().filter(|(name, _)| wanted(name)) {
+            let program = mpi.compile(name, &to)?;
+            for ranks in &options.ranks {
+                let mut cells = Vec::new();
+                for fabric in &options.fabric {
+                    cells.push(match not_on.contains(&fabric.as_str()) {
+                        true => "–".to_owned(),
+                        false => cell(&mut mpi.job(&built, fabric, *ranks, &program), *ranks)?,
+                    });
+                }
+                wrong += cells.iter().filter(|c| *c != "right" && *c != "–").count();
+                println!(
+                    "| {} | {name} | {ranks} | {} |",
+                    mpi.version,
+                    cells.join(" | ")
+                );
+            }
+        }
+        if options.kills > 0 && wanted("endless") {
+            let program = mpi.compile("endless", &to)?.canonicalize()?;
+            let kills = |fabric: &String| kill(&mpi, &built, fabric, &program, options.kills);
+            let cells = options
+                .fabric
+                .iter()
+                .map(kills)
+                .collect::<Result<Vec<_>>>()?;
+            wrong += cells.iter().filter(|c| c.starts_with("**")).count();
+            println!(
+                "| {} | a rank killed | 4 | {} |",
+                mpi.version,
+                cells.join(" | ")
+            );
+        }
+    }
+    if options.verbs {
+        in_guest(options, &folder)?;
+    }
+    if wrong > 0 {
+        bail!("{wrong} cells are not right");
+    }
+    Ok(())
+}
