@@ -119,14 +119,9 @@ impl Mpi {
         let mut command = match fabric {
             "seastar" => {
                 let mut run = Command::new(&built.portolan);
-                run.args([
-                    "run",
-                    "--fabric",
-                    "seastar",
-                    "--places",
-                    &ranks.to_string(),
-                    "--",
-                ]);
+                // Open MPI opens a second endpoint in a rank, for one-sided communication.
+                let places = (2 * ranks).to_string();
+                run.args(["run", "--fabric", "seastar", "--places", &places, "--"]);
                 run.arg(launcher);
                 run
             }
