@@ -182,8 +182,8 @@ unsafe fn described(
     unsafe { go(ep, operands, what, call) }
 }
 
-// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
-// operation's completion, and arrays of as many elements as are named.
+// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, and arrays of as many elements as
+// are named. Memory is lent until the operation's completion.
 
 unsafe extern "C" fn write(
     ep: *mut c_void,

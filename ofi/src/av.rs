@@ -209,9 +209,8 @@ unsafe extern "C" fn remove(
         let av = unsafe { object::<AddressVector>(av) }?;
         for index in 0..count {
             // SAFETY: the caller gives so many numbers.
-            if let Some(number) = unsafe { read(numbers.wrapping_add(index)) } {
-                av.peers.remove(number);
-            }
+            let number = unsafe { read(numbers.wrapping_add(index)) };
+            av.peers.remove(number.ok_or(errno::INVAL)?);
         }
         Ok(0)
     })

@@ -24,6 +24,15 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
+    /// The counter goes to each place whose flag is among these.
+    pub(crate) fn bind<const N: usize>(&self, flags: u64, places: [(u64, &mut Option<Self>); N]) {
+        for (flag, place) in places {
+            if flags & flag != 0 {
+                *place = Some(self.clone());
+            }
+        }
+    }
+
     /// What this endpoint does is counted.
     pub(crate) fn serve(&self, endpoint: &Arc<Endpoint>) {
         self.users.add(endpoint);
@@ -45,11 +54,7 @@ impl Accesses {
             (cap::REMOTE_READ, &mut self.read),
             (cap::REMOTE_WRITE, &mut self.write),
         ];
-        for (flag, place) in both {
-            if flags & flag != 0 {
-                *place = Some(counting.clone());
-            }
-        }
+        counting.bind(flags, both);
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -90,7 +95,7 @@ unsafe impl Object for CompletionCounter {
         (2, do_control::<Self> as *const c_void),
     ]);
 
-    /// Endpoints use it.
+    /// Endpoints, regions, poll sets and threads that sleep use it.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.counting.counter) > 1
     }
@@ -211,7 +216,8 @@ unsafe extern "C" fn wait_for(cntr: *mut c_void, least: u64, timeout: c_int) -> 
             Waits::Never => Waits::Looking,
             waits => waits,
         };
-        let Counting { counter, users } = &cntr.counting;
+        // A counter on which a thread sleeps is used: it does not close.
+        let Counting { counter, users } = &cntr.counting.clone();
         let failed = counter.failed();
         let until = deadline(timeout);
         users.progress(Duration::ZERO);

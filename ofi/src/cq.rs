@@ -39,7 +39,7 @@ unsafe impl Object for CompletionQueue {
         (2, do_control::<Self> as *const c_void),
     ]);
 
-    /// Endpoints use it.
+    /// Endpoints, poll sets and threads that sleep use it.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.queue) > 1
     }
@@ -130,15 +130,16 @@ impl CompletionQueue {
     /// # Safety
     /// There is room for `count` entries, and for as many sources, or none is wanted.
     unsafe fn take(&self, buf: *mut c_void, count: usize, from: *mut Addr) -> Result<isize, i32> {
+        if buf.is_null() && count > 0 {
+            return Err(errno::INVAL);
+        }
         let mut at = 0;
         let mut failed = Ok(());
         let taken = self.queue.take(count, |entry, source| {
             let to = buf.wrapping_byte_add(at * self.each);
             let bytes = bytes_of(entry);
-            if !buf.is_null() {
-                // SAFETY: the condition above.
-                failed = failed.and(unsafe { write_bytes(to, &bytes[..self.each]) });
-            }
+            // SAFETY: the condition above.
+            failed = failed.and(unsafe { write_bytes(to, &bytes[..self.each]) });
             if !from.is_null() {
                 // SAFETY: the condition above.
                 unsafe { write_at(from, at, source) };
@@ -147,7 +148,8 @@ impl CompletionQueue {
         });
         failed?;
         match taken {
-            Ok(0) => Err(errno::AGAIN),
+            // Of a queue with entries none may be wanted, which is no reason to wait.
+            Ok(0) if count > 0 || self.queue.is_empty() => Err(errno::AGAIN),
             Ok(count) => Ok(count as isize),
             Err(HasFailed) => Err(errno::AVAIL),
         }
@@ -201,6 +203,8 @@ unsafe extern "C" fn wait_read_from(
         if cq.waits == Waits::Never {
             return Err(errno::NOSYS);
         }
+        // A queue on which a thread sleeps is used: it does not close.
+        let _used = Arc::clone(&cq.queue);
         let until = deadline(timeout);
         if cq.queue.is_empty() {
             cq.users.progress(Duration::ZERO);

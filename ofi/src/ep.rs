@@ -317,16 +317,13 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         // SAFETY: the caller was given the object.
         if let Ok(cntr) = unsafe { object::<CompletionCounter>(other) } {
             bindings.accesses.bind(flags, &cntr.counting);
-            for (flag, place) in [
+            let own = [
                 (cap::SEND, &mut bindings.send),
                 (cap::RECV, &mut bindings.recv),
                 (cap::READ, &mut bindings.read),
                 (cap::WRITE, &mut bindings.write),
-            ] {
-                if flags & flag != 0 {
-                    *place = Some(cntr.counting.clone());
-                }
-            }
+            ];
+            cntr.counting.bind(flags, own);
             return Ok(0);
         }
         // SAFETY: the caller was given the object, to which nothing is said.

@@ -141,7 +141,7 @@ unsafe impl Object for EventQueue {
         (2, do_control::<Self> as *const c_void),
     ]);
 
-    /// Others tell it of events.
+    /// Address vectors tell it of events, or threads sleep on it.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.events) > 1
     }
@@ -200,6 +200,9 @@ unsafe fn take(
 ) -> Outcome {
     // SAFETY: the condition above.
     let number = unsafe { Out::new(event) }?;
+    if buf.is_null() && len > 0 {
+        return Err(errno::INVAL);
+    }
     let (event, bytes) = eq.events.take(len, flags & cap::PEEK != 0)?;
     // SAFETY: it has at most `len` bytes.
     unsafe { write_bytes(buf, &bytes) }?;
@@ -295,6 +298,8 @@ unsafe extern "C" fn wait_read(
         if !eq.waits {
             return Err(errno::NOSYS);
         }
+        // A queue on which a thread sleeps is used: it does not close.
+        let _used = Arc::clone(&eq.events);
         let until = deadline(timeout);
         loop {
             // SAFETY: the caller has room for the event and for so many bytes.

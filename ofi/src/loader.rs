@@ -5,8 +5,8 @@
 )]
 //! The libfabric that has loaded this provider.
 //!
-//! It is asked by name, and not linked: each version of the library gives its symbols other versions, and a provider that is
-//! linked against one of them is not loaded by another.
+//! It is asked by name, and not linked: each version of the library gives its symbols other versions. A provider that is linked
+//! against one of them is not loaded by another.
 
 use crate::abi::{Info, Provider};
 use crate::ptr::write_bytes;

@@ -140,8 +140,8 @@ unsafe fn described_tagged(msg: *const MsgTagged, flags: u64) -> Option<(Lent, C
 /// What an entry gives that is called without its structure.
 const NOTHING_DESCRIBED: isize = -(errno::INVAL as isize);
 
-// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
-// operation's completion, or until an inject returns, and arrays of as many elements as are named.
+// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, and arrays of as many elements as
+// are named. Memory is lent until the operation's completion, or until an inject returns.
 
 unsafe extern "C" fn recv(
     ep: *mut c_void,

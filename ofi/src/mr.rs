@@ -9,7 +9,7 @@ use crate::abi::{Fid, Iovec, MrAttr, cap, class, control, errno};
 use crate::call::Lent;
 use crate::cntr::CompletionCounter;
 use crate::domain::{Domain, Shared};
-use crate::ep::refused;
+use crate::ep::{EndpointFid, refused};
 use crate::object::{self, Object, object};
 use crate::ptr::{entry_int, read};
 use crate::table::Table;
@@ -54,6 +54,8 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         let mr = unsafe { object::<MemoryRegion>(fid) }?;
         // SAFETY: the caller was given the object.
         let Ok(cntr) = (unsafe { object::<CompletionCounter>(other) }) else {
+            // SAFETY: the caller was given the object, to which nothing is said.
+            unsafe { object::<EndpointFid>(other) }?;
             return Ok(0);
         };
         if flags & (cap::REMOTE_READ | cap::REMOTE_WRITE) == 0 {

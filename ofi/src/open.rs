@@ -57,15 +57,14 @@ unsafe extern "C" fn open_domain(
         // SAFETY: as above.
         let attr = unsafe { borrow(info.domain_attr) };
         // SAFETY: a name is a string, or null.
-        let name = attr.and_then(|attr| unsafe { string(attr.name) });
+        let name = attr.as_ref().and_then(|attr| unsafe { string(attr.name) });
         let kind = name.map(|name| name.parse::<FabricKind>()).transpose();
         let config = kind.map_err(|e| e.to_string()).and_then(info::config);
         let config = config.map_err(|why| {
             tracing::warn!(why, "fi_domain");
             errno::INVAL
         })?;
-        // SAFETY: as above.
-        let automatic = unsafe { borrow(info.domain_attr) }.is_some_and(|attr| {
+        let automatic = attr.is_some_and(|attr| {
             let all = [attr.control_progress, attr.data_progress];
             all.contains(&abi::PROGRESS_AUTO) && config.kind != FabricKind::Seastar
         });
@@ -87,6 +86,7 @@ unsafe extern "C" fn open_domain2(
     // SAFETY: the same arguments.
     unsafe { open_domain(fabric, info, out, context) }
 }
+
 /// `fi_endpoint`
 unsafe extern "C" fn open_endpoint(
     domain: *mut c_void,

@@ -68,7 +68,7 @@ pub(crate) unsafe fn borrow<'a, T>(p: *mut T) -> Option<&'a mut T> {
     unsafe { p.as_mut() }
 }
 
-/// Bytes of the caller's.
+/// Bytes of the caller's; `ENOMEM` if they are more than there is memory for.
 ///
 /// # Safety
 /// `p` is null or points at so many bytes.
@@ -76,8 +76,11 @@ pub(crate) unsafe fn bytes(p: *const c_void, len: usize) -> Outcome<Vec<u8>> {
     if p.is_null() {
         return Err(errno::INVAL);
     }
-    // SAFETY: not null, so it points at `len` bytes by the condition above.
-    Ok(unsafe { std::slice::from_raw_parts(p.cast::<u8>(), len) }.to_vec())
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(len).map_err(|_| errno::NOMEM)?;
+    // SAFETY: not null, so it points at `len` bytes by the condition above, and as many can be reserved, so a slice has them.
+    copy.extend_from_slice(unsafe { std::slice::from_raw_parts(p.cast::<u8>(), len) });
+    Ok(copy)
 }
 
 /// Writes bytes to where the caller wants them.

@@ -84,8 +84,8 @@ unsafe fn described(ep: *mut c_void, way: Way, msg: *const MsgRma, flags: u64) -
     unsafe { go(ep, way, lent, at(remote.addr, remote.key), call) }
 }
 
-// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, memory that is lent until the
-// operation's completion, or until an inject returns, and arrays of as many elements as are named.
+// Each of the entries below gets what libfabric promises it: an endpoint that was opened here, and arrays of as many elements as
+// are named. Memory is lent until the operation's completion, or until an inject returns.
 
 unsafe extern "C" fn read(
     ep: *mut c_void,

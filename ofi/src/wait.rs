@@ -5,9 +5,11 @@
 )]
 //! How programs sleep: wait objects of queues and counters, `fi_trywait`, `FI_GETWAIT`.
 //!
-//! Who has armed a wait object (`fi_trywait`), or sleeps in a call of this provider, gets a thread for each endpoint that can end
-//! the sleep: the engine's `endpoint/watch.rs`. On the model time passes only by the program's own calls, so no thread can do
-//! that, and a sleep there is made of the caller's own looks.
+//! A program has armed a wait object (`fi_trywait`), or sleeps in a call of this provider. Each endpoint that can end the sleep
+//! then has a thread: the engine's `endpoint/watch.rs`.
+//!
+//! On the model time passes only by the program's own calls, so no thread can do that. A sleep there is made of the caller's
+//! own looks.
 
 use crate::abi::{control, errno, wait};
 use crate::cntr::{CompletionCounter, Counting};
@@ -133,8 +135,10 @@ pub(crate) unsafe extern "C" fn do_control<T: Waited>(
 /// `fid` is null or an object that the caller was given.
 unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
     let sleeps = |object: &WaitObject| object.descriptor().map(drop).ok_or(errno::INVAL);
-    let watched = |users: &Users| {
-        users.watch().map_err(|error| {
+    // Whoever does not sleep needs no thread.
+    let served = |armed: bool, users: &Users| {
+        let served = if armed { users.watch() } else { Ok(()) };
+        served.map(|()| armed).map_err(|error| {
             tracing::warn!(%error, "no thread for a wait object");
             errno::NOMEM
         })
@@ -145,16 +149,14 @@ unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
         if cq.queue.is_empty() {
             cq.users.progress(Duration::ZERO);
         }
-        let armed = cq.queue.arm();
-        return watched(&cq.users).map(|()| armed);
+        return served(cq.queue.arm(), &cq.users);
     }
     // SAFETY: the condition above.
     if let Ok(cntr) = unsafe { object::<CompletionCounter>(fid) } {
         let Counting { counter, users } = &cntr.counting;
         sleeps(counter.wait_object())?;
         users.progress(Duration::ZERO);
-        let armed = counter.arm();
-        return watched(users).map(|()| armed);
+        return served(counter.arm(), users);
     }
     // SAFETY: the condition above.
     let eq = unsafe { object::<EventQueue>(fid) }?;

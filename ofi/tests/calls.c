@@ -1,10 +1,15 @@
 /* Calls of libfabric over the provider: two endpoints of one process, what goes well and what must fail with a reason. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -16,14 +21,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#define IS(a, b)                                                                              \
-    do {                                                                                      \
-        long long is_ = (long long)(a), due_ = (long long)(b);                                \
-        if (is_ != due_) {                                                                    \
-            fprintf(stderr, "line %d: %s is %lld, not %lld\n", __LINE__, #a, is_, due_);      \
-            exit(1);                                                                          \
-        }                                                                                     \
-    } while (0)
+#include "is.h"
 
 static int readable(int fd)
 {
@@ -271,6 +269,13 @@ static void waits(void)
     IS(fi_control(&cq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
     struct fid *fid = &cq->fid;
     IS(fi_trywait(fabric, &fid, 1), -FI_EINVAL);
+    IS(fi_trywait(fabric, NULL, 0), 0);
+    IS(fi_trywait(fabric, NULL, 2), -FI_EINVAL);
+    IS(fi_trywait(fabric, &fid, -1), -FI_EINVAL);
+    fid = NULL;
+    IS(fi_trywait(fabric, &fid, 1), -FI_EINVAL);
+    fid = &sides[0].ep->fid;
+    IS(fi_trywait(fabric, &fid, 1), -FI_EINVAL);
     IS(fi_close(&cq->fid), 0);
     IS(fi_cntr_open(domain, &count, &cntr, NULL), 0);
     IS(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
@@ -282,6 +287,7 @@ static void waits(void)
     /* A counter that the program changes itself. */
     count.wait_obj = FI_WAIT_FD;
     IS(fi_cntr_open(domain, &count, &cntr, NULL), 0);
+    IS(fi_control(&cntr->fid, FI_GETWAIT, NULL), -FI_EINVAL);
     IS(fi_control(&cntr->fid, FI_GETWAIT, &fd), 0);
     fid = &cntr->fid;
     IS(fi_trywait(fabric, &fid, 1), 0);
@@ -295,6 +301,9 @@ static void waits(void)
     IS(readable(fd), 0);
     IS(fi_cntr_adderr(cntr, 1), 0);
     IS(readable(fd), 1);
+    IS(fi_cntr_set(cntr, 7), 0);
+    IS(fi_cntr_seterr(cntr, 5), 0);
+    IS(fi_cntr_read(cntr) * 10 + fi_cntr_readerr(cntr), 75);
     IS(fi_close(&cntr->fid), 0);
     /* Events. */
     struct fi_eq_entry in = {.context = &told}, out = {0};
@@ -315,6 +324,16 @@ static void waits(void)
     IS(fi_eq_read(eq, &event, &out, sizeof out, 0), sizeof out);
     IS(fi_eq_read(eq, &event, &out, sizeof out, 0), -FI_EAGAIN);
     IS(fi_trywait(fabric, &fid, 1), 0);
+    /* More bytes than there are, none, and nowhere to read them to: the event stays. */
+    IS(fi_eq_write(eq, FI_NOTIFY, &in, SIZE_MAX, 0), -FI_ENOMEM);
+    IS(fi_eq_write(eq, FI_NOTIFY, &in, SIZE_MAX / 2, 0), -FI_ENOMEM);
+    IS(fi_eq_write(eq, FI_NOTIFY, NULL, 8, 0), -FI_EINVAL);
+    IS(fi_eq_write(eq, FI_NOTIFY, &in, sizeof in, 0), sizeof in);
+    IS(fi_eq_read(eq, NULL, &out, sizeof out, 0), -FI_EINVAL);
+    IS(fi_eq_read(eq, &event, NULL, sizeof out, 0), -FI_EINVAL);
+    IS(fi_eq_readerr(eq, NULL, 0), -FI_EINVAL);
+    IS(fi_eq_read(eq, &event, &out, 0, 0), -FI_ETOOSMALL);
+    IS(fi_eq_read(eq, &event, &out, sizeof out, 0), sizeof out);
     IS(fi_close(&eq->fid), 0);
     told.flags = 0;
     told.wait_obj = FI_WAIT_NONE;
@@ -323,6 +342,114 @@ static void waits(void)
     IS(fi_eq_sread(eq, &event, &out, sizeof out, 0, 0), -FI_ENOSYS);
     IS(fi_control(&eq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
     IS(fi_close(&eq->fid), 0);
+}
+
+/* A thread in a call that sleeps on an object. */
+struct sleep {
+    struct fid *on;
+    ssize_t (*call)(struct fid *);
+    atomic_int thread;
+    ssize_t got;
+};
+
+static ssize_t on_queue(struct fid *cq)
+{
+    struct fi_cq_tagged_entry entry;
+    return fi_cq_sread((struct fid_cq *)cq, &entry, 1, NULL, -1);
+}
+
+static ssize_t on_counter(struct fid *cntr)
+{
+    return fi_cntr_wait((struct fid_cntr *)cntr, 1, -1);
+}
+
+static ssize_t on_events(struct fid *eq)
+{
+    uint32_t event;
+    char byte;
+    return fi_eq_sread((struct fid_eq *)eq, &event, &byte, 1, -1, 0);
+}
+
+static void *sleep_on(void *arg)
+{
+    struct sleep *s = arg;
+    atomic_store(&s->thread, (int)syscall(SYS_gettid));
+    s->got = s->call(s->on);
+    return NULL;
+}
+
+/* Whether the system has put the thread to sleep. */
+static int is_asleep(int thread)
+{
+    char name[64], state = 0;
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(name, "r");
+    IS(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1, 1);
+    fclose(file);
+    return state == 'S';
+}
+
+/* What a thread sleeps on does not close. */
+static pthread_t cannot_close(struct sleep *s)
+{
+    pthread_t thread;
+    IS(pthread_create(&thread, NULL, sleep_on, s), 0);
+    while (atomic_load(&s->thread) == 0 || !is_asleep(atomic_load(&s->thread)))
+        sched_yield();
+    IS(fi_close(s->on), -FI_EBUSY);
+    return thread;
+}
+
+static void closings(void)
+{
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
+    struct fi_cntr_attr cntr_attr = {.events = FI_CNTR_EVENTS_COMP};
+    struct fi_eq_attr eq_attr = {.flags = FI_WRITE, .wait_obj = FI_WAIT_UNSPEC};
+    struct fid_cq *cq;
+    struct fid_cntr *cntr;
+    struct fid_eq *eq;
+    IS(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
+    IS(fi_cntr_open(domain, &cntr_attr, &cntr, NULL), 0);
+    IS(fi_eq_open(fabric, &eq_attr, &eq, NULL), 0);
+    struct sleep all[] = {
+        {.on = &cq->fid, .call = on_queue},
+        {.on = &cntr->fid, .call = on_counter},
+        {.on = &eq->fid, .call = on_events},
+    };
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        threads[i] = cannot_close(&all[i]);
+    IS(fi_cq_signal(cq), 0);
+    IS(fi_cntr_add(cntr, 1), 0);
+    IS(fi_eq_write(eq, FI_NOTIFY, "e", 1, 0), 1);
+    const ssize_t due[] = {-FI_EAGAIN, 0, 1};
+    for (int i = 0; i < 3; i++) {
+        IS(pthread_join(threads[i], NULL), 0);
+        IS(all[i].got, due[i]);
+        IS(fi_close(all[i].on), 0);
+    }
+}
+
+/* A domain of the SeaStar model, where time passes by the program's calls alone, so nobody sleeps on a descriptor. */
+static void model(const struct fi_info *offered)
+{
+    struct fi_info *info = fi_dupinfo(offered);
+    struct fid_domain *modelled;
+    struct fid_cq *cq;
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
+    free(info->domain_attr->name);
+    info->domain_attr->name = strdup("seastar");
+    IS(fi_domain(fabric, info, &modelled, NULL), 0);
+    IS(fi_cq_open(modelled, &attr, &cq, NULL), -FI_ENOSYS);
+    attr.wait_obj = FI_WAIT_UNSPEC;
+    IS(fi_cq_open(modelled, &attr, &cq, NULL), 0);
+    IS(fi_cq_sread(cq, &entry, 1, NULL, 1), -FI_EAGAIN);
+    IS(fi_cq_signal(cq), 0);
+    IS(fi_cq_sread(cq, &entry, 1, NULL, -1), -FI_EAGAIN);
+    IS(fi_close(&cq->fid), 0);
+    IS(fi_close(&modelled->fid), 0);
+    fi_freeinfo(info);
 }
 
 /* What peers do with memory is counted by the endpoint, and by the region that it happens to. */
@@ -346,7 +473,10 @@ static void remote_counts(void)
     IS(fi_mr_bind(mr[0], &writes->fid, FI_REMOTE_WRITE), 0);
     IS(fi_mr_bind(mr[0], &reads->fid, FI_REMOTE_READ), 0);
     IS(fi_mr_bind(mr[0], &b->ep->fid, 0), 0);
+    IS(fi_mr_bind(mr[0], &b->cq->fid, 0), -FI_EINVAL);
     IS(fi_mr_enable(mr[0]), 0);
+    /* It can be reached from its registration on, so a counter may come late. */
+    IS(fi_mr_bind(mr[0], &reads->fid, FI_REMOTE_READ), 0);
     /* Short and long ones of either region; the other one's are not counted there. */
     for (int i = 0; i < 2; i++)
         for (size_t len = 8; len <= sizeof here; len += sizeof here - 8) {
@@ -400,6 +530,8 @@ static void polls(void)
     struct fi_cq_tagged_entry entry;
     struct fid_poll *set;
     struct fid_cntr *cntr;
+    struct fi_cq_attr queue = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fid_cq *unbound;
     void *news[2] = {NULL, NULL};
     char in[8], out[8] = "polled";
     int one;
@@ -411,7 +543,14 @@ static void polls(void)
     IS(fi_poll_add(set, &b->cq->fid, 0), 0);
     IS(fi_poll_add(set, &cntr->fid, 0), 0);
     IS(fi_poll(set, news, 2), 0);
+    IS(fi_poll_add(set, NULL, 0), -FI_EINVAL);
+    IS(fi_poll_add(set, &cntr->fid, 1), -FI_EBADFLAGS);
+    IS(fi_poll_del(set, NULL, 0), -FI_EINVAL);
+    IS(fi_poll_del(set, &cntr->fid, 1), -FI_EBADFLAGS);
     IS(fi_cntr_add(cntr, 1), 0);
+    IS(fi_poll(set, news, -1), -FI_EINVAL);
+    IS(fi_poll(set, NULL, 2), -FI_EINVAL);
+    IS(fi_poll(set, news, 0), 0);
     IS(fi_poll(set, news, 2), 1);
     IS(news[0] == &one, 1);
     IS(fi_poll(set, news, 2), 0);
@@ -424,11 +563,21 @@ static void polls(void)
     IS(fi_cntr_adderr(cntr, 1), 0);
     IS(fi_poll(set, news, 1), 1);
     IS(fi_poll(set, news, 2), 2);
+    /* Whoever wants no entry neither takes one nor waits for one. */
+    IS(fi_cq_read(b->cq, NULL, 1), -FI_EINVAL);
+    IS(fi_cq_read(b->cq, NULL, 0), 0);
+    IS(fi_cq_sread(b->cq, NULL, 0, NULL, -1), 0);
     IS(fi_cq_read(b->cq, &entry, 1), 1);
+    IS(fi_cq_read(b->cq, NULL, 0), -FI_EAGAIN);
     IS(fi_poll(set, news, 2), 0);
     IS(strcmp(in, "polled"), 0);
     IS(fi_close(&set->fid), -FI_EBUSY);
     IS(fi_close(&cntr->fid), -FI_EBUSY);
+    IS(fi_cq_open(domain, &queue, &unbound, NULL), 0);
+    IS(fi_poll_add(set, &unbound->fid, 0), 0);
+    IS(fi_close(&unbound->fid), -FI_EBUSY);
+    IS(fi_poll_del(set, &unbound->fid, 0), 0);
+    IS(fi_close(&unbound->fid), 0);
     IS(fi_poll_del(set, &cntr->fid, 0), 0);
     IS(fi_poll_del(set, &cntr->fid, 0), -FI_EINVAL);
     IS(fi_poll_del(set, &b->cq->fid, 0), 0);
@@ -493,6 +642,9 @@ static void told_insertions(void)
     attr.flags = 0;
     IS(fi_av_open(domain, &attr, &av, NULL), 0);
     IS(fi_av_insert(av, names, 3, numbers, FI_SYNC_ERR, errors), 2);
+    IS(fi_av_remove(av, NULL, 2, 0), -FI_EINVAL);
+    IS(fi_av_insert(av, names, SIZE_MAX, numbers, 0, NULL), -FI_EINVAL);
+    IS(fi_av_insert(av, NULL, 1, numbers, 0, NULL), -FI_EINVAL);
     IS(errors[0] == 0 && errors[1] == FI_EADDRNOTAVAIL && errors[2] == 0, 1);
     IS(fi_close(&av->fid), 0);
 }
@@ -588,6 +740,8 @@ int main(void)
     remote_counts();
     several();
     waits();
+    closings();
+    model(info);
     told_insertions();
     polls();
     /* In the wrong order. */

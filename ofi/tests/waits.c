@@ -19,14 +19,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#define IS(a, b)                                                                              \
-    do {                                                                                      \
-        long long is_ = (long long)(a), due_ = (long long)(b);                                \
-        if (is_ != due_) {                                                                    \
-            fprintf(stderr, "line %d: %s is %lld, not %lld\n", __LINE__, #a, is_, due_);      \
-            exit(1);                                                                          \
-        }                                                                                     \
-    } while (0)
+#include "is.h"
 
 /* A wake-up that is lost is a wait of this long, in milliseconds, and a failure. */
 enum { LIMIT = 60000, ROUNDS = 3000, LONG = 1 << 18 };
@@ -223,6 +216,24 @@ static void prompt(void)
     }
 }
 
+/* A child has the endpoint and not the thread that waits with its lock: it closes its copy, and the parent's stays open. */
+static void forked(void)
+{
+    struct fid *fid = &rx->fid;
+    IS(fi_trywait(fabric, &fid, 1), 0);
+    struct pollfd p = {.fd = descriptor(fid), .events = POLLIN};
+    IS(poll(&p, 1, 2), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(LIMIT / 1000);
+        IS(fi_close(&ep->fid), 0);
+        _exit(0);
+    }
+    int status = -1;
+    IS(waitpid(child, &status, 0), child);
+    IS(status, 0);
+}
+
 /* Who sleeps uses no processor. */
 static void sleeps(void)
 {
@@ -301,6 +312,7 @@ int main(int argc, char **argv)
     /* One message each is left, as nobody receives it. */
     others_of_this_process();
     prompt();
+    forked();
     sleeps();
     /* The other may still want its message to be taken. */
     post(8);

@@ -7,7 +7,9 @@ use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::peers::Acquaintance;
 use crate::wire::{ENVELOPE, Kind, Said, read_envelope};
-use portals_shim::{Brief, EventKind, MdOptions, MdSpec, NiFail, ProcessId, Taken, Unlink, Wait};
+use portals_shim::{
+    Brief, EventKind, MdOptions, MdSpec, NiFail, PollError, ProcessId, Taken, Unlink, Wait,
+};
 
 /// Looks in vain after which a look on the model is a wait, and how long that is in virtual time, nanoseconds.
 const VAIN: u32 = 4;
@@ -16,19 +18,27 @@ const MOMENT: u64 = 20_000;
 impl Core {
     /// Handles what has happened; waits for something so long if nothing has. Returns whether there was anything.
     pub(crate) fn progress(&mut self, wait: Wait) -> bool {
-        self.progress_or(wait, None)
+        let (any, polled) = self.progress_or(wait, None);
+        if let Err(error) = polled {
+            tracing::debug!(?error, "a poll");
+        }
+        any
     }
 
-    /// The same; the wait ends too when `other` says so, which is asked while Portals is locked.
-    pub(crate) fn progress_or(&mut self, wait: Wait, other: Option<&dyn Fn() -> bool>) -> bool {
+    /// The same, with what Portals has refused. The wait ends too when `other` says so, which is asked while Portals is locked.
+    pub(crate) fn progress_or(
+        &mut self,
+        wait: Wait,
+        other: Option<&dyn Fn() -> bool>,
+    ) -> (bool, Result<(), PollError>) {
         let mut event = Brief::default();
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
         let (eqs, mut wait, mut any) = (self.queues(), wait, false);
-        loop {
+        let polled = loop {
             match self.ni.eq_take_or(&eqs, wait, other, &mut event) {
-                Ok(Taken::Nothing) => break,
+                Ok(Taken::Nothing) => break Ok(()),
                 Ok(_) => {
                     (any, wait) = (true, Wait::No);
                     if event.dropped && event.which > 0 {
@@ -38,19 +48,16 @@ impl Core {
                     }
                     self.handle(&event);
                 }
-                Err(error) => {
-                    tracing::debug!(?error, "a poll");
-                    break;
-                }
+                Err(error) => break Err(error),
             }
-        }
+        };
         self.idle = if any { 0 } else { self.idle.saturating_add(1) };
         if std::mem::take(&mut self.woken) && self.queued > 0 {
             for at in 0..self.peers.len() {
                 self.pump(at);
             }
         }
-        any
+        (any, polled)
     }
 
     fn handle(&mut self, event: &Brief) {
@@ -334,17 +341,7 @@ impl Core {
         let ok = event.ni_fail == NiFail::OK;
         self.woken = true;
         match self.pending.remove(&number) {
-            Some(Pending::Exposed { op, len, tag, .. }) => {
-                let end = End {
-                    len,
-                    tag,
-                    ..End::default()
-                };
-                match ok {
-                    true => op.done(&end),
-                    false => op.failed(Failure::Unreachable, &end, 0),
-                }
-            }
+            Some(Pending::Exposed { op, len, tag, .. }) => op.sent(ok, len, tag),
             Some(Pending::Fetch { op, end, missing }) => match (ok, missing) {
                 (false, _) => op.failed(Failure::Unreachable, &end, missing),
                 (true, 0) => op.done(&end),

@@ -323,6 +323,19 @@ impl Op {
         }
     }
 
+    /// A message of this length and tag has been sent, or its peer was not reached.
+    pub(crate) fn sent(&self, ok: bool, len: u64, tag: u64) {
+        let end = End {
+            len,
+            tag,
+            ..End::default()
+        };
+        match ok {
+            true => self.done(&end),
+            false => self.failed(Failure::Unreachable, &end, 0),
+        }
+    }
+
     /// It has failed; `missing` bytes found no room.
     pub fn failed(&self, why: Failure, end: &End, missing: u64) {
         if let Some(counter) = &self.counter {

@@ -452,17 +452,7 @@ impl Core {
     pub(crate) fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
         let ok = fail == NiFail::OK;
         match used {
-            Use::Message { op, len, tag, .. } => {
-                let end = End {
-                    len,
-                    tag,
-                    ..End::default()
-                };
-                match ok {
-                    true => op.done(&end),
-                    false => op.failed(Failure::Unreachable, &end, 0),
-                }
-            }
+            Use::Message { op, len, tag, .. } => op.sent(ok, len, tag),
             Use::Envelope(number) if !ok => self.unexpose(number),
             Use::Asked(number) if !ok => self.unanswered(number),
             Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),

@@ -346,9 +346,11 @@ impl Endpoint {
         }
     }
 
-    /// Closes the endpoint: operations under way have no end any more.
+    /// Closes the endpoint: operations under way have no end any more. A forked child leaves the parent's endpoint open.
     pub fn close(&self) {
-        self.end_watch();
+        if !self.end_watch() {
+            return;
+        }
         let core = self.core();
         if let Err(error) = core.ni.close() {
             tracing::debug!(%error, "an endpoint closes");

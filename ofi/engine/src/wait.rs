@@ -114,9 +114,10 @@ impl WaitObject {
     }
 
     /// From now on the next entry makes the descriptor readable. `false`: do not sleep, as there is something to read, or as
-    /// somebody has signaled; nothing has changed then.
+    /// somebody has signaled, which is told once.
     pub fn arm(&self, ready: impl Fn() -> bool) -> bool {
         let mut state = self.state();
+        // With an entry there nothing changes: a signal is told later, and no system call is made.
         if ready() {
             return false;
         }
@@ -221,6 +222,7 @@ mod tests {
         assert!(!is_readable(&object), "nobody has armed it");
         assert!(!object.is_awaited());
         assert!(!object.arm(|| true));
+        assert!(!object.is_awaited() && !is_readable(&object));
         assert!(object.arm(|| false));
         assert!(object.is_awaited() && !is_readable(&object));
         object.notify();
@@ -251,7 +253,8 @@ mod tests {
         object.signal();
         assert!(object.take_signal() && !object.take_signal());
         object.signal();
-        assert!(!object.arm(|| false), "a signal is news");
+        assert!(!object.arm(|| true), "an entry is there");
+        assert!(!object.arm(|| false), "the signal is still news");
         assert!(object.arm(|| false));
         assert!(!is_readable(&object));
     }

@@ -6,30 +6,37 @@
 //! ```text
 //!   a call:      lock taken? ──► wanted + 1 ──► a call of Portals, which ends waits ──► lock ──► wanted - 1
 //!   the thread:  waits := true ──► wait in Portals, which asks for `wanted` before it sleeps
+//!                yields := true ──► sleep until `wanted` is 0, which the last call tells
 //! ```
 //!
-//! `SeqCst` orders `wanted` and `waits`: the call sees that the thread waits, or the thread sees that the call wants the lock.
+//! `SeqCst` orders `wanted` and `waits`: the call sees that the thread waits, or the thread sees that the call wants the lock. It
+//! orders `wanted` and `yields` likewise.
 
 use super::Endpoint;
 use crate::core::Core;
 use crate::wait::WaitObject;
 use host::own_thread::spawn_own_thread;
-use portals_shim::Wait;
+use portals_shim::{PollError, Wait};
 use rustix::process::{Pid, getpid};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The longest wait of the thread in one call of Portals, nanoseconds: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
+/// How long the thread pauses where Portals refuses to wait.
+const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// Calls that want the lock while the thread has it.
-    wanted: AtomicU32,
+    pub(super) wanted: AtomicU32,
     /// The thread waits with the lock.
     waits: AtomicBool,
+    /// The thread waits until no call wants the lock.
+    pub(super) yields: AtomicBool,
     ended: AtomicBool,
     /// Progress is automatic.
     always: AtomicBool,
@@ -82,7 +89,12 @@ impl Endpoint {
             let _ = self.portals.interface().status();
         }
         let core = lock(&self.core);
-        watch.wanted.fetch_sub(1, Ordering::SeqCst);
+        let last = watch.wanted.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && watch.yields.load(Ordering::SeqCst) {
+            // The thread has `duty` from its look at `wanted` until it sleeps, so it is told after that.
+            drop(lock(&watch.duty));
+            watch.called.notify_one();
+        }
         core
     }
 
@@ -150,7 +162,12 @@ impl Endpoint {
             duty.on = false;
             drop(duty);
             while !ended() && watch.is_awaited() {
-                self.wait_for_completions();
+                self.let_others_first();
+                if let Err(error) = self.wait_for_completions() {
+                    tracing::debug!(?error, "a wait for completions");
+                    let duty = lock(&watch.duty);
+                    let _ = watch.called.wait_timeout_while(duty, PAUSE, |_| !ended());
+                }
             }
             if ended() {
                 return;
@@ -158,21 +175,32 @@ impl Endpoint {
         }
     }
 
-    fn wait_for_completions(&self) {
+    /// Sleeps while calls want the lock: a lock is not fair, so the thread could take it from them.
+    pub(super) fn let_others_first(&self) {
         let watch = &self.watch;
-        while watch.wanted.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now();
-        }
+        let wanted = |_: &mut Duty| {
+            watch.wanted.load(Ordering::SeqCst) > 0 && !watch.ended.load(Ordering::SeqCst)
+        };
+        let duty = lock(&watch.duty);
+        watch.yields.store(true, Ordering::SeqCst);
+        drop(watch.called.wait_while(duty, wanted));
+        watch.yields.store(false, Ordering::SeqCst);
+    }
+
+    /// Waits in Portals with the lock, until something has happened or a call wants the lock.
+    pub(super) fn wait_for_completions(&self) -> Result<(), PollError> {
+        let watch = &self.watch;
         let mut core = lock(&self.core);
         watch.waits.store(true, Ordering::SeqCst);
         let other =
             || watch.wanted.load(Ordering::SeqCst) > 0 || watch.ended.load(Ordering::SeqCst);
-        core.progress_or(Wait::Nanos(LONGEST), Some(&other));
+        let (_, ended) = core.progress_or(Wait::Nanos(LONGEST), Some(&other));
         watch.waits.store(false, Ordering::SeqCst);
+        ended
     }
 
-    /// Ends the thread, if there is one.
-    pub(super) fn end_watch(&self) {
+    /// Ends the thread, if there is one. `false` in a forked child, where the thread may have left the lock taken for ever.
+    pub(super) fn end_watch(&self) -> bool {
         self.watch.ended.store(true, Ordering::SeqCst);
         let thread = {
             let mut duty = lock(&self.watch.duty);
@@ -180,12 +208,16 @@ impl Endpoint {
             duty.thread.take()
         };
         let Some((thread, process)) = thread else {
-            return;
+            return true;
         };
+        if process != getpid() {
+            return false;
+        }
         // It may wait with the lock.
         drop(self.core_of_another());
-        if process == getpid() && thread.join().is_err() {
+        if thread.join().is_err() {
             tracing::error!("the thread for wait objects panicked");
         }
+        true
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::wait::Woken;
+use std::sync::atomic::Ordering;
 
 fn watched() -> [Side; 2] {
     let sides = pair();
@@ -106,16 +107,64 @@ fn calls_are_not_kept_waiting_by_the_thread_that_waits() {
 
 #[test]
 fn an_endpoint_closes_while_its_thread_waits() {
+    let mut took = Duration::ZERO;
     for _ in 0..20 {
         let [a, _b] = watched();
         assert!(a.queue.arm());
+        let sleeper = a.queue.wait_object().enter();
         a.endpoint.watch().unwrap();
         is_asleep(&a);
+        // Long enough for the thread to look in vain and to fall asleep.
+        let until = Some(Instant::now() + Duration::from_millis(5));
+        assert_eq!(sleeper.sleep(until, || false), Woken::TimedOut);
+        let begun = Instant::now();
         a.endpoint.close();
+        took += begun.elapsed();
         // Nobody is left to end another thread.
         a.endpoint.watch().unwrap();
         assert_eq!(Arc::strong_count(&a.endpoint), 1);
     }
+    // Portals by itself looks up every 100 ms or less often.
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// A thread that tried again at once would use up a processor.
+#[test]
+fn a_wait_that_portals_refuses_says_so() {
+    let [a, _b] = pair();
+    a.endpoint.core().ni.close().unwrap();
+    assert!(a.endpoint.wait_for_completions().is_err());
+    assert!(!a.endpoint.is_watched());
+}
+
+/// The thread sleeps as long as a call wants the lock, and no longer.
+#[test]
+fn calls_that_want_the_lock_get_it_before_the_thread() {
+    let [a, _b] = pair();
+    let (endpoint, begun) = (&a.endpoint, Instant::now());
+    let until = |what: &dyn Fn() -> bool| {
+        while !what() && begun.elapsed() < LIMIT {
+            std::thread::yield_now();
+        }
+        what()
+    };
+    let wanted = || endpoint.watch.wanted.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let core = endpoint.core();
+        scope.spawn(|| drop(endpoint.core()));
+        assert!(until(&|| wanted() == 1));
+        let thread = scope.spawn(|| {
+            endpoint.let_others_first();
+            wanted()
+        });
+        until(&|| thread.is_finished() || endpoint.watch.yields.load(Ordering::SeqCst));
+        drop(core);
+        let ended = until(&|| thread.is_finished());
+        if !ended {
+            endpoint.end_watch();
+        }
+        assert_eq!((ended, thread.join().unwrap()), (true, 0));
+    });
 }
 
 #[test]
