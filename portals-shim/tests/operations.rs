@@ -1,13 +1,12 @@
 //! What a put does in each mode, with each report, on every fabric: all of it or nothing, and the events that it promises.
 
-use fabric_testing::{EndOnPanic, device, entry, spec, to};
-use portals_shim::fabric::{self, FabricConfig, Opened};
+use fabric_testing::{Rank, device, entry, joined, on_the_model, spec, to, two_ranks};
+use portals_shim::fabric;
 use portals_shim::nal::{seastar, shm, verbs};
 use portals_shim::{
-    AckRequest, EqHandle, EventKind, InsertPosition, Interface, MdHandle, MdMemory, MdSpec, NiFail,
-    Posted, ProcessId, Put, Region, Report, Unlink, Wait,
+    AckRequest, EventKind, InsertPosition, MdHandle, MdMemory, MdSpec, NiFail, Posted, Put, Region,
+    Report, Unlink, Wait,
 };
-use std::sync::Barrier;
 
 /// Of the descriptor that puts go to, which makes no event, and of one that is told when they have.
 const DATA: u64 = 1;
@@ -30,32 +29,21 @@ const LARGEST: usize = 5000;
 /// Long enough for any of them; a fabric's own time.
 const LONG: Wait = Wait::Nanos(20_000_000_000);
 
-struct Rank<'a> {
-    ni: &'a Interface,
-    eq: EqHandle,
-    peer: ProcessId,
-    barrier: &'a Barrier,
+/// A descriptor of the initiator's.
+fn bind(r: &Rank<'_>, region: &Region, user_ptr: u64) -> MdHandle {
+    let spec = MdSpec {
+        user_ptr,
+        ..spec(MdMemory::whole(region), Some(r.eq))
+    };
+    r.ni.md_bind(spec, Unlink::Retain).unwrap()
 }
 
-impl Rank<'_> {
-    fn meet(&self) {
-        self.ni.outside(|| self.barrier.wait()).unwrap();
-    }
-
-    fn bind(&self, region: &Region, user_ptr: u64) -> MdHandle {
-        let spec = MdSpec {
-            user_ptr,
-            ..spec(MdMemory::whole(region), Some(self.eq))
-        };
-        self.ni.md_bind(spec, Unlink::Retain).unwrap()
-    }
-
-    fn next(&self) -> (u64, EventKind) {
-        let polled = self.ni.eq_poll(&[self.eq], LONG).unwrap();
-        let event = polled.expect("an event that was promised").event;
-        assert_eq!(event.ni_fail, NiFail::OK);
-        (event.md.user_ptr, event.kind)
-    }
+/// The next event: which descriptor it is of, and what happened.
+fn next(r: &Rank<'_>) -> (u64, EventKind) {
+    let polled = r.ni.eq_poll(&[r.eq], LONG).unwrap();
+    let event = polled.expect("an event that was promised").event;
+    assert_eq!(event.ni_fail, NiFail::OK);
+    (event.md.user_ptr, event.kind)
 }
 
 /// The bytes of the `number`th put.
@@ -80,7 +68,7 @@ fn all(mut each: impl FnMut(usize, Kind, Report, AckRequest, usize)) {
 
 fn initiate(r: &Rank<'_>) {
     let source = Region::new(LARGEST).unwrap();
-    let (data, mark) = (r.bind(&source, DATA), r.bind(&source, MARK));
+    let (data, mark) = (bind(r, &source, DATA), bind(r, &source, MARK));
     r.meet();
     let mut declined_of_standard = 0;
     all(|number, kind, report, ack, len| {
@@ -129,7 +117,7 @@ fn initiate(r: &Rank<'_>) {
         );
         let (mut seen, mut marked) = (Vec::new(), false);
         while seen.len() < expected.len() || !marked {
-            match r.next() {
+            match next(r) {
                 (DATA, kind) => seen.push(kind),
                 (_, kind) => marked |= kind == EventKind::Ack,
             }
@@ -170,59 +158,40 @@ fn serve(r: &Rank<'_>) {
     });
 }
 
-fn ranks(opened: Vec<impl FnOnce() -> Opened + Send>) {
-    let barrier = &Barrier::new(2);
-    std::thread::scope(|s| {
-        for (rank, join) in opened.into_iter().enumerate() {
-            s.spawn(move || {
-                let _guard = EndOnPanic;
-                let Opened { interface, peers } = join();
-                let ni = &interface;
-                let r = Rank {
-                    ni,
-                    eq: ni.eq_alloc(64).unwrap(),
-                    peer: *peers.iter().find(|p| **p != ni.id()).unwrap(),
-                    barrier,
-                };
-                match rank {
-                    0 => initiate(&r),
-                    _ => serve(&r),
-                }
-                r.meet();
-                ni.close().unwrap();
-            });
-        }
-    });
-}
-
-fn there(opened: Vec<Opened>) {
-    ranks(opened.into_iter().map(|o| move || o).collect());
+fn both(r: &Rank<'_>) {
+    match r.number {
+        0 => initiate(r),
+        _ => serve(r),
+    }
+    r.meet();
+    r.ni.close().unwrap();
 }
 
 #[test]
 fn puts_of_every_mode_in_process() {
-    there(fabric::in_process(2));
+    two_ranks(joined(fabric::in_process(2)), both);
 }
 
 #[test]
 fn puts_of_every_mode_over_shared_memory() {
-    there(fabric::interfaces(shm::in_threads(2).unwrap()));
+    two_ranks(
+        joined(fabric::interfaces(shm::in_threads(2).unwrap())),
+        both,
+    );
 }
 
 #[test]
 fn puts_of_every_mode_on_the_model() {
-    let config = FabricConfig::default();
-    let waiting = seastar::in_threads_of(2, &config).unwrap();
-    let join = |w: seastar::InThread| move || Opened::from(w.join().unwrap());
-    ranks(waiting.into_iter().map(join).collect());
+    for mode in [seastar::Mode::Generic, seastar::Mode::Accelerated] {
+        two_ranks(on_the_model(mode), both);
+    }
 }
 
 #[test]
 fn device_puts_of_every_mode() {
     if let Some(device) = device() {
-        there(fabric::interfaces(
-            verbs::in_threads(2, Some(&device)).unwrap(),
-        ));
+        let opened = verbs::in_threads(2, Some(&device)).unwrap();
+        two_ranks(joined(fabric::interfaces(opened)), both);
     }
 }
 

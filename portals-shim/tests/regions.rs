@@ -1,32 +1,29 @@
 //! How long regions stay mapped, on every fabric: as long as an operation may touch them, and no longer.
 
-use fabric_testing::{EndOnPanic, device, entry, spec, to};
-use portals_shim::fabric::{self, FabricConfig, Opened};
-use portals_shim::nal::seastar::{self, Mode};
+use fabric_testing::{Rank, device, entry, joined, on_the_model, spec, to, two_ranks};
+use portals_shim::fabric;
+use portals_shim::nal::seastar::Mode;
 use portals_shim::nal::{shm, verbs};
 use portals_shim::{
-    AckRequest, ClockKind, EqHandle, EventKind, InsertPosition, Interface, MdHandle, MdMemory,
-    MdOptions, MdSpec, ProcessId, Region, Unlink,
+    AckRequest, ClockKind, EventKind, InsertPosition, MdHandle, MdMemory, MdOptions, MdSpec,
+    Region, Unlink,
 };
-use std::sync::Barrier;
-
-/// A rank of two.
-struct Rank<'a> {
-    ni: &'a Interface,
-    eq: EqHandle,
-    peer: ProcessId,
-    barrier: &'a Barrier,
-}
 
 fn region() -> Region {
     Region::new(4096).unwrap()
 }
 
-impl Rank<'_> {
-    fn meet(&self) {
-        self.ni.outside(|| self.barrier.wait()).unwrap();
-    }
+/// What these tests do with a rank.
+trait Descriptors {
+    fn spec(&self, region: &Region, threshold: i32, options: MdOptions) -> MdSpec;
+    fn bind(&self, region: &Region, threshold: i32, options: MdOptions) -> MdHandle;
+    /// Takes events until one of this kind.
+    fn until(&self, kind: EventKind);
+    /// A descriptor on the list, for messages of these bits; the region has the length of the one message that it takes.
+    fn receives(&self, bits: u64, region: &Region, threshold: i32, options: MdOptions);
+}
 
+impl Descriptors for Rank<'_> {
     fn spec(&self, region: &Region, threshold: i32, options: MdOptions) -> MdSpec {
         MdSpec {
             threshold,
@@ -40,12 +37,10 @@ impl Rank<'_> {
         self.ni.md_bind(spec, Unlink::Unlink).unwrap()
     }
 
-    /// Takes events until one of this kind.
     fn until(&self, kind: EventKind) {
         while self.ni.eq_wait(self.eq).unwrap().event.kind != kind {}
     }
 
-    /// A descriptor on the list, for messages of these bits; the region has the length of the one message that it takes.
     fn receives(&self, bits: u64, region: &Region, threshold: i32, options: MdOptions) {
         let after = InsertPosition::After;
         let me = self.ni.me_attach(4, entry(bits), after).unwrap();
@@ -156,66 +151,42 @@ fn spent(r: &Rank<'_>) {
     }
 }
 
-fn ranks(opened: Vec<impl FnOnce() -> Opened + Send>) {
-    let barrier = &Barrier::new(2);
-    std::thread::scope(|s| {
-        for join in opened {
-            s.spawn(move || {
-                let _guard = EndOnPanic;
-                let Opened { interface, peers } = join();
-                let ni = &interface;
-                let r = Rank {
-                    ni,
-                    eq: ni.eq_alloc(64).unwrap(),
-                    peer: *peers.iter().find(|p| **p != ni.id()).unwrap(),
-                    barrier,
-                };
-                unlinked(&r);
-                spent(&r);
-                let left = region();
-                r.bind(&left, -1, MdOptions::empty());
-                assert_eq!(left.owners(), 2);
-                r.meet();
-                ni.close().unwrap();
-                assert_eq!(left.owners(), 1);
-            });
-        }
-    });
-}
-
-fn there(opened: Vec<Opened>) {
-    ranks(opened.into_iter().map(|o| move || o).collect());
+fn both(r: &Rank<'_>) {
+    unlinked(r);
+    spent(r);
+    let left = region();
+    r.bind(&left, -1, MdOptions::empty());
+    assert_eq!(left.owners(), 2);
+    r.meet();
+    r.ni.close().unwrap();
+    assert_eq!(left.owners(), 1);
 }
 
 #[test]
 fn regions_are_freed_in_process() {
-    there(fabric::in_process(2));
+    two_ranks(joined(fabric::in_process(2)), both);
 }
 
 #[test]
 fn regions_are_freed_over_shared_memory() {
-    there(fabric::interfaces(shm::in_threads(2).unwrap()));
+    two_ranks(
+        joined(fabric::interfaces(shm::in_threads(2).unwrap())),
+        both,
+    );
 }
 
 #[test]
 fn regions_are_freed_on_the_model() {
     for mode in [Mode::Generic, Mode::Accelerated] {
-        let config = FabricConfig {
-            mode,
-            ..FabricConfig::default()
-        };
-        let waiting = seastar::in_threads_of(2, &config).unwrap();
-        let join = |w: seastar::InThread| move || Opened::from(w.join().unwrap());
-        ranks(waiting.into_iter().map(join).collect());
+        two_ranks(on_the_model(mode), both);
     }
 }
 
 #[test]
 fn device_regions_are_freed() {
     if let Some(device) = device() {
-        there(fabric::interfaces(
-            verbs::in_threads(2, Some(&device)).unwrap(),
-        ));
+        let opened = verbs::in_threads(2, Some(&device)).unwrap();
+        two_ranks(joined(fabric::interfaces(opened)), both);
     }
 }
 

@@ -275,6 +275,7 @@ impl Nal for Direct {
                 let mut bytes = vec![0xA5; header.payload_len() as usize];
                 pack(&mut bytes);
                 let mut packed = ready.clone();
+                packed.payload.clear();
                 packed.payload.push(Segment {
                     addr: bytes.as_ptr().expose_provenance() as u64,
                     len: bytes.len() as u64,

@@ -247,8 +247,8 @@ impl Ni {
     }
 
     /// Begins and finishes in one step an operation whose data has been moved: nothing
-    /// is recorded. With `silent` the operation posts neither START nor END, and mostly nobody asks `what` they would say. `None`,
-    /// and nothing has happened, when there is no such MD.
+    /// is recorded. With `silent` the operation posts neither START nor END. `what` is called for events that are posted.
+    /// `None`, and nothing has happened, when there is no such MD.
     #[inline(always)]
     pub(super) fn pass(
         &mut self,

@@ -198,36 +198,6 @@ impl Ni {
         self.header(target, pt_index, match_bits, body)
     }
 
-    /// Makes a put ready without an ack whose payload does not lie in the region, for [`Ni::pass_put`]; see [`Ni::ready_put`].
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "those of PtlPutRegion in the specification, which callers have one by one"
-    )]
-    #[inline(always)]
-    pub fn ready_made(
-        &self,
-        md_handle: MdHandle,
-        region: Option<(u64, u64)>,
-        target: ProcessId,
-        pt_index: u32,
-        ac_index: u32,
-        match_bits: u64,
-        remote_offset: u64,
-        hdr_data: u64,
-    ) -> Result<ReadyPut, Error> {
-        let md = self.source(md_handle)?;
-        let (offset, length) = self.region(md_handle, md, region)?;
-        let to = (target, pt_index, ac_index, match_bits, remote_offset);
-        Ok(ReadyPut {
-            header: self.put_header(to, length, hdr_data, None),
-            payload: Segments::new(),
-            md: md_handle,
-            offset,
-            length,
-            ack_md: None,
-        })
-    }
-
     /// The second half of [`Ni::put`].
     #[inline]
     pub fn begin_put(&mut self, ready: ReadyPut) -> Result<Transmit, Error> {
@@ -246,13 +216,8 @@ impl Ni {
     #[inline]
     pub fn begin_lent(&mut self, ready: &ReadyPut) -> Result<OpId, Error> {
         self.check_room()?;
-        let what = Self::sending(
-            &self.config,
-            &ready.header,
-            ready.offset,
-            ready.header.payload_len(),
-        );
-        let op = self.start_send(ready.md, what, what.rlength)?;
+        let what = Self::sending(&self.config, &ready.header, ready.offset, ready.length);
+        let op = self.start_send(ready.md, what, ready.length)?;
         self.expect_ack(ready.ack_md);
         Ok(op)
     }

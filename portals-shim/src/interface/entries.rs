@@ -269,6 +269,7 @@ impl Interface {
         self.open()?
             .me_md_post(base, spec, position, (&desc, region), unlink, test)
     }
+
     /// `PtlMDUpdate` of the threshold and the user's value alone: for a program that awaits the same message again, and keeps
     /// the descriptor that took the last one.
     ///

@@ -12,8 +12,8 @@ use crate::op::{Get, Mode, Posted, Put, Report};
 use crate::region::{LocalCopy, Region, Trust};
 use kept::Kept;
 use portals_core::{
-    AckRequest, EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Ni, NiFail,
-    ProcessId, ReadyPut, Transmit, Unlink,
+    EqHandle, Error, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Ni, NiFail, ProcessId,
+    ReadyPut, Transmit, Unlink,
 };
 
 /// The state behind an interface. Sends to the own process never reach the NAL; they wait here for
@@ -222,12 +222,7 @@ impl<N: Nal> Library<N> {
     #[inline(always)]
     pub fn put(&mut self, put: &mut Put<'_>) -> Result<Posted, Error> {
         let keep = self.keeps(put.to.process);
-        let ready = match put.mode {
-            // It has no ack of its own.
-            Mode::Pack(_) if put.ack != AckRequest::NoAck => return Ok(Posted::Declined),
-            Mode::Pack(_) => self.ready_packed(put)?,
-            Mode::Standard | Mode::AtOnce | Mode::Relaxed => self.ready(put)?,
-        };
+        let ready = self.ready(put)?;
         let outcome = match keep {
             false => self.nal.put(&mut self.ni, &ready, put),
             true => Outcome::Declined,
@@ -267,21 +262,6 @@ impl<N: Nal> Library<N> {
             put.md,
             put.region,
             put.ack,
-            put.to.process,
-            put.to.pt_index,
-            put.to.ac_index,
-            put.to.match_bits,
-            put.to.remote_offset,
-            put.hdr_data,
-        )
-    }
-
-    /// Checks a put whose bytes are not the descriptor's.
-    #[inline(never)]
-    fn ready_packed(&mut self, put: &Put<'_>) -> Result<ReadyPut, Error> {
-        self.ni.ready_made(
-            put.md,
-            put.region,
             put.to.process,
             put.to.pt_index,
             put.to.ac_index,

@@ -163,7 +163,7 @@ pub trait Nal: Send + std::fmt::Debug {
     /// `key` reaches the memory that a put or get is for.
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>);
 
-    /// Sends a put that can leave at once; `ready` has its header and its memory. One that is declined is given to
+    /// Sends a put that can leave at once; `ready` has its header and the memory of its descriptor. One that is declined is given to
     /// [`Nal::send`] in [`Mode::Standard`](super::op::Mode), and not made in the others. It may be lent only where [`Ni::has_room`], and not in
     /// [`Mode::AtOnce`](super::op::Mode).
     fn put(&mut self, _ni: &mut Ni, _ready: &ReadyPut, _put: &mut Put<'_>) -> Outcome {

@@ -23,7 +23,7 @@ pub enum Mode<'a> {
     /// again, so nobody may look at the memory before a later message says so.
     Relaxed,
     /// Its bytes are those that a function writes into the memory that the fabric sends from, of the put's length. The descriptor's
-    /// memory is not read. It is for puts without an ack. The function is not called for a put of no bytes, and must not call the interface.
+    /// memory is not read. The function is not called for a put of no bytes, and must not call the interface.
     Pack(&'a mut dyn FnMut(&mut [u8])),
 }
 

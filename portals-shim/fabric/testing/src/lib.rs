@@ -1,9 +1,14 @@
-//! What the tests of several fabrics share: descriptors that take everything, and an end for a run in which a rank
-//! panics.
+//! What the tests of several fabrics share: descriptors that take everything, two ranks that are threads, and an end for a run
+//! in which a rank panics.
 
 use fabric_api::call::Target;
+use fabric_api::config::FabricConfig;
+use fabric_api::mode::Mode;
 use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink};
-use portals_shim::{MdMemory, MdSpec};
+use portals_shim::fabric::Opened;
+use portals_shim::nal::seastar;
+use portals_shim::{Interface, MdMemory, MdSpec};
+use std::sync::Barrier;
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.
 #[derive(Debug)]
@@ -15,6 +20,64 @@ impl Drop for EndOnPanic {
             std::process::abort();
         }
     }
+}
+
+/// A rank of two, which are threads of one process.
+#[derive(Debug)]
+pub struct Rank<'a> {
+    /// 0 or 1.
+    pub number: usize,
+    /// Its interface.
+    pub ni: &'a Interface,
+    /// A queue for 64 events.
+    pub eq: EqHandle,
+    /// The other rank.
+    pub peer: ProcessId,
+    barrier: &'a Barrier,
+}
+
+impl Rank<'_> {
+    /// Waits for the other rank.
+    pub fn meet(&self) {
+        self.ni.outside(|| self.barrier.wait()).unwrap();
+    }
+}
+
+/// Runs `rank` on two interfaces, each of which is opened in the thread that uses it.
+pub fn two_ranks(opened: Vec<impl FnOnce() -> Opened + Send>, rank: impl Fn(&Rank<'_>) + Sync) {
+    let (barrier, rank) = (&Barrier::new(2), &rank);
+    std::thread::scope(|s| {
+        for (number, join) in opened.into_iter().enumerate() {
+            s.spawn(move || {
+                let _guard = EndOnPanic;
+                let Opened { interface, peers } = join();
+                let ni = &interface;
+                rank(&Rank {
+                    number,
+                    ni,
+                    eq: ni.eq_alloc(64).unwrap(),
+                    peer: *peers.iter().find(|p| **p != ni.id()).unwrap(),
+                    barrier,
+                });
+            });
+        }
+    });
+}
+
+/// Interfaces that are open, for [`two_ranks`].
+pub fn joined(opened: Vec<Opened>) -> Vec<impl FnOnce() -> Opened + Send> {
+    opened.into_iter().map(|o| move || o).collect()
+}
+
+/// Two interfaces of the SeaStar model that are still to join, for [`two_ranks`].
+pub fn on_the_model(mode: Mode) -> Vec<impl FnOnce() -> Opened + Send> {
+    let config = FabricConfig {
+        mode,
+        ..FabricConfig::default()
+    };
+    let waiting = seastar::in_threads_of(2, &config).unwrap();
+    let join = |w: seastar::InThread| move || Opened::from(w.join().unwrap());
+    waiting.into_iter().map(join).collect()
 }
 
 /// A message between two processes, on portal 4.
