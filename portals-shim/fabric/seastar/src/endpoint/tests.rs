@@ -3,12 +3,13 @@ use crate::server::{ServeError, serve_places};
 use crate::sim::{Setting, SimError};
 use crate::{setting, start};
 use fabric_api::address::AddressError;
-use fabric_api::call::{Polled, Wait};
+use fabric_api::call::Wait;
 use fabric_api::mode::Mode;
 use fabric_api::place::Placement;
 use fabric_testing::{EndOnPanic, entry, spec, to};
 use portals_core::{
-    AckRequest, EqHandle, Error, EventKind, InsertPosition, MdHandle, NiFail, ProcessId, Unlink,
+    AckRequest, EqHandle, Error, Event, EventKind, InsertPosition, MdHandle, NiFail, ProcessId,
+    Unlink,
 };
 use portals_shim::fabric::Opened;
 use portals_shim::{Interface, MdMemory, MdOptions, MdSpec};
@@ -141,7 +142,7 @@ impl Endpoint {
     /// The next event of this kind; others than starts are none before it.
     fn next(&self, kind: EventKind) -> NiFail {
         loop {
-            let Polled { event, .. } = self.ni.eq_wait(self.eq).unwrap();
+            let event = self.soon();
             if event.kind == kind {
                 return event.ni_fail;
             }
@@ -152,6 +153,13 @@ impl Endpoint {
             ];
             assert!(starts.contains(&event.kind), "{event:?} and not {kind:?}");
         }
+    }
+
+    /// The next event, which comes within a second of virtual time.
+    fn soon(&self) -> Event {
+        let second = Wait::Nanos(1_000_000_000);
+        let polled = self.ni.eq_poll(&[self.eq], second).unwrap();
+        polled.expect("an event that is due").event
     }
 
     /// No event comes within a millisecond of virtual time.
@@ -386,7 +394,7 @@ fn who_knew_an_endpoint_that_leaves_is_told() {
         let before = one.ni.now();
         one.put(id, b"late");
         assert_eq!(one.next(EventKind::SendEnd), NiFail::OK);
-        let told = [(); 2].map(|()| (one.ni.eq_wait(one.eq).unwrap().event, one.ni.now()));
+        let told = [(); 2].map(|()| (one.soon(), one.ni.now()));
         assert!(told.iter().all(|(e, _)| e.ni_fail == NiFail::FAIL));
         let of = |user_ptr: u64| told.iter().find(|(e, _)| e.md.user_ptr == user_ptr);
         assert_eq!(of(99).unwrap().0.initiator, id);

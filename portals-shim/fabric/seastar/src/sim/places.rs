@@ -37,7 +37,7 @@ pub(super) const NOTICE: SimDuration = SimDuration::from_us(10_000);
 pub(super) struct Places {
     /// By place: which process its endpoint is of.
     processes: Vec<u64>,
-    /// Who has sent something to whom, of those that are there or have left lately.
+    /// Endpoints that somebody has sent something to, each with the sender's place, until it is heard that they have left.
     acquainted: BTreeSet<(ProcessId, usize)>,
     /// Who has left, and has been heard of.
     left: BTreeSet<ProcessId>,
@@ -160,7 +160,15 @@ impl Sim {
         if places.left.contains(&to) {
             return true;
         }
-        places.acquainted.insert((to, rank));
+        // Ids that nobody has had are not kept, since there is no end of them.
+        let node = place::node_index(to.nid).and_then(|node| self.nodes.0.get(node as usize));
+        let process = to.pid.checked_sub(RANK_PID);
+        if node
+            .zip(process)
+            .is_some_and(|(node, at)| (at as usize) < node.processes.len())
+        {
+            places.acquainted.insert((to, rank));
+        }
         false
     }
 
