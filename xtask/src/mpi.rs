@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
@@ -40,8 +40,8 @@ pub(crate) struct Options {
     built: Option<PathBuf>,
 }
 
-/// Programs, what they are for, and fabrics that they are left out on: threads of a rank take turns on the model, where each is
-/// a step of the simulation.
+/// Programs, each with the fabrics that it is left out on. Calls of a rank's threads are steps of one simulation on the model, which takes
+/// too long.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("messages", &[]),
     ("onesided", &[]),
@@ -164,6 +164,16 @@ impl Built {
     }
 }
 
+/// Ends a launcher, which ends its ranks if it gets the time.
+fn stop(launcher: &mut Child) -> Result<()> {
+    Process::open(launcher.id())?.signal(Signal::TERM)?;
+    if wait::end(launcher, Duration::from_secs(5))?.is_none() {
+        launcher.kill()?;
+        launcher.wait()?;
+    }
+    Ok(())
+}
+
 /// Runs a job; "right", or why not.
 fn cell(command: &mut Command, ranks: u32) -> Result<String> {
     let folder = tempfile::tempdir()?;
@@ -172,8 +182,7 @@ fn cell(command: &mut Command, ranks: u32) -> Result<String> {
     command.stdout(file.try_clone()?).stderr(file);
     let mut child = command.spawn().context("an MPI's launcher")?;
     let Some(status) = wait::end(&mut child, LIMIT)? else {
-        let _ = child.kill();
-        let _ = child.wait();
+        stop(&mut child)?;
         return Ok(format!("not over after {} s", LIMIT.as_secs()));
     };
     let said = fs::read_to_string(&said)?;
@@ -220,8 +229,7 @@ fn kill(mpi: &Mpi, built: &Built, fabric: &str, program: &Path, times: u32) -> R
         victim.signal(Signal::KILL)?;
         let killed = Instant::now();
         let Some(status) = wait::end(&mut child, PATIENCE)? else {
-            let _ = child.kill();
-            let _ = child.wait();
+            stop(&mut child)?;
             return Ok(format!("**job {time} went on**"));
         };
         slowest = slowest.max(killed.elapsed());
