@@ -4,13 +4,15 @@ use fabric_testing::{Rank, device, entry, joined, on_the_model, spec, to, two_ra
 use portals_shim::fabric;
 use portals_shim::nal::{seastar, shm, verbs};
 use portals_shim::{
-    AckRequest, EventKind, InsertPosition, MdHandle, MdMemory, MdSpec, NiFail, Posted, Put, Region,
-    Report, Unlink, Wait,
+    AckRequest, EqHandle, EventKind, InsertPosition, MdHandle, MdMemory, MdSpec, NiFail, Posted,
+    Put, Region, Report, Unlink, Wait,
 };
 
-/// Of the descriptor that puts go to, which makes no event, and of one that is told when they have.
+/// Of the descriptor that puts go to, which makes no event, of one that is told when they have, and of the initiator's, which is
+/// told when their bytes were compared: a later put may write before the target has read.
 const DATA: u64 = 1;
 const MARK: u64 = 2;
+const COMPARED: u64 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -36,6 +38,16 @@ fn bind(r: &Rank<'_>, region: &Region, user_ptr: u64) -> MdHandle {
         ..spec(MdMemory::whole(region), Some(r.eq))
     };
     r.ni.md_bind(spec, Unlink::Retain).unwrap()
+}
+
+/// Attaches an entry for messages of these bits.
+fn attach(r: &Rank<'_>, region: &Region, bits: u64, eq: Option<EqHandle>) {
+    let me = r.ni.me_attach(4, entry(bits), InsertPosition::After);
+    let spec = MdSpec {
+        user_ptr: bits,
+        ..spec(MdMemory::whole(region), eq)
+    };
+    r.ni.md_attach(me.unwrap(), spec, Unlink::Retain).unwrap();
 }
 
 /// The next event: which descriptor it is of, and what happened.
@@ -69,6 +81,8 @@ fn all(mut each: impl FnMut(usize, Kind, Report, AckRequest, usize)) {
 fn initiate(r: &Rank<'_>) {
     let source = Region::new(LARGEST).unwrap();
     let (data, mark) = (bind(r, &source, DATA), bind(r, &source, MARK));
+    let none = Region::new(8).unwrap();
+    attach(r, &none, COMPARED, Some(r.eq));
     r.meet();
     let mut declined_of_standard = 0;
     all(|number, kind, report, ack, len| {
@@ -115,11 +129,12 @@ fn initiate(r: &Rank<'_>) {
             report != Report::Events || matches!(posted, Posted::Begun | Posted::Declined),
             "{about}: {posted:?}"
         );
-        let (mut seen, mut marked) = (Vec::new(), false);
-        while seen.len() < expected.len() || !marked {
+        let (mut seen, mut marked, mut compared) = (Vec::new(), false, false);
+        while seen.len() < expected.len() || !marked || !compared {
             match next(r) {
                 (DATA, kind) => seen.push(kind),
-                (_, kind) => marked |= kind == EventKind::Ack,
+                (MARK, kind) => marked |= kind == EventKind::Ack,
+                (_, kind) => compared |= kind == EventKind::PutEnd,
             }
         }
         // An ack may come before its SEND_END.
@@ -131,11 +146,9 @@ fn initiate(r: &Rank<'_>) {
 
 fn serve(r: &Rank<'_>) {
     let (landing, none) = (Region::new(LARGEST).unwrap(), Region::new(8).unwrap());
-    for (bits, region, eq) in [(DATA, &landing, None), (MARK, &none, Some(r.eq))] {
-        let me = r.ni.me_attach(4, entry(bits), InsertPosition::After);
-        let spec = spec(MdMemory::whole(region), eq);
-        r.ni.md_attach(me.unwrap(), spec, Unlink::Retain).unwrap();
-    }
+    attach(r, &landing, DATA, None);
+    attach(r, &none, MARK, Some(r.eq));
+    let compared = bind(r, &none, COMPARED);
     r.meet();
     let mut there = vec![0; LARGEST];
     all(|number, kind, report, ack, len| {
@@ -155,6 +168,8 @@ fn serve(r: &Rank<'_>) {
             seen == there,
             "{kind:?} {report:?} {ack:?} {len} bytes, made: {made}"
         );
+        let back = Put::new(compared, to(r.peer, COMPARED, 0)).region(0, 0);
+        r.ni.post_put(back).unwrap();
     });
 }
 
