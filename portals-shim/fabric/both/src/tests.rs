@@ -35,7 +35,7 @@ fn ranks(len: usize, body: impl Fn(u32, &Opened, &Side) + Sync) {
             .map(|((rank, o), side)| {
                 let body = &body;
                 s.spawn(move || {
-                    let _guard = EndOnPanic;
+                    let _guard = EndOnPanic::new();
                     body(rank, o, &side);
                 })
             })

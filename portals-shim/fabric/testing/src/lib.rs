@@ -8,17 +8,47 @@ use portals_core::{Body, EqHandle, Header, MdOptions, MeSpec, ProcessId, Unlink}
 use portals_shim::fabric::Opened;
 use portals_shim::nal::seastar;
 use portals_shim::{Interface, MdMemory, MdSpec};
-use std::sync::Barrier;
+use std::cell::Cell;
+use std::io::Write;
+use std::sync::{Barrier, Once};
+
+thread_local! {
+    /// Whether a panic of this thread ends the run.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Ends the whole test run when a rank panics: the others would wait for it for ever.
+///
+/// The panic is told on standard error itself: what the harness has captured goes with the process.
 #[derive(Debug)]
-pub struct EndOnPanic;
+pub struct EndOnPanic(());
+
+impl EndOnPanic {
+    /// The guard of a rank's thread.
+    #[allow(clippy::new_without_default, reason = "a guard has an effect")]
+    pub fn new() -> EndOnPanic {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let usual = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                if GUARDED.get() {
+                    // Not `eprintln!`, which the harness captures.
+                    let _ = writeln!(std::io::stderr(), "a rank {panic}");
+                }
+                usual(panic);
+            }));
+        });
+        GUARDED.set(true);
+        EndOnPanic(())
+    }
+}
 
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::process::abort();
         }
+        GUARDED.set(false);
     }
 }
 
@@ -49,7 +79,7 @@ pub fn two_ranks(opened: Vec<impl FnOnce() -> Opened + Send>, rank: impl Fn(&Ran
     std::thread::scope(|s| {
         for (number, join) in opened.into_iter().enumerate() {
             s.spawn(move || {
-                let _guard = EndOnPanic;
+                let _guard = EndOnPanic::new();
                 let Opened { interface, peers } = join();
                 let ni = &interface;
                 rank(&Rank {
