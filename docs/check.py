@@ -269,7 +269,6 @@ LARGEST_CIRCLE = 12
 # What is larger. A number here only goes down.
 LARGER = {
     "portals-shim/fabric/verbs": 26,
-    "conduit": 26,
     "portolan": 24,
     "nic-model": 19,
     "tests": 18,

@@ -5,17 +5,8 @@
 //! makes at most 2 log2 n messages of it at one time.
 
 use crate::conduit::{Conduit, Scope};
-pub use crate::dissemination::BarrierName;
+use crate::dissemination::{BarrierName, ClientBarrier};
 use crate::error::BarrierError;
-
-/// What the client said and heard; the algorithm is in `dissemination.rs`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClientBarrier {
-    /// Name given to the notify that waits for its wait.
-    own: Option<BarrierName>,
-    /// What the last complete barrier was called.
-    last: Option<BarrierName>,
-}
 
 impl Conduit {
     /// Enters the barrier without waiting.

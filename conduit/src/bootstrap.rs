@@ -21,7 +21,7 @@ use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
 use crate::frames::{self, Neighbours};
 use crate::matchbits::{SysMsg, select};
-use crate::near::Near;
+use crate::rma::Near;
 use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
 use crate::trace::Tracer;

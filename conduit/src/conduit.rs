@@ -10,15 +10,16 @@
 //! Whoever waits, waits in that call: on a fabric whose time is virtual a blocking poll lets time
 //! jump, and on any other it leaves the core to others.
 
-use crate::am::HandlerTable;
-use crate::am::deliver::{Content, Delivery};
-use crate::am::request::Source;
-use crate::barrier::ClientBarrier;
+use crate::am::delivery::{Content, Delivery};
+use crate::am::{HandlerEntry, HandlerTable};
 use crate::core::Core;
+use crate::dissemination::ClientBarrier;
+use crate::error::AttachError;
 use crate::exchange::Exchange;
 use crate::exclusive::Exclusive;
 use crate::fault::Fault;
 use crate::frames::Neighbours;
+use crate::memory::Source;
 use crate::pinning::Elsewhere;
 use crate::segment::SegInfo;
 use crate::signals::Signals;
@@ -280,6 +281,25 @@ impl Conduit {
     #[cfg(test)]
     pub(crate) fn safe_queue(&self) -> portals_shim::EqHandle {
         self.core.borrow().descriptors.queues.safe
+    }
+
+    /// Whether this rank has left the job, or is leaving it.
+    pub fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// Whether a call is at work on the state of this conduit, as one may be that a handler of the system's signals interrupted.
+    pub fn is_in_use(&self) -> bool {
+        self.core.try_borrow_mut().is_err()
+    }
+
+    /// Registers handlers of a layer between the conduit and the client, at indexes 64 to 127.
+    /// Before [`Conduit::attach`], and the same on all ranks.
+    pub fn register_extended(&self, handlers: Vec<HandlerEntry>) -> Result<(), AttachError> {
+        if self.is_attached() {
+            return Err(AttachError::Attached);
+        }
+        self.handlers.borrow_mut().register_extended(handlers)
     }
 
     pub(crate) fn is_attached(&self) -> bool {

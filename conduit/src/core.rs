@@ -1,22 +1,23 @@
 //! The state of a rank and what it does with events. Never calls the client: what a message asks of
 //! a handler comes out as a [`Delivery`], and the conduit runs it with no state borrowed.
 
-use crate::am::deliver::{Delivery, HeldHeader, Values};
+use crate::am::delivery::{Delivery, HeldHeader, Values};
 use crate::am::lid::Lids;
 use crate::chunks::{CHUNK, Chunks};
 use crate::credits::{Credits, Notice, Plan};
 use crate::descriptors::{Descriptors, Md};
 use crate::dissemination::{BarrierName, Dissemination};
 use crate::env::Env;
-use crate::exit::Leaving;
 use crate::fault::{Fault, refused};
+use crate::leaving::Leaving;
 use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
+use crate::memory::UserMem;
 use crate::ops::Ops;
 use crate::pinning::{Fire, Home};
 use crate::rma::segments::Segments;
+use crate::rma::temporary::{TmpEvent, TmpMds};
 use crate::segment::SegInfo;
 use crate::tickets::Tickets;
-use crate::tmpmd::{TmpEvent, TmpMds, UserMem};
 use portals_shim::{
     AckRequest, Brief, EventKind, Interface, MdHandle, NiFail, ProcessId, Region, Target,
 };

@@ -1,7 +1,6 @@
 //! Help for finding errors: ranks that wait for a debugger (`GASNET_FREEZE`, `GASNET_FREEZE_ON_ERROR`), and stack
 //! traces where a job fails (`GASNET_BACKTRACE`, `GASNET_BACKTRACE_NODES`).
 
-use crate::conduit::Conduit;
 use crate::trace::lists;
 use signal_hook::consts::SIGCONT;
 use signal_hook::iterator::Signals;
@@ -31,6 +30,15 @@ pub struct OnError {
 }
 
 impl OnError {
+    /// What the environment asks for of a rank.
+    pub(crate) fn new(rank: u32, wishes: &Wishes) -> Self {
+        Self {
+            rank,
+            freeze: wishes.freeze_on_error,
+            backtrace: wishes.backtrace && lists(wishes.backtrace_nodes.as_deref(), rank),
+        }
+    }
+
     /// Says and does what was asked for.
     pub fn act(self) {
         if self.backtrace {
@@ -45,7 +53,7 @@ impl OnError {
 }
 
 /// Waits for SIGCONT, which a debugger sends when it lets the process go on.
-fn freeze(rank: u32) {
+pub(crate) fn freeze(rank: u32) {
     // From here on a signal is kept for the wait, so that one that follows the line below is not missed.
     let Ok(mut gone_on) = Signals::new([SIGCONT]) else {
         return;
@@ -57,32 +65,4 @@ fn freeze(rank: u32) {
         host.trim()
     ));
     gone_on.forever().next();
-}
-
-impl Conduit {
-    /// Waits for a debugger, if the environment says so.
-    pub(crate) fn freeze_if_asked(&self) {
-        let asked = self.core.borrow().env.debugging.freeze;
-        if asked {
-            freeze(self.mynode());
-        }
-    }
-
-    /// What this rank is to do when it fails.
-    pub fn on_error(&self) -> OnError {
-        let rank = self.mynode();
-        // A fault may come while the state is in use; then nothing is known.
-        let wishes = self.core.try_borrow().map(|c| c.env.debugging.clone());
-        let w = wishes.unwrap_or_default();
-        OnError {
-            rank,
-            freeze: w.freeze_on_error,
-            backtrace: w.backtrace && lists(w.backtrace_nodes.as_deref(), rank),
-        }
-    }
-
-    /// Whether `GASNET_NO_CATCH_SIGNAL` names a signal.
-    pub fn leaves_alone(&self, signal: i32) -> bool {
-        crate::signals::is_left_alone(&self.core.borrow().env.no_catch, signal)
-    }
 }

@@ -164,6 +164,15 @@ impl Dissemination {
     }
 }
 
+/// What the client said and heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientBarrier {
+    /// Name given to the notify that waits for its wait.
+    pub(crate) own: Option<BarrierName>,
+    /// What the last complete barrier was called.
+    pub(crate) last: Option<BarrierName>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -121,7 +121,7 @@ pub enum AmError {
         nodes: u32,
     },
     /// Too many arguments.
-    #[error("{count} arguments; at most {max} fit", max = crate::am::MAX_ARGS)]
+    #[error("{count} arguments; at most {max} fit", max = crate::am::limits::MAX_ARGS)]
     Args {
         /// Arguments given.
         count: usize,

@@ -18,9 +18,11 @@
 //!   the common code.
 
 use crate::conduit::{Conduit, Scope};
+use crate::debugging::{OnError, freeze};
 use crate::dissemination::{BarrierName, distances};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::leaving::{EXITED, code_of};
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
 use portals_shim::job::is_child_of_rank;
@@ -59,10 +61,6 @@ pub(crate) fn watch(
     Some(alive)
 }
 
-/// In what ranks tell each other: the low byte is the code of a rank that exited. Without it the
-/// ranks known of have finished.
-const EXITED: u32 = 0x100;
-
 /// Writes `file` anew. The folder may be everybody's: a link that somebody put there is replaced and not followed.
 fn replace(file: &Path, text: &str) -> Result<(), String> {
     if is_privileged() {
@@ -76,43 +74,6 @@ fn replace(file: &Path, text: &str) -> Result<(), String> {
         Ok(())
     };
     write().map_err(|e| e.to_string())
-}
-
-/// The code in what ranks told each other.
-fn code_of(end: u32) -> i32 {
-    i32::try_from(end & 0xff).unwrap_or(1)
-}
-
-/// What was heard of an exit.
-#[derive(Debug, Default)]
-pub(crate) struct Leaving {
-    /// Some rank leaves.
-    heard: bool,
-    /// Largest end known: a code with [`EXITED`], or 0.
-    end: u32,
-    /// Distances heard from; each is a power of two.
-    from: u32,
-    /// This rank leaves too.
-    telling: bool,
-}
-
-impl Leaving {
-    pub(crate) fn handle(&mut self, distance: u32, end: u32) {
-        self.heard = true;
-        self.end = self.end.max(end & (EXITED | 0xff));
-        self.from |= distance;
-    }
-
-    /// From here on this rank is leaving.
-    #[cfg(test)]
-    pub(crate) fn tell(&mut self) {
-        self.telling = true;
-    }
-
-    /// Whether this rank is leaving.
-    pub(crate) fn is_telling(&self) -> bool {
-        self.telling
-    }
 }
 
 /// How the ranks parted.
@@ -139,7 +100,7 @@ impl Conduit {
         self.finishing.set(true);
         self.enter_meeting();
         self.wait_in("meeting the other ranks", Scope::Full, |c| {
-            (c.meeting.try_leave().is_some() || c.leaving.heard).then_some(())
+            (c.meeting.try_leave().is_some() || c.leaving.heard().is_some()).then_some(())
         });
         let end = self.part(0);
         if end & EXITED != 0 {
@@ -254,12 +215,32 @@ impl Conduit {
         }
         let end = {
             let core = self.core.borrow();
-            core.leaving.heard.then_some(core.leaving.end)
+            core.leaving.heard()
         };
         if let Some(end) = end {
             self.tell_client();
             self.exit(code_of(end));
         }
+    }
+
+    /// Waits for a debugger, if the environment says so.
+    pub(crate) fn freeze_if_asked(&self) {
+        let asked = self.core.borrow().env.debugging.freeze;
+        if asked {
+            freeze(self.mynode());
+        }
+    }
+
+    /// What this rank is to do when it fails.
+    pub fn on_error(&self) -> OnError {
+        // A fault may come while the state is in use; then nothing is known.
+        let wishes = self.core.try_borrow().map(|c| c.env.debugging.clone());
+        OnError::new(self.mynode(), &wishes.unwrap_or_default())
+    }
+
+    /// Whether `GASNET_NO_CATCH_SIGNAL` names a signal.
+    pub fn leaves_alone(&self, signal: i32) -> bool {
+        crate::signals::is_left_alone(&self.core.borrow().env.no_catch, signal)
     }
 
     /// Ends the job at once, saying which rank failed and in what.
@@ -356,19 +337,18 @@ impl Conduit {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let start = core.ni.now();
-        core.leaving.telling = true;
-        core.leaving.end = core.leaving.end.max(end);
+        core.leaving.tell(end);
         let mut told = 0;
         for distance in distances(core.nodes) {
             let to = (u64::from(core.me) + u64::from(distance)) % u64::from(core.nodes);
             let message = SysMsg::Shutdown {
                 distance,
-                code: core.leaving.end,
+                code: core.leaving.end(),
                 sender: core.me,
             };
             core.send_sys(to as u32, message)?;
             told |= distance;
-            while core.leaving.from & told != told {
+            while !core.leaving.heard_from(told) {
                 // The signal may come while this waits, and wakes it.
                 let timeout = if self.is_hasty() {
                     timeout.min(HASTY_NS)
@@ -391,7 +371,7 @@ impl Conduit {
                 }
             }
         }
-        Ok(Parted::Together(core.leaving.end))
+        Ok(Parted::Together(core.leaving.end()))
     }
 }
 

@@ -4,13 +4,11 @@
 //! ```text
 //!  client ─► am/        requests, replies, handlers          ┐
 //!                frames/    the same between ranks that share memory │
-//!         ─► putget     puts and gets, ops their handles     │   conduit.rs  polling and waiting
-//!                atonce     short puts, and many completions         │
-//!         ─► extended   pieces of one operation, memset, threads
+//!         ─► rma/       puts and gets, ops their handles     │   conduit.rs  polling and waiting
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
 //!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
 //!         ─► bootstrap  init, attach                         ┘          │
-//!  resources: chunks, tickets, credits, tmpmd                     portals-shim Interface
+//!  resources: chunks, tickets, credits                           portals-shim Interface
 //! ```
 //!
 //! The descriptor table, message formats and resource rules are the portals-conduit's;
@@ -51,8 +49,6 @@
 //! ```
 
 mod am;
-mod atonce;
-mod awaited;
 mod barrier;
 mod bootstrap;
 mod chunks;
@@ -67,23 +63,21 @@ mod error;
 mod exchange;
 mod exclusive;
 mod exit;
-mod extended;
 mod fault;
 mod frames;
 pub mod hsl;
-mod lend;
+mod leaving;
 mod matchbits;
-mod near;
+mod memory;
 mod ops;
 mod par;
 mod pinning;
-mod putget;
 mod rma;
 mod segment;
+mod settle;
 mod signals;
 pub mod threads;
 mod tickets;
-mod tmpmd;
 pub mod trace;
 
 #[cfg(test)]
@@ -93,16 +87,14 @@ pub use am::{
     FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry, MAX_ARGS, MAX_LONG, MAX_MEDIUM,
     MAX_PACKED, Payload, Token,
 };
-pub use barrier::BarrierName;
 pub use conduit::Conduit;
 pub use credits::{PlanError, migration};
 pub use debugging::OnError;
+pub use dissemination::BarrierName;
 pub use env::EnvError;
 pub use error::{AmError, AttachError, BarrierError, InitError, RmaError};
 pub use exchange::{Exchange, ExchangeError};
-pub use extended::{Counted, Piece};
 pub use hsl::{Hsl, HslError};
-pub use near::Near;
 pub use ops::{Handle, Implicit};
 pub use par::{Par, ParHandler};
 pub use pinning::{Elsewhere, FirehoseStats};
@@ -110,4 +102,5 @@ pub use portals_shim::gate::this_thread;
 pub use portals_shim::job::{end_by, is_child_of_rank};
 pub use portals_shim::say;
 pub use portals_shim::{ClockKind, Region, RegionError, is_own_thread, spawn_own_thread};
+pub use rma::{Counted, Near, Piece};
 pub use segment::SegInfo;

@@ -27,7 +27,7 @@ use crate::fault::Fault;
 use crate::frames::{Neighbour, Neighbours, Tag, place};
 use crate::hsl;
 use crate::matchbits::Category;
-use crate::near::Near;
+use crate::rma::Near;
 use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
 use portals_shim::gate::Gate;

@@ -1,8 +1,10 @@
 //! From events to handlers: parsing headers, pairing the halves of Longs, running handlers.
 
+use super::Token;
+use super::delivery::{Args, Content, Delivery, HeldHeader, Payload, ReplyPath, Values};
 use super::header::PLACE;
 use super::lid::Landed;
-use super::{MAX_ARGS, NOOP_REPLY, Payload, Token, round8};
+use super::limits::{MAX_ARGS, NOOP_REPLY, round8};
 use crate::chunks::CHUNK;
 use crate::conduit::Conduit;
 use crate::core::{Core, SbUse};
@@ -14,81 +16,6 @@ use crate::rma::segments::Pinned;
 use crate::trace::{Sent, Tracer};
 use portals_shim::{Brief, Region};
 use zerocopy::IntoBytes;
-
-/// The arguments of a message that waits for its handler; those of one without arguments take no memory.
-#[derive(Debug, Default)]
-pub(crate) struct Args {
-    /// As many as there are, and then what was there before.
-    values: Option<Box<Values>>,
-    count: u8,
-}
-
-/// Room for the most that there can be.
-pub(crate) type Values = [i32; MAX_ARGS];
-
-impl Args {
-    pub(crate) fn as_slice(&self) -> &[i32] {
-        self.values
-            .as_ref()
-            .and_then(|values| values.get(..usize::from(self.count)))
-            .unwrap_or_default()
-    }
-}
-
-/// How a request is replied to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReplyPath {
-    /// It is a reply.
-    None,
-    /// Into the sender's chunk, with the credits it is owed.
-    Remote { chunk: u32, credits: u8 },
-    /// In a frame to the sender, for which there is room.
-    Near,
-    /// The sender is this rank.
-    Loopback,
-}
-
-/// What the handler will see.
-#[derive(Debug)]
-pub(crate) enum Content {
-    Empty,
-    Medium { buffer: Box<[u64]>, len: usize },
-    Long(Landed),
-}
-
-/// A message whose every part is here.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) source: u32,
-    pub(crate) handler: u8,
-    pub(crate) args: Args,
-    pub(crate) content: Content,
-    pub(crate) reply: ReplyPath,
-    /// Chunk of ReqSB to release when the handler of a reply is done.
-    pub(crate) chunk: Option<u32>,
-}
-
-/// The header of a Long that waits for its payload.
-#[derive(Debug)]
-pub(crate) struct HeldHeader {
-    handler: u8,
-    args: Args,
-    reply: ReplyPath,
-    chunk: Option<u32>,
-}
-
-impl HeldHeader {
-    fn with(self, source: u32, content: Content) -> Delivery {
-        Delivery {
-            source,
-            handler: self.handler,
-            args: self.args,
-            content,
-            reply: self.reply,
-            chunk: self.chunk,
-        }
-    }
-}
 
 /// Where the header of a message lies.
 #[derive(Clone, Copy, Debug)]

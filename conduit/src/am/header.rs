@@ -3,11 +3,12 @@
 //! A fabric that sends from memory of its own has the message written there at once, so that a payload is copied once; on
 //! others it is written into a chunk, which is put.
 
-use super::request::{Message, Source};
-use super::round8;
+use super::limits::round8;
+use super::message::Message;
 use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::matchbits::{AmHdr, Category};
+use crate::memory::Source;
 use portals_shim::{MdHandle, Posted, Put, Region, RegionError, Target};
 use zerocopy::IntoBytes;
 
@@ -82,20 +83,6 @@ impl Place for Frame<'_> {
 }
 
 impl Core {
-    /// Copies a payload to `to`.
-    pub(crate) fn copy_source(&self, source: &Source, to: &Region, at: usize) -> Result<(), Fault> {
-        match source {
-            Source::Empty | Source::Placed { .. } => {}
-            Source::User(m) => m.copy_to(to, at)?,
-            Source::Segment { offset, len } => {
-                if let Some(a) = &self.attached {
-                    to.copy_from(at, &a.region, *offset, *len)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes a header message; returns its length without the final pad.
     fn write_header(
         &self,

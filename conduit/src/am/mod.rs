@@ -10,65 +10,23 @@
 //! does not reply is replied for. Requests wait for what they need by polling; replies never wait,
 //! because requests are only taken from their queue with a reply's resources in hand.
 
-pub(crate) mod deliver;
-pub(crate) mod header;
+mod deliver;
+pub(crate) mod delivery;
+mod header;
 pub(crate) mod lid;
+pub(crate) mod limits;
+pub(crate) mod message;
 mod reply;
-pub(crate) mod request;
+mod request;
 mod table;
 
-use crate::chunks::CHUNK;
 use crate::conduit::Conduit;
-pub(crate) use deliver::ReplyPath;
+pub use delivery::Payload;
+pub(crate) use delivery::ReplyPath;
+pub use limits::{FIRST_EXTENDED, FIRST_HANDLER, MAX_ARGS, MAX_LONG, MAX_MEDIUM, MAX_PACKED};
 use std::fmt;
 use std::rc::Rc;
 pub(crate) use table::HandlerTable;
-
-/// Most arguments of an active message.
-pub const MAX_ARGS: usize = 16;
-/// Largest payload of a Medium, bytes.
-pub const MAX_MEDIUM: usize = CHUNK - 4 * MAX_ARGS;
-/// Largest payload of a Long, bytes.
-pub const MAX_LONG: usize = 1 << 30;
-/// Largest payload of a Long that travels with its header, bytes; that of any Long reply where memory is pinned when it
-/// is needed ([`Conduit::attach_large`], [`Conduit::attach_everything`]).
-pub const MAX_PACKED: usize = CHUNK - 4 * MAX_ARGS - 8;
-/// First handler index of clients; lower ones are the conduit's.
-pub const FIRST_HANDLER: u8 = 128;
-
-/// First handler index of layers between the conduit and the client.
-pub const FIRST_EXTENDED: u8 = 64;
-
-/// The reply sent for a handler that did not reply; runs nothing.
-pub(crate) const NOOP_REPLY: u8 = 2;
-
-/// The payload of a message, as its handler sees it.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Payload<'a> {
-    /// Of a Short.
-    None,
-    /// Of a Medium: the handler's own copy, 8-byte aligned.
-    Medium(&'a mut [u8]),
-    /// Of a Long: it is in the own segment.
-    Long {
-        /// Address of the first byte, as the sender gave it.
-        addr: u64,
-        /// The same place as an offset in the segment, bytes.
-        offset: usize,
-        /// Bytes.
-        len: usize,
-    },
-}
-
-impl Payload<'_> {
-    /// The bytes of a Medium, none otherwise.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Medium(bytes) => bytes,
-            _ => &[],
-        }
-    }
-}
 
 /// What runs when a message arrives: the token, the payload, the arguments.
 ///
@@ -135,9 +93,4 @@ impl<'c> Token<'c> {
     pub fn is_request(&self) -> bool {
         !matches!(self.reply, ReplyPath::None)
     }
-}
-
-/// `n` bytes in whole 8-byte words.
-pub(crate) const fn round8(n: usize) -> usize {
-    (n + 7) & !7
 }

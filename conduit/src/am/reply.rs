@@ -1,8 +1,10 @@
 //! Replies.
 
-use super::deliver::ReplyPath;
-use super::request::{Message, Source, check_len};
-use super::{MAX_ARGS, MAX_MEDIUM, MAX_PACKED, NOOP_REPLY, Token};
+use super::Token;
+use super::delivery::ReplyPath;
+use super::limits::{MAX_ARGS, MAX_MEDIUM, MAX_PACKED, NOOP_REPLY};
+use super::message::Message;
+use super::request::check_len;
 use crate::chunks::CHUNK;
 use crate::conduit::Scope;
 use crate::core::Core;
@@ -11,6 +13,7 @@ use crate::fault::Fault;
 use crate::frames::Tag;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmHdr, Category};
+use crate::memory::Source;
 use crate::rma::segments::LongForm;
 use crate::trace::Sent;
 

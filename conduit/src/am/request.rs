@@ -1,8 +1,9 @@
 //! Requests.
 
-use super::deliver::{Content, Delivery, ReplyPath};
+use super::delivery::{Content, Delivery, ReplyPath};
 use super::lid::Landed;
-use super::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
+use super::limits::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
+use super::message::Message;
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Core, SbUse};
@@ -11,52 +12,11 @@ use crate::error::AmError;
 use crate::fault::{Fault, refused};
 use crate::frames::Tag;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
+use crate::memory::Source;
 use crate::rma::segments::{LongForm, Pinned};
-use crate::tmpmd::{TmpUse, UserMem};
+use crate::rma::temporary::TmpUse;
 use crate::trace::Sent;
 use portals_shim::{Posted, Put};
-
-/// Where a payload comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
-    /// There is none.
-    Empty,
-    /// Memory the client lends.
-    User(UserMem),
-    /// The own segment.
-    Segment { offset: usize, len: usize },
-    /// Nowhere any more: the bytes are at the destination.
-    Placed { len: usize },
-}
-
-impl Source {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Empty => 0,
-            Self::User(m) => m.len(),
-            Self::Segment { len, .. } | Self::Placed { len } => *len,
-        }
-    }
-}
-
-/// One active message, checked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
-    pub(crate) category: Category,
-    pub(crate) handler: u8,
-    /// At most [`MAX_ARGS`].
-    pub(crate) args: &'a [i32],
-    pub(crate) source: Source,
-    /// Of a Long: address, and offset in the destination's segment.
-    pub(crate) dest: (u64, u64),
-}
-
-impl Message<'_> {
-    /// The payload of a Long is at its destination.
-    fn is_placed(&self) -> bool {
-        matches!(self.source, Source::Placed { .. })
-    }
-}
 
 impl Core {
     /// Sends the payload of a Long that is not packed; the caller holds a ticket, and one for a
@@ -363,7 +323,8 @@ impl Conduit {
             "AMREQUEST_LONGASYNC"
         };
         let by_units = self.segments().pinned() == Pinned::ByUnits;
-        if let Some(memory) = by_units.then(|| self.own_memory(&source)).flatten() {
+        let memory = by_units.then(|| self.core.borrow().own_memory(&source));
+        if let Some(memory) = memory.flatten() {
             let m = self.message(Category::Long, handler, args, source, (dest, to))?;
             self.trace_am(name, ("dest", node), &m);
             return self.long_anywhere(node, handler, memory, (dest, to), args);

@@ -1,6 +1,7 @@
 //! Handlers by index.
 
-use super::{FIRST_EXTENDED, FIRST_HANDLER, Handler, HandlerEntry};
+use super::limits::{FIRST_EXTENDED, FIRST_HANDLER};
+use super::{Handler, HandlerEntry};
 use crate::error::AttachError;
 use std::fmt;
 use std::rc::Rc;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Which ranks these are the interface says ([`portals_shim::Near`]); the conduit knows no fabric. Between two of them
-//! every active message goes this way. Puts and gets of theirs are copies (`putget.rs`). All else, system messages,
+//! every active message goes this way. Puts and gets of theirs are copies (`rma/copy.rs`). All else, system messages,
 //! barriers, exits, goes through the interface as between any two ranks.
 //!
 //! # Invariants
@@ -41,10 +41,9 @@ mod explore;
 
 use crate::core::Core;
 use portals_shim::{Link, Near, ProcessId, Region};
-pub(crate) use send::place;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-pub(crate) use tag::Tag;
+pub(crate) use tag::{Tag, place};
 use turn::Turn;
 
 /// Frames handled, or sent, before events of the interface are looked at too, which takes longer than a frame does.

@@ -1,7 +1,6 @@
 //! Frames that this rank takes.
 
-use super::send::PLACE;
-use super::tag::Tag;
+use super::tag::{PLACE, Tag};
 use super::{Neighbour, Neighbours};
 use crate::am::{MAX_ARGS, MAX_MEDIUM, Payload, ReplyPath};
 use crate::conduit::{Conduit, Scope};

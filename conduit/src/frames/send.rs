@@ -1,10 +1,11 @@
 //! Frames that this rank sends.
 
-use super::{Neighbour, Tag};
-use crate::am::request::Source;
+use super::Neighbour;
+use super::tag::{PLACE, Tag, place};
 use crate::conduit::{Conduit, Scope};
 use crate::fault::Fault;
 use crate::matchbits::Category;
+use crate::memory::Source;
 use portals_shim::{EventKind, FRAME, Lane, NiFail};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -17,11 +18,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const SPINS: u32 = 50;
 const OFFERS: u32 = 20;
 
-/// What a Long's frame says of its payload: offset in the target's segment, and length.
-pub(super) const PLACE: usize = 16;
-
 // A frame holds the largest message.
-const _: () = assert!(4 * crate::am::MAX_ARGS + crate::am::MAX_MEDIUM <= FRAME);
+const _: () = assert!(4 * crate::am::limits::MAX_ARGS + crate::am::limits::MAX_MEDIUM <= FRAME);
 
 impl Neighbour {
     /// The lanes as they are.
@@ -134,14 +132,6 @@ impl Conduit {
         self.check("the payload of a Long", copied);
         place(offset, len)
     }
-}
-
-/// What a Long's frame says of its payload.
-pub(crate) fn place(offset: u64, len: usize) -> [u8; PLACE] {
-    let mut place = [0; PLACE];
-    place[..8].copy_from_slice(&offset.to_le_bytes());
-    place[8..].copy_from_slice(&(len as u64).to_le_bytes());
-    place
 }
 
 impl Tag {

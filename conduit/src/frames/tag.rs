@@ -5,7 +5,7 @@
 //!    0   category  arguments  handler
 //! ```
 
-use crate::am::MAX_ARGS;
+use crate::am::limits::MAX_ARGS;
 use crate::matchbits::Category;
 
 /// Category, number of arguments, handler.
@@ -47,6 +47,17 @@ impl Tag {
             handler: bits as u8,
         })
     }
+}
+
+/// What a Long's frame says of its payload: offset in the target's segment, and length.
+pub(super) const PLACE: usize = 16;
+
+/// What a Long's frame says of its payload.
+pub(crate) fn place(offset: u64, len: usize) -> [u8; PLACE] {
+    let mut place = [0; PLACE];
+    place[..8].copy_from_slice(&offset.to_le_bytes());
+    place[8..].copy_from_slice(&(len as u64).to_le_bytes());
+    place
 }
 
 #[cfg(test)]

@@ -6,11 +6,9 @@
     reason = "in a job without segments memory is named by its address alone"
 )]
 
-use crate::am::HandlerEntry;
-use crate::conduit::Conduit;
-use crate::error::AttachError;
-use crate::rma::segments::{HIGHEST, LOWEST, Segments};
-use crate::tmpmd::UserMem;
+use crate::memory::UserMem;
+use crate::rma::segments::{HIGHEST, LOWEST};
+
 use portals_shim::{Memory, RawMemory, Region};
 
 /// All memory, for descriptors whose operations each name what they were lent.
@@ -71,49 +69,4 @@ pub(super) fn own_stack() -> Option<(u64, u64)> {
     // SAFETY: filled in above, and not used any more.
     unsafe { libc::pthread_attr_destroy(&raw mut about) };
     (asked == 0).then(|| (from.addr() as u64, len as u64))
-}
-
-impl Conduit {
-    /// Memory outside of the own segment that puts, gets and Longs read or write is pinned by units that stay pinned, and not
-    /// for each message, in whatever way this rank attaches. To be called before that, and on all ranks alike.
-    ///
-    /// # Safety
-    ///
-    /// Memory that was ever a source or a destination of a put, a get or a Long of this rank is given to
-    /// [`Conduit::forget`] before it is unmapped, or its contents are taken away.
-    pub unsafe fn promise_to_forget(&self) {
-        self.forgets.set(true);
-    }
-
-    /// Registers handlers, with no segment: puts and gets name any memory of any rank by its address
-    /// (`GASNET_SEGMENT_EVERYTHING`). What is pinned for it, and when, is decided by firehoses; see
-    /// `docs/src/mechanisms/firehose.md`. Collective, and instead of [`Conduit::attach`].
-    ///
-    /// # Safety
-    ///
-    /// Peers write to and read from this process at the addresses that its own and their programs choose. For each put
-    /// and get the memory at its target is mapped, writable, and not borrowed in a way that forbids the access. Memory
-    /// that a put or get ever named is given to [`Conduit::forget`] before it is unmapped.
-    pub unsafe fn attach_everything(
-        &self,
-        handlers: Vec<HandlerEntry>,
-    ) -> Result<Vec<u8>, AttachError> {
-        if self.gate.is_some() {
-            return Err(AttachError::Shared);
-        }
-        self.attach_pinning(handlers, Segments::Everything, 0)
-    }
-
-    /// Attaches with a segment of `size` bytes that may be larger than what can be pinned
-    /// (`GASNET_SEGMENT_LARGE`): what of it peers reach at a time is decided by firehoses. Collective.
-    pub fn attach_large(
-        &self,
-        handlers: Vec<HandlerEntry>,
-        size: usize,
-    ) -> Result<Vec<u8>, AttachError> {
-        if self.gate.is_some() {
-            return Err(AttachError::Shared);
-        }
-        self.attach_pinning(handlers, Segments::Large, size)
-    }
 }

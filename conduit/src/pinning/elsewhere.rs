@@ -1,7 +1,6 @@
 //! Memory that is unmapped or mapped by threads that may not use the conduit. They note the range, and the thread that has
 //! the turn looks at what is pinned there before it does anything that a peer could act on.
 
-use crate::conduit::Conduit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,27 +74,6 @@ impl Elsewhere {
         let mut ranges = self.0.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.due.store(false, Ordering::Relaxed);
         std::mem::take(&mut ranges)
-    }
-}
-
-impl Conduit {
-    /// Sees to it that what other threads took away is pinned by nobody, if there is such memory. Not in handlers, which may
-    /// not wait.
-    #[inline(always)]
-    pub(crate) fn mind_elsewhere(&self) {
-        if self.elsewhere.is_due() {
-            self.forget_elsewhere();
-        }
-    }
-
-    #[cold]
-    fn forget_elsewhere(&self) {
-        if self.handler_depth.get() > 0 {
-            return;
-        }
-        for &(addr, len) in self.elsewhere.take().as_slice() {
-            self.renew_mapped(addr, len);
-        }
     }
 }
 

@@ -145,6 +145,18 @@ impl Home {
         }
     }
 
+    /// From here on nothing of the calling thread's stack is pinned but for a message; units of it are pinned up to their last use.
+    #[cold]
+    pub(super) fn leave_own_stack(&mut self) {
+        let Some((addr, len)) = stacks::own() else {
+            return;
+        };
+        if !self.units.stacks.holds(addr, len) {
+            self.units.stacks.add(addr, len);
+            self.forget_unwaited(addr, len);
+        }
+    }
+
     /// Forgets memory ([`Home::forget`]) where nobody can wait: what is still pinned is waited for by the next call that looks
     /// ([`crate::Conduit::mind_elsewhere`]).
     pub(super) fn forget_unwaited(&mut self, addr: u64, len: u64) {

@@ -3,9 +3,9 @@
 
 use super::edge::all_memory;
 use crate::descriptors::Md;
+use crate::memory::UserMem;
 use crate::ops::Key;
 use crate::rma::segments::LOWEST;
-use crate::tmpmd::UserMem;
 use ::firehose::{Grip, Unit};
 use portals_shim::{
     EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, RawMemory,

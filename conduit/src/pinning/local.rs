@@ -14,14 +14,14 @@ use super::elsewhere::Elsewhere;
 use super::home::Home;
 use super::maps::Maps;
 use super::units::For;
-use crate::am::request::Source;
 use crate::conduit::Conduit;
 use crate::core::Core;
 use crate::error::AmError;
 use crate::matchbits::Category;
+use crate::memory::{Source, UserMem};
 use crate::rma::segments::{Kept, Segments};
+use crate::rma::{Completion, Rma};
 use crate::segment::SegInfo;
-use crate::tmpmd::UserMem;
 use ::firehose::{LEAST_VICTIMS, LimitError, Limits, Unit, Wishes};
 
 /// What is kept pinned where nothing else is said, bytes, if there is so much: as GASNet's portals-conduit does.
@@ -158,7 +158,8 @@ impl Conduit {
             }
         }
         let source = Source::User(memory);
-        let put = self.explicit(node, dest.1, source, false, false).ok()?;
+        let put = Rma::put(node, dest.0, source, Completion::Explicit);
+        let put = self.rma(&put).ok()?;
         self.wait_done(put);
         let placed = Source::Placed { len: memory.len() };
         let m = self.message(Category::Long, handler, args, placed, dest);

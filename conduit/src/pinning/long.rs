@@ -9,17 +9,18 @@
 //! [`MAX_PACKED`]: crate::MAX_PACKED
 
 use super::edge::store;
-use crate::am::MAX_ARGS;
-use crate::am::deliver::Content;
+use crate::am::delivery::Content;
 use crate::am::lid::Landed;
-use crate::am::request::{Message, Source};
+use crate::am::limits::MAX_ARGS;
+use crate::am::message::Message;
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};
 use crate::core::Core;
 use crate::error::{AmError, RmaError};
 use crate::fault::Fault;
 use crate::matchbits::Category;
-use crate::tmpmd::UserMem;
+use crate::memory::{Source, UserMem};
+use crate::rma::{Completion, Rma};
 
 impl Core {
     /// Copies what came with a message to memory of this rank; `false`: there is none.
@@ -75,17 +76,19 @@ impl Conduit {
         let Some(op) = longs else {
             return Ok(());
         };
-        let put = self.transfer_anywhere(node, addr, memory, false, op);
+        let part = Completion::Part(op);
+        let put = self.rma(&Rma::put(node, addr, Source::User(memory), part));
         self.wait_in("a Long", Scope::Full, |c| {
             c.ops.base_done(op.index, true, false).then_some(())
         });
-        put
+        put.map(drop)
     }
 
     /// The payload of a Long to this rank, at its place.
     pub(crate) fn place_here(&self, m: &Message<'_>) -> Content {
         let len = m.source.len() as u64;
-        let stored = match self.own_memory(&m.source) {
+        let own = self.core.borrow().own_memory(&m.source);
+        let stored = match own {
             Some(memory) => self.transfer_here(m.dest.0, memory, false),
             None => Some(()),
         };

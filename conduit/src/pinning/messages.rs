@@ -9,13 +9,12 @@
 //! ```
 
 use super::lanes::{Lane, offset_of};
-use super::portal_of;
-use super::wire::Reach;
+use super::wire::{Reach, portal_of};
 use crate::core::{Core, SbUse};
-use crate::extended::Counted;
 use crate::fault::{Fault, refused};
-use crate::ops::{Handle, Key};
-use crate::tmpmd::UserMem;
+use crate::memory::UserMem;
+use crate::ops::Key;
+use crate::rma::{Completion, Rma, Started};
 use ::firehose::Grip;
 use portals_shim::{AckRequest, Brief, EventKind, Get, Posted, Put, RemoteKey, Target};
 
@@ -106,7 +105,7 @@ impl Core {
         node: u32,
         addr: u64,
         len: u64,
-        counted: Counted,
+        completion: Completion,
     ) -> Option<(Grip, Reach, Key)> {
         let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
         let segment = segments.and_then(|s| s.get(node as usize))?;
@@ -121,22 +120,19 @@ impl Core {
         };
         let reach = reaches.at(addr).copied();
         let reach = reach.filter(|r| r.offset_of(addr, len).is_some());
-        let op = match counted {
-            Counted::Explicit => self.ops.explicit(),
-            Counted::Implicit => Some(self.ops.implicit()),
-        };
+        let op = self.slot_of(completion);
         if let (Some(reach), Some(op)) = (reach, op) {
             return Some((there, reach, op));
         }
-        self.let_go_now(node, there, op, counted);
+        self.let_go_now(node, there, op, completion);
         None
     }
 
     /// Gives back what [`Core::hold_now`] took.
     #[cold]
-    fn let_go_now(&mut self, node: u32, there: Grip, op: Option<Key>, counted: Counted) {
+    fn let_go_now(&mut self, node: u32, there: Grip, op: Option<Key>, completion: Completion) {
         // An operation without messages is complete.
-        if let Some(op) = op.filter(|_| counted == Counted::Explicit) {
+        if let Some(op) = op.filter(|_| completion.has_handle()) {
             self.ops.finish(op);
         }
         if let Some(fire) = self.fire.as_mut() {
@@ -145,21 +141,28 @@ impl Core {
         self.tickets.give(1);
     }
 
-    /// Starts a put of at most a chunk to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing
-    /// has happened, otherwise.
-    pub(crate) fn put_held(
-        &mut self,
-        node: u32,
-        dest: u64,
-        memory: &UserMem,
-        counted: Counted,
-    ) -> Result<Option<Handle>, Fault> {
-        let len = memory.len() as u64;
-        let fits = len > 0 && self.env.bounces(false, memory.len());
-        let Some(chunk) = self.reqsb.next().filter(|_| fits) else {
+    /// Starts an operation to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing has happened,
+    /// otherwise.
+    #[inline(always)]
+    pub(crate) fn start_held(&mut self, op: &Rma) -> Result<Option<Started>, Fault> {
+        let Some(memory) = self.own_memory(&op.local) else {
             return Ok(None);
         };
-        let Some((there, reach, op)) = self.hold_now(node, dest, len, counted) else {
+        if op.get {
+            self.get_held(op, &memory)
+        } else {
+            self.put_held(op, &memory)
+        }
+    }
+
+    /// Starts a put of at most a chunk, which is free.
+    fn put_held(&mut self, rma: &Rma, memory: &UserMem) -> Result<Option<Started>, Fault> {
+        let (node, dest, len) = (rma.node, rma.addr, memory.len() as u64);
+        let Some(chunk) = self.reqsb.next() else {
+            return Ok(None);
+        };
+        let held = self.hold_now(node, dest, len, rma.completion);
+        let Some((there, reach, op)) = held else {
             return Ok(None);
         };
         let lane = Lane {
@@ -189,22 +192,14 @@ impl Core {
                 .post_put(put(from))
                 .map_err(refused("PtlPutRegion"))?;
         }
-        Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
+        Ok(Some(Started::Begun(rma.completion.handle(op))))
     }
 
-    /// Makes a get of held memory ([`Core::put_held`]) into memory that a chunk stands for, or that is pinned in one piece.
-    pub(crate) fn get_held(
-        &mut self,
-        node: u32,
-        src: u64,
-        memory: &UserMem,
-        counted: Counted,
-    ) -> Result<Option<Handle>, Fault> {
-        let len = memory.len() as u64;
-        if len == 0 || !self.env.firehose.rdma_gets {
-            return Ok(None);
-        }
-        let Some((there, reach, op)) = self.hold_now(node, src, len, counted) else {
+    /// Starts a get into memory that a chunk stands for, or that is pinned in one piece.
+    fn get_held(&mut self, rma: &Rma, memory: &UserMem) -> Result<Option<Started>, Fault> {
+        let (node, src, len) = (rma.node, rma.addr, memory.len() as u64);
+        let held = self.hold_now(node, src, len, rma.completion);
+        let Some((there, reach, op)) = held else {
             return Ok(None);
         };
         let small = self.env.bounces(true, memory.len());
@@ -221,7 +216,7 @@ impl Core {
             (Some(at), _) => self.reqsb.region().addr() + u64::from(at),
             (None, Some(_)) => memory.addr(),
             (None, None) => {
-                self.let_go_now(node, there, Some(op), counted);
+                self.let_go_now(node, there, Some(op), rma.completion);
                 return Ok(None);
             }
         };
@@ -242,7 +237,7 @@ impl Core {
         self.ni
             .post_get(get.key(&key))
             .map_err(refused("PtlGetRegion"))?;
-        Ok(Some(Handle((counted == Counted::Explicit).then_some(op))))
+        Ok(Some(Started::Begun(rma.completion.handle(op))))
     }
 
     /// Sends a message whose resources are in hand.

@@ -22,15 +22,17 @@
 //!    with [`crate::RmaError::Unmapped`], and nothing is touched.
 //! 4. Whoever waits for a unit at a peer holds none, nor anything at home.
 
+mod attach;
 mod edge;
 mod elsewhere;
+mod fire;
+mod forget;
 mod home;
 mod lanes;
 mod local;
 mod long;
 mod maps;
 mod messages;
-mod open;
 mod stacks;
 mod talk;
 mod transfer;
@@ -39,114 +41,11 @@ pub(crate) mod wait;
 mod wire;
 
 use crate::core::Core;
-use crate::fault::{Fault, refused};
-use crate::ops::Key;
-use crate::tmpmd::UserMem;
-use ::firehose::{Counts, Holder, Limits, Ticket};
 pub use elsewhere::Elsewhere;
+pub(crate) use fire::Fire;
+pub use fire::FirehoseStats;
 pub(crate) use home::Home;
-use lanes::Lanes;
 pub(crate) use local::SEGMENT_USES;
-use std::collections::HashMap;
-use wire::Reaches;
-
-/// Portals of pinned units, from this one up to the last that every interface has. A unit's list is as long as a portal
-/// has units, and a SeaStar goes along it for each message.
-const PORTAL: u32 = 40;
-const PORTALS: u64 = 24;
-
-/// The portal of the unit with these match bits.
-const fn portal_of(bits: u64) -> u32 {
-    PORTAL + (bits % PORTALS) as u32
-}
-
-/// What of memory is pinned, and what was pinned so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FirehoseStats {
-    /// What this rank held of others, or had to ask for.
-    pub remote: Counts,
-    /// What it pinned, for peers and for its own transfers.
-    pub own: Counts,
-    /// Bytes pinned.
-    pub pinned: u64,
-    /// Bytes that peers may hold of this rank together, and each; and bytes for its own transfers.
-    pub limits: (u64, u64, u64),
-    /// Transfers that went as copies, because their memory could not be pinned.
-    pub copies: u64,
-}
-
-/// Lines of a statistics file.
-impl std::fmt::Display for FirehoseStats {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (r, o, (m, share, victims)) = (&self.remote, &self.own, self.limits);
-        writeln!(
-            f,
-            "# firehoses: {m} bytes for peers, {share} each, {victims} for own transfers and victims"
-        )?;
-        writeln!(
-            f,
-            "# at peers: hits {} misses {} evictions {} requests {} waits {} copies {}",
-            r.hits, r.misses, r.evictions, r.moves, r.waits, self.copies
-        )?;
-        writeln!(
-            f,
-            "# here: hits {} misses {} evictions {} pins {} unpins {} refused {} pinned {}",
-            o.hits, o.misses, o.evictions, o.pins, o.unpins, o.refused, self.pinned
-        )
-    }
-}
-
-/// What of other ranks' memory this one may reach, and its messages there, in a job whose segments are not pinned as a whole.
-#[derive(Debug)]
-pub(crate) struct Fire {
-    holder: Holder<Reaches>,
-    lanes: Lanes,
-    limits: Limits,
-    next_ticket: Ticket,
-    /// How waits ended that nobody has looked at.
-    outcomes: HashMap<Ticket, bool>,
-    /// Answers to copies: whether there was memory.
-    copied: HashMap<Ticket, bool>,
-    /// Where answers go that carry data.
-    landings: HashMap<Ticket, UserMem>,
-    copies: u64,
-    /// What puts of Longs' payloads count on.
-    longs: Key,
-}
-
-impl Fire {
-    pub(crate) fn new(core: &mut Core, limits: Limits) -> Result<Self, Fault> {
-        let none = Fault::Malformed {
-            node: core.me,
-            what: "no room for an operation",
-        };
-        let longs = core.ops.explicit().ok_or(none)?;
-        let ni = &core.ni;
-        let lanes = Lanes::new(ni, core.descriptors.queues.safe, core.env.msg_limit)
-            .map_err(refused("PtlMDBind of all memory"))?;
-        Ok(Self {
-            holder: Holder::new(limits, core.nodes),
-            lanes,
-            limits,
-            next_ticket: 0,
-            outcomes: HashMap::new(),
-            copied: HashMap::new(),
-            landings: HashMap::new(),
-            copies: 0,
-            longs,
-        })
-    }
-
-    fn ticket(&mut self) -> Ticket {
-        self.next_ticket = self.next_ticket.wrapping_add(1);
-        self.next_ticket
-    }
-
-    /// Whether a lending's memory is still to be read, or written.
-    pub(crate) fn touches(&self, lending: u64) -> bool {
-        self.lanes.touches(lending)
-    }
-}
 
 impl Core {
     /// What is pinned of others' memory by units, and of the own; `None` in a job whose segments are pinned as a whole.

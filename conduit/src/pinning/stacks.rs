@@ -2,7 +2,6 @@
 //! next thread gets it. So nothing of a stack is pinned for longer than a message; that of the first thread stays, and may.
 
 use super::edge::own_stack;
-use super::home::Home;
 use std::cell::Cell;
 
 /// The usual size of a stack, bytes.
@@ -14,7 +13,7 @@ thread_local! {
 }
 
 /// The stack of the calling thread; `None` of the first thread, whose stack goes with the process.
-fn own() -> Option<(u64, u64)> {
+pub(super) fn own() -> Option<(u64, u64)> {
     OWN.get().unwrap_or_else(|| {
         let found = own_stack();
         OWN.set(Some(found));
@@ -43,7 +42,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    fn holds(&self, addr: u64, len: u64) -> bool {
+    pub(super) fn holds(&self, addr: u64, len: u64) -> bool {
         let end = addr.saturating_add(len);
         self.ranges.iter().any(|r| r.0 <= addr && end <= r.1)
     }
@@ -53,7 +52,7 @@ impl Stacks {
         self.ranges.iter().any(|r| r.0 < end && addr < r.1)
     }
 
-    fn add(&mut self, addr: u64, len: u64) {
+    pub(super) fn add(&mut self, addr: u64, len: u64) {
         let (mut from, mut to) = (addr, addr.saturating_add(len));
         self.ranges.retain(|r| {
             let apart = r.1 < from || to < r.0;
@@ -89,20 +88,6 @@ impl Stacks {
             }
         }
         rest
-    }
-}
-
-impl Home {
-    /// From here on nothing of the calling thread's stack is pinned but for a message; units of it are pinned up to their last use.
-    #[cold]
-    pub(super) fn leave_own_stack(&mut self) {
-        let Some((addr, len)) = own() else {
-            return;
-        };
-        if !self.units.stacks.holds(addr, len) {
-            self.units.stacks.add(addr, len);
-            self.forget_unwaited(addr, len);
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::am::{HandlerEntry, MAX_MEDIUM, Payload, Token};
 use crate::conduit::Conduit;
 use crate::error::{AttachError, RmaError};
 use crate::fault::Fault;
-use crate::tmpmd::UserMem;
+use crate::memory::UserMem;
 use ::firehose::{Ticket, Unit};
 
 const MOVE: u8 = 8;

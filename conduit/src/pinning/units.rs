@@ -4,9 +4,8 @@
 
 use super::edge::open_memory;
 use super::maps::Maps;
-use super::portal_of;
 use super::stacks::Stacks;
-use super::wire::{PIECES, Reach, Reaches};
+use super::wire::{PIECES, Reach, Reaches, portal_of};
 use ::firehose::{Pins, Refusal, Shape, Unit};
 use portals_shim::{
     Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeHandle, MeSpec,

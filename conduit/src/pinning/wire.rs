@@ -9,7 +9,7 @@
 //! A unit has a piece for each part of it that is memory, the longest first. An answer has at least one for each unit that is
 //! pinned, and the rest as far as a message has room.
 
-use crate::am::MAX_MEDIUM;
+use crate::am::limits::MAX_MEDIUM;
 use ::firehose::{Answer, Move, Moved, Refusal, Unit};
 
 /// How a peer reaches memory that is pinned for it.
@@ -221,6 +221,16 @@ fn decode_piece(b: &[u8]) -> Option<Reach> {
         base: u64_at(b, 16)?,
         len: u64_at(b, 24)?,
     })
+}
+
+/// Portals of pinned units, from this one up to the last that every interface has. A unit's list is as long as a portal
+/// has units, and a SeaStar goes along it for each message.
+const PORTAL: u32 = 40;
+const PORTALS: u64 = 24;
+
+/// The portal of the unit with these match bits.
+pub(super) const fn portal_of(bits: u64) -> u32 {
+    PORTAL + (bits % PORTALS) as u32
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ fn only_news_of_credits_and_only_of_a_rank_that_leaves_may_be_lost() {
                 ..Brief::default()
             };
             let before = core.handle(&event).is_ok();
-            core.leaving.tell();
+            core.leaving.tell(0);
             let leaving = core.handle(&event).is_ok();
             core.leaving = Default::default();
             (before, leaving)

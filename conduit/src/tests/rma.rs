@@ -1,7 +1,6 @@
 //! Puts and gets of all sizes, from and to all kinds of memory, with all kinds of handles.
 
 use super::{pattern, returned};
-use crate::extended::Counted;
 use crate::{BarrierName, Conduit, Handle, RmaError, threads};
 
 const SIZE: usize = 4 << 20;
@@ -222,26 +221,6 @@ fn short_puts_that_cannot_begin_at_once_arrive() {
             assert!(core.reqsb.next().is_some());
         });
     }
-}
-
-/// A short put to a segment over the fabric begins at once; a long one, one of nothing, and one beyond the segment do not.
-#[test]
-fn short_puts_begin_at_once() {
-    with(2, &[], |conduit| {
-        let peer = 1 - conduit.mynode();
-        let there = window(conduit, peer);
-        let begins = |at, data: &[u8]| conduit.put_slice_at_once(peer, at, data, Counted::Implicit);
-        assert!(begins(there, &[7; 8]).is_some());
-        assert!(begins(there, &[8; 256]).is_some());
-        assert!(begins(there, &[9; 257]).is_none());
-        assert!(begins(there, &[]).is_none());
-        assert!(begins(u64::MAX - 7, &[9; 8]).is_none());
-        conduit.wait_nbi_all();
-        let mut back = [0; 256];
-        conduit.get(&mut back, peer, there).unwrap();
-        assert_eq!(back, [8; 256]);
-        conduit.barrier(BarrierName::Anonymous).unwrap();
-    });
 }
 
 /// What ends own messages is handled in one go, up to the limit of a poll.

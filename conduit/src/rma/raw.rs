@@ -1,4 +1,4 @@
-//! Lending the client's memory to an operation, and the calls that take raw addresses.
+//! Lending the client's memory to an operation, and puts and gets of raw addresses.
 // UNSAFETY: turns slices, and the raw addresses of C callers, into memory that the interface may
 // touch after the call that named it returned.
 #![expect(
@@ -6,11 +6,11 @@
     reason = "slices and addresses become memory that the interface uses after the call"
 )]
 
+use super::op::{Completion, Rma};
 use crate::conduit::{Conduit, Scope};
 use crate::error::RmaError;
-use crate::extended::Counted;
+use crate::memory::{Source, UserMem};
 use crate::ops::Handle;
-use crate::tmpmd::UserMem;
 use crate::trace::Transfer;
 
 /// Closes the interface if a handler unwinds while memory is lent, so that nothing touches the
@@ -36,16 +36,10 @@ pub(crate) fn given(p: *const u8, len: usize) -> Result<(), RmaError> {
 }
 
 impl Conduit {
-    fn lending(&self) -> u64 {
+    pub(super) fn lending(&self) -> u64 {
         let id = self.lendings.get() + 1;
         self.lendings.set(id);
         id
-    }
-
-    /// The same memory, whose operations can be waited for.
-    fn lent(&self, mut memory: UserMem) -> UserMem {
-        memory.lending = self.lending();
-        memory
     }
 
     /// Lends `data` as a source to the operations that `start` starts; returns when none reads it
@@ -65,26 +59,29 @@ impl Conduit {
         result
     }
 
-    /// Puts a slice at once, if that can be; see [`Conduit::put_at_once`].
-    #[inline]
-    pub(crate) fn put_slice_at_once(
+    /// Puts a slice, which is free when this returns; a blocking put is complete then.
+    #[inline(always)]
+    pub(super) fn put_slice(
         &self,
         node: u32,
         dest: u64,
         data: &[u8],
-        counted: Counted,
-    ) -> Option<Handle> {
-        // SAFETY: `data` is borrowed until this function returns, by when the put has copied it or not begun.
+        completion: Completion,
+    ) -> Result<Handle, RmaError> {
+        let guard = CloseOnUnwind(self);
+        // SAFETY: `data` is borrowed until this function returns, by when no operation reads it: the put is buffered
+        // (`Conduit::rma`). An unwinding handler closes the interface first (guard).
         let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), 0) };
-        self.put_at_once(node, dest, &memory, counted)
-    }
-
-    /// Puts a slice for a caller that waits for it; see [`Conduit::put_awaited`].
-    #[inline]
-    pub(crate) fn put_slice_awaited(&self, node: u32, dest: u64, data: &[u8]) -> Option<Handle> {
-        // SAFETY: `data` is borrowed until this function returns, by when the put has copied it or not begun.
-        let memory = unsafe { UserMem::new(data.as_ptr().cast_mut(), data.len(), 0) };
-        self.put_awaited(node, dest, &memory)
+        let put = Rma::put(node, dest, Source::User(memory), completion).buffered();
+        let begun = self.rma(&put).map(|handle| match completion {
+            Completion::Blocking => {
+                self.wait_done(handle);
+                Handle::DONE
+            }
+            _ => handle,
+        });
+        std::mem::forget(guard);
+        begun
     }
 
     /// Gets into `out`; returns when all of it is there.
@@ -103,18 +100,11 @@ impl Conduit {
         let guard = CloseOnUnwind(self);
         // SAFETY: `out` is borrowed mutably until this function returns, which is after the wait
         // below for the operation to be complete; an unwinding handler closes the interface first.
-        let memory = unsafe { UserMem::new(out.as_mut_ptr(), out.len(), self.lending()) };
-        let result = match self.get_awaited(&memory, node, src) {
-            Some(handle) => Ok(handle),
-            None => self.start_get(memory, node, src),
-        };
-        if let Ok(handle) = result {
-            self.wait_done(handle);
-            std::mem::forget(guard);
-            return Ok(());
-        }
+        let memory = unsafe { UserMem::new(out.as_mut_ptr(), out.len(), 0) };
+        let get = Rma::get(node, src, Source::User(memory), Completion::Blocking);
+        let done = self.rma(&get).map(|handle| self.wait_done(handle));
         std::mem::forget(guard);
-        result.map(|_| ())
+        done
     }
 
     /// Starts a put from raw memory; null is refused. With `bulk` the memory is in use until the handle is
@@ -136,10 +126,7 @@ impl Conduit {
         given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
-        match self.put_at_once(node, dest, &memory, Counted::Explicit) {
-            Some(handle) => Ok(handle),
-            None => self.start_put_raw(node, dest, self.lent(memory), bulk, false),
-        }
+        self.put_memory(node, dest, memory, (Completion::Explicit, bulk))
     }
 
     /// Starts a bulk put for a caller that waits for the handle at once.
@@ -158,10 +145,7 @@ impl Conduit {
         given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
-        match self.put_awaited(node, dest, &memory) {
-            Some(handle) => Ok(handle),
-            None => self.start_put_raw(node, dest, self.lent(memory), true, false),
-        }
+        self.put_memory(node, dest, memory, (Completion::Blocking, true))
     }
 
     /// Starts a get for a caller that waits for the handle at once.
@@ -180,10 +164,7 @@ impl Conduit {
         given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(dest, len, 0) };
-        match self.get_awaited(&memory, node, src) {
-            Some(handle) => Ok(handle),
-            None => self.start_get(self.lent(memory), node, src),
-        }
+        self.get_memory(memory, node, src, Completion::Blocking)
     }
 
     /// Starts a put that is counted with the implicit operations.
@@ -203,12 +184,8 @@ impl Conduit {
         given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
         let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
-        match self.put_at_once(node, dest, &memory, Counted::Implicit) {
-            Some(_) => Ok(()),
-            None => self
-                .start_put_raw(node, dest, self.lent(memory), bulk, true)
-                .map(|_| ()),
-        }
+        self.put_memory(node, dest, memory, (Completion::Implicit, bulk))
+            .map(drop)
     }
 
     /// Starts a get into raw memory, whose contents are undefined until the handle is synchronised; null is
@@ -226,8 +203,8 @@ impl Conduit {
     ) -> Result<Handle, RmaError> {
         given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(dest, len, self.lending()) };
-        self.start_get(memory, node, src)
+        let memory = unsafe { UserMem::new(dest, len, 0) };
+        self.get_memory(memory, node, src, Completion::Explicit)
     }
 
     /// Starts a get that is counted with the implicit operations.
@@ -244,7 +221,33 @@ impl Conduit {
     ) -> Result<(), RmaError> {
         given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(dest, len, self.lending()) };
-        self.start_get_nbi(memory, node, src)
+        let memory = unsafe { UserMem::new(dest, len, 0) };
+        self.get_memory(memory, node, src, Completion::Implicit)
+            .map(drop)
+    }
+
+    /// Starts a put of lent memory, which with `bulk` is in use until the put is complete.
+    #[inline(always)]
+    fn put_memory(
+        &self,
+        node: u32,
+        dest: u64,
+        memory: UserMem,
+        (completion, bulk): (Completion, bool),
+    ) -> Result<Handle, RmaError> {
+        let put = Rma::put(node, dest, Source::User(memory), completion);
+        self.rma(&if bulk { put } else { put.buffered() })
+    }
+
+    /// Starts a get to lent memory.
+    #[inline(always)]
+    fn get_memory(
+        &self,
+        memory: UserMem,
+        node: u32,
+        src: u64,
+        completion: Completion,
+    ) -> Result<Handle, RmaError> {
+        self.rma(&Rma::get(node, src, Source::User(memory), completion))
     }
 }

@@ -8,8 +8,8 @@
     reason = "copies between a segment and bare addresses of C callers"
 )]
 
+use crate::memory::UserMem;
 use crate::segment::SegInfo;
-use crate::tmpmd::UserMem;
 use portals_shim::Region;
 
 /// The segment of a rank, as memory of this process.

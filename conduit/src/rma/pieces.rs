@@ -1,5 +1,4 @@
-//! What layers above the conduit build their own calls from: operations of many pieces, memset,
-//! handlers of their own, and the implicit operations of several threads.
+//! Operations of many pieces, and memset.
 // UNSAFETY: turns the raw addresses of C callers into memory that the interface may touch after the
 // call that named it returned.
 #![expect(
@@ -7,12 +6,13 @@
     reason = "addresses of C callers become memory that the interface uses after the call"
 )]
 
-use crate::am::HandlerEntry;
+use super::op::{Completion, Counted, Rma};
+use super::protocol::Protocol;
+use super::raw::given;
 use crate::conduit::{Conduit, Scope};
-use crate::error::{AttachError, RmaError};
-use crate::lend::given;
-use crate::ops::{Handle, Implicit, Key};
-use crate::tmpmd::UserMem;
+use crate::error::RmaError;
+use crate::memory::{Source, UserMem};
+use crate::ops::{Handle, Key};
 use crate::trace::Transfer;
 
 /// One contiguous part of a put or get.
@@ -26,28 +26,10 @@ pub struct Piece {
     pub len: usize,
 }
 
-/// How an operation is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// It has a handle.
-    Explicit,
-    /// With the implicit operations.
-    Implicit,
-}
-
 /// Bytes a memset sends in one message: what fits a chunk.
 const FILL: usize = crate::chunks::CHUNK;
 
 impl Conduit {
-    /// Registers handlers of a layer between the conduit and the client, at indexes 64 to 127.
-    /// Before [`Conduit::attach`], and the same on all ranks.
-    pub fn register_extended(&self, handlers: Vec<HandlerEntry>) -> Result<(), AttachError> {
-        if self.is_attached() {
-            return Err(AttachError::Attached);
-        }
-        self.handlers.borrow_mut().register_extended(handlers)
-    }
-
     /// Starts a get (or put) of many pieces as one operation. Nothing starts if a piece is bad, or
     /// goes beyond the segment of `node`.
     ///
@@ -66,20 +48,42 @@ impl Conduit {
             self.check_remote(node, p.remote, p.len)?;
             given(p.local, p.len)?;
         }
-        let base = self.segment(node).addr;
-        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let lend = |p: &Piece| unsafe { UserMem::new(p.local, p.len, 0) };
         let mut key = None;
-        for p in pieces.filter(|p| p.len > 0) {
-            let local = self.core.borrow().locate(lend(&p));
-            let remote = p.remote - base;
-            if self.copied(node, &local, remote, get) {
-                continue;
-            }
-            let op = self.operation(counted, &mut key)?;
-            self.transfer(node, remote, local, get, Some(op), false)?;
+        for p in pieces {
+            // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+            let memory = Source::User(unsafe { UserMem::new(p.local, p.len, 0) });
+            let all = Completion::from(counted);
+            let op = if get {
+                Rma::get(node, p.remote, memory, all)
+            } else {
+                Rma::put(node, p.remote, memory, all)
+            };
+            let protocol = self.core.borrow().choose(&op)?;
+            self.start_part(&op, protocol, counted, &mut key)?;
         }
         Ok(self.handle_of(counted, key))
+    }
+
+    /// Starts a part of an operation, which is taken when something of it first begins.
+    fn start_part(
+        &self,
+        op: &Rma,
+        protocol: Protocol,
+        counted: Counted,
+        key: &mut Option<Key>,
+    ) -> Result<(), RmaError> {
+        match protocol {
+            Protocol::Nothing => Ok(()),
+            Protocol::Copy { at } => {
+                let copied = self.core.borrow().copy_near(op, at);
+                self.check(op.name(), copied);
+                Ok(())
+            }
+            _ => {
+                let all = self.operation(counted, key)?;
+                self.rma(&op.part_of(all)).map(drop)
+            }
+        }
     }
 
     /// The operation that messages count on; takes an explicit one when first needed. All messages of an implicit
@@ -158,8 +162,9 @@ impl Conduit {
             let mut done = 0;
             while done < len {
                 let n = (len - done).min(FILL);
-                let source = crate::am::request::Source::User(memory.part(0, n));
-                self.transfer(node, remote + done as u64, source, false, Some(op), false)?;
+                let part = Source::User(memory.part(0, n));
+                let part = Rma::put(node, dest + done as u64, part, Completion::Part(op));
+                let _ = self.rma(&part)?;
                 done += n;
             }
             Ok(())
@@ -167,52 +172,10 @@ impl Conduit {
         Ok(self.handle_of(counted, key))
     }
 
-    /// Looks whether an operation is complete, without polling; `Err` gives the handle back.
-    #[inline]
-    pub fn check_sync(&self, handle: Handle) -> Result<(), Handle> {
-        let Handle(Some(key)) = handle else {
-            return Ok(());
-        };
-        if self.core.borrow_mut().ops.finish(key) {
-            return Ok(());
-        }
-        Err(Handle(Some(key)))
-    }
-
-    /// Whether the implicit operations that are asked about are complete, without polling.
-    pub fn check_nbi(&self, puts: bool, gets: bool) -> bool {
-        self.core.borrow().ops.implicit_done(puts, gets)
-    }
-
-    /// Whether this rank has left the job, or is leaving it.
-    pub fn has_ended(&self) -> bool {
-        self.ended.get()
-    }
-
-    /// Whether a call is at work on the state of this conduit, as one may be that a handler of the system's signals interrupted.
-    pub fn is_in_use(&self) -> bool {
-        self.core.try_borrow_mut().is_err()
-    }
-
     /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
     fn window_of(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
         let core = self.core.borrow();
         let attached = core.attached.as_ref()?;
         attached.near.get(node as usize)?.clone()
-    }
-
-    /// Implicit operations of one more thread of the client; `None` when there is no slot for it.
-    pub fn new_implicit(&self) -> Option<Implicit> {
-        self.core.borrow_mut().ops.new_implicit()
-    }
-
-    /// Implicit operations count on `other` from here on, which becomes what they counted on.
-    pub fn swap_implicit(&self, other: &mut Implicit) {
-        self.core.borrow_mut().ops.swap_implicit(other);
-    }
-
-    /// The access region that is open, if one is, has no handle: its thread has ended.
-    pub fn abandon_nbi_region(&self) {
-        self.core.borrow_mut().ops.abandon_region();
     }
 }

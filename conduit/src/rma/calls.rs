@@ -1,0 +1,176 @@
+//! Puts and gets of slices and of the own segment.
+
+use super::op::{Completion, Rma};
+use crate::conduit::Conduit;
+use crate::error::RmaError;
+use crate::memory::Source;
+use crate::ops::Handle;
+use crate::trace::Transfer;
+
+impl Conduit {
+    /// Puts `data` at address `dest` of the segment of `node`; returns when it is there.
+    #[track_caller]
+    pub fn put(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        self.trace_put("PUT", node, dest, data);
+        self.put_slice(node, dest, data, Completion::Blocking)
+            .map(drop)
+    }
+
+    /// Starts a put; `data` is free again on return.
+    #[track_caller]
+    pub fn put_nb(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
+        self.trace_put("PUT_NB", node, dest, data);
+        self.put_slice(node, dest, data, Completion::Explicit)
+    }
+
+    /// Starts a put of a slice that is counted with the implicit operations.
+    #[track_caller]
+    pub fn put_nbi(&self, node: u32, dest: u64, data: &[u8]) -> Result<(), RmaError> {
+        self.trace_put("PUT_NBI", node, dest, data);
+        self.put_slice(node, dest, data, Completion::Implicit)
+            .map(drop)
+    }
+
+    /// The lines of a put of a slice.
+    #[track_caller]
+    #[inline]
+    fn trace_put(&self, name: &'static str, node: u32, remote: u64, data: &[u8]) {
+        if let Some(t) = &self.tracer {
+            t.transfer(&Transfer {
+                name,
+                node,
+                remote,
+                local: data.as_ptr().addr() as u64,
+                len: data.len(),
+                data,
+            });
+        }
+    }
+
+    /// The lines of an operation between segments.
+    #[track_caller]
+    #[inline]
+    fn trace_segment(
+        &self,
+        name: &'static str,
+        node: u32,
+        remote: u64,
+        (offset, len): (usize, usize),
+    ) {
+        if let Some(t) = &self.tracer {
+            t.transfer(&Transfer {
+                name,
+                node,
+                remote,
+                local: self.segment(self.mynode()).addr + offset as u64,
+                len,
+                data: &[],
+            });
+        }
+    }
+
+    /// Puts `len` bytes at `offset` of the own segment to address `dest` of `node`'s, without a
+    /// copy; returns when they are there.
+    #[track_caller]
+    pub fn put_from_segment(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        self.trace_segment("PUT_BULK", node, dest, (offset, len));
+        let local = self.own_part(offset, len)?;
+        let handle = self.rma(&Rma::put(node, dest, local, Completion::Blocking))?;
+        self.wait_done(handle);
+        Ok(())
+    }
+
+    /// Starts a put from the own segment, whose bytes must not change until the handle is
+    /// synchronised.
+    #[track_caller]
+    pub fn put_from_segment_nb(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        self.trace_segment("PUT_NB_BULK", node, dest, (offset, len));
+        let local = self.own_part(offset, len)?;
+        self.rma(&Rma::put(node, dest, local, Completion::Explicit))
+    }
+
+    /// Starts a put from the own segment that is counted with the implicit operations.
+    #[track_caller]
+    pub fn put_from_segment_nbi(
+        &self,
+        node: u32,
+        dest: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        self.trace_segment("PUT_NBI_BULK", node, dest, (offset, len));
+        let local = self.own_part(offset, len)?;
+        self.rma(&Rma::put(node, dest, local, Completion::Implicit))
+            .map(drop)
+    }
+
+    /// Gets `len` bytes at address `src` of `node`'s segment to `offset` of the own; returns when
+    /// they are there.
+    #[track_caller]
+    pub fn get_to_segment(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        self.trace_segment("GET_BULK", node, src, (offset, len));
+        let local = self.own_part(offset, len)?;
+        let handle = self.rma(&Rma::get(node, src, local, Completion::Blocking))?;
+        self.wait_done(handle);
+        Ok(())
+    }
+
+    /// Starts a get to the own segment.
+    #[track_caller]
+    pub fn get_to_segment_nb(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<Handle, RmaError> {
+        self.trace_segment("GET_NB_BULK", node, src, (offset, len));
+        let local = self.own_part(offset, len)?;
+        self.rma(&Rma::get(node, src, local, Completion::Explicit))
+    }
+
+    /// Starts a get to the own segment that is counted with the implicit operations.
+    #[track_caller]
+    pub fn get_to_segment_nbi(
+        &self,
+        offset: usize,
+        node: u32,
+        src: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        self.trace_segment("GET_NBI_BULK", node, src, (offset, len));
+        let local = self.own_part(offset, len)?;
+        self.rma(&Rma::get(node, src, local, Completion::Implicit))
+            .map(drop)
+    }
+
+    /// The own side of a put or get of the own segment.
+    fn own_part(&self, offset: usize, len: usize) -> Result<Source, RmaError> {
+        if self.handler_depth.get() > 0 {
+            return Err(RmaError::InHandler);
+        }
+        if !self.is_attached() {
+            return Err(RmaError::NotAttached);
+        }
+        self.own_segment(offset, len)
+            .ok_or(RmaError::Local { offset, len })
+    }
+}
