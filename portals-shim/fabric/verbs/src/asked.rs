@@ -24,14 +24,17 @@
 //!   comes once, and never after the end.
 
 pub(super) mod choice;
+mod table;
 
-use super::Verbs;
 use super::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use super::memory::Transfer;
 use crate::trusted::MEMORY;
+use crate::verbs::Verbs;
 use choice::{Reads, Way};
 use portals_core::{Ni, Segment};
 use std::time::Instant;
+pub(super) use table::Asks;
+use table::{Pending, Timed};
 use verbs_backend::Remote;
 
 /// Longest get that is asked for, bytes: its answer fits a ring's slot.
@@ -49,58 +52,6 @@ pub(super) fn may_ask(len: u64, reads: Reads, witness: bool) -> bool {
     len <= MOST && reads != Reads::ByAdapter && !witness
 }
 
-/// The get that is asked for.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    peer: usize,
-    /// Of its request, and what that would be to the adapters.
-    id: u64,
-    transfer: Transfer,
-    /// Looks that are left.
-    looks: u32,
-}
-
-/// A get whose time is taken.
-#[derive(Clone, Copy, Debug)]
-struct Timed {
-    peer: usize,
-    id: u64,
-    way: Way,
-    since: Instant,
-}
-
-/// Gets that are asked for, or timed.
-#[derive(Debug)]
-pub(super) struct Asks {
-    reads: Reads,
-    pending: Option<Pending>,
-    timed: Option<Timed>,
-    /// Of the last request, modulo 2^32.
-    number: u32,
-}
-
-impl Asks {
-    pub(super) fn new(reads: Reads) -> Self {
-        Self {
-            reads,
-            pending: None,
-            timed: None,
-            number: 0,
-        }
-    }
-
-    /// Of the last request.
-    #[cfg(test)]
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
-    #[inline(always)]
-    pub(super) fn under_way(&self) -> bool {
-        self.pending.is_some()
-    }
-}
-
 impl Verbs {
     /// Begins a get of an advertised descriptor, under `id`: a read by the adapters, or a question to the peer.
     #[inline(always)]
@@ -113,7 +64,7 @@ impl Verbs {
 
     #[inline]
     fn begin_short_get(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         let (way, timed) = match self.asks.reads {
@@ -138,9 +89,9 @@ impl Verbs {
 
     #[inline(always)]
     fn post_read(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+        if let Some(peer) = self.peers.get_mut(rank) {
             peer.transfer(transfer, id);
-            self.stirred |= peer.wants_pump();
+            self.due.pump |= peer.wants_pump();
             self.counters.paths.one_sided += 1;
         }
     }
@@ -156,7 +107,7 @@ impl Verbs {
             looks: LOOKS,
         });
         let (at, len) = (transfer.remote, transfer.local.len as u32);
-        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+        if let Some(peer) = self.peers.get_mut(rank) {
             peer.send(
                 &self.send_pool,
                 Kind::ReadRequest,
@@ -166,7 +117,7 @@ impl Verbs {
                     w.read_request(number, at, len);
                 },
             );
-            self.stirred |= peer.wants_pump();
+            self.due.pump |= peer.wants_pump();
         }
     }
 
@@ -238,7 +189,7 @@ impl Verbs {
     /// A peer asks for `len` bytes of memory here.
     pub(super) fn read_asked(&mut self, rank: usize, number: u32, at: Remote, len: u32) {
         let memory = self.readable(rank, at, len);
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         let size = TOKEN + memory.map_or(0, |m| m.len as usize);
@@ -258,8 +209,8 @@ impl Verbs {
 
     /// The memory that it may have.
     pub(super) fn readable(&mut self, rank: usize, at: Remote, len: u32) -> Option<Segment> {
-        let peer = self.peers.get(rank)?.as_deref()?;
-        let may = peer.who == Some(self.who) && u64::from(len) <= MOST;
+        let peer = self.peers.get(rank)?;
+        let may = peer.who == Some(self.conn.who) && u64::from(len) <= MOST;
         may.then(|| self.registry.readable(at, len.into()))?
     }
 

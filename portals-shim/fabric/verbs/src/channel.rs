@@ -4,9 +4,10 @@
 //! addresses, and the job says so at its start.
 
 use super::auto::{self, Auto};
+use super::connect;
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
-use super::{Verbs, connect};
+use super::verbs::Verbs;
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::config::{Channel, FabricError};
 use fabric_api::nal::{Armed, Awaiting, Direction, Look, Nal, Outcome, Schedule, Waiter};
@@ -44,7 +45,7 @@ pub enum Unconnected {
 #[derive(Debug)]
 pub enum Directory {
     /// For connections.
-    Rc(connect::Directory),
+    Rc(crate::contact::Directory),
     /// For datagrams.
     Ud(datagram::Directory),
     /// For both.
@@ -105,7 +106,7 @@ impl Unconnected {
         let known = made.iter().map(connect::Unconnected::contact);
         let known: BTreeMap<_, _> = (0..ranks).zip(known).collect();
         let all = made.into_iter().map(|own| {
-            let directory = Directory::Rc(connect::Directory::of(known.clone()));
+            let directory = Directory::Rc(crate::contact::Directory::of(known.clone()));
             (Self::Rc(Box::new(own)), directory)
         });
         Ok(all.collect())
@@ -114,7 +115,7 @@ impl Unconnected {
     /// Under which a rank says how it can be talked to.
     pub fn key(&self, rank: u32, opening: &str) -> String {
         match self {
-            Self::Rc(_) => connect::Contact::key(rank, opening),
+            Self::Rc(_) => crate::contact::Contact::key(rank, opening),
             Self::Ud(_) => datagram::Contact::key(rank, opening),
             Self::Auto(_) => auto::key(rank, opening),
         }
@@ -132,7 +133,7 @@ impl Unconnected {
     /// That of a job, which knows nobody yet.
     pub fn directory(&self, job: Reader, opening: String) -> Directory {
         match self {
-            Self::Rc(_) => Directory::Rc(connect::Directory::new(job, opening)),
+            Self::Rc(_) => Directory::Rc(crate::contact::Directory::new(job, opening)),
             Self::Ud(_) => Directory::Ud(datagram::Directory::new(job, opening)),
             Self::Auto(_) => Directory::Auto(auto::Directory::new(job, opening)),
         }
@@ -165,7 +166,7 @@ impl Unconnected {
                 let nal = own.nal(config, place, ids, directory, crowded)?;
                 Ok(Far::Auto(Box::new(nal)))
             }
-            _ => Err(connect::unusable("addresses of another channel")),
+            _ => Err(crate::advice::unusable("addresses of another channel")),
         }
     }
 }

@@ -22,95 +22,34 @@
 //! * A request that fails is made anew under a new attempt, as long as the peer's patience lasts; each time after a longer
 //!   while.
 
+mod joiner;
+
 use super::handshake::{Card, Stage, Word};
 use super::mail::host_ports;
-use super::{Verbs, mail};
+use super::peer::Peer;
+use crate::verbs::Verbs;
+pub(super) use joiner::Joiner;
+use joiner::{Hello, MAGIC, read_hello};
 use portals_core::Ni;
-use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use verbs_backend::cm::{CmError, CmEvent, Link, LinkKey, Listener, Manager};
-use verbs_backend::{Device, PortInfo};
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use verbs_backend::cm::{CmEvent, Link, LinkKey};
+use zerocopy::IntoBytes;
 
-const MAGIC: u32 = 0x5054_4c4d;
 /// How long the manager may look for an address, and for a route.
 const LOOK_UP: Duration = Duration::from_secs(2);
-
-/// What comes with a request.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Hello {
-    magic: U32,
-    from: U32,
-    to: U32,
-    attempt: U32,
-    /// Of the process that is asked.
-    token: U64,
-}
-
-const _: () = assert!(size_of::<Hello>() <= verbs_backend::cm::PRIVATE);
-
-/// A request that is what it should be: of which rank, and of which attempt.
-fn read_hello(bytes: &[u8], own: usize, token: u64) -> Option<(usize, u32)> {
-    let (hello, _) = Hello::read_from_prefix(bytes).ok()?;
-    let fits =
-        hello.magic.get() == MAGIC && hello.to.get() as usize == own && hello.token.get() == token;
-    fits.then(|| (hello.from.get() as usize, hello.attempt.get()))
-}
-
-/// This process's part of the connection manager.
-#[derive(Debug)]
-pub(super) struct Joiner {
-    manager: Manager,
-    listener: Listener,
-    address: IpAddr,
-}
-
-impl Joiner {
-    /// Listens at an address of the port, which is `wanted` if that is one.
-    pub(super) fn new(
-        device: &Device,
-        port: &PortInfo,
-        wanted: Option<IpAddr>,
-    ) -> Result<Self, CmError> {
-        let manager = Manager::new()?;
-        let address = manager.address(device, port.number, wanted)?;
-        let listener = manager.listen(address)?;
-        Ok(Self {
-            manager,
-            listener,
-            address,
-        })
-    }
-
-    /// What carries words to this process.
-    pub(super) fn mail(&self) -> std::io::Result<mail::Mail> {
-        mail::Mail::host(self.address, self.listener.port())
-    }
-
-    pub(super) fn events_fd(&self) -> Option<OwnedFd> {
-        self.manager.events_fd().try_clone_to_owned().ok()
-    }
-}
 
 impl Verbs {
     /// The rank of a connection of the manager.
     fn rank_of_link(&self, key: LinkKey) -> Option<usize> {
-        let has = |rank: &&usize| {
-            let peer = self.peers[**rank].as_ref();
-            peer.is_some_and(|p| p.link.as_ref().is_some_and(|l| l.key() == key))
-        };
-        self.met.iter().find(has).copied()
+        let has = |p: &Peer| p.link.as_ref().is_some_and(|l| l.key() == key);
+        let found = self.peers.iter().find(|(_, peer)| has(peer));
+        found.map(|(rank, _)| rank)
     }
 
     /// A peer has accepted attempt `attempt`: has the manager join the queue pairs.
     pub(super) fn begin_joining(&mut self, ni: &mut Ni, rank: usize, attempt: u32, card: Card) {
-        let (Some(joiner), Some(peer)) = (
-            self.joiner.as_ref(),
-            self.peers.get_mut(rank).and_then(Option::as_deref_mut),
-        ) else {
+        let (Some(joiner), Some(peer)) = (self.conn.joiner.as_ref(), self.peers.get_mut(rank))
+        else {
             return;
         };
         // The timer goes on: of the peer's time a part is over, however often it is asked anew.
@@ -120,7 +59,7 @@ impl Verbs {
             Some((_, requests)) => joiner
                 .manager
                 .resolve(joiner.address, requests, LOOK_UP)
-                .map_err(|e| super::connect::chain(&e)),
+                .map_err(|e| super::advice::chain(&e)),
             None => Err("it takes no requests of a connection manager".to_owned()),
         };
         match begun {
@@ -134,14 +73,14 @@ impl Verbs {
     fn ask_anew(&mut self, ni: &mut Ni, rank: usize, why: &str) {
         tracing::debug!(peer = rank, why, "no connection yet");
         if let Some(qp) = self.peer(rank).and_then(super::peer::Peer::unlink) {
-            self.by_qpn.remove(qp.qpn());
+            self.peers.parted(qp.qpn());
         }
         let qp = match self.new_qp() {
             Ok(qp) => qp,
             Err(why) => return self.fail_peer(ni, rank, &why),
         };
-        self.attempts = self.attempts.wrapping_add(1);
-        let attempt = self.attempts;
+        self.conn.attempts = self.conn.attempts.wrapping_add(1);
+        let attempt = self.conn.attempts;
         if let Some(peer) = self.peer(rank) {
             peer.qp = Some(qp);
             peer.stage = Stage::Asking(attempt);
@@ -151,14 +90,14 @@ impl Verbs {
             }
         }
         self.count_pending();
-        self.bell.ring();
+        self.conn.bell.ring();
     }
 
     /// Takes what the manager tells; whether there was something.
     pub(super) fn manager_events(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
         loop {
-            let event = match self.joiner.as_ref().map(|j| j.manager.take_event()) {
+            let event = match self.conn.joiner.as_ref().map(|j| j.manager.take_event()) {
                 Some(Ok(Some(event))) => event,
                 Some(Err(error)) => {
                     tracing::error!(%error, "the connection manager failed");
@@ -175,15 +114,15 @@ impl Verbs {
         match event {
             CmEvent::Request { link, private } => self.joining_request(link, &private),
             CmEvent::Resolved(key) => self.go_on(ni, key, |verbs, rank| {
-                let (device, port) = (verbs.device.clone(), verbs.port);
+                let (device, port) = (verbs.adapter.device().clone(), verbs.adapter.port());
                 let link = verbs.peer(rank)?.link.as_ref()?;
                 if !link.is_on(&device, port) {
                     return Some(Err("its address is reached by another device".to_owned()));
                 }
-                Some(link.route(LOOK_UP).map_err(|e| super::connect::chain(&e)))
+                Some(link.route(LOOK_UP).map_err(|e| super::advice::chain(&e)))
             }),
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
-                let [from, own] = [verbs.rank, rank].map(|index| verbs.name_of(index).0);
+                let [from, own] = [verbs.peers.own(), rank].map(|index| verbs.name_of(index).0);
                 let peer = verbs.peer(rank)?;
                 let (Stage::Joining(attempt), Some(card)) = (peer.stage, peer.card) else {
                     return None;
@@ -197,12 +136,12 @@ impl Verbs {
                 };
                 let qp = peer.qp.clone()?;
                 let asked = peer.link.as_mut()?.connect(&qp, hello.as_bytes());
-                Some(asked.map_err(|e| super::connect::chain(&e)))
+                Some(asked.map_err(|e| super::advice::chain(&e)))
             }),
             CmEvent::Response(key, depths) => {
                 self.go_on(ni, key, |verbs, rank| {
                     let finished = verbs.peer(rank)?.link.as_ref()?.finish(depths);
-                    Some(finished.map_err(|e| super::connect::chain(&e)))
+                    Some(finished.map_err(|e| super::advice::chain(&e)))
                 });
                 self.joined(ni, key);
             }
@@ -241,7 +180,7 @@ impl Verbs {
             && peer.stage != Stage::Draining
         {
             peer.broken = true;
-            self.pending += 1;
+            self.conn.pending += 1;
         }
     }
 
@@ -268,7 +207,7 @@ impl Verbs {
         let Some(rank) = self.rank_of_link(key) else {
             return;
         };
-        let timer = self.timer();
+        let timer = self.conn.timer();
         let Some(peer) = self.peer(rank) else { return };
         let (Stage::Joining(attempt), Some(card), Some(qpn)) = (
             peer.stage,
@@ -279,7 +218,7 @@ impl Verbs {
         };
         peer.stage = Stage::Opening(attempt);
         peer.timer = Some(timer);
-        self.by_qpn.insert(qpn, rank);
+        self.peers.joined(qpn, rank);
         self.renew(ni, rank, &card);
         self.greet(ni, rank);
         self.count_pending();
@@ -287,13 +226,13 @@ impl Verbs {
 
     /// Somebody asks the manager for a connection.
     fn joining_request(&mut self, mut link: Link, private: &[u8]) {
-        let own = self.name_of(self.rank).0 as usize;
-        let asked = read_hello(private, own, self.token);
+        let own = self.name_of(self.peers.own()).0 as usize;
+        let asked = read_hello(private, own, self.conn.token);
         let closed = self.closed;
-        let (device, port) = (&self.device, self.port);
+        let (device, port) = (self.adapter.device(), self.adapter.port());
         let on = link.is_on(device, port);
         let answered = |rank: usize, attempt| {
-            let peer = self.peers.get(rank).and_then(Option::as_deref);
+            let peer = self.peers.get(rank);
             peer.is_some_and(|p| p.stage == Stage::Answered && p.taken == Some(attempt))
         };
         let named = asked.and_then(|(name, attempt)| {
@@ -301,7 +240,7 @@ impl Verbs {
             Some((rank, attempt))
         });
         let peer = named.and_then(|(rank, attempt)| {
-            let peer = self.peers.get_mut(rank)?.as_deref_mut()?;
+            let peer = self.peers.get_mut(rank)?;
             let fits =
                 peer.stage == Stage::Answered && peer.taken == Some(attempt) && peer.link.is_none();
             (fits && on && !closed).then_some((rank, peer))
@@ -318,7 +257,7 @@ impl Verbs {
             Ok(()) => peer.link = Some(link),
             // Whoever asked finds out, and asks anew.
             Err(error) => {
-                let why = super::connect::chain(&error);
+                let why = super::advice::chain(&error);
                 tracing::warn!(peer = rank, why, "a request cannot be accepted");
             }
         }
@@ -326,41 +265,9 @@ impl Verbs {
 
     /// Tells a peer that accepts words alone that this side is ready.
     pub(super) fn say_ready(&mut self, rank: usize, attempt: u32) {
-        if self.joiner.is_none() {
+        if self.conn.joiner.is_none() {
             let ready = self.datagram(rank, Word::Ready, attempt, super::link::NOWHERE);
             self.tell_peer(rank, &ready.to_bytes());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hello(to: u32, token: u64) -> Vec<u8> {
-        let hello = Hello {
-            magic: MAGIC.into(),
-            from: 3.into(),
-            to: to.into(),
-            attempt: 9.into(),
-            token: token.into(),
-        };
-        hello.as_bytes().to_vec()
-    }
-
-    #[test]
-    fn a_request_is_for_this_process_or_nothing() {
-        let mut bytes = hello(5, 77);
-        assert_eq!(read_hello(&bytes, 5, 77), Some((3, 9)));
-        assert_eq!(read_hello(&bytes, 4, 77), None);
-        assert_eq!(read_hello(&bytes, 5, 78), None);
-        for end in 0..bytes.len() {
-            assert_eq!(read_hello(&bytes[..end], 5, 77), None, "{end} bytes");
-        }
-        // InfiniBand pads.
-        bytes.resize(verbs_backend::cm::PRIVATE, 0);
-        assert_eq!(read_hello(&bytes, 5, 77), Some((3, 9)));
-        bytes[0] ^= 1;
-        assert_eq!(read_hello(&bytes, 5, 77), None);
     }
 }

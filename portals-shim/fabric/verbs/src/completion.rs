@@ -1,7 +1,9 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
 use super::alone::is_alone;
-use super::{After, BATCH, REPOST_AT, Record, Verbs, Work, handshake, peer};
+use super::handshake;
+use super::peer::{self, Peer};
+use super::verbs::{After, BATCH, Record, Verbs, Work};
 use crate::trusted::MEMORY;
 use portals_core::{Body, Header, InPlace, Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
@@ -10,13 +12,9 @@ impl Verbs {
     /// Handles up to a batch of completions; returns how many there were.
     #[inline(always)]
     pub(super) fn poll_once(&mut self, ni: &mut Ni) -> usize {
-        match self.cq.poll(&mut self.slots[..]) {
-            Ok([]) => {
-                self.empty_polls = self.empty_polls.wrapping_add(1);
-                0
-            }
-            Ok(done) => {
-                let count = done.len();
+        match self.queues.poll() {
+            Ok(0) => 0,
+            Ok(count) => {
                 self.handle_completions(ni, count);
                 count
             }
@@ -37,52 +35,47 @@ impl Verbs {
     pub(super) fn handle_completions(&mut self, ni: &mut Ni, count: usize) {
         if self.witness.is_some() {
             for at in 0..count.min(BATCH) {
-                let completion = self.slots[at];
+                let completion = *self.queues.completion(at);
                 self.handle_unconfirmed(ni, &completion);
             }
         } else {
             for at in 0..count.min(BATCH) {
-                let completion = &self.slots[at];
+                let completion = self.queues.completion(at);
                 let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
                 if !ok || !self.ended_alone(ni, id, qpn) {
-                    let completion = self.slots[at];
-                    self.stirred = true;
+                    let completion = *self.queues.completion(at);
+                    self.due.pump = true;
                     self.handle_completion(ni, &completion);
                 }
             }
         }
-        if self.unripe {
+        if self.due.confirm {
             self.confirm_ripe();
         }
-        if self.spare.len() >= REPOST_AT {
+        if self.queues.wants_repost() {
             self.repost();
         }
     }
 
     /// Gives receive buffers back to the queue.
     pub(super) fn repost(&mut self) {
-        self.stirred = true;
-        if let Err(error) = self.srq.post_recv(self.spare.drain(..)) {
-            if !self.gone {
-                tracing::error!(%error, "receives could not be posted again");
+        self.due.pump = true;
+        match self.queues.repost() {
+            Ok(()) => self.peers.each(Peer::slots_posted),
+            Err(error) if !self.gone => {
+                tracing::error!(error, "receives could not be posted again");
             }
-            self.spare.extend(error.returned);
-            return;
-        }
-        for rank in &self.met {
-            if let Some(peer) = self.peers[*rank].as_deref_mut() {
-                peer.slots_posted();
-            }
+            Err(_) => {}
         }
     }
 
     pub(super) fn handle_completion(&mut self, ni: &mut Ni, completion: &Completion) {
-        let rank = self.by_qpn.rank(completion.qpn());
+        let rank = self.peers.by_qpn(completion.qpn());
         if completion
             .opcode()
             .is_some_and(verbs_backend::Opcode::is_receive)
         {
-            if let Some(buffer) = self.srq.take(completion) {
+            if let Some(buffer) = self.queues.received(completion) {
                 let len = (completion.length() as usize).min(buffer.len());
                 if let Some(rank) = rank.filter(|_| self.rings.any()) {
                     self.take_ring(ni, rank);
@@ -100,14 +93,17 @@ impl Verbs {
                     }
                     None => {}
                 }
-                self.spare.push(buffer);
+                self.queues.give_back([buffer]);
             }
             return;
         }
-        let peer = rank.and_then(|rank| self.peers.get_mut(rank)?.as_deref_mut());
+        let peer = rank.and_then(|rank| self.peers.get_mut(rank));
         let (Some(rank), Some(peer)) = (rank, peer) else {
             // Of a queue pair that is gone.
-            self.spare.extend(self.srq.take(completion));
+            {
+                let buffer = self.queues.received(completion);
+                self.queues.give_back(buffer)
+            };
             return;
         };
         let mut id = completion.id();
@@ -120,13 +116,16 @@ impl Verbs {
                 }
                 // A failed receive.
                 None => {
-                    self.spare.extend(self.srq.take(completion));
+                    {
+                        let buffer = self.queues.received(completion);
+                        self.queues.give_back(buffer)
+                    };
                     return;
                 }
             }
         }
         if let Err(error) = completion.result() {
-            self.pending += 1;
+            self.conn.pending += 1;
             if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
@@ -162,7 +161,7 @@ impl Verbs {
         record.left = record.left.saturating_sub(1);
         record.failed |= failed;
         if record.left == 0
-            && let Some(record) = self.records.remove(index)
+            && let Some(record) = self.records.try_remove(index)
         {
             let written = matches!(record.work, Work::Write { .. }).then_some(record.peer);
             self.finish(ni, record);
@@ -188,8 +187,8 @@ impl Verbs {
         Header {
             target: ack.target,
             source: self.id,
-            uid: self.who.0,
-            jid: self.who.1,
+            uid: self.conn.who.0,
+            jid: self.conn.who.1,
             pt_index: ack.pt_index,
             match_bits: ack.match_bits,
             body: Body::Put {
@@ -243,7 +242,7 @@ impl Verbs {
 
     /// A peer is done with data of ours.
     pub(super) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
-        match self.announced.remove(token).map(|a| a.after) {
+        match self.announced.try_remove(token).map(|a| a.after) {
             Some(After::Send(Some(op))) => ni.send_end(op, fail),
             Some(After::Reply(op)) => ni.reply_end(op, fail),
             Some(After::Send(None)) | None => {}

@@ -1,5 +1,7 @@
 //! Opening the device, and finding the other ranks.
 
+use super::alone::Alone;
+use super::asked::Asks;
 use super::cm::Joiner;
 use super::directory;
 use super::endpoint::Means;
@@ -11,24 +13,21 @@ use super::plan::{self, Plan};
 use super::ring::Rings;
 use super::settings::{Connect, Settings};
 use super::witness::Witness;
-use super::{Counters, Slab, Verbs};
+use crate::advice::{advise, chain, failed, unusable};
+use crate::contact::{Contact, Directory, contact_bytes, random};
 use crate::trusted::TRUST;
+use crate::verbs::{Adapter, Conn, Counters, Due, Peers, Queues, Verbs};
 use fabric_api::attached::Attached;
 use fabric_api::bell::Bell;
 use fabric_api::config::FabricError;
-use fabric_api::config::FabricKind;
 use fabric_api::identity::rank_config;
 
 use fabric_api::place::Placement;
 use host::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
-use std::fmt::Display;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use slab::Slab;
 use std::sync::Arc;
-use verbs_backend::device::DeviceError;
-use verbs_backend::{
-    BufferPool, Cq, DatagramAddress, DatagramOptions, Datagrams, Device, Pd, PortInfo, Srq,
-};
+use verbs_backend::{BufferPool, Cq, DatagramOptions, Datagrams, Device, Pd, PortInfo, Srq};
 
 /// Send buffers of a process.
 const SEND_SLOTS: u32 = 256;
@@ -61,88 +60,6 @@ pub fn chosen_gid(device: &Device, port: u8) -> Option<verbs_backend::GidEntry> 
     }
     let index = Settings::from_env().ok()?.gid_index(device, port).ok()?;
     device.gid(port, index).ok()
-}
-
-/// What is wrong, and what a user can do.
-pub(super) fn advise(error: &DeviceError) -> String {
-    let remedy = match error {
-        DeviceError::NotInstalled(_) => {
-            "install libibverbs (Debian: libibverbs1, ibverbs-providers), or put \"portolan guest --\" in front of the command to use SoftRoCE in a virtual machine"
-        }
-        DeviceError::NoDevice => {
-            "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
-        }
-        DeviceError::Open { .. } => {
-            "its file in /dev/infiniband must be open to users (mode 0666), and its provider installed (Debian: ibverbs-providers)"
-        }
-        DeviceError::NoPort { why, .. } if why.ends_with("is not active") => {
-            "RoCE: the network interface below must be up (ip link set NAME up); InfiniBand: a cable, and a subnet manager in the network"
-        }
-        _ => return chain(error),
-    };
-    format!("{}: {remedy}", chain(error))
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-pub(super) fn unusable(what: impl Display) -> FabricError {
-    FabricError::Unusable {
-        kind: FabricKind::Verbs,
-        reason: what.to_string(),
-    }
-}
-
-pub(super) fn failed(error: impl std::error::Error) -> FabricError {
-    unusable(chain(&error))
-}
-
-/// What is said when a device ends under a running job.
-pub(super) fn unusable_device(name: &str, why: &dyn Display) -> String {
-    format!("RDMA device {name} does not work any more: {why}; all operations fail")
-}
-
-/// Where a process takes datagrams, and the token that they must carry.
-pub(crate) type Contact = (DatagramAddress, u64);
-
-const CONTACT: usize = DatagramAddress::BYTES + 8;
-
-fn contact_bytes(contact: &Contact) -> [u8; CONTACT] {
-    let mut bytes = [0; CONTACT];
-    let (address, token) = bytes.split_at_mut(DatagramAddress::BYTES);
-    address.copy_from_slice(&contact.0.to_bytes());
-    token.copy_from_slice(&contact.1.to_be_bytes());
-    bytes
-}
-
-impl directory::Contact for Contact {
-    fn key(rank: u32, opening: &str) -> String {
-        format!("portolan.verbs.{rank}{opening}")
-    }
-
-    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (address, rest) = bytes.split_first_chunk::<{ DatagramAddress::BYTES }>()?;
-        let (token, rest) = rest.split_first_chunk::<8>()?;
-        let address = DatagramAddress::from_bytes(address)?;
-        Some(((address, u64::from_be_bytes(*token)), rest))
-    }
-}
-
-/// How ranks find each other.
-pub(crate) type Directory = directory::Directory<Contact>;
-
-pub(super) fn random() -> u64 {
-    // The standard library seeds its hashers from the system's randomness.
-    RandomState::new().build_hasher().finish()
 }
 
 /// A rank that has its queues and is connected to nobody.
@@ -318,60 +235,43 @@ impl Unconnected {
             true => Some(Arc::new(Witness::new(&registry).map_err(failed)?)),
             false => None,
         };
+        let size = self.size as usize;
         Ok(Verbs {
-            rank: self.rank as usize,
             id: config.id,
-            who: (config.uid, config.jid),
-            place,
-            ids,
-            latest: self.rank as usize,
-            cq: self.cq,
-            srq: self.srq,
+            peers: Peers::new(self.rank as usize, size, place, ids),
+            adapter: Adapter::new(self.device, &self.port, self.gid_index, self.settings.route),
+            queues: Queues::new(self.cq, self.srq),
+            conn: Conn {
+                who: (config.uid, config.jid),
+                plan: self.plan,
+                patience: self.settings.patience,
+                mail: self.mail,
+                joiner: self.joiner,
+                directory,
+                vector: None,
+                token: self.token,
+                attempts: random() as u32,
+                pending: 0,
+                bell: Arc::new(bell),
+                lost: None,
+            },
             send_pool: self.send_pool,
-            peers: (0..self.size).map(|_| None).collect(),
-            met: Vec::new(),
-            by_qpn: super::QpTable::default(),
             records: Slab::new(),
-            alone: super::alone::Alone::default(),
-            asks: super::asked::Asks::new(self.settings.reads),
+            alone: Alone::default(),
+            asks: Asks::new(self.settings.reads),
             announced: Slab::new(),
             registry,
+            published: Published::default(),
+            rings: Rings::new(self.settings.rings(crowded)),
+            witness,
             aimed: None,
             write_from: self.settings.write_from,
-            look: false,
-            prune_due: false,
-            published: Published::default(),
-            max_message: u64::from(self.port.message_bytes.max(4096)),
+            due: Due::default(),
             counters: Counters::default(),
-            rings: Rings::new(self.settings.rings(crowded)),
-            spare: Vec::new(),
-            slots: Box::new([verbs_backend::Completion::EMPTY; super::BATCH]),
-            closed: false,
-            device: self.device,
-            port: self.port.number,
-            gid_index: self.gid_index,
-            route: self.settings.route,
-            plan: self.plan,
-            patience: self.settings.patience,
             thread: self.settings.thread,
-            mail: self.mail,
-            joiner: self.joiner,
-            witness,
-            directory,
-            vector: None,
-            token: self.token,
-            attempts: random() as u32,
             crowded,
-            stirred: false,
-            unripe: false,
-            pending: 0,
-            empty_polls: 0,
-            armed_at: None,
-            looked: (std::time::Instant::now(), 0),
-            slots_for: 0,
-            bell: Arc::new(bell),
+            closed: false,
             gone: false,
-            lost: None,
         })
     }
 

@@ -1,6 +1,6 @@
 //! How ranks find each other: what each says of itself in the job's key space.
 
-use super::connect::{chain, unusable};
+use super::advice::{chain, unusable};
 use fabric_api::config::FabricError;
 use launch::Reader;
 use portals_core::ProcessId;

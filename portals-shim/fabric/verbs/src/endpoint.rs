@@ -34,7 +34,8 @@ mod peers;
 mod vector;
 mod words;
 
-use super::connect::{Unconnected, failed, unusable};
+use super::advice::{failed, unusable};
+use super::connect::Unconnected;
 use super::directory::Directory;
 use super::settings::Settings;
 use crate::trusted::TRUST;

@@ -1,6 +1,7 @@
 //! What the device tells by itself, and when somebody has to look after connections.
 
-use super::{Verbs, unusable_device};
+use super::advice::unusable_device;
+use super::verbs::Verbs;
 use portals_core::Ni;
 use std::time::{Duration, Instant};
 use verbs_backend::Event;
@@ -12,7 +13,7 @@ impl Verbs {
     pub(super) fn device_events(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
         while !self.gone {
-            let event = match self.device.take_event() {
+            let event = match self.adapter.device().take_event() {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(error) => {
@@ -25,22 +26,22 @@ impl Verbs {
                 Event::DeviceGone => {
                     self.device_gone(ni, &"it was taken away or has failed");
                 }
-                Event::PortDown(port) if port == self.port => {
-                    tracing::warn!(device = self.device.name(), port, "port is down");
+                Event::PortDown(port) if port == self.adapter.port() => {
+                    tracing::warn!(device = self.adapter.device().name(), port, "port is down");
                 }
-                Event::PortUp(port) if port == self.port => {
-                    tracing::warn!(device = self.device.name(), port, "port is up");
+                Event::PortUp(port) if port == self.adapter.port() => {
+                    tracing::warn!(device = self.adapter.device().name(), port, "port is up");
                 }
                 Event::CompletionQueue | Event::ReceiveQueue => {
                     self.device_gone(ni, &"a queue of it is broken");
                 }
                 Event::QueuePair { qpn, code } => {
                     tracing::debug!(qpn, code, "queue pair failed");
-                    if let Some(rank) = self.by_qpn.rank(qpn)
+                    if let Some(rank) = self.peers.by_qpn(qpn)
                         && let Some(peer) = self.peer(rank)
                     {
                         peer.broken = true;
-                        self.pending += 1;
+                        self.conn.pending += 1;
                     }
                 }
                 _ => {}
@@ -52,25 +53,25 @@ impl Verbs {
     /// Nothing works any more: every operation ends with a failure.
     pub(super) fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.gone, true) {
-            tracing::error!("{}", unusable_device(self.device.name(), why));
+            tracing::error!("{}", unusable_device(self.adapter.device().name(), why));
         }
         for rank in 0..self.peers.len() {
-            if self.peers[rank].as_ref().is_some_and(|p| !p.is_failed()) {
+            if self.peers.get(rank).is_some_and(|p| !p.is_failed()) {
                 self.fail_peer(ni, rank, &"the device is gone");
             }
         }
         // The kernel waits for the end of all that its connection manager has given out.
-        self.joiner = None;
+        self.conn.joiner = None;
     }
 
     /// When [`Verbs::tend`] has something to do.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let now = Instant::now();
-        let timers = self.peers.iter().flatten().filter_map(|p| p.timer);
-        let next = (self.pending > 0)
+        let timers = self.peers.iter().filter_map(|(_, p)| p.timer);
+        let next = (self.conn.pending > 0)
             .then(|| timers.map(|t| t.next).min())
             .flatten();
-        let retry = self.mail.is_down().then(|| now + RETRY);
+        let retry = self.conn.mail.is_down().then(|| now + RETRY);
         let all = [next, retry, self.next_look(), self.rings.next_look()];
         all.into_iter().flatten().min()
     }

@@ -14,19 +14,16 @@
 //! of the peer have arrived), and a new one is made by a new handshake. No peer reaches memory through a queue pair in
 //! the error state, so a broken connection confirms every withdrawal.
 
-use super::Verbs;
 use super::endpoint::Sender;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{self, Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
 use super::peer::{Late, Peer, Timer};
+use super::verbs::{Verbs, repeat};
 use fabric_api::delivery;
 use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
-use verbs_backend::{Access, BufferPool, Endpoint, Gid, Mtu, Qp, QpOptions};
+use verbs_backend::{BufferPool, Endpoint, Gid, Mtu, Qp};
 
-/// Time to the first repetition of a datagram; doubled from one to the next.
-const FIRST_REPEAT: Duration = Duration::from_millis(20);
-const LAST_REPEAT: Duration = Duration::from_millis(500);
 /// How long the flushed requests of a broken queue pair may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -42,38 +39,24 @@ pub(super) const NOWHERE: Endpoint = Endpoint {
 impl Verbs {
     /// The state kept for a peer, made when it is first needed.
     pub(super) fn meet(&mut self, rank: usize) -> Option<&mut Peer> {
-        let id = *self.ids.get(rank).filter(|_| rank != self.rank)?;
-        let (lent, depth) = (self.plan.credits, self.plan.depth);
-        let slot = self.peers.get_mut(rank)?;
-        if slot.is_none() {
-            self.met.push(rank);
-        }
-        Some(slot.get_or_insert_with(|| Box::new(Peer::new(id, lent, depth))))
+        let (lent, depth) = (self.conn.plan.credits, self.conn.plan.depth);
+        self.peers.meet(rank, |id| Peer::new(id, lent, depth))
     }
 
     pub(super) fn peer(&mut self, rank: usize) -> Option<&mut Peer> {
-        self.peers.get_mut(rank)?.as_deref_mut()
-    }
-
-    pub(super) fn timer(&self) -> Timer {
-        let now = Instant::now();
-        Timer {
-            next: now + FIRST_REPEAT,
-            interval: FIRST_REPEAT,
-            until: now + self.patience,
-        }
+        self.peers.get_mut(rank)
     }
 
     fn card(&self, rank: usize) -> Card {
-        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let peer = self.peers.get(rank);
         Card {
-            uid: self.who.0,
-            jid: self.who.1,
-            attempts: self.attempts,
+            uid: self.conn.who.0,
+            jid: self.conn.who.1,
+            attempts: self.conn.attempts,
             received: peer.map_or(0, |p| p.frames_received),
-            credits: self.plan.credits,
-            address: self.mail.address(),
-            token: self.token,
+            credits: self.conn.plan.credits,
+            address: self.conn.mail.address(),
+            token: self.conn.token,
         }
     }
 
@@ -84,8 +67,8 @@ impl Verbs {
         attempt: u32,
         endpoint: Endpoint,
     ) -> Message {
-        let way = self.peers.get(rank).and_then(|p| p.as_ref()?.way.as_ref());
-        let [from, to] = [self.rank, rank].map(|index| self.name_of(index).0);
+        let way = self.peers.get(rank).and_then(|p| p.way.as_ref());
+        let [from, to] = [self.peers.own(), rank].map(|index| self.name_of(index).0);
         Message {
             word,
             from,
@@ -104,7 +87,7 @@ impl Verbs {
         };
         let whole = self.with_tail(rank, word);
         let bytes = whole.as_ref().map_or(&word[..], |whole| &whole[..]);
-        if let Err(why) = self.mail.send(&way, bytes) {
+        if let Err(why) = self.conn.mail.send(&way, bytes) {
             tracing::debug!(peer = rank, why, "datagram not sent");
         }
     }
@@ -120,47 +103,28 @@ impl Verbs {
 
     /// A queue pair of the next connection, ready for the peer's address.
     pub(super) fn new_qp(&mut self) -> Result<Qp, String> {
-        let mut options = QpOptions::new(&self.cq);
-        options.srq = Some(&self.srq);
-        options.max_send = self.plan.depth;
-        options.port = self.port;
-        options.gid_index = self.gid_index;
-        options.route = self.route;
-        // SoftRoCE takes 7, the most, for no limit: a peer that is gone would never be noticed.
-        options.retry_count = 6;
-        // Each region says what peers may do to it; none allows atomic operations.
-        options.access = Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let qp = Qp::new(&self.registry.pd, &options).map_err(|e| e.to_string())?;
-        qp.init().map_err(|e| e.to_string())?;
-        Ok(qp)
+        let depth = self.conn.plan.depth;
+        self.adapter
+            .queue_pair(&self.registry.pd, &self.queues, depth)
     }
 
     /// Receive slots for one more connection, and its place in the completion queue; `false` if there is none.
     fn make_room(&mut self, rank: usize) -> bool {
-        let others = self.peers.iter().flatten();
-        let linked = others.filter(|p| p.qp.is_some()).count();
-        let own = usize::from(self.peers[rank].as_ref().is_some_and(|p| p.qp.is_some()));
-        let needed = linked - own + 1;
-        if needed > self.plan.peers as usize {
+        let others = self.peers.iter().filter(|(at, _)| *at != rank);
+        let needed = others.filter(|(_, p)| p.qp.is_some()).count() + 1;
+        if needed > self.conn.plan.peers as usize {
             return false;
         }
-        if needed as u32 > self.slots_for {
-            let each = self.plan.slots_of_peer();
-            let pool = match BufferPool::new(&self.registry.pd, each, SLOT) {
-                Ok(pool) => pool,
-                Err(error) => {
-                    tracing::error!(peer = rank, %error, "no receive memory for a connection");
-                    return false;
-                }
-            };
-            let buffers = std::iter::from_fn(|| pool.take()).take(each as usize);
-            if let Err(error) = self.srq.post_recv(buffers) {
-                tracing::error!(peer = rank, %error, "no receives for a connection");
-                return false;
-            }
-            self.slots_for += 1;
+        if self.queues.has_receives(needed) {
+            return true;
         }
-        true
+        let each = self.conn.plan.slots_of_peer();
+        let pool = BufferPool::new(&self.registry.pd, each, SLOT).map_err(|e| e.to_string());
+        let added = pool.and_then(|pool| self.queues.add_receives(&pool, each));
+        if let Err(error) = &added {
+            tracing::error!(peer = rank, error, "no receives for a connection");
+        }
+        added.is_ok()
     }
 
     /// Sets aside for a peer what a connection takes; `false` if the device has not got it.
@@ -232,7 +196,10 @@ impl Verbs {
             return self.fail_peer(ni, rank, &"the device is gone");
         }
         if !self.make_room(rank) {
-            let why = format!("at most {} connections fit the device", self.plan.peers);
+            let why = format!(
+                "at most {} connections fit the device",
+                self.conn.plan.peers
+            );
             return self.fail_peer(ni, rank, &why);
         }
         self.find_way(rank);
@@ -241,8 +208,7 @@ impl Verbs {
             Ok(qp) => qp,
             Err(why) => return self.fail_peer(ni, rank, &why),
         };
-        self.attempts = self.attempts.wrapping_add(1);
-        let (attempt, timer) = (self.attempts, self.timer());
+        let (attempt, timer) = (self.conn.next_attempt(), self.conn.timer());
         let endpoint = self.own_end(&qp);
         if let Some(peer) = self.peer(rank) {
             peer.stage = Stage::Asking(attempt);
@@ -254,10 +220,10 @@ impl Verbs {
                 .map_or(timer.until, |t| t.until);
             peer.timer = Some(Timer { until, ..timer });
         }
-        self.pending += 1;
+        self.conn.pending += 1;
         let message = self.datagram(rank, Word::Connect, attempt, endpoint);
         self.tell_peer(rank, &message.to_bytes());
-        self.bell.ring();
+        self.conn.bell.ring();
     }
 
     /// Finds out how to send datagrams to a peer, unless that is known.
@@ -266,7 +232,7 @@ impl Verbs {
             return;
         }
         let way = self.contact_of(rank).and_then(|(address, token)| {
-            let way = self.mail.resolve(&address);
+            let way = self.conn.mail.resolve(&address);
             way.map(|way| (way, token))
         });
         match (way, self.peer(rank)) {
@@ -288,7 +254,7 @@ impl Verbs {
 
     /// Connects the peer's queue pair to `remote`, unless the connection manager does.
     fn join(&mut self, rank: usize, remote: &Endpoint, card: &Card) -> Result<Endpoint, String> {
-        let managed = self.joiner.is_some();
+        let managed = self.conn.joiner.is_some();
         let witness = self.witness.clone();
         let Some(peer) = self.peer(rank) else {
             return Err("no such peer".to_owned());
@@ -301,7 +267,7 @@ impl Verbs {
         if !managed {
             qp.connect(remote).map_err(|e| e.to_string())?;
         }
-        self.by_qpn.insert(qp.qpn(), rank);
+        self.peers.joined(qp.qpn(), rank);
         Ok(self.own_end(&qp))
     }
 
@@ -359,13 +325,12 @@ impl Verbs {
 
     pub(super) fn count_pending(&mut self) {
         let waits = |p: &Peer| p.timer.is_some() || p.broken || p.stage == Stage::Draining;
-        let peers = self.met.iter().filter_map(|r| self.peers[*r].as_deref());
-        self.pending = peers.filter(|p| waits(p)).count();
+        self.conn.pending = self.peers.iter().filter(|(_, p)| waits(p)).count();
     }
 
     /// Handles one datagram.
     fn handle_datagram(&mut self, ni: &mut Ni, bytes: &[u8]) {
-        let Some(message) = Message::parse(bytes).filter(|m| m.token == self.token) else {
+        let Some(message) = Message::parse(bytes).filter(|m| m.token == self.conn.token) else {
             self.counters.bad_frames += 1;
             return;
         };
@@ -380,8 +345,8 @@ impl Verbs {
                 return;
             }
         };
-        let [own, theirs] = [self.rank, rank].map(|index| self.name_of(index));
-        let managed = self.joiner.is_some();
+        let [own, theirs] = [self.peers.own(), rank].map(|index| self.name_of(index));
+        let managed = self.conn.joiner.is_some();
         let Some(peer) = self.meet(rank) else {
             self.counters.bad_frames += 1;
             return;
@@ -414,7 +379,7 @@ impl Verbs {
                     Ok(_) => {}
                     Err(why) => return self.fail_peer(ni, rank, &why),
                 }
-                let timer = self.timer();
+                let timer = self.conn.timer();
                 if let Some(peer) = self.peer(rank) {
                     peer.taken = Some(settled(peer.taken, message.card.attempts));
                 }
@@ -440,14 +405,14 @@ impl Verbs {
                 self.peer_closed(ni, rank, done);
                 self.forget_inbound(ni, rank);
             }
-            Word::Look => self.look = true,
+            Word::Look => self.due.look = true,
             Word::Disconnect if session != 0 => self.peer_disconnected(ni, rank),
             Word::Accept | Word::Ready | Word::Refuse(_) | Word::Bye { .. } | Word::Disconnect => {}
         }
     }
 
     fn way_back(&mut self, rank: usize, message: &Message) -> Result<(), String> {
-        let way = self.mail.resolve(&message.card.address)?;
+        let way = self.conn.mail.resolve(&message.card.address)?;
         if let Some(peer) = self.peer(rank) {
             peer.way = Some((way, message.card.token));
         }
@@ -486,7 +451,7 @@ impl Verbs {
                 return self.refuse(rank, message, Refusal::Device);
             }
         };
-        let timer = self.timer();
+        let timer = self.conn.timer();
         if let Some(peer) = self.peer(rank) {
             peer.stage = Stage::Answered;
             peer.taken = Some(message.attempt);
@@ -499,14 +464,14 @@ impl Verbs {
         if let Some(peer) = self.peer(rank) {
             peer.answer = Some((message.attempt, answer));
         }
-        self.pending += 1;
+        self.conn.pending += 1;
         self.tell_peer(rank, &answer);
     }
 
     /// Takes a connection out of use; what was under way is awaited.
     fn drain(&mut self, ni: &mut Ni, rank: usize) {
         let now = Instant::now();
-        let patience = self.patience;
+        let patience = self.conn.patience;
         let Some(peer) = self.peer(rank) else { return };
         peer.broken = false;
         peer.greeted = false;
@@ -523,10 +488,10 @@ impl Verbs {
             tracing::debug!(peer = rank, %error, "queue pair not put into the error state");
         }
         peer.mark();
-        self.pending += 1;
+        self.conn.pending += 1;
         self.published.forget_peer(rank);
         let _ = ni;
-        self.bell.ring();
+        self.conn.bell.ring();
     }
 
     /// Looks after broken connections. Called after polls; cheap when there is nothing to do.
@@ -557,7 +522,7 @@ impl Verbs {
             if let Some(qp) = peer.unlink_confirmed() {
                 let qpn = qp.qpn();
                 peer.given_back(qp.destroy());
-                self.by_qpn.remove(qpn);
+                self.peers.parted(qpn);
             }
             let Some(peer) = self.peer(rank) else {
                 continue;
@@ -573,7 +538,7 @@ impl Verbs {
                 continue;
             }
             if let Some(qp) = peer.unlink() {
-                self.by_qpn.remove(qp.qpn());
+                self.peers.parted(qp.qpn());
             }
             let Some(peer) = self.peer(rank) else {
                 continue;
@@ -607,8 +572,7 @@ impl Verbs {
             if stage == Stage::Draining {
                 continue;
             }
-            timer.interval = (timer.interval * 2).min(LAST_REPEAT);
-            timer.next = now + timer.interval;
+            repeat(timer, now);
             if timer.until <= now {
                 match stage {
                     Stage::Answered if !peer.met || peer.is_unused() => {
@@ -621,7 +585,7 @@ impl Verbs {
                     }
                     _ => {}
                 }
-                let seconds = self.patience.as_secs_f64();
+                let seconds = self.conn.patience.as_secs_f64();
                 let why = format!("no answer for {seconds} s (PORTOLAN_CONNECT_TIMEOUT)");
                 self.fail_peer(ni, rank, &why);
                 continue;
@@ -647,7 +611,7 @@ impl Verbs {
         peer.stage = Stage::Idle;
         peer.abandon();
         if let Some(qp) = peer.unlink() {
-            self.by_qpn.remove(qp.qpn());
+            self.peers.parted(qp.qpn());
         }
         self.drop_ring(rank);
         self.count_pending();
@@ -659,19 +623,19 @@ impl Verbs {
         if self.gone {
             return any;
         }
-        if self.vector.is_some() {
+        if self.conn.vector.is_some() {
             any |= self.follow_book(ni);
         }
         any |= self.poll_datagrams(ni);
-        if self.mail.arm() {
+        if self.conn.mail.arm() {
             any |= self.poll_datagrams(ni);
         }
-        self.mail.recover();
-        if self.joiner.is_some() {
+        self.conn.mail.recover();
+        if self.conn.joiner.is_some() {
             any |= self.manager_events(ni);
         }
         self.look_for_forgotten(Instant::now());
-        if self.pending > 0 {
+        if self.conn.pending > 0 {
             any |= self.look_at_timers(ni);
             self.count_pending();
         }
@@ -681,7 +645,7 @@ impl Verbs {
     fn poll_datagrams(&mut self, ni: &mut Ni) -> bool {
         let mut words = Vec::new();
         let mut any = false;
-        while self.mail.take(&mut words) || !words.is_empty() {
+        while self.conn.mail.take(&mut words) || !words.is_empty() {
             for word in words.drain(..) {
                 any = true;
                 self.handle_datagram(ni, &word);
@@ -698,7 +662,7 @@ impl Verbs {
             return;
         }
         let (id, left) = (peer.id, peer.said_bye);
-        if let Some(lost) = &mut self.lost {
+        if let Some(lost) = &mut self.conn.lost {
             lost.push(rank);
         }
         let Some(peer) = self.peer(rank) else { return };
@@ -710,7 +674,7 @@ impl Verbs {
         if let Some(qp) = peer.unlink() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();
-            self.by_qpn.remove(qp.qpn());
+            self.peers.parted(qp.qpn());
         }
         self.drop_ring(rank);
         let records: Vec<usize> = self
@@ -742,7 +706,7 @@ impl Verbs {
         }
         // Of frames that left and had no effect nothing else says so: they have had their SEND_END.
         // A job ends with its ranks; whoever has met endpoints may wait for one that has closed.
-        if !self.closed && (!left || self.vector.is_some()) {
+        if !self.closed && (!left || self.conn.vector.is_some()) {
             ni.lost(id);
         }
         for late in late {
@@ -752,7 +716,7 @@ impl Verbs {
             }
         }
         for index in records {
-            if let Some(mut record) = self.records.remove(index) {
+            if let Some(mut record) = self.records.try_remove(index) {
                 let done = self.peer(rank).is_some_and(|p| p.says_done(index as u64));
                 record.failed |= !done;
                 self.finish(ni, record);

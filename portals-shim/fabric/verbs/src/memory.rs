@@ -156,7 +156,7 @@ pub(super) struct Registry {
     strict: bool,
     held: u64,
     clock: u64,
-    entries: super::Slab<Entry>,
+    entries: slab::Slab<Entry>,
     /// Of each piece of a descriptor's memory that was asked for.
     by_md: BTreeMap<(MdHandle, Use), SmallVec<[usize; 1]>>,
     /// Of memory that a descriptor had before an update, while operations on it are under way.
@@ -193,7 +193,7 @@ impl Registry {
             strict,
             held: 0,
             clock: 0,
-            entries: super::Slab::new(),
+            entries: slab::Slab::new(),
             by_md: BTreeMap::new(),
             former: Vec::new(),
             pinned: BTreeMap::new(),
@@ -476,7 +476,7 @@ impl Registry {
 
     fn drop_entry(&mut self, at: usize) {
         self.last = None;
-        if let Some(entry) = self.entries.remove(at) {
+        if let Some(entry) = self.entries.try_remove(at) {
             self.held = self.held.saturating_sub(entry.locked);
         }
     }
@@ -552,7 +552,7 @@ impl Registry {
         self.by_md.clear();
         self.former.clear();
         self.pinned.clear();
-        self.entries = super::Slab::new();
+        self.entries = slab::Slab::new();
         self.held = 0;
     }
 

@@ -1,6 +1,7 @@
 //! The fabric's methods ([`Nal`]): what the library asks of connections, and which part answers.
 
-use super::{BATCH, Verbs, cm, written};
+use super::verbs::{BATCH, Verbs};
+use super::{cm, thresholds};
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::nal::{
     Armed, Attendance, Awaiting, Direction, LOOKS, Look, Nal, Outcome, Schedule, Waiter,
@@ -28,15 +29,15 @@ impl Verbs {
             count = self.poll_again(ni);
         }
         // Out of the way of an answer to what has just arrived.
-        if !any && !self.spare.is_empty() {
+        if !any && self.queues.has_spare() {
             self.repost();
         }
-        if self.stirred {
+        if self.due.pump {
             self.pump();
         }
-        if self.pending > 0 {
+        if self.conn.pending > 0 {
             self.mend(ni, count);
-            self.stirred = true;
+            self.due.pump = true;
         }
         any
     }
@@ -68,7 +69,7 @@ impl Verbs {
         if let Some(key) = key.filter(|key| key.rkey != 0) {
             return taken(self.write_aimed_now(header, &ready.payload, *key));
         }
-        let long = written::written(self.write_from, header.payload_len() as usize);
+        let long = thresholds::written(self.write_from, header.payload_len() as usize);
         if let ([local], true) = (&*ready.payload, long)
             && lend
             && ni.has_room()
@@ -82,13 +83,16 @@ impl Verbs {
     fn attendance(&self) -> Option<Attendance> {
         let dup = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
         Some(Attendance {
-            alarm: vec![dup(self.cq.event_fd().ok()?)?],
+            alarm: vec![dup(self.queues.event_fd()?)?],
             control: {
-                let manager = self.joiner.as_ref().and_then(cm::Joiner::events_fd);
-                let own = [self.mail.events_fd()?, dup(self.device.events_fd())?];
+                let manager = self.conn.joiner.as_ref().and_then(cm::Joiner::events_fd);
+                let own = [
+                    self.conn.mail.events_fd()?,
+                    dup(self.adapter.device().events_fd())?,
+                ];
                 own.into_iter().chain(manager).collect()
             },
-            bell: Arc::clone(&self.bell),
+            bell: Arc::clone(&self.conn.bell),
             thread: self.thread,
             longest: None,
         })
@@ -105,7 +109,7 @@ fn taken(left: bool) -> Outcome {
 
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
-        self.stirred = true;
+        self.due.pump = true;
         self.ask_no_more();
         self.aimed = key.filter(|k| k.rkey != 0).copied();
         self.send_message(ni, tx);
@@ -157,11 +161,11 @@ impl Nal for Verbs {
     #[inline]
     fn await_end(&mut self, ni: &mut Ni) -> (Awaiting, bool) {
         self.watch_for_answer();
-        let any = if self.gone || self.rings.any() || self.pending > 0 {
+        let any = if self.gone || self.rings.any() || self.conn.pending > 0 {
             self.look_everywhere(ni)
         } else {
             let any = self.poll_once(ni) > 0;
-            if self.stirred {
+            if self.due.pump {
                 self.pump();
             }
             any
@@ -182,7 +186,7 @@ impl Nal for Verbs {
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
-        self.stirred = true;
+        self.due.pump = true;
         self.rings.looked(Instant::now());
         self.tend(ni)
     }
@@ -190,7 +194,7 @@ impl Nal for Verbs {
     fn schedule(&self) -> Schedule {
         Schedule {
             due: self.next_time(),
-            busy: (self.pending > 0 || self.look) && !self.gone,
+            busy: (self.conn.pending > 0 || self.due.look) && !self.gone,
             gone: self.gone,
             spin: None,
             looks: if self.crowded { 1 } else { LOOKS },
@@ -202,13 +206,12 @@ impl Nal for Verbs {
     }
 
     fn arm(&mut self) -> Armed {
-        self.look = false;
+        self.due.look = false;
         self.ask_no_more();
-        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
-        self.armed_at = armed.is_ok().then_some(self.empty_polls);
+        let armed = self.queues.arm();
         self.shut_rings();
         Armed {
-            rings: !self.gone && armed.is_ok(),
+            rings: !self.gone && armed,
             longest: self.rings.nap(),
         }
     }

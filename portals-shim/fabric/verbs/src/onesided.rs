@@ -13,75 +13,24 @@
 //! * The registration of an advertised descriptor covers exactly its memory and allows exactly its
 //!   operations.
 
+mod published;
+
 use super::frame::{ADVERTS_PER_FRAME, Kind, RemoteMd, SLOT};
 use super::memory::Use;
 use super::peer::Peer;
-use super::{Beside, PATIENCE, Record, Verbs, Work};
+use crate::verbs::{Beside, PATIENCE, Record, Verbs, Work};
 use portals_core::{
     Advert, Error, MdHandle, MdOptions, Ni, ProcessId, Segment, THRESHOLD_INFINITE,
 };
-use std::collections::{BTreeMap, BTreeSet};
+pub(super) use published::Published;
+use published::Withdrawal;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use verbs_backend::Remote;
 
 /// How long a confirmation may take before its peer is asked to look, and at most between two times that it is.
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(64);
-
-/// What peers have been told.
-#[derive(Debug, Default)]
-pub(super) struct Published {
-    lists: BTreeMap<u32, Vec<Advert>>,
-    next_token: u32,
-    /// Being taken back, and not to be shown again although its owner still has it.
-    leaving: Option<MdHandle>,
-    /// Publications that took something back and that some peers have not confirmed.
-    waiting: BTreeMap<u32, Withdrawal>,
-}
-
-/// What a publication took back, and who has not confirmed it.
-#[derive(Debug)]
-struct Withdrawal {
-    mds: Vec<MdHandle>,
-    peers: BTreeSet<usize>,
-}
-
-impl Published {
-    pub(super) fn confirmed(&mut self, rank: usize, token: u32) {
-        if let Some(withdrawal) = self.waiting.get_mut(&token) {
-            withdrawal.peers.remove(&rank);
-            if withdrawal.peers.is_empty() {
-                self.waiting.remove(&token);
-            }
-        }
-    }
-
-    /// A peer that is gone confirms nothing, and reaches nothing.
-    pub(super) fn forget_peer(&mut self, rank: usize) {
-        self.waiting.retain(|_, withdrawal| {
-            withdrawal.peers.remove(&rank);
-            !withdrawal.peers.is_empty()
-        });
-    }
-
-    /// Who has not confirmed something.
-    pub(super) fn awaited(&self) -> BTreeSet<usize> {
-        let waiting = self.waiting.values();
-        waiting.flat_map(|w| w.peers.iter().copied()).collect()
-    }
-
-    /// Whether a peer may still believe that it can reach the descriptor.
-    pub(super) fn is_unconfirmed(&self, md: MdHandle) -> bool {
-        self.waiting.values().any(|w| w.mds.contains(&md))
-    }
-
-    pub(super) fn holds(&self, md: MdHandle) -> Option<u32> {
-        self.lists
-            .iter()
-            .find(|(_, list)| list.iter().any(|a| a.md == md))
-            .map(|(portal, _)| *portal)
-    }
-}
 
 /// What of a list is shown to a peer that is told of descriptors with events, or not.
 fn shown(list: &[Advert], writes: bool) -> impl Iterator<Item = &Advert> {
@@ -95,7 +44,7 @@ impl Verbs {
         if dirty == 0 || self.closed {
             return;
         }
-        self.prune_due = true;
+        self.due.prune = true;
         let last = ni.config().limits.max_pt_index.clamp(0, 63) as u32;
         for portal in (0..=last).filter(|p| dirty & (1 << p) != 0) {
             self.show(ni, portal);
@@ -175,7 +124,7 @@ impl Verbs {
             return Err(Error::MdInUse);
         }
         self.registry.retire(md);
-        self.prune_due = true;
+        self.due.prune = true;
         Ok(())
     }
 
@@ -254,7 +203,7 @@ impl Verbs {
 
     /// Sends a peer what it may reach of a portal.
     fn advertise(&mut self, rank: usize, portal: u32, token: u32, told: &[(ProcessId, RemoteMd)]) {
-        let own = self.who;
+        let own = self.conn.who;
         let pool = self.send_pool.clone();
         let Some(peer) = self.peer(rank) else { return };
         // The access control masks speak of this process's own user and job; what another one may do is decided

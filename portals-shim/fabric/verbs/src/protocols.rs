@@ -10,8 +10,8 @@
 //! | `rndv read` | `send.rs` (`announce`), `receive.rs` | longer: the target reads it |
 //! | `eager datagram`, `eager datagrams` | `datagram/send.rs` | over datagrams: in one, or in several that the peer puts where they belong |
 
+use super::advice::chain;
 use super::asked;
-use super::connect::chain;
 use super::datagram::first_data;
 use super::frame::{self, MESSAGE_HEAD};
 use super::ring;

@@ -13,11 +13,14 @@
 //! * The choice is the general way's: same advert, same conditions, so that which of both an operation takes cannot be
 //!   told from what it does.
 
-use super::Verbs;
+mod adverts;
+
 use super::frame::RemoteMd;
 use super::memory::{Transfer, Use};
 use super::peer::{PLAIN, Peer};
 use super::send::reached_by;
+use crate::verbs::Verbs;
+pub(super) use adverts::Adverts;
 use fabric_api::call::RemoteKey;
 use fabric_api::call::Target;
 use portals_core::{Body, Header, InPlace, Landing, MdHandle, Ni, ProcessId, Segment};
@@ -105,7 +108,7 @@ impl Peer {
     /// How a put goes that could go at once, where descriptors of the portal are advertised.
     #[inline(never)]
     fn way_where_adverts_are(&self, put: &Header, write_from: usize) -> Way {
-        if super::written::written(write_from, put.payload_len() as usize) && self.may_write() {
+        if super::thresholds::written(write_from, put.payload_len() as usize) && self.may_write() {
             return Way::General;
         }
         match self.reach(put, None) {
@@ -158,37 +161,13 @@ impl Peer {
     }
 }
 
-/// What a peer advertises, by portal.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Adverts(Vec<Vec<RemoteMd>>);
-
-impl Adverts {
-    #[inline]
-    pub(super) fn of(&self, portal: u32) -> &[RemoteMd] {
-        self.0.get(portal as usize).map_or(&[], Vec::as_slice)
-    }
-
-    /// Replaces what was known of a portal, which the frame's reader has found to exist.
-    pub(super) fn set(&mut self, portal: u32, list: Vec<RemoteMd>) {
-        let at = portal as usize;
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, Vec::new);
-        }
-        self.0[at] = list;
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
 impl Verbs {
     /// The memory that the adapters reach for an operation: alone ([`Peer::reach`]), or for a put whose owner is notified
     /// afterwards, which need not wait.
     #[inline]
     pub(super) fn reach_of(&mut self, rank: usize, header: &Header) -> Option<Reach> {
         let aimed = self.aimed.take();
-        let peer = self.peers.get(rank)?.as_deref()?;
+        let peer = self.peers.get(rank)?;
         if aimed.is_some() {
             return peer.reach(header, aimed);
         }
@@ -207,7 +186,7 @@ impl Verbs {
         let Some(rank) = self.rank_of(header.target) else {
             return false;
         };
-        let peer = self.peers.get(rank).and_then(Option::as_deref);
+        let peer = self.peers.get(rank);
         let peer = peer.filter(|p| !self.closed && p.takes_now());
         let reach = peer.and_then(|p| p.reach(header, Some(key)));
         reach.is_some_and(|reach| self.write_now(rank, header, payload, reach))
@@ -231,10 +210,7 @@ impl Verbs {
         else {
             return false;
         };
-        let ([data], Some(peer)) = (
-            payload,
-            self.peers.get_mut(rank).and_then(Option::as_deref_mut),
-        ) else {
+        let ([data], Some(peer)) = (payload, self.peers.get_mut(rank)) else {
             return false;
         };
         if length > peer.max_inline() as u64 {
@@ -244,7 +220,7 @@ impl Verbs {
         let ack = ack.map(|md| answer_in_place(header, md, remote_offset, length));
         let id = self.alone.put(rank, ack);
         peer.write_inline(*data, reach.remote, id);
-        self.stirred |= peer.wants_pump();
+        self.due.pump |= peer.wants_pump();
         self.went_alone(rank);
         true
     }
@@ -257,7 +233,7 @@ impl Verbs {
         let Some(rank) = self.rank_of(to.process) else {
             return false;
         };
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
         let short = data.len <= peer.max_inline() as u64 && data.len < self.write_from as u64;
@@ -284,7 +260,7 @@ impl Verbs {
         };
         let id = self.alone.put(rank, Some(ack));
         peer.write_inline(data, remote, id);
-        self.stirred |= peer.wants_pump();
+        self.due.pump |= peer.wants_pump();
         self.went_alone(rank);
         true
     }
@@ -317,10 +293,14 @@ impl Verbs {
         let Some(rank) = self.rank_of(from.process) else {
             return false;
         };
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
-        if self.closed || !peer.takes_now() || !peer.is_settled() || local.len > self.max_message {
+        if self.closed
+            || !peer.takes_now()
+            || !peer.is_settled()
+            || local.len > self.adapter.max_message()
+        {
             return false;
         }
         let Some((_, lkey)) = self.registry.again(md, local, Use::Landing) else {
@@ -354,7 +334,7 @@ impl Verbs {
             read: true,
             again: false,
         };
-        self.latest = rank;
+        self.peers.sent_to(rank);
         self.begin_get(rank, transfer, id);
         true
     }
@@ -366,15 +346,15 @@ impl Verbs {
         if id >= PLAIN {
             return false;
         }
-        let Some(rank) = self.by_qpn.rank(qpn) else {
+        let Some(rank) = self.peers.by_qpn(qpn) else {
             return false;
         };
         let mut any = false;
-        while let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+        while let Some(peer) = self.peers.get_mut(rank)
             && let Some(done) = peer.done_up_to(id)
         {
             any = true;
-            self.stirred |= peer.wants_pump();
+            self.due.pump |= peer.wants_pump();
             self.piece_done(ni, done, false);
             if done == id {
                 break;
@@ -385,7 +365,7 @@ impl Verbs {
 
     #[inline]
     fn went_alone(&mut self, rank: usize) {
-        self.latest = rank;
+        self.peers.sent_to(rank);
         self.counters.paths.one_sided += 1;
     }
 }

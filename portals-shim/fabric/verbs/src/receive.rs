@@ -4,7 +4,7 @@ use super::frame::{self, Body as FrameBody, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::peer::Late;
-use super::{After, Fetched, Verbs, Work};
+use super::verbs::{After, Fetched, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::delivery;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Place, Segment};
@@ -372,7 +372,7 @@ impl Verbs {
         if request {
             self.request_done(rank);
         }
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         peer.send(
@@ -393,26 +393,28 @@ impl Verbs {
         if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
             self.say_withdrawn(rank, token);
         } else {
-            self.unripe = true;
+            self.due.confirm = true;
         }
     }
 
     /// Confirms to connected peers what they withdrew before the reads that are done now.
     #[cold]
     pub(super) fn confirm_ripe(&mut self) {
-        self.unripe = false;
-        for at in 0..self.met.len() {
-            let rank = self.met[at];
+        self.due.confirm = false;
+        for at in 0..self.peers.met() {
+            let Some(rank) = self.peers.met_at(at) else {
+                break;
+            };
             let next = |v: &mut Self| v.peer(rank).filter(|p| p.is_connected())?.ripe();
             while let Some(token) = next(self) {
                 self.say_withdrawn(rank, token);
             }
-            self.unripe |= self.peer(rank).is_some_and(|p| p.is_unripe());
+            self.due.confirm |= self.peer(rank).is_some_and(|p| p.is_unripe());
         }
     }
 
     pub(super) fn say_withdrawn(&mut self, rank: usize, token: u32) {
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         peer.send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {

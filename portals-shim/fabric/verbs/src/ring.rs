@@ -26,168 +26,26 @@
 //!   memory is not written any more. What is there later has not been received, and comes again.
 //! * One peer at a time knows the key of a ring; its memory holds nothing but that peer's frames.
 
+mod rings;
 mod slots;
 
-use super::Verbs;
 use super::frame::{FrameError, Kind, PREFIX, RING};
 use super::memory::Use;
+use crate::verbs::Verbs;
 use portals_core::Ni;
+use rings::Ring;
+pub(super) use rings::{HOT, MOST, Rings};
 use slots::{Reader, WORDS};
-use std::time::{Duration, Instant};
-use verbs_backend::{Mr, Remote};
+use verbs_backend::Remote;
 use zerocopy::IntoBytes;
 
 pub(super) use slots::END;
 pub(super) use slots::{SLOT, end, taken};
 
-/// Rings of a rank unless `PORTOLAN_RINGS` says: each costs every poll a look.
-pub(super) const MOST: u32 = 8;
-/// Short frames of a peer that are taken without a sleep in between, after which it gets a ring.
-pub(super) const HOT: u32 = 32;
 /// Frames taken from a ring in one go; then others have their turn.
 const TURN: usize = 32;
-/// Looks at the rings in one glance.
-const WATCHES: u32 = 8;
 /// Polls in a row that find frames in rings, after which one looks at the completion queue in any case.
 const ROWS: u32 = 8;
-/// The first sleep while a peer has not left its ring; doubled from one to the next.
-const FIRST_NAP: Duration = Duration::from_millis(1);
-const LAST_NAP: Duration = Duration::from_millis(16);
-
-/// A ring, and the peer that writes it.
-#[derive(Debug)]
-struct Ring {
-    rank: usize,
-    /// The peer has been asked to leave it.
-    asked: bool,
-    // Before the memory: the adapter loses its access before the memory is unmapped.
-    mr: Mr,
-    reader: Reader,
-}
-
-/// The rings of a rank.
-#[derive(Debug)]
-pub(super) struct Rings {
-    /// Most that there may be.
-    limit: usize,
-    /// Those that a peer may write.
-    open: Vec<Ring>,
-    /// Those that their peers have left, for the next time.
-    left: Vec<Ring>,
-    /// Where a frame is copied to; none while one is being handled.
-    copy: Option<Box<[u64; WORDS]>>,
-    /// Times that the rank was about to sleep, modulo 2^32.
-    sleeps: u32,
-    /// Polls since the completion queue was looked at.
-    rows: u32,
-    /// The next sleep, and when it ends, while a peer has not answered.
-    nap: Option<(Duration, Instant)>,
-}
-
-impl Rings {
-    pub(super) fn new(limit: u32) -> Self {
-        Self {
-            limit: limit as usize,
-            open: Vec::new(),
-            left: Vec::new(),
-            copy: None,
-            sleeps: 0,
-            rows: 0,
-            nap: None,
-        }
-    }
-
-    /// There are some to be looked at.
-    #[inline(always)]
-    pub(super) fn any(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    /// Whether something is in the slot of a ring that is read next.
-    #[inline(always)]
-    fn is_full(&self, at: usize) -> bool {
-        self.open.get(at).is_some_and(|r| r.reader.is_full())
-    }
-
-    /// Whether something is in a slot that is read next, after a few looks at them all: a look is shorter than the way to it.
-    #[inline(always)]
-    pub(super) fn watch(&self) -> bool {
-        (0..WATCHES).any(|_| self.open.iter().any(|r| r.reader.is_full()))
-    }
-
-    /// The longest that a thread may sleep now.
-    pub(super) fn nap(&self) -> Option<Duration> {
-        self.nap.map(|(nap, _)| nap)
-    }
-
-    /// When somebody has to look, who sleeps.
-    pub(super) fn next_look(&self) -> Option<Instant> {
-        self.nap.map(|(_, at)| at)
-    }
-
-    /// The rank is about to sleep: says whom to ask to leave, and sets the time of the sleep.
-    fn sleep(&mut self) -> Vec<usize> {
-        self.sleeps = self.sleeps.wrapping_add(1);
-        let mut ask = Vec::new();
-        for ring in &mut self.open {
-            if !std::mem::replace(&mut ring.asked, true) {
-                ask.push(ring.rank);
-            }
-        }
-        let nap = match self.nap {
-            Some((nap, _)) if ask.is_empty() => (nap * 2).min(LAST_NAP),
-            _ => FIRST_NAP,
-        };
-        self.nap = self.any().then(|| (nap, Instant::now() + nap));
-        ask
-    }
-
-    /// Somebody has looked.
-    pub(super) fn looked(&mut self, now: Instant) {
-        if let Some((_, at)) = &mut self.nap
-            && *at <= now
-        {
-            *at = now + LAST_NAP;
-        }
-    }
-
-    /// Peers that were asked to leave before an earlier sleep.
-    fn late(&self) -> Vec<usize> {
-        let asked = self.open.iter().filter(|r| r.asked);
-        asked.map(|r| r.rank).collect()
-    }
-
-    fn of(&self, rank: usize) -> Option<usize> {
-        self.open.iter().position(|r| r.rank == rank)
-    }
-
-    /// Takes a ring out of those that are looked at.
-    fn close(&mut self, rank: usize) -> Option<Ring> {
-        let ring = self.open.swap_remove(self.of(rank)?);
-        if !self.any() {
-            self.nap = None;
-        }
-        Some(ring)
-    }
-
-    /// Rings that peers may write, and those that they have left.
-    #[cfg(test)]
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.open.len(), self.left.len())
-    }
-
-    #[cfg(test)]
-    pub(super) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.open.clear();
-        self.left.clear();
-        self.nap = None;
-    }
-}
-
 impl Verbs {
     /// Takes what is in the rings; whether that is all that this poll looks at.
     #[inline]
@@ -205,7 +63,7 @@ impl Verbs {
     #[inline]
     pub(super) fn rings_are_enough(&mut self) -> bool {
         self.rings.rows += 1;
-        let enough = self.rings.rows < ROWS && self.pending == 0;
+        let enough = self.rings.rows < ROWS && self.conn.pending == 0;
         if !enough {
             self.rings.rows = 0;
         }
@@ -234,7 +92,7 @@ impl Verbs {
         for _ in 0..most {
             // Handling a frame may end the ring.
             let ring = self.rings.open.get_mut(at).filter(|r| r.rank == rank);
-            let peer = self.peers.get_mut(rank).and_then(Option::as_deref_mut);
+            let peer = self.peers.get_mut(rank);
             let Some((ring, peer)) = ring.zip(peer) else {
                 break;
             };
@@ -253,14 +111,14 @@ impl Verbs {
                 break;
             }
         }
-        self.stirred |= any;
+        self.due.pump |= any;
         self.rings.copy = Some(copy);
         // What they told of changes nothing for other peers.
-        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+        if let Some(peer) = self.peers.get_mut(rank)
             && peer.wants_pump()
         {
             peer.pump(&self.send_pool);
-            self.pending += usize::from(peer.broken);
+            self.conn.pending += usize::from(peer.broken);
         }
         any
     }
@@ -293,7 +151,7 @@ impl Verbs {
         ring.reader.begin();
         self.rings.open.push(ring);
         let pool = &self.send_pool;
-        if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+        if let Some(peer) = self.peers.get_mut(rank) {
             let slots = peer.slots();
             peer.send(pool, Kind::Ring, false, RING, |w| {
                 w.ring(slots.into(), SLOT, at);
@@ -331,9 +189,9 @@ impl Verbs {
         let late = self.rings.late();
         self.ask_to_look(late);
         for rank in self.rings.sleep() {
-            self.stirred = true;
+            self.due.pump = true;
             let pool = &self.send_pool;
-            if let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) {
+            if let Some(peer) = self.peers.get_mut(rank) {
                 peer.send(pool, Kind::Ring, false, RING, |w| w.ring(0, SLOT, nowhere));
             }
         }
@@ -342,7 +200,7 @@ impl Verbs {
     /// A peer has a ring for this side, or, with no slots, wants it to be left.
     pub(super) fn ring_told(&mut self, rank: usize, at: Remote, slots: u32, size: u32) {
         let pool = &self.send_pool;
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         if slots == 0 {

@@ -5,7 +5,7 @@ use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
 use super::peer::Fill;
 use super::reach::{Reach, Way, answer_in_place};
-use super::{After, Announced, Record, Verbs, Work};
+use super::verbs::{After, Announced, Record, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::call::RemoteKey;
 use fabric_api::delivery;
@@ -92,7 +92,7 @@ impl Verbs {
         let Some(rank) = self.rank_of(header.target) else {
             return false;
         };
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
         if self.closed || !peer.takes_now() {
@@ -121,8 +121,8 @@ impl Verbs {
         }
         peer.put_sent(header);
         peer.framed();
-        self.latest = rank;
-        self.stirred = true;
+        self.peers.sent_to(rank);
+        self.due.pump = true;
         self.counters.paths.two_sided += 1;
         true
     }
@@ -180,7 +180,7 @@ impl Verbs {
     /// A header and the data that `fill` writes after it.
     pub(super) fn eager(&mut self, rank: usize, header: &Header, fill: impl FnOnce(&mut [u8])) {
         let len = header.payload_len() as usize;
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         peer.send(
@@ -229,7 +229,7 @@ impl Verbs {
             header: *header,
             _staged: staged,
         });
-        let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+        let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
         peer.send(&self.send_pool, Kind::Announce, false, ANNOUNCEMENT, |w| {
@@ -255,7 +255,7 @@ impl Verbs {
             }
             After::Reply(op) => {
                 ni.reply_end(op, NiFail::FAIL);
-                let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut) else {
+                let Some(peer) = self.peers.get_mut(rank) else {
                     return;
                 };
                 let pool = &self.send_pool;
@@ -312,7 +312,7 @@ impl Verbs {
     /// Where a put may be written before messages that were sent earlier have had their effect.
     pub(super) fn ahead(&self, header: &Header) -> Option<(usize, Remote)> {
         let rank = self.rank_of(header.target)?;
-        let peer = self.peers.get(rank)?.as_deref()?;
+        let peer = self.peers.get(rank)?;
         let ready = !self.closed && !self.gone && peer.is_open() && peer.held.is_empty();
         let reach = ready.then(|| peer.advertised(header)).flatten();
         let reach = reach.filter(|r| r.events.is_none())?;
@@ -350,7 +350,7 @@ impl Verbs {
             ack: None,
             _staged: None,
         };
-        self.stirred = true;
+        self.due.pump = true;
         self.counters.paths.one_sided += 1;
         Outcome::Lent(self.start(rank, transfer, work) as u64)
     }
@@ -385,7 +385,7 @@ impl Verbs {
         let ack = ack_md.filter(|_| acks);
         let ack = ack.map(|md| answer_in_place(h, md, remote_offset, length));
         if let [data] = *tx.payload.as_slice()
-            && let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_deref_mut)
+            && let Some(peer) = self.peers.get_mut(rank)
             && length as usize <= peer.max_inline()
         {
             let id = self.alone.put(rank, ack);
@@ -470,14 +470,18 @@ impl Verbs {
 
     /// Posts a transfer in as many pieces as the port wants; `work` happens after the last.
     pub(super) fn start(&mut self, rank: usize, transfer: Transfer, work: Work) -> usize {
-        let left = transfer.local.len.div_ceil(self.max_message).max(1) as usize;
+        let left = transfer
+            .local
+            .len
+            .div_ceil(self.adapter.max_message())
+            .max(1) as usize;
         let id = self.records.insert(Record {
             peer: rank,
             left,
             failed: false,
             work,
         });
-        let most = self.max_message;
+        let most = self.adapter.max_message();
         let Some(peer) = self.peer(rank) else {
             return id;
         };

@@ -212,7 +212,7 @@ impl Settings {
             write_from: match write_from {
                 Some(0) => usize::MAX,
                 Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-                None => super::written::FROM,
+                None => super::thresholds::WRITE_FROM,
             },
             rings: rings.unwrap_or(super::ring::MOST),
             reads: reads.unwrap_or(Reads::Measured),
@@ -234,7 +234,7 @@ impl Settings {
 
     /// Whether puts of so many bytes are written into descriptors with an event queue.
     pub(super) const fn writes(&self, len: usize) -> bool {
-        super::written::written(self.write_from, len)
+        super::thresholds::written(self.write_from, len)
     }
 
     /// How connections over a port are made.

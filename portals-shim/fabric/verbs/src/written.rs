@@ -17,21 +17,13 @@
 //! * A peer can have events posted only to descriptors that it is told of, within their memory, by a header that matches.
 //! * Only peers that send long puts are told, so that a withdrawal waits for no other.
 
-use super::frame::{self, EAGER, Ends, FrameError};
+use super::frame::{self, Ends, FrameError};
 use super::memory::{Transfer, Use};
 use super::reach::Reach;
-use super::{Record, Verbs, Work};
+use super::thresholds;
+use super::verbs::{Record, Verbs, Work};
 use portals_core::{Body, Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
-
-/// Puts of so many bytes and more are written, up to what a frame takes. Below, copying them twice is cheaper than the way
-/// that leaves them where they are: measured by `portolan bench pingpong` over SoftRoCE.
-pub(super) const FROM: usize = 2048;
-/// Whether puts of `len` bytes are written, from `from` bytes on.
-#[inline(always)]
-pub(super) const fn written(from: usize, len: usize) -> bool {
-    from <= len && len <= EAGER
-}
 
 /// Long puts of a peer in frames, after which it is told of the descriptor of the last.
 const OFTEN: u32 = 4;
@@ -53,7 +45,7 @@ impl Verbs {
         let (Body::Put { length, .. }, [local]) = (header.body, tx.payload.as_slice()) else {
             return false;
         };
-        if !written(self.write_from, length as usize) {
+        if !thresholds::written(self.write_from, length as usize) {
             return false;
         }
         if !self.peer(rank).is_some_and(|p| p.may_write()) {
@@ -79,7 +71,7 @@ impl Verbs {
         md: MdHandle,
     ) -> Option<u64> {
         let rank = self.rank_of(header.target)?;
-        let peer = self.peers.get(rank)?.as_deref()?;
+        let peer = self.peers.get(rank)?;
         if self.closed || !peer.takes_now() || !peer.may_write() {
             return None;
         }
@@ -88,8 +80,8 @@ impl Verbs {
         let (_, lkey) = self.registry.again(md, local, Use::Local)?;
         let id = self.post_written(rank, header, (local, lkey), (remote, to), None);
         self.peer(rank)?.put_sent(header);
-        self.latest = rank;
-        self.stirred = true;
+        self.peers.sent_to(rank);
+        self.due.pump = true;
         Some(id as u64)
     }
 
@@ -116,7 +108,7 @@ impl Verbs {
         (remote, md): (Remote, MdHandle),
         op: Option<OpId>,
     ) -> usize {
-        let id = self.records.next();
+        let id = self.records.vacant_key();
         let transfer = Transfer {
             local,
             lkey,
@@ -145,7 +137,7 @@ impl Verbs {
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
     #[inline(always)]
     pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
-        if written(self.write_from, header.payload_len() as usize) {
+        if thresholds::written(self.write_from, header.payload_len() as usize) {
             self.long_put(ni, rank, header.pt_index, md);
         }
     }

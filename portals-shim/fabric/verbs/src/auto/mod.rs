@@ -33,8 +33,8 @@ pub(super) use open::in_parts;
 pub(crate) use open::{Directory, Unconnected, key};
 pub use open::{Tuning, in_threads};
 
-use super::Verbs;
 use super::datagram::{DatagramNal, News};
+use super::verbs::Verbs;
 use fabric_api::call::RemoteKey;
 use fabric_api::call::{Channels, Paths, Target};
 use fabric_api::delivery;
@@ -136,6 +136,7 @@ impl Auto {
         if self.datagrams.has_news()
             || self
                 .connections
+                .conn
                 .lost
                 .as_ref()
                 .is_some_and(|l| !l.is_empty())
@@ -159,7 +160,7 @@ impl Auto {
                         self.connections.end_peer(ni, rank, said);
                     }
                 }
-            } else if let Some(rank) = self.connections.lost.as_mut().and_then(Vec::pop) {
+            } else if let Some(rank) = self.connections.conn.lost.as_mut().and_then(Vec::pop) {
                 self.gone(ni, rank);
                 let said = self.connections.has_left(rank);
                 self.datagrams.drop_peer(ni, rank, said);

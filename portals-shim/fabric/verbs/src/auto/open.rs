@@ -1,7 +1,8 @@
 //! Opening the device for both ways, and finding the other ranks.
 
+use super::super::advice::unusable;
 use super::super::channel::Far;
-use super::super::connect::{self, unusable};
+use super::super::connect;
 use super::super::datagram;
 use super::super::plan::Plan;
 use super::super::settings::{Settings, WINDOW};
@@ -41,7 +42,7 @@ pub(crate) fn key(rank: u32, opening: &str) -> String {
 #[derive(Debug)]
 pub struct Directory {
     datagrams: datagram::Directory,
-    connections: connect::Directory,
+    connections: crate::contact::Directory,
 }
 
 impl Directory {
@@ -49,7 +50,12 @@ impl Directory {
     pub(crate) fn new(job: Reader, opening: String) -> Self {
         let before = datagram::Contact::BYTES;
         Self {
-            connections: connect::Directory::within(job.clone(), opening.clone(), key, before),
+            connections: crate::contact::Directory::within(
+                job.clone(),
+                opening.clone(),
+                key,
+                before,
+            ),
             datagrams: datagram::Directory::within(job, opening, key, 0),
         }
     }
@@ -138,9 +144,9 @@ impl Unconnected {
             self.connections
                 .nal(config, place, ids, directory.connections, crowded)?;
         datagrams.keep_news();
-        connections.lost = Some(Vec::new());
+        connections.conn.lost = Some(Vec::new());
         // One attendant looks after both.
-        connections.bell = Arc::clone(datagrams.bell());
+        connections.conn.bell = Arc::clone(datagrams.bell());
         Ok(Auto {
             rank: own,
             connections,
@@ -195,7 +201,7 @@ pub(crate) fn in_parts(
     let parts = made.into_iter().map(|(made, config)| {
         let directory = Directory {
             datagrams: datagram::Directory::of(by_datagrams.clone()),
-            connections: connect::Directory::of(by_connection.clone()),
+            connections: crate::contact::Directory::of(by_connection.clone()),
         };
         let nal = made.nal(&config, place, ids.clone(), directory, crowded)?;
         Ok((Ni::new(config), nal))

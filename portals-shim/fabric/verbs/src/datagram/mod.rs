@@ -39,7 +39,8 @@ pub(crate) use open::{Contact, Directory, Unconnected};
 pub(crate) use send::first_data;
 pub(crate) use words::News;
 
-use super::{Counters, Slab, unusable_device};
+use super::advice::unusable_device;
+use super::verbs::Counters;
 use fabric_api::bell::Bell;
 use fabric_api::call::{Paths, RemoteKey};
 use fabric_api::delivery;
@@ -49,6 +50,7 @@ use fabric_api::place::Placement;
 use portals_core::{Body, Header, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
 use receive::{Landing, Surplus};
 use send::Payload;
+use slab::Slab;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -399,7 +401,7 @@ impl DatagramNal {
         let Some(index) = tag.checked_sub(1) else {
             return;
         };
-        let Some(long) = self.longs.remove(index as usize) else {
+        let Some(long) = self.longs.try_remove(index as usize) else {
             return;
         };
         match long {

@@ -1,15 +1,17 @@
 //! Opening the device, and finding the other ranks.
 
-use super::super::connect::{advise, failed, random, unusable};
+use super::super::advice::{advise, failed, unusable};
+use super::super::contact::random;
 use super::super::directory;
 use super::super::settings::Settings;
-use super::super::{Counters, Slab};
+use super::super::verbs::Counters;
 use super::DatagramNal;
 use crate::trusted::TRUST;
 use fabric_api::attached::Attached;
 use fabric_api::bell::Bell;
 use fabric_api::config::FabricError;
 use fabric_api::identity::rank_config;
+use slab::Slab;
 
 use fabric_api::place::Placement;
 use host::processors;

@@ -107,7 +107,7 @@ impl DatagramNal {
         if landing == 0 || !matches!(header.body, Body::Ack { .. }) {
             return false;
         }
-        let waiting = self.longs.iter_mut().find_map(|long| match long {
+        let waiting = self.longs.iter_mut().find_map(|(_, long)| match long {
             Long::Message {
                 header: put,
                 landing: its,

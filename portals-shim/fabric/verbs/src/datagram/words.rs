@@ -89,7 +89,7 @@ impl DatagramNal {
         if let Err(error) = self.send_frame(peer, bytes, tag) {
             tracing::debug!(peer = rank, %error, "word not said");
             if tells {
-                self.longs.clear(tag as usize - 1);
+                let _ = self.longs.try_remove(tag as usize - 1);
             }
         }
         self.flush();

@@ -3,7 +3,7 @@
 //! Whatever comes in looks first whether the book has changed. In a job nothing does, so that its operations cost what they
 //! did before there were endpoints.
 
-use super::super::Verbs;
+use super::super::verbs::Verbs;
 use super::contact::Means;
 use super::vector::AddressVector;
 use fabric_api::address::AddressBook;
@@ -22,9 +22,9 @@ pub(crate) struct EndpointNal {
 
 impl EndpointNal {
     pub(super) fn new(mut verbs: Verbs, book: AddressBook, means: Means, most: usize) -> Self {
-        book.ring_when_removed(Arc::clone(&verbs.bell));
+        book.ring_when_removed(Arc::clone(&verbs.conn.bell));
         let vector = AddressVector::new(book.clone(), means, most);
-        verbs.vector = Some(Box::new(vector));
+        verbs.conn.vector = Some(Box::new(vector));
         Self { verbs, book }
     }
 
@@ -34,7 +34,7 @@ impl EndpointNal {
 
     #[inline]
     fn is_followed(&self) -> bool {
-        let vector = self.verbs.vector.as_ref();
+        let vector = self.verbs.conn.vector.as_ref();
         vector.is_none_or(|v| v.follows(self.book.generation()))
     }
 

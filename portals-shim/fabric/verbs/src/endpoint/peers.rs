@@ -8,31 +8,28 @@
 //!   ([`Verbs::fail_peer`]).
 //! * An inbound peer, which no program here has connected to, leaves the book with its index, so that strangers do not fill it.
 
-use super::super::Verbs;
-use super::super::connect;
 use super::super::handshake::{self, Card, Message, Refusal, Stage, Word};
 use super::super::link::NOWHERE;
 use super::super::peer::Peer;
+use super::super::verbs::{NOBODY, Verbs};
 use super::words::{BYTES, Belongs, Sender, Session, Tail, belongs};
 use fabric_api::address::{Address, Entry};
 use portals_core::{Ni, ProcessId, Transmit};
 use std::collections::VecDeque;
 use std::fmt::Display;
 
-/// In the place of an index that nobody has; no address has node 0.
-const NOBODY: ProcessId = ProcessId::new(0, 0);
-
 impl Verbs {
     /// The index of a process that an endpoint talks to.
     #[cold]
     pub(crate) fn index_of(&self, id: ProcessId) -> Option<usize> {
-        self.vector.as_ref()?.find(id)
+        self.conn.vector.as_ref()?.find(id)
     }
 
     /// An index for a process that the book has and nobody has talked to.
     #[cold]
     pub(crate) fn assign_index(&mut self, ni: &mut Ni, id: ProcessId) -> Option<usize> {
         let vector = self
+            .conn
             .vector
             .as_ref()
             .filter(|_| !self.closed && !self.gone)?;
@@ -46,8 +43,8 @@ impl Verbs {
     }
 
     fn no_place(&self) -> String {
-        let most = self.vector.as_ref().map_or(0, |v| v.most);
-        let device = self.device.name();
+        let most = self.conn.vector.as_ref().map_or(0, |v| v.most);
+        let device = self.adapter.device().name();
         format!(
             "the endpoint has its {most} peers, for whom it has queues on {device}: one must be disconnected first"
         )
@@ -58,67 +55,55 @@ impl Verbs {
         if !self.has_place() {
             return None;
         }
-        if self.vector.as_ref()?.is_full()
+        if self.conn.vector.as_ref()?.is_full()
             && let Some(useless) = self.useless()
         {
             self.part(ni, useless, &"its place is needed");
         }
-        let index = self.vector.as_mut()?.insert(entry, inbound)?;
-        if index == self.ids.len() {
-            self.ids.push(NOBODY);
-            self.peers.push(None);
-        }
-        *self.ids.get_mut(index)? = entry.address.id();
+        let index = self.conn.vector.as_mut()?.insert(entry, inbound)?;
+        self.peers.name(index, entry.address.id())?;
         Some(index)
     }
 
     /// Whether there is a place for one more peer. If not, those that seem idle have to show that they are there, so that the
     /// places of dead ones are free later.
     fn has_place(&mut self) -> bool {
-        let full = self.vector.as_ref().is_some_and(|v| v.is_full());
+        let full = self.conn.vector.as_ref().is_some_and(|v| v.is_full());
         if !full || self.useless().is_some() {
             return true;
         }
-        for peer in self.peers.iter_mut().flatten() {
+        self.peers.each(|peer| {
             if peer.is_unused() && peer.is_open() {
                 peer.probe();
             }
-        }
+        });
         false
     }
 
     /// A peer that was given up, or that nothing is known of but its address.
     fn useless(&self) -> Option<usize> {
-        let is = |index: &usize| match self.peers.get(*index).and_then(Option::as_deref) {
+        let is = |index: &usize| match self.peers.get(*index) {
             Some(peer) => {
                 let idle = peer.stage == Stage::Idle && peer.qp.is_none() && peer.is_unused();
                 peer.is_failed() || idle
             }
             None => true,
         };
-        self.vector.as_ref()?.indices().into_iter().find(is)
+        self.conn.vector.as_ref()?.indices().into_iter().find(is)
     }
 
     /// Forgets what was said between a peer and this side; its operations fail.
     fn forget(&mut self, ni: &mut Ni, index: usize, why: &dyn Display) {
         self.fail_peer(ni, index, why);
-        if let Some(slot) = self.peers.get_mut(index) {
-            *slot = None;
-        }
-        self.met.retain(|met| *met != index);
+        self.peers.forget(index);
         self.count_pending();
     }
 
     /// The session with a peer is over, and its index is free.
     fn part(&mut self, ni: &mut Ni, index: usize, why: &dyn Display) {
         self.forget(ni, index, why);
-        if self.latest == index {
-            self.latest = self.rank;
-        }
-        if let Some(id) = self.ids.get_mut(index) {
-            *id = NOBODY;
-        }
-        let Some(vector) = &mut self.vector else {
+        self.peers.unname(index);
+        let Some(vector) = &mut self.conn.vector else {
             return;
         };
         if let Some(known) = vector.remove(index)
@@ -132,7 +117,12 @@ impl Verbs {
     /// Lets go whom the book has not any more; whether there was somebody.
     #[cold]
     pub(crate) fn follow_book(&mut self, ni: &mut Ni) -> bool {
-        let Some(vector) = self.vector.as_mut().filter(|_| !self.closed && !self.gone) else {
+        let Some(vector) = self
+            .conn
+            .vector
+            .as_mut()
+            .filter(|_| !self.closed && !self.gone)
+        else {
             return false;
         };
         let gone = vector.gone();
@@ -184,14 +174,14 @@ impl Verbs {
     /// What was said between a peer and this side is over, and its index stays.
     fn begin_anew(&mut self, ni: &mut Ni, index: usize, why: &dyn Display) {
         self.forget(ni, index, why);
-        if let Some(vector) = &mut self.vector {
+        if let Some(vector) = &mut self.conn.vector {
             vector.renew(index);
         }
     }
 
     /// A peer wants no connection. In a job that is for good; an endpoint may ask anew.
     pub(crate) fn peer_refused(&mut self, ni: &mut Ni, index: usize, why: Refusal) {
-        match self.vector {
+        match self.conn.vector {
             Some(_) => self.part(ni, index, &why),
             None => self.fail_peer(ni, index, &why),
         }
@@ -199,16 +189,16 @@ impl Verbs {
 
     /// A peer has closed in good order: an inbound one is not remembered.
     pub(crate) fn forget_inbound(&mut self, ni: &mut Ni, index: usize) {
-        let known = self.vector.as_ref().and_then(|v| v.known(index));
+        let known = self.conn.vector.as_ref().and_then(|v| v.known(index));
         if known.is_some_and(|known| known.inbound) {
             self.part(ni, index, &"it has closed");
         }
     }
 
     /// Where a peer takes words, and the token that they must carry.
-    pub(crate) fn contact_of(&mut self, index: usize) -> Result<connect::Contact, String> {
-        let Some(vector) = &self.vector else {
-            return self.directory.find(index as u32);
+    pub(crate) fn contact_of(&mut self, index: usize) -> Result<crate::contact::Contact, String> {
+        let Some(vector) = &self.conn.vector else {
+            return self.conn.directory.find(index as u32);
         };
         let contact = vector.contact(index).map(|c| (c.address, c.token));
         contact.ok_or_else(|| "it is not in the book".to_owned())
@@ -216,10 +206,10 @@ impl Verbs {
 
     /// How a word names this process, or a peer: node and process, in a job the rank.
     pub(crate) fn name_of(&self, index: usize) -> (u32, u32) {
-        match &self.vector {
+        match &self.conn.vector {
             None => (index as u32, 0),
             Some(_) => {
-                let id = self.ids.get(index).copied().unwrap_or(NOBODY);
+                let id = self.peers.id(index).unwrap_or(NOBODY);
                 (id.nid, id.pid)
             }
         }
@@ -227,7 +217,7 @@ impl Verbs {
 
     /// The peer with this name that `is`; of endpoints half a name is known.
     pub(crate) fn named(&self, name: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
-        match &self.vector {
+        match &self.conn.vector {
             None => Some(name),
             Some(vector) => {
                 let mut all = vector.indices().into_iter();
@@ -242,14 +232,14 @@ impl Verbs {
         index: usize,
         word: &[u8; handshake::BYTES],
     ) -> Option<[u8; BYTES]> {
-        let known = self.vector.as_ref()?.known(index)?;
+        let known = self.conn.vector.as_ref()?.known(index)?;
         let tail = Tail::between(self.id, known.entry.address.id(), known.session);
         Some(tail.after(word))
     }
 
     /// A word of a peer was taken that says how it numbers the session.
     pub(crate) fn heard(&mut self, index: usize, session: u32) {
-        let vector = self.vector.as_mut();
+        let vector = self.conn.vector.as_mut();
         if let Some(known) = vector.and_then(|v| v.known_mut(index)) {
             known.session.theirs = session;
         }
@@ -257,9 +247,12 @@ impl Verbs {
 
     /// Whose word this is. It has the token of this process.
     pub(crate) fn sender(&mut self, ni: &mut Ni, message: &Message, bytes: &[u8]) -> Sender {
-        let Some(vector) = &self.vector else {
+        let Some(vector) = &self.conn.vector else {
             let (from, to) = (message.from as usize, message.to as usize);
-            return match to == self.rank && from != self.rank && from < self.peers.len() {
+            return match to == self.peers.own()
+                && from != self.peers.own()
+                && from < self.peers.len()
+            {
                 true => Sender::Peer(from, 0),
                 false => Sender::Nobody,
             };
@@ -287,7 +280,7 @@ impl Verbs {
         message: &Message,
         said: Session,
     ) -> Sender {
-        let known = self.vector.as_ref().and_then(|v| v.known(index));
+        let known = self.conn.vector.as_ref().and_then(|v| v.known(index));
         let known = known.filter(|known| known.entry.address == *address);
         let Some(session) = known.map(|known| known.session) else {
             return Sender::Nobody;
@@ -324,7 +317,7 @@ impl Verbs {
         if said.theirs != 0 {
             return self.refuse_sender(address, message, Refusal::Forgotten);
         }
-        let Some(book) = self.vector.as_ref().map(|v| v.book.clone()) else {
+        let Some(book) = self.conn.vector.as_ref().map(|v| v.book.clone()) else {
             return Sender::Nobody;
         };
         if !self.has_place() {
@@ -369,13 +362,13 @@ impl Verbs {
     ) -> Sender {
         let (to, own) = (address.id(), self.id);
         let card = Card {
-            uid: self.who.0,
-            jid: self.who.1,
-            attempts: self.attempts,
+            uid: self.conn.who.0,
+            jid: self.conn.who.1,
+            attempts: self.conn.attempts,
             received: 0,
-            credits: self.plan.credits,
-            address: self.mail.address(),
-            token: self.token,
+            credits: self.conn.plan.credits,
+            address: self.conn.mail.address(),
+            token: self.conn.token,
         };
         let answer = Message {
             word,
@@ -387,8 +380,8 @@ impl Verbs {
             endpoint: NOWHERE,
         };
         let tail = Tail::between(own, to, session);
-        let way = self.mail.resolve(&request.card.address);
-        let sent = way.and_then(|way| self.mail.send(&way, &tail.after(&answer.to_bytes())));
+        let way = self.conn.mail.resolve(&request.card.address);
+        let sent = way.and_then(|way| self.conn.mail.send(&way, &tail.after(&answer.to_bytes())));
         if let Err(why) = sent {
             tracing::debug!(why, "an answer is not sent");
         }

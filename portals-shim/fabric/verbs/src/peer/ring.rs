@@ -4,7 +4,7 @@ use super::COPY;
 use super::Peer;
 use super::flight::Flying;
 use crate::frame;
-use crate::ring::{self, HOT, SLOT};
+use crate::ring::{HOT, SLOT, end, taken};
 use verbs_backend::{Remote, SendOp};
 
 // A frame that fits a slot fits where it is kept.
@@ -62,7 +62,7 @@ impl Peer {
             _ => None,
         };
         let place = self.copies.get_mut(self.next_copy);
-        let (Some(place), Some(taken)) = (place, ring::taken(len - from)) else {
+        let (Some(place), Some(taken)) = (place, taken(len - from)) else {
             return false;
         };
         if self.unordered || taken > self.max_inline || frame::is_of_rings(place) {
@@ -71,7 +71,7 @@ impl Peer {
         let Some(bytes) = place.get_mut(from..from + taken) else {
             return false;
         };
-        ring::end(bytes, len - from, self.frames_sent, value);
+        end(bytes, len - from, self.frames_sent, value);
         let end = (ring.at + 1) * SLOT as u64;
         let remote = Remote {
             address: ring.start.address + end - taken as u64,

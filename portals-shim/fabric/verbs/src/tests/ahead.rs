@@ -42,7 +42,7 @@ fn connected() -> Option<Vec<Raw>> {
     let mut raws = raws(2, LEN)?;
     connect_all(&mut raws);
     until(&mut raws, "memory is advertised", |r| {
-        let peer = r[0].library.nal.peers[1].as_deref();
+        let peer = r[0].library.nal.peers.get(1);
         peer.is_some_and(|p| p.is_settled() && !p.adverts.of(4).is_empty())
     });
     Some(raws)
@@ -149,9 +149,7 @@ fn device_writes_and_messages_survive_a_broken_connection() {
         if round % 4 == 0 {
             // It is known to be broken before the write has left.
             until(&mut raws, "it is seen", |r| {
-                r[0].library.nal.peers[1]
-                    .as_deref()
-                    .is_some_and(|p| !p.is_open())
+                r[0].library.nal.peers.get(1).is_some_and(|p| !p.is_open())
             });
         }
         if kept {
@@ -165,7 +163,7 @@ fn device_writes_and_messages_survive_a_broken_connection() {
         });
         // Mended before the next one breaks.
         until(&mut raws, "it is mended", |r| {
-            let peer = r[0].library.nal.peers[1].as_deref();
+            let peer = r[0].library.nal.peers.get(1);
             peer.is_some_and(|p| p.is_open() && !p.adverts.of(4).is_empty())
         });
     }

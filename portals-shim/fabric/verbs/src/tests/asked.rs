@@ -262,7 +262,7 @@ fn device_a_get_that_is_asked_for_over_a_broken_connection_ends_once() {
         assert_eq!(read(&raws[0].work, 0, 8), [round; 8]);
         // Until both know each other again.
         let open = |raw: &Raw, of: usize| {
-            let peer = raw.library.nal.peers[of].as_deref();
+            let peer = raw.library.nal.peers.get(of);
             peer.is_some_and(|p| p.is_open() && !p.adverts.of(4).is_empty())
         };
         until(&mut raws, "mended", |r| open(&r[0], 1) && open(&r[1], 0));
@@ -319,16 +319,9 @@ fn device_nothing_is_answered_that_may_not_be_read() {
         assert_eq!(found.map(|m| (m.addr, m.len)), expected, "{what}");
         let bytes = frame(Kind::ReadRequest, |w| w.read_request(77, at, len));
         raws[0].say(1, &bytes);
-        let frames = raws[1].library.nal.peers[0]
-            .as_deref()
-            .unwrap()
-            .frames_received;
+        let frames = raws[1].library.nal.peers.get(0).unwrap().frames_received;
         until(&mut raws, what, |r| {
-            r[1].library.nal.peers[0]
-                .as_deref()
-                .unwrap()
-                .frames_received
-                > frames
+            r[1].library.nal.peers.get(0).unwrap().frames_received > frames
         });
     }
     // Another user's or job's gets nothing.

@@ -26,7 +26,7 @@ fn connected(ranks: u32, by: Connect) -> Option<Vec<Raw>> {
 }
 
 fn qpn(raw: &Raw, peer: usize) -> Option<u32> {
-    let peer = raw.library.nal.peers[peer].as_deref()?;
+    let peer = raw.library.nal.peers.get(peer)?;
     Some(peer.qp.as_ref().filter(|_| peer.is_open())?.qpn())
 }
 
@@ -199,9 +199,9 @@ fn device_requests_that_were_not_agreed_on_are_rejected() {
         return;
     };
     let links = [0, 1].map(|rank| qpn(&raws[rank], 1 - rank));
-    let address = raws[1].nal().mail.address();
+    let address = raws[1].nal().conn.mail.address();
     let (_, at) = host_ports(&address).unwrap();
-    let (token, taken) = (raws[1].nal().token, raws[0].nal().attempts);
+    let (token, taken) = (raws[1].nal().conn.token, raws[0].nal().conn.attempts);
     let hello = |from: u32, to: u32, attempt: u32, token: u64| {
         let mut bytes = 0x5054_4c4d_u32.to_le_bytes().to_vec();
         for word in [from, to, attempt] {
@@ -242,7 +242,7 @@ fn device_a_peer_that_takes_no_request_is_given_up() {
     let mut raws = raws_of(connect::in_parts_by(2, &name, settings).unwrap(), LEN);
     let there = to(raws[1].id(), LOUD, 0);
     // Nobody is behind the address that its words tell.
-    raws[1].nal().joiner = None;
+    raws[1].nal().conn.joiner = None;
     raws[0].put(there, 8, AckRequest::Ack, 0);
     until(&mut raws, "the put fails", |r| {
         r[0].seen(EventKind::Ack, LOUD) == (1, 1)

@@ -173,7 +173,7 @@ fn device_a_peer_tells_of_what_it_may_not_write() {
     connect_all(&mut raws);
     let target = raws[TARGET].id();
     let told = |r: &Raw| {
-        let peer = r.library.nal.peers[TARGET].as_deref();
+        let peer = r.library.nal.peers.get(TARGET);
         peer.is_some_and(|p| p.adverts.of(4).iter().any(|a| a.events.is_some()))
     };
     for number in 1.. {
@@ -329,8 +329,8 @@ fn device_messages_without_credit_wait_and_overrun_nothing() {
     connect_all(&mut raws);
     let before = not_ready();
     let ids: Vec<ProcessId> = raws.iter().map(Raw::id).collect();
-    let depth = u64::from(raws[EVIL].library.nal.plan.depth);
-    let slots = u64::from(raws[EVIL].library.nal.plan.slots);
+    let depth = u64::from(raws[EVIL].library.nal.conn.plan.depth);
+    let slots = u64::from(raws[EVIL].library.nal.conn.plan.slots);
     assert!(depth > slots, "more can be sent than received");
     for n in 0..depth {
         for (from, to_whom) in [(0, 1), (1, 0)] {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// What a rank believes that it may reach of another one.
 fn believed(raw: &Raw, rank: usize, bits: u64) -> Option<super::super::frame::RemoteMd> {
-    let peer = raw.library.nal.peers[rank].as_deref()?;
+    let peer = raw.library.nal.peers.get(rank)?;
     let list = peer.adverts.of(4);
     list.iter().find(|md| md.match_bits == bits).copied()
 }

@@ -28,7 +28,7 @@ fn messages(raws: &mut [Raw], count: usize) {
 }
 
 fn is_still(raw: &Raw) -> bool {
-    let peer = raw.library.nal.peers[1].as_deref();
+    let peer = raw.library.nal.peers.get(1);
     peer.is_some_and(|p| p.is_still())
 }
 

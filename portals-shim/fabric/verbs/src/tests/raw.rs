@@ -324,7 +324,7 @@ pub(super) fn get_first(raws: &mut [Raw], gets: usize) {
 
 /// What rank 1 has told of portal 4.
 pub(super) fn adverts(raw: &Raw) -> &[RemoteMd] {
-    let peer = raw.library.nal.peers[1].as_deref().unwrap();
+    let peer = raw.library.nal.peers.get(1).unwrap();
     peer.adverts.of(4)
 }
 

@@ -352,7 +352,7 @@ fn device_frames_made_by_hand_are_numbered() {
             r[1].seen(EventKind::PutEnd, LOUD) == (number as usize, 0)
         });
     }
-    let known = |r: &[Raw]| r[0].library.nal.peers[1].as_deref()?.ring_at();
+    let known = |r: &[Raw]| r[0].library.nal.peers.get(1)?.ring_at();
     awake(&mut raws, "a ring", |r| known(r).is_some());
     let before = taken(&raws[1]);
     for _ in 0..3 {

@@ -23,9 +23,9 @@ fn device_words_of_strangers_are_counted_and_change_nothing() {
         return;
     };
     connect_all(&mut raws);
-    let address = raws[1].nal().mail.address();
-    let way = raws[0].nal().mail.resolve(&address).unwrap();
-    let attempt = raws[0].nal().attempts;
+    let address = raws[1].nal().conn.mail.address();
+    let way = raws[0].nal().conn.mail.resolve(&address).unwrap();
+    let attempt = raws[0].nal().conn.attempts;
     let qpn = |raws: &mut [Raw]| {
         let peer = raws[1].nal().peer(0).unwrap();
         (peer.stage, peer.qp.as_ref().map(|qp| qp.qpn()))
@@ -49,7 +49,7 @@ fn device_words_of_strangers_are_counted_and_change_nothing() {
     let mut noise = fastrand::Rng::with_seed(3);
     bad.extend((0..100).map(|_| (0..noise.usize(1..BYTES)).map(|_| noise.u8(..)).collect()));
     for (number, bytes) in (1..).zip(&bad) {
-        raws[0].nal().mail.send(&way, bytes).unwrap();
+        raws[0].nal().conn.mail.send(&way, bytes).unwrap();
         until(&mut raws, "a bad word is counted", |r| {
             bad_frames(&r[1]) == number
         });

@@ -32,7 +32,7 @@ fn written(raw: &Raw) -> u64 {
 
 /// Rank 0 is told of the descriptor with events of rank 1 for these bits.
 fn is_told(raw: &Raw, bits: u64) -> bool {
-    let Some(peer) = raw.library.nal.peers[1].as_deref() else {
+    let Some(peer) = raw.library.nal.peers.get(1) else {
         return false;
     };
     let mut adverts = peer.adverts.of(4).iter();
@@ -50,7 +50,7 @@ fn settle(raws: &mut [Raw]) {
 }
 
 fn qpn(raw: &Raw, of: usize) -> Option<u32> {
-    let peer = raw.library.nal.peers[of].as_deref()?;
+    let peer = raw.library.nal.peers.get(of)?;
     Some(peer.qp.as_ref().filter(|_| peer.is_open())?.qpn())
 }
 
@@ -311,7 +311,7 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
     let (puts, shown) = std::thread::scope(|scope| {
         let taken = scope.spawn(|| {
             let (ni, nal) = (&mut one.library.ni, &mut one.library.nal);
-            let puts = |nal: &Verbs| nal.peers[0].as_deref().unwrap().long_puts;
+            let puts = |nal: &Verbs| nal.peers.get(0).unwrap().long_puts;
             let before = puts(nal);
             nal.withdraw(ni, md).unwrap();
             (puts(nal) - before, nal.published.holds(md))

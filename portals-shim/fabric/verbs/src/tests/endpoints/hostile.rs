@@ -30,7 +30,7 @@ fn device_words_of_strangers_change_nothing() {
     let verbs = &mut ends[2].library.nal.verbs;
     let index = verbs.index_of(target).unwrap();
     let (way, _) = verbs.peer(index).unwrap().way.clone().unwrap();
-    let attempt = verbs.attempts;
+    let attempt = verbs.conn.attempts;
     let mut bad: Vec<Vec<u8>> = Vec::new();
     for word in WORDS {
         let good = verbs.datagram(index, word, attempt, NOWHERE);
@@ -74,7 +74,7 @@ fn device_words_of_strangers_change_nothing() {
     let before = (ends[1].peers(), bad_words(&ends[1]));
     for (number, bytes) in (1..).zip(&bad) {
         let verbs = &mut ends[2].library.nal.verbs;
-        verbs.mail.send(&way, bytes).unwrap();
+        verbs.conn.mail.send(&way, bytes).unwrap();
         until(&mut ends, "a bad word is counted", |r| {
             bad_words(&r[1]) == before.1 + number
         });
@@ -98,7 +98,7 @@ fn device_only_a_request_makes_somebody_known() {
     let library = &mut ends[0].library;
     let verbs = &mut library.nal.verbs;
     let index = verbs.assign_index(&mut library.ni, target).unwrap();
-    let way = verbs.mail.resolve(&contact.address).unwrap();
+    let way = verbs.conn.mail.resolve(&contact.address).unwrap();
     verbs.meet(index).unwrap().way = Some((way.clone(), contact.token));
     for word in [
         Word::Accept,
@@ -112,7 +112,7 @@ fn device_only_a_request_makes_somebody_known() {
     }
     // It comes after the others, and is counted.
     let noise: &[u8] = b"noise";
-    verbs.mail.send(&way, noise).unwrap();
+    verbs.conn.mail.send(&way, noise).unwrap();
     until(&mut ends, "noise is counted", |r| bad_words(&r[1]) == 1);
     assert_eq!(ends[1].peers(), 0);
     assert!(!ends[1].knows(inbound));

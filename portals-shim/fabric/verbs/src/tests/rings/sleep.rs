@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn is_rung(raw: &Raw) -> bool {
-    raw.library.nal.cq.has_event().unwrap()
+    raw.library.nal.queues.has_event()
 }
 
 /// A rank goes to sleep: its peer leaves the ring when it polls, which wakes; until then the sleeper looks now and then, and

@@ -1,0 +1,53 @@
+//! What users are told of a device that cannot be used.
+
+use fabric_api::config::{FabricError, FabricKind};
+use std::fmt::Display;
+use verbs_backend::device::DeviceError;
+
+/// What is wrong, and what a user can do.
+pub(crate) fn advise(error: &DeviceError) -> String {
+    let remedy = match error {
+        DeviceError::NotInstalled(_) => {
+            "install libibverbs (Debian: libibverbs1, ibverbs-providers), or put \"portolan guest --\" in front of the command to use SoftRoCE in a virtual machine"
+        }
+        DeviceError::NoDevice => {
+            "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
+        }
+        DeviceError::Open { .. } => {
+            "its file in /dev/infiniband must be open to users (mode 0666), and its provider installed (Debian: ibverbs-providers)"
+        }
+        DeviceError::NoPort { why, .. } if why.ends_with("is not active") => {
+            "RoCE: the network interface below must be up (ip link set NAME up); InfiniBand: a cable, and a subnet manager in the network"
+        }
+        _ => return chain(error),
+    };
+    format!("{}: {remedy}", chain(error))
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+pub(crate) fn unusable(what: impl Display) -> FabricError {
+    FabricError::Unusable {
+        kind: FabricKind::Verbs,
+        reason: what.to_string(),
+    }
+}
+
+pub(crate) fn failed(error: impl std::error::Error) -> FabricError {
+    unusable(chain(&error))
+}
+
+/// What is said when a device ends under a running job.
+pub(crate) fn unusable_device(name: &str, why: &dyn Display) -> String {
+    format!("RDMA device {name} does not work any more: {why}; all operations fail")
+}

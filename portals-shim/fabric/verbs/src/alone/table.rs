@@ -1,0 +1,225 @@
+//! The requests that are under way alone.
+
+use fabric_api::nal::Awaiting;
+use portals_core::{InPlace, MdHandle, ProcessId};
+
+/// Marks the ids of these requests; those with a record have its index.
+const ALONE: u64 = 1 << 59;
+
+/// What the end of a request is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// No request.
+    Free,
+    Nothing,
+    Ack,
+    Reply,
+}
+
+const NO_ANSWER: InPlace = InPlace {
+    md: MdHandle::from_raw(u32::MAX),
+    target: ProcessId::ANY,
+    pt_index: 0,
+    match_bits: 0,
+    offset: 0,
+    length: 0,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    peer: usize,
+    end: End,
+    answer: InPlace,
+}
+
+/// The request whose caller waits for it, whose end says so here and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Waited {
+    #[default]
+    Nothing,
+    /// The request in this place.
+    For(usize),
+    /// It has succeeded.
+    Done,
+    /// It has failed, and would have been answered so.
+    Failed(End, InPlace),
+}
+
+/// The requests under way.
+#[derive(Debug, Default)]
+pub(crate) struct Alone {
+    places: Vec<Place>,
+    free: Vec<usize>,
+    /// Place of the last one that began.
+    latest: usize,
+    pub(super) waited: Waited,
+}
+
+impl Alone {
+    /// A put, which may end with an ack; its id.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, peer: usize, ack: Option<InPlace>) -> u64 {
+        let (end, answer) = match ack {
+            Some(ack) => (End::Ack, ack),
+            None => (End::Nothing, NO_ANSWER),
+        };
+        self.begin(Place { peer, end, answer })
+    }
+
+    /// A get, and its id.
+    #[inline(always)]
+    pub(crate) fn get(&mut self, peer: usize, answer: InPlace) -> u64 {
+        let end = End::Reply;
+        self.begin(Place { peer, end, answer })
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, place: Place) -> u64 {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => self.grow(place),
+        };
+        if let Some(free) = self.places.get_mut(at) {
+            *free = place;
+        }
+        self.latest = at;
+        ALONE | at as u64
+    }
+
+    #[cold]
+    fn grow(&mut self, place: Place) -> usize {
+        self.places.push(place);
+        self.places.len() - 1
+    }
+
+    /// The request of this id is over, and what is to be answered.
+    #[inline(always)]
+    pub(super) fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
+        let at = (id & !ALONE) as usize;
+        let place = self.places.get_mut(at)?;
+        let end = std::mem::replace(&mut place.end, End::Free);
+        if end == End::Free {
+            return None;
+        }
+        self.free.push(at);
+        if self.waited == Waited::For(at) {
+            self.waited = match failed {
+                true => Waited::Failed(end, place.answer),
+                false => Waited::Done,
+            };
+            return Some((End::Nothing, &place.answer));
+        }
+        Some((end, &place.answer))
+    }
+
+    /// The caller of the request that began last waits for it.
+    #[inline]
+    pub(crate) fn wait_for_latest(&mut self) {
+        self.waited = Waited::For(self.latest);
+    }
+
+    #[inline]
+    pub(crate) fn awaited(&self) -> Awaiting {
+        match self.waited {
+            Waited::For(_) => Awaiting::Yet,
+            Waited::Failed(..) => Awaiting::Failed,
+            Waited::Done | Waited::Nothing => Awaiting::Done,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
+        let all = (ALONE..).zip(&self.places);
+        all.filter(|(_, place)| place.end != End::Free)
+    }
+
+    /// Whether a get into this descriptor is under way.
+    pub(crate) fn reads_into(&self, md: MdHandle) -> bool {
+        let mut all = self.iter();
+        all.any(|(_, place)| place.end == End::Reply && place.answer.md == md)
+    }
+
+    /// The ids of a peer's.
+    pub(crate) fn of(&self, peer: usize) -> Vec<u64> {
+        let its = self.iter().filter(|(_, place)| place.peer == peer);
+        its.map(|(id, _)| id).collect()
+    }
+}
+
+/// Whether a request is one of these.
+#[inline(always)]
+pub(crate) fn is_alone(id: u64) -> bool {
+    id & ALONE != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(md: u32) -> InPlace {
+        InPlace {
+            md: MdHandle::from_raw(md),
+            target: ProcessId::new(1, 1),
+            pt_index: 4,
+            match_bits: 0,
+            offset: 0,
+            length: 8,
+        }
+    }
+
+    #[test]
+    fn a_request_ends_once_and_its_place_is_used_again() {
+        let mut alone = Alone::default();
+        let (get, put) = (alone.get(3, answer(1)), alone.put(4, Some(answer(2))));
+        assert!(is_alone(get) && is_alone(put) && get != put && get < crate::peer::PLAIN);
+        assert_eq!((alone.of(3), alone.of(4)), (vec![get], vec![put]));
+        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
+        assert_eq!(alone.end(get, false), None);
+        assert_eq!(alone.put(5, None), get);
+        assert_eq!(alone.end(put, false), Some((End::Ack, &answer(2))));
+        assert_eq!(alone.end(get, false), Some((End::Nothing, &NO_ANSWER)));
+        assert!(alone.of(3).is_empty() && alone.of(4).is_empty() && alone.of(5).is_empty());
+        assert_eq!(alone.end(ALONE | 7, false), None);
+    }
+
+    #[test]
+    fn what_is_waited_for_is_answered_by_nothing() {
+        let mut alone = Alone::default();
+        let other = alone.get(3, answer(1));
+        let get = alone.get(3, answer(2));
+        alone.wait_for_latest();
+        assert_eq!(alone.awaited(), Awaiting::Yet);
+        assert_eq!(alone.end(other, false), Some((End::Reply, &answer(1))));
+        assert_eq!(alone.awaited(), Awaiting::Yet);
+        assert_eq!(alone.end(get, false), Some((End::Nothing, &answer(2))));
+        assert_eq!(alone.awaited(), Awaiting::Done);
+
+        let put = alone.put(3, Some(answer(3)));
+        alone.wait_for_latest();
+        assert_eq!(alone.end(put, true), Some((End::Nothing, &answer(3))));
+        assert_eq!(alone.waited, Waited::Failed(End::Ack, answer(3)));
+        assert_eq!(alone.awaited(), Awaiting::Failed);
+    }
+
+    #[test]
+    fn what_is_no_longer_waited_for_is_answered_as_any_other() {
+        let mut alone = Alone::default();
+        let get = alone.get(3, answer(1));
+        alone.wait_for_latest();
+        alone.waited = Waited::Nothing;
+        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
+        // Its place is used again, by one that nobody waits for.
+        let again = alone.get(3, answer(2));
+        assert_eq!(again, get);
+        assert_eq!(alone.end(again, false), Some((End::Reply, &answer(2))));
+    }
+
+    #[test]
+    fn a_descriptor_is_read_into_until_the_get_ends() {
+        let mut alone = Alone::default();
+        let (get, put) = (alone.get(3, answer(1)), alone.put(3, Some(answer(2))));
+        let md = MdHandle::from_raw;
+        assert!(alone.reads_into(md(1)) && !alone.reads_into(md(2)));
+        assert!(alone.end(get, false).is_some() && !alone.reads_into(md(1)));
+        assert!(alone.end(put, false).is_some());
+    }
+}
