@@ -210,7 +210,7 @@ impl Verbs {
     /// The memory that it may have.
     pub(super) fn readable(&mut self, rank: usize, at: Remote, len: u32) -> Option<Segment> {
         let peer = self.peers.get(rank)?;
-        let may = peer.who == Some(self.conn.who) && u64::from(len) <= MOST;
+        let may = peer.session.who == Some(self.conn.who) && u64::from(len) <= MOST;
         may.then(|| self.registry.readable(at, len.into()))?
     }
 

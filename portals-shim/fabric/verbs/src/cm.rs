@@ -53,8 +53,8 @@ impl Verbs {
             return;
         };
         // The timer goes on: of the peer's time a part is over, however often it is asked anew.
-        peer.stage = Stage::Joining(attempt);
-        peer.card = Some(card);
+        peer.session.stage = Stage::Joining(attempt);
+        peer.session.card = Some(card);
         let begun = match host_ports(&card.address) {
             Some((_, requests)) => joiner
                 .manager
@@ -83,9 +83,9 @@ impl Verbs {
         let attempt = self.conn.attempts;
         if let Some(peer) = self.peer(rank) {
             peer.qp = Some(qp);
-            peer.stage = Stage::Asking(attempt);
+            peer.session.stage = Stage::Asking(attempt);
             // The timer sends the word.
-            if let Some(timer) = &mut peer.timer {
+            if let Some(timer) = &mut peer.session.timer {
                 timer.next = Instant::now() + timer.interval;
             }
         }
@@ -124,7 +124,8 @@ impl Verbs {
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
                 let [from, own] = [verbs.peers.own(), rank].map(|index| verbs.name_of(index).0);
                 let peer = verbs.peer(rank)?;
-                let (Stage::Joining(attempt), Some(card)) = (peer.stage, peer.card) else {
+                let (Stage::Joining(attempt), Some(card)) = (peer.session.stage, peer.session.card)
+                else {
                     return None;
                 };
                 let hello = Hello {
@@ -150,7 +151,7 @@ impl Verbs {
                 let Some(rank) = self.rank_of_link(key) else {
                     return;
                 };
-                match self.peer(rank).map(|p| p.stage) {
+                match self.peer(rank).map(|p| p.session.stage) {
                     Some(Stage::Joining(_)) => {
                         self.ask_anew(ni, rank, &format!("{what} ({status})"));
                     }
@@ -164,7 +165,7 @@ impl Verbs {
                     return;
                 };
                 tracing::debug!(peer = rank, "disconnected");
-                match self.peer(rank).map(|p| p.stage) {
+                match self.peer(rank).map(|p| p.session.stage) {
                     Some(Stage::Joining(_)) => self.ask_anew(ni, rank, "disconnected"),
                     _ => self.link_ended(rank),
                 }
@@ -177,7 +178,7 @@ impl Verbs {
     fn link_ended(&mut self, rank: usize) {
         if let Some(peer) = self.peer(rank)
             && !peer.is_failed()
-            && peer.stage != Stage::Draining
+            && peer.session.stage != Stage::Draining
         {
             peer.broken = true;
             self.conn.pending += 1;
@@ -194,7 +195,10 @@ impl Verbs {
         let Some(rank) = self.rank_of_link(key) else {
             return;
         };
-        if !matches!(self.peer(rank).map(|p| p.stage), Some(Stage::Joining(_))) {
+        if !matches!(
+            self.peer(rank).map(|p| p.session.stage),
+            Some(Stage::Joining(_))
+        ) {
             return;
         }
         if let Some(Err(why)) = step(self, rank) {
@@ -210,14 +214,14 @@ impl Verbs {
         let timer = self.conn.timer();
         let Some(peer) = self.peer(rank) else { return };
         let (Stage::Joining(attempt), Some(card), Some(qpn)) = (
-            peer.stage,
-            peer.card.take(),
+            peer.session.stage,
+            peer.session.card.take(),
             peer.qp.as_ref().map(verbs_backend::Qp::qpn),
         ) else {
             return;
         };
-        peer.stage = Stage::Opening(attempt);
-        peer.timer = Some(timer);
+        peer.session.stage = Stage::Opening(attempt);
+        peer.session.timer = Some(timer);
         self.peers.joined(qpn, rank);
         self.renew(ni, rank, &card);
         self.greet(ni, rank);
@@ -233,7 +237,9 @@ impl Verbs {
         let on = link.is_on(device, port);
         let answered = |rank: usize, attempt| {
             let peer = self.peers.get(rank);
-            peer.is_some_and(|p| p.stage == Stage::Answered && p.taken == Some(attempt))
+            peer.is_some_and(|p| {
+                p.session.stage == Stage::Answered && p.session.taken == Some(attempt)
+            })
         };
         let named = asked.and_then(|(name, attempt)| {
             let rank = self.named(name, |rank| answered(rank, attempt))?;
@@ -241,8 +247,9 @@ impl Verbs {
         });
         let peer = named.and_then(|(rank, attempt)| {
             let peer = self.peers.get_mut(rank)?;
-            let fits =
-                peer.stage == Stage::Answered && peer.taken == Some(attempt) && peer.link.is_none();
+            let fits = peer.session.stage == Stage::Answered
+                && peer.session.taken == Some(attempt)
+                && peer.link.is_none();
             (fits && on && !closed).then_some((rank, peer))
         });
         let Some((rank, peer)) = peer else {

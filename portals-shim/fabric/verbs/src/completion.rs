@@ -126,7 +126,7 @@ impl Verbs {
         }
         if let Err(error) = completion.result() {
             self.conn.pending += 1;
-            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
+            if !peer.broken && peer.session.stage != handshake::Stage::Draining && !self.closed {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
         }

@@ -67,7 +67,7 @@ impl Verbs {
     /// When [`Verbs::tend`] has something to do.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let now = Instant::now();
-        let timers = self.peers.iter().filter_map(|(_, p)| p.timer);
+        let timers = self.peers.iter().filter_map(|(_, p)| p.session.timer);
         let next = (self.conn.pending > 0)
             .then(|| timers.map(|t| t.next).min())
             .flatten();

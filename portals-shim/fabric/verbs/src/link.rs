@@ -67,7 +67,7 @@ impl Verbs {
         attempt: u32,
         endpoint: Endpoint,
     ) -> Message {
-        let way = self.peers.get(rank).and_then(|p| p.way.as_ref());
+        let way = self.peers.get(rank).and_then(|p| p.session.way.as_ref());
         let [from, to] = [self.peers.own(), rank].map(|index| self.name_of(index).0);
         Message {
             word,
@@ -82,7 +82,7 @@ impl Verbs {
 
     /// Sends a datagram to a peer whose address is known. A loss is no error: somebody asks again.
     pub(super) fn tell_peer(&mut self, rank: usize, word: &[u8; handshake::BYTES]) {
-        let Some((way, _)) = self.peer(rank).and_then(|p| p.way.clone()) else {
+        let Some((way, _)) = self.peer(rank).and_then(|p| p.session.way.clone()) else {
             return;
         };
         let whole = self.with_tail(rank, word);
@@ -151,14 +151,17 @@ impl Verbs {
 
     /// Gives back what was set aside, if the connection was not begun.
     pub(super) fn discard(&mut self, rank: usize) {
-        if let Some(peer) = self.peer(rank).filter(|p| p.stage == Stage::Idle) {
+        if let Some(peer) = self.peer(rank).filter(|p| p.session.stage == Stage::Idle) {
             drop(peer.unlink());
         }
     }
 
     /// Starts to connect to a peer, unless that is under way.
     pub(super) fn connect(&mut self, ni: &mut Ni, rank: usize) {
-        if self.peer(rank).is_some_and(|p| p.stage == Stage::Idle) {
+        if self
+            .peer(rank)
+            .is_some_and(|p| p.session.stage == Stage::Idle)
+        {
             self.dial(ni, rank);
         }
     }
@@ -169,7 +172,7 @@ impl Verbs {
         while self.poll_once(ni) > 0 {}
         self.take_ring(ni, rank);
         if let Some(peer) = self.peer(rank) {
-            peer.said_bye = true;
+            peer.session.said_bye = true;
             if let Some(done) = done {
                 peer.forget_done(done);
             }
@@ -179,7 +182,7 @@ impl Verbs {
 
     /// Whether a peer has closed in good order.
     pub(super) fn has_left(&mut self, rank: usize) -> bool {
-        self.peer(rank).is_some_and(|p| p.said_bye)
+        self.peer(rank).is_some_and(|p| p.session.said_bye)
     }
 
     /// A peer is gone, as was found out elsewhere; `said` if it has closed in good order.
@@ -211,14 +214,15 @@ impl Verbs {
         let (attempt, timer) = (self.conn.next_attempt(), self.conn.timer());
         let endpoint = self.own_end(&qp);
         if let Some(peer) = self.peer(rank) {
-            peer.stage = Stage::Asking(attempt);
+            peer.session.stage = Stage::Asking(attempt);
             peer.qp = Some(qp);
             // A connection that is being mended has had part of its time.
             let until = peer
+                .session
                 .timer
-                .filter(|_| peer.met)
+                .filter(|_| peer.session.met)
                 .map_or(timer.until, |t| t.until);
-            peer.timer = Some(Timer { until, ..timer });
+            peer.session.timer = Some(Timer { until, ..timer });
         }
         self.conn.pending += 1;
         let message = self.datagram(rank, Word::Connect, attempt, endpoint);
@@ -228,7 +232,7 @@ impl Verbs {
 
     /// Finds out how to send datagrams to a peer, unless that is known.
     fn find_way(&mut self, rank: usize) {
-        if self.peer(rank).is_none_or(|p| p.way.is_some()) {
+        if self.peer(rank).is_none_or(|p| p.session.way.is_some()) {
             return;
         }
         let way = self.contact_of(rank).and_then(|(address, token)| {
@@ -236,7 +240,7 @@ impl Verbs {
             way.map(|way| (way, token))
         });
         match (way, self.peer(rank)) {
-            (Ok(way), Some(peer)) => peer.way = Some(way),
+            (Ok(way), Some(peer)) => peer.session.way = Some(way),
             // The way to an address may come back with the link; it is looked for again until patience ends.
             (Err(why), _) => tracing::debug!(peer = rank, why, "no way to a peer yet"),
             (Ok(_), None) => {}
@@ -259,7 +263,7 @@ impl Verbs {
         let Some(peer) = self.peer(rank) else {
             return Err("no such peer".to_owned());
         };
-        peer.who = Some((card.uid, card.jid));
+        peer.session.who = Some((card.uid, card.jid));
         peer.confirm_by(witness.map(|witness| (witness, remote)));
         let Some(qp) = peer.qp.clone() else {
             return Err("no queue pair".to_owned());
@@ -293,12 +297,12 @@ impl Verbs {
     /// The peer has told what it advertises: operations that waited for it go now.
     pub(super) fn greeted(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        peer.greeted = true;
-        if matches!(peer.stage, Stage::Opening(_)) {
-            peer.stage = Stage::Up;
+        peer.session.greeted = true;
+        if matches!(peer.session.stage, Stage::Opening(_)) {
+            peer.session.stage = Stage::Up;
         }
-        if peer.stage == Stage::Up {
-            peer.timer = None;
+        if peer.session.stage == Stage::Up {
+            peer.session.timer = None;
         }
         self.count_pending();
         while let Some(tx) = self
@@ -314,17 +318,17 @@ impl Verbs {
     #[cold]
     pub(super) fn ready(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        if peer.stage != Stage::Answered {
+        if peer.session.stage != Stage::Answered {
             return;
         }
-        peer.stage = Stage::Up;
-        peer.timer = None;
+        peer.session.stage = Stage::Up;
+        peer.session.timer = None;
         self.count_pending();
         self.greet(ni, rank);
     }
 
     pub(super) fn count_pending(&mut self) {
-        let waits = |p: &Peer| p.timer.is_some() || p.broken || p.stage == Stage::Draining;
+        let waits = |p: &Peer| p.broken || p.session.is_pending();
         self.conn.pending = self.peers.iter().filter(|(_, p)| waits(p)).count();
     }
 
@@ -351,7 +355,7 @@ impl Verbs {
             self.counters.bad_frames += 1;
             return;
         };
-        let (stage, taken) = (peer.stage, peer.taken);
+        let (stage, taken) = (peer.session.stage, peer.session.taken);
         let known = stage == Stage::Asking(message.attempt);
         match message.word {
             Word::Connect => match on_connect(own, theirs, stage, taken, message.attempt) {
@@ -360,13 +364,15 @@ impl Verbs {
                     self.accept(ni, rank, &message);
                 }
                 OnConnect::Repeat => {
-                    if let Some((_, answer)) = peer.answer.filter(|a| a.0 == message.attempt) {
+                    if let Some((_, answer)) =
+                        peer.session.answer.filter(|a| a.0 == message.attempt)
+                    {
                         self.tell_peer(rank, &answer);
                     }
                 }
                 OnConnect::Ignore => {}
                 OnConnect::Renew => {
-                    peer.asked = Some(message);
+                    peer.session.asked = Some(message);
                     if stage != Stage::Draining {
                         self.drain(ni, rank);
                     }
@@ -381,14 +387,14 @@ impl Verbs {
                 }
                 let timer = self.conn.timer();
                 if let Some(peer) = self.peer(rank) {
-                    peer.taken = Some(settled(peer.taken, message.card.attempts));
+                    peer.session.taken = Some(settled(peer.session.taken, message.card.attempts));
                 }
                 if managed {
                     return self.begin_joining(ni, rank, message.attempt, message.card);
                 }
                 if let Some(peer) = self.peer(rank) {
-                    peer.stage = Stage::Opening(message.attempt);
-                    peer.timer = Some(timer);
+                    peer.session.stage = Stage::Opening(message.attempt);
+                    peer.session.timer = Some(timer);
                 }
                 self.renew(ni, rank, &message.card);
                 self.say_ready(rank, message.attempt);
@@ -401,7 +407,7 @@ impl Verbs {
                 self.ready(ni, rank);
             }
             Word::Refuse(why) if known => self.peer_refused(ni, rank, why),
-            Word::Bye { done } if peer.met => {
+            Word::Bye { done } if peer.session.met => {
                 self.peer_closed(ni, rank, done);
                 self.forget_inbound(ni, rank);
             }
@@ -414,7 +420,7 @@ impl Verbs {
     fn way_back(&mut self, rank: usize, message: &Message) -> Result<(), String> {
         let way = self.conn.mail.resolve(&message.card.address)?;
         if let Some(peer) = self.peer(rank) {
-            peer.way = Some((way, message.card.token));
+            peer.session.way = Some((way, message.card.token));
         }
         Ok(())
     }
@@ -453,16 +459,16 @@ impl Verbs {
         };
         let timer = self.conn.timer();
         if let Some(peer) = self.peer(rank) {
-            peer.stage = Stage::Answered;
-            peer.taken = Some(message.attempt);
-            peer.timer = Some(timer);
+            peer.session.stage = Stage::Answered;
+            peer.session.taken = Some(message.attempt);
+            peer.session.timer = Some(timer);
         }
         // After the stage, and before the answer tells how many frames have come.
         self.renew(ni, rank, &message.card);
         let answer = self.datagram(rank, Word::Accept, message.attempt, endpoint);
         let answer = answer.to_bytes();
         if let Some(peer) = self.peer(rank) {
-            peer.answer = Some((message.attempt, answer));
+            peer.session.answer = Some((message.attempt, answer));
         }
         self.conn.pending += 1;
         self.tell_peer(rank, &answer);
@@ -474,10 +480,10 @@ impl Verbs {
         let patience = self.conn.patience;
         let Some(peer) = self.peer(rank) else { return };
         peer.broken = false;
-        peer.greeted = false;
+        peer.session.greeted = false;
         peer.adverts.clear();
-        peer.stage = Stage::Draining;
-        peer.timer = Some(Timer {
+        peer.session.stage = Stage::Draining;
+        peer.session.timer = Some(Timer {
             next: now + FLUSH,
             interval: FLUSH,
             until: now + patience,
@@ -500,7 +506,7 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            if peer.broken && peer.stage != Stage::Draining && !peer.is_failed() {
+            if peer.broken && peer.session.stage != Stage::Draining && !peer.is_failed() {
                 if self.closed {
                     self.fail_peer(ni, rank, &"the interface closes");
                 } else {
@@ -508,11 +514,11 @@ impl Verbs {
                 }
                 continue;
             }
-            if peer.stage != Stage::Draining || found > 0 {
+            if peer.session.stage != Stage::Draining || found > 0 {
                 continue;
             }
             // The completion queue is empty. What does not come in time will not come.
-            if !peer.is_still() && peer.timer.is_some_and(|t| Instant::now() < t.next) {
+            if !peer.is_still() && peer.session.timer.is_some_and(|t| Instant::now() < t.next) {
                 continue;
             }
             self.end_ring(ni, rank);
@@ -543,8 +549,8 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            peer.stage = Stage::Idle;
-            if let Some(message) = peer.asked.take() {
+            peer.session.stage = Stage::Idle;
+            if let Some(message) = peer.session.asked.take() {
                 self.accept(ni, rank, &message);
             } else if self.closed {
                 self.fail_peer(ni, rank, &"the interface closes");
@@ -563,8 +569,8 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            let stage = peer.stage;
-            let Some(timer) = peer.timer.as_mut().filter(|t| t.next <= now) else {
+            let stage = peer.session.stage;
+            let Some(timer) = peer.session.timer.as_mut().filter(|t| t.next <= now) else {
                 continue;
             };
             any = true;
@@ -575,9 +581,9 @@ impl Verbs {
             repeat(timer, now);
             if timer.until <= now {
                 match stage {
-                    Stage::Answered if !peer.met || peer.is_unused() => {
+                    Stage::Answered if !peer.session.met || peer.is_unused() => {
                         // The one that asked has vanished; it may ask again.
-                        peer.timer = None;
+                        peer.session.timer = None;
                         if peer.is_unused() {
                             self.forget_connection(rank);
                             continue;
@@ -608,7 +614,7 @@ impl Verbs {
     /// A connection that nobody uses is undone.
     fn forget_connection(&mut self, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        peer.stage = Stage::Idle;
+        peer.session.stage = Stage::Idle;
         peer.abandon();
         if let Some(qp) = peer.unlink() {
             self.peers.parted(qp.qpn());
@@ -661,7 +667,7 @@ impl Verbs {
         if peer.is_failed() {
             return;
         }
-        let (id, left) = (peer.id, peer.said_bye);
+        let (id, left) = (peer.id, peer.session.said_bye);
         if let Some(lost) = &mut self.conn.lost {
             lost.push(rank);
         }

@@ -208,7 +208,7 @@ impl Verbs {
         let Some(peer) = self.peer(rank) else { return };
         // The access control masks speak of this process's own user and job; what another one may do is decided
         // for each of its messages.
-        let akin = peer.who == Some(own);
+        let akin = peer.session.who == Some(own);
         let its: Vec<RemoteMd> = told
             .iter()
             .filter(|(who, md)| akin && who.admits(peer.id) && (md.events.is_none() || peer.writes))

@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | `peer/session.rs` | what was said to connect |
 //! | `peer/queue.rs` | what waits, what is posted at once |
 //! | `peer/post.rs` | posting, and what becomes of what was refused |
 //! | `peer/flight.rs` | what is posted and not completed |
@@ -14,6 +15,7 @@
 //! | `peer/repeat.rs` | headers that are not sent again |
 //! | `peer/written.rs` | puts whose data is written, and their message |
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
+//! | `peer/credits.rs` | how many frames may leave, and what is given back |
 //! | `peer/confirm.rs` | ends of requests by the word of a witness |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
 //! | `peer/by_hand.rs` | frames that tests make |
@@ -51,6 +53,7 @@ mod batch;
 #[cfg(test)]
 mod by_hand;
 mod confirm;
+mod credits;
 mod expected;
 mod flight;
 mod late;
@@ -59,18 +62,19 @@ mod queue;
 mod renewal;
 mod repeat;
 mod ring;
+mod session;
 mod withdrawal;
 mod written;
 
 use super::asked::choice::Choice;
 use super::frame;
-use super::handshake::{self, Stage};
-use super::mail::Way;
+use super::handshake::Stage;
 use super::reach::Adverts;
 use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;
 use confirm::Confirm;
+use credits::Credits;
 use fabric_api::expected::Expected;
 use flight::Flying;
 use portals_core::{ProcessId, Transmit};
@@ -79,13 +83,13 @@ use renewal::Lost;
 use repeat::{Said, SaidWritten, Told};
 use ring::{Heat, Ring};
 use std::collections::VecDeque;
-use std::time::Instant;
 use verbs_backend::cm::Link;
 use verbs_backend::{Qp, SendBatch};
 
 pub(super) use confirm::Confirmed;
 pub(super) use late::{Late, LateAnswers};
 pub(super) use queue::Fill;
+pub(super) use session::{Session, Timer};
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
 const COPY: usize = 256;
@@ -95,41 +99,16 @@ pub(super) const PLAIN: u64 = 1 << 60;
 /// Id, or tag, of credit frames.
 pub(super) const CREDIT: u64 = 2 << 60;
 
-/// When to send a datagram again, and when to give up.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timer {
-    pub(super) next: Instant,
-    pub(super) interval: std::time::Duration,
-    pub(super) until: Instant,
-}
-
 /// A peer and the connection to it.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) id: ProcessId,
-    pub(super) stage: Stage,
+    pub(super) session: Session,
     pub(super) qp: Option<Qp>,
     /// The connection manager's part of the connection.
     pub(super) link: Option<Link>,
-    /// What the peer has said of itself in its ACCEPT, while the manager joins the queue pairs.
-    pub(super) card: Option<handshake::Card>,
     /// The connection is broken, which nobody has looked at yet.
     pub(super) broken: bool,
-    /// The peer has told what it advertises.
-    pub(super) greeted: bool,
-    /// The connection was in use once.
-    pub(super) met: bool,
-    /// The peer has closed in good order.
-    pub(super) said_bye: bool,
-    pub(super) timer: Option<Timer>,
-    /// The last attempt of the peer that was accepted, and the answer to it.
-    pub(super) taken: Option<u32>,
-    pub(super) answer: Option<(u32, [u8; handshake::BYTES])>,
-    /// A request of the peer that waits for the end of the old connection.
-    pub(super) asked: Option<handshake::Message>,
-    pub(super) way: Option<(Way, u64)>,
-    /// User and job that the peer said to be.
-    pub(super) who: Option<(u32, u32)>,
     /// Operations that wait for the connection.
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
@@ -175,17 +154,7 @@ pub(super) struct Peer {
     /// The same of written puts.
     told_written: Told,
     pub(super) said_written: SaidWritten,
-    credits: u16,
-    /// Slots of the peer for this side, as it said.
-    granted: u16,
-    /// Slots of ours for the peer.
-    lent: u16,
-    /// Slots of ours that the peer's frames have left and that are posted again, or free in a ring.
-    owed: u16,
-    /// Slots of ours that its frames have left and that are not posted again yet.
-    emptied: u16,
-    /// A credit frame has been posted and has not completed.
-    credit_under_way: bool,
+    credits: Credits,
     depth: usize,
     /// Requests under way besides marks: as many, or one less where marks need their own place.
     room: usize,
@@ -211,23 +180,13 @@ impl Peer {
     pub(super) fn new(id: ProcessId, lent: u16, depth: u32) -> Self {
         Self {
             id,
-            stage: Stage::Idle,
+            session: Session::new(),
             qp: None,
             link: None,
-            card: None,
             confirm: None,
             withdrawn: Vec::new(),
             room: depth as usize,
             broken: false,
-            greeted: false,
-            met: false,
-            said_bye: false,
-            timer: None,
-            taken: None,
-            answer: None,
-            asked: None,
-            way: None,
-            who: None,
             held: VecDeque::new(),
             expected: Expected::default(),
             gets: Choice::default(),
@@ -255,12 +214,7 @@ impl Peer {
             last_framed: 0,
             long_puts: 0,
             writes: false,
-            credits: 0,
-            granted: 0,
-            lent,
-            owed: 0,
-            emptied: 0,
-            credit_under_way: false,
+            credits: Credits::new(lent),
             depth: depth as usize,
             max_inline: 0,
             frames_sent: 0,
@@ -282,19 +236,19 @@ impl Peer {
     }
 
     pub(super) fn is_failed(&self) -> bool {
-        self.stage == Stage::Failed
+        self.session.stage == Stage::Failed
     }
 
     /// Frames may be posted.
     #[inline]
     pub(super) fn is_connected(&self) -> bool {
-        matches!(self.stage, Stage::Up | Stage::Opening(_)) && !self.broken
+        matches!(self.session.stage, Stage::Up | Stage::Opening(_)) && !self.broken
     }
 
     /// Operations may be sent.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.greeted && self.is_connected()
+        self.session.greeted && self.is_connected()
     }
 
     /// Operations may be sent, and none waits.
@@ -311,7 +265,7 @@ impl Peer {
     /// The connection is over: gives its queue pair out, which the manager does not hold any more.
     pub(super) fn unlink(&mut self) -> Option<Qp> {
         self.link = None;
-        self.card = None;
+        self.session.card = None;
         self.qp.take()
     }
 
@@ -339,14 +293,8 @@ impl Peer {
         !self.queue.is_empty()
             || !self.batch.is_empty()
             || self.ahead.is_some()
-            || self.owes()
+            || self.credits.is_due()
             || self.broken
-    }
-
-    /// Half of what the peer may send has come, and its slots are posted again.
-    #[inline]
-    fn owes(&self) -> bool {
-        self.owed > 0 && self.owed >= self.lent / 2 && !self.credit_under_way
     }
 
     #[inline]
@@ -357,10 +305,7 @@ impl Peer {
 
     /// Accounts what rode on a frame of the peer.
     pub(super) fn handle_prefix(&mut self, prefix: &frame::Prefix, kind_takes_slot: bool) {
-        self.credits = self
-            .credits
-            .saturating_add(prefix.credits.get())
-            .min(self.granted);
+        self.credits.receive(prefix.credits.get());
         // A peer cannot have done more than was sent.
         let done = prefix.requests_done.get();
         if done.wrapping_sub(self.requests_done_there)
@@ -380,6 +325,6 @@ impl Peer {
 
     /// All receive slots are posted.
     pub(super) fn slots_posted(&mut self) {
-        self.owed = (self.owed + std::mem::take(&mut self.emptied)).min(self.lent);
+        self.credits.posted();
     }
 }

@@ -47,7 +47,7 @@ impl Verbs {
             return;
         };
         // Without a handshake there are no frames.
-        let Some(who) = peer.who else { return };
+        let Some(who) = peer.session.who else { return };
         let ends = Ends {
             target: own,
             source: peer.id,
@@ -79,7 +79,7 @@ impl Verbs {
             }
         };
         peer.handle_prefix(&prefix, true);
-        if peer.stage == Stage::Answered {
+        if peer.session.stage == Stage::Answered {
             self.ready(ni, rank);
         }
         self.message(ni, rank, &header, data);
@@ -103,7 +103,7 @@ impl Verbs {
         };
         let Some(peer) = self.peer(rank) else { return };
         peer.handle_prefix(&prefix, body != FrameBody::Credit);
-        if peer.stage == Stage::Answered {
+        if peer.session.stage == Stage::Answered {
             self.ready(ni, rank);
         }
         match body {

@@ -63,7 +63,7 @@ impl Verbs {
         let Some(peer) = self.meet(rank) else {
             return delivery::refuse(ni, tx);
         };
-        match peer.stage {
+        match peer.session.stage {
             Stage::Failed => delivery::refuse(ni, tx),
             Stage::Idle => {
                 peer.held.push_back(tx.clone());

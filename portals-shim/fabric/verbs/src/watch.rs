@@ -40,7 +40,7 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            if !matches!(peer.stage, Stage::Up | Stage::Opening(_)) || peer.broken {
+            if !matches!(peer.session.stage, Stage::Up | Stage::Opening(_)) || peer.broken {
                 continue;
             }
             if peer.has_forgotten(now) {

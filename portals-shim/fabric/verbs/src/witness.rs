@@ -50,7 +50,7 @@ impl Verbs {
         }
         let known = peer.ended(id, completion.status(), buffer);
         if let Err(error) = completion.result() {
-            if !peer.broken && peer.stage != handshake::Stage::Draining && !self.closed {
+            if !peer.broken && peer.session.stage != handshake::Stage::Draining && !self.closed {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
             peer.broken = true;

@@ -167,7 +167,7 @@ impl Verbs {
     ) {
         let own = self.id;
         let Some(peer) = self.peer(rank) else { return };
-        let Some(who) = peer.who else { return };
+        let Some(who) = peer.session.who else { return };
         let ends = Ends {
             target: own,
             source: peer.id,

@@ -84,7 +84,8 @@ impl Verbs {
     fn useless(&self) -> Option<usize> {
         let is = |index: &usize| match self.peers.get(*index) {
             Some(peer) => {
-                let idle = peer.stage == Stage::Idle && peer.qp.is_none() && peer.is_unused();
+                let idle =
+                    peer.session.stage == Stage::Idle && peer.qp.is_none() && peer.is_unused();
                 peer.is_failed() || idle
             }
             None => true,
@@ -140,13 +141,13 @@ impl Verbs {
     /// The end of the session is no loss, since somebody wants it.
     fn say_left(&mut self, index: usize) {
         if let Some(peer) = self.peer(index) {
-            peer.said_bye = true;
+            peer.session.said_bye = true;
         }
     }
 
     /// A peer has disconnected, or knows nothing of the session.
     pub(crate) fn peer_disconnected(&mut self, ni: &mut Ni, index: usize) {
-        let answered = |p: &&mut Peer| p.stage == Stage::Answered && p.requests_sent == 0;
+        let answered = |p: &&mut Peer| p.session.stage == Stage::Answered && p.requests_sent == 0;
         if let Some(peer) = self.peer(index).filter(answered) {
             // Its request was an old one, and nothing has been sent: what waits for it goes another time.
             let held = std::mem::take(&mut peer.held);

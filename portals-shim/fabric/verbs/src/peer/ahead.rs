@@ -55,7 +55,7 @@ impl Peer {
         len: usize,
     ) {
         let at = (self.next_copy + 1) % self.depth.max(1);
-        let (owed, done) = (self.owed, self.requests_done_here);
+        let (owed, done) = (self.credits.owed(), self.requests_done_here);
         // The frame's number is the one after the write's.
         let plain = PLAIN | u64::from(self.flown.wrapping_add(1));
         let Some(qp) = &self.qp else {

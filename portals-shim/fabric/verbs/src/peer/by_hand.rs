@@ -47,9 +47,10 @@ impl Peer {
         let qp = self.qp.clone().expect("a link");
         let posted = qp.post_owned(self.plain(), op, buffer, 0..len, SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
-        let owed = self.owed;
+        let owed = self.credits;
         self.posted(Flying::Buffered(len));
-        self.owed = owed;
+        self.credits = owed;
+        self.credits.spend();
         self.told.forget();
         self.told_written.forget();
         if request {

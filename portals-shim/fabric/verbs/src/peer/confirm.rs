@@ -150,7 +150,7 @@ impl Peer {
                 if confirm.early.front().is_some_and(|(tag, _)| *tag == CREDIT) {
                     confirm.early.pop_front();
                 }
-                self.credit_under_way = false;
+                self.credits.returning(false);
                 (Confirmed::Plain, false)
             }
             Flying::Small { .. } => (Confirmed::Plain, false),

@@ -214,7 +214,7 @@ impl Peer {
             return;
         };
         if matches!(flying, Flying::Credit) {
-            self.credit_under_way = false;
+            self.credits.returning(false);
         }
         let flying = self.flying.pop_front();
         // Silent ones that failed do make completions.

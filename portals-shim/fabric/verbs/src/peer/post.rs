@@ -13,13 +13,13 @@ impl Peer {
     #[inline]
     pub(super) fn posted(&mut self, flying: Flying) {
         if !matches!(flying, Flying::Credit) {
-            self.credits = self.credits.saturating_sub(1);
+            self.credits.spend();
             self.frames_sent = self.frames_sent.wrapping_add(1);
             // A frame in a ring is posted only where this is so already. One of credits has no number: nobody waits for
             // its completion before the next frame.
             self.unordered = false;
         }
-        self.owed = 0;
+        self.credits.gave_back();
         self.fly(flying);
     }
 
@@ -27,10 +27,10 @@ impl Peer {
     #[cold]
     pub(super) fn not_posted(&mut self, error: &PostError, frame: Option<Vec<u8>>) {
         self.refused(error);
-        self.owed = 0;
+        self.credits.gave_back();
         match frame {
             Some(bytes) => self.queue.push_front(Queued::Frame { bytes }),
-            None => self.credit_under_way = false,
+            None => self.credits.returning(false),
         }
     }
 
@@ -57,7 +57,7 @@ impl Peer {
         let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
             return;
         };
-        frame::stamp(frame, self.owed, self.requests_done_here);
+        frame::stamp(frame, self.credits.owed(), self.requests_done_here);
         let (op, from) = self.told.way(frame);
         if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
             return;
@@ -85,7 +85,7 @@ impl Peer {
             return self.post_behind(write, Some(buffer), len);
         }
         let frame = &mut buffer[..len];
-        frame::stamp(frame, self.owed, self.requests_done_here);
+        frame::stamp(frame, self.credits.owed(), self.requests_done_here);
         let (op, from) = self.told.way(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };

@@ -58,7 +58,7 @@ impl Peer {
         build: B,
     ) -> Result<(), B> {
         self.flush_batch();
-        if !self.queue.is_empty() || self.credits == 0 || !self.has_room() {
+        if !self.queue.is_empty() || !self.credits.any() || !self.has_room() {
             self.flush();
             return Err(build);
         }
@@ -107,7 +107,7 @@ impl Peer {
         let head = PREFIX + header.len();
         let size = head + len;
         let waits = !self.queue.is_empty() || !self.batch.is_empty() || self.ahead.is_some();
-        if waits || self.credits == 0 || size > self.max_inline || !self.has_room() {
+        if waits || !self.credits.any() || size > self.max_inline || !self.has_room() {
             return Err(fill);
         }
         let Some(frame) = self.copies.get_mut(self.next_copy) else {
@@ -123,7 +123,7 @@ impl Peer {
         if len > 0 {
             fill.fill(data);
         }
-        let value = frame::value_of(self.owed, self.requests_done_here);
+        let value = frame::value_of(self.credits.owed(), self.requests_done_here);
         if !self.post_in_ring(SendOp::SendImmediate(value), head, size) {
             self.post_copy(size, true);
         }
@@ -169,7 +169,7 @@ impl Peer {
         while self.has_room() {
             match self.queue.front() {
                 None => break,
-                Some(Queued::Frame { .. }) if self.credits == 0 => break,
+                Some(Queued::Frame { .. }) if !self.credits.any() => break,
                 Some(_) => {}
             }
             match self.queue.pop_front() {
@@ -197,8 +197,8 @@ impl Peer {
             }
         }
         // Nothing carries the credits back.
-        if self.owes() && self.has_room() {
-            self.credit_under_way = true;
+        if self.credits.is_due() && self.has_room() {
+            self.credits.returning(true);
             let place = self.copies.get_mut(self.next_copy);
             if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
                 let len = Writer::new(place, Kind::Credit, false).len();
@@ -207,7 +207,7 @@ impl Peer {
                 let len = Writer::new(&mut buffer, Kind::Credit, false).len();
                 self.post_buffer(buffer, len, false);
             } else {
-                self.credit_under_way = false;
+                self.credits.returning(false);
             }
         }
     }

@@ -98,9 +98,9 @@ impl Peer {
 
     /// Forgets everything that waits; the owner ends the operations.
     pub(crate) fn give_up(&mut self) {
-        self.stage = Stage::Failed;
-        self.timer = None;
-        self.asked = None;
+        self.session.stage = Stage::Failed;
+        self.session.timer = None;
+        self.session.asked = None;
         self.queue.clear();
         self.lost.clear();
         self.leave_ring();
@@ -124,14 +124,10 @@ impl Peer {
         // What is sent again travels in frames.
         self.last_framed = self.requests_sent;
         self.broken = false;
-        self.greeted = false;
-        self.met = true;
+        self.session.greeted = false;
+        self.session.met = true;
         self.adverts.clear();
-        self.granted = granted;
-        self.credits = granted;
-        self.owed = 0;
-        self.emptied = 0;
-        self.credit_under_way = false;
+        self.credits.renew(granted);
         let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::Whole { .. });
         let frames = self.lost.iter().filter(|l| is_frame(l)).count() as u32;
         let first = self.frames_sent.wrapping_sub(frames);

@@ -32,7 +32,7 @@ impl Peer {
     /// slot.
     pub(crate) fn enter_ring(&mut self, start: Remote, slots: u32, size: u32) -> bool {
         let len = u64::from(slots) * SLOT as u64;
-        let fits = slots == u32::from(self.granted)
+        let fits = slots == u32::from(self.credits.granted())
             && size as usize == SLOT
             && start.address.is_multiple_of(8)
             && start.address.checked_add(len).is_some();
@@ -106,7 +106,7 @@ impl Peer {
 
     /// Slots of the peer's ring here: as many as it may send frames.
     pub(crate) fn slots(&self) -> u16 {
-        self.lent
+        self.credits.lent()
     }
 
     /// Where the peer's ring is.
@@ -124,11 +124,7 @@ impl Peer {
     /// A slot of ours was filled by a frame that counts: of the ring, where it is free again, or one that must be posted.
     #[inline]
     pub(super) fn slot_filled(&mut self) {
-        if self.in_ring {
-            self.owed = self.owed.saturating_add(1).min(self.lent);
-        } else {
-            self.emptied = self.emptied.saturating_add(1).min(self.lent);
-        }
+        self.credits.filled(self.in_ring);
         self.frames_received = self.frames_received.wrapping_add(1);
     }
 }

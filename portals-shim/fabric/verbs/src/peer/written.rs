@@ -31,7 +31,7 @@ impl Peer {
         let since = self.requests_done_there.wrapping_sub(self.last_framed);
         since < 1 << 31
             && self.queue.is_empty()
-            && self.credits > 0
+            && self.credits.any()
             && self.flying.len() + self.batch.len() + 2 <= self.room
             && self.max_inline >= frame::WRITTEN
             && self.is_open()
@@ -61,7 +61,7 @@ impl Peer {
         {
             return;
         }
-        let value = frame::value_of(self.owed, self.requests_done_here);
+        let value = frame::value_of(self.credits.owed(), self.requests_done_here);
         let Some(qp) = &self.qp else { return };
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.

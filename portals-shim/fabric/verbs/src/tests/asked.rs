@@ -326,7 +326,7 @@ fn device_nothing_is_answered_that_may_not_be_read() {
     }
     // Another user's or job's gets nothing.
     let start = open.start;
-    raws[1].nal().peer(0).unwrap().who = Some((1 << 30, 1 << 30));
+    raws[1].nal().peer(0).unwrap().session.who = Some((1 << 30, 1 << 30));
     assert_eq!(raws[1].nal().readable(0, start, 8), None);
     close(raws);
 }

@@ -268,7 +268,7 @@ fn device_a_new_beginning_is_one_for_the_other_side_too() {
     let index = ends[0].library.nal.verbs.index_of(target).unwrap();
     if let Some(peer) = ends[0].library.nal.verbs.peer(index) {
         // The word that says so gets lost.
-        peer.way = None;
+        peer.session.way = None;
     }
     assert!(ends[0].disconnect(target));
     ends[0].connect(&ends[1]);
@@ -292,7 +292,7 @@ fn device_who_does_not_know_of_a_disconnection_is_told() {
     all_works(&mut ends, 0, 1);
     let index = ends[0].library.nal.verbs.index_of(ids[1]).unwrap();
     if let Some(peer) = ends[0].library.nal.verbs.peer(index) {
-        peer.way = None;
+        peer.session.way = None;
     }
     assert!(ends[0].disconnect(ids[1]));
     fails(&mut ends, 1, ids[0]);

@@ -29,7 +29,7 @@ fn device_words_of_strangers_change_nothing() {
     let [one, target, evil] = [0, 1, 2].map(|k: usize| ends[k].id());
     let verbs = &mut ends[2].library.nal.verbs;
     let index = verbs.index_of(target).unwrap();
-    let (way, _) = verbs.peer(index).unwrap().way.clone().unwrap();
+    let (way, _) = verbs.peer(index).unwrap().session.way.clone().unwrap();
     let attempt = verbs.conn.attempts;
     let mut bad: Vec<Vec<u8>> = Vec::new();
     for word in WORDS {
@@ -99,7 +99,7 @@ fn device_only_a_request_makes_somebody_known() {
     let verbs = &mut library.nal.verbs;
     let index = verbs.assign_index(&mut library.ni, target).unwrap();
     let way = verbs.conn.mail.resolve(&contact.address).unwrap();
-    verbs.meet(index).unwrap().way = Some((way.clone(), contact.token));
+    verbs.meet(index).unwrap().session.way = Some((way.clone(), contact.token));
     for word in [
         Word::Accept,
         Word::Ready,

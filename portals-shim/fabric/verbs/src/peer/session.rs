@@ -1,0 +1,61 @@
+//! What two processes have said to each other to connect, and how far they are.
+
+use crate::handshake::{self, Stage};
+use crate::mail::Way;
+use std::time::Instant;
+
+/// When to send a datagram again, and when to give up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    pub(crate) next: Instant,
+    pub(crate) interval: std::time::Duration,
+    pub(crate) until: Instant,
+}
+
+/// The connecting to one peer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) stage: Stage,
+    pub(crate) timer: Option<Timer>,
+    /// The connection was in use once.
+    pub(crate) met: bool,
+    /// The peer has told what it advertises.
+    pub(crate) greeted: bool,
+    /// The peer has closed in good order.
+    pub(crate) said_bye: bool,
+    /// How the peer is sent datagrams, and the token that they carry.
+    pub(crate) way: Option<(Way, u64)>,
+    /// User and job that the peer said to be.
+    pub(crate) who: Option<(u32, u32)>,
+    /// The last attempt of the peer that was accepted, and the answer to it.
+    pub(crate) taken: Option<u32>,
+    pub(crate) answer: Option<(u32, [u8; handshake::BYTES])>,
+    /// A request of the peer that waits for the end of the old connection.
+    pub(crate) asked: Option<handshake::Message>,
+    /// What the peer has said of itself in its ACCEPT, while the manager joins the queue pairs.
+    pub(crate) card: Option<handshake::Card>,
+}
+
+impl Session {
+    /// Nothing was said.
+    pub(super) fn new() -> Self {
+        Self {
+            stage: Stage::Idle,
+            timer: None,
+            met: false,
+            greeted: false,
+            said_bye: false,
+            way: None,
+            who: None,
+            taken: None,
+            answer: None,
+            asked: None,
+            card: None,
+        }
+    }
+
+    /// Somebody has to look after it.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.timer.is_some() || self.stage == Stage::Draining
+    }
+}
