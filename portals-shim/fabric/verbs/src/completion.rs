@@ -50,7 +50,7 @@ impl Verbs {
             }
         }
         if self.due.confirm {
-            self.confirm_ripe();
+            self.confirm_withdrawn();
         }
         if self.queues.wants_repost() {
             self.repost();

@@ -12,7 +12,7 @@
 //! | `peer/withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/acks.rs` | acks that came before the end of their put |
-//! | `peer/repeat.rs` | headers that are not sent again |
+//! | `peer/header_cache.rs` | headers that are not sent again |
 //! | `peer/written.rs` | puts whose data is written, and their message |
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
@@ -56,11 +56,11 @@ mod confirm;
 mod credits;
 mod expected;
 mod flight;
+mod header_cache;
 mod late;
 mod post;
 mod queue;
 mod renewal;
-mod repeat;
 mod ring;
 mod session;
 mod withdrawal;
@@ -77,10 +77,10 @@ use confirm::Confirm;
 use credits::Credits;
 use fabric_api::expected::Expected;
 use flight::Flying;
+use header_cache::{ReceivedHeader, ReceivedWritten, SentHeader};
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
-use repeat::{Said, SaidWritten, Told};
 use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use verbs_backend::cm::Link;
@@ -149,11 +149,11 @@ pub(super) struct Peer {
     /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
     unordered: bool,
     /// The header of the last put that was sent to the peer, and of the last that came from it.
-    pub(super) told: Told,
-    pub(super) said: Said,
+    pub(super) sent_header: SentHeader,
+    pub(super) received_header: ReceivedHeader,
     /// The same of written puts.
-    told_written: Told,
-    pub(super) said_written: SaidWritten,
+    sent_written: SentHeader,
+    pub(super) received_written: ReceivedWritten,
     credits: Credits,
     depth: usize,
     /// Requests under way besides marks: as many, or one less where marks need their own place.
@@ -207,10 +207,10 @@ impl Peer {
             in_ring: false,
             heat: Heat::default(),
             unordered: false,
-            told: Told::nothing(),
-            said: Said::NOTHING,
-            told_written: Told::nothing(),
-            said_written: SaidWritten::NOTHING,
+            sent_header: SentHeader::empty(),
+            received_header: ReceivedHeader::NOTHING,
+            sent_written: SentHeader::empty(),
+            received_written: ReceivedWritten::NOTHING,
             last_framed: 0,
             long_puts: 0,
             writes: false,

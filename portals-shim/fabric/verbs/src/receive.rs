@@ -67,11 +67,11 @@ impl Verbs {
                     Ok(read) => read,
                     Err(error) => return self.bad_frame(rank, &error),
                 };
-                peer.said.keep(bytes, &header);
+                peer.received_header.keep(bytes, &header);
                 (prefix, data)
             }
             Some(value) => {
-                header = match peer.said.again(bytes.len(), &ends) {
+                header = match peer.received_header.again(bytes.len(), &ends) {
                     Ok(header) => header,
                     Err(error) => return self.bad_frame(rank, &error),
                 };
@@ -151,7 +151,7 @@ impl Verbs {
             }
             FrameBody::Written { header, md } => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.said_written.keep(bytes, &header, md);
+                    peer.received_written.keep(bytes, &header, md);
                 }
                 self.written_put(ni, rank, &header, md);
             }
@@ -399,17 +399,21 @@ impl Verbs {
 
     /// Confirms to connected peers what they withdrew before the reads that are done now.
     #[cold]
-    pub(super) fn confirm_ripe(&mut self) {
+    pub(super) fn confirm_withdrawn(&mut self) {
         self.due.confirm = false;
         for at in 0..self.peers.met() {
             let Some(rank) = self.peers.met_at(at) else {
                 break;
             };
-            let next = |v: &mut Self| v.peer(rank).filter(|p| p.is_connected())?.ripe();
+            let next = |v: &mut Self| {
+                v.peer(rank)
+                    .filter(|p| p.is_connected())?
+                    .next_confirmable()
+            };
             while let Some(token) = next(self) {
                 self.say_withdrawn(rank, token);
             }
-            self.due.confirm |= self.peer(rank).is_some_and(|p| p.is_unripe());
+            self.due.confirm |= self.peer(rank).is_some_and(|p| p.awaits_reads());
         }
     }
 

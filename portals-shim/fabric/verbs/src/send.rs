@@ -117,7 +117,7 @@ impl Verbs {
             {
                 return false;
             }
-            peer.told.remember(header);
+            peer.sent_header.remember(header);
         }
         peer.put_sent(header);
         peer.framed();

@@ -173,7 +173,7 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        match peer.said_written.again(len as usize, &ends) {
+        match peer.received_written.again(len as usize, &ends) {
             Ok((header, md)) => {
                 let value = value.unwrap_or_default();
                 let prefix = frame::prefix_of(value, peer.requests_done_there);

@@ -51,8 +51,8 @@ impl Peer {
         self.posted(Flying::Buffered(len));
         self.credits = owed;
         self.credits.spend();
-        self.told.forget();
-        self.told_written.forget();
+        self.sent_header.forget();
+        self.sent_written.forget();
         if request {
             self.requests_sent = self.requests_sent.wrapping_add(1);
             self.framed();

@@ -58,8 +58,8 @@ impl Peer {
         let Some((own, end)) = witness else { return };
         let theirs = Witness::read_from(end);
         self.room = self.depth.saturating_sub(1);
-        self.told = super::Told::NEVER;
-        self.told_written = super::Told::NEVER;
+        self.sent_header = super::SentHeader::NEVER;
+        self.sent_written = super::SentHeader::NEVER;
         match &mut self.confirm {
             Some(confirm) => confirm.theirs = theirs,
             None => {

@@ -94,7 +94,7 @@ impl Peer {
 
     /// How a short frame is posted next, and whether it is silent.
     #[inline]
-    pub(super) fn hush(&self) -> (SendFlags, bool) {
+    pub(super) fn unsignalled(&self) -> (SendFlags, bool) {
         if self.quiet < QUIET.min(self.depth / 4) {
             (SendFlags::empty(), true)
         } else {
@@ -238,7 +238,7 @@ mod tests {
 
     /// Posts a short frame as one is; whether it is silent.
     fn post(peer: &mut Peer) -> bool {
-        let (flags, silent) = peer.hush();
+        let (flags, silent) = peer.unsignalled();
         assert_eq!(flags == SendFlags::empty(), silent);
         peer.fly(Flying::Small { len: 8, silent });
         silent

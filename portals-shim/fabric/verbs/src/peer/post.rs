@@ -35,8 +35,8 @@ impl Peer {
     }
 
     pub(super) fn refused(&mut self, error: &PostError) {
-        self.told.forget();
-        self.told_written.forget();
+        self.sent_header.forget();
+        self.sent_written.forget();
         tracing::warn!(peer = self.id.nid, %error, "connection broken");
         self.broken = true;
     }
@@ -58,7 +58,7 @@ impl Peer {
             return;
         };
         frame::stamp(frame, self.credits.owed(), self.requests_done_here);
-        let (op, from) = self.told.way(frame);
+        let (op, from) = self.sent_header.way(frame);
         if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
             return;
         }
@@ -67,7 +67,7 @@ impl Peer {
             return;
         };
         let (id, (flags, silent)) = match credit {
-            true => (self.plain(), self.hush()),
+            true => (self.plain(), self.unsignalled()),
             false => (CREDIT, (SendFlags::SIGNALLED, false)),
         };
         match qp.post_inline(id, op, &frame[from..], flags) {
@@ -86,7 +86,7 @@ impl Peer {
         }
         let frame = &mut buffer[..len];
         frame::stamp(frame, self.credits.owed(), self.requests_done_here);
-        let (op, from) = self.told.way(frame);
+        let (op, from) = self.sent_header.way(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {

@@ -101,7 +101,7 @@ impl Peer {
         len: usize,
         fill: F,
     ) -> Result<(), F> {
-        let Some(header) = self.told.bytes_of(put) else {
+        let Some(header) = self.sent_header.bytes_of(put) else {
             return Err(fill);
         };
         let head = PREFIX + header.len();

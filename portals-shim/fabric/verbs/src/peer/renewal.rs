@@ -115,8 +115,8 @@ impl Peer {
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
         self.copies.resize(self.depth, [0; COPY]);
-        self.told.forget();
-        self.told_written.forget();
+        self.sent_header.forget();
+        self.sent_written.forget();
         self.confirm_anew();
         self.withdrawn.clear();
         self.writes = false;

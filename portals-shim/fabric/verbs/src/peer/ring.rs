@@ -53,7 +53,7 @@ impl Peer {
     /// into the ring; `false`, and nothing has happened, if there is none, or the frame is not for it.
     #[inline(always)]
     pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
-        let (id, (flags, silent)) = (self.plain(), self.hush());
+        let (id, (flags, silent)) = (self.plain(), self.unsignalled());
         let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
             return false;
         };

@@ -36,7 +36,7 @@ impl Peer {
     }
 
     /// A withdrawal that can be confirmed now.
-    pub(crate) fn ripe(&mut self) -> Option<u32> {
+    pub(crate) fn next_confirmable(&mut self) -> Option<u32> {
         let oldest = self.oldest();
         let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
         let at = self.withdrawn.iter().position(|(_, due)| done(*due))?;
@@ -44,7 +44,7 @@ impl Peer {
     }
 
     /// Whether a withdrawal waits for reads.
-    pub(crate) fn is_unripe(&self) -> bool {
+    pub(crate) fn awaits_reads(&self) -> bool {
         !self.withdrawn.is_empty()
     }
 
@@ -90,7 +90,7 @@ mod tests {
         let mut peer = peer();
         peer.fly(Flying::Mark);
         assert!(peer.confirms_at_once(7));
-        assert!(!peer.is_unripe());
+        assert!(!peer.awaits_reads());
     }
 
     #[test]
@@ -100,14 +100,20 @@ mod tests {
         assert!(!peer.confirms_at_once(7));
         fly(&mut peer, 2);
         assert!(!peer.confirms_at_once(8));
-        assert_eq!(peer.ripe(), None);
+        assert_eq!(peer.next_confirmable(), None);
         assert_eq!(peer.done_up_to(1), Some(1));
-        assert_eq!((peer.ripe(), peer.ripe()), (Some(7), None));
-        assert!(peer.is_unripe());
+        assert_eq!(
+            (peer.next_confirmable(), peer.next_confirmable()),
+            (Some(7), None)
+        );
+        assert!(peer.awaits_reads());
         fly(&mut peer, 3);
         assert_eq!(peer.done_up_to(2), Some(2));
-        assert_eq!((peer.ripe(), peer.ripe()), (Some(8), None));
-        assert!(!peer.is_unripe());
+        assert_eq!(
+            (peer.next_confirmable(), peer.next_confirmable()),
+            (Some(8), None)
+        );
+        assert!(!peer.awaits_reads());
     }
 
     #[test]
@@ -116,11 +122,11 @@ mod tests {
         let (transfer, id) = read(1);
         peer.queue.push_back(Queued::Transfer { transfer, id });
         assert!(!peer.confirms_at_once(7));
-        assert_eq!(peer.ripe(), None);
+        assert_eq!(peer.next_confirmable(), None);
         peer.queue.clear();
         fly(&mut peer, 1);
-        assert_eq!(peer.ripe(), None);
+        assert_eq!(peer.next_confirmable(), None);
         assert_eq!(peer.done_up_to(1), Some(1));
-        assert_eq!(peer.ripe(), Some(7));
+        assert_eq!(peer.next_confirmable(), Some(7));
     }
 }

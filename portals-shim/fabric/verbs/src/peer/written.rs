@@ -55,7 +55,7 @@ impl Peer {
         self.flush();
         let length = header.payload_len() as u32;
         let to = md.raw().to_le_bytes();
-        let known = self.told_written.bytes_of(header);
+        let known = self.sent_written.bytes_of(header);
         if !known.is_some_and(|head| head.starts_with(&to))
             && !self.is_told_of(header, length, md, (transfer, id))
         {
@@ -65,7 +65,7 @@ impl Peer {
         let Some(qp) = &self.qp else { return };
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.
-        let head = self.told_written.header();
+        let head = self.sent_written.header();
         let len = match self.copies.get_mut(self.next_copy) {
             Some(place) => frame::written_again(place, length, head),
             None => 0,
@@ -98,11 +98,11 @@ impl Peer {
         writer.header(header, length.into());
         let len = writer.len();
         let head = frame::written_head(&place[..len]).unwrap_or_default();
-        if self.told_written.header() == head {
-            self.told_written.remember_kept(header);
+        if self.sent_written.header() == head {
+            self.sent_written.remember_kept(header);
             return true;
         }
-        self.told_written.keep(head);
+        self.sent_written.keep(head);
         let frame = *place;
         self.ahead = Some(ahead);
         let behind = self.place_of_frame();

@@ -110,7 +110,7 @@ impl<N: Nal> Raw<N> {
         self.fill(me, region, eq)
     }
 
-    /// As [`Raw::attach`], without events, for some operations.
+    /// Attaches a descriptor without events, for some operations.
     pub(super) fn attach_for(&mut self, bits: u64, operations: MdOptions, region: &Region) {
         let me = self.entry(bits);
         let options = operations | MdOptions::MANAGE_REMOTE;
@@ -185,7 +185,7 @@ impl<N: Nal> Raw<N> {
         }
     }
 
-    /// As [`Raw::step`], by a rank that does not sleep afterwards.
+    /// A step of a rank that does not sleep afterwards.
     pub(super) fn look(&mut self) {
         self.library.attend(false);
         while self.library.progress() {}

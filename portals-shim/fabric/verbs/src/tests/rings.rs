@@ -23,7 +23,7 @@ fn connected(ranks: u32, rings: u32) -> Option<Vec<Raw>> {
     Some(raws)
 }
 
-/// As [`until`], by ranks that do not sleep.
+/// Makes progress until `done`, by ranks that do not sleep.
 fn awake(raws: &mut [Raw], what: &str, so: impl Fn(&[Raw]) -> bool) {
     let end = Instant::now() + Duration::from_secs(40);
     while !so(raws) {
@@ -88,7 +88,7 @@ fn device_short_frames_of_a_hot_peer_are_written() {
     close(raws);
 }
 
-/// As a wait does between its polls.
+/// What a wait does between its polls.
 #[test]
 fn device_a_glance_takes_what_is_written() {
     let Some(mut raws) = connected(2, 8) else {
@@ -309,7 +309,7 @@ fn device_puts_alike_survive_a_broken_connection() {
             // By the rules of iWARP every put goes with its own.
             let headless = raws[0].nal().witness.is_none();
             let peer = raws[0].nal().peer(1).unwrap();
-            assert_eq!(peer.told.bytes_of(&header).is_some(), headless);
+            assert_eq!(peer.sent_header.bytes_of(&header).is_some(), headless);
             let who = round % 2;
             let peer = raws[who].nal().peer(1 - who).unwrap();
             peer.qp.as_ref().unwrap().to_error().unwrap();

@@ -10,12 +10,12 @@
 //!
 //! # Invariants
 //!
-//! * Every frame takes its way from [`Told::way`] when it is posted, and what is kept at the receiver is the header of the
+//! * Every frame takes its way from [`SentHeader::way`] when it is posted, and what is kept at the receiver is the header of the
 //!   last put that came with one; the connection keeps the order, so both ends keep the same.
 //! * A new connection begins with nothing kept at the sender.
 //! * Where there are no immediate values (iWARP) there is no room to keep a header, and every put goes with its own.
 //! * A frame without its header stays whole at the sender: should the connection break, it is sent again whole.
-//! * [`Told::put`] is the put whose bytes are kept, with the length of its data: what is equal to it makes the same bytes,
+//! * [`SentHeader::put`] is the put whose bytes are kept, with the length of its data: what is equal to it makes the same bytes,
 //!   which then need not be made. It is remembered of a put that came twice in a row, and forgotten with the bytes.
 
 use crate::frame::{self, Ends, FrameError, HEADER, PREFIX};
@@ -24,13 +24,13 @@ use verbs_backend::SendOp;
 
 /// The header of the last put that came with one, as it was read: a put without one needs no reading.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct ReceivedHeader {
     put: Option<Header>,
     /// It tells the length of its put, which otherwise is that of the data.
     sized: bool,
 }
 
-impl Said {
+impl ReceivedHeader {
     pub(super) const NOTHING: Self = Self {
         put: None,
         sized: false,
@@ -67,39 +67,39 @@ impl Said {
 
 /// The descriptor and header of the last written put that was told of by a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SaidWritten {
-    said: Said,
+pub(crate) struct ReceivedWritten {
+    header: ReceivedHeader,
     md: MdHandle,
 }
 
-impl SaidWritten {
+impl ReceivedWritten {
     pub(super) const NOTHING: Self = Self {
-        said: Said::NOTHING,
+        header: ReceivedHeader::NOTHING,
         md: MdHandle::from_raw(0),
     };
 
     /// Keeps those of a put that `frame` told of.
     pub(crate) fn keep(&mut self, frame: &[u8], header: &Header, md: MdHandle) {
         if let Body::Put { .. } = header.body {
-            let said = Said {
+            let header = ReceivedHeader {
                 put: Some(*header),
                 sized: frame::written_tells_length(frame),
             };
-            *self = Self { said, md };
+            *self = Self { header, md };
         }
     }
 
     /// The header and descriptor of a put of `data` bytes that were written without a frame.
     #[inline(always)]
     pub(crate) fn again(&self, data: usize, ends: &Ends) -> Result<(Header, MdHandle), FrameError> {
-        Ok((self.said.again(data, ends)?, self.md))
+        Ok((self.header.again(data, ends)?, self.md))
     }
 }
 
 /// The header of the last put of one direction.
 #[derive(Debug)]
-pub(crate) struct Told {
-    /// As long as a header can be, or empty.
+pub(crate) struct SentHeader {
+    /// Room for the longest header, or nothing.
     bytes: Vec<u8>,
     /// 0: none.
     len: usize,
@@ -109,7 +109,7 @@ pub(crate) struct Told {
     put: Option<Header>,
 }
 
-impl Told {
+impl SentHeader {
     /// Keeps nothing ever.
     pub(super) const NEVER: Self = Self {
         bytes: Vec::new(),
@@ -119,7 +119,7 @@ impl Told {
     };
 
     /// Has kept nothing yet.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn empty() -> Self {
         Self {
             bytes: vec![0; HEADER],
             ..Self::NEVER
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_second_put_of_a_kind_goes_without_its_header() {
-        let mut told = Told::nothing();
+        let mut told = SentHeader::empty();
         let mut goes = |frame: &[u8]| {
             let (op, from) = told.way(frame);
             match op {
@@ -308,7 +308,7 @@ mod tests {
             source: ProcessId::new(0, 2),
             who: (3, 4),
         };
-        let mut said = Said::NOTHING;
+        let mut said = ReceivedHeader::NOTHING;
         assert_eq!(said.again(8, &ends), Err(FrameError::Headless));
         let mut rng = fastrand::Rng::with_seed(11);
         for _ in 0..20_000 {
@@ -385,7 +385,7 @@ mod tests {
             source: ProcessId::new(0, 2),
             who: (3, 4),
         };
-        let mut said = SaidWritten::NOTHING;
+        let mut said = ReceivedWritten::NOTHING;
         assert!(matches!(said.again(8, &ends), Err(FrameError::Headless)));
         for (md, told, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
             let md = MdHandle::from_raw(md);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     /// Whether a put goes without its header.
-    fn goes_without(told: &mut Told, put: &Header) -> bool {
+    fn goes_without(told: &mut SentHeader, put: &Header) -> bool {
         let (op, _) = told.way(&frame_of(put, Kind::Message, &[0; 8]));
         told.remember(put);
         matches!(op, SendOp::SendImmediate(_))
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_what_would_be_made() {
-        let mut told = Told::nothing();
+        let mut told = SentHeader::empty();
         let one = put(7, 4, 8);
         assert!(!goes_without(&mut told, &one));
         assert_eq!(told.bytes_of(&one), None, "sent once");
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn another_put_is_none_that_is_remembered() {
-        let mut told = Told::nothing();
+        let mut told = SentHeader::empty();
         let one = put(7, 4, 8);
         let other_bits = put(8, 4, 8);
         let (mut elsewhere, mut with_more, mut without_ack) = (one, one, one);
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn nothing_is_remembered_of_a_connection_that_ended() {
-        let mut told = Told::nothing();
+        let mut told = SentHeader::empty();
         let one = put(7, 4, 8);
         for _ in 0..2 {
             goes_without(&mut told, &one);
