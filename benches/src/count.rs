@@ -57,7 +57,7 @@ pub const DYNAMIC_PERCENT: u64 = 2;
 
 /// A put to memory that is pinned where it is used, and is: `conduit-put` is one to memory that is pinned as a whole.
 pub const HELD: &str = "conduit-put-held";
-/// As [`HELD`], of a get of 4 KiB; `conduit-get` is one from memory that is pinned as a whole.
+/// A get of 4 KiB from memory that is pinned where it is used; `conduit-get` is one from memory that is pinned as a whole.
 pub const GET_HELD: &str = "conduit-get-held";
 /// What a put may cost more where its memory has to be looked for among what is held, instructions.
 pub const HIT: u64 = 450;

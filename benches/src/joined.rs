@@ -59,7 +59,7 @@ impl Joined {
         Self::join(from, to)
     }
 
-    /// As [`Joined::new`], over shared memory.
+    /// Two interfaces joined by shared memory.
     ///
     /// # Errors
     /// Those of [`Joined::new`].

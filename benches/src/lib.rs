@@ -167,7 +167,7 @@ impl Pair {
         (event.kind == EventKind::PutEnd).then_some((taken.searched, taken.ack))
     }
 
-    /// As [`Pair::deliver`], the data coming after the match: the way of fabrics that deposit it themselves.
+    /// A delivery whose data comes after the match: the way of fabrics that deposit it themselves.
     pub fn deliver_in_steps(&mut self) -> Option<u32> {
         let put = self.put;
         self.arrive_in_steps(&put).map(|(searched, _)| searched)
@@ -184,7 +184,7 @@ impl Pair {
         (event.kind == EventKind::PutEnd).then_some((d.searched, ack))
     }
 
-    /// As [`Pair::put_and_ack`], by an operation that begins and ends in calls of their own at both sides.
+    /// A put and its ack by an operation that begins and ends in calls of their own at both sides.
     pub fn put_and_ack_in_steps(&mut self) -> bool {
         self.acked_in_steps()
             .is_some_and(|kind| kind == EventKind::Ack)

@@ -39,7 +39,7 @@ impl Tagged {
         Self::with(over, &options)
     }
 
-    /// As [`Tagged::new`], with all options.
+    /// Two ranks with all options of [`Tagged::new`].
     ///
     /// # Errors
     /// No memory, or options that do not go together.
@@ -119,7 +119,7 @@ impl Tagged {
         came && answered && back.is_ok_and(|back| sender.wait(back).is_ok())
     }
 
-    /// As [`Tagged::round_trip`], but each message is there before its receive.
+    /// A round trip in which each message is there before its receive.
     #[must_use]
     pub fn unexpected_round_trip(&self) -> bool {
         self.unexpected(0, 1, TAG) && self.unexpected(1, 0, TAG)
@@ -181,7 +181,7 @@ fn one<const FULL: bool>(l: &Layout, cid: u32, source: u32, tag: i32) -> (u64, P
     (bits, pattern, l.source::<FULL>(bits, source))
 }
 
-/// As [`one`], for any layout.
+/// What [`one`] counts, for any layout.
 fn any(l: &Layout, cid: u32, source: u32, tag: i32) -> (u64, Pattern, u32) {
     // Three questions, as a send, a receive and an event ask them at different times.
     let bits = if black_box(l).is_full() {

@@ -30,7 +30,7 @@ pub fn limit(resource: Resource) -> io::Result<Rlimit> {
     })
 }
 
-/// As many descriptors as this process may ask for; the limit that it had before, to be put back.
+/// Raises the limit of descriptors to the most that this process may ask for; the limit that it had before, to be put back.
 ///
 /// # Errors
 /// The limit is not known, or stays as it is.

@@ -256,7 +256,7 @@ fn a_job_of_one_keeps_its_own_values() {
 /// Set for a process that no launcher has started, by which it is a job of one.
 const ALONE: &str = "PORTOLAN_TEST_ALONE";
 
-/// As between `fork` and the child's own start, in a process of its own.
+/// A process as it is between `fork` and the child's own start.
 #[test]
 fn the_child_of_a_job_of_one_may_be_a_job_of_one() {
     if std::env::var_os(ALONE).is_none() {

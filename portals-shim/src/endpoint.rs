@@ -45,7 +45,7 @@ impl Endpoint {
     /// choice.
     ///
     /// # Errors
-    /// As for [`Endpoint::open`].
+    /// Those of [`Endpoint::open`].
     pub fn open_with(config: &FabricConfig, wishes: &Wishes) -> Result<Self, FabricError> {
         let opened = match config.kind {
             FabricKind::Shm => crate::nal::shm::open_endpoint(wishes),

@@ -174,7 +174,7 @@ pub fn serial(params: Params) -> Report {
     }
 }
 
-/// As one rank of a communicator; rank 0 has the report.
+/// Plays as one rank of a communicator; rank 0 has the report.
 pub fn run(comm: &Comm, params: Params) -> Result<Option<Report>, LifeError> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let (rows, columns) = (params.rows, params.columns);

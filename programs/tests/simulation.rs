@@ -106,7 +106,7 @@ fn checksum(output: &Output) -> String {
     words.next().unwrap().to_owned()
 }
 
-/// As rootless containers are made.
+/// A process in namespaces as rootless containers have them.
 #[test]
 fn ranks_in_namespaces_of_their_own_are_reached() {
     let gups = [GUPS, "--log2-table", "8", "--updates", "64"];

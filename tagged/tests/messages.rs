@@ -367,7 +367,7 @@ fn ranks_meet_whatever_nobody_receives() {
     });
 }
 
-/// As many descriptors as the interface can still have.
+/// Takes all descriptors that the interface can still have.
 fn exhaust(ni: &Interface) -> Vec<portals_shim::MdHandle> {
     let spec = || MdSpec {
         memory: MdMemory::Empty,

@@ -14,7 +14,7 @@ pub type Join = Box<dyn FnOnce() -> Result<Opened, FabricError> + Send>;
 /// How much of a case to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// As the scenario says: thousands of rounds, megabytes.
+    /// The scenario's own: thousands of rounds, megabytes.
     Full,
     /// Enough to see every path; for fabrics that are simulated or emulated.
     Small,

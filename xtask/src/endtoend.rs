@@ -20,7 +20,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<String> {
     succeed_saying(command).map(|(text, _)| text)
 }
 
-/// As [`succeed`], with what went to the standard error too.
+/// What [`succeed`] gives, with what went to the standard error too.
 pub(crate) fn succeed_saying(command: &mut Command) -> Result<(String, String)> {
     let out = output(command)?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -52,7 +52,7 @@ pub(crate) struct InGuest {
 }
 
 impl InGuest {
-    /// As a part of the device tests.
+    /// A run as a part of the device tests.
     pub(crate) fn few() -> Self {
         Self {
             options: Options {

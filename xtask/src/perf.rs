@@ -304,7 +304,7 @@ const LEAST: usize = 2;
 const MIB: f64 = 1.048_576;
 
 impl Row {
-    /// As many as move what ours do.
+    /// The number of messages that move what ours do.
     fn peer_iterations(&self) -> u64 {
         self.iterations * self.window * (self.bytes / self.peer_bytes).max(1)
     }

@@ -216,7 +216,7 @@ mod tests {
         Hsl::new()
     }
 
-    /// As C names a lock.
+    /// The lock that C names.
     fn lock(l: &Hsl) -> Lock {
         // SAFETY: a lock of a test, which outlives its calls.
         unsafe { Lock::new(std::ptr::from_ref(l).cast_mut()) }

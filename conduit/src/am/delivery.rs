@@ -34,7 +34,7 @@ impl Payload<'_> {
 /// The arguments of a message that waits for its handler; those of one without arguments take no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
-    /// As many as there are, and then what was there before.
+    /// The arguments, and behind them what was there before.
     pub(super) values: Option<Box<Values>>,
     pub(super) count: u8,
 }

@@ -44,7 +44,7 @@ pub(super) fn attach(conduit: &Conduit, addr: u64) -> Vec<u64> {
     attach_with(conduit, addr, vec![])
 }
 
-/// As [`attach`] with more handlers, whose indexes are fixed.
+/// Attaches with more handlers than [`attach`], whose indexes are fixed.
 pub(super) fn attach_with(
     conduit: &Conduit,
     addr: u64,

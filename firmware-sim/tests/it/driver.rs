@@ -224,7 +224,7 @@ impl Sim {
         })
     }
 
-    /// As [`Sim::with_machine`], with faults.
+    /// A simulation of a machine with faults.
     pub(crate) fn with_faults(
         machine: Machine,
         dims: [u16; 3],

@@ -12,7 +12,7 @@ pub fn run(data: &[u8]) -> u32 {
     line(data) + frame(data)
 }
 
-/// As many frames as there are; none has more pairs than bytes.
+/// All frames that there are; none has more pairs than bytes.
 fn frame(data: &[u8]) -> u32 {
     let mut inbox = data.to_vec();
     let mut count = 0;

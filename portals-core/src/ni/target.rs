@@ -114,7 +114,7 @@ pub trait Place {
     fn place(self, pieces: &[Segment], length: u64) -> NiFail;
 }
 
-/// As a closure does.
+/// The same by a closure.
 struct By<F>(F);
 
 impl<F: FnOnce(&[Segment], u64) -> NiFail> Place for By<F> {

@@ -711,7 +711,7 @@ fn a_fabric_that_cannot_be_used_is_3_before_any_rank_starts() {
     );
 }
 
-/// As in a container, whose first process has its group and session outside; also with the `/proc` of the machine around it,
+/// A process as in a container, whose first process has its group and session outside; also with the `/proc` of the machine around it,
 /// which has other numbers.
 #[test]
 fn a_launcher_whose_session_is_outside_of_its_namespace_leaves_nothing() {

@@ -391,7 +391,7 @@ impl Rank {
             .collect()
     }
 
-    /// As [`Rank::take`], of what has not failed.
+    /// Takes the next event, of what has not failed.
     #[track_caller]
     pub(super) fn take_well(&self, eq: EqHandle, kinds: &[EventKind]) -> Vec<Event> {
         let events = self.take(eq, kinds);

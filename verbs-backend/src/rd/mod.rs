@@ -110,9 +110,9 @@ pub enum Retransmit {
 /// How many segments may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// As many as the window allows.
+    /// The number that the window allows.
     None,
-    /// As many as get through, and as the receiver wants.
+    /// The number that gets through, and that the receiver wants.
     Adaptive {
         /// Before anything is known.
         initial: u16,

@@ -54,7 +54,7 @@ enum Statuses {
     Own,
     /// Some that is not 0: of ranks that the launcher has killed.
     Any,
-    /// As that, but where the launcher itself is sent a signal, or a rank exits with 0 too early, it may give 0, whatever
+    /// The same, but where the launcher itself is sent a signal, or a rank exits with 0 too early, it may give 0, whatever
     /// it starts: there the ranks' own statuses count.
     Unsure,
 }

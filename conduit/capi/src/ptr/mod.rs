@@ -85,7 +85,7 @@ impl Count<usize> {
         self.0
     }
 
-    /// As many for each of `n`, of an argument that has a part for each.
+    /// So many for each of `n`, of an argument that has a part for each.
     pub(crate) fn times(self, n: usize) -> Self {
         Self(self.0 * n)
     }

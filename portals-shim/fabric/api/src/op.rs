@@ -12,7 +12,7 @@ use portals_core::{AckRequest, MdHandle};
 
 /// How a put is made. In each mode but the first a fabric may decline it, so that nothing has happened.
 pub enum Mode<'a> {
-    /// As the API has it: after all that was sent before, from the descriptor's memory.
+    /// The put of the API: after all that was sent before, from the descriptor's memory.
     Standard,
     /// The same, if the fabric takes the data within the call.
     AtOnce,

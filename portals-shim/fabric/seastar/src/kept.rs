@@ -37,7 +37,7 @@ pub(crate) struct Kept {
     by_me: BTreeMap<MeHandle, MdHandle>,
     /// Bytes kept for mortal ones and from before changes, each counted for itself.
     unsure: u64,
-    /// As many as are kept before they are asked for.
+    /// Most that are kept before they are asked for.
     most: u64,
 }
 

@@ -62,7 +62,7 @@ impl Address {
         })
     }
 
-    /// As one value of the job's key space.
+    /// One value of the job's key space that says all of it.
     pub(super) fn to_text(&self) -> String {
         format!("{} {} {}", self.secret.to_hex(), self.place, self.name)
     }
@@ -76,7 +76,7 @@ impl Address {
         })
     }
 
-    /// As one word, without anything that a shell takes for more than that.
+    /// One word that says all of it, without anything that a shell takes for more than that.
     pub(super) fn to_word(&self) -> String {
         format!("{}:{}:{}", self.secret.to_hex(), self.name, self.place)
     }
@@ -336,7 +336,7 @@ pub fn simulate(ranks: u32, config: &FabricConfig) -> Result<(), ServeError> {
     }
 }
 
-/// As many descriptors as the system permits: there are four for each rank.
+/// Raises the limit of descriptors to what the system permits: there are four for each rank.
 pub(super) fn permit_descriptors() {
     if let Err(error) = host::limit::raise_descriptors() {
         tracing::debug!(%error, "the limit of descriptors stays");

@@ -50,7 +50,7 @@ fn ranks<R: Send>(n: u32, body: impl Fn(u32, &Opened) -> R + Sync) -> Vec<R> {
     ranks_of(n, &FabricConfig::default(), body)
 }
 
-/// As [`ranks`], with choices for the model.
+/// Ranks with choices for the model.
 fn ranks_of<R: Send>(
     n: u32,
     config: &FabricConfig,

@@ -337,7 +337,7 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// As many descriptors as this process may have, until it is dropped.
+/// Raises the limit of descriptors to the most that this process may have, until it is dropped.
 #[derive(Debug)]
 struct Raised(Option<Rlimit>);
 

@@ -430,7 +430,7 @@ impl Shm {
         self.core.peers.iter().any(|peer| peer.nonsense != 0)
     }
 
-    /// As if the peers had written nonsense.
+    /// Has every peer seem to have written nonsense.
     #[cfg(test)]
     fn spoil_for_test(&mut self) {
         let other = 1 - self.core.rank;

@@ -133,7 +133,7 @@ fn a_rank_that_says_it_came_and_did_not_is_an_answer() {
     assert!(Guest::knock("nonsense", 1, Vec::new()).is_err());
 }
 
-/// As in a network namespace of its own, where no abstract name of this one is known.
+/// A process in a network namespace of its own, where no abstract name of this one is known.
 #[test]
 fn who_cannot_reach_the_name_comes_to_the_second_door_which_leaves_nothing() {
     let door = open(2, 1);
