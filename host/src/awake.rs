@@ -29,6 +29,11 @@ impl Awake {
         self.is_over_at(Instant::now())
     }
 
+    /// How long to sleep until it is asked again, at most.
+    pub fn slice(&self) -> Duration {
+        self.left.min(STEP)
+    }
+
     fn is_over_at(&mut self, now: Instant) -> bool {
         let step = now.saturating_duration_since(self.looked);
         self.looked = now;
@@ -37,9 +42,62 @@ impl Awake {
     }
 }
 
+/// A clock for timers that somebody looks after: the time by which a look is later than it was due does not count.
+#[derive(Debug)]
+pub struct Clock {
+    /// When it would have begun, had it never stood.
+    origin: Instant,
+    read: Duration,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            origin: Instant::now(),
+            read: Duration::ZERO,
+        }
+    }
+}
+
+impl Clock {
+    /// The time now; `due`: when a timer ends, which somebody would have looked after if the process had run.
+    pub fn read(&mut self, due: Option<Duration>) -> Duration {
+        self.read_at(Instant::now(), due)
+    }
+
+    /// When it will read `at`.
+    pub fn instant(&self, at: Duration) -> Option<Instant> {
+        self.origin.checked_add(at)
+    }
+
+    fn read_at(&mut self, now: Instant, due: Option<Duration>) -> Duration {
+        let latest = due.map_or(Duration::MAX, |due| due.max(self.read).saturating_add(STEP));
+        let time = now.saturating_duration_since(self.origin);
+        self.origin += time.saturating_sub(latest);
+        self.read = self.read.max(time.min(latest));
+        self.read
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_stands_while_a_timer_that_is_due_is_not_looked_after() {
+        let mut clock = Clock::default();
+        let start = clock.origin;
+        let seconds = Duration::from_secs;
+        let mut read =
+            |at: u64, due: Option<u64>| clock.read_at(start + seconds(at), due.map(seconds));
+        assert_eq!(read(7, None), seconds(7), "no timer runs");
+        assert_eq!(read(8, Some(9)), seconds(8));
+        assert_eq!(read(3608, Some(9)), seconds(9) + STEP, "it was stopped");
+        assert_eq!(read(3608, Some(9)), seconds(9) + STEP);
+        assert_eq!(read(3609, Some(12)), seconds(10) + STEP);
+        assert_eq!(read(9000, None), clock.read);
+        assert_eq!(clock.instant(clock.read), Some(start + seconds(9000)));
+    }
 
     #[test]
     fn the_time_in_which_the_process_stood_still_does_not_count() {

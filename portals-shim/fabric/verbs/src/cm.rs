@@ -86,7 +86,7 @@ impl Verbs {
             peer.session.stage = Stage::Asking(attempt);
             // The timer sends the word.
             if let Some(timer) = &mut peer.session.timer {
-                timer.next = Instant::now() + timer.interval;
+                timer.again(Instant::now());
             }
         }
         self.count_pending();

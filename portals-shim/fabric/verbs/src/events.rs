@@ -69,7 +69,7 @@ impl Verbs {
         let now = Instant::now();
         let timers = self.peers.iter().filter_map(|(_, p)| p.session.timer);
         let next = (self.conn.pending > 0)
-            .then(|| timers.map(|t| t.next).min())
+            .then(|| timers.map(|t| t.next()).min())
             .flatten();
         let retry = self.conn.mail.is_down().then(|| now + RETRY);
         let all = [next, retry, self.next_look(), self.rings.next_look()];

@@ -84,6 +84,7 @@ mod ring;
 mod send;
 mod settings;
 mod thresholds;
+mod timer;
 mod trusted;
 mod verbs;
 mod watch;

@@ -17,8 +17,9 @@
 use super::endpoint::Sender;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{self, Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
-use super::peer::{Late, Peer, Timer};
-use super::verbs::{Verbs, repeat};
+use super::peer::{Late, Peer};
+use super::timer::{Due, Timer};
+use super::verbs::Verbs;
 use fabric_api::delivery;
 use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
@@ -217,12 +218,8 @@ impl Verbs {
             peer.session.stage = Stage::Asking(attempt);
             peer.qp = Some(qp);
             // A connection that is being mended has had part of its time.
-            let until = peer
-                .session
-                .timer
-                .filter(|_| peer.session.met)
-                .map_or(timer.until, |t| t.until);
-            peer.session.timer = Some(Timer { until, ..timer });
+            let before = peer.session.timer.filter(|_| peer.session.met);
+            peer.session.timer = Some(before.map_or(timer, |before| timer.after(&before)));
         }
         self.conn.pending += 1;
         let message = self.datagram(rank, Word::Connect, attempt, endpoint);
@@ -483,11 +480,7 @@ impl Verbs {
         peer.session.greeted = false;
         peer.adverts.clear();
         peer.session.stage = Stage::Draining;
-        peer.session.timer = Some(Timer {
-            next: now + FLUSH,
-            interval: FLUSH,
-            until: now + patience,
-        });
+        peer.session.timer = Some(Timer::once(now, FLUSH, patience));
         if let Some(qp) = &peer.qp
             && let Err(error) = qp.to_error()
         {
@@ -518,7 +511,12 @@ impl Verbs {
                 continue;
             }
             // The completion queue is empty. What does not come in time will not come.
-            if !peer.is_still() && peer.session.timer.is_some_and(|t| Instant::now() < t.next) {
+            if !peer.is_still()
+                && peer
+                    .session
+                    .timer
+                    .is_some_and(|t| !t.is_due(Instant::now()))
+            {
                 continue;
             }
             self.end_ring(ni, rank);
@@ -570,16 +568,20 @@ impl Verbs {
                 continue;
             };
             let stage = peer.session.stage;
-            let Some(timer) = peer.session.timer.as_mut().filter(|t| t.next <= now) else {
+            let Some(timer) = peer.session.timer.as_mut() else {
                 continue;
             };
-            any = true;
             // The end of its time is for `mend` to see.
             if stage == Stage::Draining {
+                any |= timer.is_due(now);
                 continue;
             }
-            repeat(timer, now);
-            if timer.until <= now {
+            let due = timer.expire(now);
+            any |= due != Due::Nothing;
+            if due == Due::Nothing {
+                continue;
+            }
+            if due == Due::GiveUp {
                 match stage {
                     Stage::Answered if !peer.session.met || peer.is_unused() => {
                         // The one that asked has vanished; it may ask again.

@@ -89,7 +89,7 @@ use verbs_backend::{Qp, SendBatch};
 pub(super) use confirm::Confirmed;
 pub(super) use late::{Late, LateAnswers};
 pub(super) use queue::Fill;
-pub(super) use session::{Session, Timer};
+pub(super) use session::Session;
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
 const COPY: usize = 256;

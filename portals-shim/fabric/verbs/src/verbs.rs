@@ -24,10 +24,11 @@ use crate::ring::Rings;
 use crate::trusted::MEMORY;
 use crate::witness::Witness;
 pub(crate) use adapter::Adapter;
-pub(crate) use conn::{Conn, repeat};
+pub(crate) use conn::Conn;
 use fabric_api::call::RemoteKey;
 use fabric_api::nal::Nal;
 use fabric_api::region::Region;
+use host::awake::Awake;
 pub(crate) use peers::{NOBODY, Peers};
 use portals_core::{Ni, ProcessId};
 pub(crate) use queues::{BATCH, Queues};
@@ -150,10 +151,10 @@ impl Verbs {
         beside: Beside<'_>,
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
-        let end = Instant::now() + limit;
+        let mut left = Awake::new(limit);
         let mut idle = 0;
         while !done(self) {
-            if idle > 0 && Instant::now() >= end {
+            if left.is_over() && idle > 0 {
                 return false;
             }
             self.progress_or_rest(ni, &mut idle, beside);

@@ -40,10 +40,11 @@ use fabric_api::call::{Channels, Paths, Target};
 use fabric_api::delivery;
 use fabric_api::nal::{Armed, Look, Nal, Outcome, Schedule, Waiter};
 use fabric_api::op::{Capabilities, Put};
+use host::awake::Awake;
 use moves::{Moves, Todo, Way, Word};
 use portals_core::{Body, Error, Header, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The fabric below one interface.
 #[derive(Debug)]
@@ -314,7 +315,7 @@ impl Nal for Auto {
 
     fn schedule(&self) -> Schedule {
         let word = self.moves.next_timeout();
-        let word = word.map(|at| self.datagrams.time_of(at));
+        let word = word.and_then(|at| self.datagrams.time_of(at));
         let (one, other) = (self.connections.schedule(), self.datagrams.schedule());
         Schedule {
             due: [one.due, other.due, word].into_iter().flatten().min(),
@@ -391,8 +392,8 @@ impl Nal for Auto {
     /// Waits until what was sent has left by either way, then says farewell on both.
     fn close(&mut self, ni: &mut Ni) {
         self.moves.close();
-        let end = Instant::now() + self.closing_time();
-        while !self.is_drained() && !self.has_gone() && Instant::now() < end {
+        let mut left = Awake::new(self.closing_time());
+        while !self.is_drained() && !self.has_gone() && !left.is_over() {
             let any = self.progress(ni, Look::All);
             if !(self.attend(ni) | any) {
                 std::thread::yield_now();

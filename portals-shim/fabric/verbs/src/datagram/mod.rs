@@ -47,6 +47,7 @@ use fabric_api::delivery;
 use fabric_api::expected::Expected;
 use fabric_api::nal::{Armed, Attendance, LOOKS, Look, Nal, Schedule, Waiter};
 use fabric_api::place::Placement;
+use host::awake::{Awake, Clock};
 use portals_core::{Body, Header, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
 use receive::{Landing, Surplus};
 use send::Payload;
@@ -132,7 +133,8 @@ pub struct DatagramNal {
     longs: Slab<Long>,
     /// For a fabric that has connections too.
     news: Option<VecDeque<News>>,
-    origin: Instant,
+    clock: Clock,
+    /// What it read last.
     now: Time,
     /// Polls since the clock was read.
     polls: u32,
@@ -163,10 +165,10 @@ impl DatagramNal {
 
     fn read_clock(&mut self) {
         self.polls = 0;
-        let now = Instant::now().saturating_duration_since(self.origin);
-        self.now = self
-            .now
-            .max(Time::try_from(now.as_nanos()).unwrap_or(Time::MAX));
+        // A job that stood still has not waited for its peers' acks.
+        let due = self.rd.next_timeout().map(Duration::from_nanos);
+        let now = self.clock.read(due);
+        self.now = Time::try_from(now.as_nanos()).unwrap_or(Time::MAX);
     }
 
     /// The peer of a rank, made when it is first needed.
@@ -534,7 +536,7 @@ impl DatagramNal {
         let next = self.rd.next_timeout();
         let at = next.map(|at| if self.asleep { at } else { at.max(quiet) });
         self.looks_at.set(at);
-        at.map(|at| self.origin + Duration::from_nanos(at))
+        at.and_then(|at| self.time_of(at))
     }
 
     /// Whether the device does not work any more. To ask [`Nal::schedule`] for it would be taken for the attendant's question.
@@ -681,9 +683,9 @@ impl Nal for DatagramNal {
 
     /// Waits until what was sent has been acked, then says farewell.
     fn close(&mut self, ni: &mut Ni) {
-        let end = Instant::now() + self.closing_time();
+        let mut time = Awake::new(self.closing_time());
         let mut surplus = Surplus::new();
-        while !self.gone && Instant::now() < end {
+        while !self.gone && !time.is_over() {
             self.rd.ack_all();
             self.flush();
             if !self.attend(ni) {

@@ -14,11 +14,11 @@ use fabric_api::identity::rank_config;
 use slab::Slab;
 
 use fabric_api::place::Placement;
+use host::awake::Clock;
 use host::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
 use verbs_backend::rd::{ChannelConfig, Config, Endpoint};
 use verbs_backend::{Completion, Cq, DatagramAddress, DatagramOptions, DatagramQueue, Device, Pd};
 
@@ -206,7 +206,7 @@ impl Unconnected {
             directory,
             longs: Slab::new(),
             news: None,
-            origin: Instant::now(),
+            clock: Clock::default(),
             now: 1,
             polls: 0,
             scratch,

@@ -106,14 +106,14 @@ impl DatagramNal {
         }
     }
 
-    /// The time of the last look at the clock; nanoseconds since [`DatagramNal::time_of`]'s origin.
+    /// The time of the last look at the clock; nanoseconds of its own.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
 
     /// When a time is.
-    pub(crate) fn time_of(&self, at: Time) -> std::time::Instant {
-        self.origin + std::time::Duration::from_nanos(at)
+    pub(crate) fn time_of(&self, at: Time) -> Option<std::time::Instant> {
+        self.clock.instant(std::time::Duration::from_nanos(at))
     }
 
     /// What wakes the attendant.

@@ -2,15 +2,7 @@
 
 use crate::handshake::{self, Stage};
 use crate::mail::Way;
-use std::time::Instant;
-
-/// When to send a datagram again, and when to give up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timer {
-    pub(crate) next: Instant,
-    pub(crate) interval: std::time::Duration,
-    pub(crate) until: Instant,
-}
+use crate::timer::Timer;
 
 /// The connecting to one peer.
 #[derive(Debug)]

@@ -4,15 +4,11 @@ use crate::cm::Joiner;
 use crate::contact::Directory;
 use crate::endpoint::AddressVector;
 use crate::mail::Mail;
-use crate::peer::Timer;
 use crate::plan::Plan;
+use crate::timer::Timer;
 use fabric_api::bell::Bell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Time to the first repetition of a datagram; doubled from one to the next.
-const FIRST_REPEAT: Duration = Duration::from_millis(20);
-const LAST_REPEAT: Duration = Duration::from_millis(500);
 
 /// What connections are made with.
 #[derive(Debug)]
@@ -42,12 +38,7 @@ pub(crate) struct Conn {
 impl Conn {
     /// The time of a new attempt to connect.
     pub(crate) fn timer(&self) -> Timer {
-        let now = Instant::now();
-        Timer {
-            next: now + FIRST_REPEAT,
-            interval: FIRST_REPEAT,
-            until: now + self.patience,
-        }
+        Timer::new(Instant::now(), self.patience)
     }
 
     /// The number of a new attempt.
@@ -55,10 +46,4 @@ impl Conn {
         self.attempts = self.attempts.wrapping_add(1);
         self.attempts
     }
-}
-
-/// A datagram is sent again.
-pub(crate) fn repeat(timer: &mut Timer, now: Instant) {
-    timer.interval = (timer.interval * 2).min(LAST_REPEAT);
-    timer.next = now + timer.interval;
 }
