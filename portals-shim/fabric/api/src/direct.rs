@@ -242,11 +242,7 @@ impl<N: Nal> Shared<N> {
         if moved {
             self.wake();
         }
-        if matches!(found, Ok(None)) {
-            self.rest(1);
-        } else {
-            self.fruitless.store(0, Ordering::Relaxed);
-        }
+        self.note(matches!(found, Ok(None)) && !moved);
         found
     }
 
@@ -379,10 +375,9 @@ impl<N: Nal> Shared<N> {
             let taken = self.wait_long(eqs, wait, &nothing_else, out);
             return taken.map(|taken| taken != Taken::Nothing);
         }
-        let taken = self.poll(eqs, 1, &nothing_else, out);
-        let taken = taken.map(|found| found.taken);
-        self.note(&taken);
-        taken.map(|taken| taken != Taken::Nothing)
+        let found = self.poll(eqs, 1, &nothing_else, out);
+        self.note(found.is_ok_and(|found| found.taken == Taken::Nothing && !found.moved));
+        found.map(|found| found.taken != Taken::Nothing)
     }
 
     /// Takes an event by `find`, and says whether there is more.
@@ -400,14 +395,15 @@ impl<N: Nal> Shared<N> {
         if moved {
             self.wake();
         }
-        self.note(&taken);
+        self.note(matches!(taken, Ok(Taken::Nothing)) && !moved);
         taken
     }
 
-    /// What a poll found says whether this program rests.
+    /// Whether a poll was fruitless says whether this program rests. Where something moved without an event here, more of it
+    /// may be about to come.
     #[inline]
-    fn note(&self, taken: &Result<Taken, PollError>) {
-        if matches!(taken, Ok(Taken::Nothing)) {
+    fn note(&self, fruitless: bool) {
+        if fruitless {
             self.rest(1);
         } else {
             self.fruitless.store(0, Ordering::Relaxed);

@@ -65,6 +65,27 @@ fn a_rank_that_others_write_to_sleeps_only_when_they_have_ceased() {
     assert!(slept[1].load(Ordering::Relaxed) > 0, "never asleep");
 }
 
+/// A program that looks for events serves what has none at its own pace, and does not leave the core after each of them.
+#[test]
+fn a_look_that_serves_others_offers_the_core_to_nobody() {
+    let mut ni = Ni::new(rank_config(Placement::ONE, 0, 1));
+    let eq = ni.eq_alloc(4).unwrap();
+    let fabric = Written {
+        until: Instant::now() + Duration::from_secs(3600),
+        bell: Arc::new(Bell::new().unwrap()),
+        slept: Arc::default(),
+    };
+    let direct = Direct::new(Library::new(ni, fabric, TRUST));
+    let fruitless = || direct.shared.fruitless.load(Ordering::Relaxed);
+    for look in [&|| direct.eq_get(eq).unwrap().is_none(), &|| {
+        direct.eq_poll(&[eq], Wait::No).unwrap().is_none()
+    }] as [&dyn Fn() -> bool; 2]
+    {
+        assert!((0..10_000).all(|_| look()));
+        assert_eq!(fruitless(), 0);
+    }
+}
+
 /// A fabric that gives a peer up at a time, of which nothing has failed, and says so to a thread that sleeps.
 #[derive(Debug)]
 struct Losing {
