@@ -22,6 +22,7 @@ use super::proto::{
 };
 use super::server::{GATHER, ServeError, system};
 use super::usermem::{Files, ProcessMemory};
+use host::awake::Awake;
 use host::peer::{Credentials, has_exited, is_own_user, pidfd};
 use host::secret::Secret;
 use open::Arrivals;
@@ -60,8 +61,8 @@ pub(super) struct Joined {
 #[derive(Debug)]
 struct Pending {
     line: Line,
-    /// None for rank 0, which has started the simulation, and for threads of this process.
-    until: Option<Instant>,
+    /// What it has left for its hello; none for rank 0, which has started the simulation, and for threads of this process.
+    left: Option<Awake>,
     process: Option<OwnedFd>,
 }
 
@@ -81,8 +82,8 @@ pub(super) struct Door {
     way: Way,
     pending: Vec<Pending>,
     joined: Vec<Option<Joined>>,
-    /// When all ranks must have come: set when the first has.
-    until: Option<Instant>,
+    /// What ranks have left to come, once the first has.
+    left: Option<Awake>,
     /// No descriptor was left; the next try is then.
     breath: Option<(Instant, Errno)>,
     /// How long whoever connects may take for its hello.
@@ -109,14 +110,14 @@ impl Door {
         let pending = |socket: OwnedFd| Pending {
             process: founder.then(|| pidfd(&socket).ok()).flatten(),
             line: Line::new(socket),
-            until: None,
+            left: None,
         };
         Self {
             secret,
             way,
             pending: lines.into_iter().map(pending).collect(),
             joined: (0..want).map(|_| None).collect(),
-            until: None,
+            left: None,
             breath: None,
             hello_within: HELLO_WITHIN,
             turned_away: 0,
@@ -147,11 +148,10 @@ impl Door {
 
     /// Waits until something happens, and deals with it.
     fn step(&mut self) -> Result<(), ServeError> {
-        let now = Instant::now();
-        if self.until.is_some_and(|until| until <= now) {
+        if self.left.as_mut().is_some_and(Awake::is_over) {
             return Err(self.missing());
         }
-        let ready = self.wait(now)?;
+        let ready = self.wait(Instant::now())?;
         if ready.ends {
             return Err(ServeError::Left { rank: 0 });
         }
@@ -162,7 +162,7 @@ impl Door {
         for &at in ready.pending.iter().rev() {
             self.hear(at)?;
         }
-        self.lose_patience(Instant::now());
+        self.lose_patience();
         if ready.calls {
             self.accept()?;
         }
@@ -226,10 +226,10 @@ impl Door {
                 add(process.as_fd(), Who::Joined(rank));
             }
         }
-        let limits = self.pending.iter().filter_map(|p| p.until);
-        let limit = limits.chain(self.until).chain(breath).min();
-        ready_of(&mut fds, limit.map(|l| l.saturating_duration_since(now)))
-            .map_err(system("waiting for ranks"))?;
+        let limits = self.pending.iter().filter_map(|p| p.left.as_ref());
+        let limits = limits.chain(&self.left).map(Awake::slice);
+        let breath = breath.map(|until| until.saturating_duration_since(now));
+        ready_of(&mut fds, limits.chain(breath).min()).map_err(system("waiting for ranks"))?;
         let mut ready = Ready::default();
         for (fd, is) in fds.iter().zip(who) {
             match is {
@@ -252,7 +252,7 @@ impl Door {
         let verdict = match pending.line.hear_with(&mut buffer, &mut fds) {
             Received::Nothing if !pending.process.as_ref().is_some_and(has_exited) => return Ok(()),
             Received::Nothing | Received::Closed => {
-                return match (self.pending.remove(at).until, &self.way) {
+                return match (self.pending.remove(at).left, &self.way) {
                     (Some(_), _) => Ok(()),
                     (None, Way::Listener(_)) => Err(ServeError::Left { rank: 0 }),
                     (None, Way::Threads(_)) => Err(self.missing()),
@@ -263,13 +263,13 @@ impl Door {
         };
         let Pending {
             line,
-            until,
+            left,
             process,
         } = self.pending.remove(at);
         match verdict {
             Verdict::Rank(rank, config, memory) => {
-                if self.until.is_none() && matches!(self.way, Way::Listener(_)) {
-                    self.until = Some(Instant::now() + GATHER);
+                if self.left.is_none() && matches!(self.way, Way::Listener(_)) {
+                    self.left = Some(Awake::new(GATHER));
                 }
                 let ends = || matches!(self.way, Way::Listener(_)).then(|| pidfd(&line).ok());
                 let process = process.or_else(|| ends().flatten());
@@ -298,7 +298,7 @@ impl Door {
                 });
                 Ok(())
             }
-            Verdict::Stranger(why) if until.is_some() => {
+            Verdict::Stranger(why) if left.is_some() => {
                 self.turn_away(&line, &why);
                 Ok(())
             }
@@ -370,8 +370,8 @@ impl Door {
     }
 
     /// Drops those who have said nothing for too long.
-    fn lose_patience(&mut self, now: Instant) {
-        let late = |p: &mut Pending| p.until.is_some_and(|until| until <= now);
+    fn lose_patience(&mut self) {
+        let late = |p: &mut Pending| p.left.as_mut().is_some_and(Awake::is_over);
         let late: Vec<Pending> = self.pending.extract_if(.., late).collect();
         for pending in late {
             self.turn_away(
@@ -383,7 +383,7 @@ impl Door {
 
     /// Drops the one who has been silent longest; whether there was one.
     fn drop_oldest(&mut self) -> bool {
-        let Some(at) = self.pending.iter().position(|p| p.until.is_some()) else {
+        let Some(at) = self.pending.iter().position(|p| p.left.is_some()) else {
             return false;
         };
         let pending = self.pending.remove(at);
@@ -428,7 +428,7 @@ impl Door {
         }
         self.pending.push(Pending {
             line,
-            until: Some(Instant::now() + self.hello_within),
+            left: Some(Awake::new(self.hello_within)),
             process: None,
         });
     }

@@ -211,7 +211,7 @@ fn whoever_is_silent_is_dropped_in_time_and_before_there_are_too_many() {
     let told = note(&sockets[0]);
     assert!(told.contains("others came"), "{told}");
     assert!(door.pending.len() <= MOST_PENDING);
-    assert!(door.pending[0].until.is_none());
+    assert!(door.pending[0].left.is_none());
     door.hello_within = Duration::ZERO;
     let socket = socket(SocketFlags::CLOEXEC);
     connect(&socket, &address).unwrap();
@@ -222,6 +222,46 @@ fn whoever_is_silent_is_dropped_in_time_and_before_there_are_too_many() {
     }
     let told = note(&socket);
     assert!(told.contains("no hello within"), "{told}");
+}
+
+/// As Ctrl-Z stops it with its ranks: nobody had the time that others have counted.
+#[test]
+fn the_time_in_which_the_simulation_is_stopped_is_nobodys() {
+    let (listener, address) = listener();
+    let (_founder, theirs) = start::pair().unwrap();
+    let secret = Secret::new().unwrap();
+    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let time = Duration::from_millis(300);
+    door.left = Some(Awake::new(time));
+    door.hello_within = time;
+    let socket = socket(SocketFlags::CLOEXEC);
+    connect(&socket, &address).unwrap();
+    while door.pending.len() < 2 {
+        door.step().unwrap();
+    }
+    std::thread::sleep(4 * time);
+    door.step().unwrap();
+    assert_eq!(
+        door.pending.len(),
+        2,
+        "one that is connected has its time too"
+    );
+    let error = loop {
+        if let Err(error) = door.step() {
+            break error;
+        }
+    };
+    assert!(
+        matches!(
+            error,
+            ServeError::Missing {
+                came: 0,
+                want: 2,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
