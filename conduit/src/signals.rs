@@ -22,9 +22,11 @@
 use portals_shim::{Bystander, spawn_own_thread};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals as Arriving};
+use signal_hook::iterator::backend::{Handle, SignalDelivery};
+use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -94,18 +96,21 @@ impl Signals {
             flag::register(signal, seen.clone())?;
         }
         let answered = Arc::new(AtomicBool::new(false));
-        let mut arriving = Arriving::new(&caught)?;
+        let (read, write) = UnixStream::pair()?;
+        let mut arriving = SignalDelivery::with_pipe(read, write, SignalOnly, &caught)?;
         let handle = arriving.handle();
         let mut listener = Listener::Idle(deaf, answered.clone());
         let (begin, begun) = channel();
         spawn_own_thread("signals", move || {
             let _bystander = wake.is_none().then(Bystander::new);
             drop(begin);
-            for signal in arriving.forever() {
-                if let Some(wake) = &wake {
-                    wake();
+            while has_come(arriving.get_read_mut()) && !arriving.handle().is_closed() {
+                for signal in arriving.pending() {
+                    if let Some(wake) = &wake {
+                        wake();
+                    }
+                    listener = listener.hear(signal);
                 }
-                listener = listener.hear(signal);
             }
         })?;
         // What the rank does next may depend on how many threads count.
@@ -139,6 +144,16 @@ impl Signals {
     pub(crate) fn tell_client(&self) {
         if let Err(e) = low_level::raise(SIGQUIT) {
             tracing::debug!("cannot raise SIGQUIT: {e}");
+        }
+    }
+}
+
+/// Waits for news of signals; whether there can be any. A program may close all its descriptors, and ours with them.
+fn has_come(mut news: &UnixStream) -> bool {
+    loop {
+        match news.read(&mut [0; 64]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return matches!(read, Ok(1..)),
         }
     }
 }

@@ -1,5 +1,6 @@
 /* Children that a node forks end, each in another way; the job is the node's, and goes on as if there had been none. The
- * standard descriptors of a node that is started without any are nothing of the library's. */
+ * standard descriptors of a node that is started without any are nothing of the library's. A node that closes all of its
+ * descriptors ends the job, if it does, as itself. */
 #include <gasnet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,11 @@ static void meet(void)
 	if (gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS) != GASNET_OK) abort();
 }
 
+static void close_all(void)
+{
+	for (int fd = 3; fd < 1024; fd++) close(fd);
+}
+
 static void talk(void)
 {
 	gasnet_node_t next = (gasnet_mynode() + 1) % gasnet_nodes();
@@ -42,8 +48,7 @@ static int child(const char *how)
 	pid_t pid = fork();
 	if (pid < 0) abort();
 	if (pid == 0) {
-		if (strchr(how, 'c'))
-			for (int fd = 3; fd < 1024; fd++) close(fd);
+		if (strchr(how, 'c')) close_all();
 		if (strchr(how, 'a')) abort();
 		if (strchr(how, 's')) raise(SIGSEGV);
 		if (strchr(how, '0')) gasnet_exit(0);
@@ -75,6 +80,12 @@ int main(int argc, char **argv)
 
 	gasnet_init(&argc, &argv);
 	gasnet_attach(table, 1, GASNET_PAGESIZE, 0);
+	if (argc > 1 && strcmp(argv[1], "all") == 0) {
+		talk();
+		if (gasnet_mynode() == 1) close_all();
+		talk();
+		gasnet_exit(0);
+	}
 	if (argc > 1) {
 		const char *bytes;
 		gasnet_getSegmentInfo(info, 64);

@@ -10,6 +10,23 @@ fn a_forked_child_does_not_speak_for_its_node() {
     }
 }
 
+/// The launcher does not hear it any more, and the fabric perhaps not either.
+#[test]
+fn a_node_that_closes_all_its_descriptors_ends_the_job_by_its_name() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("gasnet_children", SEQ);
+    for fabric in FABRICS {
+        let output = launch(fabric, 2, &program, &["all"]).output().unwrap();
+        let said = text(&output);
+        // Rust's library, where it looks, ends a process that closes what others own.
+        assert!(!output.status.success(), "on {fabric}: {said}");
+        let named = said.contains("portolan run: rank 1 ");
+        assert!(named && !said.contains("panicked"), "on {fabric}: {said}");
+    }
+}
+
 #[test]
 fn closed_standard_descriptors_are_not_taken_by_the_library() {
     if !compiler("cc") {
