@@ -3,15 +3,28 @@
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Where the processes of a job make temporary files; the guest's own, unlike `/tmp`, below which the host's shows.
-const TEMPORARY: &str = "/run/portolan-faults";
+/// Where the processes of a job make temporary files; see [`temporary`].
+static TEMPORARY: OnceLock<PathBuf> = OnceLock::new();
 /// Marks the processes of a job, in their environment.
 const MARK: &str = "PORTOLAN_FAULT_ROUND";
+
+/// A folder that nobody can guess; the guest's own, unlike `/tmp`, below which the host's shows.
+fn temporary() -> Result<&'static Path> {
+    if TEMPORARY.get().is_none() {
+        let made = tempfile::Builder::new()
+            .tempdir_in("/run")
+            .context("/run")?;
+        // It goes with the guest.
+        let _ = TEMPORARY.set(made.keep());
+    }
+    TEMPORARY.get().map(PathBuf::as_path).context("no folder")
+}
 
 /// A job that runs.
 pub(super) struct Job {
@@ -57,10 +70,9 @@ impl Job {
     pub(super) fn start(mut command: Command, round: &str) -> Result<Self> {
         let what = crate::cargo::line(&command);
         let mark = format!("{MARK}={round}");
-        std::fs::create_dir_all(TEMPORARY).context(TEMPORARY)?;
         let mut launcher = command
             .env(MARK, round)
-            .env("TMPDIR", TEMPORARY)
+            .env("TMPDIR", temporary()?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -234,7 +246,8 @@ impl Traces {
             .filter_map(|w| Some((w[0].to_owned(), w[1].parse().ok()?)))
             .collect();
         let mut files = BTreeSet::new();
-        for folder in ["/dev/shm", TEMPORARY] {
+        let folders = TEMPORARY.get().map(PathBuf::as_path);
+        for folder in folders.into_iter().chain([Path::new("/dev/shm")]) {
             for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
                 files.insert(entry.path().display().to_string());
             }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processes of a job.
 const RANKS: u32 = 3;
@@ -160,6 +160,23 @@ pub(super) const FAULTS: &[Fault] = &[
             let mut wrong = flowing(done);
             wrong.extend(wants_status(end, &[1]));
             wrong.extend(names_unreachable(end));
+            wrong
+        },
+    },
+    Fault {
+        name: "job-stop",
+        expected: "all ranks are stopped for longer than they wait for each other, and go on: a delay, over connections and datagrams",
+        make: stop_the_job,
+        check: |done, end| {
+            let mut wrong = flowing(done);
+            wrong.extend(wants_status(end, &[0]));
+            for line in end.said.iter().filter(|l| l.contains("arrived in order")) {
+                for kind in ["long puts", "short puts", "gets"] {
+                    if failed(line, kind) != Some(0) {
+                        wrong.push(format!("{kind} failed"));
+                    }
+                }
+            }
             wrong
         },
     },
@@ -396,6 +413,51 @@ fn stop(place: &Place, name: &str, random: &mut Rng, before: &Traces) -> Result<
     let done = Done {
         words: format!("rank {rank} stopped after {moment} ms"),
         rank: Some(rank),
+        flowing,
+    };
+    Ok((done, job.end(LIMIT, before)?))
+}
+
+/// As Ctrl-Z does. The ranks go on one after the other.
+fn stop_the_job(
+    place: &Place,
+    name: &str,
+    random: &mut Rng,
+    before: &Traces,
+) -> Result<(Done, End)> {
+    let channel = ["rc", "ud", "auto"][random.usize(0..3)];
+    let mut command = place.run(&[], &["8"]);
+    command.env("PORTOLAN_CONNECT_TIMEOUT", PATIENCE);
+    command.env("PORTOLAN_CHANNEL", channel);
+    let mut job = Job::start(command, name)?;
+    // At any moment, that of its connections too.
+    let early = random.bool();
+    let flowing = early || job.said(": traffic", RANKS as usize, START);
+    let until = Instant::now() + START;
+    let pids = loop {
+        let pids = (0..RANKS).map(|rank| job.rank(rank, PROGRAM).map(|pid| pid.to_string()));
+        match pids.collect::<Result<Vec<_>>>() {
+            Ok(pids) => break pids,
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => job.run_for(Duration::from_millis(1)),
+        }
+    };
+    let moment = random.u64(0..500);
+    job.run_for(Duration::from_millis(moment));
+    let all: Vec<&str> = pids.iter().map(String::as_str).collect();
+    tool("kill", &[&["-STOP"], &all[..]].concat())?;
+    job.run_for(STOPPED);
+    tool("kill", &[&["-CONT"], &all[..]].concat())?;
+    let done = Done {
+        words: format!(
+            "{channel}, all ranks stopped {moment} ms after {}",
+            if early {
+                "their start"
+            } else {
+                "traffic flowed"
+            }
+        ),
+        rank: None,
         flowing,
     };
     Ok((done, job.end(LIMIT, before)?))
