@@ -31,6 +31,7 @@ use portals_core::NiConfig;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ pub(super) struct Door {
     way: Way,
     pending: Vec<Pending>,
     joined: Vec<Option<Joined>>,
-    /// What ranks have left to come, once the first has.
+    /// What ranks have left to come until something is said of it, once the first has.
     left: Option<Awake>,
     /// No descriptor was left; the next try is then.
     breath: Option<(Instant, Errno)>,
@@ -149,7 +150,7 @@ impl Door {
     /// Waits until something happens, and deals with it.
     fn step(&mut self) -> Result<(), ServeError> {
         if self.left.as_mut().is_some_and(Awake::is_over) {
-            return Err(self.missing());
+            self.lack_ranks()?;
         }
         let ready = self.wait(Instant::now())?;
         if ready.ends {
@@ -166,6 +167,17 @@ impl Door {
         if ready.calls {
             self.accept()?;
         }
+        Ok(())
+    }
+
+    /// Ranks that have not come in time may be stopped: their launcher knows whether they live, and ends the job if they do not.
+    fn lack_ranks(&mut self) -> Result<(), ServeError> {
+        let missing = self.missing();
+        if self.breath.is_some() {
+            return Err(missing);
+        }
+        self.left = None;
+        let _ = writeln!(std::io::stderr(), "portolan: {missing}; it is waited for");
         Ok(())
     }
 
