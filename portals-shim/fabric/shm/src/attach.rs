@@ -11,6 +11,7 @@
 //! with another word is not believed. Before a write the word is read. Between the two calls the process would have
 //! to end, be waited for, and all other numbers be given away.
 
+use super::open::Unreachable;
 use host::process::{bytes, on_memory_of};
 use host::secret::random;
 use portals_core::Segment;
@@ -62,6 +63,30 @@ pub(super) enum CopyError {
     /// One of them does not have the memory.
     #[error("the memory is not there: {0}")]
     Memory(#[source] io::Error),
+}
+
+/// Why the kernel copies nothing for a rank.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoCopy {
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+}
+
+impl NoCopy {
+    /// What helps, as the end of a sentence; nothing if that is not known.
+    pub(super) fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unreachable(Unreachable::Namespace { .. }) => {
+                ". One PID namespace for all ranks, and its /proc, helps"
+            }
+            Self::Copy(CopyError::Refused(_)) => {
+                ". kernel.yama.ptrace_scope=0 or the container's permission for it helps"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl From<io::Error> for CopyError {
@@ -230,6 +255,23 @@ mod tests {
         Segment {
             addr: bytes.as_mut_ptr().expose_provenance() as u64,
             len: bytes.len() as u64,
+        }
+    }
+
+    #[test]
+    fn what_helps_is_what_is_in_the_way() {
+        let namespace = Unreachable::Namespace { rank: 1 };
+        let refused = CopyError::from(io::Error::from_raw_os_error(libc::EPERM));
+        let (rank, other) = (1, 2);
+        for (error, words) in [
+            (NoCopy::from(namespace), ". One PID namespace for all ranks"),
+            (refused.into(), ". kernel.yama.ptrace_scope=0 or"),
+            (Unreachable::Same { rank, other }.into(), ""),
+            (CopyError::Stranger(7).into(), ""),
+        ] {
+            let remedy = error.remedy();
+            let is_so = remedy.starts_with(words) && remedy.is_empty() == words.is_empty();
+            assert!(is_so, "{error}: {remedy}");
         }
     }
 

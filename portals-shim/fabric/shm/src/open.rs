@@ -15,7 +15,7 @@
 //! ```
 
 use super::alarm::{Alarm, Lines};
-use super::attach::{self, There};
+use super::attach::{self, NoCopy, There};
 use super::door::{Door, DoorError, Guest};
 use super::handing::{Handing, Inbox};
 use super::layout::{Identity, Layout, MOST_RANKS, VERSION};
@@ -406,15 +406,16 @@ impl Joining {
         block.set_orders(&self.map, self.orders);
         let next = (self.rank + 1) % ranks as usize;
         let read = match self.there(next, ranks as usize) {
-            Ok(there) => attach::probe(&there).map_err(|e| e.to_string()),
-            Err(unreachable) => Err(unreachable.to_string()),
+            Ok(there) => attach::probe(&there).map_err(NoCopy::from),
+            Err(unreachable) => Err(NoCopy::from(unreachable)),
         };
         let can = self.options.attach && read.is_ok();
         if let Err(error) = read
             && self.rank == 0
         {
+            let remedy = error.remedy();
             tracing::error!(%error, "the kernel does not copy between processes (process_vm_readv); long messages \
-                are copied twice. kernel.yama.ptrace_scope=0 or the container's permission for it helps");
+                are copied twice{remedy}");
         }
         self.layout.block(self.rank).set_attaches(&self.map, can);
         can
