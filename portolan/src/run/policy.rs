@@ -96,6 +96,10 @@ impl Policy {
 
     /// `rank` has not ended though its line has been closed for long.
     pub(super) fn handle_overdue(&mut self, rank: u32) -> Verdict {
+        // Who asked for the end after that had seen it: this rank cannot be reached.
+        let sign = self.sign(rank);
+        let noticed = |c: &Cause| c.doubt == Doubt::Noticed && c.sign > sign;
+        self.causes.retain(|_, cause| !noticed(cause));
         self.poll_likeliest().unwrap_or_else(|| {
             let words = format!("rank {rank} closed its line without finalizing; ending the job");
             Verdict::new(1, words)
@@ -456,6 +460,20 @@ mod tests {
             let (_, words) = line(p.poll_cause());
             assert!(words.starts_with(&format!("rank 1 {end}")), "{words}");
         }
+        // It lives, and only its line is closed.
+        let mut p = policy(3);
+        p.handle_ending(1);
+        p.handle_said(abort(0));
+        let words = "rank 1 closed its line without finalizing; ending the job";
+        assert_eq!(p.handle_overdue(1), Verdict::new(1, words.into()));
+        let mut p = policy(3);
+        p.handle_said(abort(0));
+        p.handle_ending(1);
+        assert!(
+            line(Some(p.handle_overdue(1)))
+                .1
+                .starts_with("rank 0 aborted")
+        );
         // The kill is told last.
         let mut p = policy(3);
         p.handle_said(abort(0));
