@@ -366,6 +366,11 @@ impl Kernel {
         }
     }
 
+    /// Whether a peer of a process was lost, which no event of these queues says; told once.
+    pub(super) fn has_lost(&mut self, process: usize, eqs: &[EqHandle]) -> bool {
+        self.processes[process].ni.take_lost(eqs).is_some()
+    }
+
     /// From the interrupt line to the handler's first instruction.
     pub(super) fn interrupt_entry(&self) -> SimDuration {
         self.costs.interrupt_entry

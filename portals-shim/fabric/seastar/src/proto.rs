@@ -21,13 +21,13 @@
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
 use super::usermem::Probe;
-use fabric_api::call::{Answer, Call};
+use fabric_api::call::{Answer, Call, EqList};
 use host::secret::Secret;
 use portals_core::{Error, NiConfig, ProcessId};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 8;
+pub(super) const VERSION: u32 = 9;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 /// Begins the hello of a rank.
@@ -75,6 +75,8 @@ pub(super) enum Handed {
 pub(super) enum Question {
     /// An API call.
     Call(Call),
+    /// A part of a wait for ever, of so many nanoseconds, of a process with several threads.
+    Slice(EqList, u64),
     /// The rank waits for others outside.
     Leave,
     /// It is back.

@@ -246,10 +246,14 @@ impl Client {
         loop {
             between()?;
             let slice = left.min(SLICE);
-            let answer = self.ask(&Question::Call(Call::EqPoll {
-                eqs: eqs.clone(),
-                wait: Wait::Nanos(slice),
-            }))?;
+            let eqs = eqs.clone();
+            let answer = self.ask(&match wait {
+                Wait::Forever => Question::Slice(eqs, slice),
+                _ => Question::Call(Call::EqPoll {
+                    eqs,
+                    wait: Wait::Nanos(slice),
+                }),
+            })?;
             if wait != Wait::Forever {
                 left -= slice;
             }

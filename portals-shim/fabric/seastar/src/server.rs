@@ -313,6 +313,7 @@ impl Ranks {
         };
         let request = match question {
             Some(Question::Call(call)) => Request::Call(call),
+            Some(Question::Slice(eqs, nanos)) => Request::Slice(eqs, nanos),
             Some(Question::Leave) => Request::Leave,
             Some(Question::Rejoin) => Request::Rejoin,
             Some(Question::Strayed(call)) => Request::Strayed(call),

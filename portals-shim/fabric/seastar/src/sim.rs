@@ -122,6 +122,8 @@ pub enum SimError {
 #[derive(Debug)]
 pub(super) enum Request {
     Call(Call),
+    /// A poll that is a part of a wait for ever.
+    Slice(EqList, u64),
     /// A call whose operation is for a process that the rank does not know.
     Strayed(Call),
     Leave,
@@ -149,6 +151,8 @@ enum RankState {
         eqs: EqList,
         wait: u64,
         limited: bool,
+        /// It has no limit, or is a part of one that has none: it ends too when a peer is lost.
+        forever: bool,
     },
     Returning,
     /// Accelerated: its mailbox has no room for a command.
@@ -186,6 +190,8 @@ struct Rank {
     met: bool,
     /// The operation of its call is for a process that it does not know.
     strays: bool,
+    /// Its poll is a part of a wait for ever.
+    slices: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -360,6 +366,7 @@ impl Sim {
             process,
             met: true,
             strays: false,
+            slices: false,
         };
         let mut sim = Self {
             world,
@@ -707,21 +714,24 @@ impl Sim {
     fn wake(&mut self, n: usize, at: SimTime) {
         for i in 0..self.members[n].len() {
             let rank = self.members[n][i];
-            let RankState::Waiting { eqs, .. } = &self.ranks[rank].state else {
+            let RankState::Waiting { eqs, forever, .. } = &self.ranks[rank].state else {
                 continue;
             };
             if self.is_accelerated(rank) {
                 continue;
             }
             let kernel = &mut self.nodes.0[n];
-            match kernel.poll(self.ranks[rank].process, eqs) {
-                Answer::Polled(None) => {}
-                answer => {
-                    let at = at.max(self.ranks[rank].clock) + kernel.wake_cost();
-                    let at = self.runs(n, at);
-                    self.finish(rank, at, Ok(answer));
+            let process = self.ranks[rank].process;
+            let ended = match kernel.poll(process, eqs) {
+                Answer::Polled(None) if *forever && kernel.has_lost(process, eqs) => {
+                    Err(Error::Fail)
                 }
-            }
+                Answer::Polled(None) => continue,
+                answer => Ok(answer),
+            };
+            let at = at.max(self.ranks[rank].clock) + kernel.wake_cost();
+            let at = self.runs(n, at);
+            self.finish(rank, at, ended);
         }
     }
 

@@ -407,6 +407,27 @@ fn who_knew_an_endpoint_that_leaves_is_told() {
     }
 }
 
+/// Whether the one that leaves was sent something, or has only sent itself.
+#[test]
+fn a_wait_for_ever_ends_when_a_peer_leaves() {
+    let served = Served::with(3, Placement::ONE, None);
+    let (one, other, leaves) = (served.join(1), served.join(1), served.join(1));
+    one.meets(&leaves);
+    leaves.meets(&other);
+    one.reaches(&leaves, b"to it");
+    leaves.reaches(&other, b"from it");
+    drop(leaves);
+    let before = one.ni.now();
+    for end in [&one, &other] {
+        assert_eq!(end.ni.eq_wait(end.eq), Err(Error::Fail));
+        // Once; who waits for some time hears nothing of it.
+        end.hears_nothing();
+    }
+    let waited = one.ni.now() - before;
+    assert!((9_000_000..12_000_000).contains(&waited), "{waited} ns");
+    served.end().unwrap();
+}
+
 #[test]
 fn a_clock_begins_at_the_present() {
     let served = Served::new(2);

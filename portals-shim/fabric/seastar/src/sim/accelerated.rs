@@ -241,9 +241,14 @@ impl Sim {
         result: Result<Answer, Error>,
         wait: Option<(EqList, Wait)>,
     ) {
+        let slices = std::mem::take(&mut self.ranks[rank].slices);
         let (Ok(Answer::Polled(None)), Some((eqs, limit))) = (&result, wait) else {
             return self.finish(rank, done, result);
         };
+        let forever = slices || limit == Wait::Forever;
+        if forever && self.has_lost(rank, &eqs) {
+            return self.finish(rank, done, Err(Error::Fail));
+        }
         self.waits += 1;
         let wait = self.waits;
         let limited = match limit {
@@ -253,6 +258,11 @@ impl Sim {
             }
             Wait::No | Wait::Forever => false,
         };
-        self.ranks[rank].state = RankState::Waiting { eqs, wait, limited };
+        self.ranks[rank].state = RankState::Waiting {
+            eqs,
+            wait,
+            limited,
+            forever,
+        };
     }
 }

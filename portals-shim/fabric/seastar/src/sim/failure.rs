@@ -2,7 +2,7 @@
 
 use super::{Rank, RankState, Sim};
 use nic_model::{NodeId, SimTime};
-use portals_core::Error;
+use portals_core::{EqHandle, Error};
 
 impl Sim {
     /// When the host of a node executes what is due at `at`: later if it is stalled then.
@@ -74,6 +74,12 @@ impl Sim {
             }
         }
         true
+    }
+
+    /// Whether a wait for ever on these queues is over, as a peer was lost and no event says so.
+    pub(super) fn has_lost(&mut self, rank: usize, eqs: &[EqHandle]) -> bool {
+        let Rank { node, process, .. } = self.ranks[rank];
+        self.nodes.0[node].has_lost(process, eqs)
     }
 
     /// A rank's process is gone.

@@ -15,8 +15,9 @@
 //!
 //! # Who has left
 //!
-//! The kernels of those who have sent something to an endpoint hear that it has left, [`NOTICE`] after it has: what it had sent before has
-//! arrived by then, mostly. What they await of it fails, and so does what they send to it later.
+//! The kernels of those who have sent something to an endpoint, or were sent something by it, hear that it has left, [`NOTICE`] after it has:
+//! what it had sent before has arrived by then, mostly. What they await of it fails, and so does what they send to it later. A wait for ever
+//! ends then, unless an event says what has failed.
 
 use super::super::usermem::UserMemory;
 use super::{Rank, RankState, Setting, Sim, SimError, Work};
@@ -37,7 +38,8 @@ pub(super) const NOTICE: SimDuration = SimDuration::from_us(10_000);
 pub(super) struct Places {
     /// By place: which process its endpoint is of.
     processes: Vec<u64>,
-    /// Endpoints that somebody has sent something to, each with the sender's place, until it is heard that they have left.
+    /// Endpoints with the places of those who have sent something to them or were sent something by them, until it is heard that they have
+    /// left.
     acquainted: BTreeSet<(ProcessId, usize)>,
     /// Who has left, and has been heard of.
     left: BTreeSet<ProcessId>,
@@ -123,6 +125,7 @@ impl Sim {
             process: self.nodes.0[node].admit(config, memory),
             met: false,
             strays: false,
+            slices: false,
         };
         Some((rank, id))
     }
@@ -167,9 +170,32 @@ impl Sim {
             .zip(process)
             .is_some_and(|(node, at)| (at as usize) < node.processes.len())
         {
-            places.acquainted.insert((to, rank));
+            self.acquaint(rank, to);
         }
         false
+    }
+
+    /// A place's endpoint sends something to a process: each of them is told when the other has left.
+    fn acquaint(&mut self, rank: usize, to: ProcessId) {
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        if !places.acquainted.insert((to, rank)) {
+            return;
+        }
+        let own = self.process_of(rank);
+        let receiver = (0..self.ranks.len()).find(|r| self.process_of(*r) == to);
+        if let Some((places, receiver)) = self.places.as_mut().zip(receiver) {
+            places.acquainted.insert((own, receiver));
+        }
+    }
+
+    /// Who is at a place, or was last.
+    fn process_of(&self, rank: usize) -> ProcessId {
+        let Rank { node, process, .. } = self.ranks[rank];
+        let nid = u32::try_from(node).map_or(u32::MAX, place::nid);
+        let pid = u32::try_from(process).map_or(u32::MAX, |p| p.saturating_add(RANK_PID));
+        ProcessId::new(nid, pid)
     }
 
     /// The endpoint of a place has left at `at`: its library goes, and the others will hear of it.

@@ -1,7 +1,7 @@
 //! Where ranks are, how they call, wait outside, return and leave.
 
 use super::{Rank, RankState, Request, Return, Sim, SimError};
-use fabric_api::call::Answer;
+use fabric_api::call::{Answer, Call, Wait};
 use fabric_api::place;
 use nic_model::SimTime;
 use portals_core::NiConfig;
@@ -47,6 +47,11 @@ impl Sim {
         };
         match request {
             Request::Call(call) => r.state = RankState::Calling(call),
+            Request::Slice(eqs, nanos) => {
+                r.slices = true;
+                let wait = Wait::Nanos(nanos);
+                r.state = RankState::Calling(Call::EqPoll { eqs, wait });
+            }
             Request::Strayed(call) if self.places.is_some() => {
                 r.strays = true;
                 r.state = RankState::Calling(call);
