@@ -3,6 +3,7 @@
 //! The objects that a C caller was given: how they are opened, found again and closed.
 
 use crate::abi::{Fid, errno};
+use crate::fork;
 use crate::ptr::{Out, Outcome, entry_int};
 use crate::table::Table;
 use std::ffi::{c_int, c_void};
@@ -38,22 +39,48 @@ impl Fid {
     }
 }
 
-/// The object behind a pointer.
+/// An object as a caller has it.
+#[derive(Debug)]
+#[repr(C)]
+struct Given<T> {
+    object: T,
+    /// Of the process that has opened it.
+    generation: usize,
+}
+
+/// The object behind a pointer, and whether this process has opened it.
 ///
 /// # Safety
-/// The pointer is null, or was given out by [`give`] and its object is not closed.
-pub(crate) unsafe fn object<'a, T: Object>(fid: *const c_void) -> Outcome<&'a T> {
+/// As for [`object`].
+unsafe fn given<'a, T: Object>(fid: *const c_void) -> Outcome<(&'a T, bool)> {
     // SAFETY: not null, so it is an object by the condition above, and each begins with a `Fid`.
     if fid.is_null() || unsafe { (*fid.cast::<Fid>()).class } != T::CLASS {
         return Err(errno::INVAL);
     }
     // SAFETY: it has the class of `T`, and whoever calls promises that it still exists.
-    Ok(unsafe { &*fid.cast::<T>() })
+    let given = unsafe { &*fid.cast::<Given<T>>() };
+    Ok((&given.object, given.generation == fork::generation()))
+}
+
+/// The object behind a pointer; `EOPBADSTATE` in a forked child of the process that has opened it.
+///
+/// # Safety
+/// The pointer is null, or was given out by [`give`] and its object is not closed.
+pub(crate) unsafe fn object<'a, T: Object>(fid: *const c_void) -> Outcome<&'a T> {
+    // SAFETY: the condition above.
+    match unsafe { given(fid) }? {
+        (object, true) => Ok(object),
+        (_, false) => Err(errno::OPBADSTATE),
+    }
 }
 
 /// Hands an object to the caller.
 pub(crate) fn give<T: Object>(object: T, out: &Out<*mut c_void>) {
-    out.set(Box::into_raw(Box::new(object)).cast());
+    let given = Given {
+        object,
+        generation: fork::generation(),
+    };
+    out.set(Box::into_raw(Box::new(given)).cast());
 }
 
 /// The body of an entry that opens an object of another.
@@ -76,16 +103,20 @@ pub(crate) unsafe fn open<P: Object, T: Object>(
     })
 }
 
-/// `fi_close`: `EBUSY` while other objects use it.
+/// `fi_close`: `EBUSY` while other objects use it. A forked child lets go of its parent's object, and nothing else happens.
 pub(crate) unsafe extern "C" fn close<T: Object>(fid: *mut c_void) -> c_int {
     entry_int(|| {
         // SAFETY: the caller closes what it was given.
-        if unsafe { object::<T>(fid) }?.is_used() {
+        let (object, own) = unsafe { given::<T>(fid) }?;
+        if !own {
+            return Ok(0);
+        }
+        if object.is_used() {
             return Err(errno::BUSY);
         }
         // SAFETY: it has the class of `T`, so `give` made it of a box, and its caller uses it no more.
-        let closed = unsafe { Box::from_raw(fid.cast::<T>()) };
-        closed.end();
+        let closed = unsafe { Box::from_raw(fid.cast::<Given<T>>()) };
+        closed.object.end();
         Ok(0)
     })
 }

@@ -16,6 +16,7 @@ use crate::cntr::{CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::Shared;
 use crate::eq::EventQueue;
+use crate::fabric::Fabric;
 use crate::object::{Object, object};
 use crate::progress::{LOOK, OTHERS, SLICE, Users};
 use crate::ptr::{Out, Outcome, entry_int, read};
@@ -166,11 +167,13 @@ unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
 
 /// `fi_trywait`
 pub(crate) unsafe extern "C" fn trywait(
-    _fabric: *mut c_void,
+    fabric: *mut c_void,
     fids: *mut *mut c_void,
     count: c_int,
 ) -> c_int {
     entry_int(|| {
+        // SAFETY: the caller was given the fabric.
+        unsafe { object::<Fabric>(fabric) }?;
         let count = usize::try_from(count).map_err(|_| errno::INVAL)?;
         for index in 0..count {
             // SAFETY: the caller gives so many objects.
