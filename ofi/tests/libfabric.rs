@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where the provider is built: cargo builds libraries of C for no test.
+/// Where the provider and the simulation are built: cargo builds libraries of C, and programs of others, for no test.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -15,7 +15,7 @@ fn built() -> &'static Path {
         let built = exe.ancestors().nth(2).unwrap().to_path_buf();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "portolan-ofi"]);
+        build.args(["build", "--quiet", "-p", "portolan-ofi", "-p", "portolan"]);
         build.arg("--target-dir").arg(built.parent().unwrap());
         if built.file_name().is_some_and(|n| n == "release") {
             build.arg("--release");
@@ -134,6 +134,26 @@ fn two_programs_that_were_not_started_together_play_ping_pong() {
 
 /// Runs a program of C over the provider, which says so when all is right.
 fn run_c(name: &str, says: &str, args: &[&str], variables: &[(&str, &str)]) {
+    let run = |program: &Path, folder: &TempDir| {
+        let mut run = command(&program.to_string_lossy(), folder);
+        run.args(args).envs(variables.iter().copied());
+        run
+    };
+    run_c_by(name, says, run);
+}
+
+/// The same on the model of a machine with so many places.
+fn run_c_on_the_model(name: &str, says: &str, places: &str) {
+    let run = |program: &Path, folder: &TempDir| {
+        let mut run = command(&built().join("portolan").to_string_lossy(), folder);
+        run.args(["run", "--fabric", "seastar", "--places", places, "--"]);
+        run.arg(program).env("FI_PORTOLAN_FABRIC", "seastar");
+        run
+    };
+    run_c_by(name, says, run);
+}
+
+fn run_c_by(name: &str, says: &str, run: impl Fn(&Path, &TempDir) -> Command) {
     let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let folder = folder();
     let program = folder.path().join(name);
@@ -148,11 +168,7 @@ fn run_c(name: &str, says: &str, args: &[&str], variables: &[(&str, &str)]) {
         Ok(output) if headers.is_file() => panic!("{}", text(&output)),
         _ => return skip("no compiler, or no headers of libfabric (Debian: libfabric-dev)"),
     }
-    let run = command(&program.to_string_lossy(), &folder)
-        .args(args)
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
+    let run = run(&program, &folder).output().unwrap();
     assert!(run.status.success(), "{}", text(&run));
     assert!(text(&run).contains(says), "{}", text(&run));
 }
@@ -173,4 +189,17 @@ fn sleeping_programs_are_woken_by_arrivals_and_by_what_they_sent() {
 #[test]
 fn a_program_that_makes_no_call_is_served_by_automatic_progress() {
     run_c("waits", "all sleeps have ended", &["automatic"], &[]);
+}
+
+#[test]
+fn a_forked_child_has_nothing_of_its_parents_and_no_call_waits() {
+    run_c("forks", "all forks are right", &[], &[]);
+    run_c_on_the_model("forks", "all forks are right", "1");
+}
+
+#[test]
+fn messages_keep_their_order_and_who_closes_ends_what_is_awaited_of_it() {
+    run_c("pair", "a pair is right", &[], &[]);
+    // There a short message overtakes a long one.
+    run_c_on_the_model("pair", "a pair is right", "2");
 }

@@ -2,9 +2,10 @@
 
 use crate::completion::{End, Failure, Op, flags};
 use crate::core::{Core, Pending, Use, target};
-use crate::landing::{ACCESS, CONTROL, EXPOSED, LANDING, NUMBER, PENDING, SLOT};
+use crate::landing::{ACCESS, CONTROL, EXPOSED, LANDING, Landed, NUMBER, PENDING, SLOT};
 use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
+use crate::order::Turn;
 use crate::peers::Acquaintance;
 use crate::wire::{ENVELOPE, Kind, Said, read_envelope};
 use portals_shim::{
@@ -82,17 +83,21 @@ impl Core {
 
     fn slot_event(&mut self, slot: usize, event: &Brief) {
         let waits = match self.uses.get(slot) {
-            Some(Some(Use::Message { acked: true, .. } | Use::Write { .. })) => EventKind::Ack,
+            Some(Some((_, Use::Message { acked: true, .. } | Use::Write { .. }))) => EventKind::Ack,
             Some(Some(_)) => EventKind::SendEnd,
             _ => return,
         };
         if event.kind != waits {
             return;
         }
-        if let Some(used) = self.uses[slot].take() {
+        if let Some((at, used)) = self.uses[slot].take() {
             self.slots.give_back(slot);
+            let lost = event.ni_fail != NiFail::OK && !matches!(used, Use::Write { .. });
             self.used(used, event.ni_fail, event.mlength);
             self.woken = true;
+            if lost {
+                self.restart(at);
+            }
         }
     }
 
@@ -101,55 +106,72 @@ impl Core {
             return tracing::warn!("a message that no engine sends");
         };
         let at = self.peers.number(event.initiator);
+        if said.kind.begins() {
+            return self.begin(at, said);
+        }
+        let landed = Landed::new(said, buffer, event);
+        match self.peers.get(at).order.arrived(said.number) {
+            Turn::Now => self.take_turn(at, landed),
+            Turn::Later => {
+                let copied = self.landing.take_out(landed);
+                self.peers.get(at).order.keep(said.number, copied);
+            }
+        }
+        while let Some(landed) = self.peers.get(at).order.due() {
+            self.take_turn(at, landed);
+        }
+    }
+
+    /// A peer says hello, or answers that.
+    fn begin(&mut self, at: usize, said: Said) {
+        for landed in self.peers.get(at).order.restart(said.number) {
+            self.take_turn(at, landed);
+        }
         let peer = self.peers.get(at);
         peer.envelopes = said.envelopes;
-        match said.kind {
-            Kind::Hello => {
-                let greeted = peer.state == Acquaintance::Greeted;
-                (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
-                let window = peer.window;
-                if !greeted {
-                    if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
-                        tracing::error!(%error, "a peer is granted nothing");
-                    } else {
-                        self.say(at, Kind::Grant, window);
-                    }
-                }
-                return self.pump(at);
-            }
-            Kind::Grant => {
-                if peer.state == Acquaintance::Greeted {
-                    (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
-                }
-                return self.pump(at);
-            }
-            _ => peer.credits += u32::from(said.credits),
+        let greeted = peer.state == Acquaintance::Greeted;
+        if greeted || said.kind == Kind::Hello {
+            (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
         }
+        if said.kind == Kind::Hello && !greeted {
+            let window = peer.window;
+            if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
+                tracing::error!(%error, "a peer is granted nothing");
+            } else {
+                self.say(at, Kind::Grant, window);
+            }
+        }
+        self.pump(at);
+    }
+
+    /// Handles a message whose turn has come.
+    fn take_turn(&mut self, at: usize, mut landed: Landed) {
+        let said = landed.said;
+        let peer = self.peers.get(at);
+        peer.envelopes = said.envelopes;
+        peer.credits += u32::from(said.credits);
         match said.kind {
-            Kind::Eager => self.message(true, at, &said, event, Some(buffer)),
-            Kind::UntaggedEager => self.message(false, at, &said, event, Some(buffer)),
-            Kind::Envelope => self.enveloped(true, at, &said, event, buffer),
-            Kind::UntaggedEnvelope => self.enveloped(false, at, &said, event, buffer),
+            Kind::Eager => self.message(true, at, landed),
+            Kind::UntaggedEager => self.message(false, at, landed),
+            Kind::Envelope => self.enveloped(true, at, &landed),
+            Kind::UntaggedEnvelope => self.enveloped(false, at, &landed),
             Kind::Written => {
                 if let Some(op) = &self.on_written {
                     let end = End {
                         data: Some(said.data.unwrap_or_default().into()),
-                        source: Some(event.initiator),
+                        source: Some(landed.from),
                         ..End::default()
                     };
                     op.done(&end);
                 }
             }
-            Kind::Atomic | Kind::AtomicDone => {
-                let mut bytes = vec![0; event.mlength as usize];
-                let region = self.landing.region(buffer);
-                let read = region.map(|r| r.read(event.offset as usize, &mut bytes));
-                let number = event.match_bits;
-                match (read, said.kind) {
-                    (Some(Ok(())), Kind::Atomic) => self.make_atomic(at, number, &bytes),
-                    (Some(Ok(())), _) => self.atomic_done(number, said.data == Some(1), &bytes),
-                    _ => tracing::error!("an atomic operation outside its buffer"),
-                }
+            Kind::Atomic => {
+                let bytes = self.landing.bytes(&mut landed);
+                self.make_atomic(at, landed.bits, &bytes);
+            }
+            Kind::AtomicDone => {
+                let bytes = self.landing.bytes(&mut landed);
+                self.atomic_done(landed.bits, said.data == Some(1), &bytes);
             }
             Kind::Credits | Kind::Hello | Kind::Grant => {}
         }
@@ -173,23 +195,21 @@ impl Core {
         }
     }
 
-    fn enveloped(&mut self, tagged: bool, at: usize, said: &Said, event: &Brief, buffer: usize) {
+    fn enveloped(&mut self, tagged: bool, at: usize, landed: &Landed) {
         let mut bytes = [0; ENVELOPE];
-        let region = self.landing.region(buffer);
-        let read = region.map(|r| r.read(event.offset as usize, &mut bytes));
-        if event.mlength != ENVELOPE as u64 || !matches!(read, Some(Ok(()))) {
+        if landed.len != ENVELOPE as u64 || !self.landing.read(landed, &mut bytes) {
             return tracing::warn!("an envelope of another length");
         }
         let (len, key) = read_envelope(bytes);
         let message = Unexpected {
-            from: event.initiator,
-            tag: event.match_bits,
-            data: said.data,
+            from: landed.from,
+            tag: landed.bits,
+            data: landed.said.data,
             body: Body::There(len, key),
             claimed: None,
         };
         let list = &mut self.lists[usize::from(tagged)];
-        match list.receive_for(event.initiator, event.match_bits) {
+        match list.receive_for(landed.from, landed.bits) {
             Some(posted) => self.give_to_posted(tagged, posted, message),
             None => self.keep(tagged, at, message),
         }
@@ -203,29 +223,15 @@ impl Core {
     }
 
     /// A message with its bytes.
-    fn message(
-        &mut self,
-        tagged: bool,
-        at: usize,
-        said: &Said,
-        event: &Brief,
-        buffer: Option<usize>,
-    ) {
-        let Some(region) = buffer.and_then(|at| self.landing.region(at)) else {
-            return;
-        };
-        let (from, tag, len) = (event.initiator, event.match_bits, event.mlength);
+    fn message(&mut self, tagged: bool, at: usize, mut landed: Landed) {
+        let (from, tag, len) = (landed.from, landed.bits, landed.len);
         let list = &mut self.lists[usize::from(tagged)];
         let Some(posted) = list.receive_for(from, tag) else {
-            let mut bytes = vec![0; len as usize];
-            if let Err(error) = region.read(event.offset as usize, &mut bytes) {
-                return tracing::error!(%error, "a message outside its buffer");
-            }
             let message = Unexpected {
                 from,
                 tag,
-                data: said.data,
-                body: Body::Here(bytes),
+                data: landed.said.data,
+                body: Body::Here(self.landing.bytes(&mut landed)),
                 claimed: None,
             };
             return self.keep(tagged, at, message);
@@ -234,13 +240,11 @@ impl Core {
             return;
         };
         let room = place.len();
-        if let Err(error) = place.store(0, len, region, event.offset as usize) {
-            tracing::error!(%error, "a message outside its buffer");
-        }
+        self.landing.store(&landed, &place);
         let end = End {
             len: len.min(room),
             buf: place.place(0),
-            data: said.data.map(u64::from),
+            data: landed.said.data.map(u64::from),
             tag,
             source: Some(from),
             flags: released,

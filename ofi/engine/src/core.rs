@@ -127,7 +127,8 @@ pub(crate) struct Core {
     pub(crate) eq: EqHandle,
     pub(crate) landing: Landing,
     pub(crate) slots: Slots,
-    pub(crate) uses: Vec<Option<Use>>,
+    /// By slot: which peer it was sent to, and what for.
+    pub(crate) uses: Vec<Option<(usize, Use)>>,
     control: MdHandle,
     pub(crate) peers: Peers,
     /// Of messages without a tag, and of those with one.
@@ -250,6 +251,7 @@ impl Core {
             data: None,
             credits: u8::try_from(credits).unwrap_or(u8::MAX),
             envelopes: peer.told,
+            number: peer.order.next(),
         };
         let to = target(peer.id, MESSAGES, 0, 0);
         // Of a hello that does not arrive there is an event.
@@ -258,26 +260,37 @@ impl Core {
             _ => AckRequest::NoAck,
         };
         let put = Put::new(self.control, to).region(0, 0).ack(ack);
-        if let Err(error) = self.ni.post_put(put.hdr_data(said.encode()).silent()) {
-            tracing::error!(%error, "a message to a peer");
+        match self.ni.post_put(put.hdr_data(said.encode()).silent()) {
+            Ok(_) if kind.begins() => {}
+            Ok(_) => peer.order.sent(),
+            Err(error) => tracing::error!(%error, "a message to a peer"),
         }
     }
 
-    /// What the peer is told beside a message.
-    fn said(&mut self, at: usize, kind: Kind, data: Option<u32>) -> u64 {
+    /// Puts a message that is in a slot. After an error nothing has happened, but that the slot is free.
+    fn tell(
+        &mut self,
+        (at, slot): (usize, usize),
+        (len, acked): (u64, bool),
+        (kind, bits, data): (Kind, u64, Option<u32>),
+        used: Use,
+    ) -> Result<(), Error> {
         let peer = self.peers.get(at);
         let credits = peer.owed.min(255);
-        peer.owed -= credits;
-        if kind.costs() {
-            peer.credits = peer.credits.saturating_sub(1);
-        }
         let said = Said {
             kind,
             data,
             credits: credits as u8,
             envelopes: peer.told,
+            number: peer.order.next(),
         };
-        said.encode()
+        let to = target(peer.id, MESSAGES, bits, 0);
+        self.put((at, slot), (len, acked), to, said.encode(), used)?;
+        let peer = self.peers.get(at);
+        peer.order.sent();
+        peer.owed -= credits;
+        peer.credits = peer.credits.saturating_sub(1);
+        Ok(())
     }
 
     /// Whether there is a slot for it, if it needs one, and an event for its end.
@@ -335,9 +348,7 @@ impl Core {
                         tag,
                         acked,
                     };
-                    let word = self.said(at, kind, data);
-                    let to = target(self.peers.get(at).id, MESSAGES, tag, 0);
-                    self.put(slot, len, acked, to, word, used)
+                    self.tell((at, slot), (len, acked), (kind, tag, data), used)
                 } else {
                     self.expose((at, slot), kind, (tag, data), load, op)
                 }
@@ -378,9 +389,8 @@ impl Core {
             }
             Outgoing::Written(data) => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
-                let word = self.said(at, Kind::Written, Some(data));
-                let to = target(self.peers.get(at).id, MESSAGES, 0, 0);
-                self.put(slot, 0, false, to, word, Use::Nothing)
+                let said = (Kind::Written, 0, Some(data));
+                self.tell((at, slot), (0, false), said, Use::Nothing)
             }
         }
     }
@@ -397,9 +407,7 @@ impl Core {
         let slot = self.slots.take().ok_or(Error::NoSpace)?;
         let len = bytes.len() as u64;
         self.fill(slot, &Load::Copied(bytes));
-        let word = self.said(at, kind, data);
-        let to = target(self.peers.get(at).id, MESSAGES, number, 0);
-        self.put(slot, len, false, to, word, used)
+        self.tell((at, slot), (len, false), (kind, number, data), used)
     }
 
     /// Copies a short message into its slot.
@@ -417,9 +425,8 @@ impl Core {
     /// Puts what is in a slot.
     pub(crate) fn put(
         &mut self,
-        slot: usize,
-        len: u64,
-        acked: bool,
+        (at, slot): (usize, usize),
+        (len, acked): (u64, bool),
         to: Target,
         word: u64,
         used: Use,
@@ -438,7 +445,7 @@ impl Core {
                 Ok(())
             }
             Ok(_) => {
-                self.uses[slot] = Some(used);
+                self.uses[slot] = Some((at, used));
                 Ok(())
             }
             Err(error) => {
@@ -523,10 +530,14 @@ impl Core {
         if let Err(error) = region.write(place, &envelope(len, number)) {
             tracing::error!(%error, "an envelope");
         }
-        let word = self.said(at, kind, data);
-        let to = target(id, MESSAGES, tag, 0);
         let used = Use::Envelope(number);
-        self.put(slot, ENVELOPE as u64, false, to, word, used)
+        let said = (kind, tag, data);
+        let sent = self.tell((at, slot), (ENVELOPE as u64, false), said, used);
+        if sent.is_err() {
+            self.pending.remove(&number);
+            let _ = self.ni.me_unlink(me);
+        }
+        sent
     }
 
     /// The peer will not fetch a message any more.
@@ -550,6 +561,15 @@ impl Core {
         }
     }
 
+    /// A message to a peer was lost. The peer is asked to go on with the next one, and gone if it does not hear that.
+    pub(crate) fn restart(&mut self, at: usize) {
+        let peer = self.peers.get(at);
+        if peer.state == Acquaintance::Open {
+            (peer.state, peer.credits) = (Acquaintance::New, 0);
+            self.greet(at);
+        }
+    }
+
     /// A peer is gone: what waits for it fails.
     pub(crate) fn lose(&mut self, id: ProcessId) {
         let Some(at) = self.peers.find(id) else {
@@ -558,6 +578,7 @@ impl Core {
         let peer = self.peers.get(at);
         (peer.state, peer.credits, peer.owed) = (Acquaintance::New, 0, 0);
         (peer.envelopes, peer.told) = (false, false);
+        peer.order.forget_early();
         let queue = std::mem::take(&mut peer.queue);
         self.queued -= queue.len();
         for what in queue {
@@ -575,6 +596,14 @@ impl Core {
         for number in numbers {
             self.unexpose(number);
             self.unanswered(number);
+        }
+        let lists = self.lists.iter_mut();
+        for receive in lists.flat_map(|list| list.take_back(id)) {
+            let end = End {
+                tag: receive.wanted.tag,
+                ..End::default()
+            };
+            receive.op.failed(Failure::Unreachable, &end, 0);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Where the messages of others land, and where own short ones are sent from.
 
-use crate::wire::ENVELOPE;
+use crate::memory::Buffer;
+use crate::wire::{ENVELOPE, Said};
 use portals_shim::{
-    EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec, MeSpec,
-    ProcessId, Region, RegionError, Unlink,
+    Brief, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
+    MeSpec, ProcessId, Region, RegionError, Unlink,
 };
 
 /// The longest message that travels with its bytes.
@@ -50,6 +51,38 @@ pub enum RoomError {
     /// There is no memory.
     #[error("no memory for messages: {0}")]
     Memory(#[from] RegionError),
+}
+
+/// A message that has arrived.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    pub(crate) said: Said,
+    pub(crate) from: ProcessId,
+    /// The tag, or the engine's own number.
+    pub(crate) bits: u64,
+    pub(crate) len: u64,
+    bytes: Bytes,
+}
+
+/// The bytes of a message.
+#[derive(Debug)]
+enum Bytes {
+    /// In the buffer of this number, from there on.
+    Landed(usize, usize),
+    Copied(Vec<u8>),
+}
+
+impl Landed {
+    #[inline]
+    pub(crate) const fn new(said: Said, buffer: usize, event: &Brief) -> Self {
+        Self {
+            said,
+            from: event.initiator,
+            bits: event.match_bits,
+            len: event.mlength,
+            bytes: Bytes::Landed(buffer, event.offset as usize),
+        }
+    }
 }
 
 /// The buffers that messages land in, one after the other.
@@ -99,8 +132,53 @@ impl Landing {
         ni.md_attach(me, spec, Unlink::Unlink).map(drop)
     }
 
-    pub(crate) fn region(&self, at: usize) -> Option<&Region> {
-        self.buffers.get(at)
+    /// The bytes of a message.
+    pub(crate) fn bytes(&self, message: &mut Landed) -> Vec<u8> {
+        if let Bytes::Copied(bytes) = &mut message.bytes {
+            return std::mem::take(bytes);
+        }
+        let mut bytes = vec![0; message.len as usize];
+        if !self.read(message, &mut bytes) {
+            tracing::error!("a message outside its buffer");
+            bytes.clear();
+        }
+        bytes
+    }
+
+    /// Reads the first bytes of a message, as many as are wanted.
+    pub(crate) fn read(&self, message: &Landed, to: &mut [u8]) -> bool {
+        match &message.bytes {
+            Bytes::Landed(at, offset) => {
+                let buffer = self.buffers.get(*at);
+                buffer.is_some_and(|region| region.read(*offset, to).is_ok())
+            }
+            Bytes::Copied(bytes) => bytes
+                .get(..to.len())
+                .map(|bytes| to.copy_from_slice(bytes))
+                .is_some(),
+        }
+    }
+
+    /// Copies a message into memory, as far as that goes.
+    pub(crate) fn store(&self, message: &Landed, place: &Buffer) {
+        match &message.bytes {
+            Bytes::Copied(bytes) => place.store_bytes(bytes),
+            Bytes::Landed(at, offset) => {
+                let stored = self
+                    .buffers
+                    .get(*at)
+                    .map(|r| place.store(0, message.len, r, *offset));
+                if !matches!(stored, Some(Ok(()))) {
+                    tracing::error!("a message outside its buffer");
+                }
+            }
+        }
+    }
+
+    /// Takes the bytes of a message out of its buffer, which will be used again before the message is handled.
+    pub(crate) fn take_out(&self, mut message: Landed) -> Landed {
+        let bytes = Bytes::Copied(self.bytes(&mut message));
+        Landed { bytes, ..message }
     }
 }
 

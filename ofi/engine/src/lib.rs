@@ -12,6 +12,7 @@
 //! | `core.rs` | what is sent, and what waits |
 //! | `arrivals.rs` | what arrives, and who gets it |
 //! | `peers.rs` | how much a peer may be sent, and what waits for that |
+//! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `matching.rs` | which receive takes which message |
 //! | `remote.rs`, `atomic.rs`, `accesses.rs` | remote memory; atomic operations on it; counts of what peers do with it |
@@ -41,6 +42,7 @@ mod endpoint;
 mod landing;
 mod matching;
 pub mod memory;
+mod order;
 mod peers;
 mod remote;
 pub mod wait;

@@ -109,6 +109,14 @@ impl Lists {
         self.unexpected.remove(at)
     }
 
+    /// Takes back the receives that take messages of this process alone.
+    pub(crate) fn take_back(&mut self, from: ProcessId) -> Vec<Receive> {
+        let of = |r: &Receive| r.wanted.from == Some(from);
+        let (taken, left): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(of);
+        self.posted = left.into();
+        taken
+    }
+
     /// Takes back the receive with this context.
     pub(crate) fn cancel(&mut self, context: usize) -> Option<Receive> {
         let at = self.posted.iter().position(|r| r.op.context == context)?;

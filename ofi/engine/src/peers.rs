@@ -4,7 +4,9 @@
 //! messages land in never overflows, whatever others send. Messages beyond that wait here, in order.
 
 use crate::completion::Op;
+use crate::landing::Landed;
 use crate::memory::Buffer;
+use crate::order::Order;
 use portals_shim::ProcessId;
 use std::collections::{HashMap, VecDeque};
 
@@ -114,6 +116,7 @@ pub(crate) struct Peer {
     pub(crate) told: bool,
     /// Bytes of its that nobody has asked for.
     pub(crate) backlog: u64,
+    pub(crate) order: Order<Landed>,
     pub(crate) queue: VecDeque<Outgoing>,
 }
 
@@ -175,6 +178,7 @@ impl Peers {
             envelopes: false,
             told: false,
             backlog: 0,
+            order: Order::default(),
             queue: VecDeque::new(),
         });
         self.index.insert(id, at);

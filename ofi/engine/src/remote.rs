@@ -105,7 +105,8 @@ impl Core {
         if len <= EAGER as u64 && !self.slots.is_empty() {
             let slot = self.slots.take().ok_or(Error::NoSpace)?;
             self.fill(slot, &load);
-            return self.put(slot, len, true, there, 0, Use::Write { op, len, told });
+            let used = Use::Write { op, len, told };
+            return self.put((at, slot), (len, true), there, 0, used);
         }
         let (memory, copy) = memory_of(&load)?;
         let number = self.next();

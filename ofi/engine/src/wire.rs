@@ -5,7 +5,8 @@
 //!   59       the message carries data of the program's, in the low half
 //!   58       the sender has more unexpected bytes of the receiver's than it likes: send envelopes alone
 //!   55..48   messages that the sender may be sent more
-//!   31..0    data of the program's, or the number of messages that a grant begins with
+//!   47..32   number of the message; of a hello and its answer that of the next message
+//!   31..0    data of the program's
 //! ```
 //!
 //! The match bits of a message are its tag, all 64 bits of it: matching is the engine's, and the entries that messages
@@ -60,6 +61,11 @@ impl Kind {
         }
     }
 
+    /// Whether it begins something with a peer: then it has the number of the next message, and none of its own.
+    pub(crate) fn begins(self) -> bool {
+        matches!(self, Self::Hello | Self::Grant)
+    }
+
     /// Whether it takes the place of a credit.
     pub(crate) fn costs(self) -> bool {
         !matches!(self, Self::Credits | Self::Hello | Self::Grant)
@@ -73,6 +79,8 @@ pub(crate) struct Said {
     pub(crate) data: Option<u32>,
     pub(crate) credits: u8,
     pub(crate) envelopes: bool,
+    /// See [`Order`](crate::order::Order).
+    pub(crate) number: u16,
 }
 
 impl Said {
@@ -82,6 +90,7 @@ impl Said {
             | data
             | u64::from(self.envelopes) << 58
             | u64::from(self.credits) << 48
+            | u64::from(self.number) << 32
     }
 
     /// `None`: no engine says so.
@@ -92,6 +101,7 @@ impl Said {
             data: (word >> 59 & 1 == 1).then_some(word as u32),
             credits: (word >> 48) as u8,
             envelopes: word >> 58 & 1 == 1,
+            number: (word >> 32) as u16,
         })
     }
 }
@@ -121,16 +131,17 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         for kind in Kind::ALL {
-            for (data, credits, envelopes) in [
-                (None, 0, false),
-                (Some(0), 255, true),
-                (Some(u32::MAX), 7, false),
+            for (data, credits, envelopes, number) in [
+                (None, 0, false, 0),
+                (Some(0), 255, true, u16::MAX),
+                (Some(u32::MAX), 7, false, 1),
             ] {
                 let said = Said {
                     kind,
                     data,
                     credits,
                     envelopes,
+                    number,
                 };
                 assert_eq!(Said::decode(said.encode()), Some(said));
             }

@@ -30,12 +30,13 @@ impl Drop for Side {
 }
 
 fn sides(count: usize) -> Vec<Side> {
-    // Over the device that is to be tested, or over shared memory.
-    let device = std::env::var("PORTOLAN_TEST_DEVICE").ok();
-    let device = device.filter(|device| !device.is_empty());
+    // Over the device that is to be tested, in the simulation that is to be joined, or over shared memory.
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let device = variable("PORTOLAN_TEST_DEVICE");
     let config = FabricConfig {
         kind: match device {
             Some(_) => FabricKind::Verbs,
+            None if variable("PORTOLAN_SIMULATION").is_some() => FabricKind::Seastar,
             None => FabricKind::Shm,
         },
         device,
@@ -603,4 +604,24 @@ fn what_is_under_way_to_a_peer_that_closes_fails() {
     }
     a.send(1, 9, &from, 8);
     assert_eq!(next(&[&a]).unwrap_err().why, Failure::Unreachable);
+}
+
+#[test]
+fn a_receive_from_a_peer_that_closes_fails_and_one_from_anybody_waits() {
+    for sender_closes in [false, true] {
+        let [a, b] = pair();
+        let region = filled(8, 1);
+        a.send(1, 1, &region, 8);
+        next(&[&a, &b]).unwrap();
+        waits_unexpected(&a, &b, 1);
+        let (closes, stays, from) = if sender_closes { (a, b, 0) } else { (b, a, 1) };
+        let from = stays.peers[from];
+        stays.receive(exactly(Some(from), 5), &region, 8, 55);
+        stays.receive(exactly(None, 5), &region, 8, 56);
+        drop(closes);
+        let failed = next(&[&stays]).unwrap_err();
+        assert_eq!(failed.why, Failure::Unreachable);
+        assert_eq!((failed.entry.context, failed.entry.tag), (55, 5));
+        assert!(stays.endpoint.cancel(56));
+    }
 }
