@@ -15,7 +15,7 @@ use crate::object::{self, Object, object};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
 use crate::table::Table;
-use ofi_engine::completion::{Op, Queue, flags};
+use ofi_engine::completion::{Op, Queue, Reports, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use portals_shim::endpoint::Address;
 use std::ffi::{c_int, c_void};
@@ -44,6 +44,27 @@ struct Bindings {
     read: Count,
     write: Count,
     accesses: Accesses,
+    /// By [`Which`].
+    reports: [Arc<Reports>; 4],
+}
+
+impl Bindings {
+    /// Gathers whom operations tell of their ends.
+    fn gather(&mut self) {
+        let reports = |direction: &Direction, count: &Count, peers: Option<&Arc<Peers>>| {
+            Arc::new(Reports {
+                queue: direction.queue.clone(),
+                counter: count.as_ref().map(|c| Arc::clone(&c.counter)),
+                addresses: peers.map(|peers| Arc::clone(&peers.addresses)),
+            })
+        };
+        self.reports = [
+            reports(&self.tx, &self.send, None),
+            reports(&self.rx, &self.recv, self.peers.as_ref()),
+            reports(&self.tx, &self.read, None),
+            reports(&self.tx, &self.write, None),
+        ];
+    }
 }
 
 /// What an operation is, for where its end is told.
@@ -183,32 +204,23 @@ impl EndpointFid {
         kind: u64,
     ) -> Outcome<Op> {
         let bound = self.bound()?;
-        let (direction, counter) = match which {
-            Which::Send => (&bound.tx, &bound.send),
-            Which::Receive => (&bound.rx, &bound.recv),
-            Which::Read => (&bound.tx, &bound.read),
-            Which::Write => (&bound.tx, &bound.write),
+        let direction = match which {
+            Which::Send | Which::Read | Which::Write => &bound.tx,
+            Which::Receive => &bound.rx,
         };
         let asked = !direction.selective || flags & cap::COMPLETION != 0;
-        let queue = direction.queue.as_ref();
-        let told = queue.filter(|_| asked && context.is_some());
         let delivered = cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE | cap::MATCH_COMPLETE;
-        let known = (which == Which::Receive)
-            .then_some(bound.peers.as_ref())
-            .flatten();
         Ok(Op {
             context: context.map_or(0, |p| p.expose_provenance()),
             flags: kind,
-            queue: told.map(Arc::clone),
-            on_failure: queue.map(Arc::clone),
-            counter: counter.as_ref().map(|c| Arc::clone(&c.counter)),
+            told: asked && context.is_some(),
             delivered: flags & delivered != 0,
-            addresses: known.map(|peers| Arc::clone(&peers.addresses)),
+            reports: Some(Arc::clone(&bound.reports[which as usize])),
         })
     }
 
     fn enable(&self) -> Outcome {
-        let bindings = lock(&self.bindings).clone();
+        let mut bindings = lock(&self.bindings).clone();
         if self.bound.get().is_some() {
             return Ok(0);
         }
@@ -252,14 +264,17 @@ impl EndpointFid {
             self.endpoint.tell_writes(Op {
                 context: 0,
                 flags: flags::RMA | flags::REMOTE_WRITE,
-                queue: bindings.rx.queue.clone(),
-                on_failure: bindings.rx.queue.clone(),
-                // What peers do is counted where it is done.
-                counter: None,
+                told: true,
                 delivered: false,
-                addresses: Some(known),
+                reports: Some(Arc::new(Reports {
+                    queue: bindings.rx.queue.clone(),
+                    // What peers do is counted where it is done.
+                    counter: None,
+                    addresses: Some(known),
+                })),
             });
         }
+        bindings.gather();
         let _ = self.bound.set(bindings);
         if self.domain.automatic
             && let Err(error) = self.endpoint.watch_always()

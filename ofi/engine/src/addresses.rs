@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Option<Address>>,
-    /// By process: its number, and how often it was inserted.
+    /// By process: the first of its numbers.
     numbers: HashMap<ProcessId, u64>,
+    /// The one that was asked for last: most programs hear of a peer several times in a row.
+    latest: Option<(ProcessId, u64)>,
 }
 
 /// Peers by number, in the order in which they were inserted. Any thread may call every method.
@@ -38,6 +40,7 @@ impl Addresses {
     pub fn remove(&self, number: u64) -> Option<Address> {
         let mut state = self.state();
         let removed = state.all.get_mut(usize::try_from(number).ok()?)?.take()?;
+        state.latest = None;
         let other = state.all.iter().position(|a| *a == Some(removed));
         match other {
             Some(other) => {
@@ -63,7 +66,15 @@ impl Addresses {
 
     /// The number of a process.
     pub fn number(&self, id: ProcessId) -> Option<u64> {
-        self.state().numbers.get(&id).copied()
+        let mut state = self.state();
+        if let Some((latest, number)) = state.latest
+            && latest == id
+        {
+            return Some(number);
+        }
+        let number = *state.numbers.get(&id)?;
+        state.latest = Some((id, number));
+        Some(number)
     }
 
     /// All that are known.

@@ -40,7 +40,7 @@ impl Core {
         let polled = loop {
             match self.ni.eq_take_or(&eqs, wait, other, &mut event) {
                 Ok(Taken::Nothing) => break Ok(()),
-                Ok(_) => {
+                Ok(taken) => {
                     (any, wait) = (true, Wait::No);
                     if event.dropped && event.which > 0 {
                         self.lost_accesses();
@@ -48,6 +48,9 @@ impl Core {
                         tracing::error!("events were lost: more was under way than was granted");
                     }
                     self.handle(&event);
+                    if taken == Taken::Last {
+                        break Ok(());
+                    }
                 }
                 Err(error) => break Err(error),
             }

@@ -256,23 +256,30 @@ impl Counter {
     }
 }
 
-/// Whom an operation tells of its end, and what.
+/// Whom operations of one kind tell of their ends.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    /// Where completions go.
+    pub queue: Option<Arc<Queue>>,
+    /// Counts ends.
+    pub counter: Option<Arc<Counter>>,
+    /// Which peers are known by which number.
+    pub addresses: Option<Arc<Addresses>>,
+}
+
+/// What an operation tells of its end, and whom.
 #[derive(Clone, Debug, Default)]
 pub struct Op {
     /// The program's own value.
     pub context: usize,
     /// The kind of operation.
     pub flags: u64,
-    /// Where its completion goes; a failure goes to `on_failure` though there is none.
-    pub queue: Option<Arc<Queue>>,
-    /// Where a failure goes.
-    pub on_failure: Option<Arc<Queue>>,
-    /// Counts its end.
-    pub counter: Option<Arc<Counter>>,
+    /// Its end is a completion; a failure is one in any case.
+    pub told: bool,
     /// Ends when the data is with the peer, and not when the memory is free (`FI_DELIVERY_COMPLETE`).
     pub delivered: bool,
-    /// Which peers are known by which number.
-    pub addresses: Option<Arc<Addresses>>,
+    /// Shared by all operations of a kind, so that one costs no more than a reference.
+    pub reports: Option<Arc<Reports>>,
 }
 
 /// What an operation's end says beside the operation.
@@ -293,7 +300,7 @@ pub struct End {
 }
 
 impl Op {
-    fn entry(&self, end: &End) -> (Entry, u64) {
+    fn entry(&self, reports: &Reports, end: &End) -> (Entry, u64) {
         let with_data = if end.data.is_some() {
             flags::REMOTE_CQ_DATA
         } else {
@@ -307,18 +314,21 @@ impl Op {
             data: end.data.unwrap_or_default(),
             tag: end.tag,
         };
-        let source = self.addresses.as_ref().zip(end.source);
+        let source = reports.addresses.as_ref().zip(end.source);
         let source = source.and_then(|(all, id)| all.number(id));
         (entry, source.unwrap_or(NO_ADDRESS))
     }
 
     /// It has ended.
     pub fn done(&self, end: &End) {
-        if let Some(counter) = &self.counter {
+        let Some(reports) = &self.reports else {
+            return;
+        };
+        if let Some(counter) = &reports.counter {
             counter.add(1);
         }
-        if let Some(queue) = &self.queue {
-            let (entry, source) = self.entry(end);
+        if let Some(queue) = reports.queue.as_ref().filter(|_| self.told) {
+            let (entry, source) = self.entry(reports, end);
             queue.done(entry, source);
         }
     }
@@ -338,13 +348,14 @@ impl Op {
 
     /// It has failed; `missing` bytes found no room.
     pub fn failed(&self, why: Failure, end: &End, missing: u64) {
-        if let Some(counter) = &self.counter {
+        let reports = self.reports.as_deref();
+        if let Some(counter) = reports.and_then(|r| r.counter.as_ref()) {
             counter.add_failed(1);
         }
-        let Some(queue) = &self.on_failure else {
+        let Some((reports, queue)) = reports.and_then(|r| Some((r, r.queue.as_ref()?))) else {
             return tracing::debug!(%why, "an operation whose end nobody asks for");
         };
-        let (entry, source) = self.entry(end);
+        let (entry, source) = self.entry(reports, end);
         queue.failed(ErrorEntry {
             entry,
             missing: missing as usize,

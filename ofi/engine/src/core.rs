@@ -9,10 +9,10 @@ use crate::matching::Lists;
 use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
-use crate::wire::{ENVELOPE, Kind, Said, envelope};
+use crate::wire::{Kind, Said, envelope};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory,
-    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, ProcessId, Put, Target, Unlink,
+    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, Posted, ProcessId, Put, Target, Unlink,
 };
 use std::collections::HashMap;
 
@@ -136,6 +136,8 @@ pub(crate) struct Core {
     pub(crate) pending: HashMap<u64, Pending>,
     last: u64,
     pub(crate) queued: usize,
+    /// The fabric may take bytes from where they are.
+    packs: bool,
     /// Time is simulated: a look that finds nothing costs what a wait costs, and a wait lets time pass.
     pub(crate) simulated: bool,
     /// Looks in a row that have found nothing.
@@ -166,6 +168,7 @@ pub(crate) fn target(
 impl Core {
     pub(crate) fn new(ni: Interface) -> Result<Self, RoomError> {
         let simulated = ni.clock() == ClockKind::Virtual;
+        let packs = ni.capabilities().packs;
         let eq = ni.eq_alloc(EVENTS)?;
         let slots = Slots::new(&ni, eq)?;
         let control = MdSpec {
@@ -195,6 +198,7 @@ impl Core {
             pending: HashMap::new(),
             last: 0,
             queued: 0,
+            packs,
             simulated,
             idle: 0,
             woken: false,
@@ -223,7 +227,7 @@ impl Core {
         if self.queued >= MOST_QUEUED && what.op().is_some() {
             return Err(Refused::Again);
         }
-        peer.queue.push_back(what);
+        peer.queue.push_back(what.keep());
         self.queued += 1;
         self.greet(at);
         Ok(())
@@ -267,11 +271,11 @@ impl Core {
         }
     }
 
-    /// Puts a message that is in a slot. After an error nothing has happened, but that the slot is free.
+    /// Puts a message. After an error nothing has happened, but that the slot is free.
     fn tell(
         &mut self,
         (at, slot): (usize, usize),
-        (len, acked): (u64, bool),
+        (load, acked): (&Load, bool),
         (kind, bits, data): (Kind, u64, Option<u32>),
         used: Use,
     ) -> Result<(), Error> {
@@ -285,7 +289,7 @@ impl Core {
             number: peer.order.next(),
         };
         let to = target(peer.id, MESSAGES, bits, 0);
-        self.put((at, slot), (len, acked), to, said.encode(), used)?;
+        self.put((at, slot), (load, acked), to, said.encode(), used)?;
         let peer = self.peers.get(at);
         peer.order.sent();
         peer.owed -= credits;
@@ -340,7 +344,6 @@ impl Core {
                 let kind = Kind::of(tagged, eager);
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 if eager {
-                    self.fill(slot, &load);
                     let (len, acked) = (load.len(), op.delivered);
                     let used = Use::Message {
                         op,
@@ -348,7 +351,7 @@ impl Core {
                         tag,
                         acked,
                     };
-                    self.tell((at, slot), (len, acked), (kind, tag, data), used)
+                    self.tell((at, slot), (&load, acked), (kind, tag, data), used)
                 } else {
                     self.expose((at, slot), kind, (tag, data), load, op)
                 }
@@ -390,7 +393,8 @@ impl Core {
             Outgoing::Written(data) => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 let said = (Kind::Written, 0, Some(data));
-                self.tell((at, slot), (0, false), said, Use::Nothing)
+                let nothing = Load::Copied(Vec::new());
+                self.tell((at, slot), (&nothing, false), said, Use::Nothing)
             }
         }
     }
@@ -405,16 +409,15 @@ impl Core {
         used: Use,
     ) -> Result<(), Error> {
         let slot = self.slots.take().ok_or(Error::NoSpace)?;
-        let len = bytes.len() as u64;
-        self.fill(slot, &Load::Copied(bytes));
-        self.tell((at, slot), (len, false), (kind, number, data), used)
+        let load = Load::Copied(bytes);
+        self.tell((at, slot), (&load, false), (kind, number, data), used)
     }
 
     /// Copies a short message into its slot.
     pub(crate) fn fill(&self, slot: usize, load: &Load) {
         let (region, at) = self.slots.memory(slot);
         let filled = match load {
-            Load::Lent(buffer) => buffer.load(region, at),
+            Load::Lent(buffer) | Load::Injected(buffer) => buffer.load(region, at),
             Load::Copied(bytes) => region.write(at, bytes),
         };
         if let Err(error) = filled {
@@ -422,11 +425,11 @@ impl Core {
         }
     }
 
-    /// Puts what is in a slot.
+    /// Puts bytes by the descriptor of a slot: from where they are, if the fabric takes them at once, or else from the slot.
     pub(crate) fn put(
         &mut self,
         (at, slot): (usize, usize),
-        (len, acked): (u64, bool),
+        (load, acked): (&Load, bool),
         to: Target,
         word: u64,
         used: Use,
@@ -436,9 +439,21 @@ impl Core {
         } else {
             AckRequest::NoAck
         };
-        let md = self.slots.md(slot);
-        let put = Put::new(md, to).region(0, len).ack(ack);
-        match self.ni.post_put(put.hdr_data(word).silent()) {
+        let (md, len) = (self.slots.md(slot), load.len());
+        let put = || {
+            let put = Put::new(md, to).region(0, len).ack(ack);
+            put.hdr_data(word).silent()
+        };
+        let mut posted = Ok(Posted::Declined);
+        if self.packs {
+            let mut pack = |to: &mut [u8]| load.copy_to(to);
+            posted = self.ni.post_put(put().pack(&mut pack));
+        }
+        if matches!(posted, Ok(Posted::Declined)) {
+            self.fill(slot, load);
+            posted = self.ni.post_put(put());
+        }
+        match posted {
             Ok(posted) if posted.is_taken() && !acked => {
                 self.slots.give_back(slot);
                 self.used(used, NiFail::OK, len);
@@ -526,13 +541,9 @@ impl Core {
             _copy: copy,
         };
         self.pending.insert(number, pending);
-        let (region, place) = self.slots.memory(slot);
-        if let Err(error) = region.write(place, &envelope(len, number)) {
-            tracing::error!(%error, "an envelope");
-        }
+        let envelope = Load::Copied(envelope(len, number).to_vec());
         let used = Use::Envelope(number);
-        let said = (kind, tag, data);
-        let sent = self.tell((at, slot), (ENVELOPE as u64, false), said, used);
+        let sent = self.tell((at, slot), (&envelope, false), (kind, tag, data), used);
         if sent.is_err() {
             self.pending.remove(&number);
             let _ = self.ni.me_unlink(me);
@@ -610,18 +621,21 @@ impl Core {
 
 /// The memory of a long message; a copy where the program may use its own.
 pub(crate) fn memory_of(load: &Load) -> Result<(MdMemory, Option<Copied>), Error> {
-    match load {
-        Load::Lent(buffer) => Ok((buffer.memory(), None)),
-        Load::Copied(bytes) if bytes.is_empty() => Ok((MdMemory::Empty, None)),
-        Load::Copied(bytes) => {
-            let region = Copied::new(bytes.len()).map_err(|_| Error::NoSpace)?;
-            region.write(0, bytes).map_err(|_| Error::Fail)?;
-            let memory = MdMemory::Region {
-                region: region.clone(),
-                offset: 0,
-                len: bytes.len(),
-            };
-            Ok((memory, Some(region)))
-        }
-    }
+    let len = load.len() as usize;
+    let copied = match load {
+        Load::Lent(buffer) => return Ok((buffer.memory(), None)),
+        _ if len == 0 => return Ok((MdMemory::Empty, None)),
+        Load::Injected(_) | Load::Copied(_) => Copied::new(len).map_err(|_| Error::NoSpace)?,
+    };
+    let filled = match load {
+        Load::Lent(buffer) | Load::Injected(buffer) => buffer.load(&copied, 0),
+        Load::Copied(bytes) => copied.write(0, bytes),
+    };
+    filled.map_err(|_| Error::Fail)?;
+    let memory = MdMemory::Region {
+        region: copied.clone(),
+        offset: 0,
+        len,
+    };
+    Ok((memory, Some(copied)))
 }

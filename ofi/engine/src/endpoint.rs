@@ -360,7 +360,7 @@ impl Endpoint {
 
 fn load(buffer: Buffer, inject: bool) -> Load {
     match inject {
-        true => Load::Copied(buffer.bytes()),
+        true => Load::Injected(buffer),
         false => Load::Lent(buffer),
     }
 }

@@ -159,6 +159,21 @@ impl Buffer {
         Ok(())
     }
 
+    /// Copies the first bytes of the buffer, as many as there is room for.
+    #[inline]
+    pub fn copy_to(&self, to: &mut [u8]) {
+        let mut rest = to;
+        for piece in &self.pieces {
+            let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
+            // SAFETY: as in `load`.
+            let from = unsafe { std::slice::from_raw_parts(from, piece.len as usize) };
+            let len = from.len().min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(&from[..len]);
+            rest = later;
+        }
+    }
+
     /// A copy of the bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len as usize);
@@ -190,6 +205,10 @@ mod tests {
         let buffer = unsafe { Buffer::new(pieces.into_iter()) }.unwrap();
         assert_eq!((buffer.len(), buffer.pieces()), (5, 2));
         assert_eq!(buffer.bytes(), [1, 2, 3, 4, 5]);
+        let (mut all, mut some) = ([0; 6], [0; 4]);
+        buffer.copy_to(&mut all);
+        buffer.copy_to(&mut some);
+        assert_eq!((all, some), ([1, 2, 3, 4, 5, 0], [1, 2, 3, 4]));
         let region = Region::new(4096).unwrap();
         buffer.load(&region, 2).unwrap();
         buffer.store(1, 9, &region, 2).unwrap();

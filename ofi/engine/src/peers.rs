@@ -18,6 +18,8 @@ pub(crate) const BACKLOG: (u64, u64) = (1 << 20, 1 << 19);
 pub(crate) enum Load {
     /// The program's memory.
     Lent(Buffer),
+    /// The same, until the call that sends it returns.
+    Injected(Buffer),
     /// A copy.
     Copied(Vec<u8>),
 }
@@ -25,8 +27,28 @@ pub(crate) enum Load {
 impl Load {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Lent(buffer) => buffer.len(),
+            Self::Lent(buffer) | Self::Injected(buffer) => buffer.len(),
             Self::Copied(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// What stays when the call that sends it has returned.
+    pub(crate) fn keep(self) -> Self {
+        match self {
+            Self::Injected(buffer) => Self::Copied(buffer.bytes()),
+            other => other,
+        }
+    }
+
+    /// Copies it to where it is sent from.
+    #[inline]
+    pub(crate) fn copy_to(&self, to: &mut [u8]) {
+        match self {
+            Self::Lent(buffer) | Self::Injected(buffer) => buffer.copy_to(to),
+            Self::Copied(bytes) => {
+                let len = bytes.len().min(to.len());
+                to[..len].copy_from_slice(&bytes[..len]);
+            }
         }
     }
 }
@@ -78,6 +100,32 @@ impl Outgoing {
     /// Whether it takes the place of a message that the peer has granted.
     pub(crate) fn costs(&self) -> bool {
         !matches!(self, Self::Write { .. } | Self::Read { .. })
+    }
+
+    /// What stays when the call that sends it has returned.
+    pub(crate) fn keep(self) -> Self {
+        match self {
+            Self::Message {
+                tagged,
+                tag,
+                data,
+                load,
+                op,
+            } => Self::Message {
+                tagged,
+                tag,
+                data,
+                load: load.keep(),
+                op,
+            },
+            Self::Write { to, load, data, op } => Self::Write {
+                to,
+                load: load.keep(),
+                data,
+                op,
+            },
+            other => other,
+        }
     }
 
     pub(crate) fn op(&self) -> Option<&Op> {

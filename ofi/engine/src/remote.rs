@@ -104,9 +104,8 @@ impl Core {
         let told = data.map(|data| (at, data));
         if len <= EAGER as u64 && !self.slots.is_empty() {
             let slot = self.slots.take().ok_or(Error::NoSpace)?;
-            self.fill(slot, &load);
             let used = Use::Write { op, len, told };
-            return self.put((at, slot), (len, true), there, 0, used);
+            return self.put((at, slot), (&load, true), there, 0, used);
         }
         let (memory, copy) = memory_of(&load)?;
         let number = self.next();

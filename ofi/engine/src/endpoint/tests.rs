@@ -5,7 +5,7 @@ mod waits;
 
 use super::*;
 use crate::addresses::Addresses;
-use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, flags};
+use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, Reports, flags};
 use crate::peers::BACKLOG;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
@@ -105,11 +105,13 @@ impl Side {
         Op {
             context,
             flags,
-            queue: Some(Arc::clone(&self.queue)),
-            on_failure: Some(Arc::clone(&self.queue)),
-            counter: Some(Arc::clone(&self.counter)),
+            told: true,
             delivered: false,
-            addresses: Some(Arc::clone(&self.addresses)),
+            reports: Some(Arc::new(Reports {
+                queue: Some(Arc::clone(&self.queue)),
+                counter: Some(Arc::clone(&self.counter)),
+                addresses: Some(Arc::clone(&self.addresses)),
+            })),
         }
     }
 
