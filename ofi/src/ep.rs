@@ -49,6 +49,18 @@ struct Bindings {
 }
 
 impl Bindings {
+    /// A counter is bound with these flags.
+    fn count(&mut self, counting: &Counting, flags: u64) {
+        self.accesses.bind(flags, counting);
+        let own = [
+            (cap::SEND, &mut self.send),
+            (cap::RECV, &mut self.recv),
+            (cap::READ, &mut self.read),
+            (cap::WRITE, &mut self.write),
+        ];
+        counting.bind(flags, own);
+    }
+
     /// Gathers whom operations tell of their ends.
     fn gather(&mut self) {
         let reports = |direction: &Direction, count: &Count, peers: Option<&Arc<Peers>>| {
@@ -64,6 +76,35 @@ impl Bindings {
             reports(&self.tx, &self.read, None),
             reports(&self.tx, &self.write, None),
         ];
+    }
+}
+
+/// How often a counter may be bound to an endpoint that is used already.
+const LATER: usize = 16;
+
+/// What an endpoint is bound to, once it is used. A counter that is bound later makes it another value: calls that have begun keep the one
+/// before, and none needs a lock.
+#[derive(Debug, Default)]
+struct Bound {
+    values: [OnceLock<Bindings>; LATER + 1],
+    /// How many there are.
+    count: AtomicUsize,
+}
+
+impl Bound {
+    #[inline]
+    fn get(&self) -> Option<&Bindings> {
+        let latest = self.count.load(Ordering::Acquire).checked_sub(1)?;
+        self.values.get(latest)?.get()
+    }
+
+    /// Who calls it has the lock of the endpoint's bindings.
+    fn set(&self, bindings: Bindings) -> Outcome<()> {
+        let count = self.count.load(Ordering::Relaxed);
+        let place = self.values.get(count).ok_or(errno::NOMEM)?;
+        place.set(bindings).map_err(|_| errno::OPBADSTATE)?;
+        self.count.store(count + 1, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -90,8 +131,7 @@ pub(crate) struct EndpointFid {
     pub(crate) endpoint: Arc<Endpoint>,
     domain: Arc<Shared>,
     bindings: Mutex<Bindings>,
-    /// What it is bound to, once it is used.
-    bound: OnceLock<Bindings>,
+    bound: Bound,
     /// Flags of operations that have none of their own.
     pub(crate) tx_flags: AtomicU64,
     pub(crate) rx_flags: AtomicU64,
@@ -167,7 +207,7 @@ impl EndpointFid {
             endpoint: Arc::new(endpoint),
             domain: Arc::clone(&domain.shared),
             bindings: Mutex::default(),
-            bound: OnceLock::new(),
+            bound: Bound::default(),
             tx_flags: AtomicU64::new(tx),
             rx_flags: AtomicU64::new(rx),
             directed: caps & cap::DIRECTED_RECV != 0,
@@ -219,11 +259,27 @@ impl EndpointFid {
         })
     }
 
+    /// Binds a counter to an endpoint that is used: operations count from now on, as Sandia OpenSHMEM does it.
+    fn bind_later(&self, bindings: &mut Bindings, counting: &Counting, flags: u64) -> Outcome {
+        let mut later = bindings.clone();
+        later.count(counting, flags);
+        later.gather();
+        counting.serve(&self.endpoint);
+        if flags & (cap::REMOTE_READ | cap::REMOTE_WRITE) != 0 {
+            let counted = later.accesses.count(&self.endpoint, None);
+            counted.map_err(|why| refused(&why))?;
+        }
+        self.bound.set(later.clone())?;
+        *bindings = later;
+        Ok(0)
+    }
+
     fn enable(&self) -> Outcome {
-        let mut bindings = lock(&self.bindings).clone();
+        let chosen = lock(&self.bindings);
         if self.bound.get().is_some() {
             return Ok(0);
         }
+        let mut bindings = chosen.clone();
         let peers = bindings.peers.as_ref().ok_or(errno::NOAV)?;
         if bindings.tx.queue.is_none()
             && bindings.rx.queue.is_none()
@@ -275,7 +331,8 @@ impl EndpointFid {
             });
         }
         bindings.gather();
-        let _ = self.bound.set(bindings);
+        self.bound.set(bindings)?;
+        drop(chosen);
         if self.domain.automatic
             && let Err(error) = self.endpoint.watch_always()
         {
@@ -304,11 +361,17 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
     entry_int(|| {
         // SAFETY: the caller was given the endpoint.
         let ep = unsafe { object::<EndpointFid>(fid) }?;
-        if ep.bound.get().is_some() {
-            return Err(errno::OPBADSTATE);
-        }
         let mut bindings = lock(&ep.bindings);
         let bindings = &mut *bindings;
+        // SAFETY: the caller was given the object.
+        let cntr = unsafe { object::<CompletionCounter>(other) };
+        if ep.bound.get().is_some() {
+            return ep.bind_later(
+                bindings,
+                &cntr.map_err(|_| errno::OPBADSTATE)?.counting,
+                flags,
+            );
+        }
         // SAFETY: the caller was given the object.
         if let Ok(cq) = unsafe { object::<CompletionQueue>(other) } {
             let direction = Direction {
@@ -329,16 +392,8 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
             bindings.peers = Some(Arc::clone(&av.peers));
             return Ok(0);
         }
-        // SAFETY: the caller was given the object.
-        if let Ok(cntr) = unsafe { object::<CompletionCounter>(other) } {
-            bindings.accesses.bind(flags, &cntr.counting);
-            let own = [
-                (cap::SEND, &mut bindings.send),
-                (cap::RECV, &mut bindings.recv),
-                (cap::READ, &mut bindings.read),
-                (cap::WRITE, &mut bindings.write),
-            ];
-            cntr.counting.bind(flags, own);
+        if let Ok(cntr) = cntr {
+            bindings.count(&cntr.counting, flags);
             return Ok(0);
         }
         // SAFETY: the caller was given the object, to which nothing is said.

@@ -57,11 +57,15 @@ static void open_side(struct side *s, struct fi_info *info)
     IS(fi_enable(s->ep), -FI_ENOAV);
     IS(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND | FI_RECV), 0);
     IS(fi_ep_bind(s->ep, &s->av->fid, 0), 0);
+    /* Counters may come later, at one of the sides. */
+    if (s == &sides[1])
+        IS(fi_enable(s->ep), 0);
     IS(fi_ep_bind(s->ep, &s->writes->fid, FI_WRITE), 0);
     IS(fi_ep_bind(s->ep, &s->reached->fid, FI_REMOTE_WRITE), 0);
     IS(fi_ep_bind(s->ep, &s->fetched->fid, FI_REMOTE_READ), 0);
     IS(fi_enable(s->ep), 0);
     IS(fi_ep_bind(s->ep, &s->av->fid, 0), -FI_EOPBADSTATE);
+    IS(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND), -FI_EOPBADSTATE);
 }
 
 static void introduce(void)
