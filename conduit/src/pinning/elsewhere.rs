@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Ranges that are kept apart; more of them are all memory.
 const MOST: usize = 64;
 
-/// Says that memory has gone, from threads that may not use the conduit ([`Conduit::elsewhere`]).
+/// Says that memory has gone, from threads that may not use the conduit ([`crate::Conduit::elsewhere`]).
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere(Arc<Word>);
 
