@@ -4,7 +4,7 @@
 //! ```text
 //!  client ─► am/        requests, replies, handlers          ┐
 //!                frames/    the same between ranks that share memory │
-//!         ─► rma/       puts and gets, ops their handles     │   conduit.rs  polling and waiting
+//!         ─► rma/       puts and gets, ops their handles     │   conduit.rs  polling and waiting; settle.rs many ends
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
 //!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
 //!         ─► bootstrap  init, attach                         ┘          │

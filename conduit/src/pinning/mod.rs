@@ -13,6 +13,9 @@
 //!              units.rs      the pieces of a pinned unit, each a descriptor of its own
 //! ```
 //!
+//! `attach.rs` plans the limits and makes both sides: `fire.rs`, what is held of other ranks' memory, and `home.rs`. `forget.rs`
+//! has memory unpinned before it goes, and `elsewhere.rs` notes what threads take away that may not use the conduit.
+//!
 //! # Invariants
 //!
 //! 1. A message to a unit is under way only while this rank holds the unit (`Lane::there`), and one from or to local memory

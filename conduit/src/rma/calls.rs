@@ -80,10 +80,9 @@ impl Conduit {
         len: usize,
     ) -> Result<(), RmaError> {
         self.trace_segment("PUT_BULK", node, dest, (offset, len));
-        let local = self.own_part(offset, len)?;
-        let handle = self.rma(&Rma::put(node, dest, local, Completion::Blocking))?;
-        self.wait_done(handle);
-        Ok(())
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::put(node, dest, own, Completion::Blocking))
+            .map(|handle| self.wait_done(handle))
     }
 
     /// Starts a put from the own segment, whose bytes must not change until the handle is
@@ -97,8 +96,8 @@ impl Conduit {
         len: usize,
     ) -> Result<Handle, RmaError> {
         self.trace_segment("PUT_NB_BULK", node, dest, (offset, len));
-        let local = self.own_part(offset, len)?;
-        self.rma(&Rma::put(node, dest, local, Completion::Explicit))
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::put(node, dest, own, Completion::Explicit))
     }
 
     /// Starts a put from the own segment that is counted with the implicit operations.
@@ -111,8 +110,8 @@ impl Conduit {
         len: usize,
     ) -> Result<(), RmaError> {
         self.trace_segment("PUT_NBI_BULK", node, dest, (offset, len));
-        let local = self.own_part(offset, len)?;
-        self.rma(&Rma::put(node, dest, local, Completion::Implicit))
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::put(node, dest, own, Completion::Implicit))
             .map(drop)
     }
 
@@ -127,10 +126,9 @@ impl Conduit {
         len: usize,
     ) -> Result<(), RmaError> {
         self.trace_segment("GET_BULK", node, src, (offset, len));
-        let local = self.own_part(offset, len)?;
-        let handle = self.rma(&Rma::get(node, src, local, Completion::Blocking))?;
-        self.wait_done(handle);
-        Ok(())
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::get(node, src, own, Completion::Blocking))
+            .map(|handle| self.wait_done(handle))
     }
 
     /// Starts a get to the own segment.
@@ -143,8 +141,8 @@ impl Conduit {
         len: usize,
     ) -> Result<Handle, RmaError> {
         self.trace_segment("GET_NB_BULK", node, src, (offset, len));
-        let local = self.own_part(offset, len)?;
-        self.rma(&Rma::get(node, src, local, Completion::Explicit))
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::get(node, src, own, Completion::Explicit))
     }
 
     /// Starts a get to the own segment that is counted with the implicit operations.
@@ -157,20 +155,8 @@ impl Conduit {
         len: usize,
     ) -> Result<(), RmaError> {
         self.trace_segment("GET_NBI_BULK", node, src, (offset, len));
-        let local = self.own_part(offset, len)?;
-        self.rma(&Rma::get(node, src, local, Completion::Implicit))
+        let own = Source::Segment { offset, len };
+        self.rma(&Rma::get(node, src, own, Completion::Implicit))
             .map(drop)
-    }
-
-    /// The own side of a put or get of the own segment.
-    fn own_part(&self, offset: usize, len: usize) -> Result<Source, RmaError> {
-        if self.handler_depth.get() > 0 {
-            return Err(RmaError::InHandler);
-        }
-        if !self.is_attached() {
-            return Err(RmaError::NotAttached);
-        }
-        self.own_segment(offset, len)
-            .ok_or(RmaError::Local { offset, len })
     }
 }

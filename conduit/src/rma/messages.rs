@@ -4,11 +4,9 @@
 //! free, a temporary descriptor otherwise.
 
 use super::op::Rma;
-use super::protocol::Protocol;
 use super::temporary::TmpUse;
 use crate::conduit::{Conduit, Scope};
 use crate::core::{Core, GET_CHUNK_DATA, SbUse};
-use crate::error::RmaError;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::{Source, UserMem};
@@ -179,16 +177,8 @@ impl Conduit {
         Path::Tmp(memory, here)
     }
 
-    /// Starts the messages of a put or get, which count on `key`.
-    pub(super) fn start_messages(
-        &self,
-        op: &Rma,
-        protocol: Protocol,
-        key: Key,
-    ) -> Result<(), RmaError> {
-        let Protocol::Messages { at } = protocol else {
-            return Ok(());
-        };
+    /// Starts the messages of a put or get at offset `at` of the segment, which count on `key`.
+    pub(super) fn start_messages(&self, op: &Rma, at: u64, key: Key) {
         let whole = self.core.borrow().locate(op.local);
         let len = whole.len();
         let mut done = 0;
@@ -219,6 +209,5 @@ impl Conduit {
                 (c.local_pending == 0).then_some(())
             });
         }
-        Ok(())
     }
 }

@@ -44,7 +44,7 @@ pub use near::Near;
 pub use op::Counted;
 pub(crate) use op::{Completion, Rma};
 pub use pieces::Piece;
-use protocol::Protocol;
+use protocol::{General, Protocol};
 
 /// How far an operation has come without a wait.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) enum Started {
     /// It is under way, or done.
     Begun(Handle),
     /// It has to wait for what it needs, and nothing has happened.
-    Waits(Protocol),
+    Waits(General),
 }
 
 impl Core {
@@ -68,16 +68,26 @@ impl Core {
                 return Ok(Started::Begun(Handle::DONE));
             }
             Protocol::Bounce { at, chunk } => {
-                (self.put_bounced(op, at, chunk)?, Protocol::Messages { at })
+                (self.put_bounced(op, at, chunk)?, General::Messages { at })
             }
-            Protocol::Awaited { at, landing } => (
-                self.get_awaited(op, at, landing)?,
-                Protocol::Messages { at },
-            ),
-            Protocol::Held => (self.start_held(op)?, Protocol::Units),
-            Protocol::Messages { .. } | Protocol::Units => (None, protocol),
+            Protocol::Awaited { at, landing } => {
+                let started = self.get_awaited(op, at, landing)?;
+                (started, General::Messages { at })
+            }
+            Protocol::Held => (self.start_held(op)?, General::Units),
+            Protocol::General(general) => (None, general),
         };
         Ok(started.unwrap_or(Started::Waits(otherwise)))
+    }
+
+    /// The slot that an operation counts on, if there is one without a wait.
+    #[inline(always)]
+    pub(crate) fn slot_of(&mut self, completion: Completion) -> Option<Key> {
+        match completion {
+            Completion::Blocking | Completion::Explicit => self.ops.explicit(),
+            Completion::Implicit => Some(self.ops.implicit()),
+            Completion::Part(key) => Some(key),
+        }
     }
 
     /// An explicit operation for messages that begin now, whose handle is that of [`Conduit::begun`].
@@ -104,19 +114,25 @@ impl Conduit {
             let protocol = core.choose(op)?;
             core.start_now(op, protocol)
         };
+        self.go_on(op, started)
+    }
+
+    /// What is left to do of an operation that has been started as far as nothing had to be waited for.
+    #[inline(always)]
+    fn go_on(&self, op: &Rma, started: Result<Started, Fault>) -> Result<Handle, RmaError> {
         match self.check(op.name(), started) {
             Started::Begun(handle) => Ok(handle),
             Started::Done { events } => {
                 self.after_awaited(events);
                 Ok(Handle::DONE)
             }
-            Started::Waits(protocol) => self.start_waiting(op, protocol),
+            Started::Waits(general) => self.start_waiting(op, general),
         }
     }
 
     /// Starts an operation that needs what may have to be waited for.
     #[inline(never)]
-    fn start_waiting(&self, op: &Rma, protocol: Protocol) -> Result<Handle, RmaError> {
+    fn start_waiting(&self, op: &Rma, general: General) -> Result<Handle, RmaError> {
         let key = {
             let core = &mut *self.core.borrow_mut();
             match op.completion {
@@ -134,9 +150,12 @@ impl Conduit {
             _ => None,
         };
         let op = Rma { local, ..*op };
-        let begun = match protocol {
-            Protocol::Units => self.start_units(&op, key),
-            _ => self.start_messages(&op, protocol, key),
+        let begun = match general {
+            General::Messages { at } => {
+                self.start_messages(&op, at, key);
+                Ok(())
+            }
+            General::Units => self.start_units(&op, key),
         };
         let handle = match begun {
             Ok(()) if op.completion.has_handle() => Ok(self.begun(key)),
@@ -177,8 +196,7 @@ impl Conduit {
 
     /// Memory of the own segment by its offset, if this rank has a segment and it is that long.
     pub(crate) fn own_segment(&self, offset: usize, len: usize) -> Option<Source> {
-        let has =
-            self.segments().has_segment() && self.segment(self.mynode()).contains(offset, len);
+        let has = self.core.borrow().has_own(offset, len);
         has.then_some(Source::Segment { offset, len })
     }
 

@@ -8,10 +8,11 @@
 
 use super::op::{Completion, Counted, Rma};
 use super::protocol::Protocol;
-use super::raw::given;
+use super::raw::memory_at;
 use crate::conduit::{Conduit, Scope};
 use crate::error::RmaError;
-use crate::memory::{Source, UserMem};
+use crate::fault::Fault;
+use crate::memory::Source;
 use crate::ops::{Handle, Key};
 use crate::trace::Transfer;
 
@@ -44,46 +45,39 @@ impl Conduit {
         counted: Counted,
         pieces: impl Iterator<Item = Piece> + Clone,
     ) -> Result<Handle, RmaError> {
+        // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
+        let lent = |p: &Piece| unsafe { memory_at(p.local, p.len) };
         for p in pieces.clone() {
             self.check_remote(node, p.remote, p.len)?;
-            given(p.local, p.len)?;
+            lent(&p)?;
         }
         let mut key = None;
         for p in pieces {
-            // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-            let memory = Source::User(unsafe { UserMem::new(p.local, p.len, 0) });
-            let all = Completion::from(counted);
+            let (memory, all) = (lent(&p)?, Completion::from(counted));
             let op = if get {
                 Rma::get(node, p.remote, memory, all)
             } else {
                 Rma::put(node, p.remote, memory, all)
             };
-            let protocol = self.core.borrow().choose(&op)?;
-            self.start_part(&op, protocol, counted, &mut key)?;
+            self.start_piece(&op, counted, &mut key)?;
         }
         Ok(self.handle_of(counted, key))
     }
 
-    /// Starts a part of an operation, which is taken when something of it first begins.
-    fn start_part(
+    /// Starts a piece of the operation `key`, which is taken when a piece first needs it.
+    fn start_piece(
         &self,
-        op: &Rma,
-        protocol: Protocol,
+        piece: &Rma,
         counted: Counted,
         key: &mut Option<Key>,
     ) -> Result<(), RmaError> {
-        match protocol {
-            Protocol::Nothing => Ok(()),
-            Protocol::Copy { at } => {
-                let copied = self.core.borrow().copy_near(op, at);
-                self.check(op.name(), copied);
-                Ok(())
-            }
-            _ => {
-                let all = self.operation(counted, key)?;
-                self.rma(&op.part_of(all)).map(drop)
-            }
-        }
+        let protocol = self.core.borrow().choose(piece)?;
+        let part = match protocol {
+            Protocol::Nothing | Protocol::Copy { .. } => *piece,
+            _ => piece.part_of(self.operation(counted, key)?),
+        };
+        let started = self.core.borrow_mut().start_now(&part, protocol);
+        self.go_on(&part, started).map(drop)
     }
 
     /// The operation that messages count on; takes an explicit one when first needed. All messages of an implicit
@@ -149,10 +143,13 @@ impl Conduit {
         if len == 0 {
             return Ok(Handle::DONE);
         }
-        if let Some((region, start)) = self.window_of(node) {
-            let at = start + remote as usize;
-            let filled = region.fill(at, len, value);
-            self.check("memset", filled.map_err(crate::fault::Fault::from));
+        let filled = {
+            let core = self.core.borrow();
+            let near = core.near(node);
+            near.map(|(region, start)| region.fill(start + remote as usize, len, value))
+        };
+        if let Some(filled) = filled {
+            self.check("memset", filled.map_err(Fault::from));
             return Ok(Handle::DONE);
         }
         let mut key = None;
@@ -170,12 +167,5 @@ impl Conduit {
             Ok(())
         })?;
         Ok(self.handle_of(counted, key))
-    }
-
-    /// The memory of the segment of `node` and where in it that begins, if it is reached by a copy.
-    fn window_of(&self, node: u32) -> Option<(portals_shim::Region, usize)> {
-        let core = self.core.borrow();
-        let attached = core.attached.as_ref()?;
-        attached.near.get(node as usize)?.clone()
     }
 }

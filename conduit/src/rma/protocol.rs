@@ -25,10 +25,17 @@ pub(crate) enum Protocol {
     Bounce { at: u64, chunk: u32 },
     /// RDMA read that its caller waits for, to a place that takes no descriptor.
     Awaited { at: u64, landing: Landing },
-    /// RDMA messages, each of which waits for what it needs.
-    Messages { at: u64 },
     /// One RDMA message to a unit that this rank may hold already.
     Held,
+    /// What may have to be waited for.
+    General(General),
+}
+
+/// The protocols of operations that may have to wait for what they need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum General {
+    /// RDMA messages, each of which waits for what it needs.
+    Messages { at: u64 },
     /// RDMA messages to units, which are pinned where they are not held, and copies of what cannot be pinned.
     Units,
 }
@@ -64,11 +71,23 @@ impl Core {
         found.ok_or(RmaError::Remote { node, addr, len })
     }
 
+    /// Whether this rank has a segment, and it is that long.
+    #[inline(always)]
+    pub(super) fn has_own(&self, offset: usize, len: usize) -> bool {
+        let own = self.segment_of(self.me);
+        self.segments.has_segment() && own.is_ok_and(|own| own.contains(offset, len))
+    }
+
     /// Chooses how a put or get goes, now. Nothing has happened after that.
     #[inline(always)]
     pub(crate) fn choose(&self, op: &Rma) -> Result<Protocol, RmaError> {
         let len = op.local.len();
         let at = self.reach(op.node, op.addr, len)?;
+        if let Source::Segment { offset, len } = op.local
+            && !self.has_own(offset, len)
+        {
+            return Err(RmaError::Local { offset, len });
+        }
         if len == 0 {
             return Ok(Protocol::Nothing);
         }
@@ -81,10 +100,10 @@ impl Core {
             return Ok(if held {
                 Protocol::Held
             } else {
-                Protocol::Units
+                Protocol::General(General::Units)
             });
         }
-        if self.is_near(op.node) {
+        if self.near(op.node).is_some() {
             return Ok(Protocol::Copy { at });
         }
         let chosen = if op.get {
@@ -94,15 +113,7 @@ impl Core {
             self.bounced(op, len)
                 .map(|chunk| Protocol::Bounce { at, chunk })
         };
-        Ok(chosen.unwrap_or(Protocol::Messages { at }))
-    }
-
-    /// Whether the segment of `node` is memory of this process.
-    #[inline(always)]
-    fn is_near(&self, node: u32) -> bool {
-        let near = self.attached.as_ref().map(|a| a.near.as_slice());
-        near.and_then(|n| n.get(node as usize))
-            .is_some_and(Option::is_some)
+        Ok(chosen.unwrap_or(Protocol::General(General::Messages { at })))
     }
 
     /// The chunk that takes the bytes of a short put. What is in the own segment leaves from there.
@@ -165,9 +176,9 @@ mod tests {
             Protocol::Bounce { .. } => "bounce",
             Protocol::Awaited { landing, .. } if landing.chunk.is_some() => "awaited in a chunk",
             Protocol::Awaited { .. } => "awaited in place",
-            Protocol::Messages { .. } => "messages",
             Protocol::Held => "held",
-            Protocol::Units => "units",
+            Protocol::General(General::Messages { .. }) => "messages",
+            Protocol::General(General::Units) => "units",
         }
     }
 
@@ -228,6 +239,53 @@ mod tests {
                 assert_eq!(chosen(conduit, peer, case), expected, "{case:?}");
                 let here = if case.3 == 0 { "nothing" } else { "copy" };
                 assert_eq!(chosen(conduit, me, case), here, "{case:?}");
+            }
+        });
+    }
+
+    /// A short piece of an operation of many is copied as a short put is, and a get never awaited: others of it may be under way.
+    #[test]
+    fn a_piece_has_the_protocol_of_its_length() {
+        let whole = |conduit: &Conduit| {
+            conduit.attach(vec![], SIZE).unwrap();
+        };
+        with(whole, |conduit| {
+            let peer = 1 - conduit.mynode();
+            let key = conduit.core.borrow_mut().ops.explicit().unwrap();
+            let part = Completion::Part(key);
+            assert_eq!(chosen(conduit, peer, (false, false, part, SHORT)), "bounce");
+            assert_eq!(chosen(conduit, peer, (true, true, part, 8)), "messages");
+            assert!(conduit.core.borrow_mut().ops.finish(key));
+        });
+    }
+
+    /// What a caller gets wrong is said in this order: the rank, its segment, the own one. Nothing is refused of no bytes but
+    /// these.
+    #[test]
+    fn the_first_mistake_is_the_one_that_is_told() {
+        let whole = |conduit: &Conduit| {
+            conduit.attach(vec![], SIZE).unwrap();
+        };
+        with(whole, |conduit| {
+            let peer = 1 - conduit.mynode();
+            let base = conduit.segment(peer).addr;
+            let fault = |node, addr, offset, len| {
+                let own = Source::Segment { offset, len };
+                let op = Rma::put(node, addr, own, Completion::Explicit);
+                conduit.core.borrow().choose(&op).unwrap_err()
+            };
+            let beyond = RmaError::Node { node: 2, nodes: 2 };
+            assert_eq!(fault(2, 0, SIZE, 8), beyond);
+            assert_eq!(fault(2, 0, 0, 0), beyond);
+            let remote = RmaError::Remote {
+                node: peer,
+                addr: base - 1,
+                len: 8,
+            };
+            assert_eq!(fault(peer, base - 1, SIZE, 8), remote);
+            for (offset, len) in [(SIZE, 8), (SIZE + 1, 0), (usize::MAX, 8)] {
+                let local = RmaError::Local { offset, len };
+                assert_eq!(fault(peer, base, offset, len), local);
             }
         });
     }

@@ -26,13 +26,18 @@ impl Drop for CloseOnUnwind<'_> {
     }
 }
 
-/// Refuses null for memory that is used.
-#[inline]
-pub(crate) fn given(p: *const u8, len: usize) -> Result<(), RmaError> {
-    if p.is_null() && len > 0 {
+/// Memory at an address of C; null is refused where there are bytes.
+///
+/// # Safety
+///
+/// That of [`UserMem::new`].
+#[inline(always)]
+pub(super) unsafe fn memory_at(addr: *mut u8, len: usize) -> Result<Source, RmaError> {
+    if addr.is_null() && len > 0 {
         return Err(RmaError::Null { len });
     }
-    Ok(())
+    // SAFETY: the promise of this function.
+    Ok(Source::User(unsafe { UserMem::new(addr, len, 0) }))
 }
 
 impl Conduit {
@@ -123,9 +128,8 @@ impl Conduit {
         len: usize,
         bulk: bool,
     ) -> Result<Handle, RmaError> {
-        given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        let memory = unsafe { memory_at(src.cast_mut(), len) }?;
         self.put_memory(node, dest, memory, (Completion::Explicit, bulk))
     }
 
@@ -142,9 +146,8 @@ impl Conduit {
         src: *const u8,
         len: usize,
     ) -> Result<Handle, RmaError> {
-        given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        let memory = unsafe { memory_at(src.cast_mut(), len) }?;
         self.put_memory(node, dest, memory, (Completion::Blocking, true))
     }
 
@@ -161,10 +164,9 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<Handle, RmaError> {
-        given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(dest, len, 0) };
-        self.get_memory(memory, node, src, Completion::Blocking)
+        let memory = unsafe { memory_at(dest, len) }?;
+        self.rma(&Rma::get(node, src, memory, Completion::Blocking))
     }
 
     /// Starts a put that is counted with the implicit operations.
@@ -181,9 +183,8 @@ impl Conduit {
         len: usize,
         bulk: bool,
     ) -> Result<(), RmaError> {
-        given(src, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(src.cast_mut(), len, 0) };
+        let memory = unsafe { memory_at(src.cast_mut(), len) }?;
         self.put_memory(node, dest, memory, (Completion::Implicit, bulk))
             .map(drop)
     }
@@ -201,10 +202,9 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<Handle, RmaError> {
-        given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(dest, len, 0) };
-        self.get_memory(memory, node, src, Completion::Explicit)
+        let memory = unsafe { memory_at(dest, len) }?;
+        self.rma(&Rma::get(node, src, memory, Completion::Explicit))
     }
 
     /// Starts a get that is counted with the implicit operations.
@@ -219,10 +219,9 @@ impl Conduit {
         src: u64,
         len: usize,
     ) -> Result<(), RmaError> {
-        given(dest, len)?;
         // SAFETY: the caller's promise is that of `UserMem::new`, up to synchronisation.
-        let memory = unsafe { UserMem::new(dest, len, 0) };
-        self.get_memory(memory, node, src, Completion::Implicit)
+        let memory = unsafe { memory_at(dest, len) }?;
+        self.rma(&Rma::get(node, src, memory, Completion::Implicit))
             .map(drop)
     }
 
@@ -232,22 +231,10 @@ impl Conduit {
         &self,
         node: u32,
         dest: u64,
-        memory: UserMem,
+        memory: Source,
         (completion, bulk): (Completion, bool),
     ) -> Result<Handle, RmaError> {
-        let put = Rma::put(node, dest, Source::User(memory), completion);
+        let put = Rma::put(node, dest, memory, completion);
         self.rma(&if bulk { put } else { put.buffered() })
-    }
-
-    /// Starts a get to lent memory.
-    #[inline(always)]
-    fn get_memory(
-        &self,
-        memory: UserMem,
-        node: u32,
-        src: u64,
-        completion: Completion,
-    ) -> Result<Handle, RmaError> {
-        self.rma(&Rma::get(node, src, Source::User(memory), completion))
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //!
-//! * One that does not begin here has had no effect: it goes as [`Protocol::Messages`](super::protocol::Protocol::Messages).
+//! * One that does not begin here has had no effect: it goes as [`General::Messages`](super::protocol::General::Messages).
 //! * The memory of a put that does begin is free when the call returns.
 //! * **A rank that makes nothing but awaited operations still serves others.** Before the call returns it handles events that
 //!   came meanwhile, and frames of ranks of this machine. Every [`ROW`] calls it polls, for signals and other work without
@@ -24,23 +24,13 @@ use crate::core::{Core, SbUse};
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::Source;
-use crate::ops::{Handle, Key};
+use crate::ops::Handle;
 use portals_shim::{AckRequest, Get, Posted, Put};
 
 /// Calls in a row that are done by themselves, of which the last one polls.
 const ROW: u32 = 16;
 
 impl Core {
-    /// The slot that an operation counts on, if there is one without a wait.
-    #[inline(always)]
-    pub(crate) fn slot_of(&mut self, completion: Completion) -> Option<Key> {
-        match completion {
-            Completion::Blocking | Completion::Explicit => self.ops.explicit(),
-            Completion::Implicit => Some(self.ops.implicit()),
-            Completion::Part(key) => Some(key),
-        }
-    }
-
     /// Makes a put from `chunk`, which is free; `None`: there is no slot for it.
     #[inline(always)]
     pub(super) fn put_bounced(
