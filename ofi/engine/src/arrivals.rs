@@ -119,6 +119,7 @@ impl Core {
                 let copied = self.landing.take_out(landed);
                 self.peers.get(at).order.keep(said.number, copied);
             }
+            Turn::Never => return tracing::warn!("a message that no engine sends"),
         }
         while let Some(landed) = self.peers.get(at).order.due() {
             self.take_turn(at, landed);
@@ -152,7 +153,7 @@ impl Core {
         let said = landed.said;
         let peer = self.peers.get(at);
         peer.envelopes = said.envelopes;
-        peer.credits += u32::from(said.credits);
+        peer.credits = peer.credits.saturating_add(said.credits.into());
         match said.kind {
             Kind::Eager => self.message(true, at, landed),
             Kind::UntaggedEager => self.message(false, at, landed),

@@ -11,7 +11,12 @@ pub(crate) enum Turn {
     Now,
     /// Others that were sent before it have not arrived.
     Later,
+    /// No engine sends it: it has the number of another, or so many are never under way.
+    Never,
 }
+
+/// The most numbers that a message may be early by. A peer has a window of at most 64 messages under way, and answers of credits.
+const MOST_EARLY: u16 = 1024;
 
 /// The numbers of both directions, and messages of the peer that are early.
 #[derive(Debug)]
@@ -46,13 +51,15 @@ impl<T> Order<T> {
 
     /// A message with this number has arrived. One from before a restart, of which nobody waits for others, is handled at once.
     #[inline]
-    pub(crate) const fn arrived(&mut self, number: u16) -> Turn {
+    pub(crate) fn arrived(&mut self, number: u16) -> Turn {
         let ahead = number.wrapping_sub(self.awaits);
         if ahead == 0 {
             self.awaits = number.wrapping_add(1);
         }
         if ahead == 0 || ahead > u16::MAX / 2 {
             Turn::Now
+        } else if ahead > MOST_EARLY || self.early.iter().any(|(n, _)| *n == number) {
+            Turn::Never
         } else {
             Turn::Later
         }
@@ -109,6 +116,7 @@ mod tests {
             match order.arrived(*number) {
                 Turn::Now => handled.push(*number),
                 Turn::Later => order.keep(*number, *number),
+                Turn::Never => {}
             }
             handled.extend(std::iter::from_fn(|| order.due()));
         }
@@ -121,6 +129,20 @@ mod tests {
         assert_eq!(handled(&mut order, &[0, 2, 4, 3]), [0]);
         assert_eq!(handled(&mut order, &[1]), [1, 2, 3, 4]);
         assert_eq!(handled(&mut order, &[5]), [5]);
+    }
+
+    #[test]
+    fn a_peer_cannot_have_messages_kept_without_bound() {
+        let mut order = Order::default();
+        for number in 1..u16::MAX / 2 {
+            for _ in 0..2 {
+                assert_eq!(handled(&mut order, &[number]), []);
+            }
+        }
+        assert_eq!(order.early.len(), usize::from(MOST_EARLY));
+        let all: Vec<u16> = (0..=MOST_EARLY).collect();
+        assert_eq!(handled(&mut order, &[0]), all);
+        assert!(order.early.is_empty());
     }
 
     #[test]
