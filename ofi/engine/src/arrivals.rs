@@ -64,7 +64,7 @@ impl Core {
         (any, polled)
     }
 
-    fn handle(&mut self, event: &Brief) {
+    pub(crate) fn handle(&mut self, event: &Brief) {
         let number = event.user_ptr & NUMBER;
         match event.user_ptr & !NUMBER {
             LANDING => match event.kind {
@@ -138,7 +138,7 @@ impl Core {
             (peer.state, peer.credits) = (Acquaintance::Open, said.credits.into());
         }
         if said.kind == Kind::Hello && !greeted {
-            let window = peer.window;
+            let window = peer.grant();
             if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
                 tracing::error!(%error, "a peer is granted nothing");
             } else {
@@ -190,6 +190,10 @@ impl Core {
     /// A message of a peer has been handled.
     fn owe(&mut self, at: usize) {
         let peer = self.peers.get(at);
+        if peer.state == Acquaintance::New {
+            // It was taken for lost, and lives. What it was sent then may be lost, and it waits for that.
+            return self.greet(at);
+        }
         peer.owed += 1;
         let to_send = peer.is_to_send_envelopes();
         let changed = std::mem::replace(&mut peer.told, to_send) != to_send;

@@ -240,7 +240,7 @@ impl Core {
             return;
         }
         peer.state = Acquaintance::Greeted;
-        let window = peer.window;
+        let window = peer.grant();
         if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
             tracing::error!(%error, "a peer cannot be answered");
         }

@@ -169,6 +169,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Grants it its whole window, so that it is owed nothing.
+    pub(crate) fn grant(&mut self) -> u32 {
+        self.owed = 0;
+        self.window
+    }
+
     /// Whether the next message may leave.
     pub(crate) fn may_send(&self, next: &Outgoing) -> bool {
         !next.costs() || (self.state == Acquaintance::Open && self.credits > 0)

@@ -1,0 +1,133 @@
+//! A message is lost, and its peer lives.
+
+use super::*;
+use crate::core::Use;
+use crate::landing::SLOT;
+use crate::peers::Acquaintance;
+use portals_shim::{Brief, EventKind, NiFail};
+
+/// Two sides that have met: the first has sent the second a message.
+fn acquainted() -> [Side; 2] {
+    let [a, b] = pair();
+    let region = filled(8, 1);
+    b.receive(exactly(None, 0), &region, 8, 0);
+    a.send(1, 0, &region, 8);
+    next(&[&b, &a]).unwrap();
+    next(&[&a, &b]).unwrap();
+    [a, b]
+}
+
+/// Messages with these tags arrive in this order.
+fn arrive(a: &Side, b: &Side, tags: impl Iterator<Item = u64>) {
+    let into = Region::new(8).unwrap();
+    for tag in tags {
+        let any = Wanted {
+            ignore: u64::MAX,
+            ..exactly(None, 0)
+        };
+        b.receive(any, &into, 8, 1);
+        assert_eq!(next(&[b, a]).unwrap().0.tag, tag);
+    }
+}
+
+/// A message of the first side that never arrives; its end is told later, by what this returns.
+fn lose_one(a: &Side) -> Brief {
+    let op = a.op(77, flags::SEND);
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(a.peers[1]);
+    let slot = core.slots.take().unwrap();
+    let (len, tag, acked) = (8, 1, false);
+    core.uses[slot] = Some((
+        at,
+        Use::Message {
+            op,
+            len,
+            tag,
+            acked,
+        },
+    ));
+    core.peers.get(at).order.sent();
+    Brief {
+        kind: EventKind::SendEnd,
+        ni_fail: NiFail::FAIL,
+        user_ptr: SLOT | slot as u64,
+        ..Brief::default()
+    }
+}
+
+#[test]
+fn after_a_message_that_is_lost_those_behind_it_arrive_in_order() {
+    let [a, b] = acquainted();
+    let event = lose_one(&a);
+    let region = filled(8, 1);
+    for tag in 2..6 {
+        a.send(1, tag, &region, 8);
+        next(&[&a, &b]).unwrap();
+    }
+    b.endpoint.progress(Duration::ZERO);
+    assert!(b.endpoint.core().lists[1].find(&exactly(None, 2)).is_none());
+    a.endpoint.core().handle(&event);
+    let failed = next(&[&a, &b]).unwrap_err();
+    assert_eq!(
+        (failed.entry.context, failed.why),
+        (77, Failure::Unreachable)
+    );
+    for tag in 6..9 {
+        a.send(1, tag, &region, 8);
+    }
+    arrive(&a, &b, 2..9);
+}
+
+#[test]
+fn a_peer_that_was_taken_for_lost_goes_on() {
+    let [a, b] = acquainted();
+    // Credits, say, that nobody waits for.
+    let _ = lose_one(&a);
+    a.endpoint.core().lose(a.peers[1]);
+    let count = 300;
+    let region = filled(8, 1);
+    for tag in 0..count {
+        b.send(0, tag, &region, 8);
+    }
+    let into = Region::new(8).unwrap();
+    for tag in 0..count {
+        a.receive(exactly(None, tag), &into, 8, 1);
+        assert_eq!(next(&[&a, &b]).unwrap().0.tag, tag);
+    }
+}
+
+#[test]
+fn a_peer_that_begins_anew_is_granted_no_more_than_its_window() {
+    let [a, b] = acquainted();
+    let region = filled(8, 1);
+    for tag in 0..20 {
+        a.send(1, tag, &region, 8);
+    }
+    arrive(&a, &b, 0..20);
+    let (of_a, of_b) = (b.peers[0], a.peers[1]);
+    let owed = |side: &Side, id| {
+        let mut core = side.endpoint.core();
+        let at = core.peers.number(id);
+        core.peers.get(at).owed
+    };
+    assert!(owed(&b, of_a) > 0);
+    let state = |side: &Side, id| {
+        let mut core = side.endpoint.core();
+        let at = core.peers.number(id);
+        core.peers.get(at).state
+    };
+    {
+        let mut core = a.endpoint.core();
+        let at = core.peers.number(of_b);
+        core.restart(at);
+    }
+    let begun = Instant::now();
+    while state(&a, of_b) != Acquaintance::Open && begun.elapsed() < LIMIT {
+        a.endpoint.progress(Duration::ZERO);
+        b.endpoint.progress(Duration::ZERO);
+    }
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(of_b);
+    let peer = core.peers.get(at);
+    assert_eq!((peer.credits + owed(&b, of_a), peer.owed), (peer.window, 0));
+}
