@@ -1,6 +1,6 @@
 //! Progress: whoever reads a completion queue or a counter drives the endpoints that use it.
 
-use crate::fork;
+use crate::fork::Own;
 use ofi_engine::Endpoint;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,17 +19,13 @@ pub(crate) const OTHERS: Duration = Duration::from_millis(10);
 pub(crate) struct Users(Mutex<Vec<Weak<Endpoint>>>);
 
 /// Every endpoint of this process that is used. Who waits for one serves the peers of the others too, as they may be what the
-/// wait's peer waits for. A forked child has a list of its own, as another thread may have held the lock of its parent's.
-static ALL: [Users; 8] = [const { Users(Mutex::new(Vec::new())) }; 8];
-
-fn all_of_process() -> &'static Users {
-    &ALL[fork::generation() % ALL.len()]
-}
+/// wait's peer waits for.
+static ALL: Own<Users> = Own::new();
 
 impl Users {
     /// An endpoint is used from now on.
     pub(crate) fn begin(endpoint: &Arc<Endpoint>) {
-        all_of_process().add(endpoint);
+        ALL.get().add(endpoint);
     }
 
     fn all(&self) -> Vec<Arc<Endpoint>> {
@@ -41,11 +37,7 @@ impl Users {
     pub(crate) fn serve_others(&self) -> bool {
         let own = self.all();
         let is_other = |one: &Arc<Endpoint>| !own.iter().any(|e| Arc::ptr_eq(e, one));
-        let others: Vec<_> = all_of_process()
-            .all()
-            .into_iter()
-            .filter(is_other)
-            .collect();
+        let others: Vec<_> = ALL.get().all().into_iter().filter(is_other).collect();
         for endpoint in &others {
             endpoint.progress(Duration::ZERO);
         }
