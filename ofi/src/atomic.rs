@@ -7,6 +7,7 @@
 
 use crate::abi::{Addr, AtomicAttr, Ioc, Iovec, MsgAtomic, cap, errno};
 use crate::call::{Call, Lent};
+use crate::domain::Domain;
 use crate::ep::{EndpointFid, Which, refused};
 use crate::object::object;
 use crate::ptr::{Out, Outcome, entry, entry_int, read};
@@ -377,9 +378,11 @@ fn valid(datatype: c_int, operation: c_int, form: Form) -> Outcome<(usize, usize
 }
 
 /// # Safety
-/// `count` is null or may be written.
-unsafe fn say(count: *mut usize, valid: Outcome<(usize, usize)>) -> c_int {
+/// `ep` is null or an endpoint that the caller was given; `count` is null or may be written.
+unsafe fn say(ep: *mut c_void, count: *mut usize, valid: Outcome<(usize, usize)>) -> c_int {
     entry_int(|| {
+        // SAFETY: the condition above.
+        unsafe { object::<EndpointFid>(ep) }?;
         let (most, _) = valid?;
         // SAFETY: the condition above.
         let count = unsafe { Out::new(count) };
@@ -391,44 +394,46 @@ unsafe fn say(count: *mut usize, valid: Outcome<(usize, usize)>) -> c_int {
 }
 
 unsafe extern "C" fn writevalid(
-    _ep: *mut c_void,
+    ep: *mut c_void,
     datatype: c_int,
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller wants the number there.
-    unsafe { say(count, valid(datatype, op, Form::Plain)) }
+    // SAFETY: the caller was given the endpoint, and wants the number there.
+    unsafe { say(ep, count, valid(datatype, op, Form::Plain)) }
 }
 
 unsafe extern "C" fn readwritevalid(
-    _ep: *mut c_void,
+    ep: *mut c_void,
     datatype: c_int,
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller wants the number there.
-    unsafe { say(count, valid(datatype, op, Form::Fetch)) }
+    // SAFETY: the caller was given the endpoint, and wants the number there.
+    unsafe { say(ep, count, valid(datatype, op, Form::Fetch)) }
 }
 
 unsafe extern "C" fn compwritevalid(
-    _ep: *mut c_void,
+    ep: *mut c_void,
     datatype: c_int,
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller wants the number there.
-    unsafe { say(count, valid(datatype, op, Form::Compare)) }
+    // SAFETY: the caller was given the endpoint, and wants the number there.
+    unsafe { say(ep, count, valid(datatype, op, Form::Compare)) }
 }
 
 /// `fi_query_atomic`
 pub(crate) unsafe extern "C" fn query(
-    _domain: *mut c_void,
+    domain: *mut c_void,
     datatype: c_int,
     op: c_int,
     attr: *mut AtomicAttr,
     flags: u64,
 ) -> c_int {
     entry_int(|| {
+        // SAFETY: the caller was given the domain.
+        unsafe { object::<Domain>(domain) }?;
         let form = match flags & (cap::FETCH_ATOMIC | cap::COMPARE_ATOMIC) {
             0 => Form::Plain,
             cap::FETCH_ATOMIC => Form::Fetch,

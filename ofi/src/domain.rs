@@ -110,7 +110,7 @@ unsafe impl Object for Domain {
     const CLASS: usize = class::DOMAIN;
     const OPS: &'static Table<6> = &Table::new(&[
         (0, object::close::<Self> as *const c_void),
-        (1, object::bind_to_nothing as *const c_void),
+        (1, object::bind_to_nothing::<Self> as *const c_void),
     ]);
 
     /// Endpoints, queues and memory of it are still there.

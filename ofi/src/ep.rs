@@ -489,8 +489,9 @@ unsafe extern "C" fn setopt(
     })
 }
 
-unsafe extern "C" fn size_left(_ep: *mut c_void) -> isize {
-    1024
+unsafe extern "C" fn size_left(ep: *mut c_void) -> isize {
+    // SAFETY: the caller was given the endpoint.
+    entry(|| unsafe { object::<EndpointFid>(ep) }.map(|_| 1024))
 }
 
 unsafe extern "C" fn getname(fid: *mut c_void, out: *mut c_void, len: *mut usize) -> c_int {

@@ -66,10 +66,14 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
     })
 }
 
-unsafe extern "C" fn do_control(_fid: *mut c_void, command: c_int, _arg: *mut c_void) -> c_int {
-    entry_int(|| match command {
-        control::ENABLE => Ok(0),
-        _ => Err(errno::NOSYS),
+unsafe extern "C" fn do_control(fid: *mut c_void, command: c_int, _arg: *mut c_void) -> c_int {
+    entry_int(|| {
+        // SAFETY: the caller was given the region.
+        unsafe { object::<MemoryRegion>(fid) }?;
+        match command {
+            control::ENABLE => Ok(0),
+            _ => Err(errno::NOSYS),
+        }
     })
 }
 

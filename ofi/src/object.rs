@@ -122,10 +122,11 @@ pub(crate) unsafe extern "C" fn close<T: Object>(fid: *mut c_void) -> c_int {
 }
 
 /// `fi_bind` of an object that has nothing to tell: what is bound to it is left alone.
-pub(crate) unsafe extern "C" fn bind_to_nothing(
-    _fid: *mut c_void,
+pub(crate) unsafe extern "C" fn bind_to_nothing<T: Object>(
+    fid: *mut c_void,
     _other: *mut c_void,
     _flags: u64,
 ) -> c_int {
-    0
+    // SAFETY: the caller was given the object.
+    entry_int(|| unsafe { object::<T>(fid) }.map(|_| 0))
 }

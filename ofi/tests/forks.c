@@ -111,6 +111,7 @@ static void child(void)
     struct fi_eq_err_entry error = {0};
     struct fi_cq_attr cq_attr = {0};
     struct fi_av_attr av_attr = {0};
+    struct fi_atomic_attr attr;
     struct fid_cq *new_cq;
     struct fid_av *new_av;
     struct fid_ep *new_ep;
@@ -143,6 +144,15 @@ static void child(void)
     IS(fi_cancel(&ep->fid, in), no);
     IS(fi_getname(&ep->fid, name, &len), no);
     IS(fi_enable(ep), no);
+    IS(ep->ops->tx_size_left(ep), no);
+    IS(ep->ops->rx_size_left(ep), no);
+    IS(fi_atomicvalid(ep, FI_UINT64, FI_SUM, &len), no);
+    IS(fi_fetch_atomicvalid(ep, FI_UINT64, FI_SUM, &len), no);
+    IS(fi_compare_atomicvalid(ep, FI_UINT64, FI_CSWAP, &len), no);
+    IS(fi_query_atomic(domain, FI_UINT64, FI_SUM, &attr, 0), no);
+    IS(fi_domain_bind(domain, &eq->fid, 0), no);
+    IS(fi_mr_enable(mr), no);
+    IS(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), no);
     IS(fi_ep_bind(ep, &cq->fid, FI_SEND), no);
     IS(fi_cq_read(cq, &entry, 1), no);
     IS(fi_cq_sread(cq, &entry, 1, NULL, -1), no);
