@@ -18,10 +18,12 @@ pub struct Awake {
 impl Awake {
     /// All of it.
     pub fn new(all: Duration) -> Self {
-        Self {
-            left: all,
-            looked: Instant::now(),
-        }
+        Self::since(all, Instant::now())
+    }
+
+    /// All of it at that instant, which was the last look.
+    pub const fn since(all: Duration, looked: Instant) -> Self {
+        Self { left: all, looked }
     }
 
     /// Whether it is over; to be asked at least ten times a second.

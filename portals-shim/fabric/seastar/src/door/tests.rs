@@ -231,15 +231,16 @@ fn the_time_in_which_the_simulation_is_stopped_is_nobodys() {
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
     let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
-    let time = Duration::from_millis(300);
-    door.left = Some(Awake::new(time));
-    door.hello_within = time;
     let socket = socket(SocketFlags::CLOEXEC);
     connect(&socket, &address).unwrap();
     while door.pending.len() < 2 {
         door.step().unwrap();
     }
-    std::thread::sleep(4 * time);
+    let time = Duration::from_secs(10);
+    // It has looked for the last time before it was stopped.
+    let stopped = || Some(Awake::since(time, Instant::now() - 4 * time));
+    door.left = stopped();
+    door.pending[1].left = stopped();
     door.step().unwrap();
     assert!(door.left.is_some());
     assert_eq!(door.pending.len(), 2, "who is connected has its time too");
