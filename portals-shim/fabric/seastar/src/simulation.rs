@@ -18,6 +18,7 @@ use super::server::{ServeError, serve_places};
 use super::sim::{Setting, SimError};
 use super::start::{Address, Begun, begun, found, permit_descriptors};
 use fabric_api::config::{FabricConfig, FabricError};
+use host::awake::Awake;
 use launch::Job;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -36,10 +37,7 @@ pub const SIMULATION_VARIABLE: &str = "PORTOLAN_SIMULATION";
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a simulation that was ended may take to write its files.
-const ENDS_WITHIN: Timespec = Timespec {
-    tv_sec: 60,
-    tv_nsec: 0,
-};
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// An open simulation, which ends with this value, and with the process that has it.
 #[derive(Debug)]
@@ -112,19 +110,24 @@ impl Drop for Simulation {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let ended = pid
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-            .is_none_or(|child| {
-                loop {
-                    let mut fds = [PollFd::new(&child, PollFlags::IN)];
-                    match poll(&mut fds, Some(&ENDS_WITHIN)) {
-                        Err(Errno::INTR) => {}
-                        said => break said.is_ok_and(|n| n > 0),
-                    }
-                }
-            });
+            .is_none_or(|child| ends(&child, Awake::new(ENDS_WITHIN)));
         if !ended {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+    }
+}
+
+/// Whether a process ends in this time. If both are stopped meanwhile, as by Ctrl-Z, it had no time.
+fn ends(process: &OwnedFd, mut left: Awake) -> bool {
+    loop {
+        let over = left.is_over();
+        let slice = Timespec::try_from(left.slice()).unwrap_or_default();
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&slice)) {
+            Ok(0) | Err(Errno::INTR) if over => return false,
+            Ok(0) | Err(Errno::INTR) => {}
+            said => return said.is_ok(),
+        }
     }
 }
 
@@ -157,5 +160,27 @@ pub fn simulate_places(places: u32, config: &FabricConfig) -> Result<(), ServeEr
             Ok(())
         }
         served => served,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+    use std::time::Instant;
+
+    #[test]
+    fn a_simulation_that_was_stopped_is_not_late() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        assert!(!ends(&process, Awake::new(Duration::ZERO)));
+        drop(child.stdin.take());
+        let stopped = Instant::now() - Duration::from_secs(3600);
+        assert!(ends(&process, Awake::since(ENDS_WITHIN, stopped)));
+        child.wait().unwrap();
     }
 }
