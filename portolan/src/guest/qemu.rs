@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use host::awake::Awake;
 use portals_shim::handover::Handover;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -191,7 +192,8 @@ pub(super) fn run(
                     threads.push(thread::spawn(move || watch(from, number)));
                 }
             }
-            let result = wait(machine, &received, options.timeout);
+            let limit = Duration::from_secs(options.timeout);
+            let result = wait(machine, &received, limit, Patience::new(limit));
             drop(others);
             // QEMU has ended, so that every socket reads its end of file.
             for thread in threads {
@@ -289,23 +291,48 @@ fn command(
     command
 }
 
+/// How long a guest may take. A launcher that was stopped has heard nothing of one that lives, so that time does not count.
+#[derive(Debug)]
+struct Patience {
+    boot: Awake,
+    /// For all, if that has a limit; or for QEMU to end.
+    left: Option<Awake>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self {
+            boot: Awake::new(BOOT_LIMIT),
+            left: (!limit.is_zero()).then(|| Awake::new(limit)),
+        }
+    }
+
+    /// Whether one of the times is over, and how long to sleep until this is asked again.
+    fn look(&mut self, boots: bool) -> (bool, Option<Duration>) {
+        let boot = Some(&mut self.boot).filter(|_| boots);
+        let (mut over, mut slice) = (false, None);
+        for time in boot.into_iter().chain(&mut self.left) {
+            over |= time.is_over();
+            slice = slice.into_iter().chain([time.slice()]).min();
+        }
+        (over, slice)
+    }
+}
+
 /// Follows the guest to its end; QEMU is gone when this returns.
 fn wait(
     mut machine: Machine,
     events: &Receiver<Event>,
-    timeout_seconds: u64,
+    limit: Duration,
+    mut patience: Patience,
 ) -> Result<u8, GuestError> {
-    let start = Instant::now();
-    let limit = Duration::from_secs(timeout_seconds);
-    let mut deadline = (timeout_seconds != 0).then(|| start + limit);
     let mut stage = Stage::Booting;
     let mut failed = None;
     let mut streams = 2;
     loop {
-        let boot_deadline = (stage == Stage::Booting).then(|| start + BOOT_LIMIT);
-        let next = [deadline, boot_deadline].into_iter().flatten().min();
-        let event = match next {
-            Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
+        let (over, slice) = patience.look(stage == Stage::Booting);
+        let event = match slice {
+            Some(slice) => events.recv_timeout(slice),
             None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match event {
@@ -316,7 +343,7 @@ fn wait(
                 ("exit", text) => {
                     // A shell's status is 0-255; anything else is a garbled line.
                     stage = Stage::Exited(text.parse().unwrap_or(3));
-                    deadline = Some(Instant::now() + POWER_OFF_LIMIT);
+                    patience.left = Some(Awake::new(POWER_OFF_LIMIT));
                 }
                 _ => {}
             },
@@ -337,11 +364,12 @@ fn wait(
                     }
                 };
             }
+            Err(RecvTimeoutError::Timeout) if !over => {}
             Err(RecvTimeoutError::Timeout) => {
                 return match stage {
                     // The status and, by the order of the guest's reports, all output are here.
                     Stage::Exited(status) => Ok(status),
-                    Stage::Booting if start.elapsed() >= BOOT_LIMIT => Err(not_booted(format!(
+                    Stage::Booting if patience.boot.is_over() => Err(not_booted(format!(
                         "not up after {} s",
                         BOOT_LIMIT.as_secs()
                     ))),
@@ -350,7 +378,7 @@ fn wait(
             }
         }
         if streams == 0 && matches!(stage, Stage::Exited(_)) {
-            deadline = Some(Instant::now());
+            patience.left = Some(Awake::new(Duration::ZERO));
         }
     }
 }
@@ -444,6 +472,56 @@ fn last_lines(said: &[String]) -> String {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+    use std::time::Instant;
+
+    #[test]
+    fn the_time_in_which_a_launcher_was_stopped_is_not_its_guests() {
+        let hour = Duration::from_secs(3600);
+        let stopped = || Awake::since(hour / 2, Instant::now() - hour);
+        for boots in [true, false] {
+            let (boot, left) = (stopped(), Some(stopped()));
+            let (over, slice) = Patience { boot, left }.look(boots);
+            assert!(!over && slice.is_some());
+        }
+        let never = || Awake::new(Duration::ZERO);
+        for (boot, left, boots, over) in [
+            (never(), None, true, true),
+            (never(), None, false, false),
+            (Awake::new(hour), Some(never()), false, true),
+            (Awake::new(hour), Some(Awake::new(hour)), true, false),
+        ] {
+            assert_eq!(Patience { boot, left }.look(boots).0, over);
+        }
+        let mut none = Patience::new(Duration::ZERO);
+        assert_eq!(none.look(false), (false, None));
+    }
+
+    #[test]
+    fn a_guest_is_waited_for_as_long_as_it_may_take() {
+        let hour = || Awake::new(Duration::from_secs(3600));
+        let never = || Awake::new(Duration::ZERO);
+        let all = ["up", "exit 5"];
+        for (says, boot, left, ended) in [
+            (&all[..], hour(), hour(), "5"),
+            (&all[..], never(), never(), "5"),
+            (&[], never(), never(), "not up after 120 s"),
+            (&[], hour(), never(), "ended after 7 s"),
+            (&all[..1], never(), never(), "ended after 7 s"),
+        ] {
+            let child = Command::new("sleep").arg("60").spawn().unwrap();
+            let (tell, events) = channel();
+            for line in says {
+                tell.send(Event::Control((*line).to_owned())).unwrap();
+            }
+            tell.send(Event::OutputEnd).unwrap();
+            tell.send(Event::OutputEnd).unwrap();
+            let left = Some(left);
+            let limit = Duration::from_secs(7);
+            let said = wait(Machine { child }, &events, limit, Patience { boot, left });
+            let said = said.map_or_else(|error| error.to_string(), |status| status.to_string());
+            assert!(said.contains(ended), "{said} and not {ended}");
+        }
+    }
 
     #[test]
     fn qemu_names_no_file_but_the_kernel() {
