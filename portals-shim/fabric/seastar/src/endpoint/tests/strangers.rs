@@ -3,7 +3,7 @@
 use super::*;
 use crate::proto::{ARRIVAL, Arrival, HELLO, Handed, MAX_DATAGRAM, Question, Reply, opening};
 use crate::usermem::Probe;
-use fabric_api::call::Call;
+use fabric_api::call::{Answer, Call};
 use fabric_api::identity::rank_config;
 use host::secret::Secret;
 use rustix::io::Errno;
@@ -178,4 +178,25 @@ fn a_rank_of_a_job_cannot_ask_as_an_endpoint() {
             assert_eq!(client.ask(&question), Err(Error::Fail));
         });
     }
+}
+
+/// A process with one thread asks once. Others ask for one slice after the other.
+#[test]
+fn a_wait_for_ever_in_one_question_ends_when_a_peer_leaves() {
+    let served = Served::with(2, Placement::ONE, None);
+    let wished = rank_config(Placement::ONE, 0, 1);
+    let socket = served.connect();
+    let (client, id) = Client::arrive(socket, &served.place.secret, &wished, 1).unwrap();
+    let Ok(Answer::Eq(eq)) = client.ask(&Question::Call(Call::EqAlloc(4))) else {
+        panic!("no event queue");
+    };
+    let leaves = served.join(2);
+    let address = Address::new(FabricKind::Seastar, id, leaves.book.own().contact()).unwrap();
+    leaves.book.insert(&address).unwrap();
+    leaves.put(id, b"to nobody who takes it");
+    drop(leaves);
+    let eqs = [eq].into_iter().collect();
+    let wait = Wait::Forever;
+    let ended = client.ask(&Question::Call(Call::EqPoll { eqs, wait }));
+    assert_eq!(ended, Err(Error::Fail));
 }
