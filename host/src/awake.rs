@@ -3,10 +3,11 @@
 //! A job that Ctrl-Z or a debugger has stopped for an hour has waited for nobody: its peers stood still too. Limits of
 //! clocks on the wall would be over the moment it goes on.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// The most that counts between two looks: whoever looks rarely did not run.
-const STEP: Duration = Duration::from_millis(100);
+pub const STEP: Duration = Duration::from_millis(100);
 
 /// What is left of a time to wait.
 #[derive(Debug)]
@@ -41,6 +42,20 @@ impl Awake {
         self.looked = now;
         self.left = self.left.saturating_sub(step.min(STEP));
         self.left.is_zero()
+    }
+}
+
+/// What comes over a channel within `all`.
+///
+/// # Errors
+/// Nothing has come, or nobody can send any more.
+pub fn recv_within<T>(from: &Receiver<T>, all: Duration) -> Result<T, RecvTimeoutError> {
+    let mut left = Awake::new(all);
+    loop {
+        match from.recv_timeout(left.slice()) {
+            Err(RecvTimeoutError::Timeout) if !left.is_over() => {}
+            received => return received,
+        }
     }
 }
 
@@ -84,6 +99,65 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// Set for a process that is stopped while it waits.
+    const WAITS: &str = "PORTOLAN_TEST_WAITS";
+    const LONGEST: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn a_channel_is_waited_for_as_long_as_was_said() {
+        let (sender, receiver) = channel();
+        let all = 10 * STEP;
+        let begun = Instant::now();
+        let nothing = recv_within(&receiver, all);
+        assert_eq!(nothing, Err(RecvTimeoutError::Timeout));
+        assert!((all..3 * all).contains(&begun.elapsed()));
+        sender.send(5).unwrap();
+        assert_eq!(recv_within(&receiver, Duration::ZERO), Ok(5));
+        drop(sender);
+        let nobody = recv_within(&receiver, Duration::MAX);
+        assert_eq!(nobody, Err(RecvTimeoutError::Disconnected));
+    }
+
+    /// A process is stopped for longer than it waits, and what it waits for comes when it has gone on.
+    #[test]
+    fn a_stopped_process_has_not_waited_for_a_channel() {
+        const NAME: &str = "awake::tests::a_stopped_process_has_not_waited_for_a_channel";
+        if std::env::var_os(WAITS).is_some() {
+            let (sender, receiver) = channel();
+            thread::spawn(move || {
+                // Of time in which this process runs; the other thread has begun to wait after the first of it.
+                for step in 0..10 {
+                    thread::sleep(LONGEST / 40);
+                    if step == 0 {
+                        println!("\nwaits");
+                    }
+                }
+                let _ = sender.send(());
+            });
+            assert_eq!(recv_within(&receiver, LONGEST), Ok(()));
+            return;
+        }
+        let mut waiting = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(WAITS, "")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "waits"));
+        let pid = Pid::from_child(&waiting);
+        kill_process(pid, Signal::STOP).unwrap();
+        thread::sleep(LONGEST + 5 * STEP);
+        kill_process(pid, Signal::CONT).unwrap();
+        lines.for_each(drop);
+        assert!(waiting.wait().unwrap().success());
+    }
 
     #[test]
     fn a_clock_stands_while_a_timer_that_is_due_is_not_looked_after() {

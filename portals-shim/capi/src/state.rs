@@ -10,7 +10,7 @@
 //! own ([`object`]), or by its table, which does not change meanwhile ([`with_object`]).
 
 use portals_shim::core::HandleKind;
-use portals_shim::{ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait};
+use portals_shim::{ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait, recv_within};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -391,7 +391,7 @@ pub(crate) fn drain() {
         }
         let _ = done.send(());
     });
-    if closing.is_ok() && wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+    if closing.is_ok() && recv_within(&wait, limit) == Err(RecvTimeoutError::Timeout) {
         portals_shim::say(format_args!(
             "portals: the interface could not be closed in {limit:?}"
         ));
