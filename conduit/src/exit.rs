@@ -27,7 +27,8 @@ use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
 use portals_shim::job::is_child_of_rank;
 use portals_shim::{
-    AckRequest, Brief, ClockKind, PRIVILEGED, Wait, is_privileged, spawn_own_thread,
+    AckRequest, Brief, ClockKind, PRIVILEGED, TimeLeft, Wait, is_privileged, recv_within,
+    spawn_own_thread,
 };
 use signal_hook::low_level;
 use std::io::{self, Write as _};
@@ -38,13 +39,13 @@ use std::time::Duration;
 
 /// Longest exit after a signal whose sender waits. Ranks that live answer in far less, the dead are not
 /// worth more.
-const HASTY_NS: u64 = 250_000_000;
+const HASTY: Duration = Duration::from_millis(250);
 
 /// How much longer than the fabric's clock the wall clock waits for an exit.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Ends the job after this much wall time, unless what it returns is dropped first. Without a thread
-/// the fabric's clock alone has to do.
+/// Ends the job after this much wall time in which the process runs, unless what it returns is dropped first. Without a
+/// thread the fabric's clock alone has to do.
 pub(crate) fn watch(
     job: Arc<dyn Exchange>,
     after: Duration,
@@ -53,7 +54,7 @@ pub(crate) fn watch(
 ) -> Option<Sender<()>> {
     let (alive, dropped) = channel();
     let body = move || {
-        if dropped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+        if recv_within(&dropped, after) == Err(RecvTimeoutError::Timeout) {
             job.abort(code, &message);
         }
     };
@@ -336,7 +337,8 @@ impl Conduit {
     fn tell_all(&self, end: u32, timeout: u64) -> Result<Parted, Fault> {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
-        let start = core.ni.now();
+        let timeout = Duration::from_nanos(timeout);
+        let mut time = TimeLeft::new(core.ni.clock(), core.ni.now(), timeout);
         core.leaving.tell(end);
         let mut told = 0;
         for distance in distances(core.nodes) {
@@ -350,18 +352,20 @@ impl Conduit {
             told |= distance;
             while !core.leaving.heard_from(told) {
                 // The signal may come while this waits, and wakes it.
-                let timeout = if self.is_hasty() {
-                    timeout.min(HASTY_NS)
+                let less = if self.is_hasty() {
+                    timeout.saturating_sub(HASTY)
                 } else {
-                    timeout
+                    Duration::ZERO
                 };
-                let left = start.saturating_add(timeout).saturating_sub(core.ni.now());
-                if left == 0 {
+                let left = time.at(core.ni.now()).saturating_sub(less);
+                if left.is_zero() {
                     return Ok(Parted::Late);
                 }
+                let slice = time.slice(left).as_nanos();
+                let wait = Wait::Nanos(u64::try_from(slice).unwrap_or(u64::MAX));
                 let polled = core
                     .ni
-                    .eq_poll(&[core.descriptors.queues.sys], Wait::Nanos(left))
+                    .eq_poll(&[core.descriptors.queues.sys], wait)
                     .map_err(|e| Fault::Portals {
                         call: "PtlEQPoll",
                         error: e.error,

@@ -15,6 +15,7 @@ pub mod endpoint;
 pub mod fabric;
 mod interface;
 pub mod nal;
+mod time_left;
 mod trusted;
 
 pub use fabric_api::attached::Attached;
@@ -41,3 +42,4 @@ pub use portals_core::{
     MAX_MESSAGE, MdHandle, MdOptions, MdSnapshot, MeHandle, MeSpec, Memory, NiFail, ProcessId,
     Segment, Status, THRESHOLD_INFINITE, Unlink, Usage,
 };
+pub use time_left::TimeLeft;

@@ -1,11 +1,12 @@
 //! Waits for pins: of this rank's own memory, and of what peers must do in calls of theirs.
 //!
 //! A peer answers when it polls, however long it computes before (GASNet asks of programs that they poll). Whoever wants to
-//! hear of one that does not sets `GASNET_FIREHOSE_TIMEOUT`.
+//! hear of one that does not sets `GASNET_FIREHOSE_TIMEOUT`, of time in which this rank runs.
 
 use crate::conduit::{Conduit, Scope};
 use crate::core::Core;
 use crate::fault::Fault;
+use portals_shim::TimeLeft;
 use std::time::Duration;
 
 impl Conduit {
@@ -22,7 +23,7 @@ impl Conduit {
         node: Option<u32>,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> T {
-        let mut since = None;
+        let mut time: Option<TimeLeft> = None;
         loop {
             self.flush_pinning();
             let timeout = {
@@ -35,9 +36,11 @@ impl Conduit {
             // Without a limit no wait has an end of its own, which would cost virtual time.
             let left = timeout.map(|timeout| {
                 let now = self.now();
-                let passed = now.saturating_sub(*since.get_or_insert(now));
-                timeout.saturating_sub(Duration::from_nanos(passed))
+                let time = time.get_or_insert_with(|| TimeLeft::new(self.clock(), now, timeout));
+                let left = time.at(now);
+                (left, time.slice(left))
             });
+            let (left, slice) = left.unzip();
             if let (Some(timeout), Some(Duration::ZERO)) = (timeout, left) {
                 let seconds = timeout.as_secs_f64();
                 let fault = node.map_or(Fault::NotGivenBack { seconds }, |node| {
@@ -45,7 +48,7 @@ impl Conduit {
                 });
                 self.fatal(call, &fault);
             }
-            self.wait_step_or(call, Scope::Full, left, None);
+            self.wait_step_or(call, Scope::Full, slice, None);
         }
     }
 }
