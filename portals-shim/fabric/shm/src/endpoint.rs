@@ -77,7 +77,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 struct Accepted {
     token: u64,
     socket: OwnedFd,
-    since: Instant,
+    /// How long it may still be silent.
+    left: Awake,
 }
 
 /// What an attempt waits for.
@@ -359,17 +360,14 @@ impl Endpoint {
         self.recount();
     }
 
-    /// When a connection is to be tried again, or one that says nothing is given up.
+    /// When a connection is to be tried again, or one that says nothing is looked at.
     fn due(&self) -> Option<Instant> {
         let again = self.attempts.iter().filter_map(|m| match m.step {
             Step::Later(at) => Some(at),
             Step::Requested(..) | Step::Replied(..) => None,
         });
-        let silent = self
-            .accepted
-            .iter()
-            .map(|v| v.since + REQUEST_TIMEOUT)
-            .min();
+        let now = Instant::now();
+        let silent = self.accepted.iter().map(|v| now + v.left.slice()).min();
         again.chain(silent).min()
     }
 

@@ -10,6 +10,7 @@ use super::{
 use fabric_api::address::Address;
 use fabric_api::nal::Look;
 use fabric_api::nal::Nal;
+use host::awake::Awake;
 use portals_core::{Ni, ProcessId, Transmit};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -62,7 +63,7 @@ impl Endpoint {
             Ok(()) => self.accepted.push(Accepted {
                 token,
                 socket,
-                since: Instant::now(),
+                left: Awake::new(REQUEST_TIMEOUT),
             }),
             Err(error) => tracing::warn!(%error, "a peer cannot be accepted"),
         }
@@ -265,8 +266,8 @@ impl Endpoint {
                 None => self.fail(ni, attempt, "the program has disconnected it"),
             }
         }
-        let silent = |v: &Accepted| now.duration_since(v.since) > REQUEST_TIMEOUT;
-        while let Some(at) = self.accepted.iter().position(silent) {
+        let silent = |v: &mut Accepted| v.left.is_over();
+        while let Some(at) = self.accepted.iter_mut().position(silent) {
             let accepted = self.accepted.remove(at);
             self.watch.remove(&accepted.socket);
         }

@@ -9,10 +9,12 @@ use fabric_api::identity::{Wishes, endpoint_config};
 use fabric_api::nal::{Look, Nal, Waiter};
 
 use fabric_testing::message;
+use host::awake::{Awake, STEP};
 use host::secret::Secret;
 use portals_core::{Body, Header, MdHandle, Ni, NiConfig, ProcessId, Segments, Transmit};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// An endpoint that is driven by hand.
 fn endpoint() -> (Ni, Endpoint) {
@@ -135,6 +137,25 @@ fn silent_sockets_keep_no_request_out() {
     drop(silent);
     own.attend(&mut ni);
     assert!(own.accepted.is_empty() && own.peers.len() == 1);
+}
+
+/// Time in which the process stood still is none in which a peer was silent.
+#[test]
+fn a_socket_is_silent_only_while_the_endpoint_runs() {
+    let (mut ni, mut own) = endpoint();
+    let _silent = own.contact.connect().unwrap();
+    own.attend(&mut ni);
+    own.accepted[0].left = Awake::new(3 * STEP);
+    std::thread::sleep(4 * STEP);
+    own.attend(&mut ni);
+    assert_eq!(own.accepted.len(), 1);
+    let began = Instant::now();
+    while !own.accepted.is_empty() {
+        assert!(own.due().is_some_and(|due| due <= Instant::now() + STEP));
+        own.attend(&mut ni);
+        std::thread::yield_now();
+    }
+    assert!(began.elapsed() > STEP);
 }
 
 /// A peer that writes nonsense is left, and others are not.
