@@ -3,8 +3,9 @@
 use super::{After, DatagramNal, Long, PeerId};
 use crate::frame::{self, Body as Frame, Ends};
 use crate::trusted::MEMORY;
+use host::awake::Awake;
 use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
 const UNWANTED: usize = 256;
@@ -183,22 +184,48 @@ impl DatagramNal {
 /// How long a close waits for data that nobody wants: while it comes.
 #[derive(Debug)]
 pub(super) struct Surplus {
-    /// Pieces that had come, and when that was seen.
-    seen: (u64, Instant),
+    /// Pieces that had come.
+    pieces: u64,
+    /// What is left of the time for the next one.
+    left: Awake,
 }
 
 impl Surplus {
     pub(super) fn new() -> Self {
         Self {
-            seen: (0, Instant::now()),
+            pieces: 0,
+            left: Awake::new(SURPLUS),
         }
     }
 
     /// Whether nothing is to be waited for: `left` messages are not whole, and `pieces` have come so far.
     pub(super) fn is_over(&mut self, left: usize, pieces: u64) -> bool {
-        if self.seen.0 != pieces {
-            self.seen = (pieces, Instant::now());
+        if self.pieces != pieces {
+            *self = Self {
+                pieces,
+                ..Self::new()
+            };
         }
-        left == 0 || self.seen.1.elapsed() > SURPLUS
+        left == 0 || self.left.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unwanted_data_is_waited_for_while_it_comes_and_while_the_process_stands_still() {
+        let mut surplus = Surplus::new();
+        assert!(surplus.is_over(0, 0));
+        for pieces in 0..3 {
+            assert!(!surplus.is_over(1, pieces));
+            std::thread::sleep(SURPLUS);
+            assert!(!surplus.is_over(1, pieces), "it stood still");
+        }
+        while !surplus.is_over(1, 2) {
+            std::thread::yield_now();
+        }
+        assert!(!surplus.is_over(1, 3));
     }
 }
