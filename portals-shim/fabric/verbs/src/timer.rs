@@ -102,6 +102,28 @@ mod tests {
         assert!((PATIENCE..PATIENCE + LAST_REPEAT).contains(&after));
     }
 
+    #[test]
+    fn repetitions_are_further_and_further_apart_up_to_a_limit() {
+        let start = Instant::now();
+        let mut timer = Timer::new(start, PATIENCE);
+        let waits = [20, 40, 80, 160, 320, 500, 500].map(Duration::from_millis);
+        let mut now = start;
+        for wait in waits {
+            assert_eq!(timer.next() - now, wait);
+            now = timer.next();
+            assert_eq!(timer.expire(now), Due::Repeat);
+        }
+        timer.again(now + FIRST_REPEAT);
+        assert_eq!(timer.next(), now + FIRST_REPEAT + LAST_REPEAT);
+    }
+
+    #[test]
+    fn a_first_wait_that_takes_all_the_time_is_the_last() {
+        let start = Instant::now();
+        let mut timer = Timer::once(start, PATIENCE, PATIENCE);
+        assert_eq!(timer.expire(start + PATIENCE), Due::GiveUp);
+    }
+
     /// The one that goes on first has to wait for the others' answers.
     #[test]
     fn the_time_in_which_the_job_was_stopped_is_none_of_its_peers() {

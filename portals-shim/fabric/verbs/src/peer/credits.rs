@@ -191,7 +191,55 @@ mod tests {
             credits.filled(true);
             credits.filled(false);
         }
+        assert_eq!((credits.owed, credits.emptied), (4, 4));
         credits.posted();
         assert_eq!(credits.owed(), 4);
+    }
+
+    #[test]
+    fn a_slot_is_owed_when_it_can_be_used_again() {
+        let mut credits = Credits::new(4);
+        credits.filled(false);
+        assert_eq!(credits.owed(), 0, "its receive is not posted");
+        credits.filled(true);
+        assert_eq!(credits.owed(), 1, "a slot of a ring is free");
+        credits.posted();
+        assert_eq!(credits.owed(), 2);
+    }
+
+    #[test]
+    fn half_of_what_was_lent_goes_back_by_one_frame_at_a_time() {
+        let mut credits = Credits::new(4);
+        credits.filled(true);
+        assert!(!credits.is_due());
+        credits.filled(true);
+        assert!(credits.is_due());
+        credits.returning(true);
+        assert!(!credits.is_due());
+        credits.returning(false);
+        assert!(credits.is_due());
+        credits.gave_back();
+        assert!(!credits.is_due());
+        // Of a single slot half is none.
+        let mut single = Credits::new(1);
+        assert!(!single.is_due());
+        single.filled(true);
+        assert!(single.is_due());
+    }
+
+    #[test]
+    fn a_new_connection_owes_nothing() {
+        let mut credits = Credits::new(4);
+        credits.renew(3);
+        credits.filled(true);
+        credits.filled(false);
+        credits.returning(true);
+        credits.renew(2);
+        let fresh = Credits {
+            own: 2,
+            granted: 2,
+            ..Credits::new(4)
+        };
+        assert_eq!(credits, fresh);
     }
 }

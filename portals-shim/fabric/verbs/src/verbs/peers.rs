@@ -241,6 +241,7 @@ mod tests {
         peers.each(|_| seen += 1);
         assert_eq!(seen, 2);
         peers.forget(3);
+        assert!(peers.get(3).is_none());
         assert_eq!(
             (met(&peers), peers.met_at(0), peers.met_at(1)),
             (vec![0], Some(0), None)
@@ -278,6 +279,7 @@ mod tests {
             (peers.rank_of(first), peers.id(1), peers.met()),
             (None, Some(NOBODY), 0)
         );
+        assert_eq!(peers.rank_of(NOBODY), None);
         assert_eq!((peers.name(1, second), peers.len()), (Some(()), 2));
     }
 
@@ -290,5 +292,15 @@ mod tests {
         assert_eq!(peers.by_qpn(70), Some(2));
         peers.parted(70);
         assert_eq!((peers.by_qpn(70), peers.by_qpn(71)), (None, None));
+    }
+
+    #[test]
+    fn after_the_end_nobody_is_met() {
+        let mut peers = of_job(3, 0);
+        assert!(meet(&mut peers, 1));
+        peers.joined(70, 1);
+        peers.clear();
+        assert_eq!((peers.len(), peers.met(), peers.by_qpn(70)), (0, 0, None));
+        assert!(!meet(&mut peers, 1) && peers.met() == 0);
     }
 }
