@@ -3,11 +3,12 @@
 //! All ranks of a job use the same channel ([`Channel`]); ranks that were told different ones do not find each other's
 //! addresses, and the job says so at its start.
 
+use super::advice::unusable;
 use super::auto::{self, Auto};
-use super::connect;
 use super::datagram::{self, DatagramNal};
 use super::directory::Contact as _;
 use super::verbs::Verbs;
+use super::{connect, contact};
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::config::{Channel, FabricError};
 use fabric_api::nal::{Armed, Awaiting, Direction, Look, Nal, Outcome, Schedule, Waiter};
@@ -45,7 +46,7 @@ pub enum Unconnected {
 #[derive(Debug)]
 pub enum Directory {
     /// For connections.
-    Rc(crate::contact::Directory),
+    Rc(contact::Directory),
     /// For datagrams.
     Ud(datagram::Directory),
     /// For both.
@@ -106,7 +107,7 @@ impl Unconnected {
         let known = made.iter().map(connect::Unconnected::contact);
         let known: BTreeMap<_, _> = (0..ranks).zip(known).collect();
         let all = made.into_iter().map(|own| {
-            let directory = Directory::Rc(crate::contact::Directory::of(known.clone()));
+            let directory = Directory::Rc(contact::Directory::of(known.clone()));
             (Self::Rc(Box::new(own)), directory)
         });
         Ok(all.collect())
@@ -115,7 +116,7 @@ impl Unconnected {
     /// Under which a rank says how it can be talked to.
     pub fn key(&self, rank: u32, opening: &str) -> String {
         match self {
-            Self::Rc(_) => crate::contact::Contact::key(rank, opening),
+            Self::Rc(_) => contact::Contact::key(rank, opening),
             Self::Ud(_) => datagram::Contact::key(rank, opening),
             Self::Auto(_) => auto::key(rank, opening),
         }
@@ -133,7 +134,7 @@ impl Unconnected {
     /// That of a job, which knows nobody yet.
     pub fn directory(&self, job: Reader, opening: String) -> Directory {
         match self {
-            Self::Rc(_) => Directory::Rc(crate::contact::Directory::new(job, opening)),
+            Self::Rc(_) => Directory::Rc(contact::Directory::new(job, opening)),
             Self::Ud(_) => Directory::Ud(datagram::Directory::new(job, opening)),
             Self::Auto(_) => Directory::Auto(auto::Directory::new(job, opening)),
         }
@@ -166,7 +167,7 @@ impl Unconnected {
                 let nal = own.nal(config, place, ids, directory, crowded)?;
                 Ok(Far::Auto(Box::new(nal)))
             }
-            _ => Err(crate::advice::unusable("addresses of another channel")),
+            _ => Err(unusable("addresses of another channel")),
         }
     }
 }

@@ -24,6 +24,7 @@
 
 mod joiner;
 
+use super::advice::chain;
 use super::handshake::{Card, Stage, Word};
 use super::mail::host_ports;
 use super::peer::Peer;
@@ -59,7 +60,7 @@ impl Verbs {
             Some((_, requests)) => joiner
                 .manager
                 .resolve(joiner.address, requests, LOOK_UP)
-                .map_err(|e| super::advice::chain(&e)),
+                .map_err(|e| chain(&e)),
             None => Err("it takes no requests of a connection manager".to_owned()),
         };
         match begun {
@@ -79,8 +80,7 @@ impl Verbs {
             Ok(qp) => qp,
             Err(why) => return self.fail_peer(ni, rank, &why),
         };
-        self.conn.attempts = self.conn.attempts.wrapping_add(1);
-        let attempt = self.conn.attempts;
+        let attempt = self.conn.next_attempt();
         if let Some(peer) = self.peer(rank) {
             peer.qp = Some(qp);
             peer.session.stage = Stage::Asking(attempt);
@@ -119,7 +119,7 @@ impl Verbs {
                 if !link.is_on(&device, port) {
                     return Some(Err("its address is reached by another device".to_owned()));
                 }
-                Some(link.route(LOOK_UP).map_err(|e| super::advice::chain(&e)))
+                Some(link.route(LOOK_UP).map_err(|e| chain(&e)))
             }),
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
                 let [from, own] = [verbs.peers.own(), rank].map(|index| verbs.name_of(index).0);
@@ -137,12 +137,12 @@ impl Verbs {
                 };
                 let qp = peer.qp.clone()?;
                 let asked = peer.link.as_mut()?.connect(&qp, hello.as_bytes());
-                Some(asked.map_err(|e| super::advice::chain(&e)))
+                Some(asked.map_err(|e| chain(&e)))
             }),
             CmEvent::Response(key, depths) => {
                 self.go_on(ni, key, |verbs, rank| {
                     let finished = verbs.peer(rank)?.link.as_ref()?.finish(depths);
-                    Some(finished.map_err(|e| super::advice::chain(&e)))
+                    Some(finished.map_err(|e| chain(&e)))
                 });
                 self.joined(ni, key);
             }
@@ -264,7 +264,7 @@ impl Verbs {
             Ok(()) => peer.link = Some(link),
             // Whoever asked finds out, and asks anew.
             Err(error) => {
-                let why = super::advice::chain(&error);
+                let why = chain(&error);
                 tracing::warn!(peer = rank, why, "a request cannot be accepted");
             }
         }

@@ -63,7 +63,7 @@ impl Verbs {
         match self.queues.repost() {
             Ok(()) => self.peers.each(Peer::slots_posted),
             Err(error) if !self.gone => {
-                tracing::error!(error, "receives could not be posted again");
+                tracing::error!(%error, "receives could not be posted again");
             }
             Err(_) => {}
         }
@@ -93,18 +93,14 @@ impl Verbs {
                     }
                     None => {}
                 }
-                self.queues.give_back([buffer]);
+                self.queues.give_back(buffer);
             }
             return;
         }
         let peer = rank.and_then(|rank| self.peers.get_mut(rank));
         let (Some(rank), Some(peer)) = (rank, peer) else {
             // Of a queue pair that is gone.
-            {
-                let buffer = self.queues.received(completion);
-                self.queues.give_back(buffer)
-            };
-            return;
+            return self.queues.recycle(completion);
         };
         let mut id = completion.id();
         let mut buffer = None;
@@ -115,13 +111,7 @@ impl Verbs {
                     buffer = Some(taken);
                 }
                 // A failed receive.
-                None => {
-                    {
-                        let buffer = self.queues.received(completion);
-                        self.queues.give_back(buffer)
-                    };
-                    return;
-                }
+                None => return self.queues.recycle(completion),
             }
         }
         if let Err(error) = completion.result() {

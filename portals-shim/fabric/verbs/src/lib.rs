@@ -29,6 +29,7 @@
 //! | `witness.rs` | ends of requests where the adapter's own say too little: iWARP |
 //! | `link.rs` | connections that are made, broken, mended and given up |
 //! | `events.rs` | what the device tells, and when somebody has to look |
+//! | `timer.rs` | when words to a peer are said again, and when it is given up |
 //! | `watch.rs` | requests that the adapter forgets |
 //! | `nal.rs` | the fabric's methods |
 //! | `protocols.rs` | which protocol carries a message |

@@ -123,7 +123,7 @@ impl Verbs {
         let pool = BufferPool::new(&self.registry.pd, each, SLOT).map_err(|e| e.to_string());
         let added = pool.and_then(|pool| self.queues.add_receives(&pool, each));
         if let Err(error) = &added {
-            tracing::error!(peer = rank, error, "no receives for a connection");
+            tracing::error!(peer = rank, %error, "no receives for a connection");
         }
         added.is_ok()
     }

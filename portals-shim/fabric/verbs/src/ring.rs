@@ -46,6 +46,7 @@ pub(super) use slots::{SLOT, end, taken};
 const TURN: usize = 32;
 /// Polls in a row that find frames in rings, after which one looks at the completion queue in any case.
 const ROWS: u32 = 8;
+
 impl Verbs {
     /// Takes what is in the rings; whether that is all that this poll looks at.
     #[inline]

@@ -40,12 +40,7 @@ impl Verbs {
             match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
                 Some((taken, tag)) => (id, buffer) = (tag, Some(taken)),
                 // A failed receive.
-                None => {
-                    return {
-                        let buffer = self.queues.received(completion);
-                        self.queues.give_back(buffer)
-                    };
-                }
+                None => return self.queues.recycle(completion),
             }
         }
         let known = peer.ended(id, completion.status(), buffer);

@@ -1,4 +1,8 @@
 //! The requests that are under way alone.
+//!
+//! # Invariants
+//!
+//! * `free` has each place without a request, once.
 
 use fabric_api::nal::Awaiting;
 use portals_core::{InPlace, MdHandle, ProcessId};

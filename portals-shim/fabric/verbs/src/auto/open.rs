@@ -2,10 +2,10 @@
 
 use super::super::advice::unusable;
 use super::super::channel::Far;
-use super::super::connect;
 use super::super::datagram;
 use super::super::plan::Plan;
 use super::super::settings::{Settings, WINDOW};
+use super::super::{connect, contact};
 use super::Auto;
 use super::moves::{Moves, Rules, Time};
 use crate::trusted::TRUST;
@@ -42,7 +42,7 @@ pub(crate) fn key(rank: u32, opening: &str) -> String {
 #[derive(Debug)]
 pub struct Directory {
     datagrams: datagram::Directory,
-    connections: crate::contact::Directory,
+    connections: contact::Directory,
 }
 
 impl Directory {
@@ -50,12 +50,7 @@ impl Directory {
     pub(crate) fn new(job: Reader, opening: String) -> Self {
         let before = datagram::Contact::BYTES;
         Self {
-            connections: crate::contact::Directory::within(
-                job.clone(),
-                opening.clone(),
-                key,
-                before,
-            ),
+            connections: contact::Directory::within(job.clone(), opening.clone(), key, before),
             datagrams: datagram::Directory::within(job, opening, key, 0),
         }
     }
@@ -201,7 +196,7 @@ pub(crate) fn in_parts(
     let parts = made.into_iter().map(|(made, config)| {
         let directory = Directory {
             datagrams: datagram::Directory::of(by_datagrams.clone()),
-            connections: crate::contact::Directory::of(by_connection.clone()),
+            connections: contact::Directory::of(by_connection.clone()),
         };
         let nal = made.nal(&config, place, ids.clone(), directory, crowded)?;
         Ok((Ni::new(config), nal))

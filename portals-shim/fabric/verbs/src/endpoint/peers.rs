@@ -13,6 +13,7 @@ use super::super::link::NOWHERE;
 use super::super::peer::Peer;
 use super::super::verbs::{NOBODY, Verbs};
 use super::words::{BYTES, Belongs, Sender, Session, Tail, belongs};
+use crate::contact::Contact;
 use fabric_api::address::{Address, Entry};
 use portals_core::{Ni, ProcessId, Transmit};
 use std::collections::VecDeque;
@@ -197,7 +198,7 @@ impl Verbs {
     }
 
     /// Where a peer takes words, and the token that they must carry.
-    pub(crate) fn contact_of(&mut self, index: usize) -> Result<crate::contact::Contact, String> {
+    pub(crate) fn contact_of(&mut self, index: usize) -> Result<Contact, String> {
         let Some(vector) = &self.conn.vector else {
             return self.conn.directory.find(index as u32);
         };

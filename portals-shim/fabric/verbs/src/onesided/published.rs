@@ -1,4 +1,8 @@
 //! What peers have been told of the own memory.
+//!
+//! # Invariants
+//!
+//! * Each withdrawal in `waiting` awaits somebody.
 
 use portals_core::{Advert, MdHandle};
 use std::collections::{BTreeMap, BTreeSet};

@@ -47,9 +47,9 @@ impl Peer {
         let qp = self.qp.clone().expect("a link");
         let posted = qp.post_owned(self.plain(), op, buffer, 0..len, SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
-        let owed = self.credits;
+        let before = self.credits;
         self.posted(Flying::Buffered(len));
-        self.credits = owed;
+        self.credits = before;
         self.credits.spend();
         self.sent_header.forget();
         self.sent_written.forget();

@@ -19,7 +19,7 @@ use super::flight::Flying;
 use super::queue::Queued;
 
 impl Peer {
-    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::ripe`].
+    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::next_confirmable`].
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
         let flies = |f: &Flying| matches!(f, Flying::Read { .. });
         let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);

@@ -1,4 +1,9 @@
 //! The rings of a rank.
+//!
+//! # Invariants
+//!
+//! * A peer writes one ring of `open` at most, and none of `left`.
+//! * There is a `nap` only while there are rings in `open`.
 
 use super::slots::{Reader, WORDS};
 use std::time::{Duration, Instant};

@@ -76,7 +76,13 @@ impl Queues {
     }
 
     /// A receive buffer that was handled.
-    pub(crate) fn give_back(&mut self, buffer: impl IntoIterator<Item = Buffer>) {
+    pub(crate) fn give_back(&mut self, buffer: Buffer) {
+        self.spare.push(buffer);
+    }
+
+    /// The buffer of a receive that failed, or is nobody's, goes back.
+    pub(crate) fn recycle(&mut self, completion: &Completion) {
+        let buffer = self.srq.take(completion);
         self.spare.extend(buffer);
     }
 
