@@ -271,9 +271,9 @@ mod tests {
 
     #[test]
     fn the_second_put_of_a_kind_goes_without_its_header() {
-        let mut told = SentHeader::empty();
+        let mut sent = SentHeader::empty();
         let mut goes = |frame: &[u8]| {
-            let (op, from) = told.way(frame);
+            let (op, from) = sent.way(frame);
             match op {
                 SendOp::SendImmediate(_) => Some(frame[from..].to_vec()),
                 _ => {
@@ -295,8 +295,8 @@ mod tests {
         let wide = frame(Kind::Message, 5, 300, b"one");
         assert_eq!(goes(&wide), None);
         assert_eq!(goes(&wide), Some(b"one".to_vec()));
-        told.forget();
-        assert_eq!(told.way(&wide), (SendOp::Send, 0));
+        sent.forget();
+        assert_eq!(sent.way(&wide), (SendOp::Send, 0));
     }
 
     /// Whatever header came last, a put without one is read as if it had come with that, and what is no put changes
@@ -308,8 +308,8 @@ mod tests {
             source: ProcessId::new(0, 2),
             who: (3, 4),
         };
-        let mut said = ReceivedHeader::NOTHING;
-        assert_eq!(said.again(8, &ends), Err(FrameError::Headless));
+        let mut received = ReceivedHeader::NOTHING;
+        assert_eq!(received.again(8, &ends), Err(FrameError::Headless));
         let mut rng = fastrand::Rng::with_seed(11);
         for _ in 0..20_000 {
             let mut some = |most: u64| rng.u64(0..=most) * u64::from(rng.bool());
@@ -346,7 +346,7 @@ mod tests {
                 other => panic!("{other:?}"),
             };
             let bytes = written(&header, data);
-            said.keep(&bytes, &read(&bytes, &ends));
+            received.keep(&bytes, &read(&bytes, &ends));
             let ack = Header {
                 body: Body::Ack {
                     md: MdHandle::from_raw(1),
@@ -357,13 +357,16 @@ mod tests {
                 ..header
             };
             let ack = written(&ack, 0);
-            said.keep(&ack, &read(&ack, &ends));
+            received.keep(&ack, &read(&ack, &ends));
             let next = some(64);
             // What the whole frame would have been: its header tells a length or not, as that before.
             let mut whole = bytes[..bytes.len() - data as usize].to_vec();
             whole.extend(vec![9; next as usize]);
             ends.who = (some(9) as u32, some(9) as u32);
-            assert_eq!(said.again(next as usize, &ends), Ok(read(&whole, &ends)));
+            assert_eq!(
+                received.again(next as usize, &ends),
+                Ok(read(&whole, &ends))
+            );
             header.uid = ends.who.0;
             header.jid = ends.who.1;
             if told == 0 {
@@ -372,7 +375,7 @@ mod tests {
                 };
                 *length = next;
             }
-            assert_eq!(said.again(next as usize, &ends), Ok(header));
+            assert_eq!(received.again(next as usize, &ends), Ok(header));
         }
     }
 
@@ -385,8 +388,11 @@ mod tests {
             source: ProcessId::new(0, 2),
             who: (3, 4),
         };
-        let mut said = ReceivedWritten::NOTHING;
-        assert!(matches!(said.again(8, &ends), Err(FrameError::Headless)));
+        let mut received = ReceivedWritten::NOTHING;
+        assert!(matches!(
+            received.again(8, &ends),
+            Err(FrameError::Headless)
+        ));
         for (md, told, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
             let md = MdHandle::from_raw(md);
             let mut bytes = vec![0; 128];
@@ -400,10 +406,10 @@ mod tests {
                 panic!("no frame that tells of a written put");
             };
             assert_eq!(read, md);
-            said.keep(&bytes, &header, md);
+            received.keep(&bytes, &header, md);
             let head = frame::written_head(&bytes).unwrap();
             let whole = frame::written(head, next, &ends).unwrap();
-            assert_eq!(said.again(next as usize, &ends), Ok(whole));
+            assert_eq!(received.again(next as usize, &ends), Ok(whole));
             // The frame that would tell of it, from the bytes that are kept of the one before.
             let mut again = [0xff; 128];
             let len = frame::written_again(&mut again, 4096, head);
@@ -412,29 +418,29 @@ mod tests {
     }
 
     /// Whether a put goes without its header.
-    fn goes_without(told: &mut SentHeader, put: &Header) -> bool {
-        let (op, _) = told.way(&frame_of(put, Kind::Message, &[0; 8]));
-        told.remember(put);
+    fn goes_without(sent: &mut SentHeader, put: &Header) -> bool {
+        let (op, _) = sent.way(&frame_of(put, Kind::Message, &[0; 8]));
+        sent.remember(put);
         matches!(op, SendOp::SendImmediate(_))
     }
 
     #[test]
     fn what_is_remembered_is_what_would_be_made() {
-        let mut told = SentHeader::empty();
+        let mut sent = SentHeader::empty();
         let one = put(7, 4, 8);
-        assert!(!goes_without(&mut told, &one));
-        assert_eq!(told.bytes_of(&one), None, "sent once");
-        assert!(goes_without(&mut told, &one));
+        assert!(!goes_without(&mut sent, &one));
+        assert_eq!(sent.bytes_of(&one), None, "sent once");
+        assert!(goes_without(&mut sent, &one));
         let whole = frame_of(&one, Kind::Message, &[]);
-        assert_eq!(told.bytes_of(&one), Some(&whole[PREFIX..]));
+        assert_eq!(sent.bytes_of(&one), Some(&whole[PREFIX..]));
         let mut begin = vec![0xff; whole.len()];
-        frame::again(&mut begin, told.header());
+        frame::again(&mut begin, sent.header());
         assert_eq!(begin, whole);
     }
 
     #[test]
     fn another_put_is_none_that_is_remembered() {
-        let mut told = SentHeader::empty();
+        let mut sent = SentHeader::empty();
         let one = put(7, 4, 8);
         let other_bits = put(8, 4, 8);
         let (mut elsewhere, mut with_more, mut without_ack) = (one, one, one);
@@ -454,7 +460,7 @@ mod tests {
         of_put(&mut with_more, &|_, more, _| *more += 1);
         of_put(&mut without_ack, &|_, _, md| *md = None);
         for _ in 0..2 {
-            goes_without(&mut told, &one);
+            goes_without(&mut sent, &one);
         }
         for other in [
             other_bits,
@@ -464,26 +470,26 @@ mod tests {
             with_more,
             without_ack,
         ] {
-            assert_eq!(told.bytes_of(&other), None, "{other:?}");
+            assert_eq!(sent.bytes_of(&other), None, "{other:?}");
         }
-        assert!(told.bytes_of(&one).is_some());
-        assert!(!goes_without(&mut told, &other_bits));
+        assert!(sent.bytes_of(&one).is_some());
+        assert!(!goes_without(&mut sent, &other_bits));
         assert_eq!(
-            (told.bytes_of(&one), told.bytes_of(&other_bits)),
+            (sent.bytes_of(&one), sent.bytes_of(&other_bits)),
             (None, None)
         );
     }
 
     #[test]
     fn nothing_is_remembered_of_a_connection_that_ended() {
-        let mut told = SentHeader::empty();
+        let mut sent = SentHeader::empty();
         let one = put(7, 4, 8);
         for _ in 0..2 {
-            goes_without(&mut told, &one);
+            goes_without(&mut sent, &one);
         }
-        told.forget();
-        assert_eq!(told.bytes_of(&one), None);
-        assert!(!goes_without(&mut told, &one));
-        assert_eq!(told.bytes_of(&one), None);
+        sent.forget();
+        assert_eq!(sent.bytes_of(&one), None);
+        assert!(!goes_without(&mut sent, &one));
+        assert_eq!(sent.bytes_of(&one), None);
     }
 }
