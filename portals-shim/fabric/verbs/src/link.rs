@@ -371,7 +371,7 @@ impl Verbs {
                 OnConnect::Renew => {
                     peer.session.asked = Some(message);
                     if stage != Stage::Draining {
-                        self.drain(ni, rank);
+                        self.drain(rank);
                     }
                 }
                 OnConnect::Refuse(why) => self.refuse(rank, &message, why),
@@ -472,7 +472,7 @@ impl Verbs {
     }
 
     /// Takes a connection out of use; what was under way is awaited.
-    fn drain(&mut self, ni: &mut Ni, rank: usize) {
+    fn drain(&mut self, rank: usize) {
         let now = Instant::now();
         let patience = self.conn.patience;
         let Some(peer) = self.peer(rank) else { return };
@@ -489,7 +489,6 @@ impl Verbs {
         peer.mark();
         self.conn.pending += 1;
         self.published.forget_peer(rank);
-        let _ = ni;
         self.conn.bell.ring();
     }
 
@@ -503,7 +502,7 @@ impl Verbs {
                 if self.closed {
                     self.fail_peer(ni, rank, &"the interface closes");
                 } else {
-                    self.drain(ni, rank);
+                    self.drain(rank);
                 }
                 continue;
             }
