@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //!
+//! * Each index has a place in `ids` and one in `all`, which is taken away at the end.
 //! * `met` has the index of each peer that there is, once.
 //! * `latest` is the own index, or that of somebody else who was sent to.
 
@@ -281,6 +282,7 @@ mod tests {
         );
         assert_eq!(peers.rank_of(NOBODY), None);
         assert_eq!((peers.name(1, second), peers.len()), (Some(()), 2));
+        assert_eq!(peers.id(peers.len()), None);
     }
 
     #[test]
