@@ -101,6 +101,8 @@ pub use pinning::{Elsewhere, FirehoseStats};
 pub use portals_shim::gate::this_thread;
 pub use portals_shim::job::{end_by, is_child_of_rank};
 pub use portals_shim::say;
-pub use portals_shim::{ClockKind, Region, RegionError, is_own_thread, spawn_own_thread};
+pub use portals_shim::{
+    ClockKind, Region, RegionError, is_own_thread, recv_within, spawn_own_thread,
+};
 pub use rma::{Counted, Near, Piece};
 pub use segment::SegInfo;

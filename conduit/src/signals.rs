@@ -19,7 +19,7 @@
 //!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
 //! ```
 
-use portals_shim::{Bystander, spawn_own_thread};
+use portals_shim::{Awake, Bystander, spawn_own_thread};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::{Handle, SignalDelivery};
@@ -30,7 +30,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Called on a thread of its own when a signal arrives.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
@@ -215,14 +215,18 @@ impl Deaf {
     }
 }
 
-/// Waits so long, or until a signal is `enough`; `false` when there is nobody left to wait for.
+/// Waits so long, or until a signal is `enough`; `false` when there is nobody left to wait for. A program that was stopped
+/// meanwhile could make no call, so that its standstill does not count.
 fn passes(time: Duration, told: &Receiver<i32>, enough: impl Fn(i32) -> bool) -> bool {
-    let begun = Instant::now();
+    let mut left = Awake::new(time);
     loop {
-        match told.recv_timeout(time.saturating_sub(begun.elapsed())) {
-            Ok(signal) if !enough(signal) => {}
-            Ok(_) | Err(RecvTimeoutError::Timeout) => return true,
+        match told.recv_timeout(left.slice()) {
+            Ok(signal) if enough(signal) => return true,
             Err(RecvTimeoutError::Disconnected) => return false,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        if left.is_over() {
+            return true;
         }
     }
 }
@@ -230,6 +234,20 @@ fn passes(time: Duration, told: &Receiver<i32>, enough: impl Fn(i32) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A signal that is not enough neither ends the wait nor begins it anew.
+    #[test]
+    fn a_wait_ends_by_its_time_by_a_signal_or_by_nobody() {
+        let (tell, told) = channel();
+        tell.send(SIGTERM).unwrap();
+        tell.send(SIGQUIT).unwrap();
+        let long = Duration::from_secs(3600);
+        assert!(passes(long, &told, |s| s == SIGQUIT));
+        tell.send(SIGTERM).unwrap();
+        assert!(passes(Duration::from_millis(1), &told, |s| s == SIGQUIT));
+        drop(tell);
+        assert!(!passes(long, &told, |_| true));
+    }
 
     #[test]
     fn names_of_signals_left_alone() {

@@ -67,6 +67,6 @@ fn flush() {
         let _ = done.send(());
     };
     if conduit::spawn_own_thread("flush", write).is_ok() {
-        let _ = wait.recv_timeout(LONGEST_FLUSH);
+        let _ = conduit::recv_within(&wait, LONGEST_FLUSH);
     }
 }
