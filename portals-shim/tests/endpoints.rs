@@ -178,7 +178,7 @@ fn two_that_speak_at_once_meet_once() {
         std::thread::scope(|s| {
             for (own, other) in [(&a, &b), (&b, &a)] {
                 s.spawn(move || {
-                    let _end = EndOnPanic::new();
+                    let _end = EndOnPanic::guard();
                     own.put(64, other.id(), LOUD, 1);
                     let ack = event(&[own], EventKind::Ack);
                     assert_eq!(ack.ni_fail, NiFail::OK, "round {round}");

@@ -35,7 +35,7 @@ fn ranks(len: usize, body: impl Fn(u32, &Opened, &Side) + Sync) {
             .map(|((rank, o), side)| {
                 let body = &body;
                 s.spawn(move || {
-                    let _guard = EndOnPanic::new();
+                    let _guard = EndOnPanic::guard();
                     body(rank, o, &side);
                 })
             })

@@ -25,8 +25,7 @@ pub struct EndOnPanic(());
 
 impl EndOnPanic {
     /// The guard of a rank's thread.
-    #[allow(clippy::new_without_default, reason = "a guard has an effect")]
-    pub fn new() -> EndOnPanic {
+    pub fn guard() -> EndOnPanic {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
@@ -79,7 +78,7 @@ pub fn two_ranks(opened: Vec<impl FnOnce() -> Opened + Send>, rank: impl Fn(&Ran
     std::thread::scope(|s| {
         for (number, join) in opened.into_iter().enumerate() {
             s.spawn(move || {
-                let _guard = EndOnPanic::new();
+                let _guard = EndOnPanic::guard();
                 let Opened { interface, peers } = join();
                 let ni = &interface;
                 rank(&Rank {

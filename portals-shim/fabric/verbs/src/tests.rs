@@ -49,7 +49,7 @@ fn ranks<R: Send>(
             .zip(sides)
             .map(|((rank, o), side)| {
                 s.spawn(move || {
-                    let _guard = EndOnPanic::new();
+                    let _guard = EndOnPanic::guard();
                     (body(rank, &o, &side), o)
                 })
             })

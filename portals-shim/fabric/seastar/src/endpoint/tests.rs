@@ -475,7 +475,7 @@ fn who_has_met_nobody_holds_no_time() {
     one.meets(&other);
     std::thread::scope(|s| {
         s.spawn(|| {
-            let _end = EndOnPanic::new();
+            let _end = EndOnPanic::guard();
             assert_eq!(other.next(EventKind::PutEnd), NiFail::OK);
             other.ni.close().unwrap();
         });
@@ -550,7 +550,7 @@ fn a_wait_ends_when_somebody_comes_and_sends() {
     let one = served.join(1);
     std::thread::scope(|s| {
         let waits = s.spawn(|| {
-            let _end = EndOnPanic::new();
+            let _end = EndOnPanic::guard();
             assert_eq!(one.next(EventKind::PutEnd), NiFail::OK);
             one.ni.close().unwrap();
         });

@@ -269,9 +269,9 @@ fn device_a_wait_for_one_peer_is_no_silence_to_another() {
     let mut third = raws.pop().expect("three");
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
-        let _guard = EndOnPanic::new();
+        let _guard = EndOnPanic::guard();
         let talker = s.spawn(|| {
-            let _guard = EndOnPanic::new();
+            let _guard = EndOnPanic::guard();
             let mut number = 0;
             while !done.load(std::sync::atomic::Ordering::Acquire) {
                 third.put(first, 8, AckRequest::Ack, number);

@@ -50,7 +50,7 @@ fn two_members(body: impl Fn(u32, &Member) + Sync) {
         for rank in 0..2 {
             let line = founder.take().unwrap_or_else(|| own.connect());
             s.spawn(move || {
-                let _end = EndOnPanic::new();
+                let _end = EndOnPanic::guard();
                 let member = Member::join(own, rank, line);
                 body(rank, &member);
                 member.ni.close().unwrap();

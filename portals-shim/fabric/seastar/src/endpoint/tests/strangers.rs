@@ -166,7 +166,7 @@ fn a_rank_of_a_job_cannot_ask_as_an_endpoint() {
         let (one, other) = (ranks.remove(0), ranks.remove(0));
         std::thread::scope(|s| {
             s.spawn(move || {
-                let _end = EndOnPanic::new();
+                let _end = EndOnPanic::guard();
                 let ni = Opened::from(other.join().unwrap()).interface;
                 ni.compute(5).unwrap();
                 ni.close().unwrap();

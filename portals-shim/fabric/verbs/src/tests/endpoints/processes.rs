@@ -69,7 +69,7 @@ fn device_two_programs_meet_by_addresses_in_files() {
     if device().is_none() {
         return;
     }
-    let _guard = EndOnPanic::new();
+    let _guard = EndOnPanic::guard();
     if let Some(folder) = std::env::var_os(FOLDER) {
         let folder = Path::new(&folder);
         let (endpoint, o) = open();
