@@ -76,7 +76,7 @@ unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize
 /// Receives a message, with this tag but for the bits that do not matter, or one without a tag.
 ///
 /// # Safety
-/// As for [`go`].
+/// Those of [`go`].
 unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) -> isize {
     entry(|| {
         // SAFETY: the condition above.

@@ -51,7 +51,7 @@ struct Given<T> {
 /// The object behind a pointer, and whether this process has opened it.
 ///
 /// # Safety
-/// As for [`object`].
+/// Those of [`object`].
 unsafe fn given<'a, T: Object>(fid: *const c_void) -> Outcome<(&'a T, bool)> {
     // SAFETY: not null, so it is an object by the condition above, and each begins with a `Fid`.
     if fid.is_null() || unsafe { (*fid.cast::<Fid>()).class } != T::CLASS {

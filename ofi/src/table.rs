@@ -40,7 +40,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// As an object has it.
+    /// What an object points to.
     pub(crate) const fn as_ptr(&'static self) -> *const c_void {
         std::ptr::from_ref(self).cast()
     }

@@ -212,7 +212,7 @@ impl Endpoint {
     /// Writes to a peer's memory.
     ///
     /// # Errors
-    /// As for [`Endpoint::send`].
+    /// Those of [`Endpoint::send`].
     pub fn write(
         &self,
         to: ProcessId,
@@ -233,7 +233,7 @@ impl Endpoint {
     /// Reads a peer's memory.
     ///
     /// # Errors
-    /// As for [`Endpoint::send`].
+    /// Those of [`Endpoint::send`].
     pub fn read(
         &self,
         from: ProcessId,
@@ -252,7 +252,7 @@ impl Endpoint {
     /// Has a peer make an atomic operation on its memory. The operand is copied before this returns.
     ///
     /// # Errors
-    /// As for [`Endpoint::send`]; [`Refused::Invalid`] for an operation that there is not on this type, for lengths that
+    /// Those of [`Endpoint::send`]; [`Refused::Invalid`] for an operation that there is not on this type, for lengths that
     /// differ and for more elements than [`AtomicCall::most`].
     pub fn atomic(
         &self,
