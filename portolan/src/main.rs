@@ -11,7 +11,6 @@ mod log;
 mod run;
 mod summary;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -59,25 +58,9 @@ fn main() -> ExitCode {
 /// Says why a command failed, if it did; the exit status.
 fn conclude(done: Result<u8, CmdError>) -> u8 {
     match done {
-        Ok(status) => status,
         Err(CmdError::Usage(message)) => Cli::command()
             .error(ErrorKind::ValueValidation, message)
             .exit(),
-        Err(error) => {
-            portals_shim::say(format_args!("portolan: {}", chain(&error)));
-            error.status()
-        }
+        done => error::conclude(done),
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
 }

@@ -10,9 +10,7 @@ use conduit::{BarrierName, ClockKind, Conduit, Handle, HandlerEntry, Payload, Rm
 
 use super::error::BenchError;
 use super::name::Name;
-use super::rank::WARM_UP;
-use super::record::Measured;
-use super::samples::{self, Samples};
+use super::samples::{self, Measured, Samples, WARM_UP};
 
 /// Handler of requests: counts one and replies.
 const REQUEST: u8 = 200;

@@ -13,9 +13,7 @@ use super::am::{FILL, PUT_WINDOW};
 use super::error::BenchError;
 use super::name::Name;
 use super::portals::Endpoint;
-use super::rank::WARM_UP;
-use super::record::Measured;
-use super::samples::Samples;
+use super::samples::{Measured, Samples, WARM_UP};
 
 /// Before the payload: what the message is, and where the payload goes, 64 bits each.
 const HEAD: usize = 16;

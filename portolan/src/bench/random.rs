@@ -3,9 +3,7 @@
 use conduit::{BarrierName, Conduit};
 
 use super::error::BenchError;
-use super::rank::WARM_UP;
-use super::record::Measured;
-use super::samples::Samples;
+use super::samples::{Measured, Samples, WARM_UP};
 
 /// How the memory that is put to is pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -10,13 +10,10 @@ use super::error::BenchError;
 use super::name::Name;
 use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::random::{Pinning, RandomPuts};
-use super::record::Measured;
+use super::samples::Measured;
 use super::tags::Tags;
 use super::threads::Threads;
 use super::which::Which;
-
-/// How often an operation is repeated before its durations count.
-pub(super) const WARM_UP: u64 = 2;
 
 /// An open interface, ready to measure.
 #[derive(Debug)]

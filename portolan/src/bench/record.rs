@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::name::{Axis, Name};
 use super::portals::Software;
 use super::random::Pinning;
-use super::samples::Samples;
+use super::samples::Measured;
 use super::which::Which;
 
 /// What `--json` prints, one object per line; scripts rely on these names.
@@ -78,18 +78,6 @@ pub(crate) struct Setting {
     /// The machine that is modelled.
     pub(crate) machine: Option<String>,
     pub(crate) software: Software,
-}
-
-/// Durations of one point and what each of them covers.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) samples: Samples,
-    /// Operations in one duration.
-    pub(crate) operations: u64,
-    /// Payload of one operation, bytes.
-    pub(crate) bytes: u64,
-    /// The part of the operations that found their memory pinned, where that is not all.
-    pub(crate) found: Option<f64>,
 }
 
 impl Record {
@@ -247,7 +235,7 @@ mod tests {
     use super::*;
 
     fn record(name: Name, point: u64, bytes: u64) -> Record {
-        let mut samples = Samples::new();
+        let mut samples = crate::bench::samples::Samples::new();
         samples.add(5910);
         let setting = Setting {
             fabric: "seastar".into(),

@@ -27,6 +27,21 @@ pub(crate) fn reading(now: impl Fn() -> u64) -> u64 {
     (0..256).map(|_| once()).min().unwrap_or(0)
 }
 
+/// How often an operation is repeated before its durations count.
+pub(super) const WARM_UP: u64 = 2;
+
+/// Durations of one point and what each of them covers.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) samples: Samples,
+    /// Operations in one duration.
+    pub(crate) operations: u64,
+    /// Payload of one operation, bytes.
+    pub(crate) bytes: u64,
+    /// The part of the operations that found their memory pinned, where that is not all.
+    pub(crate) found: Option<f64>,
+}
+
 /// Durations in nanoseconds of the fabric's clock, each of one operation or one window of them.
 #[derive(Debug)]
 pub(crate) struct Samples {

@@ -10,9 +10,7 @@ use super::error::BenchError;
 use super::mpi;
 use super::name::Name;
 use super::portals::Endpoint;
-use super::rank::WARM_UP;
-use super::record::Measured;
-use super::samples::Samples;
+use super::samples::{Measured, Samples, WARM_UP};
 
 /// The tag of what is measured, and of receives that no message matches.
 const TAG: i32 = 1;

@@ -6,9 +6,7 @@ use std::sync::{Arc, Barrier};
 use conduit::{AmError, BarrierName, ClockKind, Conduit, Par, ParHandler};
 
 use super::error::BenchError;
-use super::rank::WARM_UP;
-use super::record::Measured;
-use super::samples::Samples;
+use super::samples::{Measured, Samples, WARM_UP};
 
 /// Handler of requests that are not answered.
 const SILENT: u8 = 200;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use verbs_backend::{Device, DeviceError, GidType};
 
 use crate::cmd::say;
-use crate::error::CmdError;
+use crate::error::{CmdError, chain};
 
 /// Options of `portolan info`.
 #[derive(Debug, Args)]
@@ -245,7 +245,7 @@ fn guest_line() -> Line {
 }
 
 fn problem(device: &str, default: bool, error: &DeviceError) -> Line {
-    let problem = Some(crate::chain(error));
+    let problem = Some(chain(error));
     Line::Device(DeviceInfo {
         device: device.to_owned(),
         default,

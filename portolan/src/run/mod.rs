@@ -36,7 +36,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::error::CmdError;
+use crate::error::{CmdError, conclude};
 pub(crate) use edge::{keep_children, same_addresses};
 use front::Part;
 use interrupts::Interrupts;
@@ -87,7 +87,7 @@ fn with_front(
         Part::Supervisor(Some(line)) => {
             // Open until this process has ended.
             let kept = line.try_clone();
-            let status = crate::conclude(work(Some(line)));
+            let status = conclude(work(Some(line)));
             drop(kept);
             std::process::exit(status.into())
         }

@@ -4,9 +4,7 @@ use portals_shim::{AckRequest, EventKind, MdOptions};
 
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
-use crate::bench::rank::WARM_UP;
-use crate::bench::record::Measured;
-use crate::bench::samples::Samples;
+use crate::bench::samples::{Measured, Samples, WARM_UP};
 
 /// Operations of one window: about 1 MiB of payload, at least 4 and at most 64 operations.
 fn window(bytes: u64) -> u64 {

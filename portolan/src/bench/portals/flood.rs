@@ -4,9 +4,7 @@ use portals_shim::{AckRequest, EventKind, MdHandle, MdOptions};
 
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
-use crate::bench::rank::WARM_UP;
-use crate::bench::record::Measured;
-use crate::bench::samples::Samples;
+use crate::bench::samples::{Measured, Samples, WARM_UP};
 
 /// Messages of one round of `message-rate`; as many as in the measurement it stands beside.
 const MESSAGES: u64 = 200;

@@ -4,9 +4,7 @@ use portals_shim::{AckRequest, EventKind, MdOptions};
 
 use super::endpoint::Endpoint;
 use crate::bench::error::BenchError;
-use crate::bench::rank::WARM_UP;
-use crate::bench::record::Measured;
-use crate::bench::samples::Samples;
+use crate::bench::samples::{Measured, Samples, WARM_UP};
 
 /// Half of the time that a put there and a put back take; each side learns of an arrival by its event.
 /// What a library above Portals computes is in it.
