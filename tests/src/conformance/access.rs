@@ -1,7 +1,7 @@
 //! Access control.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::{ANY, AcEntry, Error, ProcessId, Target};
 
 pub(super) const CASES: &[Case] = &[

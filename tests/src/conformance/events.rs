@@ -1,7 +1,7 @@
 //! Events and queues.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::{
     ClockKind, EqHandle, Error, EventKind, MdOptions, MdSpec, PollError, Unlink, Wait,
 };

@@ -1,7 +1,7 @@
 //! Gets and getputs.
 
+use super::case::{Case, EXCHANGE, case};
 use super::rank::*;
-use super::{Case, EXCHANGE, case};
 use portals_shim::{Error, MdMemory, MdSpec, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[

@@ -1,7 +1,7 @@
 //! Several interfaces of one process, and processes of one process id.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::core::NiConfig;
 use portals_shim::fabric;
 use portals_shim::place::Placement;

@@ -1,8 +1,8 @@
 //! Memory in pieces.
 
+use super::case::{Case, EXCHANGE, LOCAL, case};
 use super::pieces::iovec;
 use super::rank::*;
-use super::{Case, EXCHANGE, LOCAL, case};
 use portals_shim::{Error, MdOptions, NiFail, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[

@@ -1,7 +1,7 @@
 //! Handles, use while under way, the end of an interface.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::{Error, MdOptions, MdSpec, NiFail, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[

@@ -1,7 +1,7 @@
 //! Match lists.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::{ANY, Error, MdSpec, MeSpec, ProcessId, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[

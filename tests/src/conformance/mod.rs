@@ -12,6 +12,7 @@
 //! ```
 
 mod access;
+mod case;
 mod events;
 mod get;
 mod interfaces;
@@ -30,87 +31,17 @@ mod transfer;
 mod update;
 
 use crate::harness::{Effort, Harness, Join, Mode};
+use case::{Case, OneSided};
 use portals_shim::Interface;
 use portals_shim::fabric::{self, FabricConfig};
 use portals_shim::job::Job;
-use rank::Rank;
+pub use rank::ROUNDS;
+use rank::{Rank, rounds};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
-
-/// One scenario.
-struct Case {
-    /// What is true, in words.
-    name: &'static str,
-    /// Scenarios (`docs/src/scenarios.md`) and rules (`docs/src/mechanisms`).
-    covers: &'static str,
-    ranks: u32,
-    /// The body closes an interface, so that the ranks cannot meet afterwards.
-    closes: bool,
-    one_sided: OneSided,
-    body: fn(&Rank),
-}
-
-/// What adapters do in a case without the target's library, on fabrics where they can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OneSided {
-    /// They serve at least so many messages; 0: the case is about messages that they must not serve.
-    Serves(u64),
-    /// None, because of this.
-    No(&'static str),
-}
-
-/// Most cases look at both sides.
-const WATCHED: &str =
-    "the target's events are looked at, and a descriptor with a queue is not advertised";
-/// Cases of one process, and of what its queues do.
-const LOCAL: &str = "the path of a message makes no difference";
-/// Getputs.
-const EXCHANGE: &str = "an exchange needs the target's library";
-/// Descriptors that count, move their offset, or say what they took.
-const COUNTS: &str = "the target counts or places what it accepts, which needs its library";
-
-/// A case of two ranks.
-const fn case(name: &'static str, covers: &'static str, body: fn(&Rank)) -> Case {
-    Case {
-        name,
-        covers,
-        ranks: 2,
-        closes: false,
-        one_sided: OneSided::No(WATCHED),
-        body,
-    }
-}
-
-impl Case {
-    const fn ranks(self, ranks: u32) -> Self {
-        Self { ranks, ..self }
-    }
-
-    /// Adapters serve at least so many of its messages.
-    const fn served(self, least: u64) -> Self {
-        Self {
-            one_sided: OneSided::Serves(least),
-            ..self
-        }
-    }
-
-    const fn not_served(self, why: &'static str) -> Self {
-        Self {
-            one_sided: OneSided::No(why),
-            ..self
-        }
-    }
-
-    const fn closes(self) -> Self {
-        Self {
-            closes: true,
-            ..self
-        }
-    }
-}
 
 fn cases() -> impl Iterator<Item = &'static Case> {
     [
@@ -136,14 +67,6 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 
 /// The environment variable that restricts a run to cases whose name or numbers contain its value.
 pub const FILTER: &str = "PORTOLAN_CASE";
-
-/// The environment variable that sets how often the cases that look for races repeat themselves,
-/// 1000000 in a long run.
-pub const ROUNDS: &str = "PORTOLAN_CONFORMANCE_ROUNDS";
-
-fn rounds() -> Option<u64> {
-    std::env::var(ROUNDS).ok()?.parse().ok()
-}
 
 /// Runs every case and prints a table.
 ///

@@ -1,7 +1,7 @@
 //! How known clients use the interface (scenarios 108-110).
 
+use super::case::{COUNTS, Case, case};
 use super::rank::*;
-use super::{COUNTS, Case, case};
 use portals_shim::{MdMemory, MdOptions, MdSpec, MeHandle, MeSpec, Unlink};
 use std::collections::BTreeMap;
 

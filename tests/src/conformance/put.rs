@@ -1,7 +1,7 @@
 //! Puts: matching, fields, acks.
 
+use super::case::{COUNTS, Case, LOCAL, case};
 use super::rank::*;
-use super::{COUNTS, Case, LOCAL, case};
 use portals_shim::{
     ANY, AcEntry, Error, MdMemory, MdOptions, MdSpec, NiFail, ProcessId, Target, Unlink, Wait,
 };

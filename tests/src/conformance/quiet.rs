@@ -1,9 +1,9 @@
 //! What an initiator sees of a target that says nothing: the same whether the target's library or
 //! the adapters alone served it.
 
+use super::case::{Case, case};
 use super::pieces::iovec;
 use super::rank::*;
-use super::{Case, case};
 use portals_shim::{Error, MdOptions, MdSpec, NiFail, Unlink};
 
 pub(super) const CASES: &[Case] = &[

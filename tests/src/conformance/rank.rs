@@ -13,6 +13,14 @@ pub(super) use portals_shim::AckRequest::{Ack, NoAck};
 pub(super) use portals_shim::EventKind::*;
 pub(super) use portals_shim::InsertPosition::{After, Before};
 
+/// The environment variable that sets how often the cases that look for races repeat themselves,
+/// 1000000 in a long run.
+pub const ROUNDS: &str = "PORTOLAN_CONFORMANCE_ROUNDS";
+
+pub(super) fn rounds() -> Option<u64> {
+    std::env::var(ROUNDS).ok()?.parse().ok()
+}
+
 pub(super) const PUT: MdOptions = MdOptions::OP_PUT;
 pub(super) const GET: MdOptions = MdOptions::OP_GET;
 pub(super) const REMOTE: MdOptions = MdOptions::MANAGE_REMOTE;
@@ -297,9 +305,9 @@ impl Rank {
         all.saturating_sub(probe.served.get())
     }
 
-    /// How often to repeat what may show a race; [`super::ROUNDS`] overrides it.
+    /// How often to repeat what may show a race; [`ROUNDS`] overrides it.
     pub(super) fn rounds(&self, full: u64, small: u64) -> u64 {
-        super::rounds().unwrap_or_else(|| self.many(full, small))
+        rounds().unwrap_or_else(|| self.many(full, small))
     }
 
     /// How often to do something.
@@ -364,7 +372,7 @@ impl Rank {
             ClockKind::Wall => 20_000_000_000,
         };
         // In a long run a rank may wait for all rounds of another one.
-        let limit = limit + 1_000_000 * super::rounds().unwrap_or(0);
+        let limit = limit + 1_000_000 * rounds().unwrap_or(0);
         let polled = self
             .ni
             .eq_poll(&[eq], Wait::Nanos(limit))

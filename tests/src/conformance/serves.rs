@@ -1,8 +1,8 @@
 //! Which quiet descriptor a message reaches, and when no message reaches it any more: the rules of
 //! matching and unlinking where adapters serve messages by what the owner has told.
 
+use super::case::{Case, case};
 use super::rank::*;
-use super::{Case, case};
 use portals_shim::{AcEntry, Error, MdSpec, MeSpec, ProcessId, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[

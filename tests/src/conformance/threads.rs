@@ -1,7 +1,7 @@
 //! Threads of one rank (rules 59 and 73): any of them may call anything.
 
+use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use super::{Case, LOCAL, case};
 use portals_shim::{Interface, MdMemory, MdSpec, Target, Unlink, Wait};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Thresholds, max_size, automatic unlinking.
 
+use super::case::{COUNTS, Case, LOCAL, case};
 use super::rank::*;
-use super::{COUNTS, Case, case};
 use portals_shim::{Error, MdOptions, MdSpec, MeSpec, THRESHOLD_INFINITE, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
@@ -39,7 +39,7 @@ pub(super) const CASES: &[Case] = &[
         .not_served(COUNTS),
     case("an entry follows its descriptor", "72, 73", entries).not_served(COUNTS),
     case("of two unlinks one wins", "60, 72, 73, rule 63", one_wins).not_served(COUNTS),
-    case("an unlink is told to who asks", "73, row 10", told).not_served(super::LOCAL),
+    case("an unlink is told to who asks", "73, row 10", told).not_served(LOCAL),
     case(
         "UNLINK is told when START and END are not",
         "76, rule 31",

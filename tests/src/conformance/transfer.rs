@@ -1,7 +1,7 @@
 //! Puts: order, sizes, reuse of buffers.
 
+use super::case::{Case, case};
 use super::rank::*;
-use super::{Case, case};
 use portals_shim::{MdMemory, Target, Unlink};
 
 pub(super) const CASES: &[Case] = &[

@@ -1,7 +1,7 @@
 //! Conditional update and post.
 
+use super::case::{COUNTS, Case, LOCAL, case};
 use super::rank::*;
-use super::{COUNTS, Case, LOCAL, case};
 use portals_shim::{EqHandle, Error, MdSpec, NiFail, Unlink};
 
 pub(super) const CASES: &[Case] = &[
