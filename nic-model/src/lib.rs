@@ -69,17 +69,16 @@ mod firmware;
 mod host;
 mod network;
 mod params;
+mod posted;
 mod queue;
 mod time;
 mod topology;
 pub mod trace;
+mod transfer;
 mod world;
 
 pub use faults::{Fault, FaultRates, Faults, FaultsError};
-pub use firmware::{
-    Deposit, DmaSegment, EngineBusy, Firmware, FirmwareContext, RxHandle, RxHeader, RxReport,
-    StaleMessage, TransferFault, TxJob,
-};
+pub use firmware::{Firmware, FirmwareContext};
 pub use host::{HostFault, HostMemories, HostMemory, RegisterIo};
 pub use network::{Fidelity, LinkStats, NetworkStats};
 pub use params::{
@@ -88,4 +87,8 @@ pub use params::{
 };
 pub use time::{Rate, SimDuration, SimTime};
 pub use topology::{NodeId, Port, Topology, TopologyError};
+pub use transfer::{
+    Deposit, DmaSegment, EngineBusy, RxHandle, RxHeader, RxReport, StaleMessage, TransferFault,
+    TxJob,
+};
 pub use world::{Options, Registers, Step, StepKind, World};

@@ -25,13 +25,13 @@ use std::fmt;
 
 use crate::defs::event::EventWord;
 use crate::defs::packet::{PacketHeader, flits};
-use crate::fabric::{Fabric, Upcall};
-use crate::firmware::{DmaSegment, TransferFault};
-use crate::network::Incident;
+use crate::network::{Incident, Network};
 use crate::params::Machine;
+use crate::posted::PostedWrites;
 use crate::queue::Event;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{NodeId, Port, Topology};
+use crate::transfer::{Delivery, DmaSegment, TransferFault, Upcall};
 
 pub use capture::{Capture, FRAME_HEADER, LINK_TYPE};
 pub use links::LinkTable;
@@ -431,19 +431,25 @@ fn fault_name(fault: &TransferFault) -> &'static str {
     }
 }
 
-impl Fabric {
+impl Trace {
     /// An event of the queue is about to be processed.
-    pub(crate) fn trace_event(&mut self, time: SimTime, event: &Event) {
-        let Some(active) = &mut self.trace.0 else {
+    pub(crate) fn event(
+        &mut self,
+        time: SimTime,
+        event: &Event,
+        network: &Network,
+        posted: &PostedWrites,
+    ) {
+        let Some(active) = &mut self.0 else {
             return;
         };
         active.settle();
         match *event {
             Event::Router { node, packet, .. } => {
-                let header = self.network.packet(packet).header;
-                let length = usize::from(self.network.packet(packet).length);
+                let header = network.packet(packet).header;
+                let length = usize::from(network.packet(packet).length);
                 let before = active.packets.insert(packet, node);
-                let topology = &self.network.topology;
+                let topology = &network.topology;
                 // A packet at its source has just begun, whatever its number was used for before.
                 let step = before
                     .filter(|_| node.0 != header.source())
@@ -462,7 +468,7 @@ impl Fabric {
             }
             Event::Delivered { node, packet } => {
                 active.packets.remove(&packet);
-                let of = *self.network.packet(packet);
+                let of = *network.packet(packet);
                 let length = usize::from(of.length);
                 let busy = active.flit * flits(length);
                 let hop = What::Hop {
@@ -474,7 +480,7 @@ impl Fabric {
                 active.put(time, node, hop);
                 let what = What::Packet {
                     header: of.header,
-                    payload: self.network.payload(packet),
+                    payload: network.payload(packet),
                     corrupt: of.corrupt,
                 };
                 active.sink.record(&Record { time, node, what });
@@ -491,7 +497,7 @@ impl Fabric {
                 }
             }
             Event::HostWrite { node, write } => {
-                let bytes = self.posted.length(write);
+                let bytes = posted.length(write);
                 active.put(time, node, What::HostWrite { bytes });
             }
             Event::Interrupt { node } => active.put(time, node, What::Interrupt),
@@ -500,11 +506,11 @@ impl Fabric {
     }
 
     /// Tells of what befell packets on their way, if anybody is told.
-    pub(crate) fn trace_incidents(&mut self, time: SimTime) {
-        let Some(active) = &mut self.trace.0 else {
+    pub(crate) fn incidents(&mut self, time: SimTime, network: &mut Network) {
+        let Some(active) = &mut self.0 else {
             return;
         };
-        for incident in self.network.take_incidents() {
+        for incident in network.take_incidents() {
             match incident {
                 Incident::Lost { node, header } => active.put(time, node, What::Lost { header }),
                 Incident::Retried {
@@ -525,9 +531,8 @@ impl Fabric {
     }
 
     /// A chip reports to its firmware.
-    pub(crate) fn trace_upcall(&mut self, time: SimTime, node: NodeId, upcall: &Upcall) {
-        use crate::chip::rx::Delivery;
-        let Some(active) = &mut self.trace.0 else {
+    pub(crate) fn upcall(&mut self, time: SimTime, node: NodeId, upcall: &Upcall) {
+        let Some(active) = &mut self.0 else {
             return;
         };
         let station = &mut active.stations[node.index()];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::chip::WriteEffect;
 use crate::defs::niccb::{Counter, crash};
-use crate::fabric::{Fabric, Upcall};
+use crate::fabric::Fabric;
 use crate::faults::{Faults, FaultsError};
 use crate::firmware::{Firmware, FirmwareContext, deliver};
 use crate::host::{HostMemories, RegisterIo};
@@ -14,6 +14,7 @@ use crate::queue::Event;
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port, Topology};
 use crate::trace::{Sink, What};
+use crate::transfer::Upcall;
 
 /// The kind of an event that [`World::step`] has processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +250,9 @@ impl<F: Firmware> World<F> {
         let (time, event) = self.fabric.queue.pop()?;
         self.fabric.now = time;
         if self.fabric.trace.is_on() {
-            self.fabric.trace_event(time, &event);
+            self.fabric
+                .trace
+                .event(time, &event, &self.fabric.network, &self.fabric.posted);
         }
         let fabric = &mut self.fabric;
         let (node, kind) = match event {
@@ -260,7 +263,7 @@ impl<F: Firmware> World<F> {
             } => {
                 let queue = &mut fabric.queue;
                 fabric.network.route(queue, time, node, input, packet);
-                fabric.trace_incidents(time);
+                fabric.trace.incidents(time, &mut fabric.network);
                 return Some(Step {
                     time,
                     node,
@@ -270,7 +273,7 @@ impl<F: Firmware> World<F> {
             Event::Output { node, port } => {
                 let queue = &mut fabric.queue;
                 fabric.network.wake_output(queue, time, node, port);
-                fabric.trace_incidents(time);
+                fabric.trace.incidents(time, &mut fabric.network);
                 return Some(Step {
                     time,
                     node,
@@ -325,10 +328,10 @@ impl<F: Firmware> World<F> {
                 (node, StepKind::NodeFailed)
             }
         };
-        fabric.trace_incidents(time);
+        fabric.trace.incidents(time, &mut fabric.network);
         while let Some((node, upcall)) = self.fabric.upcalls.pop_front() {
             if self.fabric.trace.is_on() {
-                self.fabric.trace_upcall(time, node, &upcall);
+                self.fabric.trace.upcall(time, node, &upcall);
             }
             let worked = matches!(upcall, Upcall::Work);
             let mut ctx = FirmwareContext {

@@ -13,24 +13,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::control;
 use crate::defs::niccb::Counter;
-use crate::defs::packet::{Control, kind, vc};
-use crate::fabric::{Fabric, Upcall};
-use crate::firmware::{
-    Deposit, DmaSegment, RxHandle, RxHeader, RxReport, StaleMessage, TransferFault,
-};
+use crate::defs::packet::{kind, vc};
+use crate::fabric::Fabric;
 use crate::host::HostMemories;
 use crate::network::Packet;
 use crate::queue::Event;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::NodeId;
-
-/// What the engine tells the firmware.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Delivery {
-    Header(RxHeader),
-    Control { source: NodeId, word: Control },
-    Done { token: u64, report: RxReport },
-}
+use crate::transfer::{
+    Delivery, Deposit, DmaSegment, RxHandle, RxHeader, RxReport, StaleMessage, TransferFault,
+    Upcall,
+};
 
 /// Whether it is the header of a message with payload.
 fn takes_entry(delivery: &Delivery) -> bool {

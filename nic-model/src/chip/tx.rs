@@ -6,12 +6,12 @@
 
 use crate::defs::niccb::Counter;
 use crate::defs::packet::{self, PACKET_PAYLOAD, PacketHeader, kind};
-use crate::fabric::{Fabric, Upcall};
-use crate::firmware::{EngineBusy, TransferFault, TxJob};
+use crate::fabric::Fabric;
 use crate::host::{HostFault, HostMemories};
 use crate::queue::Event;
 use crate::time::SimTime;
 use crate::topology::NodeId;
+use crate::transfer::{EngineBusy, TransferFault, TxJob, Upcall};
 
 #[derive(Debug, Default)]
 pub(crate) struct TxEngine {

@@ -47,7 +47,6 @@
 //! * No float decides anything: a rate is compared as an integer with 64 drawn bits.
 //! * A seed without rates and an empty script change nothing, not even a draw.
 
-mod apply;
 mod file;
 mod random;
 
@@ -56,7 +55,6 @@ use thiserror::Error;
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port, Topology};
 
-pub(crate) use apply::Edge;
 #[cfg(test)]
 pub(crate) use random::SplitMix;
 pub(crate) use random::{draw, threshold};

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Fault, Faults};
+use super::Fabric;
 use crate::defs::niccb::crash;
-use crate::fabric::Fabric;
+use crate::faults::{Fault, Faults};
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 use crate::trace::What;
