@@ -54,6 +54,7 @@ mod calls;
 mod collective;
 mod comm;
 mod context;
+mod counts;
 mod error;
 mod flow;
 mod header;
@@ -62,58 +63,17 @@ pub mod layout;
 mod options;
 mod request;
 mod slice;
+mod status;
 mod unexpected;
 mod world;
 
 pub use collective::CommError;
 pub use comm::Comm;
+pub use counts::Counts;
 pub use error::{CallError, OpenError, RequestError, TagError};
 pub use layout::{Layout, TagMode};
 pub use options::Options;
 pub use request::{Message, Request};
 pub use slice::Slice;
+pub use status::Status;
 pub use world::World;
-
-/// What is known of a message that was received or found; of one sent, only its length means something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Who sent it: a rank of the communicator; where an error names it, of the job.
-    pub source: u32,
-    /// Its tag.
-    pub tag: i32,
-    /// Bytes received; of a message that was only found, bytes it has.
-    pub len: usize,
-}
-
-impl Status {
-    const fn sent(len: usize) -> Self {
-        Self {
-            source: 0,
-            tag: 0,
-            len,
-        }
-    }
-}
-
-/// What a context has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Sends with a credit.
-    pub short: u64,
-    /// Sends that the receiver released.
-    pub released: u64,
-    /// Receives that were posted.
-    pub posted: u64,
-    /// Receives of a message that had come before.
-    pub unexpected: u64,
-    /// Of these, those whose data was got from its sender.
-    pub fetched: u64,
-    /// Messages moved out of a full overflow buffer.
-    pub moved: u64,
-    /// Messages that gave credits back and did nothing else.
-    pub credit_messages: u64,
-    /// Messages that were not from whom they said, dropped.
-    pub forged: u64,
-    /// Messages that told a sender that there is a note of one of its messages, whose data it keeps.
-    pub notes: u64,
-}
