@@ -163,7 +163,7 @@ FIGURES = [
         ["SLOT", "PREFIX", "HEADER", "EAGER"],
     ),
     ("one-put.md", r"prefix (\d+) │ header (\d+) │ data", [f"{VERBS}/frame.rs"], ["PREFIX", "HEADER"]),
-    ("mechanisms/verbs.md", r"get, up to (\d+) bytes", [f"{VERBS}/asked.rs"], ["MOST"]),
+    ("mechanisms/verbs.md", r"get, up to (\d+) bytes", [f"{VERBS}/proto/select.rs"], ["SHORT_GET"]),
     ("mechanisms/verbs.md", r"at most (\d+) rings", [f"{VERBS}/ring/rings.rs"], ["MOST"]),
     ("mechanisms/verbs.md", r"after (\d+) short frames", [f"{VERBS}/ring/rings.rs"], ["HOT"]),
     ("mechanisms/verbs.md", r"slot, (\d+) bytes:", [f"{VERBS}/ring/slots.rs"], ["SLOT"]),

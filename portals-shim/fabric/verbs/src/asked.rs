@@ -28,62 +28,52 @@ mod table;
 
 use super::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use super::memory::Transfer;
+use crate::proto::select::SHORT_GET;
 use crate::trusted::MEMORY;
 use crate::verbs::Verbs;
-use choice::{Reads, Way};
 use portals_core::{Ni, Segment};
 use std::time::Instant;
 pub(super) use table::Asks;
 use table::{Pending, Timed};
 use verbs_backend::Remote;
 
-/// Longest get that is asked for, bytes: its answer fits a ring's slot.
-pub(super) const MOST: u64 = 192;
 /// Looks without an answer, after which the adapters read.
 const LOOKS: u32 = 1024;
 /// Glances at the rings in one look that waits for nothing but an answer.
 const GLANCES: u32 = 16;
 
-const _: () = assert!(TOKEN + MOST as usize + super::ring::END <= super::ring::SLOT);
-
-/// Whether a get of `len` bytes may be asked for; `witness`: a witness confirms what the adapters do, as on iWARP.
-#[inline(always)]
-pub(super) fn may_ask(len: u64, reads: Reads, witness: bool) -> bool {
-    len <= MOST && reads != Reads::ByAdapter && !witness
-}
+const _: () = assert!(TOKEN + SHORT_GET as usize + super::ring::END <= super::ring::SLOT);
 
 impl Verbs {
-    /// Begins a get of an advertised descriptor, under `id`: a read by the adapters, or a question to the peer.
+    /// Begins a get by the protocol that was chosen for it, under `id`.
     #[inline(always)]
-    pub(super) fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        if may_ask(transfer.local.len, self.asks.reads, self.witness.is_some()) {
-            return self.begin_short_get(rank, transfer, id);
+    pub(super) fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64, by_am: bool) {
+        if self.thresholds.measures() && self.thresholds.may_get_by_am(transfer.local.len) {
+            self.measure(rank, id, by_am);
         }
-        self.post_read(rank, transfer, id);
+        match by_am {
+            true => self.ask(rank, transfer, id),
+            false => self.post_read(rank, transfer, id),
+        }
     }
 
+    /// A short get begins, of which some are timed.
     #[inline]
-    fn begin_short_get(&mut self, rank: usize, transfer: Transfer, id: u64) {
+    fn measure(&mut self, rank: usize, id: u64, by_am: bool) {
+        if self.asks.timed.is_some() {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        let (way, timed) = match self.asks.reads {
-            Reads::Asked => (Way::Ask, false),
-            _ if self.asks.timed.is_some() => (Way::Adapter, false),
-            _ => peer.gets.next(),
-        };
-        if timed {
+        if peer.gets.advance() {
             let since = Instant::now();
             self.asks.timed = Some(Timed {
                 peer: rank,
                 id,
-                way,
+                by_am,
                 since,
             });
-        }
-        match way {
-            Way::Adapter => self.post_read(rank, transfer, id),
-            Way::Ask => self.ask(rank, transfer, id),
         }
     }
 
@@ -177,7 +167,7 @@ impl Verbs {
             return;
         };
         if let Some(peer) = self.peer(timed.peer).filter(|_| well) {
-            peer.gets.took(timed.way, timed.since.elapsed());
+            peer.gets.took(timed.by_am, timed.since.elapsed());
         }
     }
 
@@ -210,7 +200,7 @@ impl Verbs {
     /// The memory that it may have.
     pub(super) fn readable(&mut self, rank: usize, at: Remote, len: u32) -> Option<Segment> {
         let peer = self.peers.get(rank)?;
-        let may = peer.session.who == Some(self.conn.who) && u64::from(len) <= MOST;
+        let may = peer.session.who == Some(self.conn.who) && u64::from(len) <= SHORT_GET;
         may.then(|| self.registry.readable(at, len.into()))?
     }
 

@@ -81,12 +81,6 @@ pub(super) const READ_REQUEST: usize = TOKEN + size_of::<Place>() + 4;
 /// Longest data that travels with its header.
 pub(super) const EAGER: usize = 8192;
 
-/// Whether data of `len` bytes travels with its header; the target reads what is longer.
-#[inline(always)]
-pub(super) const fn is_eager(len: u64) -> bool {
-    len <= EAGER as u64
-}
-
 /// Bytes of the longest frame.
 pub(super) const SLOT: usize = MESSAGE_HEAD + EAGER;
 

@@ -22,7 +22,6 @@
 //! | `endpoint.rs`, `endpoint/` | endpoints that belong to no job, and how they find each other |
 //! | `plan.rs` | how much each connection gets of the device |
 //! | `settings.rs` | what users may set |
-//! | `thresholds.rs` | lengths from which another protocol is better |
 //! | `handshake.rs` | what two processes say to each other to connect |
 //! | `mail.rs` | what carries that |
 //! | `cm.rs` | connections that the connection manager makes |
@@ -32,7 +31,8 @@
 //! | `timer.rs` | when words to a peer are said again, and when it is given up |
 //! | `watch.rs` | requests that the adapter forgets |
 //! | `nal.rs` | the fabric's methods |
-//! | `protocols.rs` | which protocol carries a message |
+//! | `proto/` | protocols, and which of them carries an operation: `proto/select.rs` |
+//! | `protocols.rs` | the table of them that users see |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `reach.rs` | the short path of one that the adapters serve alone |
@@ -42,6 +42,7 @@
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
+//! | `adverts.rs` | which descriptors of peers may be reached |
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
 //! | `memory.rs` | registration, requests on descriptor memory |
 //! | `frame.rs` | the bytes of a frame |
@@ -56,6 +57,7 @@
 //! operation is used only when every earlier request to that peer has had its effect
 //! (`Peer::is_settled`); otherwise it goes the two-sided way (rule 24).
 
+mod adverts;
 mod advice;
 mod alone;
 mod asked;
@@ -78,13 +80,13 @@ mod nal;
 mod onesided;
 mod peer;
 mod plan;
+mod proto;
 pub mod protocols;
 mod reach;
 mod receive;
 mod ring;
 mod send;
 mod settings;
-mod thresholds;
 mod timer;
 mod trusted;
 mod verbs;

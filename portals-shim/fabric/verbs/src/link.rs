@@ -307,7 +307,7 @@ impl Verbs {
             .filter(|p| p.is_open())
             .and_then(|p| p.held.pop_front())
         {
-            self.dispatch(ni, rank, &tx);
+            self.dispatch(ni, rank, &tx, None);
         }
     }
 

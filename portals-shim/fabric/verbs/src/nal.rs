@@ -1,7 +1,8 @@
 //! The fabric's methods ([`Nal`]): what the library asks of connections, and which part answers.
 
+use super::cm;
+use super::proto::PutNow;
 use super::verbs::{BATCH, Verbs};
-use super::{cm, thresholds};
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::nal::{
     Armed, Attendance, Awaiting, Direction, LOOKS, Look, Nal, Outcome, Schedule, Waiter,
@@ -55,31 +56,6 @@ impl Verbs {
         ringed
     }
 
-    /// Sends a put of its descriptor's memory that leaves at once; `lend`: that memory may be read later.
-    #[inline(always)]
-    fn put_memory(
-        &mut self,
-        ni: &Ni,
-        ready: &ReadyPut,
-        key: Option<&RemoteKey>,
-        lend: bool,
-    ) -> Outcome {
-        let header = &ready.header;
-        // Whoever has the key of the memory says where it goes.
-        if let Some(key) = key.filter(|key| key.rkey != 0) {
-            return taken(self.write_aimed_now(header, &ready.payload, *key));
-        }
-        let long = thresholds::written(self.write_from, header.payload_len() as usize);
-        if let ([local], true) = (&*ready.payload, long)
-            && lend
-            && ni.has_room()
-            && let Some(number) = self.write_put_now(header, *local, ready.md)
-        {
-            return Outcome::Lent(number);
-        }
-        taken(self.send_put_now(header, &ready.payload))
-    }
-
     fn attendance(&self) -> Option<Attendance> {
         let dup = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
         Some(Attendance {
@@ -99,34 +75,43 @@ impl Verbs {
     }
 }
 
+/// Whether there is a key: 0 is what fabrics give that need none.
 #[inline(always)]
-fn taken(left: bool) -> Outcome {
-    match left {
-        true => Outcome::Taken,
-        false => Outcome::Declined,
-    }
+fn given(key: &&RemoteKey) -> bool {
+    key.rkey != 0
 }
 
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         self.due.pump = true;
         self.ask_no_more();
-        self.aimed = key.filter(|k| k.rkey != 0).copied();
-        self.send_message(ni, tx);
-        self.aimed = None;
+        self.send_message(ni, tx, key.filter(given));
     }
 
     #[inline(always)]
     fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
         self.ask_no_more();
+        let of_memory = PutNow {
+            header: &ready.header,
+            memory: Some((ready.md, &ready.payload)),
+            key: put.key.filter(given),
+            lend: matches!(put.mode, Mode::Standard),
+        };
         match &mut put.mode {
-            Mode::Standard => self.put_memory(ni, ready, put.key, true),
-            Mode::AtOnce => self.put_memory(ni, ready, put.key, false),
+            Mode::Standard | Mode::AtOnce => self.put_now(ni, &of_memory, &*ready.payload),
             Mode::Relaxed => self.write_ahead(ni, ready),
             Mode::Pack(_) if put.key.is_some() => Outcome::Declined,
             Mode::Pack(pack) => {
                 let pack: &mut dyn FnMut(&mut [u8]) = &mut **pack;
-                taken(self.send_frame_now(&ready.header, None, pack))
+                let memory = None;
+                self.put_now(
+                    ni,
+                    &PutNow {
+                        memory,
+                        ..of_memory
+                    },
+                    pack,
+                )
             }
         }
     }

@@ -66,10 +66,10 @@ mod session;
 mod withdrawal;
 mod written;
 
-use super::asked::choice::Choice;
+use super::adverts::Adverts;
+use super::asked::choice::Measured;
 use super::frame;
 use super::handshake::Stage;
-use super::reach::Adverts;
 use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;
@@ -92,7 +92,7 @@ pub(super) use queue::Fill;
 pub(super) use session::Session;
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
-const COPY: usize = 256;
+pub(super) const COPY: usize = 256;
 
 /// Ids of requests without a record of their own; those with one use its index.
 pub(super) const PLAIN: u64 = 1 << 60;
@@ -113,8 +113,8 @@ pub(super) struct Peer {
     pub(super) held: VecDeque<Transmit>,
     /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
     pub(super) expected: Expected,
-    /// Which way short gets go.
-    pub(super) gets: Choice,
+    /// Which protocol was quicker for short gets.
+    pub(super) gets: Measured,
     /// Acks that came before the end of their put.
     acks: acks::Acks,
     /// Answers of this side that wait for the data of earlier puts.
@@ -189,7 +189,7 @@ impl Peer {
             broken: false,
             held: VecDeque::new(),
             expected: Expected::default(),
-            gets: Choice::default(),
+            gets: Measured::default(),
             acks: acks::Acks::default(),
             late: LateAnswers::default(),
             queue: VecDeque::new(),

@@ -4,6 +4,7 @@ use super::frame::{self, Body as FrameBody, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
 use super::memory::{Transfer, Use};
 use super::peer::Late;
+use super::proto::select::{self, Protocol};
 use super::verbs::{After, Fetched, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::delivery;
@@ -247,7 +248,7 @@ impl Verbs {
 
     fn answer_now(&mut self, ni: &mut Ni, rank: usize, late: Late) {
         match late {
-            Late::Reply(r) if frame::is_eager(r.header.payload_len()) => {
+            Late::Reply(r) if select::by_message(r.header.payload_len()) == Protocol::Eager => {
                 self.request_done(rank);
                 self.eager(rank, &r.header, |room| {
                     MEMORY.gather_into(&r.segments, room)

@@ -1,10 +1,13 @@
 //! The path of an outgoing message.
 
-use super::frame::{self, ANNOUNCEMENT, EAGER, Kind, MESSAGE_HEAD, Writer};
+use super::frame::{ANNOUNCEMENT, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
 use super::peer::Fill;
-use super::reach::{Reach, Way, answer_in_place};
+use super::proto::connected::Connected;
+use super::proto::op::Op;
+use super::proto::select::{self, Protocol};
+use super::reach::answer_in_place;
 use super::verbs::{After, Announced, Record, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::call::RemoteKey;
@@ -13,39 +16,12 @@ use fabric_api::nal::Outcome;
 use portals_core::{Body, Header, MdHandle, Ni, NiFail, ReadyPut, Segment, Transmit};
 use verbs_backend::Remote;
 
-/// Where an operation reaches memory whose key its owner has told.
-#[inline]
-pub(super) fn reached_by(key: RemoteKey, header: &Header) -> Option<Reach> {
-    let (Body::Put {
-        length,
-        remote_offset,
-        ..
-    }
-    | Body::Get {
-        length,
-        remote_offset,
-        ..
-    }) = header.body
-    else {
-        return None;
-    };
-    let end = remote_offset.checked_add(length)?;
-    (length > 0 && end <= key.len).then_some(Reach {
-        remote: Remote {
-            address: key.base + remote_offset,
-            rkey: key.rkey,
-        },
-        acks: true,
-        events: None,
-    })
-}
-
 /// No memory of a process is as long.
 const EVERYTHING: u64 = 1 << 46;
 
 impl Verbs {
-    /// Sends a message of this process; see the module's picture.
-    pub(super) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit) {
+    /// Sends a message of this process, which is for memory that `key` reaches.
+    pub(super) fn send_message(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         let target = tx.header.target;
         let rank = self
             .rank_of(target)
@@ -58,7 +34,7 @@ impl Verbs {
             && peer.is_open()
             && peer.held.is_empty()
         {
-            return self.dispatch(ni, rank, tx);
+            return self.dispatch(ni, rank, tx, key);
         }
         let Some(peer) = self.meet(rank) else {
             return delivery::refuse(ni, tx);
@@ -73,48 +49,20 @@ impl Verbs {
         }
     }
 
-    /// Sends a put at once, if it is short, nothing waits before it, and no descriptor is advertised that would take it
-    /// without the peer.
+    /// Sends a put in a frame at once, whose bytes `fill` writes; `false`, and nothing has happened, if that cannot be.
     #[inline(always)]
-    pub(super) fn send_put_now(&mut self, header: &Header, payload: &[Segment]) -> bool {
-        self.send_frame_now(header, Some(payload), payload)
-    }
-
-    /// Sends a put at once ([`Verbs::send_put_now`]), whose bytes `fill` writes into the frame; they are those of `payload`, if they
-    /// lie anywhere.
-    #[inline]
-    pub(super) fn send_frame_now(
-        &mut self,
-        header: &Header,
-        payload: Option<&[Segment]>,
-        fill: impl Fill,
-    ) -> bool {
-        let Some(rank) = self.rank_of(header.target) else {
-            return false;
-        };
+    pub(super) fn send_eager_now(&mut self, rank: usize, header: &Header, fill: impl Fill) -> bool {
         let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
-        if self.closed || !peer.takes_now() {
-            return false;
-        }
         let len = header.payload_len() as usize;
-        match peer.way(header, self.write_from) {
-            Way::Frame => {}
-            Way::OpenEndpoint(reach) => {
-                return payload.is_some_and(|p| self.write_now(rank, header, p, reach));
-            }
-            Way::General => return false,
-        }
         if let Err(fill) = peer.send_again(header, len, fill) {
-            if len > EAGER
-                || !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
-                    w.header(header, len as u64);
-                    if len > 0 {
-                        fill.fill(w.room(len));
-                    }
-                })
-            {
+            if !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
+                w.header(header, len as u64);
+                if len > 0 {
+                    fill.fill(w.room(len));
+                }
+            }) {
                 return false;
             }
             peer.sent_header.remember(header);
@@ -127,37 +75,44 @@ impl Verbs {
         true
     }
 
-    /// Sends a message to a connected peer.
-    pub(super) fn dispatch(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
-        let written = match self.reach_of(rank, &tx.header) {
-            None => false,
-            Some(reach) => match reach.events {
-                Some(md) => self.write_put(ni, rank, tx, reach.remote, md),
-                None if self.one_sided(ni, rank, tx, reach) => {
-                    self.counters.paths.one_sided += 1;
-                    return;
-                }
-                None => false,
-            },
-        };
-        if let Some(peer) = self.peer(rank) {
-            peer.requests_sent = peer.requests_sent.wrapping_add(1);
-            if !written {
-                peer.framed();
-            }
-            match tx.header.body {
-                Body::Get { .. }
-                | Body::GetPut { .. }
-                | Body::Put {
-                    ack_md: Some(_), ..
-                } => peer.expect_answer(&tx.header),
-                _ => {}
-            }
-        }
-        if written {
+    /// Sends a message to a connected peer, whose memory `key` reaches.
+    pub(super) fn dispatch(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        tx: &Transmit,
+        key: Option<&RemoteKey>,
+    ) {
+        let Some(peer) = self.peers.get(rank) else {
             return;
+        };
+        let contiguous = match tx.header.body {
+            Body::Get { .. } => tx.landing.len() == 1,
+            _ => tx.payload.len() == 1,
+        };
+        let protocol = peer.protocol_of(&tx.header, contiguous, key, &self.thresholds);
+        let started = match protocol {
+            Protocol::RmaWrite { remote, acks } => self.one_sided_put(ni, rank, tx, remote, acks),
+            Protocol::RmaRead(remote) | Protocol::GetByAm(remote) => {
+                self.one_sided_get(ni, rank, tx, remote)
+            }
+            Protocol::RmaWriteSend { remote, md } => self.write_put(ni, rank, tx, remote, md),
+            Protocol::Eager | Protocol::RndvRead => false,
+        };
+        match protocol {
+            Protocol::RmaWriteSend { .. } if started => {
+                if let Some(peer) = self.peer(rank) {
+                    peer.request_sent(&tx.header);
+                }
+            }
+            _ if started => self.counters.paths.one_sided += 1,
+            // Also what the adapters cannot do after all, as memory cannot be registered.
+            _ => self.send_by_message(ni, rank, tx),
         }
-        self.counters.paths.two_sided += 1;
+    }
+
+    /// Sends a request for the peer's library, with its data or with word of where that is.
+    fn send_by_message(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
         let Transmit {
             header,
             md,
@@ -165,15 +120,18 @@ impl Verbs {
             op,
             ..
         } = tx;
-        let (md, op) = (*md, *op);
-        if frame::is_eager(header.payload_len()) {
-            self.eager(rank, header, |room| MEMORY.gather_into(payload, room));
-            // The data has been copied.
-            if let Some(op) = op {
-                ni.send_end(op, NiFail::OK);
-            }
-        } else {
-            self.announce(ni, rank, header, md, payload, After::Send(op));
+        if let Some(peer) = self.peer(rank) {
+            peer.request_sent(header);
+            peer.framed();
+        }
+        self.counters.paths.two_sided += 1;
+        if select::by_message(header.payload_len()) == Protocol::RndvRead {
+            return self.announce(ni, rank, header, *md, payload, After::Send(*op));
+        }
+        self.eager(rank, header, |room| MEMORY.gather_into(payload, room));
+        // The data has been copied.
+        if let Some(op) = *op {
+            ni.send_end(op, NiFail::OK);
         }
     }
 
@@ -309,16 +267,6 @@ impl Verbs {
         self.registry.of_md(md, (whole, pieces), purpose)
     }
 
-    /// Where a put may be written before messages that were sent earlier have had their effect.
-    pub(super) fn ahead(&self, header: &Header) -> Option<(usize, Remote)> {
-        let rank = self.rank_of(header.target)?;
-        let peer = self.peers.get(rank)?;
-        let ready = !self.closed && !self.gone && peer.is_open() && peer.held.is_empty();
-        let reach = ready.then(|| peer.advertised(header)).flatten();
-        let reach = reach.filter(|r| r.events.is_none())?;
-        Some((rank, reach.remote))
-    }
-
     /// Writes the payload of a put, which will be in place before anything that is sent to that peer from here on. Should
     /// the connection break before, it is written again: the peer does not look at it before it is told.
     pub(super) fn write_ahead(&mut self, ni: &Ni, ready: &ReadyPut) -> Outcome {
@@ -332,7 +280,15 @@ impl Verbs {
         let ([local], false, true) = (&*ready.payload, acked, ni.has_room()) else {
             return Outcome::Declined;
         };
-        let Some((rank, remote)) = self.ahead(&ready.header) else {
+        let rank = self.rank_of(ready.header.target);
+        let peer = rank.and_then(|rank| Some((rank, self.peers.get(rank)?)));
+        let peer = peer.filter(|(_, peer)| !self.closed && !self.gone && peer.takes_now());
+        let Some((rank, peer)) = peer else {
+            return Outcome::Declined;
+        };
+        let op = Op::of(&ready.header, true).relaxed();
+        let chosen = select::select(&op, &Connected::now(peer), &self.thresholds);
+        let Protocol::RmaWrite { remote, .. } = chosen else {
             return Outcome::Declined;
         };
         let Some((_, lkey)) = self.registered(ni, ready.md, *local, Use::Local) else {
@@ -353,15 +309,6 @@ impl Verbs {
         self.due.pump = true;
         self.counters.paths.one_sided += 1;
         Outcome::Lent(self.start(rank, transfer, work) as u64)
-    }
-
-    /// Serves a put or get with the NIC alone, if the peer advertises the descriptor that would
-    /// take it and nothing of ours is under way there. `false`: go the two-sided way.
-    fn one_sided(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit, reach: Reach) -> bool {
-        match tx.header.body {
-            Body::Put { .. } => self.one_sided_put(ni, rank, tx, reach.remote, reach.acks),
-            _ => self.one_sided_get(ni, rank, tx, reach.remote),
-        }
     }
 
     fn one_sided_put(

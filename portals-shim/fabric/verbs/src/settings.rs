@@ -17,7 +17,7 @@
 //! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`asked.rs`) | `measured` |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |
 
-use super::asked::choice::Reads;
+use super::proto::select::{NOTIFY_FROM, ShortGets, Thresholds};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 use verbs_backend::{Device, Gid, PortInfo, Route};
@@ -55,11 +55,11 @@ pub(super) struct Settings {
     /// Most connections where datagrams can do without.
     pub(super) connections: Option<u32>,
     /// Shortest put that is written into a descriptor with an event queue.
-    pub(super) write_from: usize,
+    pub(super) notify_from: usize,
     /// Most rings for short frames.
     pub(super) rings: u32,
-    /// Who reads what short gets are for.
-    pub(super) reads: Reads,
+    /// The protocol of short gets.
+    pub(super) short_gets: ShortGets,
     /// How connections are made, where the device leaves a choice.
     pub(super) connect: Option<Connect>,
 }
@@ -172,18 +172,18 @@ impl Settings {
             "a number of connections",
             |v| v.parse().ok(),
         )?;
-        let write_from = one(&get, "PORTOLAN_WRITE_FROM", "a number of bytes", bytes)?;
+        let notify_from = one(&get, "PORTOLAN_WRITE_FROM", "a number of bytes", bytes)?;
         let rings = one(&get, "PORTOLAN_RINGS", "a number of peers, 0 to 64", |v| {
             v.parse().ok().filter(|n| *n <= 64)
         })?;
-        let reads = one(
+        let short_gets = one(
             &get,
             "PORTOLAN_SHORT_GETS",
             "measured, adapter or asked",
             |v| match v {
-                "measured" => Some(Reads::Measured),
-                "adapter" => Some(Reads::ByAdapter),
-                "asked" => Some(Reads::Asked),
+                "measured" => Some(ShortGets::Measured),
+                "adapter" => Some(ShortGets::RmaRead),
+                "asked" => Some(ShortGets::GetByAm),
                 _ => None,
             },
         )?;
@@ -209,13 +209,13 @@ impl Settings {
             },
             thread: thread.unwrap_or(false),
             patience: patience.unwrap_or(Duration::from_secs(10)),
-            write_from: match write_from {
+            notify_from: match notify_from {
                 Some(0) => usize::MAX,
                 Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-                None => super::thresholds::WRITE_FROM,
+                None => NOTIFY_FROM,
             },
             rings: rings.unwrap_or(super::ring::MOST),
-            reads: reads.unwrap_or(Reads::Measured),
+            short_gets: short_gets.unwrap_or(ShortGets::Measured),
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),
             connections,
@@ -232,9 +232,9 @@ impl Settings {
         }
     }
 
-    /// Whether puts of so many bytes are written into descriptors with an event queue.
-    pub(super) const fn writes(&self, len: usize) -> bool {
-        super::thresholds::written(self.write_from, len)
+    /// What the choice of a protocol depends on; `iwarp`: over connections by the rules of iWARP.
+    pub(super) const fn thresholds(&self, iwarp: bool) -> Thresholds {
+        Thresholds::new(self.notify_from, self.short_gets, iwarp)
     }
 
     /// How connections over a port are made.
@@ -318,16 +318,16 @@ mod tests {
         assert!(s.thread && s.route.global);
         assert_eq!(s.patience, Duration::from_millis(500));
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
-        assert_eq!((s.budget, s.write_from), (Some(64 << 20), 4096));
-        assert_eq!(s.reads, Reads::Asked);
+        assert_eq!((s.budget, s.notify_from), (Some(64 << 20), 4096));
+        assert_eq!(s.short_gets, ShortGets::GetByAm);
         let none = settings(&[("PORTOLAN_WRITE_FROM", "0"), ("PORTOLAN_RINGS", "0")]).unwrap();
-        assert_eq!((none.write_from, none.rings), (usize::MAX, 0));
+        assert_eq!((none.notify_from, none.rings), (usize::MAX, 0));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;
         assert_eq!(index, Some(GidChoice::Index(3)));
         let plain = settings(&[("PORTOLAN_GID", "")]).unwrap();
         assert!(plain.gid.is_none() && !plain.thread && !plain.route.global);
         assert_eq!((plain.chatty, plain.connections), (32, None));
-        assert_eq!(plain.reads, Reads::Measured);
+        assert_eq!(plain.short_gets, ShortGets::Measured);
     }
 
     #[test]

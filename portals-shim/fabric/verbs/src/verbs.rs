@@ -20,12 +20,12 @@ use crate::alone::Alone;
 use crate::asked::Asks;
 use crate::memory::{self, Registry, Staged};
 use crate::onesided::Published;
+use crate::proto::select::Thresholds;
 use crate::ring::Rings;
 use crate::trusted::MEMORY;
 use crate::witness::Witness;
 pub(crate) use adapter::Adapter;
 pub(crate) use conn::Conn;
-use fabric_api::call::RemoteKey;
 use fabric_api::nal::Nal;
 use fabric_api::region::Region;
 use host::awake::Awake;
@@ -56,10 +56,7 @@ pub struct Verbs {
     pub(crate) rings: Rings,
     /// Where a request has had its effect only when a read behind it is done.
     pub(crate) witness: Option<Arc<Witness>>,
-    /// Reaches the memory that the message being sent is for.
-    pub(crate) aimed: Option<RemoteKey>,
-    /// Shortest put that is written into a descriptor with an event queue.
-    pub(crate) write_from: usize,
+    pub(crate) thresholds: Thresholds,
     pub(crate) due: Due,
     pub(crate) counters: Counters,
     /// A thread makes progress while the program computes.

@@ -19,10 +19,8 @@
 
 use super::frame::{self, Ends, FrameError};
 use super::memory::{Transfer, Use};
-use super::reach::Reach;
-use super::thresholds;
 use super::verbs::{Record, Verbs, Work};
-use portals_core::{Body, Header, MdHandle, Ni, OpId, Segment, Transmit};
+use portals_core::{Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// Long puts of a peer in frames, after which it is told of the descriptor of the last.
@@ -41,22 +39,15 @@ impl Verbs {
         remote: Remote,
         md: MdHandle,
     ) -> bool {
-        let header = &tx.header;
-        let (Body::Put { length, .. }, [local]) = (header.body, tx.payload.as_slice()) else {
+        let [local] = tx.payload.as_slice() else {
             return false;
         };
-        if !thresholds::written(self.write_from, length as usize) {
-            return false;
-        }
-        if !self.peer(rank).is_some_and(|p| p.may_write()) {
-            return false;
-        }
         let Ok((_, lkey)) = self.keys(ni, tx.md, *local, Use::Local) else {
             // Memory that cannot be registered is copied, now and from here on.
-            self.write_from = usize::MAX;
+            self.thresholds.stop_notifying();
             return false;
         };
-        self.post_written(rank, header, (*local, lkey), (remote, md), tx.op);
+        self.post_written(rank, &tx.header, (*local, lkey), (remote, md), tx.op);
         true
     }
 
@@ -66,19 +57,13 @@ impl Verbs {
     #[inline(never)]
     pub(super) fn write_put_now(
         &mut self,
+        rank: usize,
         header: &Header,
-        local: Segment,
-        md: MdHandle,
+        (local, md): (Segment, MdHandle),
+        to: (Remote, MdHandle),
     ) -> Option<u64> {
-        let rank = self.rank_of(header.target)?;
-        let peer = self.peers.get(rank)?;
-        if self.closed || !peer.takes_now() || !peer.may_write() {
-            return None;
-        }
-        let Reach { remote, events, .. } = peer.advertised(header)?;
-        let to = events?;
         let (_, lkey) = self.registry.again(md, local, Use::Local)?;
-        let id = self.post_written(rank, header, (local, lkey), (remote, to), None);
+        let id = self.post_written(rank, header, (local, lkey), to, None);
         self.peer(rank)?.put_sent(header);
         self.peers.sent_to(rank);
         self.due.pump = true;
@@ -137,7 +122,7 @@ impl Verbs {
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
     #[inline(always)]
     pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
-        if thresholds::written(self.write_from, header.payload_len() as usize) {
+        if self.thresholds.notifies(header.payload_len()) {
             self.long_put(ni, rank, header.pt_index, md);
         }
     }

@@ -1,33 +1,16 @@
-//! Which way short gets from a peer go: the one that has been quicker.
+//! Which protocol short gets from a peer go by: the one that has been quicker.
 //!
 //! ```text
-//!   FIRST by the adapters ─► trial ─┬─ asking quicker ─► PERIOD asked for ─────┐
-//!                             ▲     └─ not ─► SHORTEST, doubled each time ─────┤
-//!                             └────────────────────────────────────────────────┘
+//!   FIRST by RDMA READ ─► trial ─┬─ messages quicker ─► PERIOD by messages ──┐
+//!                         ▲      └─ not ─► SHORTEST, doubled each time ──────┤
+//!                         └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! A trial is made of blocks of gets, by the adapters and asked for in turn; of each the last few are timed. So a peer that
+//! A trial is made of blocks of gets, by RDMA READ and by messages in turn; of each the last few are timed. So a peer that
 //! sleeps is awake when it counts, and machines that are quick and slow by turns are seen in both states. A peer that does
 //! not answer in time ends a trial, and any other period sooner.
 
 use std::time::Duration;
-
-/// What users say of short gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reads {
-    /// The quicker way, as it was measured.
-    Measured,
-    ByAdapter,
-    /// All that may be.
-    Asked,
-}
-
-/// How a short get goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Adapter,
-    Ask,
-}
 
 /// Gets from a peer before anything is tried: fewer are not worth it.
 const FIRST: u32 = 64;
@@ -39,30 +22,30 @@ const TIMED: u32 = 4;
 const BLOCKS: u32 = 16;
 /// Times of either way.
 const TIMES: usize = (BLOCKS / 2 * TIMED) as usize;
-/// Of those that are asked for in a block, so many may come too late.
+/// Of those by messages in a block, so many may come too late.
 const LATE_OF_BLOCK: u32 = 3;
-/// Gets that are asked for between two trials.
+/// Gets by messages between two trials.
 const PERIOD: u32 = 1 << 16;
 /// What one that comes too late takes off that.
 const LATE: u32 = PERIOD / 64;
-/// Gets by the adapters between two trials, at first and at last.
+/// Gets by RDMA READ between two trials, at first and at last.
 const SHORTEST: u32 = 1 << 12;
 const LONGEST: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
 enum Phase {
     /// So many are left.
-    ByAdapter(u32),
+    Rdma(u32),
     Trial(Box<Trial>),
-    Asked(u32),
+    Messages(u32),
 }
 
 #[derive(Clone, Debug, Default)]
 struct Trial {
     /// Gets so far.
     gets: u32,
-    by_adapter: Times,
-    asked: Times,
+    rdma: Times,
+    messages: Times,
     /// Too late in this block.
     late: u32,
 }
@@ -82,131 +65,143 @@ impl Times {
         }
     }
 
-    fn median(&mut self) -> Option<u32> {
-        let all = self.all.get_mut(..self.count)?;
+    fn median(&self) -> Option<u32> {
+        let mut all = self.all;
+        let all = all.get_mut(..self.count)?;
         all.sort_unstable();
         all.get(all.len() / 2).copied()
     }
 }
 
 impl Trial {
-    /// The way of the next get, and whether it is timed; `None`: the trial is over.
-    fn next(&mut self) -> Option<(Way, bool)> {
-        let (block, at) = (self.gets / BLOCK, self.gets % BLOCK);
-        if block == BLOCKS {
-            return None;
-        }
+    fn is_over(&self) -> bool {
+        self.gets == BLOCK * BLOCKS
+    }
+
+    /// Whether the next get goes by messages.
+    fn is_by_am(&self) -> bool {
+        !(self.gets / BLOCK).is_multiple_of(2)
+    }
+
+    /// The next get begins; whether it is timed.
+    fn advance(&mut self) -> bool {
+        let at = self.gets % BLOCK;
         if at == 0 {
             self.late = 0;
         }
         self.gets += 1;
-        let way = match block % 2 {
-            0 => Way::Adapter,
-            _ => Way::Ask,
-        };
-        Some((way, at >= BLOCK - TIMED))
+        at >= BLOCK - TIMED
     }
 
-    fn is_won_by_asking(&mut self) -> bool {
-        match (self.by_adapter.median(), self.asked.median()) {
+    #[cold]
+    fn is_won_by_messages(&self) -> bool {
+        match (self.rdma.median(), self.messages.median()) {
             // What is hardly quicker is not worth the peer's time.
-            (Some(by_adapter), Some(asked)) => asked < by_adapter - by_adapter / 16,
+            (Some(rdma), Some(messages)) => messages < rdma - rdma / 16,
             _ => false,
         }
     }
 }
 
-/// The choice for one peer.
+/// The measurement for one peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct Measured {
     phase: Phase,
-    /// Gets by the adapters after the next trial that asking loses.
+    /// Gets by RDMA READ after the next trial that messages lose.
     pause: u32,
 }
 
-impl Default for Choice {
+impl Default for Measured {
     fn default() -> Self {
         Self {
-            phase: Phase::ByAdapter(FIRST),
+            phase: Phase::Rdma(FIRST),
             pause: SHORTEST,
         }
     }
 }
 
-impl Choice {
-    /// How the next get goes, and whether its time is to be taken.
+impl Measured {
+    /// Whether the next get goes by messages.
     #[inline]
-    pub(crate) fn next(&mut self) -> (Way, bool) {
-        match &mut self.phase {
-            Phase::ByAdapter(left) if *left > 0 => {
-                *left -= 1;
-                (Way::Adapter, false)
-            }
-            Phase::Asked(left) if *left > 0 => {
-                *left -= 1;
-                (Way::Ask, false)
-            }
-            _ => self.try_both(),
+    pub(crate) fn is_by_am(&self) -> bool {
+        match &self.phase {
+            // A trial begins by RDMA READ.
+            Phase::Rdma(_) | Phase::Messages(0) => false,
+            Phase::Messages(_) => true,
+            Phase::Trial(trial) if trial.is_over() => trial.is_won_by_messages(),
+            Phase::Trial(trial) => trial.is_by_am(),
         }
     }
 
-    /// Gets whose time was taken in the trial, if there is one: by the adapters, and asked for.
+    /// The next get begins, and goes as [`Measured::is_by_am`] has said; whether its time is to be taken.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> bool {
+        match &mut self.phase {
+            Phase::Rdma(left) | Phase::Messages(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => self.advance_trial(),
+        }
+    }
+
+    /// Gets whose time was taken in the trial, if there is one: by RDMA READ, and by messages.
     #[cfg(test)]
     pub(crate) fn timed(&self) -> (usize, usize) {
         match &self.phase {
-            Phase::Trial(trial) => (trial.by_adapter.count, trial.asked.count),
+            Phase::Trial(trial) => (trial.rdma.count, trial.messages.count),
             _ => (0, 0),
         }
     }
 
     #[cold]
-    fn try_both(&mut self) -> (Way, bool) {
+    fn advance_trial(&mut self) -> bool {
         let Phase::Trial(trial) = &mut self.phase else {
             let mut trial = Box::new(Trial::default());
-            let first = trial.next();
+            let timed = trial.advance();
             self.phase = Phase::Trial(trial);
-            return first.unwrap_or((Way::Adapter, false));
+            return timed;
         };
-        if let Some(next) = trial.next() {
-            return next;
+        if !trial.is_over() {
+            return trial.advance();
         }
-        let asking = trial.is_won_by_asking();
-        self.end_trial(asking);
-        self.next()
+        let messages = trial.is_won_by_messages();
+        self.end_trial(messages);
+        self.advance()
     }
 
-    fn end_trial(&mut self, asking: bool) {
-        self.phase = if asking {
+    fn end_trial(&mut self, messages: bool) {
+        self.phase = if messages {
             self.pause = SHORTEST;
-            Phase::Asked(PERIOD)
+            Phase::Messages(PERIOD)
         } else {
             let pause = self.pause;
             self.pause = (pause * 2).min(LONGEST);
-            Phase::ByAdapter(pause)
+            Phase::Rdma(pause)
         };
     }
 
-    /// The get that was timed, and went this way, took so long.
-    pub(crate) fn took(&mut self, way: Way, time: Duration) {
+    /// The get that was timed took so long.
+    pub(crate) fn took(&mut self, by_am: bool, time: Duration) {
         if let Phase::Trial(trial) = &mut self.phase {
-            match way {
-                Way::Adapter => trial.by_adapter.add(time),
-                Way::Ask => trial.asked.add(time),
+            match by_am {
+                true => trial.messages.add(time),
+                false => trial.rdma.add(time),
             }
         }
     }
 
-    /// What was asked for was not answered in time, and is read by the adapters.
+    /// A get by messages was not answered in time, and is read by the adapter.
     pub(crate) fn late(&mut self) {
         match &mut self.phase {
-            Phase::Asked(left) => *left = left.saturating_sub(LATE),
+            Phase::Messages(left) => *left = left.saturating_sub(LATE),
             Phase::Trial(trial) => {
                 trial.late += 1;
                 if trial.late > LATE_OF_BLOCK {
                     self.end_trial(false);
                 }
             }
-            Phase::ByAdapter(_) => {}
+            Phase::Rdma(_) => {}
         }
     }
 }
@@ -218,48 +213,53 @@ mod tests {
     const QUICK: Duration = Duration::from_micros(20);
     const SLOW: Duration = Duration::from_micros(30);
 
-    /// Makes gets that take so long until the choice is made, or one that is asked for is never answered; how many of each.
-    fn trial(choice: &mut Choice, by_adapter: Duration, asked: Option<Duration>) -> (u32, u32) {
+    /// Begins a get: whether it goes by messages, and is timed.
+    fn turn(measured: &mut Measured) -> (bool, bool) {
+        (measured.is_by_am(), measured.advance())
+    }
+
+    /// Makes gets that take so long until the choice is made, or one by messages is never answered; how many of each.
+    fn trial(measured: &mut Measured, rdma: Duration, messages: Option<Duration>) -> (u32, u32) {
         let (mut reads, mut asks) = (0, 0);
-        while let Phase::Trial(trial) = &choice.phase {
+        while let Phase::Trial(trial) = &measured.phase {
             if trial.gets == BLOCK * BLOCKS {
                 break;
             }
-            let (way, timed) = choice.next();
-            match (way, asked) {
-                (Way::Adapter, _) => {
+            let (by_am, timed) = turn(measured);
+            match (by_am, messages) {
+                (false, _) => {
                     reads += 1;
                     if timed {
-                        choice.took(way, by_adapter);
+                        measured.took(by_am, rdma);
                     }
                 }
-                (Way::Ask, Some(time)) => {
+                (true, Some(time)) => {
                     asks += 1;
                     if timed {
-                        choice.took(way, time);
+                        measured.took(by_am, time);
                     }
                 }
-                (Way::Ask, None) => {
+                (true, None) => {
                     asks += 1;
-                    choice.late();
+                    measured.late();
                 }
             }
         }
         (reads, asks)
     }
 
-    /// Gets up to the next trial, all of one way.
-    fn period(choice: &mut Choice) -> (Way, u32) {
-        let (way, _) = choice.next();
+    /// Gets up to the next trial, all by one protocol.
+    fn period(measured: &mut Measured) -> (bool, u32) {
+        let (by_am, _) = turn(measured);
         let mut count = 1;
         loop {
-            let (next, _) = choice.next();
-            if let Phase::Trial(trial) = &mut choice.phase {
+            let (next, _) = turn(measured);
+            if let Phase::Trial(trial) = &mut measured.phase {
                 // The first of the trial, which is made anew.
                 trial.gets = 0;
-                return (way, count);
+                return (by_am, count);
             }
-            assert_eq!(next, way);
+            assert_eq!(next, by_am);
             count += 1;
         }
     }
@@ -268,28 +268,28 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_taken_and_tried_again() {
-        let mut choice = Choice::default();
-        assert_eq!(period(&mut choice), (Way::Adapter, FIRST));
-        assert_eq!(trial(&mut choice, SLOW, Some(QUICK)), (EACH, EACH));
-        assert_eq!(period(&mut choice), (Way::Ask, PERIOD));
+        let mut measured = Measured::default();
+        assert_eq!(period(&mut measured), (false, FIRST));
+        assert_eq!(trial(&mut measured, SLOW, Some(QUICK)), (EACH, EACH));
+        assert_eq!(period(&mut measured), (true, PERIOD));
         for pause in [SHORTEST, 2 * SHORTEST, 4 * SHORTEST] {
-            assert_eq!(trial(&mut choice, QUICK, Some(SLOW)), (EACH, EACH));
-            assert_eq!(period(&mut choice), (Way::Adapter, pause));
+            assert_eq!(trial(&mut measured, QUICK, Some(SLOW)), (EACH, EACH));
+            assert_eq!(period(&mut measured), (false, pause));
         }
-        trial(&mut choice, SLOW, Some(QUICK));
-        assert_eq!(period(&mut choice), (Way::Ask, PERIOD));
+        trial(&mut measured, SLOW, Some(QUICK));
+        assert_eq!(period(&mut measured), (true, PERIOD));
         // Of two that are equal the adapters' needs nobody.
-        trial(&mut choice, QUICK, Some(QUICK));
-        assert_eq!(period(&mut choice), (Way::Adapter, SHORTEST));
+        trial(&mut measured, QUICK, Some(QUICK));
+        assert_eq!(period(&mut measured), (false, SHORTEST));
     }
 
     #[test]
     fn a_peer_that_computes_is_hardly_ever_asked() {
-        let mut choice = Choice::default();
+        let mut measured = Measured::default();
         let (mut asks, mut gets) = (0, 0);
         while gets < 10_000_000 {
-            gets += period(&mut choice).1;
-            let (reads, asked) = trial(&mut choice, SLOW, None);
+            gets += period(&mut measured).1;
+            let (reads, asked) = trial(&mut measured, SLOW, None);
             assert_eq!(asked, LATE_OF_BLOCK + 1);
             (gets, asks) = (gets + reads + asked, asks + asked);
         }
@@ -298,13 +298,13 @@ mod tests {
 
     #[test]
     fn answers_that_come_late_end_the_period() {
-        let mut choice = Choice::default();
-        period(&mut choice);
-        trial(&mut choice, SLOW, Some(QUICK));
+        let mut measured = Measured::default();
+        period(&mut measured);
+        trial(&mut measured, SLOW, Some(QUICK));
         let mut asked = 0;
-        while choice.next() == (Way::Ask, false) {
+        while turn(&mut measured) == (true, false) {
             asked += 1;
-            choice.late();
+            measured.late();
         }
         assert_eq!(asked, 64);
     }
@@ -312,27 +312,27 @@ mod tests {
     /// One in a block is that of a peer that slept.
     #[test]
     fn some_slow_gets_of_a_trial_decide_nothing() {
-        let mut choice = Choice::default();
-        period(&mut choice);
+        let mut measured = Measured::default();
+        period(&mut measured);
         let mut blocks = 0;
         loop {
-            let (way, timed) = choice.next();
-            if !matches!(choice.phase, Phase::Trial(_)) {
+            let (by_am, timed) = turn(&mut measured);
+            if !matches!(measured.phase, Phase::Trial(_)) {
                 break;
             }
             blocks += u32::from(timed);
-            match (way, timed) {
-                (Way::Adapter, true) => choice.took(way, SLOW),
-                (Way::Ask, true) if blocks.is_multiple_of(3) => choice.took(way, 100 * SLOW),
-                (Way::Ask, true) => choice.took(way, QUICK),
-                (Way::Ask, false) if choice.is_new_block() => choice.late(),
+            match (by_am, timed) {
+                (false, true) => measured.took(by_am, SLOW),
+                (true, true) if blocks.is_multiple_of(3) => measured.took(by_am, 100 * SLOW),
+                (true, true) => measured.took(by_am, QUICK),
+                (true, false) if measured.is_new_block() => measured.late(),
                 _ => {}
             }
         }
-        assert!(matches!(choice.phase, Phase::Asked(_)));
+        assert!(matches!(measured.phase, Phase::Messages(_)));
     }
 
-    impl Choice {
+    impl Measured {
         fn is_new_block(&self) -> bool {
             matches!(&self.phase, Phase::Trial(t) if t.gets % BLOCK == 1)
         }

@@ -1,6 +1,5 @@
 //! The gets that are asked for, or timed.
 
-use super::choice::{Reads, Way};
 use crate::memory::Transfer;
 use std::time::Instant;
 
@@ -20,14 +19,14 @@ pub(super) struct Pending {
 pub(super) struct Timed {
     pub(super) peer: usize,
     pub(super) id: u64,
-    pub(super) way: Way,
+    /// Which protocol it goes by.
+    pub(super) by_am: bool,
     pub(super) since: Instant,
 }
 
 /// Gets that are asked for, or timed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Asks {
-    pub(super) reads: Reads,
     pub(super) pending: Option<Pending>,
     pub(super) timed: Option<Timed>,
     /// Of the last request, modulo 2^32.
@@ -35,19 +34,16 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    pub(crate) fn new(reads: Reads) -> Self {
-        Self {
-            reads,
-            pending: None,
-            timed: None,
-            number: 0,
-        }
-    }
-
     /// Of the last request.
     #[cfg(test)]
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// A get is being timed.
+    #[inline(always)]
+    pub(crate) fn is_timing(&self) -> bool {
+        self.timed.is_some()
     }
 
     #[inline(always)]

@@ -34,6 +34,7 @@ pub(crate) use open::{Directory, Unconnected, key};
 pub use open::{Tuning, in_threads};
 
 use super::datagram::{DatagramNal, News};
+use super::proto::select::{self, Protocol};
 use super::verbs::Verbs;
 use fabric_api::call::RemoteKey;
 use fabric_api::call::{Channels, Paths, Target};
@@ -63,7 +64,7 @@ fn is_long(header: &Header) -> bool {
         Body::Get { length, .. } => length,
         _ => header.payload_len(),
     };
-    !super::frame::is_eager(length)
+    select::by_message(length) == Protocol::RndvRead
 }
 
 impl Auto {

@@ -20,6 +20,17 @@ impl Peer {
         }
     }
 
+    /// Counts a request that leaves, and remembers it if its answer is awaited.
+    pub(crate) fn request_sent(&mut self, request: &Header) {
+        match request.body {
+            Body::Get { .. } | Body::GetPut { .. } => {
+                self.requests_sent = self.requests_sent.wrapping_add(1);
+                self.expect_answer(request);
+            }
+            _ => self.put_sent(request),
+        }
+    }
+
     /// Remembers a request whose answer is awaited.
     pub(crate) fn expect_answer(&mut self, request: &Header) {
         // Requests that the peer dropped are never answered: their turn has passed long ago.

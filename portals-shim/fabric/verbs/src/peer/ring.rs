@@ -4,7 +4,8 @@ use super::COPY;
 use super::Peer;
 use super::flight::Flying;
 use crate::frame;
-use crate::ring::{HOT, SLOT, end, taken};
+use crate::proto::select::{Carrier, carrier};
+use crate::ring::{HOT, SLOT, end};
 use verbs_backend::{Remote, SendOp};
 
 // A frame that fits a slot fits where it is kept.
@@ -62,12 +63,13 @@ impl Peer {
             _ => None,
         };
         let place = self.copies.get_mut(self.next_copy);
-        let (Some(place), Some(taken)) = (place, taken(len - from)) else {
+        let Some(place) = place else {
             return false;
         };
-        if self.unordered || taken > self.max_inline || frame::is_of_rings(place) {
+        let ordered = !self.unordered && !frame::is_of_rings(place);
+        let Carrier::Ring(taken) = carrier(len - from, self.max_inline, true, ordered) else {
             return false;
-        }
+        };
         let Some(bytes) = place.get_mut(from..from + taken) else {
             return false;
         };

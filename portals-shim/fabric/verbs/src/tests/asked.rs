@@ -4,10 +4,9 @@ use super::raw::{
     LOOKS, Raw, adverts, close, connect_all, frame, get_first, looking, raws_of, until,
 };
 use super::*;
-use crate::asked::MOST;
-use crate::asked::choice::Reads;
 use crate::connect;
 use crate::frame::Kind;
+use crate::proto::select::{SHORT_GET as MOST, ShortGets};
 use crate::settings::Settings;
 use fabric_api::call::{Answer, Call};
 use fabric_api::nal::Nal;
@@ -19,10 +18,10 @@ const LEN: usize = 4096;
 const ALL: u32 = u32::MAX;
 
 /// Two ranks that know each other, whose short gets go so.
-fn connected_by(reads: Reads) -> Option<Vec<Raw>> {
+fn connected_by(short_gets: ShortGets) -> Option<Vec<Raw>> {
     let device = device()?;
     let settings = Settings {
-        reads,
+        short_gets,
         ..Settings::from_env().unwrap()
     };
     let mut raws = raws_of(connect::in_parts_by(2, &device, settings).unwrap(), LEN);
@@ -32,7 +31,7 @@ fn connected_by(reads: Reads) -> Option<Vec<Raw>> {
 }
 
 fn connected() -> Option<Vec<Raw>> {
-    connected_by(Reads::Asked)
+    connected_by(ShortGets::GetByAm)
 }
 
 /// The events of gets that have ended well.
@@ -97,7 +96,7 @@ fn device_a_peer_that_looks_answers_gets_of_every_length() {
 /// Without a word of the user's both ways are tried, and their times taken.
 #[test]
 fn device_both_ways_are_timed() {
-    let Some(mut raws) = connected_by(Reads::Measured) else {
+    let Some(mut raws) = connected_by(ShortGets::Measured) else {
         return;
     };
     let there = to(raws[1].id(), QUIET, 0);

@@ -2,9 +2,9 @@
 
 use super::raw::{Raw, adverts, close, connect_all, drained, frame, get_first, looking, raws_of};
 use super::*;
-use crate::asked::choice::Reads;
 use crate::connect;
 use crate::frame::Kind;
+use crate::proto::select::ShortGets;
 use crate::settings::Settings;
 
 const LEN: usize = 4096;
@@ -19,7 +19,7 @@ fn requests(raw: &Raw) -> u32 {
 fn device_something_follows_a_read_that_a_withdrawal_waits_for() {
     let Some(device) = device() else { return };
     let settings = Settings {
-        reads: Reads::ByAdapter,
+        short_gets: ShortGets::RmaRead,
         ..Settings::from_env().unwrap()
     };
     let mut raws = raws_of(connect::in_parts_by(2, &device, settings).unwrap(), LEN);

@@ -1,0 +1,64 @@
+//! Protocols: how operations go over a connection, and the choice among them.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `select.rs` | which protocol an operation goes by: the only chooser |
+//! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
+
+pub(crate) mod connected;
+pub(crate) mod op;
+pub(crate) mod select;
+
+use crate::peer::Fill;
+use crate::verbs::Verbs;
+use fabric_api::call::RemoteKey;
+use fabric_api::nal::Outcome;
+use portals_core::{Header, MdHandle, Ni, Segment};
+use select::Protocol;
+
+/// A put that leaves at once or not at all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PutNow<'a> {
+    pub(crate) header: &'a Header,
+    /// Its descriptor and memory; none of one whose bytes somebody packs, which is in one piece if it does not leave so.
+    pub(crate) memory: Option<(MdHandle, &'a [Segment])>,
+    pub(crate) key: Option<&'a RemoteKey>,
+    /// That memory may be read after the call.
+    pub(crate) lend: bool,
+}
+
+impl Verbs {
+    /// Starts a put that can leave at once, whose bytes `fill` writes into its frame.
+    #[inline(always)]
+    pub(crate) fn put_now(&mut self, ni: &Ni, put: &PutNow<'_>, fill: impl Fill) -> Outcome {
+        let header = put.header;
+        let rank = self.rank_of(header.target);
+        let peer = rank.and_then(|rank| Some((rank, self.peers.get(rank)?)));
+        let peer = peer.filter(|(_, peer)| !self.closed && peer.takes_now());
+        let Some((rank, peer)) = peer else {
+            return Outcome::Declined;
+        };
+        let piece = match put.memory {
+            Some((md, [piece])) => Some((*piece, md)),
+            _ => None,
+        };
+        let contiguous = piece.is_some() || put.memory.is_none();
+        let taken = match peer.protocol_of(header, contiguous, put.key, &self.thresholds) {
+            // Where a key was given, what goes by a message has an operation of its own.
+            Protocol::Eager => put.key.is_none() && self.send_eager_now(rank, header, fill),
+            Protocol::RmaWrite { remote, acks } => {
+                piece.is_some_and(|(data, _)| self.write_now(rank, header, data, (remote, acks)))
+            }
+            Protocol::RmaWriteSend { remote, md } => {
+                let piece = piece.filter(|_| put.lend && ni.has_room());
+                let number = piece.and_then(|p| self.write_put_now(rank, header, p, (remote, md)));
+                return number.map_or(Outcome::Declined, Outcome::Lent);
+            }
+            Protocol::RndvRead | Protocol::RmaRead(_) | Protocol::GetByAm(_) => false,
+        };
+        match taken {
+            true => Outcome::Taken,
+            false => Outcome::Declined,
+        }
+    }
+}
