@@ -45,21 +45,9 @@ const GLANCES: u32 = 16;
 const _: () = assert!(TOKEN + SHORT_GET as usize + super::ring::END <= super::ring::SLOT);
 
 impl Verbs {
-    /// Begins a get by the protocol that was chosen for it, under `id`.
-    #[inline(always)]
-    pub(super) fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64, by_am: bool) {
-        if self.thresholds.measures() && self.thresholds.may_get_by_am(transfer.local.len) {
-            self.measure(rank, id, by_am);
-        }
-        match by_am {
-            true => self.ask(rank, transfer, id),
-            false => self.post_read(rank, transfer, id),
-        }
-    }
-
     /// A short get begins, of which some are timed.
     #[inline]
-    fn measure(&mut self, rank: usize, id: u64, by_am: bool) {
+    pub(super) fn measure(&mut self, rank: usize, id: u64, by_am: bool) {
         if self.asks.timed.is_some() {
             return;
         }
@@ -77,17 +65,8 @@ impl Verbs {
         }
     }
 
-    #[inline(always)]
-    fn post_read(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        if let Some(peer) = self.peers.get_mut(rank) {
-            peer.transfer(transfer, id);
-            self.due.pump |= peer.wants_pump();
-            self.counters.paths.one_sided += 1;
-        }
-    }
-
     #[inline(never)]
-    fn ask(&mut self, rank: usize, transfer: Transfer, id: u64) {
+    pub(super) fn ask(&mut self, rank: usize, transfer: Transfer, id: u64) {
         let number = self.asks.number.wrapping_add(1);
         self.asks.number = number;
         self.asks.pending = Some(Pending {
@@ -226,7 +205,7 @@ impl Verbs {
                 self.asks.pending = None;
                 MEMORY.scatter(&[local], data);
                 self.counters.paths.asked += 1;
-                self.alone_done(ni, pending.id);
+                self.offloaded_done(ni, pending.id);
             }
             _ => self.read_instead(),
         }

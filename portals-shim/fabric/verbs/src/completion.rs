@@ -1,11 +1,11 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
-use super::alone::is_alone;
 use super::handshake;
 use super::peer::{self, Peer};
+use super::proto::offload::is_offloaded;
 use super::verbs::{After, BATCH, Record, Verbs, Work};
 use crate::trusted::MEMORY;
-use portals_core::{Body, Header, InPlace, Ni, NiFail};
+use portals_core::{Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
 
 impl Verbs {
@@ -42,7 +42,7 @@ impl Verbs {
             for at in 0..count.min(BATCH) {
                 let completion = self.queues.completion(at);
                 let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
-                if !ok || !self.ended_alone(ni, id, qpn) {
+                if !ok || !self.ended_offloaded(ni, id, qpn) {
                     let completion = *self.queues.completion(at);
                     self.due.pump = true;
                     self.handle_completion(ni, &completion);
@@ -132,12 +132,12 @@ impl Verbs {
         }
     }
 
-    /// A request that has a record, or was alone, is over.
+    /// A request that has a record, or was offloaded, is over.
     #[inline]
     pub(super) fn piece_done(&mut self, ni: &mut Ni, id: u64, failed: bool) {
-        match is_alone(id) {
-            true if failed => self.alone_failed(ni, id),
-            true => self.alone_done(ni, id),
+        match is_offloaded(id) {
+            true if failed => self.offloaded_failed(ni, id),
+            true => self.offloaded_done(ni, id),
             false => self.part_done(ni, id as usize, failed),
         }
     }
@@ -172,25 +172,6 @@ impl Verbs {
         }
     }
 
-    /// The put that an ack is not coming for, as far as it is looked at.
-    pub(super) fn unanswered(&self, ack: &InPlace) -> Header {
-        Header {
-            target: ack.target,
-            source: self.id,
-            uid: self.conn.who.0,
-            jid: self.conn.who.1,
-            pt_index: ack.pt_index,
-            match_bits: ack.match_bits,
-            body: Body::Put {
-                length: ack.length,
-                remote_offset: ack.offset,
-                hdr_data: 0,
-                ac_index: 0,
-                ack_md: Some(ack.md),
-            },
-        }
-    }
-
     pub(super) fn finish(&mut self, ni: &mut Ni, record: Record) {
         let fail = if record.failed {
             NiFail::FAIL
@@ -198,17 +179,7 @@ impl Verbs {
             NiFail::OK
         };
         match record.work {
-            Work::Write { op, ack, .. } => {
-                if let Some(op) = op {
-                    ni.send_end(op, fail);
-                }
-                let Some(ack) = ack else { return };
-                if record.failed {
-                    ni.ack_lost(&self.unanswered(&ack));
-                } else {
-                    ni.ack_in_place(&ack);
-                }
-            }
+            Work::Write { op, ack, .. } => self.write_done(ni, op, ack, fail),
             Work::Read(reply) => ni.reply_in_place(&reply, fail),
             Work::Fetch {
                 op,

@@ -1,6 +1,5 @@
 //! Opening the device, and finding the other ranks.
 
-use super::alone::Alone;
 use super::asked::Asks;
 use super::cm::Joiner;
 use super::directory;
@@ -10,6 +9,7 @@ use super::mail::{self, Mail};
 use super::memory::Registry;
 use super::onesided::Published;
 use super::plan::{self, Plan};
+use super::proto::offload::Offloaded;
 use super::ring::Rings;
 use super::settings::{Connect, Settings};
 use super::witness::Witness;
@@ -257,7 +257,7 @@ impl Unconnected {
             },
             send_pool: self.send_pool,
             records: Slab::new(),
-            alone: Alone::default(),
+            offloaded: Offloaded::default(),
             asks: Asks::default(),
             announced: Slab::new(),
             registry,

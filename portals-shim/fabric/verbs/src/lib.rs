@@ -1,7 +1,7 @@
 //! Portals over RDMA verbs: a reliable connection to each rank that was talked to.
 //!
 //! ```text
-//!   put, get ──► advertised descriptor at the peer?
+//!   put, get ──► advertised descriptor at the peer?                                 proto/select.rs
 //!                 ├─ yes, and nothing of ours is under way there:
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
 //!                 │     a short get: a question, where the peer is quicker than that    asked.rs
@@ -35,8 +35,6 @@
 //! | `protocols.rs` | the table of them that users see |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
-//! | `reach.rs` | the short path of one that the adapters serve alone |
-//! | `alone.rs` | what the ends of those do |
 //! | `asked.rs`, `asked/` | short gets that the peer's library answers, where that is quicker |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
@@ -59,7 +57,6 @@
 
 mod adverts;
 mod advice;
-mod alone;
 mod asked;
 pub mod auto;
 pub mod channel;
@@ -82,7 +79,6 @@ mod peer;
 mod plan;
 mod proto;
 pub mod protocols;
-mod reach;
 mod receive;
 mod ring;
 mod send;

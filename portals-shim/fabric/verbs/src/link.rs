@@ -307,7 +307,7 @@ impl Verbs {
             .filter(|p| p.is_open())
             .and_then(|p| p.held.pop_front())
         {
-            self.dispatch(ni, rank, &tx, None);
+            self.start(ni, rank, &tx, None);
         }
     }
 
@@ -691,7 +691,7 @@ impl Verbs {
             .map(|(i, _)| i)
             .collect();
         self.forget_asked(rank);
-        let alone = self.alone.of(rank);
+        let alone = self.offloaded.of(rank);
         let announced: Vec<usize> = self
             .announced
             .iter()
@@ -731,7 +731,7 @@ impl Verbs {
             }
         }
         for id in alone {
-            self.alone_failed(ni, id);
+            self.offloaded_failed(ni, id);
         }
         for token in announced {
             self.source_free(ni, token, NiFail::FAIL);

@@ -99,7 +99,7 @@ impl Nal for Verbs {
         };
         match &mut put.mode {
             Mode::Standard | Mode::AtOnce => self.put_now(ni, &of_memory, &*ready.payload),
-            Mode::Relaxed => self.write_ahead(ni, ready),
+            Mode::Relaxed => self.rma_write_relaxed(ni, ready),
             Mode::Pack(_) if put.key.is_some() => Outcome::Declined,
             Mode::Pack(pack) => {
                 let pack: &mut dyn FnMut(&mut [u8]) = &mut **pack;
@@ -138,7 +138,7 @@ impl Nal for Verbs {
             Direction::Write => self.write(local, remote),
         };
         if left {
-            self.alone.wait_for_latest();
+            self.offloaded.wait_for_latest();
         }
         left
     }
@@ -155,7 +155,7 @@ impl Nal for Verbs {
             }
             any
         };
-        (self.alone.awaited(), any)
+        (self.offloaded.awaited(), any)
     }
 
     fn unawait(&mut self, ni: &mut Ni) {

@@ -94,7 +94,7 @@ impl Verbs {
     ) -> Result<(), Error> {
         let reading = |v: &mut Self| {
             let into = |r: &Record| matches!(r.work, Work::Read(due) if due.md == md);
-            !v.alone.reads_into(md) && !v.records.iter().any(|(_, r)| into(r))
+            !v.offloaded.reads_into(md) && !v.records.iter().any(|(_, r)| into(r))
         };
         if !self.progress_until(ni, PATIENCE, beside, reading) {
             return Err(Error::MdInUse);

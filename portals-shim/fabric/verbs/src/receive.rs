@@ -347,7 +347,7 @@ impl Verbs {
         if request && let Some(peer) = self.peer(rank) {
             peer.late.begin();
         }
-        self.start(
+        self.post_transfer(
             rank,
             transfer,
             Work::Fetch {

@@ -4,16 +4,12 @@ use super::frame::{ANNOUNCEMENT, Kind, MESSAGE_HEAD, Writer};
 use super::handshake::Stage;
 use super::memory::{RegistryError, Transfer, Use};
 use super::peer::Fill;
-use super::proto::connected::Connected;
-use super::proto::op::Op;
 use super::proto::select::{self, Protocol};
-use super::reach::answer_in_place;
 use super::verbs::{After, Announced, Record, Verbs, Work};
 use crate::trusted::MEMORY;
 use fabric_api::call::RemoteKey;
 use fabric_api::delivery;
-use fabric_api::nal::Outcome;
-use portals_core::{Body, Header, MdHandle, Ni, NiFail, ReadyPut, Segment, Transmit};
+use portals_core::{Header, MdHandle, Ni, NiFail, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// No memory of a process is as long.
@@ -34,7 +30,7 @@ impl Verbs {
             && peer.is_open()
             && peer.held.is_empty()
         {
-            return self.dispatch(ni, rank, tx, key);
+            return self.start(ni, rank, tx, key);
         }
         let Some(peer) = self.meet(rank) else {
             return delivery::refuse(ni, tx);
@@ -75,44 +71,8 @@ impl Verbs {
         true
     }
 
-    /// Sends a message to a connected peer, whose memory `key` reaches.
-    pub(super) fn dispatch(
-        &mut self,
-        ni: &mut Ni,
-        rank: usize,
-        tx: &Transmit,
-        key: Option<&RemoteKey>,
-    ) {
-        let Some(peer) = self.peers.get(rank) else {
-            return;
-        };
-        let contiguous = match tx.header.body {
-            Body::Get { .. } => tx.landing.len() == 1,
-            _ => tx.payload.len() == 1,
-        };
-        let protocol = peer.protocol_of(&tx.header, contiguous, key, &self.thresholds);
-        let started = match protocol {
-            Protocol::RmaWrite { remote, acks } => self.one_sided_put(ni, rank, tx, remote, acks),
-            Protocol::RmaRead(remote) | Protocol::GetByAm(remote) => {
-                self.one_sided_get(ni, rank, tx, remote)
-            }
-            Protocol::RmaWriteSend { remote, md } => self.write_put(ni, rank, tx, remote, md),
-            Protocol::Eager | Protocol::RndvRead => false,
-        };
-        match protocol {
-            Protocol::RmaWriteSend { .. } if started => {
-                if let Some(peer) = self.peer(rank) {
-                    peer.request_sent(&tx.header);
-                }
-            }
-            _ if started => self.counters.paths.one_sided += 1,
-            // Also what the adapters cannot do after all, as memory cannot be registered.
-            _ => self.send_by_message(ni, rank, tx),
-        }
-    }
-
     /// Sends a request for the peer's library, with its data or with word of where that is.
-    fn send_by_message(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
+    pub(super) fn send_by_message(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit) {
         let Transmit {
             header,
             md,
@@ -267,156 +227,8 @@ impl Verbs {
         self.registry.of_md(md, (whole, pieces), purpose)
     }
 
-    /// Writes the payload of a put, which will be in place before anything that is sent to that peer from here on. Should
-    /// the connection break before, it is written again: the peer does not look at it before it is told.
-    pub(super) fn write_ahead(&mut self, ni: &Ni, ready: &ReadyPut) -> Outcome {
-        let acked = matches!(
-            ready.header.body,
-            Body::Put {
-                ack_md: Some(_),
-                ..
-            }
-        );
-        let ([local], false, true) = (&*ready.payload, acked, ni.has_room()) else {
-            return Outcome::Declined;
-        };
-        let rank = self.rank_of(ready.header.target);
-        let peer = rank.and_then(|rank| Some((rank, self.peers.get(rank)?)));
-        let peer = peer.filter(|(_, peer)| !self.closed && !self.gone && peer.takes_now());
-        let Some((rank, peer)) = peer else {
-            return Outcome::Declined;
-        };
-        let op = Op::of(&ready.header, true).relaxed();
-        let chosen = select::select(&op, &Connected::now(peer), &self.thresholds);
-        let Protocol::RmaWrite { remote, .. } = chosen else {
-            return Outcome::Declined;
-        };
-        let Some((_, lkey)) = self.registered(ni, ready.md, *local, Use::Local) else {
-            return Outcome::Declined;
-        };
-        let transfer = Transfer {
-            local: *local,
-            lkey,
-            remote,
-            read: false,
-            again: true,
-        };
-        let work = Work::Write {
-            op: None,
-            ack: None,
-            _staged: None,
-        };
-        self.due.pump = true;
-        self.counters.paths.one_sided += 1;
-        Outcome::Lent(self.start(rank, transfer, work) as u64)
-    }
-
-    fn one_sided_put(
-        &mut self,
-        ni: &mut Ni,
-        rank: usize,
-        tx: &Transmit,
-        remote: Remote,
-        acks: bool,
-    ) -> bool {
-        let h = &tx.header;
-        let Body::Put {
-            length,
-            remote_offset,
-            ack_md,
-            ..
-        } = h.body
-        else {
-            return false;
-        };
-        let ack = ack_md.filter(|_| acks);
-        let ack = ack.map(|md| answer_in_place(h, md, remote_offset, length));
-        if let [data] = *tx.payload.as_slice()
-            && let Some(peer) = self.peers.get_mut(rank)
-            && length as usize <= peer.max_inline()
-        {
-            let id = self.alone.put(rank, ack);
-            peer.write_inline(data, remote, id);
-            // The data has been copied.
-            if let Some(op) = tx.op {
-                ni.send_end(op, NiFail::OK);
-            }
-            return true;
-        }
-        let (local, lkey, staged) = match tx.payload.as_slice() {
-            [one] => match self.registered(ni, tx.md, *one, Use::Local) {
-                Some((_, lkey)) => (*one, lkey, None),
-                None => return false,
-            },
-            pieces => match self.stage(pieces, length, Use::Local, true) {
-                Some(s) => (
-                    Segment {
-                        addr: s.region.addr(),
-                        len: length,
-                    },
-                    s.mr.lkey(),
-                    Some(s),
-                ),
-                None => return false,
-            },
-        };
-        let transfer = Transfer {
-            local,
-            lkey,
-            remote,
-            read: false,
-            again: false,
-        };
-        self.start(
-            rank,
-            transfer,
-            Work::Write {
-                op: tx.op,
-                ack,
-                _staged: staged.map(Box::new),
-            },
-        );
-        true
-    }
-
-    fn one_sided_get(&mut self, ni: &mut Ni, rank: usize, tx: &Transmit, remote: Remote) -> bool {
-        let h = &tx.header;
-        let Body::Get {
-            length,
-            reply_md,
-            reply_offset,
-            ..
-        } = h.body
-        else {
-            return false;
-        };
-        // A landing in pieces goes the two-sided way.
-        let [landing] = *tx.landing.as_slice() else {
-            return false;
-        };
-        let Some((_, lkey)) = self.registered(ni, tx.md, landing, Use::Landing) else {
-            return false;
-        };
-        if let Some(op) = tx.op {
-            ni.send_end(op, NiFail::OK);
-        }
-        let transfer = Transfer {
-            local: landing,
-            lkey,
-            remote,
-            read: true,
-            again: false,
-        };
-        self.start(
-            rank,
-            transfer,
-            Work::Read(answer_in_place(h, reply_md, reply_offset, length)),
-        );
-        true
-    }
-
     /// Posts a transfer in as many pieces as the port wants; `work` happens after the last.
-    pub(super) fn start(&mut self, rank: usize, transfer: Transfer, work: Work) -> usize {
+    pub(super) fn post_transfer(&mut self, rank: usize, transfer: Transfer, work: Work) -> usize {
         let left = transfer
             .local
             .len

@@ -7,7 +7,7 @@
 //! | `verbs/queues.rs` | completions and receive buffers |
 //! | `verbs/conn.rs` | what connections are made with |
 //! | `verbs/work.rs` | records of what is under way |
-//! | `alone/table.rs`, `asked/table.rs`, `ring/rings.rs`, `onesided/published.rs` | requests that are alone, gets that are asked for, rings, advertised lists |
+//! | `proto/offload/table.rs`, `asked/table.rs`, `ring/rings.rs`, `onesided/published.rs` | offloaded requests, gets that are asked for, rings, advertised lists |
 //! | `memory.rs` | registrations |
 
 mod adapter;
@@ -16,10 +16,10 @@ mod peers;
 mod queues;
 mod work;
 
-use crate::alone::Alone;
 use crate::asked::Asks;
 use crate::memory::{self, Registry, Staged};
 use crate::onesided::Published;
+use crate::proto::offload::Offloaded;
 use crate::proto::select::Thresholds;
 use crate::ring::Rings;
 use crate::trusted::MEMORY;
@@ -48,7 +48,7 @@ pub struct Verbs {
     pub(crate) conn: Conn,
     pub(crate) send_pool: BufferPool,
     pub(crate) records: Slab<Record>,
-    pub(crate) alone: Alone,
+    pub(crate) offloaded: Offloaded,
     pub(crate) asks: Asks,
     pub(crate) announced: Slab<Announced>,
     pub(crate) registry: Registry,

@@ -3,17 +3,23 @@
 //! | file | decides |
 //! |---|---|
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
+//! | `rma_write.rs` | puts that the adapters make alone |
+//! | `rma_read.rs` | gets that the adapters make alone |
+//! | `offload.rs`, `offload/` | those of them that are one request, while they are under way |
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 
 pub(crate) mod connected;
+pub(crate) mod offload;
 pub(crate) mod op;
+mod rma_read;
+mod rma_write;
 pub(crate) mod select;
 
 use crate::peer::Fill;
 use crate::verbs::Verbs;
 use fabric_api::call::RemoteKey;
 use fabric_api::nal::Outcome;
-use portals_core::{Header, MdHandle, Ni, Segment};
+use portals_core::{Body, Header, MdHandle, Ni, Segment, Transmit};
 use select::Protocol;
 
 /// A put that leaves at once or not at all.
@@ -46,9 +52,8 @@ impl Verbs {
         let taken = match peer.protocol_of(header, contiguous, put.key, &self.thresholds) {
             // Where a key was given, what goes by a message has an operation of its own.
             Protocol::Eager => put.key.is_none() && self.send_eager_now(rank, header, fill),
-            Protocol::RmaWrite { remote, acks } => {
-                piece.is_some_and(|(data, _)| self.write_now(rank, header, data, (remote, acks)))
-            }
+            Protocol::RmaWrite { remote, acks } => piece
+                .is_some_and(|(data, _)| self.rma_write_now(rank, header, data, (remote, acks))),
             Protocol::RmaWriteSend { remote, md } => {
                 let piece = piece.filter(|_| put.lend && ni.has_room());
                 let number = piece.and_then(|p| self.write_put_now(rank, header, p, (remote, md)));
@@ -59,6 +64,43 @@ impl Verbs {
         match taken {
             true => Outcome::Taken,
             false => Outcome::Declined,
+        }
+    }
+
+    /// Starts an operation on a connected peer, for memory that `key` reaches, by the protocol that is chosen for it. What is
+    /// done once happens on this path: memory is registered, and what is longer than the port takes is split.
+    pub(crate) fn start(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        tx: &Transmit,
+        key: Option<&RemoteKey>,
+    ) {
+        let Some(peer) = self.peers.get(rank) else {
+            return;
+        };
+        let contiguous = match tx.header.body {
+            Body::Get { .. } => tx.landing.len() == 1,
+            _ => tx.payload.len() == 1,
+        };
+        let protocol = peer.protocol_of(&tx.header, contiguous, key, &self.thresholds);
+        let started = match protocol {
+            Protocol::RmaWrite { remote, acks } => self.start_rma_write(ni, rank, tx, remote, acks),
+            Protocol::RmaRead(remote) | Protocol::GetByAm(remote) => {
+                self.start_rma_read(ni, rank, tx, remote)
+            }
+            Protocol::RmaWriteSend { remote, md } => self.write_put(ni, rank, tx, remote, md),
+            Protocol::Eager | Protocol::RndvRead => false,
+        };
+        match protocol {
+            Protocol::RmaWriteSend { .. } if started => {
+                if let Some(peer) = self.peer(rank) {
+                    peer.request_sent(&tx.header);
+                }
+            }
+            _ if started => self.counters.paths.one_sided += 1,
+            // Also what the adapters cannot do after all, as memory cannot be registered.
+            _ => self.send_by_message(ni, rank, tx),
         }
     }
 }

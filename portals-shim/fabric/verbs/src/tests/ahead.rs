@@ -7,7 +7,7 @@ use fabric_api::op::{Posted, Put};
 const LEN: usize = 1 << 20;
 
 /// Writes `len` bytes of the own memory to the start of rank 1's, ahead of what is sent next.
-fn write_ahead(raws: &mut [Raw], len: u64) {
+fn rma_write_relaxed(raws: &mut [Raw], len: u64) {
     let there = to(raws[1].id(), QUIET, 0);
     let (library, source) = (&mut raws[0].library, raws[0].source);
     let mut put = Put::new(source, there).region(0, len).relaxed();
@@ -60,7 +60,7 @@ fn device_a_write_and_its_message_take_one_doorbell() {
             let bytes = pattern(len as usize, number);
             raws[0].work.write(0, &bytes).unwrap();
             let before = doorbells(&mut raws);
-            write_ahead(&mut raws, len);
+            rma_write_relaxed(&mut raws, len);
             tell(&mut raws, words, number as u64);
             assert_eq!(doorbells(&mut raws) - before, 1, "{len} and {words} bytes");
             told(&mut raws, number, &bytes);
@@ -79,18 +79,18 @@ fn device_a_write_that_nothing_tells_of_leaves_too() {
     let Some(mut raws) = connected() else { return };
     let bytes = pattern(5000, 1);
     raws[0].work.write(0, &bytes).unwrap();
-    write_ahead(&mut raws, 5000);
+    rma_write_relaxed(&mut raws, 5000);
     until(&mut raws, "it has left", |r| {
         r[0].seen(EventKind::SendEnd, QUIET) == (1, 0)
     });
     told(&mut raws, 0, &bytes);
     for turn in 0..3 {
-        write_ahead(&mut raws, 100 + turn);
+        rma_write_relaxed(&mut raws, 100 + turn);
         // Copied by the post.
         let there = to(raws[1].id(), QUIET, 9000);
         raws[0].put(there, 8, AckRequest::Ack, 0);
-        write_ahead(&mut raws, 300 + turn);
-        write_ahead(&mut raws, 5000);
+        rma_write_relaxed(&mut raws, 300 + turn);
+        rma_write_relaxed(&mut raws, 5000);
         // Not copied by it.
         let there = to(raws[1].id(), QUIET, 9000);
         raws[0].put(there, 1000, AckRequest::Ack, 0);
@@ -110,7 +110,7 @@ fn device_writes_and_messages_beyond_the_send_queue_arrive_in_order() {
     let bytes = pattern(3000, 9);
     raws[0].work.write(0, &bytes).unwrap();
     for number in 0..1000 {
-        write_ahead(&mut raws, 2000 + number);
+        rma_write_relaxed(&mut raws, 2000 + number);
         tell(&mut raws, 8, number);
     }
     told(&mut raws, 1000, &bytes[..2999]);
@@ -137,12 +137,12 @@ fn device_writes_and_messages_survive_a_broken_connection() {
         raws[0].work.write(0, &bytes).unwrap();
         for _ in 0..5 {
             number += 1;
-            write_ahead(&mut raws, 20_000);
+            rma_write_relaxed(&mut raws, 20_000);
             tell(&mut raws, 8, number);
         }
         let kept = round % 2 == 0;
         if kept {
-            write_ahead(&mut raws, 10_000);
+            rma_write_relaxed(&mut raws, 10_000);
         }
         let peer = raws[0].nal().peer(1).unwrap();
         peer.qp.as_ref().unwrap().to_error().unwrap();
@@ -188,7 +188,7 @@ fn device_messages_are_made_where_they_are_sent_from() {
             raws[0].put(there, 0, AckRequest::NoAck, 0);
             let before = doorbells(&mut raws);
             if ahead {
-                write_ahead(&mut raws, 5000);
+                rma_write_relaxed(&mut raws, 5000);
             }
             let mut fill = |room: &mut [u8]| room.copy_from_slice(&bytes);
             let library = &mut raws[0].library;

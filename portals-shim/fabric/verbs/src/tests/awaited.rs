@@ -111,7 +111,7 @@ fn device_what_is_awaited_over_a_broken_connection_ends_once() {
         };
         let expected = usize::from(!matches!(got, Posted::Done { .. }));
         until(&mut raws, "it ends", |r| {
-            r[0].seen(kind, QUIET).0 == expected && r[0].library.nal.alone.of(1).is_empty()
+            r[0].seen(kind, QUIET).0 == expected && r[0].library.nal.offloaded.of(1).is_empty()
         });
         // Until both know each other again.
         let mut number = 0;

@@ -464,7 +464,7 @@ fn device_gone_ends_what_adapters_do_alone() {
         raws[EVIL].get(to(target, QUIET, 0), 8);
         raws[EVIL].put(to(target, QUIET, 0), 8, AckRequest::Ack, 0);
     }
-    assert_eq!(raws[EVIL].nal().alone.of(TARGET).len(), 2 * EACH);
+    assert_eq!(raws[EVIL].nal().offloaded.of(TARGET).len(), 2 * EACH);
     let Raw { library, .. } = &mut raws[EVIL];
     library.nal.device_gone(&mut library.ni, &"a test says so");
     raws[EVIL].step();
@@ -473,7 +473,7 @@ fn device_gone_ends_what_adapters_do_alone() {
         (FIRST + EACH, EACH)
     );
     assert_eq!(raws[EVIL].seen(EventKind::Ack, QUIET), (EACH, EACH));
-    assert!(raws[EVIL].nal().alone.of(TARGET).is_empty());
+    assert!(raws[EVIL].nal().offloaded.of(TARGET).is_empty());
     close(raws);
 }
 

@@ -75,9 +75,9 @@ fn resident() -> usize {
 #[test]
 fn device_thousands_of_peers_cost_what_is_used() {
     const SIZE: u32 = 8192;
-    const ALONE: &str = "PORTOLAN_TEST_ALONE";
+    const OFFLOADED: &str = "PORTOLAN_TEST_ALONE";
     let Some(device) = device() else { return };
-    if std::env::var_os(ALONE).is_none() {
+    if std::env::var_os(OFFLOADED).is_none() {
         // In a process of its own: what tests before it gave back to the allocator is resident, and would be used again
         // uncounted.
         let name = "tests::links::device_thousands_of_peers_cost_what_is_used";
@@ -85,7 +85,7 @@ fn device_thousands_of_peers_cost_what_is_used() {
         let args = [name, "--exact", "--nocapture"];
         let child = Command::new(own)
             .args(args)
-            .env(ALONE, "1")
+            .env(OFFLOADED, "1")
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&child.stdout);

@@ -1,4 +1,4 @@
-//! The requests that are under way alone.
+//! The offloaded requests that are under way.
 //!
 //! # Invariants
 //!
@@ -8,7 +8,7 @@ use fabric_api::nal::Awaiting;
 use portals_core::{InPlace, MdHandle, ProcessId};
 
 /// Marks the ids of these requests; those with a record have its index.
-const ALONE: u64 = 1 << 59;
+const OFFLOADED: u64 = 1 << 59;
 
 /// What the end of a request is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) enum Waited {
 
 /// The requests under way.
 #[derive(Debug, Default)]
-pub(crate) struct Alone {
+pub(crate) struct Offloaded {
     places: Vec<Place>,
     free: Vec<usize>,
     /// Place of the last one that began.
@@ -59,7 +59,7 @@ pub(crate) struct Alone {
     pub(super) waited: Waited,
 }
 
-impl Alone {
+impl Offloaded {
     /// A put, which may end with an ack; its id.
     #[inline(always)]
     pub(crate) fn put(&mut self, peer: usize, ack: Option<InPlace>) -> u64 {
@@ -87,7 +87,7 @@ impl Alone {
             *free = place;
         }
         self.latest = at;
-        ALONE | at as u64
+        OFFLOADED | at as u64
     }
 
     #[cold]
@@ -99,7 +99,7 @@ impl Alone {
     /// The request of this id is over, and what is to be answered.
     #[inline(always)]
     pub(super) fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
-        let at = (id & !ALONE) as usize;
+        let at = (id & !OFFLOADED) as usize;
         let place = self.places.get_mut(at)?;
         let end = std::mem::replace(&mut place.end, End::Free);
         if end == End::Free {
@@ -132,7 +132,7 @@ impl Alone {
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
-        let all = (ALONE..).zip(&self.places);
+        let all = (OFFLOADED..).zip(&self.places);
         all.filter(|(_, place)| place.end != End::Free)
     }
 
@@ -151,8 +151,8 @@ impl Alone {
 
 /// Whether a request is one of these.
 #[inline(always)]
-pub(crate) fn is_alone(id: u64) -> bool {
-    id & ALONE != 0
+pub(crate) fn is_offloaded(id: u64) -> bool {
+    id & OFFLOADED != 0
 }
 
 #[cfg(test)]
@@ -172,58 +172,66 @@ mod tests {
 
     #[test]
     fn a_request_ends_once_and_its_place_is_used_again() {
-        let mut alone = Alone::default();
-        let (get, put) = (alone.get(3, answer(1)), alone.put(4, Some(answer(2))));
-        assert!(is_alone(get) && is_alone(put) && get != put && get < crate::peer::PLAIN);
-        assert_eq!((alone.of(3), alone.of(4)), (vec![get], vec![put]));
-        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
-        assert_eq!(alone.end(get, false), None);
-        assert_eq!(alone.put(5, None), get);
-        assert_eq!(alone.end(put, false), Some((End::Ack, &answer(2))));
-        assert_eq!(alone.end(get, false), Some((End::Nothing, &NO_ANSWER)));
-        assert!(alone.of(3).is_empty() && alone.of(4).is_empty() && alone.of(5).is_empty());
-        assert_eq!(alone.end(ALONE | 7, false), None);
+        let mut offloaded = Offloaded::default();
+        let (get, put) = (
+            offloaded.get(3, answer(1)),
+            offloaded.put(4, Some(answer(2))),
+        );
+        assert!(is_offloaded(get) && is_offloaded(put) && get != put && get < crate::peer::PLAIN);
+        assert_eq!((offloaded.of(3), offloaded.of(4)), (vec![get], vec![put]));
+        assert_eq!(offloaded.end(get, false), Some((End::Reply, &answer(1))));
+        assert_eq!(offloaded.end(get, false), None);
+        assert_eq!(offloaded.put(5, None), get);
+        assert_eq!(offloaded.end(put, false), Some((End::Ack, &answer(2))));
+        assert_eq!(offloaded.end(get, false), Some((End::Nothing, &NO_ANSWER)));
+        assert!(
+            offloaded.of(3).is_empty() && offloaded.of(4).is_empty() && offloaded.of(5).is_empty()
+        );
+        assert_eq!(offloaded.end(OFFLOADED | 7, false), None);
     }
 
     #[test]
     fn what_is_waited_for_is_answered_by_nothing() {
-        let mut alone = Alone::default();
-        let other = alone.get(3, answer(1));
-        let get = alone.get(3, answer(2));
-        alone.wait_for_latest();
-        assert_eq!(alone.awaited(), Awaiting::Yet);
-        assert_eq!(alone.end(other, false), Some((End::Reply, &answer(1))));
-        assert_eq!(alone.awaited(), Awaiting::Yet);
-        assert_eq!(alone.end(get, false), Some((End::Nothing, &answer(2))));
-        assert_eq!(alone.awaited(), Awaiting::Done);
+        let mut offloaded = Offloaded::default();
+        let other = offloaded.get(3, answer(1));
+        let get = offloaded.get(3, answer(2));
+        offloaded.wait_for_latest();
+        assert_eq!(offloaded.awaited(), Awaiting::Yet);
+        assert_eq!(offloaded.end(other, false), Some((End::Reply, &answer(1))));
+        assert_eq!(offloaded.awaited(), Awaiting::Yet);
+        assert_eq!(offloaded.end(get, false), Some((End::Nothing, &answer(2))));
+        assert_eq!(offloaded.awaited(), Awaiting::Done);
 
-        let put = alone.put(3, Some(answer(3)));
-        alone.wait_for_latest();
-        assert_eq!(alone.end(put, true), Some((End::Nothing, &answer(3))));
-        assert_eq!(alone.waited, Waited::Failed(End::Ack, answer(3)));
-        assert_eq!(alone.awaited(), Awaiting::Failed);
+        let put = offloaded.put(3, Some(answer(3)));
+        offloaded.wait_for_latest();
+        assert_eq!(offloaded.end(put, true), Some((End::Nothing, &answer(3))));
+        assert_eq!(offloaded.waited, Waited::Failed(End::Ack, answer(3)));
+        assert_eq!(offloaded.awaited(), Awaiting::Failed);
     }
 
     #[test]
     fn what_is_no_longer_waited_for_is_answered_as_any_other() {
-        let mut alone = Alone::default();
-        let get = alone.get(3, answer(1));
-        alone.wait_for_latest();
-        alone.waited = Waited::Nothing;
-        assert_eq!(alone.end(get, false), Some((End::Reply, &answer(1))));
+        let mut offloaded = Offloaded::default();
+        let get = offloaded.get(3, answer(1));
+        offloaded.wait_for_latest();
+        offloaded.waited = Waited::Nothing;
+        assert_eq!(offloaded.end(get, false), Some((End::Reply, &answer(1))));
         // Its place is used again, by one that nobody waits for.
-        let again = alone.get(3, answer(2));
+        let again = offloaded.get(3, answer(2));
         assert_eq!(again, get);
-        assert_eq!(alone.end(again, false), Some((End::Reply, &answer(2))));
+        assert_eq!(offloaded.end(again, false), Some((End::Reply, &answer(2))));
     }
 
     #[test]
     fn a_descriptor_is_read_into_until_the_get_ends() {
-        let mut alone = Alone::default();
-        let (get, put) = (alone.get(3, answer(1)), alone.put(3, Some(answer(2))));
+        let mut offloaded = Offloaded::default();
+        let (get, put) = (
+            offloaded.get(3, answer(1)),
+            offloaded.put(3, Some(answer(2))),
+        );
         let md = MdHandle::from_raw;
-        assert!(alone.reads_into(md(1)) && !alone.reads_into(md(2)));
-        assert!(alone.end(get, false).is_some() && !alone.reads_into(md(1)));
-        assert!(alone.end(put, false).is_some());
+        assert!(offloaded.reads_into(md(1)) && !offloaded.reads_into(md(2)));
+        assert!(offloaded.end(get, false).is_some() && !offloaded.reads_into(md(1)));
+        assert!(offloaded.end(put, false).is_some());
     }
 }

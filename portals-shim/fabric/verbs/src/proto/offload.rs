@@ -1,0 +1,107 @@
+//! RDMA operations of one request each, while they are under way: what their ends do.
+//!
+//! A get into memory in one piece, or a put whose data the post has copied, needs nothing at its end but the answer that
+//! the target would have given. These are the operations that come in rows, so that their records are written where they
+//! stay, left there, and used again; all others have a [`Record`](crate::verbs::Record).
+
+mod table;
+
+use crate::peer::PLAIN;
+use crate::verbs::Verbs;
+use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail};
+use table::{End, Waited};
+pub(crate) use table::{Offloaded, is_offloaded};
+
+/// The answer to a request whose target gives none itself, for `md`.
+#[inline(always)]
+pub(crate) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, length: u64) -> InPlace {
+    InPlace {
+        md,
+        target: request.target,
+        pt_index: request.pt_index,
+        match_bits: request.match_bits,
+        offset,
+        length,
+    }
+}
+
+impl Verbs {
+    /// The request of an id that [`is_offloaded`] has succeeded.
+    #[inline(always)]
+    pub(crate) fn offloaded_done(&mut self, ni: &mut Ni, id: u64) {
+        self.get_over(id, true);
+        match self.offloaded.end(id, false) {
+            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
+            Some((End::Ack, answer)) => ni.ack_in_place(answer),
+            _ => {}
+        }
+    }
+
+    /// Ends an offloaded operation that has failed; see [`Verbs::offloaded_done`].
+    #[cold]
+    pub(crate) fn offloaded_failed(&mut self, ni: &mut Ni, id: u64) {
+        self.get_over(id, false);
+        if let Some((end, answer)) = self.offloaded.end(id, true) {
+            let answer = *answer;
+            self.answer_failed(ni, end, &answer);
+        }
+    }
+
+    fn answer_failed(&self, ni: &mut Ni, end: End, answer: &InPlace) {
+        match end {
+            End::Reply => ni.reply_in_place(answer, NiFail::FAIL),
+            End::Ack => ni.ack_lost(&self.unanswered(answer)),
+            End::Free | End::Nothing => {}
+        }
+    }
+
+    /// Nobody waits for a request by itself any more: it is answered as any other.
+    pub(crate) fn wait_no_more(&mut self, ni: &mut Ni) {
+        if let Waited::Failed(end, answer) = std::mem::take(&mut self.offloaded.waited) {
+            self.answer_failed(ni, end, &answer);
+        }
+    }
+
+    /// Takes the completion of a request of this id that has succeeded, and of the silent ones before it. `false`: it is
+    /// one without a record, and nothing has happened.
+    #[inline(always)]
+    pub(crate) fn ended_offloaded(&mut self, ni: &mut Ni, id: u64, qpn: u32) -> bool {
+        if id >= PLAIN {
+            return false;
+        }
+        let Some(rank) = self.peers.by_qpn(qpn) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(peer) = self.peers.get_mut(rank)
+            && let Some(done) = peer.done_up_to(id)
+        {
+            any = true;
+            self.due.pump |= peer.wants_pump();
+            self.piece_done(ni, done, false);
+            if done == id {
+                break;
+            }
+        }
+        any
+    }
+
+    /// The put that an ack is not coming for, as far as it is looked at.
+    pub(crate) fn unanswered(&self, ack: &InPlace) -> Header {
+        Header {
+            target: ack.target,
+            source: self.id,
+            uid: self.conn.who.0,
+            jid: self.conn.who.1,
+            pt_index: ack.pt_index,
+            match_bits: ack.match_bits,
+            body: Body::Put {
+                length: ack.length,
+                remote_offset: ack.offset,
+                hdr_data: 0,
+                ac_index: 0,
+                ack_md: Some(ack.md),
+            },
+        }
+    }
+}
