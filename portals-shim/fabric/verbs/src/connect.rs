@@ -1,6 +1,5 @@
 //! Opening the device, and finding the other ranks.
 
-use super::asked::Asks;
 use super::cm::Joiner;
 use super::directory;
 use super::endpoint::Means;
@@ -9,6 +8,7 @@ use super::mail::{self, Mail};
 use super::memory::Registry;
 use super::onesided::Published;
 use super::plan::{self, Plan};
+use super::proto::get_by_am::AmGets;
 use super::proto::offload::Offloaded;
 use super::ring::Rings;
 use super::settings::{Connect, Settings};
@@ -258,7 +258,7 @@ impl Unconnected {
             send_pool: self.send_pool,
             records: Slab::new(),
             offloaded: Offloaded::default(),
-            asks: Asks::default(),
+            am_gets: AmGets::default(),
             announced: Slab::new(),
             registry,
             published: Published::default(),

@@ -4,7 +4,7 @@
 //!   put, get ──► advertised descriptor at the peer?                                 proto/select.rs
 //!                 ├─ yes, and nothing of ours is under way there:
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
-//!                 │     a short get: a question, where the peer is quicker than that    asked.rs
+//!                 │     a short get: a message, where the peer's library is quicker     proto/get_by_am.rs
 //!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   written.rs
 //!                 └─ no: frame in the peer's shared receive queue, matched there        send.rs
 //!                        ├─ up to 8 KiB: the data travels with the header
@@ -35,7 +35,6 @@
 //! | `protocols.rs` | the table of them that users see |
 //! | `send.rs` | the path of an outgoing message |
 //! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
-//! | `asked.rs`, `asked/` | short gets that the peer's library answers, where that is quicker |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
@@ -57,7 +56,6 @@
 
 mod adverts;
 mod advice;
-mod asked;
 pub mod auto;
 pub mod channel;
 mod cm;

@@ -690,7 +690,7 @@ impl Verbs {
             .filter(|(_, r)| r.peer == rank)
             .map(|(i, _)| i)
             .collect();
-        self.forget_asked(rank);
+        self.forget_am_gets(rank);
         let alone = self.offloaded.of(rank);
         let announced: Vec<usize> = self
             .announced

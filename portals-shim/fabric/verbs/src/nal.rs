@@ -84,13 +84,13 @@ fn given(key: &&RemoteKey) -> bool {
 impl Nal for Verbs {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, key: Option<&RemoteKey>) {
         self.due.pump = true;
-        self.ask_no_more();
+        self.read_unanswered();
         self.send_message(ni, tx, key.filter(given));
     }
 
     #[inline(always)]
     fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
-        self.ask_no_more();
+        self.read_unanswered();
         let of_memory = PutNow {
             header: &ready.header,
             memory: Some((ready.md, &ready.payload)),
@@ -192,7 +192,7 @@ impl Nal for Verbs {
 
     fn arm(&mut self) -> Armed {
         self.due.look = false;
-        self.ask_no_more();
+        self.read_unanswered();
         let armed = self.queues.arm();
         self.shut_rings();
         Armed {

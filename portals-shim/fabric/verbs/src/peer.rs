@@ -67,9 +67,9 @@ mod withdrawal;
 mod written;
 
 use super::adverts::Adverts;
-use super::asked::choice::Measured;
 use super::frame;
 use super::handshake::Stage;
+use super::proto::get_by_am::measured::Measured;
 use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;

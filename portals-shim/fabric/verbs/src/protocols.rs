@@ -3,7 +3,7 @@
 //! | protocol | file | when |
 //! |---|---|---|
 //! | `rma write`, `rma read` | `proto/rma_write.rs`, `proto/rma_read.rs` | the peer advertises the descriptor, and all before it has had its effect |
-//! | `get by active message` | `asked.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
+//! | `get by active message` | `proto/get_by_am.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
 //! | `eager ring` | `ring.rs`, `peer/ring.rs` | header and data fit a slot, and the peer polls its ring; else as `eager send` |
 //! | `eager send` | `send.rs` (`eager`), `receive.rs` | they fit a receive |
 //! | `rma write, send` | `written.rs` | the peer advertises the descriptor after some long puts; data in one piece |

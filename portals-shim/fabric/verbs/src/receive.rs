@@ -159,10 +159,10 @@ impl Verbs {
             FrameBody::Ring { slots, size, at } => self.ring_told(rank, at, slots, size),
             FrameBody::RingLeft => self.ring_left(rank),
             FrameBody::ReadRequest { number, at, length } => {
-                self.read_asked(rank, number, at, length);
+                self.answer_am_get(rank, number, at, length);
             }
             FrameBody::ReadResponse { number, data } => {
-                self.read_answered(ni, rank, number, data);
+                self.am_get_answered(ni, rank, number, data);
             }
             FrameBody::Credit => {}
         }
@@ -388,9 +388,9 @@ impl Verbs {
         }
     }
 
-    /// Tells a peer that its new advertisement is in force. What is asked for, by the old one, is read before.
+    /// Tells a peer that its new advertisement is in force. What was asked of its library, by the old one, is read before.
     fn confirm(&mut self, rank: usize, token: u32) {
-        self.ask_no_more();
+        self.read_unanswered();
         if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
             self.say_withdrawn(rank, token);
         } else {

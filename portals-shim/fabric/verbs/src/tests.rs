@@ -11,11 +11,11 @@ use portals_shim::MdMemory;
 use portals_shim::fabric::Opened;
 
 mod ahead;
-mod asked;
 mod auto;
 mod awaited;
 mod cm;
 mod endpoints;
+mod get_by_am;
 mod hostile;
 mod keys;
 mod late;

@@ -7,7 +7,7 @@
 //! | `verbs/queues.rs` | completions and receive buffers |
 //! | `verbs/conn.rs` | what connections are made with |
 //! | `verbs/work.rs` | records of what is under way |
-//! | `proto/offload/table.rs`, `asked/table.rs`, `ring/rings.rs`, `onesided/published.rs` | offloaded requests, gets that are asked for, rings, advertised lists |
+//! | `proto/offload/table.rs`, `proto/get_by_am/table.rs`, `ring/rings.rs`, `onesided/published.rs` | offloaded requests, gets by active message, rings, advertised lists |
 //! | `memory.rs` | registrations |
 
 mod adapter;
@@ -16,9 +16,9 @@ mod peers;
 mod queues;
 mod work;
 
-use crate::asked::Asks;
 use crate::memory::{self, Registry, Staged};
 use crate::onesided::Published;
+use crate::proto::get_by_am::AmGets;
 use crate::proto::offload::Offloaded;
 use crate::proto::select::Thresholds;
 use crate::ring::Rings;
@@ -49,7 +49,7 @@ pub struct Verbs {
     pub(crate) send_pool: BufferPool,
     pub(crate) records: Slab<Record>,
     pub(crate) offloaded: Offloaded,
-    pub(crate) asks: Asks,
+    pub(crate) am_gets: AmGets,
     pub(crate) announced: Slab<Announced>,
     pub(crate) registry: Registry,
     pub(crate) published: Published,
@@ -186,7 +186,7 @@ impl Verbs {
 
     /// Whether all that was to be sent has arrived; has it said of what ends silently.
     pub(crate) fn all_is_sent(&mut self) -> bool {
-        self.ask_no_more();
+        self.read_unanswered();
         let mut all = true;
         self.peers.each(|peer| {
             if peer.is_unused() && peer.is_connected() {

@@ -5,10 +5,12 @@
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
 //! | `rma_write.rs` | puts that the adapters make alone |
 //! | `rma_read.rs` | gets that the adapters make alone |
-//! | `offload.rs`, `offload/` | those of them that are one request, while they are under way |
+//! | `get_by_am.rs`, `get_by_am/` | short gets that the peer's library answers |
+//! | `offload.rs`, `offload/` | those of the adapters that are one request, while they are under way |
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 
 pub(crate) mod connected;
+pub(crate) mod get_by_am;
 pub(crate) mod offload;
 pub(crate) mod op;
 mod rma_read;

@@ -48,7 +48,7 @@ impl Verbs {
     /// Reads what a get takes from the peer's memory, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
     pub(crate) fn read(&mut self, landing: &Landing, from: &Target) -> bool {
-        self.ask_no_more();
+        self.read_unanswered();
         let (md, local) = (landing.md, landing.memory);
         let Some(rank) = self.rank_of(from.process) else {
             return false;
@@ -64,7 +64,7 @@ impl Verbs {
         };
         let op = Op::immediate(Kind::Get, self.id, from, local.len);
         let state = Connected {
-            timing: self.asks.is_timing(),
+            timing: self.am_gets.is_timing(),
             ..Connected::now(peer)
         };
         let (remote, by_am) = match select::select(&op, &state, &self.thresholds) {
@@ -136,18 +136,6 @@ impl Verbs {
             Work::Read(answer_in_place(h, reply_md, reply_offset, length)),
         );
         true
-    }
-
-    /// Begins a get by the protocol that was chosen for it, under `id`.
-    #[inline(always)]
-    fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64, by_am: bool) {
-        if self.thresholds.measures() && self.thresholds.may_get_by_am(transfer.local.len) {
-            self.measure(rank, id, by_am);
-        }
-        match by_am {
-            true => self.ask(rank, transfer, id),
-            false => self.post_read(rank, transfer, id),
-        }
     }
 
     #[inline(always)]

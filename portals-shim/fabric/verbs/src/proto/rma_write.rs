@@ -65,7 +65,7 @@ impl Verbs {
     /// Writes a short put that is acknowledged, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
     pub(crate) fn write(&mut self, source: &Landing, to: &Target) -> bool {
-        self.ask_no_more();
+        self.read_unanswered();
         let data = source.memory;
         let Some(rank) = self.rank_of(to.process) else {
             return false;

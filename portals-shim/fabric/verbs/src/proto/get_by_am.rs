@@ -1,54 +1,71 @@
-//! Short gets that the peer's library answers, where that has been quicker than a read by the adapters.
+//! `get by active message`: the peer's library answers a short get, where that has been quicker than its adapter.
 //!
 //! An adapter reads a peer's memory without its program. How quick that is, is the adapter's affair: SoftRoCE leaves the
 //! peer's part to a tasklet, and a kernel thread woken for it preempts the reader; a peer that polls answers in half that
-//! time. So short gets are timed both ways now and then, and go the quicker one ([`choice`]). One that is asked for and
-//! not answered soon is read by the adapters: no get waits for a program that computes.
+//! time. So short gets are timed by both protocols now and then, and go by the quicker one ([`measured`]). One that is not
+//! answered soon is read by the adapter: no get waits for a program that computes.
 //!
 //! ```text
-//!   get ── adapters quicker, or long ──► RDMA READ
-//!    └─ ReadRequest ──► peer: registered for readers? ──► ReadResponse with the data ──► copied, over
-//!         └─ no answer in LOOKS looks, or refused,  ──► RDMA READ; what is answered later is passed over
-//!            or something is to be sent, or a sleep
+//!   start:     ReadRequest ──► peer: registered for readers? ──► ReadResponse with the data
+//!   complete:  ReadResponse ─► copied, REPLY_START, REPLY_END
+//!   else:      no answer in LOOKS looks, or refused,  ──► `rma read`; a later answer is passed over
+//!              or something is to be sent, or a sleep
 //! ```
+//!
+//! # Recovery
+//!
+//! A request or response that a broken connection left undone is sent again, as every frame. A get whose peer is given up fails.
 //!
 //! # Invariants
 //!
-//! * Gets that could be read by the adapters are asked for, and no others: the descriptor is advertised, nothing happens to
+//! * Gets that could go by `rma read` go so, and no others: the descriptor is advertised, nothing happens to
 //!   it by an operation, every earlier request has had its effect.
-//! * At most one is asked for at a time, and before this rank begins anything else the adapters read it: whatever comes
+//! * At most one get is unanswered at a time, and before this rank begins anything else the adapter reads it: whatever comes
 //!   after it on the connection comes after a READ, as if it had been one from the start.
 //! * The peer gives what its adapter would give: memory registered for readers now, by that key. What it does not know is
 //!   left to the adapter's verdict.
 //! * An answer ends the get only if no READ was posted for it, and a READ is posted only if no answer has ended it: data
 //!   comes once, and never after the end.
 
-pub(super) mod choice;
+pub(crate) mod measured;
 mod table;
 
-use super::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
-use super::memory::Transfer;
-use crate::proto::select::SHORT_GET;
+use super::select::SHORT_GET;
+use crate::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
+use crate::memory::Transfer;
+use crate::ring::{END, SLOT};
 use crate::trusted::MEMORY;
 use crate::verbs::Verbs;
 use portals_core::{Ni, Segment};
 use std::time::Instant;
-pub(super) use table::Asks;
+pub(crate) use table::AmGets;
 use table::{Pending, Timed};
 use verbs_backend::Remote;
 
-/// Looks without an answer, after which the adapters read.
+/// Looks without an answer, after which the adapter reads.
 const LOOKS: u32 = 1024;
-/// Glances at the rings in one look that waits for nothing but an answer.
-const GLANCES: u32 = 16;
+/// Looks at the rings in one look of a caller that waits for nothing but an answer.
+const RING_LOOKS: u32 = 16;
 
-const _: () = assert!(TOKEN + SHORT_GET as usize + super::ring::END <= super::ring::SLOT);
+const _: () = assert!(TOKEN + SHORT_GET as usize + END <= SLOT);
 
 impl Verbs {
+    /// Begins a get by the protocol that was chosen for it, under `id`.
+    #[inline(always)]
+    pub(crate) fn begin_get(&mut self, rank: usize, transfer: Transfer, id: u64, by_am: bool) {
+        if self.thresholds.measures() && self.thresholds.may_get_by_am(transfer.local.len) {
+            self.measure(rank, id, by_am);
+        }
+        match by_am {
+            true => self.start_get_by_am(rank, transfer, id),
+            false => self.post_read(rank, transfer, id),
+        }
+    }
+
     /// A short get begins, of which some are timed.
     #[inline]
-    pub(super) fn measure(&mut self, rank: usize, id: u64, by_am: bool) {
-        if self.asks.timed.is_some() {
+    fn measure(&mut self, rank: usize, id: u64, by_am: bool) {
+        if self.am_gets.timed.is_some() {
             return;
         }
         let Some(peer) = self.peers.get_mut(rank) else {
@@ -56,7 +73,7 @@ impl Verbs {
         };
         if peer.gets.advance() {
             let since = Instant::now();
-            self.asks.timed = Some(Timed {
+            self.am_gets.timed = Some(Timed {
                 peer: rank,
                 id,
                 by_am,
@@ -65,11 +82,12 @@ impl Verbs {
         }
     }
 
+    /// Asks the peer's library for what a get takes.
     #[inline(never)]
-    pub(super) fn ask(&mut self, rank: usize, transfer: Transfer, id: u64) {
-        let number = self.asks.number.wrapping_add(1);
-        self.asks.number = number;
-        self.asks.pending = Some(Pending {
+    fn start_get_by_am(&mut self, rank: usize, transfer: Transfer, id: u64) {
+        let number = self.am_gets.number.wrapping_add(1);
+        self.am_gets.number = number;
+        self.am_gets.pending = Some(Pending {
             peer: rank,
             id,
             transfer,
@@ -90,41 +108,41 @@ impl Verbs {
         }
     }
 
-    /// Something else begins, or somebody is about to sleep: the adapters read what is asked for.
+    /// Something else begins, or somebody is about to sleep: the adapter reads what was not answered.
     #[inline(always)]
-    pub(super) fn ask_no_more(&mut self) {
-        if self.asks.under_way() {
-            self.read_instead();
+    pub(crate) fn read_unanswered(&mut self) {
+        if self.am_gets.under_way() {
+            self.fall_back_to_read();
         }
     }
 
     /// One more look is taken.
     #[inline(always)]
-    pub(super) fn look_for_answer(&mut self) {
-        if let Some(pending) = &mut self.asks.pending {
+    pub(crate) fn look_for_answer(&mut self) {
+        if let Some(pending) = &mut self.am_gets.pending {
             pending.looks -= 1;
             if pending.looks == 0 {
-                self.read_instead();
+                self.fall_back_to_read();
             }
         }
     }
 
     /// Looks for the answer on behalf of a caller that waits for nothing else: a little longer at the rings.
     #[inline]
-    pub(super) fn watch_for_answer(&mut self) {
+    pub(crate) fn watch_for_answer(&mut self) {
         self.look_for_answer();
-        if self.asks.under_way() && !self.crowded {
-            let _ = (0..GLANCES).any(|_| self.rings.watch());
+        if self.am_gets.under_way() && !self.crowded {
+            let _ = (0..RING_LOOKS).any(|_| self.rings.watch());
         }
     }
 
     #[cold]
-    fn read_instead(&mut self) {
-        let Some(pending) = self.asks.pending.take() else {
+    fn fall_back_to_read(&mut self) {
+        let Some(pending) = self.am_gets.pending.take() else {
             return;
         };
-        if self.asks.timed.is_some_and(|t| t.id == pending.id) {
-            self.asks.timed = None;
+        if self.am_gets.timed.is_some_and(|t| t.id == pending.id) {
+            self.am_gets.timed = None;
         }
         if let Some(peer) = self.peer(pending.peer) {
             peer.gets.late();
@@ -132,17 +150,17 @@ impl Verbs {
         self.post_read(pending.peer, pending.transfer, pending.id);
     }
 
-    /// A get is over, well or not, and is not asked for any more.
+    /// A get is over, well or not.
     #[inline(always)]
-    pub(super) fn get_over(&mut self, id: u64, well: bool) {
-        if self.asks.timed.is_some() {
+    pub(crate) fn get_over(&mut self, id: u64, well: bool) {
+        if self.am_gets.timed.is_some() {
             self.timed_over(id, well);
         }
     }
 
     #[cold]
     fn timed_over(&mut self, id: u64, well: bool) {
-        let Some(timed) = self.asks.timed.take_if(|t| t.id == id) else {
+        let Some(timed) = self.am_gets.timed.take_if(|t| t.id == id) else {
             return;
         };
         if let Some(peer) = self.peer(timed.peer).filter(|_| well) {
@@ -151,12 +169,12 @@ impl Verbs {
     }
 
     /// A peer is given up, whose gets fail.
-    pub(super) fn forget_asked(&mut self, rank: usize) {
-        self.asks.pending.take_if(|p| p.peer == rank);
+    pub(crate) fn forget_am_gets(&mut self, rank: usize) {
+        self.am_gets.pending.take_if(|p| p.peer == rank);
     }
 
     /// A peer asks for `len` bytes of memory here.
-    pub(super) fn read_asked(&mut self, rank: usize, number: u32, at: Remote, len: u32) {
+    pub(crate) fn answer_am_get(&mut self, rank: usize, number: u32, at: Remote, len: u32) {
         let memory = self.readable(rank, at, len);
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
@@ -177,24 +195,24 @@ impl Verbs {
     }
 
     /// The memory that it may have.
-    pub(super) fn readable(&mut self, rank: usize, at: Remote, len: u32) -> Option<Segment> {
+    pub(crate) fn readable(&mut self, rank: usize, at: Remote, len: u32) -> Option<Segment> {
         let peer = self.peers.get(rank)?;
         let may = peer.session.who == Some(self.conn.who) && u64::from(len) <= SHORT_GET;
         may.then(|| self.registry.readable(at, len.into()))?
     }
 
     /// A peer answers a get, or refuses to: `None`.
-    pub(super) fn read_answered(
+    pub(crate) fn am_get_answered(
         &mut self,
         ni: &mut Ni,
         rank: usize,
         number: u32,
         data: Option<&[u8]>,
     ) {
-        let own = self.asks.pending.filter(|p| p.peer == rank);
-        let Some(pending) = own.filter(|_| number == self.asks.number) else {
-            // Of one that the adapters have read meanwhile.
-            if self.asks.number.wrapping_sub(number) >= 1 << 31 {
+        let own = self.am_gets.pending.filter(|p| p.peer == rank);
+        let Some(pending) = own.filter(|_| number == self.am_gets.number) else {
+            // Of one that the adapter has read meanwhile.
+            if self.am_gets.number.wrapping_sub(number) >= 1 << 31 {
                 self.bad_frame(rank, &FrameError::NotAsked);
             }
             return;
@@ -202,12 +220,12 @@ impl Verbs {
         let local = pending.transfer.local;
         match data {
             Some(data) if data.len() as u64 == local.len => {
-                self.asks.pending = None;
+                self.am_gets.pending = None;
                 MEMORY.scatter(&[local], data);
                 self.counters.paths.asked += 1;
                 self.offloaded_done(ni, pending.id);
             }
-            _ => self.read_instead(),
+            _ => self.fall_back_to_read(),
         }
     }
 }

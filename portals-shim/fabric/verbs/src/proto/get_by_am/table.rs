@@ -1,13 +1,13 @@
-//! The gets that are asked for, or timed.
+//! The get that is not answered, and the one that is timed.
 
 use crate::memory::Transfer;
 use std::time::Instant;
 
-/// The get that is asked for.
+/// A get that the peer's library has not answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) peer: usize,
-    /// Of its request, and what that would be to the adapters.
+    /// Of its request, and what that would be to the adapter.
     pub(super) id: u64,
     pub(super) transfer: Transfer,
     /// Looks that are left.
@@ -24,16 +24,16 @@ pub(super) struct Timed {
     pub(super) since: Instant,
 }
 
-/// Gets that are asked for, or timed.
+/// Gets by active message, and what is measured of them.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct AmGets {
     pub(super) pending: Option<Pending>,
     pub(super) timed: Option<Timed>,
     /// Of the last request, modulo 2^32.
     pub(super) number: u32,
 }
 
-impl Asks {
+impl AmGets {
     /// Of the last request.
     #[cfg(test)]
     pub(crate) fn number(&self) -> u32 {

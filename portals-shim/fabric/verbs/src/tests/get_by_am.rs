@@ -130,14 +130,14 @@ fn device_a_peer_that_computes_is_read() {
         first.work.write(0, &[0; 8]).unwrap();
         if round % 2 == 0 {
             get(first, 0, 8, there);
-            assert!(first.nal().asks.under_way());
+            assert!(first.nal().am_gets.under_way());
             looks(first, 1);
         } else {
-            let (source, number) = (first.source, first.nal().asks.number());
+            let (source, number) = (first.source, first.nal().am_gets.number());
             let get = Get::new(source, there).region(0, 8);
             let got = first.library.get_awaited(&get, ALL);
             assert_eq!(got, Ok(Posted::Done { events: false }));
-            assert_eq!(first.nal().asks.number(), number.wrapping_add(1));
+            assert_eq!(first.nal().am_gets.number(), number.wrapping_add(1));
         }
         assert_eq!(read(&first.work, 0, 8), b"the data");
         // Now it does.
@@ -165,7 +165,7 @@ fn device_what_follows_a_get_does_not_overtake_it() {
         raws[1].quiet.write(32, &[round; 8]).unwrap();
         raws[0].work.write(64, &[round + 100; 8]).unwrap();
         get(&mut raws[0], 0, 8, there);
-        assert!(raws[0].nal().asks.under_way());
+        assert!(raws[0].nal().am_gets.under_way());
         // As far as the question has come by then.
         for _ in 0..round % 4 {
             raws[0].look();
@@ -193,20 +193,20 @@ fn device_nobody_waits_for_an_answer() {
     let Some(mut raws) = connected() else { return };
     let there = to(raws[1].id(), QUIET, 0);
     get(&mut raws[0], 0, 8, there);
-    assert!(raws[0].nal().asks.under_way());
+    assert!(raws[0].nal().am_gets.under_way());
     assert!(raws[0].nal().arm().rings);
-    assert!(!raws[0].nal().asks.under_way());
+    assert!(!raws[0].nal().am_gets.under_way());
     looks(&mut raws[0], 1);
     // As a close does at first.
     get(&mut raws[0], 0, 8, there);
-    assert!(raws[0].nal().asks.under_way());
+    assert!(raws[0].nal().am_gets.under_way());
     while !raws[0].nal().is_drained() {
-        assert!(!raws[0].nal().asks.under_way());
+        assert!(!raws[0].nal().am_gets.under_way());
         raws[0].look();
     }
     assert_eq!(replies(&raws[0]), 2);
     get(&mut raws[0], 0, 8, there);
-    assert!(raws[0].nal().asks.under_way());
+    assert!(raws[0].nal().am_gets.under_way());
     let md = raws[0].source;
     // In use until the get has ended, which progress alone brings about.
     while raws[0].library.execute(Call::MdUnlink(md)) != Ok(Answer::Done) {
@@ -225,7 +225,7 @@ fn device_what_is_asked_for_is_read_before_a_withdrawal_is_confirmed() {
     let there = to(raws[1].id(), QUIET, 0);
     raws[1].quiet.write(0, b"the data").unwrap();
     get(&mut raws[0], 0, 8, there);
-    assert!(raws[0].nal().asks.under_way());
+    assert!(raws[0].nal().am_gets.under_way());
     let none = frame(Kind::Advertise, |w| {
         w.token(1);
         w.adverts(4, &[]);
@@ -237,7 +237,7 @@ fn device_what_is_asked_for_is_read_before_a_withdrawal_is_confirmed() {
             break;
         }
     }
-    assert!(!raws[0].nal().asks.under_way());
+    assert!(!raws[0].nal().am_gets.under_way());
     // The peer makes no call meanwhile.
     looks(&mut raws[0], 1);
     assert_eq!(read(&raws[0].work, 0, 8), b"the data");
@@ -253,7 +253,7 @@ fn device_a_get_that_is_asked_for_over_a_broken_connection_ends_once() {
         raws[0].events.clear();
         raws[1].quiet.write(64, &[round; 8]).unwrap();
         get(&mut raws[0], 0, 8, there);
-        assert!(raws[0].nal().asks.under_way());
+        assert!(raws[0].nal().am_gets.under_way());
         let breaks = usize::from(round % 2);
         let peer = raws[breaks].nal().peer(1 - breaks).unwrap();
         peer.qp.as_ref().unwrap().to_error().unwrap();
@@ -342,7 +342,7 @@ fn device_wrong_answers_are_no_answers() {
             w.push(data);
         })
     };
-    let number = raws[0].library.nal.asks.number();
+    let number = raws[0].library.nal.am_gets.number();
     raws[1].say(0, &answer(number.wrapping_add(1), b"not yet."));
     until(&mut raws, "counted", |r| {
         r[0].library.nal.counters.bad_frames == 1
@@ -350,7 +350,7 @@ fn device_wrong_answers_are_no_answers() {
     raws[1].say(0, &answer(number, b"too late"));
     for (round, data) in (1..).zip([&b""[..], b"short", b"much too long for it"]) {
         get(&mut raws[0], 0, 8, there);
-        let number = raws[0].library.nal.asks.number();
+        let number = raws[0].library.nal.am_gets.number();
         raws[1].say(0, &answer(number, data));
         let (first, _) = raws.split_first_mut().unwrap();
         looks(first, round);
